@@ -1,0 +1,63 @@
+//! `fixed_window`: count + n <= limit, in windows aligned to the Unix epoch or to a calendar.
+//!
+//! ```text
+//!  limit 3   |x x x . .|x . . x x|       x admitted   . refused
+//!            0         w         2w      up to 2 x limit within one w across an edge
+//! ```
+//!
+//! The oldest scheme there is; see "Fixed window" in
+//! <https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>. Exact against its
+//! own definition; against a sliding one up to twice the limit passes across an edge.
+//!
+//! State: word 0 the count, word 1 the start of its window.
+
+use crate::step::Finding;
+use crate::{Ask, Limit, MAX_COUNT, Moment, Outcome, Timestamp, Words};
+
+/// The window that counts at `at`, and the hits already in it. A counter whose window
+/// starts later than the clock says stays in that window: its time never goes back.
+fn current(limit: &Limit, words: &Words, at: &Moment) -> (Timestamp, Timestamp, u64) {
+    let [count, kept, ..] = *words;
+    let now = at.now.max(Timestamp::from_micros(kept));
+    let (start, end) = match at.calendar {
+        Some(bounds) if now >= bounds.end => (bounds.end, bounds.next_end),
+        Some(bounds) => (bounds.start, bounds.end),
+        None => {
+            let start = now.as_micros() - now.as_micros() % limit.window().get();
+            let start = Timestamp::from_micros(start);
+            (start, start.after(limit.window()))
+        }
+    };
+    let count = if start.as_micros() == kept { count } else { 0 };
+    (start, end, count)
+}
+
+pub(crate) fn test(limit: &Limit, words: &Words, ask: Ask, at: &Moment) -> Outcome {
+    let (_, end, count) = current(limit, words, at);
+    let count = count.saturating_sub(ask.refund());
+    let room = limit.quota().saturating_sub(count);
+    let reset_after = end.since(at.now);
+    let wait = if ask.probe() <= room {
+        crate::Micros::ZERO
+    } else {
+        reset_after
+    };
+    Finding {
+        capacity: limit.quota(),
+        room,
+        reset_after,
+        wait,
+    }
+    .outcome(ask)
+}
+
+pub(crate) fn charge(limit: &Limit, words: &mut Words, hits: i64, at: &Moment) {
+    let (start, _, count) = current(limit, words, at);
+    words[0] = count.saturating_add_signed(hits).min(MAX_COUNT);
+    words[1] = start.as_micros();
+}
+
+pub(crate) fn expires_at(limit: &Limit, words: &Words, at: &Moment) -> Timestamp {
+    let (_, end, _) = current(limit, words, at);
+    end
+}

@@ -1,0 +1,50 @@
+//! The algorithms of Ratekeeper as pure steps.
+//!
+//! A [`Limit`] says what may pass, a state says what has passed, and a step answers whether
+//! some hits fit at a given time. Nothing here does I/O, reads a clock, takes a lock or fails:
+//! time is a value, limits are checked when they are made, and a denial is an answer.
+//!
+//! Stores work in two phases, because what is charged depends on every limit of a request:
+//! [`Limit::test`] each counter, [`combine`] the answers, then [`Limit::charge`] the ones
+//! that are to be charged. [`Limit::step`] does both for a single counter:
+//!
+//! ```
+//! use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Moment, State, Timestamp, Verdict};
+//!
+//! let spec = LimitSpec::new(Algorithm::Gcra, 2, Micros::from_secs(1));
+//! let limit = Limit::try_new(spec).expect("two a second is a valid limit");
+//! let mut state = State::new(limit.shape());
+//! let now = Moment::at(Timestamp::from_secs(1_000));
+//!
+//! assert_eq!(limit.step(&mut state, 2, &now).verdict, Verdict::Fits);
+//! let denied = limit.step(&mut state, 1, &now);
+//! assert_eq!(denied.verdict, Verdict::Later);
+//! assert_eq!(denied.retry_after, Micros::from_millis(500));
+//! ```
+//!
+//! All integers are at most 2^53 - 1, so that a script in Redis, which has only doubles,
+//! can take the very same step.
+
+mod combine;
+pub mod concurrency;
+pub mod fixed_window;
+pub mod gcra;
+pub mod leaky_bucket;
+mod limit;
+mod outcome;
+mod rate;
+pub mod sliding_log;
+pub mod sliding_window;
+mod state;
+mod step;
+mod time;
+pub mod token_bucket;
+
+pub use combine::{Mode, Vote, combine};
+pub use limit::{
+    Algorithm, DEFAULT_SUB_WINDOWS, Limit, LimitError, LimitSpec, MAX_LOG, MAX_SUB_WINDOWS,
+};
+pub use outcome::{Outcome, Verdict};
+pub use state::{Heap, Shape, Spill, State, StateMut, StateRef, Words};
+pub use step::{Ask, Bounds, Moment};
+pub use time::{MAX_COUNT, Micros, Timestamp};

@@ -1,0 +1,274 @@
+//! A limit as the operator says it, and as the steps need it.
+
+use crate::rate::Rate;
+use crate::sliding_window::SubWindows;
+use crate::{MAX_COUNT, Micros};
+
+/// The names of the algorithms. `sliding_window` with several sub-windows is the eighth of them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Algorithm {
+    /// [`fixed_window`](crate::fixed_window)
+    FixedWindow,
+    /// [`sliding_window`](crate::sliding_window)
+    SlidingWindow,
+    /// [`sliding_log`](crate::sliding_log)
+    SlidingLog,
+    /// [`token_bucket`](crate::token_bucket)
+    TokenBucket,
+    /// [`gcra`](crate::gcra)
+    Gcra,
+    /// [`leaky_bucket`](crate::leaky_bucket)
+    LeakyBucket,
+    /// [`concurrency`](crate::concurrency)
+    Concurrency,
+}
+
+impl Algorithm {
+    /// Every algorithm, in the order in which the documentation lists them.
+    pub const ALL: [Self; 7] = [
+        Self::FixedWindow,
+        Self::SlidingWindow,
+        Self::SlidingLog,
+        Self::TokenBucket,
+        Self::Gcra,
+        Self::LeakyBucket,
+        Self::Concurrency,
+    ];
+
+    /// The name in rules files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FixedWindow => "fixed_window",
+            Self::SlidingWindow => "sliding_window",
+            Self::SlidingLog => "sliding_log",
+            Self::TokenBucket => "token_bucket",
+            Self::Gcra => "gcra",
+            Self::LeakyBucket => "leaky_bucket",
+            Self::Concurrency => "concurrency",
+        }
+    }
+
+    /// The algorithm of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|algorithm| algorithm.name() == name)
+    }
+
+    /// Whether the algorithm has a bucket, and so takes a `burst`.
+    #[must_use]
+    pub const fn has_burst(self) -> bool {
+        matches!(self, Self::TokenBucket | Self::Gcra | Self::LeakyBucket)
+    }
+}
+
+/// Sub-windows of a sliding window unless the rule says otherwise: the most
+/// that a counter of 32 bytes holds with sixteen bits for each.
+pub const DEFAULT_SUB_WINDOWS: u32 = 12;
+
+/// The most sub-windows a sliding window may have.
+pub const MAX_SUB_WINDOWS: u32 = 64;
+
+/// The most hits a sliding log may hold: it keeps every one of them.
+pub const MAX_LOG: u64 = 10_000;
+
+/// A limit as an operator says it, before it is checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LimitSpec {
+    /// How it counts.
+    pub algorithm: Algorithm,
+    /// Hits a window holds, or permits at a time: 0 (block everything) to [`MAX_COUNT`].
+    pub quota: u64,
+    /// How long the window is; for concurrency, after how long a lost permit is reaped.
+    /// For a calendar window, its longest (a month: 31 days).
+    pub window: Micros,
+    /// Whether the window's edges follow a calendar; the edges then come with each step.
+    pub calendar: bool,
+    /// Buckets only: the most that can pass at once from idle. Default: the quota.
+    pub burst: Option<u64>,
+    /// Sliding windows only: 1 to [`MAX_SUB_WINDOWS`]. Default: [`DEFAULT_SUB_WINDOWS`].
+    pub sub_windows: Option<u32>,
+}
+
+impl LimitSpec {
+    /// `quota` hits a `window`, counted by `algorithm`, everything else by default.
+    #[must_use]
+    pub const fn new(algorithm: Algorithm, quota: u64, window: Micros) -> Self {
+        Self {
+            algorithm,
+            quota,
+            window,
+            calendar: false,
+            burst: None,
+            sub_windows: None,
+        }
+    }
+}
+
+/// Why a [`LimitSpec`] is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LimitError {
+    /// The quota is above [`MAX_COUNT`].
+    #[error("a limit is at most 9007199254740991 (2^53 - 1)")]
+    QuotaTooLarge,
+    /// The window is empty.
+    #[error("a window is at least 1 microsecond")]
+    EmptyWindow,
+    /// The burst is above [`MAX_COUNT`].
+    #[error("a burst is at most 9007199254740991 (2^53 - 1)")]
+    BurstTooLarge,
+    /// A burst of 0 would never let anything pass.
+    #[error("a burst is at least 1; to block everything set the limit to 0")]
+    ZeroBurst,
+    /// A burst for an algorithm without a bucket.
+    #[error("{} has no burst; token_bucket, gcra and leaky_bucket have", .0.name())]
+    NoBurst(Algorithm),
+    /// Sub-windows for another algorithm than `sliding_window`.
+    #[error("{} has no sub_windows; sliding_window has", .0.name())]
+    NoSubWindows(Algorithm),
+    /// Not 1 to [`MAX_SUB_WINDOWS`].
+    #[error("sub_windows is 1 to 64")]
+    SubWindowsOutOfRange,
+    /// The window does not divide finely enough into whole microseconds.
+    #[error(
+        "the window is too short for {sub_windows} sub-windows; use a longer window or at most {most}"
+    )]
+    SubWindowsTooShort {
+        /// What was asked for, or the default.
+        sub_windows: u32,
+        /// What this window carries within 0.1 % of the rate; 0 if none at all.
+        most: u32,
+    },
+    /// A log keeps every hit.
+    #[error("a sliding_log holds at most 10000 hits; use sliding_window with sub_windows")]
+    LogTooLong,
+    /// A calendar window with another algorithm than `fixed_window`.
+    #[error("a calendar window is for fixed_window only, not {}", .0.name())]
+    NoCalendar(Algorithm),
+    /// The bucket's arithmetic would lose more than 0.1 % of the rate, or overflow 2^53.
+    #[error(
+        "this rate cannot be kept within 0.1 % in whole microseconds; use sliding_window, or a smaller limit or burst"
+    )]
+    RateOutOfRange,
+}
+
+/// A limit that has been checked and holds what its steps need.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Limit {
+    algorithm: Algorithm,
+    quota: u64,
+    window: Micros,
+    calendar: bool,
+    pub(crate) kind: Kind,
+}
+
+/// What each algorithm precomputes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Kind {
+    FixedWindow,
+    SlidingWindow(SubWindows),
+    SlidingLog,
+    TokenBucket(Rate),
+    Gcra(Rate),
+    LeakyBucket(Rate),
+    Concurrency,
+}
+
+impl Limit {
+    /// Checks `spec`.
+    ///
+    /// # Errors
+    /// The first rule of [`LimitError`] that `spec` breaks.
+    pub fn try_new(spec: LimitSpec) -> Result<Self, LimitError> {
+        let LimitSpec {
+            algorithm,
+            quota,
+            window,
+            calendar,
+            burst,
+            sub_windows,
+        } = spec;
+        if quota > MAX_COUNT {
+            return Err(LimitError::QuotaTooLarge);
+        }
+        if window.is_zero() {
+            return Err(LimitError::EmptyWindow);
+        }
+        match burst {
+            Some(_) if !algorithm.has_burst() => return Err(LimitError::NoBurst(algorithm)),
+            Some(0) => return Err(LimitError::ZeroBurst),
+            Some(burst) if burst > MAX_COUNT => return Err(LimitError::BurstTooLarge),
+            _ => {}
+        }
+        if sub_windows.is_some() && algorithm != Algorithm::SlidingWindow {
+            return Err(LimitError::NoSubWindows(algorithm));
+        }
+        if calendar && algorithm != Algorithm::FixedWindow {
+            return Err(LimitError::NoCalendar(algorithm));
+        }
+        let kind = match algorithm {
+            Algorithm::FixedWindow => Kind::FixedWindow,
+            Algorithm::SlidingWindow => {
+                Kind::SlidingWindow(SubWindows::try_new(window, sub_windows)?)
+            }
+            Algorithm::SlidingLog if quota > MAX_LOG => return Err(LimitError::LogTooLong),
+            Algorithm::SlidingLog => Kind::SlidingLog,
+            Algorithm::TokenBucket => Kind::TokenBucket(Rate::try_new(quota, window, burst)?),
+            Algorithm::Gcra => Kind::Gcra(Rate::try_new(quota, window, burst)?),
+            Algorithm::LeakyBucket => Kind::LeakyBucket(Rate::try_new(quota, window, burst)?),
+            Algorithm::Concurrency => Kind::Concurrency,
+        };
+        Ok(Self {
+            algorithm,
+            quota,
+            window,
+            calendar,
+            kind,
+        })
+    }
+
+    /// How it counts.
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Hits a window holds, or permits at a time.
+    #[must_use]
+    pub const fn quota(&self) -> u64 {
+        self.quota
+    }
+
+    /// The length of the window (concurrency: the permit's timeout).
+    #[must_use]
+    pub const fn window(&self) -> Micros {
+        self.window
+    }
+
+    /// Whether the window's edges come with each step.
+    #[must_use]
+    pub const fn is_calendar(&self) -> bool {
+        self.calendar
+    }
+
+    /// The most that can pass at once from idle: the burst of a bucket, else the quota.
+    /// `remaining` never exceeds it, and more hits than this are [`Never`](crate::Verdict::Never).
+    #[must_use]
+    pub const fn capacity(&self) -> u64 {
+        match self.kind {
+            Kind::TokenBucket(rate) | Kind::Gcra(rate) | Kind::LeakyBucket(rate) => rate.burst(),
+            _ => self.quota,
+        }
+    }
+
+    /// Sub-windows of a sliding window, 0 for every other algorithm.
+    #[must_use]
+    pub const fn sub_windows(&self) -> u32 {
+        match self.kind {
+            Kind::SlidingWindow(sub) => sub.count(),
+            _ => 0,
+        }
+    }
+}

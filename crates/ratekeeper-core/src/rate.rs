@@ -1,0 +1,123 @@
+//! The arithmetic the three buckets share: hits as spans of time.
+
+use crate::limit::LimitError;
+use crate::{MAX_COUNT, Micros, Timestamp};
+
+/// Bits that a stored instant keeps below the microsecond.
+pub(crate) const FRACTION_BITS: u32 = 32;
+
+/// A refill rate: one hit every `emission`, up to `burst` hits at once.
+///
+/// T = window / quota is rounded up to whole units of 2^-`bits` microseconds. `bits` is the
+/// smallest number for which rounding costs at most 0.1 % of the rate: 0 for up to a thousand
+/// hits a second, 9 for 300,000. Rounding up never admits more than the definition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rate {
+    burst: u64,
+    emission: u64,
+    bits: u32,
+}
+
+impl Rate {
+    /// The rate of `quota` hits a `window`; a quota of 0 holds nothing, whatever its burst.
+    pub(crate) fn try_new(
+        quota: u64,
+        window: Micros,
+        burst: Option<u64>,
+    ) -> Result<Self, LimitError> {
+        if quota == 0 {
+            return Ok(Self {
+                burst: 0,
+                emission: 1,
+                bits: 0,
+            });
+        }
+        let burst = burst.unwrap_or(quota);
+        let (emission, bits) = (0..=FRACTION_BITS)
+            .find_map(|bits| {
+                let scaled = u128::from(window.get()) << bits;
+                let emission = scaled.div_ceil(u128::from(quota));
+                let lost = emission * u128::from(quota) - scaled;
+                (lost * 1_000 <= scaled).then_some((emission, bits))
+            })
+            .ok_or(LimitError::RateOutOfRange)?;
+        let full = emission.saturating_mul(u128::from(burst));
+        if full > u128::from(MAX_COUNT) {
+            return Err(LimitError::RateOutOfRange);
+        }
+        let emission = u64::try_from(emission).map_err(|_| LimitError::RateOutOfRange)?;
+        Ok(Self {
+            burst,
+            emission,
+            bits,
+        })
+    }
+
+    /// The bucket's capacity in hits.
+    pub(crate) const fn burst(self) -> u64 {
+        self.burst
+    }
+
+    /// How long the whole bucket takes to refill, in units of this rate.
+    pub(crate) const fn full(self) -> u64 {
+        self.burst * self.emission
+    }
+
+    /// The span that `hits` (at most the burst) take, in units of this rate.
+    pub(crate) const fn span(self, hits: u64) -> u64 {
+        hits * self.emission
+    }
+
+    /// Whole hits in `span` units.
+    pub(crate) const fn hits(self, span: u64) -> u64 {
+        span / self.emission
+    }
+
+    /// `span` units in microseconds, rounded up.
+    pub(crate) const fn micros(self, span: u64) -> Micros {
+        Micros::new(span.div_ceil(1 << self.bits))
+    }
+
+    /// From `now` to the stored instant, in units of this rate, at most the whole bucket:
+    /// what a limit that was lowered in use clamps to. Zero if the instant has passed.
+    pub(crate) fn until(self, instant: Instant, now: Timestamp) -> u64 {
+        let Some(micros) = instant.micros.checked_sub(now.as_micros()) else {
+            return 0;
+        };
+        if micros > self.full() >> self.bits {
+            return self.full();
+        }
+        let fraction = instant.fraction.div_ceil(1 << (FRACTION_BITS - self.bits));
+        ((micros << self.bits) + fraction).min(self.full())
+    }
+
+    /// The instant `span` units after `now`.
+    pub(crate) const fn instant(self, now: Timestamp, span: u64) -> Instant {
+        Instant {
+            micros: now.as_micros(),
+            fraction: 0,
+        }
+        .moved(self, span)
+    }
+}
+
+/// An instant finer than a microsecond, as the buckets store it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Instant {
+    pub(crate) micros: u64,
+    /// In units of 2^-32 microseconds.
+    pub(crate) fraction: u64,
+}
+
+impl Instant {
+    /// The instant `span` units of `rate` later. A fraction finer than the rate's units,
+    /// left by an earlier rate, is rounded up.
+    pub(crate) const fn moved(self, rate: Rate, span: u64) -> Self {
+        let unit = FRACTION_BITS - rate.bits;
+        let total = self.fraction.div_ceil(1 << unit) + span;
+        Self {
+            micros: self.micros + (total >> rate.bits),
+            fraction: (total & ((1 << rate.bits) - 1)) << unit,
+        }
+    }
+}

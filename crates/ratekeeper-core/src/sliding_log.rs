@@ -1,0 +1,173 @@
+//! `sliding_log`: every hit is remembered; hits in (now - w, now] + n <= limit.
+//!
+//! ```text
+//!      |<-------- w -------->|
+//!   x  | x     x x        x  | now       a hit leaves exactly w after it came
+//! ```
+//!
+//! "Sliding window log" in <https://www.figma.com/blog/an-alternative-approach-to-rate-limiting/>.
+//! Exact, and therefore what the other algorithms are measured against; memory grows with the
+//! limit (16 bytes for each distinct microsecond), so limits above 10,000 are refused.
+//!
+//! State (heap): word 0 the sum of all hits kept, word 1 the index of the oldest entry, then
+//! pairs of time and hits, oldest first.
+
+use crate::step::Finding;
+use crate::{Ask, Heap, Limit, Micros, Outcome, Timestamp};
+
+/// The first pair follows the sum and the index.
+const HEADER: usize = 2;
+
+/// A log as it lies on the heap.
+struct Log<'a> {
+    sum: u64,
+    entries: &'a [u64],
+}
+
+impl<'a> Log<'a> {
+    fn read(heap: &'a [u64]) -> Self {
+        match heap {
+            [sum, oldest, ..] => {
+                let oldest = usize::try_from(*oldest).unwrap_or(usize::MAX);
+                Self {
+                    sum: *sum,
+                    entries: heap.get(oldest..).unwrap_or(&[]),
+                }
+            }
+            _ => Self {
+                sum: 0,
+                entries: &[],
+            },
+        }
+    }
+
+    fn pairs(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
+        self.entries.chunks_exact(2).map(|pair| (pair[0], pair[1]))
+    }
+
+    /// The time that counts: never before the newest hit.
+    fn now(&self, now: Timestamp) -> u64 {
+        self.pairs()
+            .next_back()
+            .map_or(now.as_micros(), |(time, _)| time.max(now.as_micros()))
+    }
+
+    /// Pairs that have left the window, and the hits still in it.
+    fn live(&self, window: Micros, now: Timestamp) -> (usize, u64) {
+        let now = self.now(now);
+        let mut gone = 0;
+        let mut live = self.sum;
+        for (_, hits) in self
+            .pairs()
+            .take_while(|(time, _)| time + window.get() <= now)
+        {
+            gone += 1;
+            live = live.saturating_sub(hits);
+        }
+        (gone, live)
+    }
+}
+
+pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Outcome {
+    let log = Log::read(heap);
+    let window = limit.window();
+    let (gone, live) = log.live(window, now);
+    let used = live.saturating_sub(ask.refund());
+    let room = limit.quota().saturating_sub(used);
+    let leaves = |time: u64| Timestamp::from_micros(time).after(window).since(now);
+    let probe = ask.probe();
+    let mut wait = Micros::ZERO;
+    if probe > room && probe <= limit.quota() {
+        let mut missing = probe + used - limit.quota();
+        for (time, hits) in log.pairs().skip(gone) {
+            wait = leaves(time);
+            missing = missing.saturating_sub(hits);
+            if missing == 0 {
+                break;
+            }
+        }
+    }
+    let takes = ask.wanted() > 0 && ask.wanted() <= room;
+    let newest = if takes {
+        Some(log.now(now))
+    } else {
+        log.pairs().next_back().map(|(t, _)| t)
+    };
+    let reset_after = newest.map_or(Micros::ZERO, leaves);
+    Finding {
+        capacity: limit.quota(),
+        room,
+        reset_after,
+        wait,
+    }
+    .outcome(ask)
+}
+
+pub(crate) fn charge(limit: &Limit, heap: &mut Heap, hits: i64, now: Timestamp) {
+    let log = Log::read(heap);
+    let (mut gone, mut sum) = log.live(limit.window(), now);
+    let time = log.now(now);
+    let hits_in = hits.max(0).unsigned_abs().min(limit.quota());
+    // Counting what was denied may overfill the log: the oldest make room.
+    for (_, hits) in log.pairs().skip(gone) {
+        if sum + hits_in <= limit.quota() {
+            break;
+        }
+        sum = sum.saturating_sub(hits);
+        gone += 1;
+    }
+    forget(heap, gone, sum);
+    if hits_in > 0 {
+        push(heap, time, hits_in);
+    }
+    drop_newest(heap, hits.min(0).unsigned_abs());
+}
+
+/// Drops the `gone` oldest pairs, leaving `sum` hits. The freed space is reused once it is
+/// half of the log, so that a charge costs a constant on average.
+fn forget(heap: &mut Heap, gone: usize, sum: u64) {
+    if heap.len() < HEADER {
+        *heap = vec![0, HEADER as u64];
+    }
+    let oldest = usize::try_from(heap[1]).unwrap_or(HEADER) + 2 * gone;
+    heap[0] = sum;
+    heap[1] = oldest as u64;
+    if oldest > HEADER && oldest * 2 >= heap.len() {
+        heap.drain(HEADER..oldest.min(heap.len()));
+        heap[1] = HEADER as u64;
+    }
+}
+
+/// Adds `hits` at `time`, which is not before the newest entry.
+fn push(heap: &mut Heap, time: u64, hits: u64) {
+    heap[0] += hits;
+    let oldest = usize::try_from(heap[1]).unwrap_or(HEADER);
+    let len = heap.len();
+    if len >= oldest + 2 && heap[len - 2] == time {
+        heap[len - 1] += hits;
+    } else {
+        heap.extend([time, hits]);
+    }
+}
+
+/// Takes `refund` hits back, newest first.
+fn drop_newest(heap: &mut Heap, mut refund: u64) {
+    let oldest = usize::try_from(heap[1]).unwrap_or(HEADER);
+    while refund > 0 && heap.len() >= oldest + 2 {
+        let newest = heap.len() - 1;
+        let taken = refund.min(heap[newest]);
+        heap[newest] -= taken;
+        heap[0] -= taken;
+        refund -= taken;
+        if heap[newest] == 0 {
+            heap.truncate(newest - 1);
+        }
+    }
+}
+
+pub(crate) fn expires_at(limit: &Limit, heap: &[u64]) -> Timestamp {
+    let newest = Log::read(heap).pairs().next_back();
+    newest.map_or(Timestamp::EPOCH, |(time, _)| {
+        Timestamp::from_micros(time).after(limit.window())
+    })
+}

@@ -1,0 +1,239 @@
+//! One step of any limit: the dispatch over the algorithms.
+
+use crate::limit::Kind;
+use crate::{
+    Heap, Limit, Micros, Outcome, Shape, Spill, State, StateMut, StateRef, Timestamp, Verdict,
+    Words, concurrency, fixed_window, gcra, leaky_bucket, sliding_log, sliding_window,
+    token_bucket,
+};
+
+/// The edges of the calendar window around some time, and the end of the one after it,
+/// so that the store's own clock can choose between the two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// Where the window begins.
+    pub start: Timestamp,
+    /// Where it ends and the next one begins.
+    pub end: Timestamp,
+    /// Where the next one ends.
+    pub next_end: Timestamp,
+}
+
+/// When a step is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// The time.
+    pub now: Timestamp,
+    /// The window's edges, where they follow a calendar.
+    pub calendar: Option<Bounds>,
+}
+
+impl Moment {
+    /// A moment outside of any calendar.
+    #[must_use]
+    pub const fn at(now: Timestamp) -> Self {
+        Self {
+            now,
+            calendar: None,
+        }
+    }
+}
+
+/// What a counter is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ask {
+    /// Hits that earlier steps of the same request take from the same counter.
+    pub taken: u64,
+    /// Hits of this step: 0 looks only, negative gives back.
+    pub hits: i64,
+}
+
+impl Ask {
+    /// The hits of a step that has the counter to itself.
+    #[must_use]
+    pub const fn hits(hits: i64) -> Self {
+        Self { taken: 0, hits }
+    }
+
+    /// All that must fit at once: earlier takes and this one.
+    pub(crate) fn wanted(self) -> u64 {
+        self.taken
+            .saturating_add(u64::try_from(self.hits).unwrap_or(0))
+    }
+
+    /// What is given back; 0 for a take.
+    pub(crate) fn refund(self) -> u64 {
+        if self.hits < 0 {
+            self.hits.unsigned_abs()
+        } else {
+            0
+        }
+    }
+
+    /// What is asked of a counter to which nothing has been charged yet: hits that must
+    /// fit, or one if the ask only looks.
+    pub(crate) fn probe(self) -> u64 {
+        if self.hits == 0 {
+            self.taken.saturating_add(1)
+        } else {
+            self.wanted()
+        }
+    }
+}
+
+/// What an algorithm found, from which every outcome is built in the same way.
+pub(crate) struct Finding {
+    /// The most the limit could ever hold.
+    pub(crate) capacity: u64,
+    /// Hits left before this ask.
+    pub(crate) room: u64,
+    /// Until the window ends or the bucket is full.
+    pub(crate) reset_after: Micros,
+    /// Until [`Ask::probe`] hits would fit; zero if they do.
+    pub(crate) wait: Micros,
+}
+
+impl Finding {
+    pub(crate) fn outcome(self, ask: Ask) -> Outcome {
+        let wanted = ask.wanted();
+        let verdict = if ask.hits <= 0 || wanted <= self.room {
+            Verdict::Fits
+        } else if wanted > self.capacity {
+            Verdict::Never
+        } else {
+            Verdict::Later
+        };
+        let spent = if verdict == Verdict::Fits {
+            wanted
+        } else {
+            ask.taken
+        };
+        let retry_after = match verdict {
+            Verdict::Later => self.wait,
+            Verdict::Fits if ask.hits == 0 && ask.probe() > self.capacity => Micros::MAX,
+            Verdict::Fits if ask.hits == 0 => self.wait,
+            Verdict::Fits | Verdict::Never => Micros::ZERO,
+        };
+        Outcome {
+            verdict,
+            remaining: self.room.saturating_sub(spent),
+            reset_after: self.reset_after,
+            retry_after,
+            delay: Micros::ZERO,
+        }
+    }
+}
+
+impl Limit {
+    /// Where a counter of this limit starts.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        match &self.kind {
+            Kind::SlidingLog | Kind::Concurrency => Shape::Heap,
+            Kind::SlidingWindow(sub) if !sub.fits_words() => Shape::Heap,
+            _ => Shape::Words,
+        }
+    }
+
+    /// What the counter answers to `ask`; it is not changed.
+    ///
+    /// The state must have been charged under a limit of the same algorithm, window and
+    /// sub-windows; quota, burst and rate may have changed since.
+    #[must_use]
+    pub fn test(&self, state: StateRef<'_>, ask: Ask, at: &Moment) -> Outcome {
+        match (&self.kind, state) {
+            (Kind::FixedWindow, StateRef::Words(words)) => fixed_window::test(self, words, ask, at),
+            (Kind::SlidingWindow(sub), state) => {
+                sliding_window::test(self, sub, state, ask, at.now)
+            }
+            (Kind::SlidingLog, StateRef::Heap(heap)) => sliding_log::test(self, heap, ask, at.now),
+            (Kind::TokenBucket(rate), StateRef::Words(words)) => {
+                token_bucket::test(*rate, words, ask, at.now)
+            }
+            (Kind::Gcra(rate), StateRef::Words(words)) => gcra::test(*rate, words, ask, at.now),
+            (Kind::LeakyBucket(rate), StateRef::Words(words)) => {
+                leaky_bucket::test(*rate, words, ask, at.now)
+            }
+            (Kind::Concurrency, StateRef::Heap(heap)) => concurrency::test(self, heap, ask, at.now),
+            (_, StateRef::Words(_)) => self.test(StateRef::Heap(&[]), ask, at),
+            (_, StateRef::Heap(_)) => self.test(StateRef::Words(&[0; 4]), ask, at),
+        }
+    }
+
+    /// Takes `hits` from the counter, or gives them back if negative, whether they fit or not:
+    /// what does not fit fills the counter and no more. 0 settles a bucket whose limit was
+    /// lowered: stores charge it to every counter that refused.
+    ///
+    /// # Errors
+    /// [`Spill`] if a count outgrew the counter's [`Words`]; nothing was changed.
+    pub fn charge(&self, state: StateMut<'_>, hits: i64, at: &Moment) -> Result<(), Spill> {
+        match (&self.kind, state) {
+            (Kind::FixedWindow, StateMut::Words(words)) => {
+                fixed_window::charge(self, words, hits, at);
+            }
+            (Kind::SlidingWindow(sub), state) => {
+                return sliding_window::charge(sub, state, hits, at.now);
+            }
+            (Kind::SlidingLog, StateMut::Heap(heap)) => {
+                sliding_log::charge(self, heap, hits, at.now);
+            }
+            (Kind::TokenBucket(rate), StateMut::Words(words)) => {
+                token_bucket::charge(*rate, words, hits, at.now);
+            }
+            (Kind::Gcra(rate), StateMut::Words(words)) => gcra::charge(*rate, words, hits, at.now),
+            (Kind::LeakyBucket(rate), StateMut::Words(words)) => {
+                gcra::charge(*rate, words, hits, at.now);
+            }
+            (Kind::Concurrency, StateMut::Heap(heap)) => {
+                concurrency::charge(self, heap, hits, at.now);
+            }
+            (_, StateMut::Words(_)) => return Err(Spill),
+            // A heap where words belong cannot come from this limit: start it afresh.
+            (_, StateMut::Heap(heap)) => heap.clear(),
+        }
+        Ok(())
+    }
+
+    /// The [`Heap`] that holds what `words` hold, for a counter that outgrew them.
+    #[must_use]
+    pub fn spill(&self, words: &Words) -> Heap {
+        match &self.kind {
+            Kind::SlidingWindow(sub) => sub.spill(words),
+            _ => Heap::new(),
+        }
+    }
+
+    /// When the counter will be as if nothing had been counted, and may be forgotten.
+    #[must_use]
+    pub fn expires_at(&self, state: StateRef<'_>, at: &Moment) -> Timestamp {
+        match (&self.kind, state) {
+            (Kind::FixedWindow, StateRef::Words(words)) => {
+                fixed_window::expires_at(self, words, at)
+            }
+            (Kind::SlidingWindow(sub), state) => sub.expires_at(state),
+            (Kind::SlidingLog, StateRef::Heap(heap)) => sliding_log::expires_at(self, heap),
+            (Kind::TokenBucket(rate), StateRef::Words(words)) => {
+                token_bucket::expires_at(*rate, words)
+            }
+            (Kind::Gcra(_) | Kind::LeakyBucket(_), StateRef::Words(words)) => {
+                gcra::expires_at(words)
+            }
+            (Kind::Concurrency, StateRef::Heap(heap)) => concurrency::expires_at(heap),
+            _ => Timestamp::EPOCH,
+        }
+    }
+
+    /// Tests and, if the hits fit, charges a counter that has an owner.
+    pub fn step(&self, state: &mut State, hits: i64, at: &Moment) -> Outcome {
+        let outcome = self.test(state.as_ref(), Ask::hits(hits), at);
+        let hits = if outcome.fits() { hits } else { 0 };
+        if self.charge(state.as_mut(), hits, at) == Err(Spill) {
+            if let State::Words(words) = state {
+                *state = State::Heap(self.spill(words));
+            }
+            // A heap never spills again.
+            let _ = self.charge(state.as_mut(), hits, at);
+        }
+        outcome
+    }
+}

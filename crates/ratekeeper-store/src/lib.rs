@@ -1,0 +1,39 @@
+//! Where counters live.
+//!
+//! A [`Store`] decides the steps of one request atomically: it tests them all, combines the
+//! answers and charges the counters, or charges none. It knows counters, limits and time;
+//! it knows no rules, no tenants and no protocol.
+//!
+//! `memory` is the store of one node.
+
+// the memory module follows
+mod step;
+
+
+pub use step::{Answer, Charge, CounterKey, FullMode, Request, RuleSlot, Step, StepOutcome, Verdicts};
+
+use std::future::Future;
+
+/// Decides the steps of a request atomically.
+pub trait Store: Send + Sync + 'static {
+    /// What is awaited where a store cannot decide at once.
+    type Ticket: Future<Output = Result<Verdicts, StoreError>> + Send;
+
+    /// Tests all steps, combines the answers, charges what is to be charged.
+    ///
+    /// A store that decides in memory answers [`Answer::Decided`] without allocating;
+    /// one that must ask elsewhere answers [`Answer::Pending`].
+    fn decide(&self, request: &Request<'_>) -> Answer<Self::Ticket>;
+}
+
+/// Why a store could not answer. A denial is never one of these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The store cannot be reached.
+    #[error("the store is unavailable")]
+    Unavailable,
+    /// The store did not answer before the decision's deadline.
+    #[error("the store did not answer in time")]
+    Timeout,
+}

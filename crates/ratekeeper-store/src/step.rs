@@ -1,0 +1,112 @@
+//! What a store is asked and what it answers.
+
+use ratekeeper_core::{Bounds, Limit, Mode, Outcome, Timestamp, Verdict};
+use smallvec::SmallVec;
+
+/// The name of a counter: 128 seeded bits, however long its descriptor is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CounterKey {
+    /// Keyed hash of the domain and the subject: one subject's counters lie together.
+    pub subject: u64,
+    /// Keyed hash of the whole identity of the counter.
+    pub identity: u64,
+}
+
+/// A small number for each rule, stable while the process runs, so that a store can
+/// bound how much of it one rule takes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct RuleSlot(pub u16);
+
+/// When a counter is charged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Charge {
+    /// If the request is allowed and this counter itself fitted.
+    #[default]
+    IfAllowed,
+    /// In any case, also when the request is denied (`count_denied`).
+    Always,
+}
+
+/// What a step answers when the store has no room for a new counter of its rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FullMode {
+    /// As if it fitted, uncounted.
+    #[default]
+    Allow,
+    /// As if it did not fit.
+    Deny,
+}
+
+/// One counter to test and perhaps to charge.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    /// Which counter.
+    pub key: CounterKey,
+    /// What it is held against.
+    pub limit: &'a Limit,
+    /// The window's edges, where they follow a calendar.
+    pub calendar: Option<Bounds>,
+    /// What the request costs: 0 looks only, negative gives back. At most 2^53 - 1 either way.
+    pub hits: i64,
+    /// When it is charged.
+    pub charge: Charge,
+    /// Which of the request's descriptors it belongs to; never decreases from step to step.
+    pub descriptor: u16,
+    /// Counted, but never a reason to deny.
+    pub shadow: bool,
+    /// Denies only together with every other quota-mode descriptor.
+    pub quota_mode: bool,
+    /// The rule, for the bound on its share of the store.
+    pub rule: RuleSlot,
+    /// The answer when there is no room for it.
+    pub full_mode: FullMode,
+}
+
+/// The steps of one request, to be decided together.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// In the order of the request's descriptors.
+    pub steps: &'a [Step<'a>],
+    /// What else bears on the combined answer.
+    pub mode: Mode,
+    /// When. A store's time never goes back: an earlier one counts as the latest it has seen.
+    pub now: Timestamp,
+}
+
+/// What one step answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StepOutcome {
+    /// The counter was tested.
+    Counted(Outcome),
+    /// The store had no room for the counter; its [`FullMode`] answered.
+    Full(FullMode),
+}
+
+impl StepOutcome {
+    /// Whether the step is no reason to deny.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        match self {
+            Self::Counted(outcome) => outcome.verdict == Verdict::Fits,
+            Self::Full(mode) => *mode == FullMode::Allow,
+        }
+    }
+}
+
+/// What a store answers to a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verdicts {
+    /// The combined answer; a denied request has charged nothing but `Charge::Always`.
+    pub allowed: bool,
+    /// One for each step, in the same order.
+    pub outcomes: SmallVec<[StepOutcome; 4]>,
+}
+
+/// Decided, or to be awaited.
+#[derive(Debug)]
+pub enum Answer<T> {
+    /// Decided at once.
+    Decided(Verdicts),
+    /// Decided elsewhere: await the ticket.
+    Pending(T),
+}
