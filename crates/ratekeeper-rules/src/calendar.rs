@@ -1,0 +1,179 @@
+//! Windows that follow a calendar: days, weeks and months of a time zone.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::tz::TimeZone;
+use jiff::{ToSpan, Zoned};
+use ratekeeper_core::{Bounds, Micros, Timestamp};
+
+/// A calendar's window.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CalendarUnit {
+    /// From midnight to midnight: 23 to 25 hours where clocks change.
+    Day,
+    /// From Monday to Monday (ISO 8601).
+    Week,
+    /// From the first to the first.
+    Month,
+}
+
+impl CalendarUnit {
+    /// All of them, the shortest first.
+    pub const ALL: [Self; 3] = [Self::Day, Self::Week, Self::Month];
+
+    /// The name in rules files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+        }
+    }
+
+    /// The longest that such a window may be without a change of the clock: a month has 31 days.
+    #[must_use]
+    pub const fn longest(self) -> Micros {
+        const DAY_SECS: u64 = 86_400;
+        Micros::from_secs(match self {
+            Self::Day => DAY_SECS,
+            Self::Week => 7 * DAY_SECS,
+            Self::Month => 31 * DAY_SECS,
+        })
+    }
+}
+
+/// A [`CalendarUnit`] in a time zone. Cheap to clone.
+#[derive(Clone)]
+pub struct Calendar {
+    unit: CalendarUnit,
+    zone: Arc<Zone>,
+}
+
+struct Zone {
+    name: Box<str>,
+    rules: TimeZone,
+    /// The window asked for last: nearly every request asks for the same one.
+    last: Mutex<Option<Bounds>>,
+}
+
+impl Calendar {
+    /// Windows of `unit` in the zone of that IANA name (`Europe/Vienna`).
+    /// [`None`] if neither the system nor the bundled database has it.
+    #[must_use]
+    pub fn new(unit: CalendarUnit, zone: &str) -> Option<Self> {
+        let rules = TimeZone::get(zone).ok()?;
+        let name = rules.iana_name().unwrap_or(zone).into();
+        Some(Self {
+            unit,
+            zone: Arc::new(Zone {
+                name,
+                rules,
+                last: Mutex::new(None),
+            }),
+        })
+    }
+
+    /// How long a window is, in words of the calendar.
+    #[must_use]
+    pub const fn unit(&self) -> CalendarUnit {
+        self.unit
+    }
+
+    /// The time zone's IANA name.
+    #[must_use]
+    pub fn zone(&self) -> &str {
+        &self.zone.name
+    }
+
+    /// The window that holds `now`, and the end of the next one.
+    ///
+    /// The last answer is kept: as long as `now` stays in it, this costs an uncontended lock.
+    #[must_use]
+    pub fn bounds(&self, now: Timestamp) -> Bounds {
+        // Whoever finds the lock taken computes the same answer instead of waiting.
+        if let Ok(last) = self.zone.last.try_lock()
+            && let Some(bounds) = *last
+            && bounds.start <= now
+            && now < bounds.end
+        {
+            return bounds;
+        }
+        let bounds = self.compute(now);
+        *self
+            .zone
+            .last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(bounds);
+        bounds
+    }
+
+    fn compute(&self, now: Timestamp) -> Bounds {
+        let days = self.unit.longest().get() / 86_400_000_000;
+        // A timestamp of core ends in 2255, which jiff's range includes.
+        let micros = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+        let instant = jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX);
+        let start = self.start_of(&instant.to_zoned(self.zone.rules.clone()));
+        let end = self.next(&start);
+        let next_end = self.next(&end);
+        let (start, end, next_end) = (point(&start), point(&end), point(&next_end));
+        // The end of the world of core (2255): an empty window would be a division by zero elsewhere.
+        if start <= now && now < end && end < next_end {
+            return Bounds {
+                start,
+                end,
+                next_end,
+            };
+        }
+        let length = Micros::from_secs(days * 86_400);
+        Bounds {
+            start: now,
+            end: now.after(length),
+            next_end: now.after(length).after(length),
+        }
+    }
+
+    fn start_of(&self, now: &Zoned) -> Zoned {
+        let date = match self.unit {
+            CalendarUnit::Day => now.date(),
+            CalendarUnit::Week => {
+                let since_monday = i64::from(now.weekday().to_monday_zero_offset());
+                now.date().saturating_sub(since_monday.days())
+            }
+            CalendarUnit::Month => now.date().first_of_month(),
+        };
+        // Where midnight does not exist, the day starts at the first moment that does.
+        date.to_zoned(self.zone.rules.clone())
+            .unwrap_or_else(|_| now.clone())
+    }
+
+    fn next(&self, start: &Zoned) -> Zoned {
+        let date = match self.unit {
+            CalendarUnit::Day => start.date().saturating_add(1.day()),
+            CalendarUnit::Week => start.date().saturating_add(7.days()),
+            CalendarUnit::Month => start.date().saturating_add(1.month()),
+        };
+        date.to_zoned(self.zone.rules.clone())
+            .unwrap_or_else(|_| start.clone())
+    }
+}
+
+/// A point before the epoch is the epoch: no clock of ours shows it.
+fn point(zoned: &Zoned) -> Timestamp {
+    let micros = zoned.timestamp().as_microsecond();
+    Timestamp::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+impl PartialEq for Calendar {
+    fn eq(&self, other: &Self) -> bool {
+        self.unit == other.unit && self.zone.name == other.zone.name
+    }
+}
+
+impl Eq for Calendar {}
+
+impl std::fmt::Debug for Calendar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}@{}", self.unit.name(), self.zone.name)
+    }
+}

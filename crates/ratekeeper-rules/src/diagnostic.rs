@@ -1,0 +1,165 @@
+//! What is wrong with a file, where, and what to write instead.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A place in a file.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Place {
+    /// The file's name, as in its [`Source`](crate::Source).
+    pub file: Arc<str>,
+    /// 1 is the first line.
+    pub line: u32,
+    /// 1 is the first character of the line.
+    pub column: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Severity {
+    /// The set is refused.
+    Error,
+    /// The set is loaded; it may not do what was meant.
+    Warning,
+}
+
+/// One thing to say about a file. Displayed as
+/// `file:line:column: message`, the line with a caret under the place, and what to write instead.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Where.
+    pub place: Place,
+    /// What is wrong: one sentence, lower case, no full stop.
+    pub message: String,
+    /// What to write instead, if that is known.
+    pub help: Option<String>,
+    /// The line of the file, shortened where it is very long; empty if there is none.
+    pub excerpt: Excerpt,
+}
+
+/// A line of a file with a part of it marked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Excerpt {
+    /// The line, without its end, tabs as single spaces, control characters replaced.
+    pub line: String,
+    /// Characters of [`Self::line`] before the mark.
+    pub indent: usize,
+    /// Characters marked, at least 1.
+    pub length: usize,
+}
+
+/// Longest excerpt, in characters: a longer line is shown around its place.
+const EXCERPT_CHARS_MAX: usize = 120;
+
+impl Excerpt {
+    /// The excerpt of `line`, marking `length` characters from `column` (1 is the first).
+    pub(crate) fn new(line: &str, column: u32, length: usize) -> Self {
+        let before = column.saturating_sub(1) as usize;
+        // A long line is shown from 40 characters before the place.
+        let cut = if before > EXCERPT_CHARS_MAX - 40 {
+            before - 40
+        } else {
+            0
+        };
+        let shown: String = line
+            .chars()
+            .skip(cut)
+            .take(EXCERPT_CHARS_MAX)
+            .map(printable)
+            .collect();
+        let room = shown.chars().count().saturating_sub(before - cut).max(1);
+        Self {
+            line: shown,
+            indent: before - cut,
+            length: length.clamp(1, room),
+        }
+    }
+}
+
+/// One column for each character, and nothing that moves the cursor of a terminal.
+fn printable(character: char) -> char {
+    match character {
+        '\t' => ' ',
+        // Directional marks could make a file look like another one.
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => '\u{fffd}',
+        control if control.is_control() => '\u{fffd}',
+        other => other,
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.severity == Severity::Warning {
+            "warning: "
+        } else {
+            ""
+        };
+        write!(f, "{}: {kind}{}", self.place, self.message)?;
+        let Excerpt {
+            line,
+            indent,
+            length,
+        } = &self.excerpt;
+        let number = self.place.line.to_string();
+        let margin = number.len();
+        if !line.is_empty() {
+            write!(f, "\n{number} | {line}")?;
+            write!(
+                f,
+                "\n{:margin$} | {:indent$}{}",
+                "",
+                "",
+                "^".repeat(*length)
+            )?;
+        }
+        if let Some(help) = &self.help {
+            write!(f, "\n{:margin$} = help: {help}", "")?;
+        }
+        Ok(())
+    }
+}
+
+/// All errors of one load, at least one, in the order of files and lines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Diagnostics {
+    pub(crate) errors: Vec<Diagnostic>,
+    pub(crate) warnings: Vec<Diagnostic>,
+}
+
+impl Diagnostics {
+    /// The errors: why the set is refused.
+    #[must_use]
+    pub fn errors(&self) -> &[Diagnostic] {
+        &self.errors
+    }
+
+    /// What was noticed besides.
+    #[must_use]
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.errors.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n\n")?;
+            }
+            error.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Diagnostics {}

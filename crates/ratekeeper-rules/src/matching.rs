@@ -1,0 +1,315 @@
+//! Matching a descriptor's entries against the nodes of a domain: the hot path.
+//!
+//! The incumbent looks nodes up by the composite `key_value`, so that key `a`, value `b_c` is
+//! the same as key `a_b`, value `c`, and its patterns match on the composite too. The composite is
+//! never built here: its two halves are hashed and compared where they lie.
+
+use std::hash::BuildHasher;
+use std::ops::Deref;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use smallvec::SmallVec;
+
+use crate::Node;
+
+/// One entry of a request's descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Entry<'a> {
+    /// What it says something about: `api_key`.
+    pub key: &'a str,
+    /// What it says; may be empty.
+    pub value: &'a str,
+}
+
+/// How a node matched.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Matched {
+    /// Key and value are those of the node.
+    Exact,
+    /// Key and value match the node's pattern.
+    Wildcard,
+    /// The node has the key alone.
+    KeyOnly,
+}
+
+/// A node that matched an entry.
+#[derive(Clone, Copy, Debug)]
+pub struct Visit<'a> {
+    /// The node.
+    pub node: &'a Node,
+    /// How it matched.
+    pub how: Matched,
+}
+
+/// The nodes that matched, from the domain down: one for each entry, as far as they go.
+#[derive(Clone, Debug, Default)]
+pub struct Walk<'a> {
+    visits: SmallVec<[Visit<'a>; Walk::INLINE]>,
+    complete: bool,
+}
+
+impl<'a> Walk<'a> {
+    /// How many nodes fit without an allocation. Deeper rules are allowed, and rare.
+    pub const INLINE: usize = 6;
+
+    /// Whether every entry (there was at least one) found its node.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// The node of the last entry, if every entry found its node: the one whose limits count
+    /// under [`Evaluation::Leaf`](crate::Evaluation::Leaf).
+    #[must_use]
+    pub fn leaf(&self) -> Option<Visit<'a>> {
+        if self.complete {
+            self.visits.last().copied()
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn push(&mut self, visit: Visit<'a>) {
+        self.visits.push(visit);
+    }
+
+    pub(crate) const fn set_complete(&mut self, complete: bool) {
+        self.complete = complete;
+    }
+}
+
+impl<'a> Deref for Walk<'a> {
+    type Target = [Visit<'a>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.visits
+    }
+}
+
+/// Nodes below a domain or another node, made to be found.
+#[derive(Debug, Default)]
+pub(crate) struct Children {
+    nodes: Vec<Node>,
+    /// Indexes into `nodes` by pattern; empty while a scan is as fast.
+    table: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    /// Bit `n` is set if a pattern has `n` bytes (mod 64): most misses end here.
+    lengths: u64,
+    /// Indexes of the nodes with a `*`, in the order of the file.
+    wildcards: Vec<Pattern>,
+    /// Bytes of the longest pattern.
+    longest: usize,
+}
+
+/// Up to so many nodes are scanned instead of hashed.
+const SCAN_MAX: usize = 8;
+
+/// A composite up to so many bytes is put together on the stack to be hashed; only patterns that
+/// are longer themselves (the file's, not the request's) are compared one by one.
+const HASHED_MAX: usize = 128;
+
+impl Children {
+    pub(crate) fn new(nodes: Vec<Node>) -> Self {
+        let mut children = Self {
+            nodes,
+            ..Self::default()
+        };
+        for (index, node) in children.nodes.iter().enumerate() {
+            let pattern = node.pattern().as_bytes();
+            children.lengths |= length_bit(pattern.len());
+            children.longest = children.longest.max(pattern.len());
+            if pattern.contains(&b'*') {
+                children.wildcards.push(Pattern::new(index, node.pattern()));
+            }
+        }
+        if children.nodes.len() > SCAN_MAX {
+            for (index, node) in (0_u32..).zip(&children.nodes) {
+                let (nodes, hasher) = (&children.nodes, &children.hasher);
+                let rehash = |&at: &u32| hasher.hash_one(nodes[at as usize].pattern().as_bytes());
+                let hash = hasher.hash_one(node.pattern().as_bytes());
+                children.table.insert_unique(hash, index, rehash);
+            }
+        }
+        children
+    }
+
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Exact, then the first pattern in file order, then the key alone.
+    pub(crate) fn find(&self, entry: &Entry<'_>) -> Option<Visit<'_>> {
+        if self.nodes.is_empty() {
+            return None;
+        }
+        let composite = Composite {
+            key: entry.key.as_bytes(),
+            value: entry.value.as_bytes(),
+        };
+        if let Some(node) = self.exact(&composite) {
+            return Some(Visit {
+                node,
+                how: Matched::Exact,
+            });
+        }
+        if let Some(pattern) = self
+            .wildcards
+            .iter()
+            .find(|pattern| pattern.matches(&composite))
+        {
+            return Some(Visit {
+                node: &self.nodes[pattern.node],
+                how: Matched::Wildcard,
+            });
+        }
+        let node = self.key_only(composite.key)?;
+        Some(Visit {
+            node,
+            how: Matched::KeyOnly,
+        })
+    }
+
+    fn exact(&self, composite: &Composite<'_>) -> Option<&Node> {
+        let length = composite.len();
+        if length > self.longest || self.lengths & length_bit(length) == 0 {
+            return None;
+        }
+        if self.nodes.len() <= SCAN_MAX || length > HASHED_MAX {
+            return self
+                .nodes
+                .iter()
+                .find(|node| composite.is(node.pattern().as_bytes()));
+        }
+        let mut buffer = [0_u8; HASHED_MAX];
+        let joined = composite.write_to(&mut buffer)?;
+        self.look_up(joined)
+    }
+
+    fn key_only(&self, key: &[u8]) -> Option<&Node> {
+        if key.len() > self.longest || self.lengths & length_bit(key.len()) == 0 {
+            return None;
+        }
+        if self.nodes.len() <= SCAN_MAX {
+            return self
+                .nodes
+                .iter()
+                .find(|node| node.pattern().as_bytes() == key);
+        }
+        self.look_up(key)
+    }
+
+    fn look_up(&self, pattern: &[u8]) -> Option<&Node> {
+        let is_it = |&at: &u32| self.nodes[at as usize].pattern().as_bytes() == pattern;
+        let index = *self.table.find(self.hasher.hash_one(pattern), is_it)?;
+        self.nodes.get(index as usize)
+    }
+}
+
+const fn length_bit(length: usize) -> u64 {
+    1 << (length % 64)
+}
+
+/// `key_value`, in two halves.
+struct Composite<'a> {
+    key: &'a [u8],
+    value: &'a [u8],
+}
+
+impl Composite<'_> {
+    const fn len(&self) -> usize {
+        self.key.len() + 1 + self.value.len()
+    }
+
+    fn is(&self, pattern: &[u8]) -> bool {
+        pattern.len() == self.len() && self.has_at(0, pattern)
+    }
+
+    /// Joined in `buffer`; [`None`] if that is too small.
+    fn write_to<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        let joined = buffer.get_mut(..self.len())?;
+        let (key, rest) = joined.split_at_mut(self.key.len());
+        let (underscore, value) = rest.split_first_mut()?;
+        key.copy_from_slice(self.key);
+        *underscore = b'_';
+        value.copy_from_slice(self.value);
+        Some(joined)
+    }
+
+    /// Whether `part` stands at `offset`.
+    fn has_at(&self, offset: usize, part: &[u8]) -> bool {
+        let from_key = self.key.get(offset..).unwrap_or_default();
+        if part.len() <= from_key.len() {
+            return from_key.starts_with(part);
+        }
+        let Some(part) = part.strip_prefix(from_key) else {
+            return false;
+        };
+        let offset = offset + from_key.len() - self.key.len();
+        let part = if offset == 0 {
+            match part.split_first() {
+                Some((b'_', rest)) => rest,
+                Some(_) => return false,
+                None => return true,
+            }
+        } else {
+            part
+        };
+        self.value
+            .get(offset.saturating_sub(1)..)
+            .is_some_and(|value| value.starts_with(part))
+    }
+
+    /// The first place of `part` from `from` on that ends by `end`.
+    fn find(&self, part: &[u8], from: usize, end: usize) -> Option<usize> {
+        let last = end.checked_sub(part.len())?;
+        (from..=last).find(|&offset| self.has_at(offset, part))
+    }
+}
+
+/// A pattern with at least one `*`, each of which stands for any characters or none.
+#[derive(Debug)]
+struct Pattern {
+    node: usize,
+    prefix: Box<[u8]>,
+    /// What is between the stars; none is empty.
+    middle: Box<[Box<[u8]>]>,
+    suffix: Box<[u8]>,
+}
+
+impl Pattern {
+    fn new(node: usize, pattern: &str) -> Self {
+        let mut parts = pattern.split('*');
+        let prefix = parts.next().unwrap_or_default().as_bytes().into();
+        let suffix = parts.next_back().unwrap_or_default().as_bytes().into();
+        let middle = parts
+            .filter(|part| !part.is_empty())
+            .map(|part| part.as_bytes().into());
+        Self {
+            node,
+            prefix,
+            middle: middle.collect(),
+            suffix,
+        }
+    }
+
+    /// Prefix and suffix are anchored; the parts between are taken leftmost, in order. Leftmost
+    /// is enough: a part found later would only leave less room for the next ones.
+    fn matches(&self, composite: &Composite<'_>) -> bool {
+        let length = composite.len();
+        let mut from = self.prefix.len();
+        let Some(end) = length.checked_sub(self.suffix.len()) else {
+            return false;
+        };
+        if from > end || !composite.has_at(0, &self.prefix) || !composite.has_at(end, &self.suffix)
+        {
+            return false;
+        }
+        for part in &self.middle {
+            let Some(at) = composite.find(part, from, end) else {
+                return false;
+            };
+            from = at + part.len();
+        }
+        true
+    }
+}

@@ -1,0 +1,220 @@
+//! The compiled rules: an immutable snapshot that requests are matched against.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::matching::{Children, Walk};
+use crate::slas::ServiceLevel;
+use crate::{Entry, Rule, secret};
+
+/// All domains and rules of one load. It never changes; a reload makes another one.
+#[derive(Debug, Default)]
+pub struct RuleSet {
+    pub(crate) domains: Vec<Domain>,
+    pub(crate) by_name: HashMap<Box<str>, u32>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) service_levels: Vec<ServiceLevel>,
+}
+
+impl RuleSet {
+    /// The domain of exactly that name. One hash lookup, no allocation.
+    #[must_use]
+    pub fn domain(&self, name: &str) -> Option<&Domain> {
+        let index = *self.by_name.get(name)?;
+        self.domains.get(index as usize)
+    }
+
+    /// All domains, in the order in which their first files were read.
+    pub fn domains(&self) -> std::slice::Iter<'_, Domain> {
+        self.domains.iter()
+    }
+
+    /// All rules, in the order of the files. A [`RuleIndex`] of this set's nodes points into it.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The rule that a node of this set names.
+    ///
+    /// # Panics
+    /// If `index` comes from a larger [`RuleSet`].
+    #[must_use]
+    pub fn rule(&self, index: RuleIndex) -> &Rule {
+        &self.rules[index.get()]
+    }
+
+    /// The HTTP service levels (`slas:`) of all files.
+    #[must_use]
+    pub fn service_levels(&self) -> &[ServiceLevel] {
+        &self.service_levels
+    }
+}
+
+/// The place of a rule in [`RuleSet::rules`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RuleIndex(pub u32);
+
+impl RuleIndex {
+    /// As an index of a slice.
+    #[must_use]
+    pub const fn get(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Which limits of the matched nodes count.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Evaluation {
+    /// Those of the node that matched the last entry, as the incumbent does it.
+    #[default]
+    Leaf,
+    /// Those of every node that matched.
+    Path,
+}
+
+impl Evaluation {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Leaf, Self::Path];
+
+    /// The name in rules files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Leaf => "leaf",
+            Self::Path => "path",
+        }
+    }
+}
+
+/// One namespace of rules.
+#[derive(Debug)]
+pub struct Domain {
+    pub(crate) name: Arc<str>,
+    pub(crate) evaluation: Evaluation,
+    pub(crate) tenant: Option<Box<str>>,
+    pub(crate) plans: Vec<Box<str>>,
+    pub(crate) secrets: BTreeSet<Box<str>>,
+    pub(crate) root: Children,
+}
+
+impl Domain {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Which limits of the matched nodes count.
+    #[must_use]
+    pub const fn evaluation(&self) -> Evaluation {
+        self.evaluation
+    }
+
+    /// The key of the entry that names the tenant; without one the first entry is the subject.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
+    }
+
+    /// The plans that a tenant may be on; the first is the default. Empty if there are none.
+    #[must_use]
+    pub fn plans(&self) -> &[Box<str>] {
+        &self.plans
+    }
+
+    /// Whether values of entries with this key are secrets (API keys, tokens), to be shown as
+    /// [`secret::fingerprint`] only: some keys are by default, `secrets:` adds to them.
+    #[must_use]
+    pub fn is_secret(&self, key: &str) -> bool {
+        secret::is_secret_by_default(key) || self.secrets.contains(key)
+    }
+
+    /// The nodes directly below the domain, in the order of the files.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        self.root.nodes()
+    }
+
+    /// Matches `entries` in order, from the domain down.
+    ///
+    /// At each level the first of these that has a node decides: the exact composite `key_value`;
+    /// the first pattern with a `*`, in the order of the file, that matches it; the key alone.
+    /// A node once chosen is never given up again. The walk ends with the entries, or at the first
+    /// one that finds no node. It allocates only if it gets deeper than [`Walk::INLINE`] nodes.
+    #[must_use]
+    pub fn walk<'a>(&'a self, entries: &[Entry<'_>]) -> Walk<'a> {
+        let mut walk = Walk::default();
+        let mut children = &self.root;
+        for entry in entries {
+            let Some(visit) = children.find(entry) else {
+                return walk;
+            };
+            children = &visit.node.children;
+            walk.push(visit);
+        }
+        walk.set_complete(!entries.is_empty());
+        walk
+    }
+}
+
+/// One descriptor of a file: what it matches, what applies there, and what is below.
+#[derive(Debug)]
+pub struct Node {
+    pub(crate) pattern: Box<str>,
+    pub(crate) key: Box<str>,
+    pub(crate) rules: Vec<RuleIndex>,
+    pub(crate) share_threshold: bool,
+    pub(crate) value_to_metric: bool,
+    pub(crate) children: Children,
+}
+
+impl Node {
+    /// The composite as written: `key`, or `key_value`, either with `*` in it.
+    #[must_use]
+    pub fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
+    /// The part of [`Self::pattern`] that was written as `key:`.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The part of [`Self::pattern`] that was written as `value:`, if there is any.
+    #[must_use]
+    pub fn value(&self) -> Option<&str> {
+        self.pattern.get(self.key.len() + 1..)
+    }
+
+    /// The rules of this node: one for each limit. Empty if the file has no limit here.
+    #[must_use]
+    pub fn rules(&self) -> &[RuleIndex] {
+        &self.rules
+    }
+
+    /// Whether all values that match the pattern share one counter.
+    #[must_use]
+    pub const fn share_threshold(&self) -> bool {
+        self.share_threshold
+    }
+
+    /// The incumbent's flag: metrics have this entry's value in their names.
+    #[must_use]
+    pub const fn value_to_metric(&self) -> bool {
+        self.value_to_metric
+    }
+
+    /// The nodes directly below, in the order of the file.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        self.children.nodes()
+    }
+}
