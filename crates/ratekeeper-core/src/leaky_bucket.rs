@@ -14,14 +14,26 @@
 //! State: word 0 the next free slot in microseconds, word 1 its fraction in 2^-32 of one.
 //! A refund frees slots at the tail of the queue that nobody has left from yet.
 
+use crate::limit::Waiting;
 use crate::rate::Rate;
-use crate::{Ask, Outcome, Timestamp, Words, gcra};
+use crate::{Ask, Micros, Outcome, Timestamp, Verdict, Words, gcra};
 
-pub(crate) fn test(rate: Rate, words: &Words, ask: Ask, now: Timestamp) -> Outcome {
+pub(crate) fn test(
+    rate: Rate,
+    waiting: Waiting,
+    words: &Words,
+    ask: Ask,
+    now: Timestamp,
+) -> Outcome {
     let mut outcome = gcra::test(rate, words, ask, now);
-    if outcome.fits() && ask.hits > 0 {
-        let ahead = rate.until(gcra::tat(words), now) + rate.span(ask.taken);
-        outcome.delay = rate.micros(ahead);
+    if !outcome.fits() || ask.hits <= 0 {
+        return outcome;
     }
-    outcome
+    let delay = rate.micros(rate.until(gcra::tat(words), now) + rate.span(ask.taken));
+    if waiting == Waiting::Delays || delay == Micros::ZERO {
+        outcome.delay = delay;
+        return outcome;
+    }
+    let free = gcra::test(rate, words, Ask { hits: 0, ..ask }, now);
+    Outcome { verdict: Verdict::Later, retry_after: delay, ..free }
 }

@@ -164,6 +164,15 @@ pub struct Limit {
     pub(crate) kind: Kind,
 }
 
+/// What becomes of hits whose turn in a leaky bucket has not come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiting {
+    /// They fit, and are told how long to wait.
+    Delays,
+    /// They are refused: the caller has nowhere to wait.
+    Refuses,
+}
+
 /// What each algorithm precomputes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Kind {
@@ -172,7 +181,7 @@ pub(crate) enum Kind {
     SlidingLog,
     TokenBucket(Rate),
     Gcra(Rate),
-    LeakyBucket(Rate),
+    LeakyBucket(Rate, Waiting),
     Concurrency,
 }
 
@@ -217,7 +226,9 @@ impl Limit {
             Algorithm::SlidingLog => Kind::SlidingLog,
             Algorithm::TokenBucket => Kind::TokenBucket(Rate::try_new(quota, window, burst)?),
             Algorithm::Gcra => Kind::Gcra(Rate::try_new(quota, window, burst)?),
-            Algorithm::LeakyBucket => Kind::LeakyBucket(Rate::try_new(quota, window, burst)?),
+            Algorithm::LeakyBucket => {
+                Kind::LeakyBucket(Rate::try_new(quota, window, burst)?, Waiting::Delays)
+            }
             Algorithm::Concurrency => Kind::Concurrency,
         };
         Ok(Self {
@@ -227,6 +238,18 @@ impl Limit {
             calendar,
             kind,
         })
+    }
+
+    /// The same limit for callers that cannot wait: a leaky bucket refuses what it would
+    /// delay, until its turn. Every other limit is unchanged, and so are the counters.
+    #[must_use]
+    pub const fn without_delay(self) -> Self {
+        match self.kind {
+            Kind::LeakyBucket(rate, _) => {
+                Self { kind: Kind::LeakyBucket(rate, Waiting::Refuses), ..self }
+            }
+            _ => self,
+        }
     }
 
     /// How it counts.
@@ -258,7 +281,7 @@ impl Limit {
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         match self.kind {
-            Kind::TokenBucket(rate) | Kind::Gcra(rate) | Kind::LeakyBucket(rate) => rate.burst(),
+            Kind::TokenBucket(rate) | Kind::Gcra(rate) | Kind::LeakyBucket(rate, _) => rate.burst(),
             _ => self.quota,
         }
     }

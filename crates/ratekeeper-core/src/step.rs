@@ -151,8 +151,8 @@ impl Limit {
                 token_bucket::test(*rate, words, ask, at.now)
             }
             (Kind::Gcra(rate), StateRef::Words(words)) => gcra::test(*rate, words, ask, at.now),
-            (Kind::LeakyBucket(rate), StateRef::Words(words)) => {
-                leaky_bucket::test(*rate, words, ask, at.now)
+            (Kind::LeakyBucket(rate, waiting), StateRef::Words(words)) => {
+                leaky_bucket::test(*rate, *waiting, words, ask, at.now)
             }
             (Kind::Concurrency, StateRef::Heap(heap)) => concurrency::test(self, heap, ask, at.now),
             (_, StateRef::Words(_)) => self.test(StateRef::Heap(&[]), ask, at),
@@ -181,7 +181,7 @@ impl Limit {
                 token_bucket::charge(*rate, words, hits, at.now);
             }
             (Kind::Gcra(rate), StateMut::Words(words)) => gcra::charge(*rate, words, hits, at.now),
-            (Kind::LeakyBucket(rate), StateMut::Words(words)) => {
+            (Kind::LeakyBucket(rate, _), StateMut::Words(words)) => {
                 gcra::charge(*rate, words, hits, at.now);
             }
             (Kind::Concurrency, StateMut::Heap(heap)) => {
@@ -215,7 +215,7 @@ impl Limit {
             (Kind::TokenBucket(rate), StateRef::Words(words)) => {
                 token_bucket::expires_at(*rate, words)
             }
-            (Kind::Gcra(_) | Kind::LeakyBucket(_), StateRef::Words(words)) => {
+            (Kind::Gcra(_) | Kind::LeakyBucket(..), StateRef::Words(words)) => {
                 gcra::expires_at(words)
             }
             (Kind::Concurrency, StateRef::Heap(heap)) => concurrency::expires_at(heap),
