@@ -1,0 +1,54 @@
+//! How messages become bytes.
+
+use std::marker::PhantomData;
+
+use prost::Message;
+use tonic::Status;
+use tonic::codec::{DecodeBuf, Decoder};
+use tonic_prost::ProstEncoder;
+
+/// Protobuf, with one difference to tonic's own codec: bytes that are no such message are the
+/// sender's fault (`INVALID_ARGUMENT`), not ours (`INTERNAL`).
+#[derive(Debug)]
+pub struct Codec<T, U>(PhantomData<(T, U)>);
+
+impl<T, U> Default for Codec<T, U> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T, U> tonic::codec::Codec for Codec<T, U>
+where
+    T: Message + Send + 'static,
+    U: Message + Default + Send + 'static,
+{
+    type Encode = T;
+    type Decode = U;
+    type Encoder = ProstEncoder<T>;
+    type Decoder = StrictDecoder<U>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstEncoder::default()
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        StrictDecoder(PhantomData)
+    }
+}
+
+/// The reading half of [`Codec`].
+#[derive(Debug)]
+pub struct StrictDecoder<U>(PhantomData<U>);
+
+impl<U: Message + Default> Decoder for StrictDecoder<U> {
+    type Item = U;
+    type Error = Status;
+
+    fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
+        // prost's message names the path to the field that it could not read.
+        U::decode(buf)
+            .map(Some)
+            .map_err(|error| Status::invalid_argument(error.to_string()))
+    }
+}

@@ -1,0 +1,63 @@
+//! The checked-in code is what the `.proto` files give.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::Path;
+
+use prost::Message;
+use tonic_prost_build::Config;
+
+/// All files to be generated, by name.
+const FILES: [&str; 6] = [
+    "descriptors.bin",
+    "envoy.config.core.v3.rs",
+    "envoy.extensions.common.ratelimit.v3.rs",
+    "envoy.r#type.v3.rs",
+    "envoy.service.ratelimit.v3.rs",
+    "mod.rs",
+];
+
+fn generate(into: &Path) {
+    let protos = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
+    let descriptors = protox::compile(["envoy/service/ratelimit/v3/rls.proto"], [protos]).unwrap();
+
+    let mut bare = descriptors.clone();
+    for file in &mut bare.file {
+        file.source_code_info = None;
+    }
+    fs::write(into.join("descriptors.bin"), bare.encode_to_vec()).unwrap();
+
+    tonic_prost_build::configure()
+        .out_dir(into)
+        .include_file("mod.rs")
+        .codec_path("crate::Codec")
+        .emit_rerun_if_changed(false)
+        .compile_fds_with_config(descriptors, Config::new())
+        .unwrap();
+}
+
+#[test]
+fn checked_in_code_is_up_to_date() {
+    let fresh = tempfile::tempdir().unwrap();
+    generate(fresh.path());
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/generated");
+
+    let mut names: Vec<_> = fs::read_dir(fresh.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, FILES);
+
+    for name in FILES {
+        let fresh = fs::read(fresh.path().join(name)).unwrap();
+        if std::env::var_os("UPDATE").is_some() {
+            fs::write(kept.join(name), &fresh).unwrap();
+        }
+        assert!(
+            fs::read(kept.join(name)).unwrap() == fresh,
+            "{name} is out of date: run UPDATE=1 cargo test -p ratekeeper-proto"
+        );
+    }
+}
