@@ -1,0 +1,51 @@
+//! `cargo xtask check`: what needs no running program.
+
+use crate::need;
+use crate::steps::{Steps, cargo};
+use anyhow::Result;
+
+const FUZZ: &str = "fuzz/Cargo.toml";
+
+pub(crate) fn check() -> Result<()> {
+    let mut steps = Steps::new();
+    steps.command("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
+    steps.command(
+        "formatting of fuzz",
+        &mut cargo(["fmt", "--manifest-path", FUZZ, "--check"]),
+    )?;
+    steps.command(
+        "clippy",
+        &mut cargo([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ]),
+    )?;
+    steps.command(
+        "rustdoc",
+        cargo(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"),
+    )?;
+    steps.step("tools", "cargo-deny", || {
+        need::cargo_tool(&need::CARGO_DENY)
+    })?;
+    // The advisories are left to a scheduled job: their database is a clone that a machine without the internet
+    // cannot make, and a new advisory must not turn yesterday's green commit red.
+    steps.command(
+        "dependencies",
+        &mut cargo([
+            "deny",
+            "--all-features",
+            "--locked",
+            "check",
+            "bans",
+            "licenses",
+            "sources",
+        ]),
+    )?;
+    steps.finish("check");
+    Ok(())
+}

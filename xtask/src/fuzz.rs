@@ -1,0 +1,74 @@
+//! `cargo xtask fuzz`: each parser against libFuzzer.
+
+use crate::need;
+use crate::steps::{Steps, cargo, root};
+use anyhow::{Context, Result, bail};
+
+/// The fuzz targets: the name, and what it throws its bytes at.
+const TARGETS: [&str; 4] = ["rules", "descriptors", "access_log", "json"];
+
+/// Runs every target, or the one named, for 60 seconds each or what `--seconds` says.
+pub(crate) fn fuzz(args: &[String]) -> Result<()> {
+    let Plan { seconds, targets } = Plan::from_args(args)?;
+    let mut steps = Steps::new();
+    steps.step("tools", "cargo-fuzz", || {
+        need::cargo_tool(&need::CARGO_FUZZ)
+    })?;
+    for target in targets {
+        let corpus = root().join("fuzz/corpus").join(target);
+        std::fs::create_dir_all(&corpus)
+            .with_context(|| format!("cannot make {}", corpus.display()))?;
+        let seeds = format!("fuzz/seeds/{target}");
+        // `-s none`: the sanitizers need a nightly compiler; what is looked for here are panics, overflows and
+        // hangs, which debug assertions and libFuzzer's own limits find on stable.
+        let mut command = cargo(["fuzz", "run", "-s", "none", "--dev", target]);
+        command
+            .arg(format!("fuzz/corpus/{target}"))
+            .arg(seeds)
+            .arg("--")
+            .args([
+                format!("-max_total_time={seconds}"),
+                "-max_len=4096".into(),
+                "-timeout=10".into(),
+                "-rss_limit_mb=2048".into(),
+                "-print_final_stats=1".into(),
+            ]);
+        steps.command(target, &mut command)?;
+    }
+    steps.finish("fuzz");
+    Ok(())
+}
+
+struct Plan {
+    seconds: u64,
+    targets: Vec<&'static str>,
+}
+
+impl Plan {
+    fn from_args(args: &[String]) -> Result<Plan> {
+        let mut seconds = 60;
+        let mut targets = Vec::new();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            if arg == "--seconds" {
+                let value = args
+                    .next()
+                    .context("--seconds needs a number: --seconds 60")?;
+                seconds = value
+                    .parse()
+                    .with_context(|| format!("--seconds {value}: not a whole number"))?;
+            } else if let Some(target) = TARGETS.iter().find(|target| **target == arg.as_str()) {
+                targets.push(*target);
+            } else {
+                bail!(
+                    "there is no fuzz target {arg:?}; there are {}",
+                    TARGETS.join(", ")
+                );
+            }
+        }
+        if targets.is_empty() {
+            targets = TARGETS.to_vec();
+        }
+        Ok(Plan { seconds, targets })
+    }
+}
