@@ -10,7 +10,7 @@
 mod step;
 
 
-pub use step::{Answer, Charge, CounterKey, FullMode, Request, RuleSlot, Step, StepOutcome, Verdicts};
+pub use step::{Answer, Charge, CounterKey, FullMode, Never, Request, RuleSlot, Step, StepOutcome, Verdicts};
 
 use std::future::Future;
 

@@ -1,7 +1,13 @@
 //! What a store is asked and what it answers.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use ratekeeper_core::{Bounds, Limit, Mode, Outcome, Timestamp, Verdict};
 use smallvec::SmallVec;
+
+use crate::StoreError;
 
 /// The name of a counter: 128 seeded bits, however long its descriptor is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -109,4 +115,16 @@ pub enum Answer<T> {
     Decided(Verdicts),
     /// Decided elsewhere: await the ticket.
     Pending(T),
+}
+
+/// The ticket of stores that always decide at once: there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Never {}
+
+impl Future for Never {
+    type Output = Result<Verdicts, StoreError>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        match *self {}
+    }
 }

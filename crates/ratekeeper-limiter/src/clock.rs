@@ -1,0 +1,108 @@
+//! The node's clock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ratekeeper_core::Timestamp;
+
+/// The most that one [`Clock::reanchor`] moves the clock back, in microseconds: called once a
+/// second, that is 500 parts in a million, as NTP slews.
+const SLEW_MAX_US: u64 = 500;
+
+/// Wall time at start plus the time since boot that has passed, which also runs while the
+/// machine sleeps and which nobody sets.
+///
+/// [`Self::reanchor`], called now and then, follows the wall clock: forward at once,
+/// backward by small steps, so that no window is lived through twice.
+#[derive(Debug)]
+pub struct Clock {
+    /// Wall time at boot, in microseconds.
+    offset: AtomicU64,
+}
+
+impl Clock {
+    /// A clock that shows the wall's time now.
+    #[must_use]
+    pub fn new() -> Self {
+        let offset = wall_micros().saturating_sub(boot_micros());
+        Self {
+            offset: AtomicU64::new(offset),
+        }
+    }
+
+    /// The time. One read of the system's clock.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        // Relaxed: a check that sees the old anchor is as right as one that came just before.
+        Timestamp::from_micros(boot_micros() + self.offset.load(Ordering::Relaxed))
+    }
+
+    /// Follows the wall clock; to be called about once a second.
+    pub fn reanchor(&self) {
+        self.follow(wall_micros(), boot_micros());
+    }
+
+    fn follow(&self, wall: u64, boot: u64) {
+        let kept = self.offset.load(Ordering::Relaxed);
+        let shown = boot + kept;
+        let offset = if wall >= shown {
+            wall.saturating_sub(boot)
+        } else {
+            kept.saturating_sub((shown - wall).min(SLEW_MAX_US))
+        };
+        self.offset.store(offset, Ordering::Relaxed);
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn wall_micros() -> u64 {
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since_epoch.as_micros()).unwrap_or(0)
+}
+
+fn boot_micros() -> u64 {
+    #[cfg(target_os = "linux")]
+    let id = rustix::time::ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let id = rustix::time::ClockId::Monotonic;
+    let time = rustix::time::clock_gettime(id);
+    let secs = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    secs * 1_000_000 + nanos / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(clock: &Clock, boot: u64) -> u64 {
+        boot + clock.offset.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn it_follows_the_wall_forward_at_once_and_backward_slowly() {
+        let clock = Clock {
+            offset: AtomicU64::new(1_000_000),
+        };
+        clock.follow(5_000_000, 100);
+        assert_eq!(shown(&clock, 100), 5_000_000);
+        clock.follow(4_000_000, 200);
+        assert_eq!(shown(&clock, 200), 5_000_100 - SLEW_MAX_US);
+        clock.follow(shown(&clock, 300) - 10, 300);
+        assert_eq!(shown(&clock, 400), 5_000_300 - SLEW_MAX_US - 10);
+    }
+
+    #[test]
+    fn it_starts_at_wall_time() {
+        let before = wall_micros();
+        let now = Clock::new().now().as_micros();
+        assert!(now >= before && now < before + 60_000_000, "{before} {now}");
+    }
+}

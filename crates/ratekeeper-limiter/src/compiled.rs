@@ -1,0 +1,181 @@
+//! The rules as a check sees them: one snapshot, complete and immutable.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ratekeeper_core::Limit;
+use ratekeeper_rules::{Domain, FailureMode, LeakyOverRls, Rule, RuleIndex, RuleSet};
+use ratekeeper_store::{Charge, FullMode, RuleSlot};
+
+use crate::identity::{LimitIdentity, Namer};
+use crate::stats::RuleStats;
+use crate::{Source, Waiting};
+
+/// Modes that hold for every rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Modes {
+    /// Nothing is denied; what would have been is counted (the incumbent's `SHADOW_MODE`).
+    pub shadow: bool,
+    /// Every descriptor is in quota mode (the incumbent's `QUOTA_MODE`).
+    pub quota: bool,
+}
+
+/// Rules and what was made of them for checking. A reload makes another one.
+#[derive(Debug)]
+pub struct Snapshot {
+    rules: RuleSet,
+    compiled: Vec<Compiled>,
+    pub(crate) modes: Modes,
+    pub(crate) has_replaces: bool,
+}
+
+/// What a check needs of a rule, made once.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    /// None if the rule is unlimited.
+    pub(crate) limit: Option<CompiledLimit>,
+    pub(crate) slot: RuleSlot,
+    pub(crate) charge: Charge,
+    pub(crate) full_mode: FullMode,
+    pub(crate) stats: Arc<RuleStats>,
+}
+
+#[derive(Debug)]
+pub(crate) struct CompiledLimit {
+    pub(crate) identity: LimitIdentity,
+    delayed: Limit,
+    undelayed: Limit,
+}
+
+impl CompiledLimit {
+    /// The limit, for callers that can or cannot wait.
+    pub(crate) const fn get(&self, waiting: Waiting) -> &Limit {
+        match waiting {
+            Waiting::Can => &self.delayed,
+            Waiting::Cannot => &self.undelayed,
+        }
+    }
+}
+
+impl Snapshot {
+    /// Compiles `rules`. Rules that `before` had as well, by id, keep their statistics and slots.
+    pub(crate) fn new(rules: RuleSet, modes: Modes, namer: &Namer, before: Option<&Self>) -> Self {
+        let mut kept = before.map(Self::by_id).unwrap_or_default();
+        let mut slots = Slots::without(&rules, &kept);
+        let compiled = rules.rules().iter().map(|rule| {
+            let (stats, slot) = kept.remove(&*rule.id).unwrap_or_else(|| {
+                let plan = rules
+                    .domain(&rule.domain)
+                    .and_then(|domain| domain.plans().first());
+                (
+                    Arc::new(RuleStats::new(rule, plan.map_or("", |plan| plan))),
+                    slots.next(),
+                )
+            });
+            Compiled::new(rule, slot, stats, namer)
+        });
+        let compiled = compiled.collect();
+        let has_replaces = rules.rules().iter().any(|rule| !rule.replaces.is_empty());
+        Self {
+            rules,
+            compiled,
+            modes,
+            has_replaces,
+        }
+    }
+
+    fn by_id(&self) -> HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)> {
+        let rules = self.rules.rules().iter().zip(&self.compiled);
+        let kept = rules.map(|(rule, made)| (rule.id.clone(), (made.stats.clone(), made.slot)));
+        kept.collect()
+    }
+
+    /// The rules.
+    #[must_use]
+    pub const fn rules(&self) -> &RuleSet {
+        &self.rules
+    }
+
+    /// The rule that answered, if it was one of the file's.
+    #[must_use]
+    pub fn rule(&self, source: Source) -> Option<&Rule> {
+        match source {
+            Source::Rule(index) => Some(self.rules.rule(index)),
+            Source::Override => None,
+        }
+    }
+
+    /// The statistics of every rule, in the order of the files.
+    pub fn stats(&self) -> impl Iterator<Item = &RuleStats> {
+        self.compiled.iter().map(|made| &*made.stats)
+    }
+
+    pub(crate) fn domain(&self, name: &str) -> Option<&Domain> {
+        self.rules.domain(name)
+    }
+
+    pub(crate) fn compiled(&self, index: RuleIndex) -> &Compiled {
+        &self.compiled[index.get()]
+    }
+}
+
+impl Compiled {
+    fn new(rule: &Rule, slot: RuleSlot, stats: Arc<RuleStats>, namer: &Namer) -> Self {
+        let limit = rule.limited().map(|limit| CompiledLimit {
+            identity: namer.limit(&rule.domain, limit, rule.calendar.as_ref()),
+            delayed: *limit,
+            undelayed: match rule.leaky_over_rls {
+                LeakyOverRls::Deny => limit.without_delay(),
+                LeakyOverRls::Allow => *limit,
+            },
+        });
+        let charge = if rule.count_denied {
+            Charge::Always
+        } else {
+            Charge::IfAllowed
+        };
+        let full_mode = match rule.on_store_failure {
+            FailureMode::Deny => FullMode::Deny,
+            // Without room there is nothing to count with on this node either.
+            FailureMode::Allow | FailureMode::Local => FullMode::Allow,
+        };
+        Self {
+            limit,
+            slot,
+            charge,
+            full_mode,
+            stats,
+        }
+    }
+}
+
+/// Gives out the numbers that no kept rule has. Beyond 65,536 rules numbers are shared:
+/// those rules are then bounded together.
+struct Slots {
+    taken: Vec<bool>,
+    next: u16,
+}
+
+impl Slots {
+    fn without(rules: &RuleSet, kept: &HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)>) -> Self {
+        let mut taken = vec![false; 1 << 16];
+        for rule in rules.rules() {
+            if let Some((_, slot)) = kept.get(&*rule.id) {
+                taken[usize::from(slot.0)] = true;
+            }
+        }
+        Self { taken, next: 0 }
+    }
+
+    fn next(&mut self) -> RuleSlot {
+        for _ in 0..=u16::MAX {
+            let slot = self.next;
+            self.next = self.next.wrapping_add(1);
+            if !std::mem::replace(&mut self.taken[usize::from(slot)], true) {
+                return RuleSlot(slot);
+            }
+        }
+        self.next = self.next.wrapping_add(1);
+        RuleSlot(self.next)
+    }
+}

@@ -1,0 +1,244 @@
+//! What a limiter answers.
+
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use ratekeeper_core::{Micros, Outcome, Verdict};
+use ratekeeper_rules::{Rule, RuleIndex, Unit};
+use ratekeeper_store::{FullMode, StepOutcome};
+use smallvec::SmallVec;
+
+use crate::Snapshot;
+
+/// What to wait before trying again where nothing was counted.
+const UNCOUNTED_RETRY: Micros = Micros::from_secs(1);
+
+/// The answer to a request, together with the rules that gave it.
+#[derive(Debug)]
+pub struct Decision {
+    snapshot: Guard<Arc<Snapshot>>,
+    allowed: bool,
+    statuses: Statuses,
+    binding: Option<u16>,
+}
+
+pub(crate) type Statuses = SmallVec<[Status; 2]>;
+
+impl Decision {
+    pub(crate) fn new(snapshot: Guard<Arc<Snapshot>>, allowed: bool, statuses: Statuses) -> Self {
+        let binding = most_restrictive(allowed, &statuses);
+        Self {
+            snapshot,
+            allowed,
+            statuses,
+            binding,
+        }
+    }
+
+    /// Whether the request may pass.
+    #[must_use]
+    pub const fn allowed(&self) -> bool {
+        self.allowed
+    }
+
+    /// One for each descriptor of the request, in the same order.
+    #[must_use]
+    pub fn statuses(&self) -> &[Status] {
+        &self.statuses
+    }
+
+    /// The most restrictive limit of the request: of those that deny it the one with the longest
+    /// wait, else the one with the least remaining. None if no enforced limit matched.
+    #[must_use]
+    pub fn binding(&self) -> Option<&Binding> {
+        self.statuses
+            .get(usize::from(self.binding?))?
+            .binding
+            .as_ref()
+    }
+
+    /// The longest that the request is to be held back before it goes on; zero if it need not
+    /// be, or was denied.
+    #[must_use]
+    pub fn delay(&self) -> Micros {
+        self.statuses
+            .iter()
+            .map(|status| status.delay)
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// Whether some limit was answered without being counted.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.statuses.iter().any(|status| status.degraded)
+    }
+
+    /// The rules that were in force.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// The rule behind `binding`; None if the request brought the limit along.
+    #[must_use]
+    pub fn rule(&self, binding: &Binding) -> Option<&Rule> {
+        self.snapshot.rule(binding.source)
+    }
+}
+
+/// What a descriptor is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Code {
+    /// Within its limits, or without any.
+    Ok,
+    /// Over one of them.
+    OverLimit,
+}
+
+/// The answer to one descriptor.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Status {
+    /// Within its limits or not; limits that only watch have no say.
+    pub code: Code,
+    /// The most restrictive of its limits, one that only watches if there is no other.
+    pub binding: Option<Binding>,
+    /// The rule that lets everything pass, if that is what matched.
+    pub unlimited: Option<RuleIndex>,
+    /// How long its limits want the request held back.
+    pub delay: Micros,
+    /// Whether one of its limits was answered without being counted.
+    pub degraded: bool,
+}
+
+impl Status {
+    pub(crate) const NONE: Self = Self {
+        code: Code::Ok,
+        binding: None,
+        unlimited: None,
+        delay: Micros::ZERO,
+        degraded: false,
+    };
+}
+
+/// Where a limit came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// A rule of the snapshot.
+    Rule(RuleIndex),
+    /// The request itself.
+    Override,
+}
+
+/// A limit and what it answered.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Binding {
+    /// Where the limit came from.
+    pub source: Source,
+    /// Hits a window holds.
+    pub quota: u64,
+    /// The window.
+    pub window: Micros,
+    /// The window as the incumbent names it, where it has a name.
+    pub unit: Option<Unit>,
+    /// Whether it only watches.
+    pub shadow: bool,
+    /// What it answered.
+    pub answered: Answered,
+}
+
+/// What a limit answered, counted or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answered {
+    /// Whether the hits fitted.
+    pub verdict: Verdict,
+    /// Hits left.
+    pub remaining: u64,
+    /// Until the window ends or the bucket is full.
+    pub reset_after: Micros,
+    /// Until the same hits would fit: zero if they do, or never will.
+    pub retry_after: Micros,
+    /// How long to hold the request.
+    pub delay: Micros,
+    /// False if the store had no room or no answer, and the failure mode answered instead.
+    pub counted: bool,
+}
+
+impl Answered {
+    pub(crate) fn new(outcome: StepOutcome, capacity: u64, window: Micros) -> Self {
+        match outcome {
+            StepOutcome::Counted(Outcome {
+                verdict,
+                remaining,
+                reset_after,
+                retry_after,
+                delay,
+            }) => Self {
+                verdict,
+                remaining,
+                reset_after,
+                retry_after,
+                delay,
+                counted: true,
+            },
+            StepOutcome::Full(mode) => {
+                let allowed = mode == FullMode::Allow;
+                Self {
+                    verdict: if allowed {
+                        Verdict::Fits
+                    } else {
+                        Verdict::Later
+                    },
+                    remaining: if allowed { capacity } else { 0 },
+                    reset_after: window,
+                    retry_after: if allowed {
+                        Micros::ZERO
+                    } else {
+                        UNCOUNTED_RETRY
+                    },
+                    delay: Micros::ZERO,
+                    counted: false,
+                }
+            }
+        }
+    }
+
+    /// Whether the hits fitted.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        self.verdict == Verdict::Fits
+    }
+
+    /// How restrictive it is, the most restrictive first: denials by the longest wait, then
+    /// allowances by the least remaining.
+    pub(crate) fn rank(&self) -> (u8, u64) {
+        match self.verdict {
+            Verdict::Never => (0, 0),
+            Verdict::Later => (1, u64::MAX - self.retry_after.get()),
+            Verdict::Fits => (2, self.remaining),
+        }
+    }
+}
+
+impl Binding {
+    /// Among the limits of a descriptor; those that only watch come last.
+    pub(crate) fn rank(&self) -> (bool, u8, u64) {
+        let (class, measure) = self.answered.rank();
+        (self.shadow, class, measure)
+    }
+}
+
+/// The descriptor with the most restrictive limit: of a denied request, among those that are
+/// over; of an allowed one, among those that are enforced, by what is left.
+fn most_restrictive(allowed: bool, statuses: &[Status]) -> Option<u16> {
+    let candidates = (0_u16..).zip(statuses).filter_map(|(number, status)| {
+        let answered = status.binding.filter(|binding| !binding.shadow)?.answered;
+        let rank = if allowed {
+            (0, answered.remaining)
+        } else {
+            answered.rank()
+        };
+        Some((rank, number))
+    });
+    candidates.min().map(|(_, number)| number)
+}

@@ -1,0 +1,289 @@
+//! How a request is decided, in words: for `rules explain` and whoever is awake at 3 a.m.
+
+use ratekeeper_core::{Algorithm, Micros};
+use ratekeeper_rules::{Domain, Entry, Evaluation, Matched, Rule, RuleIndex, RuleLimit, secret};
+use ratekeeper_store::{Step, Verdicts};
+use serde::{Deserialize, Serialize};
+
+use crate::decision::{Answered, Source};
+use crate::plan::Plan;
+use crate::{Check, Descriptor, Snapshot};
+
+/// How a request would be decided.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The domain that was asked for.
+    pub domain: String,
+    /// Whether there are rules for it; if not, everything is allowed.
+    pub known: bool,
+    /// `leaf` or `path`; empty if the domain is not known.
+    pub evaluation: String,
+    /// Whether one hit on each descriptor would pass.
+    pub allowed: bool,
+    /// One for each descriptor.
+    pub descriptors: Vec<ExplainedDescriptor>,
+}
+
+/// How one descriptor is matched.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ExplainedDescriptor {
+    /// `key=value` of every entry; secrets are fingerprinted.
+    pub entries: Vec<String>,
+    /// The nodes that matched, one for each entry, as far as they go.
+    pub nodes: Vec<ExplainedNode>,
+    /// Why no limit applies, if none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// A node that matched an entry.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ExplainedNode {
+    /// The composite key as the file has it; a secret in it is fingerprinted.
+    pub pattern: String,
+    /// `exact`, `wildcard` or `key only`.
+    pub how: String,
+    /// The limits at this node.
+    pub limits: Vec<ExplainedLimit>,
+}
+
+/// A limit and what it would answer to one hit.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ExplainedLimit {
+    /// The rule's id.
+    pub rule: String,
+    /// Where the rule stands: `file:line:column`.
+    pub place: String,
+    /// The limit in words: `100 per 1m, sliding_window`.
+    pub limit: String,
+    /// Whether it has a say in the answer.
+    pub counts: bool,
+    /// `allow`, `deny` or `never`; empty if it does not count.
+    pub answer: String,
+    /// Hits left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remaining: Option<u64>,
+    /// Milliseconds until the window ends or the bucket is full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset_after_ms: Option<u64>,
+    /// Milliseconds until one hit would pass, on a denial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// What is special about it: why it does not count, or is not enforced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl Explanation {
+    /// Reads `plan`, made of peeks, and its `verdicts` against all rules that `check` passes by.
+    pub(crate) fn new<'a>(
+        snapshot: &'a Snapshot,
+        check: &Check<'_>,
+        plan: &'a Plan<'_>,
+        verdicts: &'a Verdicts,
+    ) -> Self {
+        let domain = snapshot.domain(check.domain);
+        let descriptors = (0_u16..)
+            .zip(check.descriptors)
+            .map(|(number, descriptor)| {
+                let Some(domain) = domain else {
+                    return ExplainedDescriptor::unknown(descriptor);
+                };
+                Explainer {
+                    snapshot,
+                    domain,
+                    plan,
+                    verdicts,
+                    number,
+                }
+                .descriptor(descriptor)
+            });
+        let descriptors: Vec<_> = descriptors.collect();
+        let limits = descriptors.iter().flat_map(|descriptor| &descriptor.nodes);
+        let denies = |limit: &ExplainedLimit| limit.counts && limit.answer != "allow";
+        let denied = limits.flat_map(|node| &node.limits).any(denies);
+        Self {
+            domain: check.domain.to_owned(),
+            known: domain.is_some(),
+            evaluation: domain.map_or_else(String::new, |d| d.evaluation().name().to_owned()),
+            allowed: !denied || snapshot.modes.shadow,
+            descriptors,
+        }
+    }
+}
+
+impl ExplainedDescriptor {
+    fn unknown(descriptor: &Descriptor<'_>) -> Self {
+        let shown = |entry: &Entry<'_>| shown(entry, secret::is_secret_by_default(entry.key));
+        Self {
+            entries: descriptor.entries.iter().map(shown).collect(),
+            nodes: Vec::new(),
+            note: Some("the domain has no rules: everything is allowed".to_owned()),
+        }
+    }
+}
+
+/// Explains one descriptor.
+struct Explainer<'a, 'p> {
+    snapshot: &'a Snapshot,
+    domain: &'a Domain,
+    plan: &'a Plan<'p>,
+    verdicts: &'a Verdicts,
+    number: u16,
+}
+
+impl Explainer<'_, '_> {
+    fn descriptor(&self, descriptor: &Descriptor<'_>) -> ExplainedDescriptor {
+        let walk = self.domain.walk(descriptor.entries);
+        let last = walk.len().saturating_sub(1);
+        let nodes = walk.iter().enumerate().map(|(depth, visit)| {
+            let reached = self.domain.evaluation() == Evaluation::Path
+                || (walk.is_complete() && depth == last);
+            let limits = visit
+                .node
+                .rules()
+                .iter()
+                .map(|index| self.limit(*index, reached));
+            ExplainedNode {
+                pattern: self.pattern(visit.node.key(), visit.node.value(), visit.node.pattern()),
+                how: how(visit.how).to_owned(),
+                limits: limits.collect(),
+            }
+        });
+        let nodes: Vec<_> = nodes.collect();
+        let counted = nodes
+            .iter()
+            .flat_map(|node| &node.limits)
+            .any(|limit| limit.counts);
+        let note = match descriptor.entries.get(walk.len()) {
+            _ if descriptor.limit.is_some() => Some("the request brings its own limit".to_owned()),
+            _ if counted => None,
+            Some(entry) => {
+                let entry = shown(entry, self.domain.is_secret(entry.key));
+                Some(format!("nothing matches {entry}: allowed"))
+            }
+            None => Some("no limit applies: allowed".to_owned()),
+        };
+        let shown = |entry: &Entry<'_>| shown(entry, self.domain.is_secret(entry.key));
+        ExplainedDescriptor {
+            entries: descriptor.entries.iter().map(shown).collect(),
+            nodes,
+            note,
+        }
+    }
+
+    fn pattern(&self, key: &str, value: Option<&str>, pattern: &str) -> String {
+        match value {
+            Some(value) if self.domain.is_secret(key) && !value.contains('*') => {
+                format!("{key}_{}", secret::fingerprint(value))
+            }
+            _ => pattern.to_owned(),
+        }
+    }
+
+    fn limit(&self, index: RuleIndex, reached: bool) -> ExplainedLimit {
+        let rule = self.snapshot.rules().rule(index);
+        let mut explained = ExplainedLimit {
+            rule: rule.id.to_string(),
+            place: rule.place.to_string(),
+            limit: in_words(rule),
+            counts: false,
+            answer: String::new(),
+            remaining: None,
+            reset_after_ms: None,
+            retry_after_ms: None,
+            note: None,
+        };
+        match self
+            .plan
+            .answered(self.number, Source::Rule(index), self.verdicts)
+        {
+            Some((step, answered)) => explained.fill(rule, step, &answered),
+            None if self.plan.is_unlimited(self.number, index) => {
+                explained.counts = true;
+                explained.answer = "allow".to_owned();
+            }
+            None => explained.note = Some(why_not(rule, reached).to_owned()),
+        }
+        explained
+    }
+}
+
+impl ExplainedLimit {
+    fn fill(&mut self, rule: &Rule, step: &Step<'_>, answered: &Answered) {
+        // The step was a peek: its wait is that of one hit.
+        let wait = answered.retry_after;
+        self.counts = !step.shadow;
+        self.answer = match wait {
+            Micros::ZERO => "allow",
+            Micros::MAX => "never",
+            _ => "deny",
+        }
+        .to_owned();
+        self.remaining = Some(answered.remaining);
+        self.reset_after_ms = Some(answered.reset_after.as_millis_ceil());
+        if wait != Micros::ZERO && wait != Micros::MAX {
+            self.retry_after_ms = Some(wait.as_millis_ceil());
+        }
+        self.note = if rule.shadow {
+            Some("shadow: counted, not enforced".to_owned())
+        } else if step.shadow {
+            Some(format!(
+                "enforced for {} of subjects, this one is not among them",
+                rule.enforce
+            ))
+        } else if step.quota_mode {
+            Some("quota mode: denies only if every quota-mode limit does".to_owned())
+        } else {
+            None
+        };
+    }
+}
+
+fn why_not(rule: &Rule, reached: bool) -> &'static str {
+    let concurrency = rule
+        .limited()
+        .is_some_and(|limit| limit.algorithm() == Algorithm::Concurrency);
+    match (reached, rule.enabled) {
+        (false, _) => "does not count: evaluation is leaf, and more entries follow",
+        (true, false) => "does not count: the rule is disabled",
+        (true, true) if concurrency => "does not count: nothing would release the permit here",
+        (true, true) => "does not count: replaced by another rule, or by the request's own limit",
+    }
+}
+
+fn in_words(rule: &Rule) -> String {
+    let RuleLimit::Limited(limit) = &rule.limit else {
+        return "unlimited".to_owned();
+    };
+    let algorithm = limit.algorithm();
+    if algorithm == Algorithm::Concurrency {
+        return format!("{} at a time, {}", limit.quota(), algorithm.name());
+    }
+    let mut words = format!(
+        "{} per {}, {}",
+        limit.quota(),
+        rule.window_text,
+        algorithm.name()
+    );
+    if algorithm.has_burst() {
+        words.push_str(&format!(", burst {}", limit.capacity()));
+    }
+    words
+}
+
+const fn how(how: Matched) -> &'static str {
+    match how {
+        Matched::Exact => "exact",
+        Matched::Wildcard => "wildcard",
+        Matched::KeyOnly => "key only",
+    }
+}
+
+fn shown(entry: &Entry<'_>, is_secret: bool) -> String {
+    if is_secret {
+        format!("{}={}", entry.key, secret::fingerprint(entry.value))
+    } else {
+        format!("{}={}", entry.key, entry.value)
+    }
+}

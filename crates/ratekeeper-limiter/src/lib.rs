@@ -1,0 +1,26 @@
+//! Turns a request into a decision.
+//!
+//! A [`Limiter`] matches a request's descriptors against the rules, asks a store to decide all
+//! matching limits at once, and answers with a [`Decision`]: allowed or not, what is left of
+//! which limit, and when to come back. Each check sees one immutable snapshot of the rules.
+//!
+//! It knows no protocol and no file. The clock is read once per check, here and nowhere deeper.
+
+mod clock;
+mod compiled;
+mod decision;
+mod explain;
+mod identity;
+mod limiter;
+mod plan;
+mod request;
+mod stats;
+
+pub use clock::Clock;
+pub use compiled::{Modes, Snapshot};
+pub use decision::{Answered, Binding, Code, Decision, Source, Status};
+pub use explain::{ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
+pub use identity::Seed;
+pub use limiter::{Limiter, LimiterOptions};
+pub use request::{Check, Descriptor, MAX_HITS, Override, Waiting};
+pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, Totals};

@@ -1,0 +1,62 @@
+//! What a limiter is asked.
+
+use ratekeeper_core::MAX_COUNT;
+use ratekeeper_rules::{Entry, Unit};
+
+/// The most hits one descriptor may take or give back.
+#[allow(clippy::cast_possible_wrap, reason = "2^53 - 1 fits")]
+pub const MAX_HITS: i64 = MAX_COUNT as i64;
+
+/// A request to be decided.
+#[derive(Clone, Copy, Debug)]
+pub struct Check<'a> {
+    /// The namespace of rules; a domain without rules allows everything.
+    pub domain: &'a str,
+    /// What the request is, from as many points of view as there are; the limits of all count.
+    pub descriptors: &'a [Descriptor<'a>],
+    /// Whether the caller can hold the request back until a leaky bucket lets it go.
+    pub waiting: Waiting,
+}
+
+/// One view of a request: who calls, or what is called.
+#[derive(Clone, Copy, Debug)]
+pub struct Descriptor<'a> {
+    /// Matched in order.
+    pub entries: &'a [Entry<'a>],
+    /// What it costs: 1 for most requests, 0 looks only, negative gives back.
+    /// Beyond [`MAX_HITS`] either way counts as that.
+    pub hits: i64,
+    /// A limit that the request brings along; the rules are then not asked.
+    pub limit: Option<Override>,
+}
+
+impl<'a> Descriptor<'a> {
+    /// A descriptor that costs one hit.
+    #[must_use]
+    pub const fn new(entries: &'a [Entry<'a>]) -> Self {
+        Self {
+            entries,
+            hits: 1,
+            limit: None,
+        }
+    }
+}
+
+/// A limit that comes with a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Override {
+    /// Hits per unit; above 2^53 - 1 counts as that.
+    pub quota: u64,
+    /// The window.
+    pub unit: Unit,
+}
+
+/// Whether a caller can wait for its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Waiting {
+    /// No: a leaky bucket's delay becomes a denial, unless the rule says `leaky_over_rls: allow`.
+    #[default]
+    Cannot,
+    /// Yes: the decision says for how long.
+    Can,
+}

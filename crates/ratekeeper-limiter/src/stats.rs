@@ -1,0 +1,229 @@
+//! What is counted about decisions: plain atomics, striped so that threads do not share lines.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::RwLock;
+use ratekeeper_rules::Rule;
+
+/// Upper bounds of the buckets of remaining / capacity; everything is below the last.
+pub const REMAINING_BOUNDS: [f64; 7] = [0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0];
+
+/// Values of one rule that are told apart in metrics; the others are counted as `other`.
+const DETAILS_MAX: usize = 1_000;
+
+/// Copies of each count; a thread always uses the same one.
+const STRIPES: usize = 8;
+
+/// How one rule answered one request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    Allowed,
+    Denied,
+    /// It would have denied, but only watches.
+    ShadowDenied,
+}
+
+/// What is counted about one rule, since it was first loaded.
+#[derive(Debug)]
+pub struct RuleStats {
+    /// The rule's id.
+    pub rule: Arc<str>,
+    /// Its domain.
+    pub domain: Arc<str>,
+    /// The plan whose limit it is: the domain's default plan, or empty.
+    pub plan: Box<str>,
+    counts: Striped,
+    details: RwLock<HashMap<Box<str>, Arc<Striped>>>,
+}
+
+/// Counts of a rule, or of one of its values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RuleCounts {
+    /// Answers that let the request pass.
+    pub allowed: u64,
+    /// Answers that denied it.
+    pub denied: u64,
+    /// Answers that would have denied it, were they enforced.
+    pub shadow_denied: u64,
+    /// Answers without counting: the store had no room.
+    pub uncounted: u64,
+    /// Answers by remaining / capacity, one count for each of [`REMAINING_BOUNDS`].
+    pub remaining: [u64; REMAINING_BOUNDS.len()],
+    /// The sum of remaining / capacity, in millionths.
+    pub remaining_sum_ppm: u64,
+}
+
+impl RuleStats {
+    pub(crate) fn new(rule: &Rule, plan: &str) -> Self {
+        Self {
+            rule: rule.id.clone(),
+            domain: rule.domain.clone(),
+            plan: plan.into(),
+            counts: Striped::default(),
+            details: RwLock::default(),
+        }
+    }
+
+    /// All counts up to now; those that come in meanwhile may be missing.
+    #[must_use]
+    pub fn counts(&self) -> RuleCounts {
+        self.counts.sum()
+    }
+
+    /// Counts by value, for rules with `detailed_metric` or `value_to_metric`: at most a
+    /// thousand values, then `other`.
+    #[must_use]
+    pub fn details(&self) -> Vec<(Box<str>, RuleCounts)> {
+        let details = self.details.read();
+        details
+            .iter()
+            .map(|(value, counts)| (value.clone(), counts.sum()))
+            .collect()
+    }
+
+    pub(crate) fn record(&self, answer: Answer, remaining: u64, capacity: u64) {
+        self.counts.record(answer, remaining, capacity);
+    }
+
+    pub(crate) fn record_uncounted(&self, answer: Answer) {
+        let stripe = self.counts.mine();
+        stripe.answer(answer).fetch_add(1, Ordering::Relaxed);
+        stripe.uncounted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn record_detail(
+        &self,
+        detail: &str,
+        answer: Answer,
+        remaining: u64,
+        capacity: u64,
+    ) {
+        self.detail(detail).record(answer, remaining, capacity);
+    }
+
+    fn detail(&self, detail: &str) -> Arc<Striped> {
+        if let Some(counts) = self.details.read().get(detail) {
+            return counts.clone();
+        }
+        let mut details = self.details.write();
+        let full = details.len() >= DETAILS_MAX && !details.contains_key(detail);
+        let detail = if full { "other" } else { detail };
+        details.entry(detail.into()).or_default().clone()
+    }
+}
+
+/// What is counted about requests, whatever their rules.
+#[derive(Debug, Default)]
+pub struct Totals {
+    /// Requests of a domain without rules: allowed.
+    pub unknown_domain: AtomicU64,
+    /// Descriptors that no limit matched: allowed.
+    pub unmatched: AtomicU64,
+    /// Concurrency limits that were skipped, because a release could never come.
+    pub concurrency_skipped: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Striped([Stripe; STRIPES]);
+
+/// The counts of the threads that share a stripe; as large as the lines that a processor
+/// fetches together.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe {
+    allowed: AtomicU64,
+    denied: AtomicU64,
+    shadow_denied: AtomicU64,
+    uncounted: AtomicU64,
+    remaining: [AtomicU64; REMAINING_BOUNDS.len()],
+    remaining_sum_ppm: AtomicU64,
+}
+
+impl Stripe {
+    const fn answer(&self, answer: Answer) -> &AtomicU64 {
+        match answer {
+            Answer::Allowed => &self.allowed,
+            Answer::Denied => &self.denied,
+            Answer::ShadowDenied => &self.shadow_denied,
+        }
+    }
+}
+
+impl Striped {
+    fn mine(&self) -> &Stripe {
+        &self.0[stripe_of_thread()]
+    }
+
+    // Relaxed throughout: counts of different kinds need not agree with each other.
+    fn record(&self, answer: Answer, remaining: u64, capacity: u64) {
+        let stripe = self.mine();
+        stripe.answer(answer).fetch_add(1, Ordering::Relaxed);
+        #[allow(clippy::cast_precision_loss, reason = "a share of 1, for a histogram")]
+        let share = if capacity == 0 {
+            0.0
+        } else {
+            remaining as f64 / capacity as f64
+        };
+        let bucket = REMAINING_BOUNDS.iter().position(|bound| share <= *bound);
+        let bucket = bucket.unwrap_or(REMAINING_BOUNDS.len() - 1);
+        stripe.remaining[bucket].fetch_add(1, Ordering::Relaxed);
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "0 to 10^6"
+        )]
+        let ppm = (share * 1e6) as u64;
+        stripe.remaining_sum_ppm.fetch_add(ppm, Ordering::Relaxed);
+    }
+
+    fn sum(&self) -> RuleCounts {
+        let mut sum = RuleCounts::default();
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        for stripe in &self.0 {
+            sum.allowed += load(&stripe.allowed);
+            sum.denied += load(&stripe.denied);
+            sum.shadow_denied += load(&stripe.shadow_denied);
+            sum.uncounted += load(&stripe.uncounted);
+            sum.remaining_sum_ppm += load(&stripe.remaining_sum_ppm);
+            for (sum, count) in sum.remaining.iter_mut().zip(&stripe.remaining) {
+                *sum += load(count);
+            }
+        }
+        sum
+    }
+}
+
+/// The stripe of this thread: threads take turns.
+fn stripe_of_thread() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    MINE.with(|mine| {
+        if mine.get() == usize::MAX {
+            mine.set(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);
+        }
+        mine.get()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_land_in_the_bucket_of_their_share() {
+        let striped = Striped::default();
+        striped.record(Answer::Allowed, 100, 100);
+        striped.record(Answer::Allowed, 5, 100);
+        striped.record(Answer::Denied, 0, 100);
+        striped.record(Answer::ShadowDenied, 0, 0);
+        let sum = striped.sum();
+        assert_eq!((sum.allowed, sum.denied, sum.shadow_denied), (2, 1, 1));
+        assert_eq!(sum.remaining, [2, 1, 0, 0, 0, 0, 1]);
+        assert_eq!(sum.remaining_sum_ppm, 1_050_000);
+    }
+}
