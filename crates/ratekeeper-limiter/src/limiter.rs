@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::Clock;
 use crate::compiled::{Modes, Snapshot};
-use crate::decision::Decision;
+use crate::decision::{Answered, Decision, Source};
 use crate::explain::Explanation;
 use crate::identity::{Namer, Seed};
 use crate::plan::{Context, Plan, overrides};
@@ -147,11 +147,26 @@ impl<S: Store> Limiter<S> {
 impl<S: Store<Ticket = Never>> Limiter<S> {
     /// Decides `check` as of `now`, for stores that always decide at once: no runtime needed.
     pub fn check_at(&self, check: &Check<'_>, now: Timestamp) -> Decision {
+        self.check_at_with(check, now, |_, _, _| {})
+    }
+
+    /// As [`Self::check_at`], and shows `each` every limit that took part, in the order of the
+    /// descriptors: what the store was asked, where the limit came from, what it answered. A
+    /// decision has room for one limit of each descriptor; statistics want them all.
+    pub fn check_at_with(
+        &self,
+        check: &Check<'_>,
+        now: Timestamp,
+        mut each: impl FnMut(&Step<'_>, Source, Answered),
+    ) -> Decision {
         let snapshot = self.snapshot.load();
         let overrides = overrides(check, self.options.profile);
         let (allowed, statuses) = {
             let plan = Plan::new(self.context(&snapshot, now), check, &overrides);
             let Answer::Decided(verdicts) = self.ask(&plan, now);
+            for (step, source, answered) in plan.answers(&verdicts) {
+                each(step, source, answered);
+            }
             (verdicts.allowed, plan.statuses(&verdicts))
         };
         Decision::new(snapshot, allowed, statuses)

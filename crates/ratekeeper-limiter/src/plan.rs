@@ -327,6 +327,25 @@ impl<'a> Plan<'a> {
         self.unlimited.contains(&(number, rule))
     }
 
+    /// Every limit, where it came from, and what it answered.
+    pub(crate) fn answers<'p>(
+        &'p self,
+        verdicts: &'p Verdicts,
+    ) -> impl Iterator<Item = (&'p Step<'a>, Source, Answered)> {
+        let sources = self.sources.iter().copied();
+        self.steps
+            .iter()
+            .zip(sources)
+            .zip(&verdicts.outcomes)
+            .map(|((step, source), outcome)| {
+                (
+                    step,
+                    source,
+                    Answered::new(*outcome, step.limit.capacity(), step.limit.window()),
+                )
+            })
+    }
+
     /// Counts what each limit answered, and folds the limits of each descriptor into its status.
     pub(crate) fn statuses(&self, verdicts: &Verdicts) -> Statuses {
         let mut statuses: Statuses =
