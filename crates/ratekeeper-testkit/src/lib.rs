@@ -1,0 +1,3 @@
+//! What the tests share: the reference model and the store conformance suite.
+
+pub mod model;

@@ -1,0 +1,196 @@
+//! The reference model: every algorithm again, slowly and obviously.
+//!
+//! A model keeps the hits it was charged as a list of timestamps and answers by counting them,
+//! in whole numbers and fractions of whole numbers, never in floating point. It has no closed
+//! form for a wait: it bisects for the first moment at which the definition lets the hits pass.
+//! The steps of `ratekeeper-core` are held against it, and so is every store.
+//!
+//! Where the definition is kept exactly, every field of an answer is equal. The buckets round
+//! the time of one hit up by at most 0.1 %: what they answer lies between [`Model::new`], the
+//! definition, and [`Model::slowest`], the same at a rate lower by 0.1 %.
+
+mod bucket;
+pub mod history;
+mod log;
+mod permits;
+mod timeline;
+mod windows;
+
+pub use bucket::Bucket;
+pub use log::SlidingLog;
+pub use permits::Permits;
+pub use windows::{FixedWindow, SlidingWindow};
+
+use ratekeeper_core::{
+    Algorithm, Ask, LimitSpec, MAX_COUNT, Micros, Outcome, Timestamp, Verdict, concurrency,
+};
+
+/// The model of one counter under one limit.
+#[derive(Clone, Debug)]
+pub enum Model {
+    /// `fixed_window`, also with calendar edges.
+    FixedWindow(FixedWindow),
+    /// `sliding_window` with any number of sub-windows.
+    SlidingWindow(SlidingWindow),
+    /// `sliding_log`.
+    SlidingLog(SlidingLog),
+    /// `token_bucket`, `gcra` and `leaky_bucket`: three views of one bucket.
+    Bucket(Bucket),
+    /// `concurrency`.
+    Permits(Permits),
+}
+
+impl Model {
+    /// A counter that has counted nothing, held to the definition of `spec`'s algorithm.
+    /// `spec` is one that `Limit::try_new` accepts, without a calendar.
+    #[must_use]
+    pub fn new(spec: LimitSpec) -> Self {
+        match spec.algorithm {
+            Algorithm::FixedWindow => Self::FixedWindow(FixedWindow::new(spec)),
+            Algorithm::SlidingWindow => Self::SlidingWindow(SlidingWindow::new(spec)),
+            Algorithm::SlidingLog => Self::SlidingLog(SlidingLog::new(spec)),
+            Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
+                Self::Bucket(Bucket::new(spec))
+            }
+            Algorithm::Concurrency => Self::Permits(Permits::new(spec)),
+        }
+    }
+
+    /// The most that rounding may cost: a bucket that refills slower by 0.1 %. Every other
+    /// algorithm keeps its definition, and this is the same as [`Model::new`].
+    #[must_use]
+    pub fn slowest(spec: LimitSpec) -> Self {
+        if spec.algorithm.has_burst() {
+            Self::Bucket(Bucket::slowest(spec))
+        } else {
+            Self::new(spec)
+        }
+    }
+
+    /// A fixed window whose edges are given: each window begins at one of the sorted `edges`
+    /// and ends at the next.
+    #[must_use]
+    pub fn with_edges(spec: LimitSpec, edges: Vec<Timestamp>) -> Self {
+        Self::FixedWindow(FixedWindow::with_edges(spec, edges))
+    }
+
+    /// Goes on under another limit of the same algorithm and window, keeping what was used.
+    /// Of a bucket only the burst may differ: how usage carries over to another rate is not
+    /// part of the definition.
+    pub fn change(&mut self, spec: LimitSpec) {
+        match self {
+            Self::FixedWindow(model) => model.quota = spec.quota,
+            Self::SlidingWindow(model) => model.quota = spec.quota,
+            Self::SlidingLog(model) => model.quota = spec.quota,
+            Self::Bucket(model) => model.change_burst(spec),
+            Self::Permits(model) => model.quota = spec.quota,
+        }
+    }
+
+    /// The most the limit could ever hold.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        match self {
+            Self::FixedWindow(model) => model.quota,
+            Self::SlidingWindow(model) => model.quota,
+            Self::SlidingLog(model) => model.quota,
+            Self::Bucket(model) => model.burst(),
+            Self::Permits(model) => model.quota,
+        }
+    }
+
+    /// The most hits that pass at `now`.
+    #[must_use]
+    pub fn room(&self, now: Timestamp) -> u64 {
+        match self {
+            Self::FixedWindow(model) => model.room(now),
+            Self::SlidingWindow(model) => model.room(now),
+            Self::SlidingLog(model) => model.room(now),
+            Self::Bucket(model) => model.room(now),
+            Self::Permits(model) => model.room(now),
+        }
+    }
+
+    /// Takes `hits`, whether they fit or not, or gives them back if negative.
+    pub fn charge(&mut self, hits: i64, now: Timestamp) {
+        match self {
+            Self::FixedWindow(model) => model.charge(hits, now),
+            Self::SlidingWindow(model) => model.charge(hits, now),
+            Self::SlidingLog(model) => model.charge(hits, now),
+            Self::Bucket(model) => model.charge(hits, now),
+            Self::Permits(model) => model.charge(hits, now),
+        }
+    }
+
+    /// Until the window ends, the bucket is full, or the newest hit leaves the log.
+    #[must_use]
+    pub fn reset_after(&self, now: Timestamp) -> Micros {
+        match self {
+            Self::FixedWindow(model) => model.reset_after(now),
+            Self::SlidingWindow(model) => model.reset_after(now),
+            Self::SlidingLog(model) => model.reset_after(now),
+            Self::Bucket(model) => model.reset_after(now),
+            Self::Permits(_) => Micros::ZERO,
+        }
+    }
+
+    /// What the counter answers: everything about it follows from charging a copy and looking.
+    #[must_use]
+    pub fn answer(&self, ask: Ask, now: Timestamp) -> Outcome {
+        let mut after = self.clone();
+        after.charge(i64::try_from(ask.taken).unwrap_or(i64::MAX), now);
+        let hits = u64::try_from(ask.hits).unwrap_or(0);
+        let together = ask.taken.saturating_add(hits);
+        let verdict = if ask.hits <= 0 || hits <= after.room(now) {
+            Verdict::Fits
+        } else if together > self.capacity() {
+            Verdict::Never
+        } else {
+            Verdict::Later
+        };
+        if verdict == Verdict::Fits {
+            after.charge(ask.hits, now);
+        }
+        let retry_after = match verdict {
+            Verdict::Later => self.wait(together, now),
+            Verdict::Fits if ask.hits == 0 => self.wait(together.saturating_add(1), now),
+            Verdict::Fits | Verdict::Never => Micros::ZERO,
+        };
+        let delay = match self {
+            Self::Bucket(bucket) if verdict == Verdict::Fits && ask.hits > 0 => bucket.delay(now),
+            _ => Micros::ZERO,
+        };
+        Outcome {
+            verdict,
+            remaining: after.room(now),
+            reset_after: after.reset_after(now),
+            retry_after,
+            delay,
+        }
+    }
+
+    /// The first wait after which `hits` would pass if nobody else came; [`Micros::MAX`] if
+    /// none helps. The room only grows while nobody comes, so bisection finds it.
+    fn wait(&self, hits: u64, now: Timestamp) -> Micros {
+        let fits = |wait: u64| hits <= self.room(now.after(Micros::new(wait)));
+        if hits > self.capacity() {
+            return Micros::MAX;
+        }
+        if fits(0) {
+            return Micros::ZERO;
+        }
+        if let Self::Permits(_) = self {
+            return concurrency::RETRY_HINT;
+        }
+        let (mut low, mut high) = (0, MAX_COUNT - now.as_micros());
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if fits(middle) {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        Micros::new(high)
+    }
+}

@@ -1,0 +1,150 @@
+//! The two windows, counted from the list.
+
+use super::timeline::{Timeline, left};
+use ratekeeper_core::{DEFAULT_SUB_WINDOWS, LimitSpec, Micros, Timestamp};
+
+/// `fixed_window`: the hits that came since the window began.
+#[derive(Clone, Debug)]
+pub struct FixedWindow {
+    pub(crate) quota: u64,
+    window: u64,
+    /// Where windows begin, if they follow a calendar.
+    edges: Vec<Timestamp>,
+    hits: Timeline,
+    /// The latest charge: the counter's time does not go back to an earlier window.
+    latest: Timestamp,
+}
+
+impl FixedWindow {
+    pub(crate) fn new(spec: LimitSpec) -> Self {
+        Self::with_edges(spec, Vec::new())
+    }
+
+    pub(crate) fn with_edges(spec: LimitSpec, edges: Vec<Timestamp>) -> Self {
+        Self {
+            quota: spec.quota,
+            window: spec.window.get(),
+            edges,
+            hits: Timeline::default(),
+            latest: Timestamp::EPOCH,
+        }
+    }
+
+    /// Start and end of the window that counts at `now`.
+    fn bounds(&self, now: Timestamp) -> (u64, u64) {
+        let now = now.max(self.latest);
+        if self.edges.is_empty() {
+            let start = now.as_micros() / self.window * self.window;
+            return (start, start + self.window);
+        }
+        let next = self.edges.partition_point(|edge| *edge <= now);
+        let edge = |index: usize| self.edges.get(index).map(|edge| edge.as_micros());
+        let start = next.checked_sub(1).and_then(edge).unwrap_or(0);
+        (start, edge(next).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn room(&self, now: Timestamp) -> u64 {
+        let (start, end) = self.bounds(now);
+        left(
+            self.quota,
+            self.hits.count(|time| (start..end).contains(&time)),
+        )
+    }
+
+    pub(crate) fn charge(&mut self, hits: i64, now: Timestamp) {
+        self.latest = self.latest.max(now);
+        let (start, end) = self.bounds(now);
+        let latest = self.latest.as_micros();
+        self.hits
+            .charge(hits, latest, |time| (start..end).contains(&time));
+    }
+
+    pub(crate) fn reset_after(&self, now: Timestamp) -> Micros {
+        Timestamp::from_micros(self.bounds(now).1).since(now)
+    }
+}
+
+/// `sliding_window`: current + (k - 1) full + oldest * (1 - f), each counted from the list.
+#[derive(Clone, Debug)]
+pub struct SlidingWindow {
+    pub(crate) quota: u64,
+    /// Sub-windows of the window, k.
+    count: u64,
+    /// Microseconds of one, s: w / k rounded up.
+    length: u64,
+    hits: Timeline,
+    latest: Timestamp,
+}
+
+impl SlidingWindow {
+    pub(crate) fn new(spec: LimitSpec) -> Self {
+        let count = u64::from(spec.sub_windows.unwrap_or(DEFAULT_SUB_WINDOWS));
+        Self {
+            quota: spec.quota,
+            count,
+            length: spec.window.get().div_ceil(count),
+            hits: Timeline::default(),
+            latest: Timestamp::EPOCH,
+        }
+    }
+
+    /// The time that counts: it does not go back to an earlier sub-window.
+    fn now(&self, now: Timestamp) -> u64 {
+        let latest = self.latest.as_micros();
+        now.as_micros().max(latest - latest % self.length)
+    }
+
+    /// The hits of the oldest sub-window, which lies in the window in part only.
+    fn oldest(&self, now: Timestamp) -> u128 {
+        let index = self.now(now) / self.length;
+        self.hits
+            .count(|time| time / self.length + self.count == index)
+    }
+
+    /// The hits in the window, and of the oldest sub-window the share that still counts,
+    /// rounded up to a whole hit.
+    #[must_use]
+    pub fn used(&self, now: Timestamp) -> u128 {
+        let now_counts = self.now(now);
+        let index = now_counts / self.length;
+        let whole = self
+            .hits
+            .count(|time| time / self.length + self.count > index && time / self.length <= index);
+        let inside = u128::from(self.length - now_counts % self.length);
+        whole + (self.oldest(now) * inside).div_ceil(u128::from(self.length))
+    }
+
+    /// How many hits more than the definition the production step may count at `now`: its
+    /// doubles are exact while hits times microseconds stay below 2^53, and lose at most two
+    /// parts in 2^50 above.
+    #[must_use]
+    pub fn tolerance(&self, now: Timestamp) -> u64 {
+        let oldest = self.oldest(now);
+        if oldest * u128::from(self.length) < 1 << 53 {
+            return 0;
+        }
+        u64::try_from(oldest >> 49).unwrap_or(u64::MAX - 1) + 1
+    }
+
+    pub(crate) fn room(&self, now: Timestamp) -> u64 {
+        left(self.quota, self.used(now))
+    }
+
+    pub(crate) fn charge(&mut self, hits: i64, now: Timestamp) {
+        if hits == 0 {
+            return;
+        }
+        let now = self.now(now);
+        self.latest = self.latest.max(Timestamp::from_micros(now));
+        let (index, length, count) = (now / self.length, self.length, self.count);
+        self.hits
+            .charge(hits, now, |time| time / length + count > index);
+    }
+
+    /// Until the window that is current ends, in windows of k sub-windows since the epoch.
+    pub(crate) fn reset_after(&self, now: Timestamp) -> Micros {
+        let window = self.length * self.count;
+        let end = (self.now(now) / window + 1) * window;
+        Timestamp::from_micros(end).since(now)
+    }
+}
