@@ -18,6 +18,18 @@ pub struct Check<'a> {
     pub waiting: Waiting,
 }
 
+impl<'a> Check<'a> {
+    /// A request of a caller that cannot wait.
+    #[must_use]
+    pub const fn new(domain: &'a str, descriptors: &'a [Descriptor<'a>]) -> Self {
+        Self {
+            domain,
+            descriptors,
+            waiting: Waiting::Cannot,
+        }
+    }
+}
+
 /// One view of a request: who calls, or what is called.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor<'a> {

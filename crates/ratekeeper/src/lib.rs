@@ -1,0 +1,90 @@
+//! A rate limiter to embed: rules in YAML, counters in memory, decisions.
+//!
+//! ```
+//! use ratekeeper::{Check, Descriptor, Entry};
+//!
+//! let limiter = ratekeeper::from_yaml(
+//!     "
+//! domain: api
+//! descriptors:
+//!   - key: user
+//!     rate_limit: { window: 1m, limit: 2 }
+//! ",
+//! )?;
+//! let ada = [Entry { key: "user", value: "ada" }];
+//! let check = Check::new("api", std::slice::from_ref(&Descriptor::new(&ada)));
+//! assert!(limiter.check_now(&check).allowed());
+//! # Ok::<(), ratekeeper::Error>(())
+//! ```
+//!
+//! # What is here
+//!
+//! - [`from_yaml`] and [`from_path`] make a [`MemoryLimiter`] with the defaults. For anything else put the parts
+//!   together: [`rules::load`] compiles rules, [`MemoryStore::new`] makes room for counters of a size you choose, and
+//!   [`Limiter::new`] joins them.
+//! - [`Limiter::check_now`] decides at the time of the call, without a runtime and without waiting;
+//!   [`Limiter::check_at`] as of a time you name, which is how tests and replays work; [`Limiter::check`] is the same
+//!   for stores that answer later.
+//! - A [`Decision`] says whether the request may pass. Its [`binding`](Decision::binding) limit says what is left,
+//!   when that resets, and when to come back. A denial is a value, never an error.
+//! - [`Limiter::replace_rules`] puts other rules in force, all at once; counters whose identity did not change keep
+//!   their usage.
+//! - [`Limiter::explain`] says how a request is decided, and takes nothing.
+//!
+//! # What is not
+//!
+//! No server, no protocol, no thread and no runtime: those are in the program `ratekeeper`. A limiter is [`Sync`]; share
+//! it with an [`Arc`](std::sync::Arc).
+
+mod error;
+
+pub use error::Error;
+pub use ratekeeper_core as core;
+pub use ratekeeper_core::{Micros, Timestamp};
+pub use ratekeeper_limiter::{
+    Answered, Binding, Check, Code, Decision, Descriptor, Explanation, Limiter, LimiterOptions,
+    Override, Status, Waiting,
+};
+pub use ratekeeper_rules as rules;
+pub use ratekeeper_rules::{Entry, RuleSet};
+pub use ratekeeper_store as store;
+pub use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+
+use ratekeeper_rules::{Options, ReadOptions, Source};
+use std::path::Path;
+
+/// A limiter with its counters in the memory of this process.
+pub type MemoryLimiter = Limiter<MemoryStore>;
+
+/// A limiter of the rules in `text`, with every default.
+///
+/// # Errors
+/// [`Error::Rules`] says all that is wrong with them, with line and column.
+pub fn from_yaml(text: &str) -> Result<MemoryLimiter, Error> {
+    let source = Source {
+        name: "rules".to_owned(),
+        text: text.to_owned(),
+    };
+    limiter(&[source])
+}
+
+/// A limiter of the rules in a file, or in the `*.yaml` and `*.yml` files of a folder, with every default. The rules are
+/// read once: to follow changes, load them again and call [`Limiter::replace_rules`].
+///
+/// # Errors
+/// [`Error::Read`] if they cannot be read, [`Error::Rules`] if they are refused.
+pub fn from_path(path: impl AsRef<Path>) -> Result<MemoryLimiter, Error> {
+    let sources = rules::read(path.as_ref(), &ReadOptions::default())?;
+    limiter(&sources)
+}
+
+fn limiter(sources: &[Source]) -> Result<MemoryLimiter, Error> {
+    let rules = rules::load(sources, &Options::default())?.rules;
+    let store = MemoryStore::new(MemoryConfig::default())?;
+    Ok(Limiter::new(rules, store, LimiterOptions::default()))
+}
+
+/// The examples of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
