@@ -1,3 +1,4 @@
 //! What the tests share: the reference model and the store conformance suite.
 
 pub mod model;
+pub mod paired;
