@@ -4,13 +4,14 @@
 //! answers and charges the counters, or charges none. It knows counters, limits and time;
 //! it knows no rules, no tenants and no protocol.
 //!
-//! `memory` is the store of one node.
+//! [`memory`] is the store of one node.
 
-// the memory module follows
+pub mod memory;
 mod step;
 
-
-pub use step::{Answer, Charge, CounterKey, FullMode, Never, Request, RuleSlot, Step, StepOutcome, Verdicts};
+pub use step::{
+    Answer, Charge, CounterKey, FullMode, Never, Request, RuleSlot, Step, StepOutcome, Verdicts,
+};
 
 use std::future::Future;
 

@@ -1,0 +1,276 @@
+//! Counters in the memory of this process.
+//!
+//! [`MEMORY_SHARDS`] shards, each a lock over a fixed table of counters. A counter costs
+//! 57 bytes, its key included, whatever its descriptor; states that outgrow 32 bytes lie
+//! beside the table, within the same limit. All memory is bounded when the store is made:
+//! a new counter that finds no room takes the place of an expired one, else of the one with
+//! the largest part of its limit left, never of one that refuses.
+//!
+//! A counter's shard comes from its identity, not from its subject: rules often have one
+//! subject in common (`generic_key: api`, then an address), and all their counters would
+//! share one shard's memory and lock.
+
+mod config;
+mod heap;
+mod meta;
+mod shard;
+mod stats;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll};
+
+use parking_lot::{Mutex, MutexGuard};
+use ratekeeper_core::{Timestamp, Vote, combine};
+use smallvec::SmallVec;
+
+pub use config::{MemoryConfig, MemoryError};
+pub use stats::MemoryStats;
+
+use crate::{Answer, Charge, Request, Step, Store, StoreError, Verdicts};
+use heap::Budget;
+use shard::{Context, Plan, Shard};
+use table::Probe;
+
+/// Shards of a [`MemoryStore`]: many more than cores, few enough that their locks stay cached.
+pub const MEMORY_SHARDS: usize = 64;
+
+/// A lock and what it guards, alone on its cache lines (processors fetch them in pairs).
+#[repr(align(128))]
+#[derive(Debug)]
+struct Cell(Mutex<Shard>);
+
+/// Counters in the memory of this process.
+///
+/// ```
+/// use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
+/// use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+/// use ratekeeper_store::{Charge, CounterKey, FullMode, Request, RuleSlot, Step};
+///
+/// let store = MemoryStore::new(MemoryConfig::default())?;
+/// let one_a_second = LimitSpec::new(Algorithm::Gcra, 1, Micros::from_secs(1));
+/// let limit = Limit::try_new(one_a_second).expect("a valid limit");
+/// let step = Step {
+///     key: CounterKey { subject: 1, identity: 2 },
+///     limit: &limit,
+///     calendar: None,
+///     hits: 1,
+///     charge: Charge::IfAllowed,
+///     descriptor: 0,
+///     shadow: false,
+///     quota_mode: false,
+///     rule: RuleSlot(0),
+///     full_mode: FullMode::Allow,
+/// };
+/// let request = Request { steps: &[step], mode: Mode::default(), now: Timestamp::from_secs(1) };
+/// assert!(store.decide_now(&request).allowed);
+/// assert!(!store.decide_now(&request).allowed);
+/// # Ok::<(), ratekeeper_store::memory::MemoryError>(())
+/// ```
+#[derive(Debug)]
+pub struct MemoryStore {
+    shards: Box<[Cell]>,
+    budget: Budget,
+}
+
+impl MemoryStore {
+    /// An empty store of the size that `config` says. The memory is reserved, not touched:
+    /// it is used page by page, as counters come.
+    ///
+    /// # Errors
+    /// [`MemoryError`] if the sizes make no sense, or the system has not that much.
+    pub fn new(config: MemoryConfig) -> Result<Self, MemoryError> {
+        let sizes = config.sizes()?;
+        let shard = || Shard::new(sizes.buckets, config.max_share_percent);
+        Ok(Self {
+            shards: (0..MEMORY_SHARDS)
+                .map(|_| Cell(Mutex::new(shard())))
+                .collect(),
+            budget: Budget::new(sizes.heap_bytes),
+        })
+    }
+
+    /// Decides at once; what [`Store::decide`] does.
+    pub fn decide_now(&self, request: &Request<'_>) -> Verdicts {
+        match request.steps {
+            [step] => self.decide_one(step, request),
+            steps => self.decide_all(steps, request),
+        }
+    }
+
+    /// A request of one step: one lock, one search.
+    fn decide_one(&self, step: &Step<'_>, request: &Request<'_>) -> Verdicts {
+        let probe = Probe::new(step.key);
+        let shard = &mut *self.shards[probe.shard_bits()].0.lock();
+        shard.now = shard.now.max(request.now);
+        let mut cx = Context {
+            now: shard.now,
+            budget: &self.budget,
+            others: &[],
+            executed: false,
+        };
+        let mut plan = Plan::located(probe, shard.locate(probe), step);
+        shard.test(&cx, step, 0, &mut plan);
+        let allowed = combine([vote(step, &plan)], request.mode);
+        cx.executed = allowed || step.charge == Charge::Always;
+        shard.execute(&self.budget, cx.executed);
+        shard.charge(&cx, step, &plan, allowed);
+        Verdicts {
+            allowed,
+            outcomes: SmallVec::from_buf_and_len([plan.outcome; 4], 1),
+        }
+    }
+
+    /// Any number of steps: their shards are locked in ascending order, so that requests
+    /// never wait for each other in a circle.
+    fn decide_all(&self, steps: &[Step<'_>], request: &Request<'_>) -> Verdicts {
+        let mut locked = Locked::new(&self.shards, steps);
+        let now = locked.advance(request.now);
+        let mut plans: SmallVec<[Plan; 8]> = steps
+            .iter()
+            .map(|step| {
+                let probe = Probe::new(step.key);
+                let spot = locked.shard(probe.shard_bits()).locate(probe);
+                Plan::located(probe, spot, step)
+            })
+            .collect();
+        for (index, step) in steps.iter().enumerate() {
+            let mut plan = plans[index];
+            let earlier = steps.iter().zip(&plans).take(index);
+            let taken = earlier
+                .filter(|(other, _)| other.key == step.key)
+                .fold(0_u64, |sum, (step, plan)| {
+                    sum.saturating_add(plan.takes(step))
+                });
+            let cx = Context {
+                now,
+                budget: &self.budget,
+                others: &plans,
+                executed: false,
+            };
+            locked.shard(plan.shard).test(&cx, step, taken, &mut plan);
+            plans[index] = plan;
+        }
+        let votes = steps
+            .iter()
+            .zip(&plans)
+            .map(|(step, plan)| vote(step, plan));
+        let allowed = combine(votes, request.mode);
+        let executed = allowed || steps.iter().any(|step| step.charge == Charge::Always);
+        locked.execute(&self.budget, executed);
+        let cx = Context {
+            now,
+            budget: &self.budget,
+            others: &[],
+            executed,
+        };
+        for (step, plan) in steps.iter().zip(&plans) {
+            locked.shard(plan.shard).charge(&cx, step, plan, allowed);
+        }
+        Verdicts {
+            allowed,
+            outcomes: plans.iter().map(|plan| plan.outcome).collect(),
+        }
+    }
+
+    /// What the store holds and what became of its counters.
+    #[must_use]
+    pub fn stats(&self) -> MemoryStats {
+        let mut stats = MemoryStats {
+            heap_bytes: self.budget.used() as u64,
+            heap_bytes_max: self.budget.limit() as u64,
+            ..MemoryStats::default()
+        };
+        for cell in &self.shards {
+            let shard = cell.0.lock();
+            stats.counters += shard.table.used() as u64;
+            stats.capacity += shard.table.slots() as u64;
+            stats.table_bytes += (shard.table.buckets() * table::BUCKET_BYTES) as u64;
+            stats.heap_counters += shard.heaps.used() as u64;
+            stats.evicted_expired += shard.tally.evicted_expired;
+            stats.evicted_live += shard.tally.evicted_live;
+            stats.refused_full += shard.tally.refused_full;
+        }
+        stats
+    }
+}
+
+impl Store for MemoryStore {
+    type Ticket = Never;
+
+    fn decide(&self, request: &Request<'_>) -> Answer<Never> {
+        Answer::Decided(self.decide_now(request))
+    }
+}
+
+/// The ticket of a store that always decides at once: there is none.
+#[derive(Debug)]
+pub struct Never(Infallible);
+
+impl Future for Never {
+    type Output = Result<Verdicts, StoreError>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        match self.0 {}
+    }
+}
+
+fn vote(step: &Step<'_>, plan: &Plan) -> Vote {
+    Vote {
+        fits: plan.outcome.fits(),
+        descriptor: step.descriptor,
+        shadow: step.shadow,
+        quota_mode: step.quota_mode,
+    }
+}
+
+/// The shards of one request, locked.
+struct Locked<'a> {
+    /// One bit for each shard that is locked.
+    mask: u64,
+    /// In ascending order.
+    guards: SmallVec<[MutexGuard<'a, Shard>; 8]>,
+}
+
+impl<'a> Locked<'a> {
+    fn new(shards: &'a [Cell], steps: &[Step<'_>]) -> Self {
+        let mask = steps.iter().fold(0, |mask, step| {
+            mask | 1 << Probe::new(step.key).shard_bits()
+        });
+        let guards = shards
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| mask & (1_u64 << index) != 0)
+            .map(|(_, cell)| cell.0.lock())
+            .collect();
+        Self { mask, guards }
+    }
+
+    /// The shard of that number, which some step needs.
+    fn shard(&mut self, index: usize) -> &mut Shard {
+        let before = self.mask & ((1 << index) - 1);
+        &mut self.guards[before.count_ones() as usize]
+    }
+
+    /// Moves every shard's time on; the latest that any of them has seen.
+    fn advance(&mut self, now: Timestamp) -> Timestamp {
+        let now = self
+            .guards
+            .iter()
+            .fold(now, |now, shard| now.max(shard.now));
+        for shard in &mut self.guards {
+            shard.now = now;
+        }
+        now
+    }
+
+    fn execute(&mut self, budget: &Budget, charged: bool) {
+        for shard in &mut self.guards {
+            shard.execute(budget, charged);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! How large the store is.
+
+use super::MEMORY_SHARDS;
+use super::table::BUCKET_BYTES;
+
+/// The size of a [`MemoryStore`](super::MemoryStore), fixed when it is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryConfig {
+    /// Bytes for all counters together, at least [`Self::LEAST`] (1 MiB). Three quarters are
+    /// the table, 57 bytes a counter; a quarter is for states that do not fit in line. Memory
+    /// is used as counters come, not before.
+    pub memory_limit: usize,
+    /// The most of the table that one rule may hold, in percent: 1 to 100.
+    pub max_share_percent: u8,
+}
+
+impl MemoryConfig {
+    /// The smallest `memory_limit`.
+    pub const LEAST: usize = 1 << 20;
+
+    /// The `memory_limit` unless somebody says otherwise: 256 MiB, 3.5 million counters.
+    pub const DEFAULT_LIMIT: usize = 256 << 20;
+
+    pub(super) fn sizes(self) -> Result<Sizes, MemoryError> {
+        let Self {
+            memory_limit,
+            max_share_percent,
+        } = self;
+        if !(1..=100).contains(&max_share_percent) {
+            return Err(MemoryError::ShareOutOfRange);
+        }
+        if memory_limit < Self::LEAST {
+            return Err(MemoryError::TooSmall);
+        }
+        let heap_bytes = memory_limit / 4;
+        let buckets = (memory_limit - heap_bytes) / MEMORY_SHARDS / BUCKET_BYTES;
+        let buckets = prime_up_to(buckets.min(u32::MAX as usize));
+        // A zeroed vector that is too large would abort the process; asking first does not.
+        Vec::<u8>::new()
+            .try_reserve_exact(buckets * BUCKET_BYTES * MEMORY_SHARDS)
+            .map_err(|_| MemoryError::TooLarge)?;
+        Ok(Sizes {
+            buckets,
+            heap_bytes,
+        })
+    }
+}
+
+impl Default for MemoryConfig {
+    fn default() -> Self {
+        Self {
+            memory_limit: Self::DEFAULT_LIMIT,
+            max_share_percent: 50,
+        }
+    }
+}
+
+/// Why a store of such a size cannot be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// Below [`MemoryConfig::LEAST`].
+    #[error("a memory limit is at least 1 MiB")]
+    TooSmall,
+    /// The system does not have that much.
+    #[error("the system cannot give that much memory; choose a smaller memory limit")]
+    TooLarge,
+    /// Not 1 to 100.
+    #[error("the largest share of one rule is 1 to 100 percent")]
+    ShareOutOfRange,
+}
+
+/// What a configuration comes to.
+pub(super) struct Sizes {
+    /// Buckets of each shard.
+    pub(super) buckets: usize,
+    /// Bytes of out-of-line states.
+    pub(super) heap_bytes: usize,
+}
+
+/// The largest prime up to `most`, which is at least 2.
+fn prime_up_to(most: usize) -> usize {
+    let is_prime = |n: usize| (2..).take_while(|d| d * d <= n).all(|d| n % d != 0);
+    (2..=most).rev().find(|n| is_prime(*n)).unwrap_or(2)
+}

@@ -1,0 +1,106 @@
+//! What the table notes about a counter in one word, beside its key and its state.
+
+use ratekeeper_core::Timestamp;
+
+use crate::RuleSlot;
+
+/// Expiry, rule, share and flags of one counter.
+///
+/// ```text
+///  63     58 57      56 55   48 47  32 31                  0
+///  |   -   | durable|heap | share | rule | expires at (s)  |
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Meta(u64);
+
+const RULE_SHIFT: u32 = 32;
+const SHARE_SHIFT: u32 = 48;
+const HEAP: u64 = 1 << 56;
+const DURABLE: u64 = 1 << 57;
+
+impl Meta {
+    pub(super) const fn new(rule: RuleSlot, durable: bool) -> Self {
+        let durable = if durable { DURABLE } else { 0 };
+        Self(((rule.0 as u64) << RULE_SHIFT) | durable)
+    }
+
+    pub(super) const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    pub(super) const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// Whether the counter is as if nothing had been counted, and may be forgotten.
+    #[inline]
+    pub(super) const fn is_expired(self, now: Timestamp) -> bool {
+        (self.0 & 0xffff_ffff) <= now.as_micros() / 1_000_000
+    }
+
+    #[inline]
+    pub(super) const fn rule(self) -> RuleSlot {
+        RuleSlot((self.0 >> RULE_SHIFT) as u16)
+    }
+
+    /// What was left when it was last charged, of 255; 0 for one that refuses.
+    #[inline]
+    pub(super) const fn share(self) -> u8 {
+        (self.0 >> SHARE_SHIFT) as u8
+    }
+
+    /// Whether the state lies on the heap, and word 0 says where.
+    #[inline]
+    pub(super) const fn is_heap(self) -> bool {
+        self.0 & HEAP != 0
+    }
+
+    /// Whether the counter outlives a restart.
+    pub(super) const fn is_durable(self) -> bool {
+        self.0 & DURABLE != 0
+    }
+
+    pub(super) const fn on_heap(self, heap: bool) -> Self {
+        Self(if heap { self.0 | HEAP } else { self.0 & !HEAP })
+    }
+
+    #[inline]
+    pub(super) const fn with_rule(self, rule: RuleSlot) -> Self {
+        Self((self.0 & !(0xffff << RULE_SHIFT)) | ((rule.0 as u64) << RULE_SHIFT))
+    }
+
+    #[inline]
+    pub(super) const fn with_share(self, share: u8) -> Self {
+        Self((self.0 & !(0xff << SHARE_SHIFT)) | ((share as u64) << SHARE_SHIFT))
+    }
+
+    /// Whole seconds, rounded up, so that nothing is forgotten early; the 32 bits last
+    /// until 2106, and a counter that expires later does so then.
+    #[inline]
+    pub(super) const fn expiring_at(self, at: Timestamp) -> Self {
+        let secs = at.as_micros().div_ceil(1_000_000);
+        let secs = if secs > 0xffff_ffff {
+            0xffff_ffff
+        } else {
+            secs
+        };
+        Self((self.0 & !0xffff_ffff) | secs)
+    }
+}
+
+/// `remaining` of `capacity` on a scale of 1 to 255, 0 if none is left.
+#[inline]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a ratio of at most 1, scaled to at most 255"
+)]
+pub(super) fn share_of(remaining: u64, capacity: u64) -> u8 {
+    if remaining == 0 {
+        return 0;
+    }
+    // A float division is about as fast as it gets, and eight bits need no more.
+    let share = remaining.min(capacity) as f32 / capacity as f32;
+    ((share * 255.0) as u8).max(1)
+}

@@ -1,0 +1,93 @@
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
+
+use super::{MemoryConfig, MemoryStore};
+use crate::{Charge, CounterKey, FullMode, Request, RuleSlot, Step, Verdicts};
+
+fn limit(algorithm: Algorithm, quota: u64, secs: u64) -> Limit {
+    Limit::try_new(LimitSpec::new(algorithm, quota, Micros::from_secs(secs))).unwrap()
+}
+
+fn step(limit: &Limit, identity: u64) -> Step<'_> {
+    Step {
+        key: CounterKey {
+            subject: 7,
+            identity,
+        },
+        limit,
+        calendar: None,
+        hits: 1,
+        charge: Charge::IfAllowed,
+        descriptor: 0,
+        shadow: false,
+        quota_mode: false,
+        rule: RuleSlot(0),
+        full_mode: FullMode::Allow,
+    }
+}
+
+fn store() -> MemoryStore {
+    MemoryStore::new(MemoryConfig {
+        memory_limit: MemoryConfig::LEAST,
+        ..MemoryConfig::default()
+    })
+    .unwrap()
+}
+
+fn decide(store: &MemoryStore, steps: &[Step<'_>], secs: u64) -> Verdicts {
+    store.decide_now(&Request {
+        steps,
+        mode: Mode::default(),
+        now: Timestamp::from_secs(secs),
+    })
+}
+
+#[test]
+fn every_algorithm_admits_exactly_its_limit() {
+    for algorithm in Algorithm::ALL {
+        let limit = limit(algorithm, 5, 60);
+        let store = store();
+        let admitted = (0..20).filter(|_| decide(&store, &[step(&limit, 1)], 1_000).allowed);
+        assert_eq!(admitted.count(), 5, "{}", algorithm.name());
+    }
+}
+
+#[test]
+fn a_denied_request_consumes_nothing_and_leaves_nothing_behind() {
+    let (wide, narrow) = (
+        limit(Algorithm::FixedWindow, 10, 60),
+        limit(Algorithm::SlidingLog, 1, 60),
+    );
+    let store = store();
+    assert!(decide(&store, &[step(&narrow, 1)], 1_000).allowed);
+    for identity in 2..50 {
+        let steps = [step(&wide, identity), step(&narrow, 1)];
+        assert!(!decide(&store, &steps, 1_000).allowed);
+    }
+    assert_eq!(store.stats().counters, 1);
+}
+
+#[test]
+fn a_repeated_counter_sees_the_earlier_take() {
+    for algorithm in Algorithm::ALL {
+        let limit = limit(algorithm, 3, 60);
+        let store = store();
+        let twice = [Step {
+            hits: 2,
+            ..step(&limit, 1)
+        }; 2];
+        assert!(
+            !decide(&store, &twice, 1_000).allowed,
+            "{}",
+            algorithm.name()
+        );
+        assert_eq!(store.stats().counters, 0);
+        let thrice = [step(&limit, 1); 3];
+        assert!(
+            decide(&store, &thrice, 1_000).allowed,
+            "{}",
+            algorithm.name()
+        );
+        assert!(!decide(&store, &[step(&limit, 1)], 1_000).allowed);
+        assert_eq!(store.stats().counters, 1);
+    }
+}
