@@ -4,13 +4,18 @@
 
 mod calendar;
 mod diagnostic;
+mod id;
 mod load;
 mod matching;
+mod parse;
 mod read;
+mod report;
 mod rule;
 mod ruleset;
 pub mod secret;
 mod slas;
+pub mod window;
+mod yaml;
 
 pub use calendar::{Calendar, CalendarUnit};
 pub use diagnostic::{Diagnostic, Diagnostics, Excerpt, Place, Severity};

@@ -1,6 +1,23 @@
 //! From texts to a [`RuleSet`].
 
-use crate::{Diagnostic, Diagnostics, FailureMode, RuleSet, Source};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::id::{self, Draft};
+use crate::matching::Children;
+use crate::parse::descriptors::{Compiler, Level, Path, Surrounding};
+use crate::parse::fields::At;
+use crate::parse::policy::Policy;
+use crate::parse::root::{Defaults, Root, Settings, parse_root};
+use crate::report::Report;
+use crate::slas::{PathPattern, ServiceLevel};
+use crate::yaml::{self, Mark, Node as Tree};
+use crate::{
+    Diagnostic, Diagnostics, Domain, Evaluation, FailureMode, Node, Rule, RuleSet, Source, secret,
+};
 
 /// Which defaults hold where a file says nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -23,7 +40,7 @@ pub struct Options {
     /// What rules without `on_store_failure` answer while the store cannot.
     pub on_store_failure: FailureMode,
     /// What patterns of `slas:` are relative to in files without `slas_base`.
-    pub slas_base: Option<String>,
+    pub slas_base: Option<PathPattern>,
 }
 
 /// What was loaded.
@@ -32,18 +49,314 @@ pub struct Options {
 pub struct Loaded {
     /// The rules.
     pub rules: RuleSet,
-    /// What may not be as it was meant.
+    /// What may not be as it was meant, in the order of files and lines.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Compiles all rules of `sources`.
+/// Compiles all rules of `sources`, in their order: with `merge_domains` it decides which of two
+/// patterns comes first.
 ///
 /// # Errors
 /// Everything that is wrong with them, in all files at once.
 pub fn load(sources: &[Source], options: &Options) -> Result<Loaded, Diagnostics> {
-    let _ = (sources, options);
-    Ok(Loaded {
-        rules: RuleSet::default(),
-        warnings: Vec::new(),
-    })
+    let mut reports: Vec<_> = sources.iter().map(Report::new).collect();
+    let trees: Vec<_> = sources
+        .iter()
+        .zip(&mut reports)
+        .map(|(source, report)| open(source, report))
+        .collect();
+    let rules = compile(&trees, options, &mut reports);
+    let (mut errors, mut warnings) = (Vec::new(), Vec::new());
+    for report in reports {
+        let (file_errors, file_warnings) = report.finish();
+        errors.extend(file_errors);
+        warnings.extend(file_warnings);
+    }
+    if errors.is_empty() {
+        Ok(Loaded { rules, warnings })
+    } else {
+        Err(Diagnostics { errors, warnings })
+    }
+}
+
+/// A file's tree; [`None`] if its YAML is broken, which has been reported.
+fn open(source: &Source, report: &mut Report<'_>) -> Option<Option<Rc<Tree>>> {
+    let text = source.text.strip_prefix('\u{feff}').unwrap_or(&source.text);
+    if let Some((mark, message)) = yaml::forbidden(text) {
+        report.error(
+            mark,
+            format!("error loading config file: {message}"),
+            "remove it, or write it escaped in double quotes",
+        );
+        return None;
+    }
+    let built = yaml::build(text);
+    for (mark, key) in built.repeated {
+        report.warn(
+            mark,
+            format!("`{key}` is written again below: the last one counts"),
+            "leave one of them out",
+        );
+    }
+    if let Some(mark) = built.more {
+        report.warn(
+            mark,
+            "only the first document of a file is read",
+            "put the other one into a file of its own",
+        );
+    }
+    if let Some((mark, message)) = built.error {
+        report.error(mark, format!("error loading config file: {message}"), None);
+        return None;
+    }
+    Some(built.root)
+}
+
+/// A domain while its files are read.
+struct Draught {
+    name: Arc<str>,
+    settings: Settings,
+    nodes: Vec<Node>,
+    level: Level,
+    /// The file that named it first.
+    place: String,
+}
+
+fn compile(
+    trees: &[Option<Option<Rc<Tree>>>],
+    options: &Options,
+    reports: &mut [Report<'_>],
+) -> RuleSet {
+    let defaults = Defaults {
+        slas_base: options.slas_base.clone(),
+    };
+    let mut roots: Vec<Root<'_>> = trees
+        .iter()
+        .zip(reports.iter_mut())
+        .map(|(tree, report)| {
+            let tree = tree.as_ref()?;
+            parse_root(tree.as_deref(), &defaults, report)
+        })
+        .map(Option::unwrap_or_default)
+        .collect();
+    let mut domains: Vec<Draught> = Vec::new();
+    let mut by_name: HashMap<Box<str>, usize> = HashMap::new();
+    let mut of_file = Vec::with_capacity(roots.len());
+    for (root, report) in roots.iter_mut().zip(reports.iter_mut()) {
+        of_file.push(enter(root, options, report, &mut domains, &mut by_name));
+    }
+    let mut rules = Vec::new();
+    let mut drafts: Vec<Draft> = Vec::new();
+    for (file, (root, domain)) in roots.iter().zip(&of_file).enumerate() {
+        let (Some(domain), Some(report)) = (
+            domain.and_then(|at| domains.get_mut(at)),
+            reports.get_mut(file),
+        ) else {
+            continue;
+        };
+        descriptors(
+            root,
+            domain,
+            (file, options),
+            report,
+            (&mut rules, &mut drafts),
+        );
+    }
+    id::assign(&mut rules, &drafts, reports);
+    check_replaces(&rules, &drafts, reports);
+    let service_levels = service_levels(roots, reports);
+    assemble(domains, rules, service_levels)
+}
+
+/// Finds or makes the domain of a file; where a domain may not be twice, that is reported.
+fn enter(
+    root: &mut Root<'_>,
+    options: &Options,
+    report: &mut Report<'_>,
+    domains: &mut Vec<Draught>,
+    by_name: &mut HashMap<Box<str>, usize>,
+) -> Option<usize> {
+    let At { value: name, mark } = root.domain?;
+    let settings = std::mem::take(&mut root.settings);
+    let Some(&index) = by_name.get(name) else {
+        by_name.insert(name.into(), domains.len());
+        domains.push(Draught {
+            name: name.into(),
+            settings,
+            nodes: Vec::new(),
+            level: Level::new(),
+            place: report.place(mark).to_string(),
+        });
+        return Some(domains.len() - 1);
+    };
+    let domain = domains.get_mut(index)?;
+    if !options.merge_domains {
+        let help = format!(
+            "it is at {} already; to merge files of one domain, use --merge-domains",
+            domain.place
+        );
+        report.error(
+            mark,
+            format!("duplicate domain '{name}' in config file"),
+            help,
+        );
+        // Its descriptors are checked all the same, as those of a domain of its own.
+        domains.push(Draught {
+            name: name.into(),
+            settings,
+            nodes: Vec::new(),
+            level: Level::new(),
+            place: report.place(mark).to_string(),
+        });
+        return Some(domains.len() - 1);
+    }
+    merge(&mut domain.settings, settings, &domain.place, mark, report);
+    Some(index)
+}
+
+/// Two files of one domain may each say something; not the same key with different values.
+fn merge(into: &mut Settings, from: Settings, place: &str, domain: Mark, report: &mut Report<'_>) {
+    let mut conflict = |key: &str, mark: Mark| {
+        let message = format!("`{key}` differs from that of another file of this domain");
+        report.error(
+            mark,
+            message,
+            format!("the domain starts at {place}: say it in one file only"),
+        );
+    };
+    keep(&mut into.evaluation, from.evaluation, |mark| {
+        conflict("evaluation", mark)
+    });
+    keep(&mut into.tenant, from.tenant, |mark| {
+        conflict("tenant", mark)
+    });
+    keep(&mut into.plans, from.plans, |mark| conflict("plans", mark));
+    into.secrets.extend(from.secrets);
+    if from.policy != Policy::default() && from.policy != into.policy {
+        if into.policy == Policy::default() {
+            into.policy = from.policy;
+        } else {
+            conflict(
+                "algorithm, consistency, count_denied, enabled, enforce, on_store_failure or store",
+                domain,
+            );
+        }
+    }
+}
+
+fn keep<T: PartialEq>(into: &mut Option<At<T>>, from: Option<At<T>>, conflict: impl FnOnce(Mark)) {
+    match (&*into, from) {
+        (Some(one), Some(other)) if one.value != other.value => conflict(other.mark),
+        (None, from) => *into = from,
+        _ => {}
+    }
+}
+
+fn descriptors(
+    root: &Root<'_>,
+    domain: &mut Draught,
+    (file, options): (usize, &Options),
+    report: &mut Report<'_>,
+    (rules, drafts): (&mut Vec<Rule>, &mut Vec<Draft>),
+) {
+    let secrets = &domain.settings.secrets;
+    let around = Surrounding {
+        domain: &domain.name,
+        policy: &domain.settings.policy,
+        plans: domain
+            .settings
+            .plans
+            .as_ref()
+            .map(|at| at.value.as_slice())
+            .unwrap_or_default(),
+        is_secret: &|key| secret::is_secret_by_default(key) || secrets.contains(key),
+        profile: options.profile,
+        on_store_failure: options.on_store_failure,
+        file,
+    };
+    let mut compiler = Compiler {
+        around: &around,
+        report,
+        rules,
+        drafts,
+    };
+    let nodes = compiler.nodes(
+        root.descriptors.unwrap_or_default(),
+        &Path::default(),
+        &mut domain.level,
+    );
+    domain.nodes.extend(nodes);
+}
+
+/// A name that no limit of the domain has replaces nothing. The incumbent accepts it.
+fn check_replaces(rules: &[Rule], drafts: &[Draft], reports: &mut [Report<'_>]) {
+    let names: BTreeSet<_> = rules
+        .iter()
+        .filter_map(|rule| Some((&rule.domain, rule.name.as_deref()?)))
+        .collect();
+    for (rule, draft) in rules.iter().zip(drafts) {
+        for replaced in &rule.replaces {
+            let Some(report) = reports.get_mut(draft.file) else {
+                continue;
+            };
+            if !names.contains(&(&rule.domain, &**replaced)) {
+                let message = format!(
+                    "no limit of this domain has the name '{replaced}' that this one replaces"
+                );
+                report.warn(draft.mark, message, None);
+            }
+        }
+    }
+}
+
+fn service_levels(roots: Vec<Root<'_>>, reports: &mut [Report<'_>]) -> Vec<ServiceLevel> {
+    let mut known: HashMap<Box<str>, String> = HashMap::new();
+    let mut levels = Vec::new();
+    for (root, report) in roots.into_iter().zip(reports) {
+        for level in root.service_levels {
+            let mark = Mark {
+                line: level.place.line,
+                column: level.place.column,
+                length: 1,
+            };
+            if let Some(earlier) = known.get(&level.id) {
+                let message = format!("duplicate id '{}' of a service level", level.id);
+                report.error(mark, message, format!("it is at {earlier} already"));
+            }
+            known.insert(level.id.clone(), level.place.to_string());
+            levels.push(level);
+        }
+    }
+    levels
+}
+
+fn assemble(domains: Vec<Draught>, rules: Vec<Rule>, service_levels: Vec<ServiceLevel>) -> RuleSet {
+    let domains: Vec<_> = domains
+        .into_iter()
+        .map(|draught| Domain {
+            name: draught.name,
+            evaluation: draught
+                .settings
+                .evaluation
+                .map_or(Evaluation::Leaf, |at| at.value),
+            tenant: draught.settings.tenant.map(|at| at.value),
+            plans: draught
+                .settings
+                .plans
+                .map(|at| at.value)
+                .unwrap_or_default(),
+            secrets: draught.settings.secrets,
+            root: Children::new(draught.nodes),
+        })
+        .collect();
+    let by_name = (0_u32..)
+        .zip(&domains)
+        .map(|(index, domain)| (domain.name().into(), index))
+        .collect();
+    RuleSet {
+        domains,
+        by_name,
+        rules,
+        service_levels,
+    }
 }

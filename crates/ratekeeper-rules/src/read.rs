@@ -1,6 +1,13 @@
 //! Reading rules from a file or a folder.
 
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+
+use hashbrown::HashSet;
+
+use crate::diagnostic::Excerpt;
+use crate::{Diagnostic, Diagnostics, Place, Severity};
 
 /// The text of one file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,23 +35,234 @@ pub enum ReadError {
         /// The file or folder.
         path: PathBuf,
         /// What it said.
-        source: std::io::Error,
+        source: io::Error,
+    },
+    /// Some files are no text.
+    #[error("{0}")]
+    NotText(Diagnostics),
+    /// A file is larger than 32 MiB.
+    #[error("{} is larger than 32 MiB", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A folder has more than 10,000 files, or folders more than 64 deep.
+    #[error("{} has more than 10,000 files, or is more than 64 folders deep", path.display())]
+    TooMany {
+        /// The folder that was to be read.
+        path: PathBuf,
     },
 }
 
-/// Reads `path`: that file, or all files of that folder.
+/// Larger rules are refused: nobody could read them, and a mistaken path may name anything.
+const FILE_BYTES_MAX: u64 = 32 << 20;
+const FILES_MAX: usize = 10_000;
+const FOLDERS_DEEP_MAX: usize = 64;
+
+/// Reads `path`: that file whatever its name, or the files of that folder and the folders in it,
+/// sorted by path.
+///
+/// In folders, what starts with a dot is left out (Kubernetes keeps the real files of a ConfigMap
+/// in `..data`). Symbolic links are followed, to each folder once.
 ///
 /// # Errors
-/// If something there cannot be read.
+/// If something there cannot be read, is no text (UTF-8, or UTF-16 with its byte order mark), or
+/// is far larger than rules are.
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Vec<Source>, ReadError> {
-    let _ = options;
-    let io = |source| ReadError::Io {
+    let mut files = Vec::new();
+    if metadata(path)?.is_dir() {
+        let mut folder = Folder {
+            root: path,
+            every_file: options.every_file,
+            files,
+            seen: HashSet::new(),
+        };
+        folder.list(path, 0)?;
+        files = folder.files;
+        files.sort();
+    } else {
+        files.push(path.to_owned());
+    }
+    let mut sources = Vec::with_capacity(files.len());
+    let mut errors = Vec::new();
+    for file in files {
+        let name = file.display().to_string();
+        match decode(&bytes_of(&file)?) {
+            Ok(text) => sources.push(Source { name, text }),
+            Err(wrong) => errors.push(wrong.told(&name)),
+        }
+    }
+    if errors.is_empty() {
+        return Ok(sources);
+    }
+    Err(ReadError::NotText(Diagnostics {
+        errors,
+        warnings: Vec::new(),
+    }))
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> ReadError {
+    |source| ReadError::Io {
         path: path.to_owned(),
         source,
+    }
+}
+
+fn metadata(path: &Path) -> Result<fs::Metadata, ReadError> {
+    fs::metadata(path).map_err(io_error(path))
+}
+
+struct Folder<'p> {
+    root: &'p Path,
+    every_file: bool,
+    files: Vec<PathBuf>,
+    /// Folders already listed, without links: a link to a folder above would never end.
+    seen: HashSet<PathBuf>,
+}
+
+impl Folder<'_> {
+    fn list(&mut self, folder: &Path, depth: usize) -> Result<(), ReadError> {
+        let real = fs::canonicalize(folder).map_err(io_error(folder))?;
+        if !self.seen.insert(real) {
+            return Ok(());
+        }
+        if depth > FOLDERS_DEEP_MAX {
+            return Err(self.too_many());
+        }
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(folder).map_err(io_error(folder))? {
+            entries.push(entry.map_err(io_error(folder))?.path());
+        }
+        // Which of two links to one folder counts must not depend on the file system's order.
+        entries.sort();
+        for path in entries {
+            self.entry(path, depth)?;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, path: PathBuf, depth: usize) -> Result<(), ReadError> {
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        if name.is_none_or(|name| name.starts_with('.')) {
+            return Ok(());
+        }
+        let is_rules = path
+            .extension()
+            .is_some_and(|end| end == "yaml" || end == "yml");
+        let found = match fs::metadata(&path) {
+            Ok(found) => found,
+            // A dangling link that would not have been read does no harm.
+            Err(_) if !self.every_file && !is_rules => return Ok(()),
+            Err(error) => return Err(io_error(&path)(error)),
+        };
+        if found.is_dir() {
+            return self.list(&path, depth + 1);
+        }
+        // A pipe or a socket would never end.
+        if found.is_file() && (self.every_file || is_rules) {
+            if self.files.len() >= FILES_MAX {
+                return Err(self.too_many());
+            }
+            self.files.push(path);
+        }
+        Ok(())
+    }
+
+    fn too_many(&self) -> ReadError {
+        ReadError::TooMany {
+            path: self.root.to_owned(),
+        }
+    }
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, ReadError> {
+    let file = File::open(path).map_err(io_error(path))?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(io_error(path))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(ReadError::TooLarge {
+            path: path.to_owned(),
+        });
+    }
+    Ok(bytes)
+}
+
+/// Where bytes are no text.
+struct NotText {
+    line: u32,
+    column: u32,
+    /// The line, with marks for what cannot be read.
+    text: String,
+    message: String,
+}
+
+fn decode(bytes: &[u8]) -> Result<String, NotText> {
+    match bytes {
+        [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes),
+        _ => utf8(bytes),
+    }
+}
+
+fn utf8(bytes: &[u8]) -> Result<String, NotText> {
+    let error = match std::str::from_utf8(bytes) {
+        Ok(text) => return Ok(text.to_owned()),
+        Err(error) => error,
     };
-    let text = std::fs::read_to_string(path).map_err(io)?;
-    Ok(vec![Source {
-        name: path.display().to_string(),
-        text,
-    }])
+    let (good, bad) = bytes.split_at(error.valid_up_to());
+    let good = String::from_utf8_lossy(good);
+    let line_start = good.rfind('\n').map_or(0, |at| at + 1);
+    let rest = bad.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let before = &good[line_start..];
+    Err(NotText {
+        line: u32::try_from(good.matches('\n').count())
+            .unwrap_or(u32::MAX)
+            .saturating_add(1),
+        column: u32::try_from(before.chars().count())
+            .unwrap_or(u32::MAX)
+            .saturating_add(1),
+        text: format!("{before}{}", String::from_utf8_lossy(rest)),
+        message: format!(
+            "this is not UTF-8: byte 0x{:02x}",
+            bad.first().copied().unwrap_or_default()
+        ),
+    })
+}
+
+/// The incumbent's parser reads UTF-16 as well, if it starts with its byte order mark.
+fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, NotText> {
+    let (pairs, odd) = bytes.as_chunks::<2>();
+    let text: Result<String, _> = char::decode_utf16(pairs.iter().copied().map(unit)).collect();
+    match text {
+        Ok(text) if odd.is_empty() => Ok(text),
+        _ => {
+            let message = "this starts like UTF-16, and is none".to_owned();
+            Err(NotText {
+                line: 1,
+                column: 1,
+                text: String::new(),
+                message,
+            })
+        }
+    }
+}
+
+impl NotText {
+    fn told(self, name: &str) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Error,
+            place: Place {
+                file: name.into(),
+                line: self.line,
+                column: self.column,
+            },
+            message: self.message,
+            help: Some("save the file as UTF-8".to_owned()),
+            excerpt: Excerpt::new(&self.text, self.column, 1),
+        }
+    }
 }

@@ -1,0 +1,127 @@
+//! What rules are called.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+
+use crate::Rule;
+use crate::report::Report;
+use crate::yaml::Mark;
+
+/// What the id of a rule is made of.
+pub(crate) struct Draft {
+    /// The file, and where in it the id, or else the limit, stands.
+    pub(crate) file: usize,
+    pub(crate) mark: Mark,
+    /// `id:` of the file; with a suffix if it is that of a descriptor with a list.
+    pub(crate) explicit: Option<(Box<str>, Option<String>)>,
+    pub(crate) domain: Arc<str>,
+    /// Composites with secret values fingerprinted.
+    pub(crate) path: Box<[Box<str>]>,
+    pub(crate) suffix: Option<Box<str>>,
+}
+
+impl Draft {
+    /// `domain.key_value.key#window`, as in the incumbent's metrics.
+    fn joined(&self) -> String {
+        let mut id = self.domain.to_string();
+        for composite in &self.path {
+            id.push('.');
+            id.push_str(composite);
+        }
+        with_suffix(id, self.suffix.as_deref())
+    }
+
+    /// The same with what joins escaped within the parts: different rules never get the same,
+    /// apart from two secrets with equal fingerprints.
+    fn escaped(&self) -> String {
+        let mut id = escape(&self.domain);
+        for composite in &self.path {
+            id.push('.');
+            id.push_str(&escape(composite));
+        }
+        with_suffix(id, self.suffix.as_deref())
+    }
+}
+
+fn with_suffix(mut id: String, suffix: Option<&str>) -> String {
+    if let Some(suffix) = suffix {
+        // Writing to a string cannot fail.
+        let _ = write!(id, "#{suffix}");
+    }
+    id
+}
+
+fn escape(part: &str) -> String {
+    let mut escaped = String::with_capacity(part.len());
+    for character in part.chars() {
+        if matches!(character, '.' | '#' | '\\') {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
+}
+
+/// Gives every rule its id. `drafts` are those of `rules`, in the same order.
+///
+/// Equal explicit ids are an error. Where generated ones are equal (a dot in a value reads like a
+/// level; the incumbent accepts that) all of them get the escaped form, so that the order of the
+/// files does not matter.
+pub(crate) fn assign(rules: &mut [Rule], drafts: &[Draft], reports: &mut [Report<'_>]) {
+    let mut taken = HashSet::new();
+    let mut explicit: HashMap<String, String> = HashMap::new();
+    for (rule, draft) in rules.iter_mut().zip(drafts) {
+        let Some((id, suffix)) = &draft.explicit else {
+            continue;
+        };
+        let id = with_suffix(id.to_string(), suffix.as_deref());
+        let Some(report) = reports.get_mut(draft.file) else {
+            continue;
+        };
+        let place = report.place(draft.mark).to_string();
+        if let Some(earlier) = explicit.get(&id) {
+            let help = format!("it is the id of the limit at {earlier} already");
+            report.error(draft.mark, format!("duplicate id '{id}'"), help);
+        }
+        rule.id = id.as_str().into();
+        taken.insert(id.clone());
+        explicit.insert(id, place);
+    }
+    let joined: Vec<_> = drafts.iter().map(Draft::joined).collect();
+    let mut uses: HashMap<&str, u32> = HashMap::new();
+    for (id, _) in joined
+        .iter()
+        .zip(drafts)
+        .filter(|(_, draft)| draft.explicit.is_none())
+    {
+        *uses.entry(id).or_default() += 1;
+    }
+    for ((rule, draft), joined) in rules.iter_mut().zip(drafts).zip(&joined) {
+        if draft.explicit.is_some() {
+            continue;
+        }
+        let alone = uses.get(joined.as_str()) == Some(&1) && !taken.contains(joined);
+        let wanted = if alone {
+            joined.clone()
+        } else {
+            draft.escaped()
+        };
+        rule.id = free(wanted, &taken).as_str().into();
+        taken.insert(rule.id.to_string());
+    }
+}
+
+/// `wanted`, numbered if it is taken even so: somebody chose an explicit id to look like it, or
+/// two secrets have the same fingerprint.
+fn free(wanted: String, taken: &HashSet<String>) -> String {
+    if !taken.contains(&wanted) {
+        return wanted;
+    }
+    let mut number: u64 = 2;
+    while taken.contains(&format!("{wanted}~{number}")) {
+        number += 1;
+    }
+    format!("{wanted}~{number}")
+}

@@ -1,0 +1,12 @@
+//! From the tree of a file to checked nodes and rules.
+
+pub(crate) mod context;
+pub(crate) mod descriptors;
+pub(crate) mod fields;
+mod limits;
+mod metadata;
+mod nearest;
+mod plans;
+pub(crate) mod policy;
+pub(crate) mod root;
+pub(crate) mod service_levels;

@@ -1,0 +1,188 @@
+//! Which keys may stand where.
+//!
+//! The incumbent has one list of keys for all levels and ignores a key where it has no meaning:
+//! its own keys are therefore accepted everywhere (with a warning), ours only where they act.
+
+/// The incumbent's keys.
+pub(crate) const INCUMBENT: [&str; 16] = [
+    "domain",
+    "key",
+    "value",
+    "descriptors",
+    "rate_limit",
+    "unit",
+    "requests_per_unit",
+    "unlimited",
+    "shadow_mode",
+    "quota_mode",
+    "name",
+    "replaces",
+    "detailed_metric",
+    "value_to_metric",
+    "share_threshold",
+    "metadata",
+];
+
+/// A kind of mapping in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Context {
+    /// The file itself.
+    Root,
+    /// An item of `descriptors:`.
+    Descriptor,
+    /// `rate_limit:`, or an item of it.
+    RateLimit,
+    /// An item of `replaces:`.
+    Replaces,
+    /// A limit under the descriptor's `plans:`.
+    PlanLimit,
+    /// `concurrency:`.
+    Concurrency,
+    /// An item of `slas:`.
+    ServiceLevel,
+    /// `match:` of a service level.
+    ServiceMatch,
+    /// An item of `tiers:`.
+    Tier,
+    /// A key of the incumbent where it has no meaning; the keys in it have none either.
+    Ignored,
+}
+
+const ROOT: [&str; 16] = [
+    "domain",
+    "descriptors",
+    "evaluation",
+    "tenant",
+    "plans",
+    "secrets",
+    "slas",
+    "slas_base",
+    "algorithm",
+    "consistency",
+    "count_denied",
+    "enabled",
+    "enforce",
+    "leaky_over_rls",
+    "on_store_failure",
+    "store",
+];
+
+const DESCRIPTOR: [&str; 21] = [
+    "key",
+    "value",
+    "rate_limit",
+    "descriptors",
+    "shadow_mode",
+    "quota_mode",
+    "detailed_metric",
+    "value_to_metric",
+    "share_threshold",
+    "metadata",
+    "id",
+    "plans",
+    "concurrency",
+    "algorithm",
+    "consistency",
+    "count_denied",
+    "enabled",
+    "enforce",
+    "leaky_over_rls",
+    "on_store_failure",
+    "store",
+];
+
+const RATE_LIMIT: [&str; 19] = [
+    "unit",
+    "requests_per_unit",
+    "unlimited",
+    "name",
+    "replaces",
+    "limit",
+    "window",
+    "calendar",
+    "algorithm",
+    "burst",
+    "sub_windows",
+    "id",
+    "consistency",
+    "count_denied",
+    "enabled",
+    "enforce",
+    "leaky_over_rls",
+    "on_store_failure",
+    "store",
+];
+
+const PLAN_LIMIT: [&str; 12] = [
+    "unit",
+    "requests_per_unit",
+    "unlimited",
+    "name",
+    "limit",
+    "window",
+    "calendar",
+    "algorithm",
+    "burst",
+    "sub_windows",
+    "consistency",
+    "store",
+];
+
+const CONCURRENCY: [&str; 10] = [
+    "limit",
+    "timeout",
+    "retry_after",
+    "name",
+    "id",
+    "consistency",
+    "enabled",
+    "enforce",
+    "on_store_failure",
+    "store",
+];
+
+const SERVICE_LEVEL: [&str; 6] = ["id", "enabled", "match", "methods", "pathPattern", "tiers"];
+const SERVICE_MATCH: [&str; 2] = ["methods", "pathPattern"];
+const TIER: [&str; 5] = ["period", "threshold", "algorithm", "burst", "sub_windows"];
+
+impl Context {
+    /// The keys that act here.
+    pub(crate) const fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Root => &ROOT,
+            Self::Descriptor => &DESCRIPTOR,
+            Self::RateLimit => &RATE_LIMIT,
+            Self::Replaces => &["name"],
+            Self::PlanLimit => &PLAN_LIMIT,
+            Self::Concurrency => &CONCURRENCY,
+            Self::ServiceLevel => &SERVICE_LEVEL,
+            Self::ServiceMatch => &SERVICE_MATCH,
+            Self::Tier => &TIER,
+            Self::Ignored => &[],
+        }
+    }
+
+    /// Whether the incumbent knows such a mapping, and so accepts all of its keys in it.
+    pub(crate) const fn is_incumbents(self) -> bool {
+        matches!(
+            self,
+            Self::Root | Self::Descriptor | Self::RateLimit | Self::Replaces | Self::Ignored
+        )
+    }
+
+    /// What such a mapping is called in messages.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Root => "at the top of a file",
+            Self::Descriptor => "in a descriptor",
+            Self::RateLimit => "in a rate_limit",
+            Self::Replaces => "in replaces",
+            Self::PlanLimit => "in a plan's limit",
+            Self::Concurrency => "in concurrency",
+            Self::ServiceLevel => "in a service level",
+            Self::ServiceMatch => "in match",
+            Self::Tier => "in a tier",
+            Self::Ignored => "here",
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Descriptors: what they match, and the rules at them.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use ratekeeper_core::Algorithm;
+
+use super::context::Context;
+use super::fields::{At, Fields, not_a_map};
+use super::limits::{ParsedLimit, Surroundings, parse_concurrency, parse_id};
+use super::metadata::parse_metadata;
+use super::plans::{ParsedPlans, parse_limits, parse_plans};
+use super::policy::Policy;
+use crate::id::Draft;
+use crate::matching::Children;
+use crate::report::Report;
+use crate::yaml::{Mark, Node as Tree};
+use crate::{Enforce, FailureMode, Node, PlanLimit, Profile, Rule, RuleIndex, RuleLimit, secret};
+
+/// What descriptors need to know of their domain.
+pub(crate) struct Surrounding<'a> {
+    pub(crate) domain: &'a Arc<str>,
+    pub(crate) policy: &'a Policy,
+    pub(crate) plans: &'a [Box<str>],
+    pub(crate) is_secret: &'a dyn Fn(&str) -> bool,
+    pub(crate) profile: Profile,
+    pub(crate) on_store_failure: FailureMode,
+    /// Which file it is, for what is found out only at the end.
+    pub(crate) file: usize,
+}
+
+impl Surrounding<'_> {
+    const fn default_algorithm(&self) -> Algorithm {
+        match self.profile {
+            Profile::Ratekeeper => Algorithm::SlidingWindow,
+            Profile::Envoy => Algorithm::FixedWindow,
+        }
+    }
+}
+
+/// Composites of one level, and where each stands.
+pub(crate) type Level = HashMap<Box<str>, String>;
+
+/// Descriptors becoming nodes and rules.
+pub(crate) struct Compiler<'c, 'a, 's> {
+    pub(crate) around: &'c Surrounding<'a>,
+    pub(crate) report: &'c mut Report<'s>,
+    pub(crate) rules: &'c mut Vec<Rule>,
+    pub(crate) drafts: &'c mut Vec<Draft>,
+}
+
+/// The composites from the domain down.
+#[derive(Clone, Default)]
+pub(crate) struct Path {
+    composites: Vec<Box<str>>,
+    /// The same with secret values fingerprinted.
+    shown: Vec<Box<str>>,
+}
+
+impl Path {
+    fn to(&self, composite: Box<str>, shown: Box<str>) -> Self {
+        let mut path = self.clone();
+        path.composites.push(composite);
+        path.shown.push(shown);
+        path
+    }
+}
+
+/// What of a descriptor all of its limits share.
+struct Owner<'p> {
+    path: &'p Path,
+    policy: Policy,
+    id: Option<At<Box<str>>>,
+    shadow: bool,
+    quota_mode: bool,
+    detailed_metric: bool,
+    value_to_metric: bool,
+    metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
+    plans: Arc<[PlanLimit]>,
+}
+
+impl Compiler<'_, '_, '_> {
+    /// The nodes of one `descriptors:` list.
+    pub(crate) fn nodes(
+        &mut self,
+        items: &[Rc<Tree>],
+        path: &Path,
+        level: &mut Level,
+    ) -> Vec<Node> {
+        let mut nodes = Vec::with_capacity(items.len());
+        for item in items {
+            if item.as_map().is_some() {
+                nodes.extend(self.node(item, path, level));
+            } else {
+                not_a_map(item, self.report);
+            }
+        }
+        nodes
+    }
+
+    fn node(&mut self, item: &Tree, path: &Path, level: &mut Level) -> Option<Node> {
+        let fields = Fields::new(item, Context::Descriptor, self.report)?;
+        let key = self.key(&fields);
+        let value = fields
+            .text("value", self.report)
+            .filter(|at| !at.value.is_empty());
+        let pattern = composite(key.value, value.map(|at| at.value));
+        let path = path.to(
+            pattern.clone(),
+            self.shown(key.value, value.map(|at| at.value), &pattern),
+        );
+        self.check_unique(&pattern, &path, key.mark, level);
+        let share_threshold = self.share_threshold(&fields, &pattern);
+        let first_rule = self.rules.len();
+        let value_to_metric = self.flag(&fields, "value_to_metric");
+        self.limits(&fields, &path, value_to_metric);
+        let rules =
+            (first_rule..self.rules.len()).filter_map(|at| u32::try_from(at).ok().map(RuleIndex));
+        let rules = rules.collect();
+        let children = fields.list("descriptors", self.report).unwrap_or_default();
+        let children = Children::new(self.nodes(children, &path, &mut Level::new()));
+        Some(Node {
+            pattern,
+            key: key.value.into(),
+            rules,
+            share_threshold,
+            value_to_metric,
+            children,
+        })
+    }
+
+    /// The key; a wrong one has been reported, and stands for itself so that the rest is checked.
+    fn key<'t>(&mut self, fields: &Fields<'t>) -> At<&'t str> {
+        let written = fields.get("key");
+        let key = fields.text("key", self.report);
+        if let Some(key) = key.filter(|at| !at.value.is_empty()) {
+            return key;
+        }
+        let mark = written.map_or(fields.mark, |node| node.mark);
+        if written.is_none() || key.is_some() {
+            self.report
+                .error(mark, "descriptor has empty key", "write `key: some_name`");
+        }
+        At { value: "", mark }
+    }
+
+    fn shown(&self, key: &str, value: Option<&str>, pattern: &str) -> Box<str> {
+        match value {
+            // A pattern is no secret, only its beginning might be.
+            Some(value) if !value.contains('*') && (self.around.is_secret)(key) => {
+                composite(key, Some(&secret::fingerprint(value)))
+            }
+            _ => pattern.into(),
+        }
+    }
+
+    fn check_unique(&mut self, pattern: &str, path: &Path, mark: Mark, level: &mut Level) {
+        if pattern.is_empty() {
+            return;
+        }
+        let place = self.report.place(mark).to_string();
+        if let Some(earlier) = level.get(pattern) {
+            let shown = format!("{}.{}", self.around.domain, path.shown.join("."));
+            let message = format!("duplicate descriptor composite key '{shown}'");
+            let help = format!("it is at {earlier} already: put both into one descriptor");
+            self.report.error(mark, message, help);
+            return;
+        }
+        level.insert(pattern.into(), place);
+    }
+
+    fn share_threshold(&mut self, fields: &Fields<'_>, pattern: &str) -> bool {
+        let Some(flag) = fields
+            .boolean("share_threshold", self.report)
+            .filter(|at| at.value)
+        else {
+            return false;
+        };
+        if !pattern.contains('*') {
+            let message = format!(
+                "share_threshold can only be used with wildcard values (containing '*'), but found key '{pattern}'"
+            );
+            self.report.error(
+                flag.mark,
+                message,
+                "write a `*` in `value:`, or leave share_threshold out",
+            );
+        }
+        true
+    }
+
+    fn flag(&mut self, fields: &Fields<'_>, key: &str) -> bool {
+        fields.boolean(key, self.report).is_some_and(|at| at.value)
+    }
+
+    /// All rules of one descriptor.
+    fn limits(&mut self, fields: &Fields<'_>, path: &Path, value_to_metric: bool) {
+        let policy = Policy::parse(fields, self.report).within(self.around.policy);
+        let around = Surroundings {
+            policy: &policy,
+            algorithm: self.around.default_algorithm(),
+        };
+        let rate = fields.get("rate_limit");
+        let is_list = rate.is_some_and(|node| node.as_list().is_some());
+        let mut limits = rate
+            .map(|node| parse_limits(node, Context::RateLimit, around, self.report))
+            .unwrap_or_default();
+        let plans = fields.get("plans");
+        let plans = plans
+            .map(|node| parse_plans(node, self.around.plans, around, self.report))
+            .unwrap_or_default();
+        let plans = self.default_plan(plans, rate.is_some(), &mut limits, fields);
+        let concurrency = fields
+            .get("concurrency")
+            .and_then(|node| parse_concurrency(node, &policy, self.report));
+        let metadata = fields
+            .get("metadata")
+            .and_then(|node| parse_metadata(node, self.report));
+        let owner = Owner {
+            path,
+            id: parse_id(fields, self.report),
+            shadow: self.flag(fields, "shadow_mode"),
+            quota_mode: self.flag(fields, "quota_mode"),
+            detailed_metric: self.flag(fields, "detailed_metric"),
+            value_to_metric,
+            metadata: metadata.map(Arc::new),
+            plans,
+            policy,
+        };
+        let suffixes = suffixes(&limits, is_list);
+        for (limit, suffix) in limits.into_iter().zip(suffixes) {
+            self.rule(limit, suffix, &owner);
+        }
+        if let Some(limit) = concurrency {
+            self.rule(limit, Some("concurrency".to_owned()), &owner);
+        }
+    }
+
+    /// Puts the default plan's limits, if they stand under `plans:`, where `rate_limit:` has them.
+    fn default_plan(
+        &mut self,
+        plans: ParsedPlans,
+        has_rate_limit: bool,
+        limits: &mut Vec<ParsedLimit>,
+        fields: &Fields<'_>,
+    ) -> Arc<[PlanLimit]> {
+        match plans.default {
+            Some(default) if has_rate_limit => {
+                let message =
+                    "the default plan's limit is there twice: `rate_limit` is the default plan's";
+                self.report
+                    .error(default.mark, message, "leave one of them out");
+            }
+            Some(default) => *limits = default.value,
+            // Somebody on the default plan is not limited, but the others' limits need a rule.
+            None if !has_rate_limit && !plans.others.is_empty() => {
+                limits.push(ParsedLimit::unlimited(
+                    fields.key_mark("plans").unwrap_or(fields.mark),
+                ));
+            }
+            None => {}
+        }
+        plans.others.into()
+    }
+
+    fn rule(&mut self, limit: ParsedLimit, suffix: Option<String>, owner: &Owner<'_>) {
+        let place = self.report.place(limit.mark);
+        let own_id = limit.id.map(|id| (id, None));
+        let explicit = own_id.or_else(|| owner.id.clone().map(|id| (id, suffix.clone())));
+        self.drafts.push(Draft {
+            file: self.around.file,
+            mark: explicit.as_ref().map_or(limit.mark, |(id, _)| id.mark),
+            explicit: explicit.map(|(id, suffix)| (id.value, suffix)),
+            domain: Arc::clone(self.around.domain),
+            path: owner.path.shown.as_slice().into(),
+            suffix: suffix.map(Into::into),
+        });
+        let policy = limit.policy.within(&owner.policy);
+        self.check_leaky(&limit.limit, &policy, limit.mark);
+        self.rules.push(Rule {
+            // Given by `id::assign` once all rules are known.
+            id: "".into(),
+            domain: Arc::clone(self.around.domain),
+            path: owner.path.composites.as_slice().into(),
+            place,
+            limit: limit.limit,
+            calendar: limit.calendar,
+            unit: limit.unit,
+            window_text: limit.window_text,
+            name: limit.name,
+            replaces: limit.replaces.into_iter().map(|at| at.value).collect(),
+            shadow: owner.shadow,
+            quota_mode: owner.quota_mode,
+            enabled: policy.enabled.unwrap_or(true),
+            enforce: policy.enforce.unwrap_or(Enforce::ALL),
+            count_denied: policy
+                .count_denied
+                .unwrap_or(self.around.profile == Profile::Envoy),
+            detailed_metric: owner.detailed_metric,
+            value_to_metric: owner.value_to_metric,
+            metadata: owner.metadata.clone(),
+            plans: Arc::clone(&owner.plans),
+            consistency: policy.consistency,
+            store: policy.store,
+            on_store_failure: policy
+                .on_store_failure
+                .unwrap_or(self.around.on_store_failure),
+            leaky_over_rls: policy.leaky_over_rls.unwrap_or_default(),
+            retry_after: limit.retry_after,
+        });
+    }
+
+    fn check_leaky(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) {
+        let leaky = matches!(limit, RuleLimit::Limited(limit) if limit.algorithm() == Algorithm::LeakyBucket);
+        if leaky && policy.leaky_over_rls == Some(crate::LeakyOverRls::Allow) {
+            let message = "with `leaky_over_rls: allow` nothing is shaped where the edge cannot wait: \
+                           up to a whole burst passes at once";
+            self.report.warn(mark, message, None);
+        }
+    }
+}
+
+/// `key`, or `key_value`.
+fn composite(key: &str, value: Option<&str>) -> Box<str> {
+    match value {
+        Some(value) => format!("{key}_{value}").into(),
+        None => key.into(),
+    }
+}
+
+/// What follows `#` in the ids of a list: the window, and the algorithm where that is not enough.
+fn suffixes(limits: &[ParsedLimit], is_list: bool) -> Vec<Option<String>> {
+    let suffix = |limit: &ParsedLimit| {
+        let window = &limit.window_text;
+        let alike = limits
+            .iter()
+            .filter(|other| other.window_text == *window)
+            .count();
+        match limit.limit {
+            RuleLimit::Limited(limit) if alike > 1 => {
+                format!("{window}:{}", limit.algorithm().name())
+            }
+            RuleLimit::Limited(_) => window.to_string(),
+            RuleLimit::Unlimited => "unlimited".to_owned(),
+        }
+    };
+    limits
+        .iter()
+        .map(|limit| is_list.then(|| suffix(limit)))
+        .collect()
+}

@@ -1,0 +1,372 @@
+//! The keys of one mapping, checked, and their values as what they should be.
+
+use std::rc::Rc;
+
+use ratekeeper_core::{MAX_COUNT, Micros};
+
+use super::context::{Context, INCUMBENT};
+use super::nearest::nearest;
+use crate::report::Report;
+use crate::window::parse_duration;
+use crate::yaml::{Kind, Mark, Node, Pair, Resolved, Scalar};
+
+/// A value and where it stands.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct At<T> {
+    pub(crate) value: T,
+    pub(crate) mark: Mark,
+}
+
+/// A mapping whose keys have been checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Fields<'t> {
+    pairs: &'t [Pair],
+    /// Of the first key: where the mapping starts.
+    pub(crate) mark: Mark,
+}
+
+impl<'t> Fields<'t> {
+    /// Checks the keys of `node`. [`None`] if it is no mapping, which has been reported.
+    pub(crate) fn new(node: &'t Node, context: Context, report: &mut Report<'_>) -> Option<Self> {
+        let Some(pairs) = node.as_map() else {
+            let message = format!(
+                "{} cannot stand {}: keys and values do",
+                node.kind_name(),
+                context.name()
+            );
+            report.error(node.mark, message, first_keys(context));
+            return None;
+        };
+        for pair in pairs {
+            check_key(pair, context, report);
+        }
+        let mark = pairs.first().map_or(node.mark, |pair| pair.key.mark);
+        Some(Self { pairs, mark })
+    }
+
+    /// The value of `key`; [`None`] if it is missing or empty.
+    pub(crate) fn get(&self, key: &str) -> Option<&'t Node> {
+        self.pair(key)
+            .map(|pair| &*pair.value)
+            .filter(|value| !value.is_null())
+    }
+
+    /// Where `key` stands.
+    pub(crate) fn key_mark(&self, key: &str) -> Option<Mark> {
+        self.pair(key).map(|pair| pair.key.mark)
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    fn pair(&self, key: &str) -> Option<&'t Pair> {
+        self.pairs.iter().find(|pair| key_text(pair) == Some(key))
+    }
+
+    /// A value with its literal text: numbers and booleans as they are written. What the
+    /// incumbent refuses to take for text (decimals, huge numbers) is refused.
+    pub(crate) fn text(&self, key: &str, report: &mut Report<'_>) -> Option<At<&'t str>> {
+        let node = self.get(key)?;
+        let Kind::Scalar(scalar) = &node.kind else {
+            let message = format!("`{key}` must be text, not {}", node.kind_name());
+            report.error(node.mark, message, format!("write `{key}: some text`"));
+            return None;
+        };
+        if !check_leaf(key, node, scalar, report) {
+            return None;
+        }
+        Some(At {
+            value: &scalar.text,
+            mark: node.mark,
+        })
+    }
+
+    pub(crate) fn boolean(&self, key: &str, report: &mut Report<'_>) -> Option<At<bool>> {
+        let node = self.get(key)?;
+        if let Kind::Scalar(Scalar {
+            resolved: Resolved::Bool(value),
+            ..
+        }) = node.kind
+        {
+            return Some(At {
+                value,
+                mark: node.mark,
+            });
+        }
+        let message = format!("`{key}` must be true or false, not {}", node.kind_name());
+        let quoted = matches!(&node.kind, Kind::Scalar(scalar) if scalar.text.eq_ignore_ascii_case("true")
+            || scalar.text.eq_ignore_ascii_case("false"));
+        let help = if quoted {
+            "write it without quotes"
+        } else {
+            "write true or false"
+        };
+        report.error(node.mark, message, help);
+        None
+    }
+
+    /// A whole number of 0 to `most`.
+    pub(crate) fn count(&self, key: &str, most: u64, report: &mut Report<'_>) -> Option<At<u64>> {
+        let node = self.get(key)?;
+        let range = format!("a whole number from 0 to {most}");
+        let (message, help) = match &node.kind {
+            Kind::Scalar(Scalar {
+                resolved: Resolved::Int(int),
+                text,
+            }) => match u64::try_from(*int).ok().filter(|&count| count <= most) {
+                Some(value) => {
+                    return Some(At {
+                        value,
+                        mark: node.mark,
+                    });
+                }
+                None => (
+                    format!("`{key}` is {range}, not {text}"),
+                    too_large_help(key, *int),
+                ),
+            },
+            Kind::Scalar(scalar) if scalar.text.parse::<u64>().is_ok() => (
+                format!("`{key}` must be a number, not text"),
+                Some("write it without quotes".to_owned()),
+            ),
+            _ => (
+                format!("`{key}` must be {range}, not {}", node.kind_name()),
+                None,
+            ),
+        };
+        report.error(node.mark, message, help);
+        None
+    }
+
+    /// A whole number of 0 to 2^53 - 1.
+    pub(crate) fn hits(&self, key: &str, report: &mut Report<'_>) -> Option<At<u64>> {
+        self.count(key, MAX_COUNT, report)
+    }
+
+    /// A span of time: `10s`, `250ms`, `1h30m`.
+    pub(crate) fn duration(&self, key: &str, report: &mut Report<'_>) -> Option<At<Micros>> {
+        let node = self.get(key)?;
+        let parsed = match &node.kind {
+            Kind::Scalar(scalar) => parse_duration(&scalar.text),
+            _ => Err("it must be a duration".to_owned()),
+        };
+        match parsed {
+            Ok(value) => Some(At {
+                value,
+                mark: node.mark,
+            }),
+            Err(why) => {
+                report.error(
+                    node.mark,
+                    format!("`{key}` is no duration: {why}"),
+                    duration_help(key, node),
+                );
+                None
+            }
+        }
+    }
+
+    /// One of a few words.
+    pub(crate) fn choice<T: Copy>(
+        &self,
+        key: &str,
+        choices: &[(&'static str, T)],
+        report: &mut Report<'_>,
+    ) -> Option<At<T>> {
+        let node = self.get(key)?;
+        let written = match &node.kind {
+            Kind::Scalar(scalar) => &*scalar.text,
+            _ => node.kind_name(),
+        };
+        if let Some(&(_, value)) = choices.iter().find(|(name, _)| *name == written) {
+            return Some(At {
+                value,
+                mark: node.mark,
+            });
+        }
+        let names: Vec<_> = choices.iter().map(|&(name, _)| name).collect();
+        let help = match nearest(written, names.iter().copied()) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => format!("write one of {}", names.join(", ")),
+        };
+        report.error(node.mark, format!("`{key}` cannot be '{written}'"), help);
+        None
+    }
+
+    /// A list of mappings or of anything else; [`None`] if it is missing, empty or no list.
+    pub(crate) fn list(&self, key: &str, report: &mut Report<'_>) -> Option<&'t [Rc<Node>]> {
+        let node = self.get(key)?;
+        if node.as_list().is_none() {
+            let message = format!("`{key}` must be a list, not {}", node.kind_name());
+            report.error(node.mark, message, "start each item with `- `");
+        }
+        node.as_list()
+    }
+
+    /// A list of texts, each with its place; what is no text has been reported.
+    pub(crate) fn texts(&self, key: &str, report: &mut Report<'_>) -> Vec<At<&'t str>> {
+        let mut texts = Vec::new();
+        for item in self.list(key, report).unwrap_or_default() {
+            match &item.kind {
+                Kind::Scalar(scalar) if !item.is_null() && !scalar.text.is_empty() => {
+                    texts.push(At {
+                        value: &*scalar.text,
+                        mark: item.mark,
+                    });
+                }
+                _ => {
+                    let message = format!(
+                        "`{key}` is a list of names, and {} is none",
+                        item.kind_name()
+                    );
+                    report.error(item.mark, message, None);
+                }
+            }
+        }
+        texts
+    }
+}
+
+fn too_large_help(key: &str, int: i64) -> Option<String> {
+    (key == "requests_per_unit" && int > 0)
+        .then(|| "write `limit:` instead: it goes up to 2^53 - 1".to_owned())
+}
+
+fn duration_help(key: &str, node: &Node) -> String {
+    match &node.kind {
+        Kind::Scalar(Scalar {
+            resolved: Resolved::Int(seconds),
+            ..
+        }) if *seconds > 0 => {
+            format!("say the unit: `{key}: {seconds}s`")
+        }
+        _ => format!("write `{key}: 10s`; the units are us, ms, s, m, h, d and w"),
+    }
+}
+
+fn first_keys(context: Context) -> Option<String> {
+    let keys: Vec<_> = context
+        .keys()
+        .iter()
+        .take(3)
+        .map(|key| format!("`{key}:`"))
+        .collect();
+    (!keys.is_empty()).then(|| format!("write keys such as {}", keys.join(", ")))
+}
+
+/// The key, if it is text.
+fn key_text(pair: &Pair) -> Option<&str> {
+    match &pair.key.kind {
+        Kind::Scalar(Scalar {
+            text,
+            resolved: Resolved::Text,
+        }) => Some(text),
+        _ => None,
+    }
+}
+
+fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) {
+    let mark = pair.key.mark;
+    let Some(key) = key_text(pair) else {
+        let (what, help) = match &pair.key.kind {
+            Kind::Scalar(scalar) => (
+                scalar.text.to_string(),
+                format!("quote it: \"{}\"", scalar.text),
+            ),
+            _ => (pair.key.kind_name().to_owned(), "write a name".to_owned()),
+        };
+        report.error(mark, format!("key is not of type string: {what}"), help);
+        return;
+    };
+    if context.keys().contains(&key) {
+        return;
+    }
+    if context.is_incumbents() && INCUMBENT.contains(&key) {
+        if context != Context::Ignored {
+            let message = format!("`{key}` means nothing {} and is ignored", context.name());
+            report.warn(mark, message, None);
+        }
+        if key != "metadata" {
+            check_ignored(key, &pair.value, report);
+        }
+        return;
+    }
+    let known = context
+        .keys()
+        .iter()
+        .chain(INCUMBENT.iter().filter(|_| context.is_incumbents()));
+    let help = nearest(key, known.copied()).map(|name| format!("did you mean `{name}`?"));
+    let help = help
+        .or_else(|| elsewhere(key))
+        .or_else(|| first_keys(context));
+    report.error(
+        mark,
+        format!("unknown key '{key}' {}", context.name()),
+        help,
+    );
+}
+
+/// Where a key of ours would have a meaning.
+fn elsewhere(key: &str) -> Option<String> {
+    use Context::{Concurrency, Descriptor, RateLimit, Root, ServiceLevel, Tier};
+    let contexts = [Root, Descriptor, RateLimit, Concurrency, ServiceLevel, Tier];
+    let right = contexts
+        .into_iter()
+        .find(|context| context.keys().contains(&key))?;
+    Some(format!("`{key}` belongs {}", right.name()))
+}
+
+/// What the incumbent asks of values that it then ignores.
+fn check_ignored(key: &str, value: &Node, report: &mut Report<'_>) {
+    match &value.kind {
+        Kind::Scalar(scalar) => {
+            check_leaf(key, value, scalar, report);
+        }
+        Kind::Map(_) => {
+            Fields::new(value, Context::Ignored, report);
+        }
+        Kind::List(items) => {
+            for item in items {
+                if item.as_map().is_some() {
+                    Fields::new(item, Context::Ignored, report);
+                } else {
+                    not_a_map(item, report);
+                }
+            }
+        }
+    }
+}
+
+/// The incumbent's lists hold mappings only.
+pub(crate) fn not_a_map(item: &Node, report: &mut Report<'_>) {
+    let what = match &item.kind {
+        Kind::Scalar(scalar) if !item.is_null() => scalar.text.to_string(),
+        _ => item.kind_name().to_owned(),
+    };
+    report.error(
+        item.mark,
+        format!("list of type other than map: {what}"),
+        "each item has keys and values: `- key: value`",
+    );
+}
+
+/// Decimals and huge numbers are refused wherever the incumbent reads a value.
+fn check_leaf(key: &str, node: &Node, scalar: &Scalar, report: &mut Report<'_>) -> bool {
+    match scalar.resolved {
+        Resolved::Float(_) | Resolved::BigInt(_) => {
+            let message = format!(
+                "`{key}` cannot be {}: {}",
+                scalar.resolved.kind(),
+                scalar.text
+            );
+            report.error(
+                node.mark,
+                message,
+                format!("for the text, quote it: `{key}: \"{}\"`", scalar.text),
+            );
+            false
+        }
+        _ => true,
+    }
+}

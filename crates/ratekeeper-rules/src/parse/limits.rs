@@ -1,0 +1,477 @@
+//! One limit: a quota, a window and an algorithm.
+
+use ratekeeper_core::{Algorithm, Limit, LimitError, LimitSpec, Micros};
+
+use super::context::Context;
+use super::fields::{At, Fields, not_a_map};
+use super::nearest::nearest;
+use super::policy::Policy;
+use crate::report::Report;
+use crate::window::format_duration;
+use crate::yaml::{Mark, Node};
+use crate::{Calendar, CalendarUnit, RuleLimit, Unit};
+
+/// A limit as it stands in a file, checked.
+#[derive(Debug)]
+pub(crate) struct ParsedLimit {
+    pub(crate) mark: Mark,
+    pub(crate) limit: RuleLimit,
+    pub(crate) calendar: Option<Calendar>,
+    pub(crate) unit: Option<Unit>,
+    pub(crate) window_text: Box<str>,
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) replaces: Vec<At<Box<str>>>,
+    pub(crate) id: Option<At<Box<str>>>,
+    pub(crate) policy: Policy,
+    pub(crate) retry_after: Option<Micros>,
+}
+
+impl ParsedLimit {
+    /// No limit at all.
+    pub(crate) fn unlimited(mark: Mark) -> Self {
+        Self {
+            mark,
+            limit: RuleLimit::Unlimited,
+            calendar: None,
+            unit: None,
+            window_text: "".into(),
+            name: None,
+            replaces: Vec::new(),
+            id: None,
+            policy: Policy::default(),
+            retry_after: None,
+        }
+    }
+}
+
+/// What a limit takes from around it.
+#[derive(Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    /// Of the descriptor and the domain.
+    pub(crate) policy: &'a Policy,
+    /// Where nobody says.
+    pub(crate) algorithm: Algorithm,
+}
+
+/// A window in the three ways of writing one.
+enum Window {
+    Unit(Unit),
+    Span(Micros),
+    Calendar(Calendar),
+}
+
+impl Window {
+    const fn length(&self) -> Micros {
+        match self {
+            Self::Unit(unit) => unit.window(),
+            Self::Span(span) => *span,
+            Self::Calendar(calendar) => calendar.unit().longest(),
+        }
+    }
+}
+
+/// Reads a limit of `rate_limit:` or of a plan. [`None`] if it is wrong, which has been reported.
+pub(crate) fn parse_limit(
+    node: &Node,
+    context: Context,
+    around: Surroundings<'_>,
+    report: &mut Report<'_>,
+) -> Option<ParsedLimit> {
+    let fields = Fields::new(node, context, report)?;
+    let name = fields
+        .text("name", report)
+        .map(|at| at.value.into())
+        .filter(|name: &Box<str>| !name.is_empty());
+    let replaces = parse_replaces(&fields, name.as_deref(), report);
+    let id = parse_id(&fields, report);
+    let own = Policy::parse(&fields, report);
+    let own_algorithm = own.algorithm;
+    let policy = own.within(around.policy);
+    let mark = fields.mark;
+    let rest = |limit, calendar, unit, window_text: String| ParsedLimit {
+        mark,
+        limit,
+        calendar,
+        unit,
+        window_text: window_text.into(),
+        name,
+        replaces,
+        id,
+        policy: policy.clone(),
+        retry_after: None,
+    };
+    if fields
+        .boolean("unlimited", report)
+        .is_some_and(|at| at.value)
+    {
+        check_unlimited(&fields, report);
+        return Some(rest(RuleLimit::Unlimited, None, None, String::new()));
+    }
+    let window = parse_window(&fields, report);
+    let quota = parse_quota(&fields, report);
+    let (window, quota) = (window?, quota?);
+    let calendar = match window {
+        Window::Calendar(ref calendar) => Some(calendar.clone()),
+        _ => None,
+    };
+    let default = if calendar.is_some() {
+        Algorithm::FixedWindow
+    } else {
+        policy.algorithm.unwrap_or(around.algorithm)
+    };
+    let algorithm = own_algorithm.unwrap_or(default);
+    let limit = checked_limit(
+        &fields,
+        algorithm,
+        quota,
+        (window.length(), calendar.is_some()),
+        report,
+    )?;
+    let unit = match window {
+        Window::Unit(unit) => Some(unit),
+        Window::Span(span) => Unit::from_window(span),
+        Window::Calendar(_) => None,
+    };
+    let window_text = calendar.as_ref().map_or_else(
+        || format_duration(window.length()),
+        |calendar| format!("{calendar:?}"),
+    );
+    Some(rest(RuleLimit::Limited(limit), calendar, unit, window_text))
+}
+
+/// The counters' arithmetic may not carry it.
+///
+/// `window` is its length, and whether it follows a calendar.
+pub(super) fn checked_limit(
+    fields: &Fields<'_>,
+    algorithm: Algorithm,
+    quota: u64,
+    window: (Micros, bool),
+    report: &mut Report<'_>,
+) -> Option<Limit> {
+    let burst = fields.hits("burst", report);
+    let sub_windows = fields.count("sub_windows", u64::from(u32::MAX), report);
+    let unread = (fields.has("burst") && burst.is_none())
+        || (fields.has("sub_windows") && sub_windows.is_none());
+    if unread {
+        return None;
+    }
+    let spec = LimitSpec {
+        calendar: window.1,
+        burst: burst.map(|at| at.value),
+        // It has just been checked to fit.
+        sub_windows: sub_windows.and_then(|at| u32::try_from(at.value).ok()),
+        ..LimitSpec::new(algorithm, quota, window.0)
+    };
+    let error = match Limit::try_new(spec) {
+        Ok(limit) => return Some(limit),
+        Err(error) => error,
+    };
+    let mark = culprits(error)
+        .iter()
+        .find_map(|key| fields.get(key))
+        .map_or(fields.mark, |node| node.mark);
+    report.error(mark, error.to_string(), limit_help(error));
+    None
+}
+
+/// The keys that an error is about; the first one that was written gets the caret.
+const fn culprits(error: LimitError) -> &'static [&'static str] {
+    match error {
+        LimitError::EmptyWindow => &["window"],
+        LimitError::BurstTooLarge | LimitError::ZeroBurst | LimitError::NoBurst(_) => &["burst"],
+        LimitError::NoSubWindows(_) | LimitError::SubWindowsOutOfRange => &["sub_windows"],
+        LimitError::SubWindowsTooShort { .. } => &["sub_windows", "window", "period"],
+        LimitError::NoCalendar(_) => &["algorithm", "calendar"],
+        _ => &["limit", "requests_per_unit", "threshold", "burst"],
+    }
+}
+
+fn limit_help(error: LimitError) -> Option<String> {
+    let help = match error {
+        LimitError::NoBurst(_) => "add `algorithm: token_bucket`, or leave `burst` out",
+        LimitError::NoSubWindows(_) => {
+            "add `algorithm: sliding_window`, or leave `sub_windows` out"
+        }
+        LimitError::NoCalendar(_) => "write `algorithm: fixed_window`, or leave it out",
+        LimitError::EmptyWindow => "write `window: 10s`",
+        _ => return None,
+    };
+    Some(help.to_owned())
+}
+
+fn check_unlimited(fields: &Fields<'_>, report: &mut Report<'_>) {
+    if let Some(unit) = fields.text("unit", report) {
+        if Unit::from_name(unit.value).is_some() {
+            let help = "leave out `unit:`, or `unlimited:`";
+            report.error(
+                unit.mark,
+                "should not specify rate limit unit when unlimited",
+                help,
+            );
+        } else {
+            report.warn(
+                unit.mark,
+                "`unit` means nothing beside `unlimited` and is ignored",
+                None,
+            );
+        }
+    }
+    if let Some(count) = fields.count("requests_per_unit", u64::from(u32::MAX), report) {
+        let message = "`requests_per_unit` means nothing beside `unlimited` and is ignored";
+        report.warn(count.mark, message, None);
+    }
+    for key in [
+        "limit",
+        "window",
+        "calendar",
+        "burst",
+        "sub_windows",
+        "algorithm",
+    ] {
+        if let Some(mark) = fields.key_mark(key) {
+            report.error(
+                mark,
+                format!("`{key}` contradicts `unlimited`"),
+                "leave one of them out",
+            );
+        }
+    }
+}
+
+fn parse_quota(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<u64> {
+    let per_unit = fields.count("requests_per_unit", u64::from(u32::MAX), report);
+    let limit = fields.hits("limit", report);
+    match (
+        fields.key_mark("requests_per_unit"),
+        fields.key_mark("limit"),
+    ) {
+        (Some(_), Some(mark)) => {
+            report.error(
+                mark,
+                "`limit` and `requests_per_unit` say the same thing",
+                "leave one of them out",
+            );
+            None
+        }
+        (None, Some(_)) if !fields.has("limit") => {
+            report.error(
+                fields.mark,
+                "`limit` is empty",
+                "write `limit: 100`; 0 blocks everything",
+            );
+            None
+        }
+        (None, Some(_)) => limit.map(|at| at.value),
+        (Some(_), None) if fields.has("requests_per_unit") => per_unit.map(|at| at.value),
+        _ if fields.has("window") || fields.has("calendar") => {
+            report.error(
+                fields.mark,
+                "there is no `limit`",
+                "write `limit: 100`; 0 blocks everything",
+            );
+            None
+        }
+        _ => {
+            let message = "without `requests_per_unit` this blocks everything";
+            report.warn(
+                fields.mark,
+                message,
+                "if that is meant, write `requests_per_unit: 0`",
+            );
+            Some(0)
+        }
+    }
+}
+
+fn parse_window(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Window> {
+    let unit = fields.text("unit", report);
+    if fields.has("unit") && unit.is_none() {
+        return None;
+    }
+    if fields.has("window") {
+        if let Some(mark) = ["unit", "calendar"]
+            .into_iter()
+            .find_map(|key| fields.get(key))
+            .map(|node| node.mark)
+        {
+            report.error(
+                mark,
+                "`window` already says how long",
+                "leave one of them out",
+            );
+        }
+        return fields
+            .duration("window", report)
+            .map(|at| Window::Span(at.value));
+    }
+    if fields.has("calendar") {
+        return parse_calendar(fields, unit, report).map(Window::Calendar);
+    }
+    let written = unit.map_or("", |at| at.value);
+    if let Some(unit) = Unit::from_name(written) {
+        return Some(Window::Unit(unit));
+    }
+    let mark = unit.map_or(fields.mark, |at| at.mark);
+    report.error(
+        mark,
+        format!("invalid rate limit unit '{written}'"),
+        unit_help(written),
+    );
+    None
+}
+
+fn unit_help(written: &str) -> String {
+    const NAMES: [&str; 7] = ["second", "minute", "hour", "day", "week", "month", "year"];
+    match nearest(written, NAMES) {
+        Some(name) if !written.is_empty() => format!("did you mean `{name}`?"),
+        _ => format!(
+            "write `unit:` with one of {}, or `window: 10s`",
+            NAMES.join(", ")
+        ),
+    }
+}
+
+fn parse_calendar(
+    fields: &Fields<'_>,
+    unit: Option<At<&str>>,
+    report: &mut Report<'_>,
+) -> Option<Calendar> {
+    let zone = fields.text("calendar", report)?;
+    let written = unit.map_or("", |at| at.value).to_lowercase();
+    let Some(unit) = CalendarUnit::ALL
+        .into_iter()
+        .find(|unit| unit.name() == written)
+    else {
+        let mark = unit.map_or(zone.mark, |at| at.mark);
+        let message = format!("a calendar has no window '{written}'");
+        report.error(
+            mark,
+            message,
+            "write `unit: day`, `unit: week` or `unit: month`",
+        );
+        return None;
+    };
+    let calendar = Calendar::new(unit, zone.value);
+    if calendar.is_none() {
+        let message = format!("there is no time zone '{}'", zone.value);
+        let zones = [
+            "Europe/Vienna",
+            "Europe/London",
+            "America/New_York",
+            "Asia/Tokyo",
+            "UTC",
+        ];
+        let help = match nearest(zone.value, zones) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => "write a name of the IANA database, such as `Europe/Vienna`".to_owned(),
+        };
+        report.error(zone.mark, message, help);
+    }
+    calendar
+}
+
+pub(crate) fn parse_id(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<Box<str>>> {
+    let At { value, mark } = fields.text("id", report)?;
+    if value.is_empty() || value.len() > 200 || value.chars().any(char::is_control) {
+        report.error(
+            mark,
+            "an id has 1 to 200 bytes and no control characters",
+            None,
+        );
+        return None;
+    }
+    Some(At {
+        value: value.into(),
+        mark,
+    })
+}
+
+fn parse_replaces(
+    fields: &Fields<'_>,
+    name: Option<&str>,
+    report: &mut Report<'_>,
+) -> Vec<At<Box<str>>> {
+    let mut names = Vec::new();
+    for item in fields.list("replaces", report).unwrap_or_default() {
+        if item.as_map().is_none() {
+            not_a_map(item, report);
+            continue;
+        }
+        let Some(entry) = Fields::new(item, Context::Replaces, report) else {
+            continue;
+        };
+        let Some(replaced) = entry.text("name", report).filter(|at| !at.value.is_empty()) else {
+            let help = "write `- name: other_limit`";
+            report.error(item.mark, "should not have an empty replaces entry", help);
+            continue;
+        };
+        if Some(replaced.value) == name {
+            let help = "name another limit, or leave the entry out";
+            report.error(
+                replaced.mark,
+                "replaces should not contain name of same descriptor",
+                help,
+            );
+        }
+        names.push(At {
+            value: replaced.value.into(),
+            mark: replaced.mark,
+        });
+    }
+    names
+}
+
+/// How long a permit may be held unless `timeout` says otherwise.
+const PERMIT_TIMEOUT: Micros = Micros::from_secs(60);
+
+/// Reads `concurrency:`.
+pub(crate) fn parse_concurrency(
+    node: &Node,
+    outer: &Policy,
+    report: &mut Report<'_>,
+) -> Option<ParsedLimit> {
+    let fields = Fields::new(node, Context::Concurrency, report)?;
+    let message = "permits are taken and given back by the gateway, the layer and acquire/release; \
+                   checks over RLS, HTTP and replay skip this limit";
+    report.warn(fields.mark, message, None);
+    let policy = Policy::parse(&fields, report).within(outer);
+    let timeout = fields.duration("timeout", report);
+    let retry_after = fields.duration("retry_after", report).map(|at| at.value);
+    let name = fields.text("name", report).map(|at| at.value.into());
+    let id = parse_id(&fields, report);
+    let Some(limit) = fields.hits("limit", report) else {
+        if !fields.has("limit") {
+            report.error(
+                fields.mark,
+                "there is no `limit`",
+                "write `concurrency: { limit: 20, timeout: 60s }`",
+            );
+        }
+        return None;
+    };
+    let window = timeout.map_or(PERMIT_TIMEOUT, |at| at.value);
+    match Limit::try_new(LimitSpec::new(Algorithm::Concurrency, limit.value, window)) {
+        Ok(limit) => Some(ParsedLimit {
+            mark: fields.mark,
+            limit: RuleLimit::Limited(limit),
+            calendar: None,
+            unit: None,
+            window_text: format_duration(window).into(),
+            name,
+            replaces: Vec::new(),
+            id,
+            policy,
+            retry_after,
+        }),
+        Err(error) => {
+            let mark = timeout.map_or(limit.mark, |at| at.mark);
+            let message = match error {
+                LimitError::EmptyWindow => "a timeout is at least 1 microsecond".to_owned(),
+                other => other.to_string(),
+            };
+            report.error(mark, message, None);
+            None
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! How limits are kept and enforced: keys that a domain, a descriptor and a limit may have.
+
+use ratekeeper_core::Algorithm;
+
+use super::fields::{At, Fields};
+use crate::report::Report;
+use crate::yaml::Kind;
+use crate::{Consistency, Enforce, FailureMode, LeakyOverRls};
+
+/// What was said, or nothing.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Policy {
+    pub(crate) algorithm: Option<Algorithm>,
+    pub(crate) consistency: Option<Consistency>,
+    pub(crate) count_denied: Option<bool>,
+    pub(crate) enabled: Option<bool>,
+    pub(crate) enforce: Option<Enforce>,
+    pub(crate) leaky_over_rls: Option<LeakyOverRls>,
+    pub(crate) on_store_failure: Option<FailureMode>,
+    pub(crate) store: Option<Box<str>>,
+}
+
+impl Policy {
+    pub(crate) fn parse(fields: &Fields<'_>, report: &mut Report<'_>) -> Self {
+        let algorithms = Algorithm::ALL.map(|algorithm| (algorithm.name(), algorithm));
+        let algorithm = fields.choice("algorithm", &algorithms, report);
+        Self {
+            algorithm: algorithm.and_then(|algorithm| a_rate(algorithm, report)),
+            consistency: consistency(fields, report),
+            count_denied: fields.boolean("count_denied", report).map(|at| at.value),
+            enabled: fields.boolean("enabled", report).map(|at| at.value),
+            enforce: enforce(fields, report),
+            leaky_over_rls: fields
+                .choice(
+                    "leaky_over_rls",
+                    &LeakyOverRls::ALL.map(|it| (it.name(), it)),
+                    report,
+                )
+                .map(|at| at.value),
+            on_store_failure: fields
+                .choice(
+                    "on_store_failure",
+                    &FailureMode::ALL.map(|it| (it.name(), it)),
+                    report,
+                )
+                .map(|at| at.value),
+            store: store(fields, report),
+        }
+    }
+
+    /// What this says, and where it says nothing what `outer` says. What is switched off outside
+    /// stays off.
+    pub(crate) fn within(self, outer: &Self) -> Self {
+        let off = outer.enabled == Some(false) || self.enabled == Some(false);
+        Self {
+            algorithm: self.algorithm.or(outer.algorithm),
+            consistency: self.consistency.or(outer.consistency),
+            count_denied: self.count_denied.or(outer.count_denied),
+            enabled: if off {
+                Some(false)
+            } else {
+                self.enabled.or(outer.enabled)
+            },
+            enforce: self.enforce.or(outer.enforce),
+            leaky_over_rls: self.leaky_over_rls.or(outer.leaky_over_rls),
+            on_store_failure: self.on_store_failure.or(outer.on_store_failure),
+            store: self.store.or_else(|| outer.store.clone()),
+        }
+    }
+}
+
+fn a_rate(algorithm: At<Algorithm>, report: &mut Report<'_>) -> Option<Algorithm> {
+    if algorithm.value != Algorithm::Concurrency {
+        return Some(algorithm.value);
+    }
+    report.error(
+        algorithm.mark,
+        "concurrency is no algorithm of a rate",
+        "write `concurrency: { limit: 20, timeout: 60s }` in the descriptor, beside or instead of `rate_limit:`",
+    );
+    None
+}
+
+fn consistency(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Consistency> {
+    let choices = Consistency::ALL.map(|it| (it.name(), it));
+    let At { value, mark } = fields.choice("consistency", &choices, report)?;
+    if matches!(value, Consistency::Leased | Consistency::Synced) {
+        let message = format!(
+            "`consistency: {}` is for several nodes; this version counts exactly, in the memory of this node",
+            value.name()
+        );
+        report.warn(mark, message, None);
+    }
+    Some(value)
+}
+
+fn store(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Box<str>> {
+    let At { value, mark } = fields.text("store", report)?;
+    if value.is_empty() {
+        report.error(
+            mark,
+            "`store` is empty",
+            "write a store's name, or leave the key out",
+        );
+        return None;
+    }
+    let message = format!(
+        "there are no named stores in this version; '{value}' is kept in this node's memory"
+    );
+    report.warn(mark, message, None);
+    Some(value.into())
+}
+
+fn enforce(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Enforce> {
+    let node = fields.get("enforce")?;
+    let Kind::Scalar(scalar) = &node.kind else {
+        let message = format!("`enforce` is a share, not {}", node.kind_name());
+        report.error(node.mark, message, "write `enforce: 10%`");
+        return None;
+    };
+    let share = scalar.text.strip_suffix('%').and_then(percent);
+    if share.is_none() {
+        let message = format!(
+            "`enforce` cannot be '{}': it is 0% to 100%, with up to two decimals",
+            scalar.text
+        );
+        let bare = percent(&scalar.text).is_some();
+        let help = if bare {
+            format!("write `enforce: {}%`", scalar.text)
+        } else {
+            "write `enforce: 10%`".to_owned()
+        };
+        report.error(node.mark, message, help);
+    }
+    share
+}
+
+/// `12.5` as hundredths.
+fn percent(text: &str) -> Option<Enforce> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(decimals) || decimals.len() > 2 {
+        return None;
+    }
+    let tenfold = if decimals.len() == 1 { 10 } else { 1 };
+    let hundredths = decimals.parse::<u16>().ok()? * tenfold;
+    let total = whole
+        .parse::<u16>()
+        .ok()?
+        .checked_mul(100)?
+        .checked_add(hundredths)?;
+    Enforce::from_hundredths(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn shares_have_up_to_two_decimals() {
+        let hundredths = |text| percent(text).map(|share| share.hundredths());
+        assert_eq!(hundredths("10"), Some(1_000));
+        assert_eq!(hundredths("0"), Some(0));
+        assert_eq!(hundredths("100"), Some(10_000));
+        assert_eq!(hundredths("12.5"), Some(1_250));
+        assert_eq!(hundredths("0.01"), Some(1));
+        for text in [
+            "", "100.01", "101", "-1", "1.234", ".5", "5.", "1e1", "700000",
+        ] {
+            assert_eq!(hundredths(text), None, "{text}");
+        }
+    }
+}

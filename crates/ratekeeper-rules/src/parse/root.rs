@@ -1,0 +1,156 @@
+//! The top of a file: which domain it is about, and how that is evaluated.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use super::context::Context;
+use super::fields::{At, Fields};
+use super::policy::Policy;
+use super::service_levels::parse_service_levels;
+use crate::Evaluation;
+use crate::report::Report;
+use crate::slas::{PathPattern, ServiceLevel};
+use crate::yaml::{Mark, Node};
+
+/// What a file says about its domain, apart from the descriptors.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) evaluation: Option<At<Evaluation>>,
+    pub(crate) tenant: Option<At<Box<str>>>,
+    pub(crate) plans: Option<At<Vec<Box<str>>>>,
+    pub(crate) secrets: BTreeSet<Box<str>>,
+    pub(crate) policy: Policy,
+}
+
+/// One file.
+#[derive(Debug, Default)]
+pub(crate) struct Root<'t> {
+    /// [`None`] in a file of service levels only.
+    pub(crate) domain: Option<At<&'t str>>,
+    pub(crate) settings: Settings,
+    pub(crate) descriptors: Option<&'t [Rc<Node>]>,
+    pub(crate) service_levels: Vec<ServiceLevel>,
+}
+
+/// What holds for all files.
+pub(crate) struct Defaults {
+    pub(crate) slas_base: Option<PathPattern>,
+}
+
+/// Reads the top of a file; [`None`] if it has none, which has been reported.
+pub(crate) fn parse_root<'t>(
+    tree: Option<&'t Node>,
+    defaults: &Defaults,
+    report: &mut Report<'_>,
+) -> Option<Root<'t>> {
+    let Some(tree) = tree.filter(|tree| !tree.is_null()) else {
+        empty_domain(Mark::START, report);
+        return None;
+    };
+    if let Some(levels) = tree.as_list() {
+        let base = defaults.slas_base.clone();
+        let service_levels = parse_service_levels(levels, base.as_ref(), report);
+        return Some(Root {
+            service_levels,
+            ..Root::default()
+        });
+    }
+    let fields = Fields::new(tree, Context::Root, report)?;
+    let service_levels = parse_slas(&fields, defaults, report);
+    let domain = fields
+        .text("domain", report)
+        .filter(|at| !at.value.is_empty());
+    let only_levels =
+        fields.has("slas") && fields.key_mark("domain").is_none() && !fields.has("descriptors");
+    if domain.is_none() && !only_levels && fields.get("domain").is_none_or(is_empty_text) {
+        empty_domain(
+            fields.get("domain").map_or(fields.mark, |node| node.mark),
+            report,
+        );
+    }
+    Some(Root {
+        domain,
+        settings: parse_settings(&fields, report),
+        descriptors: fields.list("descriptors", report),
+        service_levels,
+    })
+}
+
+/// Whether a `domain` that was not taken is empty: anything else has been reported already.
+fn is_empty_text(node: &Node) -> bool {
+    matches!(&node.kind, crate::yaml::Kind::Scalar(scalar) if scalar.text.is_empty())
+}
+
+fn empty_domain(mark: Mark, report: &mut Report<'_>) {
+    report.error(
+        mark,
+        "config file cannot have empty domain",
+        "start it with `domain: some_name`",
+    );
+}
+
+fn parse_settings(fields: &Fields<'_>, report: &mut Report<'_>) -> Settings {
+    let evaluations = Evaluation::ALL.map(|evaluation| (evaluation.name(), evaluation));
+    let tenant = fields
+        .text("tenant", report)
+        .filter(|at| !at.value.is_empty());
+    Settings {
+        evaluation: fields.choice("evaluation", &evaluations, report),
+        tenant: tenant.map(|at| At {
+            value: at.value.into(),
+            mark: at.mark,
+        }),
+        plans: parse_plan_names(fields, report),
+        secrets: fields
+            .texts("secrets", report)
+            .into_iter()
+            .map(|at| at.value.into())
+            .collect(),
+        policy: Policy::parse(fields, report),
+    }
+}
+
+fn parse_plan_names(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<Vec<Box<str>>>> {
+    let mark = fields.key_mark("plans")?;
+    let mut names: Vec<Box<str>> = Vec::new();
+    for name in fields.texts("plans", report) {
+        if names.iter().any(|known| **known == *name.value) {
+            report.error(
+                name.mark,
+                format!("plan '{}' is there twice", name.value),
+                "leave one of them out",
+            );
+        } else {
+            names.push(name.value.into());
+        }
+    }
+    Some(At { value: names, mark })
+}
+
+fn parse_slas(
+    fields: &Fields<'_>,
+    defaults: &Defaults,
+    report: &mut Report<'_>,
+) -> Vec<ServiceLevel> {
+    let own = fields.text("slas_base", report);
+    let base = match own.map(|at| (PathPattern::parse(at.value), at.mark)) {
+        None => defaults.slas_base.clone(),
+        Some((Ok(base), mark)) if base.has_rest() => {
+            report.error(
+                mark,
+                "a base cannot end in `**`",
+                "write the path up to where the patterns start",
+            );
+            None
+        }
+        Some((Ok(base), _)) => Some(base),
+        Some((Err(why), mark)) => {
+            report.error(mark, why, "write `slas_base: /v1/organizations/{tenant}`");
+            None
+        }
+    };
+    let levels = fields.list("slas", report);
+    levels
+        .map(|levels| parse_service_levels(levels, base.as_ref(), report))
+        .unwrap_or_default()
+}

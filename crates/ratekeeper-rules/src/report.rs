@@ -1,0 +1,125 @@
+//! Collecting what is to be said about one file.
+
+use std::sync::Arc;
+
+use crate::diagnostic::Excerpt;
+use crate::yaml::Mark;
+use crate::{Diagnostic, Place, Severity, Source};
+
+/// So many errors (and as many warnings) of one file are told; the rest is only counted.
+const TOLD_MAX: usize = 1_000;
+
+/// The diagnostics of one file.
+pub(crate) struct Report<'s> {
+    file: Arc<str>,
+    lines: Vec<&'s str>,
+    errors: Vec<Diagnostic>,
+    warnings: Vec<Diagnostic>,
+    untold: usize,
+}
+
+impl<'s> Report<'s> {
+    pub(crate) fn new(source: &'s Source) -> Self {
+        // As YAML breaks lines: at LF, CR LF, and CR alone.
+        let text = source.text.strip_prefix('\u{feff}').unwrap_or(&source.text);
+        let lines = text.split('\n').flat_map(|line| {
+            let line = line.strip_suffix('\r').unwrap_or(line);
+            line.split('\r')
+        });
+        Self {
+            file: source.name.as_str().into(),
+            lines: lines.collect(),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+            untold: 0,
+        }
+    }
+
+    pub(crate) fn place(&self, mark: Mark) -> Place {
+        Place {
+            file: Arc::clone(&self.file),
+            line: mark.line,
+            column: mark.column,
+        }
+    }
+
+    pub(crate) fn error(&mut self, mark: Mark, message: impl Into<String>, help: impl Help) {
+        self.say(Severity::Error, mark, message.into(), help.into_help());
+    }
+
+    pub(crate) fn warn(&mut self, mark: Mark, message: impl Into<String>, help: impl Help) {
+        self.say(Severity::Warning, mark, message.into(), help.into_help());
+    }
+
+    fn say(&mut self, severity: Severity, mark: Mark, message: String, help: Option<String>) {
+        let place = self.place(mark);
+        let line = self
+            .lines
+            .get(mark.line.saturating_sub(1) as usize)
+            .copied()
+            .unwrap_or_default();
+        let excerpt = Excerpt::new(line, mark.column, mark.length as usize);
+        let said = match severity {
+            Severity::Error => &mut self.errors,
+            Severity::Warning => &mut self.warnings,
+        };
+        if said.len() < TOLD_MAX {
+            said.push(Diagnostic {
+                severity,
+                place,
+                message,
+                help,
+                excerpt,
+            });
+        } else {
+            self.untold += 1;
+        }
+    }
+
+    /// Errors and warnings, each in the order of the lines.
+    pub(crate) fn finish(mut self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
+        if self.untold > 0 {
+            let more = format!("and {} more like these", self.untold);
+            let last = if self.errors.len() < TOLD_MAX {
+                &mut self.warnings
+            } else {
+                &mut self.errors
+            };
+            if let Some(last) = last.last_mut() {
+                last.help = Some(
+                    last.help
+                        .take()
+                        .map_or(more.clone(), |help| format!("{help}; {more}")),
+                );
+            }
+        }
+        self.errors
+            .sort_by(|one, other| one.place.cmp(&other.place));
+        self.warnings
+            .sort_by(|one, other| one.place.cmp(&other.place));
+        (self.errors, self.warnings)
+    }
+}
+
+/// What a help line may be made of.
+pub(crate) trait Help {
+    fn into_help(self) -> Option<String>;
+}
+
+impl Help for &str {
+    fn into_help(self) -> Option<String> {
+        Some(self.to_owned())
+    }
+}
+
+impl Help for String {
+    fn into_help(self) -> Option<String> {
+        Some(self)
+    }
+}
+
+impl Help for Option<String> {
+    fn into_help(self) -> Self {
+        self
+    }
+}

@@ -1,0 +1,134 @@
+//! Spans of time as files write them.
+
+use std::fmt::Write as _;
+
+use ratekeeper_core::{MAX_COUNT, Micros};
+
+/// Units of a duration in microseconds, the longest first.
+const UNITS: [(&str, u64); 7] = [
+    ("w", 604_800_000_000),
+    ("d", 86_400_000_000),
+    ("h", 3_600_000_000),
+    ("m", 60_000_000),
+    ("s", 1_000_000),
+    ("ms", 1_000),
+    ("us", 1),
+];
+
+/// Reads `10s`, `250ms`, `1h30m`: whole numbers, each with its unit (us, ms, s, m, h, d, w), the
+/// larger units first. A day is 24 hours.
+///
+/// # Errors
+/// What is wrong with it, as the end of a sentence.
+pub fn parse_duration(text: &str) -> Result<Micros, String> {
+    if text.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    let mut rest = text;
+    let mut total: u64 = 0;
+    let mut longest = u64::MAX;
+    while !rest.is_empty() {
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(rest.len());
+        let (number, after) = rest.split_at(digits);
+        let letters = after
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(letters);
+        if number.is_empty() || (unit.is_empty() && !after.is_empty()) {
+            return Err(format!("'{text}' is not a whole number with a unit"));
+        }
+        if unit.is_empty() {
+            return Err(format!("'{text}' has no unit"));
+        }
+        let Some(&(_, micros)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+            return Err(format!("there is no unit '{unit}'"));
+        };
+        if micros >= longest {
+            return Err(format!("'{unit}' cannot follow a unit that is not longer"));
+        }
+        longest = micros;
+        let span = number
+            .parse()
+            .ok()
+            .and_then(|number: u64| number.checked_mul(micros));
+        total = span
+            .and_then(|span| total.checked_add(span))
+            .filter(|&total| total <= MAX_COUNT)
+            .ok_or_else(|| format!("'{text}' is more than 285 years"))?;
+        rest = after;
+    }
+    Ok(Micros::new(total))
+}
+
+/// The shortest spelling of `span` with at most two units: `1m`, `90s`, `1500ms`.
+#[must_use]
+pub fn format_duration(span: Micros) -> String {
+    let micros = span.get();
+    let whole = UNITS
+        .iter()
+        .find(|(_, unit)| micros.is_multiple_of(*unit) && micros >= *unit);
+    let mut text = String::new();
+    // Two weeks are `2w`, but 90 s are no `1m30s`: one unit always suffices.
+    let (name, unit) = whole.copied().unwrap_or(("us", 1));
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{}{name}", micros / unit);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_whole_numbers_with_units() {
+        let cases = [
+            ("10s", 10_000_000),
+            ("250ms", 250_000),
+            ("1us", 1),
+            ("1m", 60_000_000),
+            ("1h30m", 5_400_000_000),
+            ("1d", 86_400_000_000),
+            ("2w", 1_209_600_000_000),
+            ("0s", 0),
+        ];
+        for (text, micros) in cases {
+            assert_eq!(parse_duration(text), Ok(Micros::new(micros)), "{text}");
+        }
+        for text in [
+            "",
+            "10",
+            "s",
+            "1.5s",
+            "-1s",
+            "10 s",
+            "1m1h",
+            "1s1s",
+            "1y",
+            "9999999w",
+            "1s5",
+            "99999999999999999999s",
+        ] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_shortest_spelling_reads_the_same() {
+        for (micros, text) in [
+            (60_000_000, "1m"),
+            (90_000_000, "90s"),
+            (1_500_000, "1500ms"),
+            (7, "7us"),
+            (86_400_000_000, "1d"),
+            (30 * 86_400_000_000, "30d"),
+            (604_800_000_000, "1w"),
+            (0, "0us"),
+        ] {
+            let span = Micros::new(micros);
+            assert_eq!(format_duration(span), text);
+            assert_eq!(parse_duration(text), Ok(span));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! YAML as a tree that keeps each scalar's text, style and place.
+
+mod build;
+mod scalar;
+
+use std::rc::Rc;
+
+pub(crate) use build::build;
+pub(crate) use scalar::Resolved;
+
+/// A part of the text: where it starts, and how many characters of that line it covers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Mark {
+    /// 1 is the first.
+    pub(crate) line: u32,
+    /// 1 is the first, in characters.
+    pub(crate) column: u32,
+    /// In characters, at least 1.
+    pub(crate) length: u32,
+}
+
+impl Mark {
+    pub(crate) const START: Self = Self {
+        line: 1,
+        column: 1,
+        length: 1,
+    };
+}
+
+/// A value of the file. What an alias names is shared, not copied.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) mark: Mark,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Scalar(Scalar),
+    List(Vec<Rc<Node>>),
+    Map(Vec<Pair>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Scalar {
+    /// Literally, without quotes and with escapes resolved.
+    pub(crate) text: Box<str>,
+    pub(crate) resolved: Resolved,
+}
+
+/// A key and its value. A map has every text key once: the last one counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Pair {
+    pub(crate) key: Rc<Node>,
+    pub(crate) value: Rc<Node>,
+}
+
+impl Node {
+    /// What it is, with its article, for messages.
+    pub(crate) fn kind_name(&self) -> &'static str {
+        match &self.kind {
+            Kind::Scalar(scalar) => scalar.resolved.kind(),
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "a mapping",
+        }
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(&self.kind, Kind::Scalar(scalar) if scalar.resolved == Resolved::Null)
+    }
+
+    pub(crate) fn as_map(&self) -> Option<&[Pair]> {
+        match &self.kind {
+            Kind::Map(pairs) => Some(pairs),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn as_list(&self) -> Option<&[Rc<Self>]> {
+        match &self.kind {
+            Kind::List(items) => Some(items),
+            _ => None,
+        }
+    }
+}
+
+/// The first character that YAML does not allow in a text, and what it is.
+pub(crate) fn forbidden(text: &str) -> Option<(Mark, String)> {
+    let mut mark = Mark::START;
+    for character in text.chars() {
+        let allowed = matches!(
+            character,
+            '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..
+        );
+        if !allowed || character == '\u{feff}' {
+            let message = format!(
+                "control characters are not allowed: U+{:04X}",
+                u32::from(character)
+            );
+            return Some((mark, message));
+        }
+        if character == '\n' {
+            mark.line += 1;
+            mark.column = 1;
+        } else {
+            mark.column += 1;
+        }
+    }
+    None
+}
