@@ -10,8 +10,9 @@
 //! Stripe's "concurrent requests limiter", <https://stripe.com/blog/rate-limiters>. Exact while
 //! holders release or renew in time; a holder that outlives its deadline unseen is one too many.
 //!
-//! State (heap): triples of the permit's id (two words, high first) and its deadline. A charge
-//! without an id holds a nameless permit, which only its deadline ends.
+//! State (heap): triples of the permit's id (two words, high first) and its deadline: 24 bytes a
+//! permit held. A charge without an id holds a nameless permit, which only its deadline ends.
+//! A refund changes nothing, since it does not say whose permit it means: edges refuse it.
 
 use crate::step::Finding;
 use crate::{Ask, Heap, Limit, Micros, Outcome, Timestamp};
@@ -40,17 +41,24 @@ pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Out
     } else {
         RETRY_HINT
     };
-    let ask = Ask {
-        hits: ask.hits.max(0),
-        ..ask
-    };
-    Finding {
+    let finding = Finding {
         capacity: limit.quota(),
         room,
         reset_after: Micros::ZERO,
         wait,
+    };
+    let hits = ask.hits.max(0);
+    let outcome = finding.outcome(Ask { hits, ..ask });
+    // A refund only looks, but is not told when to come.
+    let retry_after = if ask.hits < 0 {
+        Micros::ZERO
+    } else {
+        outcome.retry_after
+    };
+    Outcome {
+        retry_after,
+        ..outcome
     }
-    .outcome(ask)
 }
 
 pub(crate) fn charge(limit: &Limit, heap: &mut Heap, hits: i64, now: Timestamp) {
@@ -68,10 +76,18 @@ fn hold(limit: &Limit, heap: &mut Heap, id: u128, now: Timestamp) {
 }
 
 fn reap(heap: &mut Heap, now: Timestamp) {
-    let live = heap
-        .chunks_exact(PERMIT)
-        .filter(|permit| permit[2] > now.as_micros());
-    *heap = live.flatten().copied().collect();
+    let live = |deadline: u64| deadline > now.as_micros();
+    if deadlines(heap).all(live) {
+        return;
+    }
+    let mut kept = 0;
+    for permit in (0..heap.len()).step_by(PERMIT) {
+        if heap.get(permit + 2).copied().is_some_and(live) {
+            heap.copy_within(permit..permit + PERMIT, kept);
+            kept += PERMIT;
+        }
+    }
+    heap.truncate(kept);
 }
 
 /// Takes one permit under `id`, which the caller makes unique (128 random bits), until

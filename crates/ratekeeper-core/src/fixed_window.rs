@@ -12,24 +12,41 @@
 //! State: word 0 the count, word 1 the start of its window.
 
 use crate::step::Finding;
-use crate::{Ask, Limit, MAX_COUNT, Moment, Outcome, Timestamp, Words};
+use crate::{Ask, Limit, MAX_COUNT, Micros, Moment, Outcome, Timestamp, Words};
 
 /// The window that counts at `at`, and the hits already in it. A counter whose window
 /// starts later than the clock says stays in that window: its time never goes back.
 fn current(limit: &Limit, words: &Words, at: &Moment) -> (Timestamp, Timestamp, u64) {
     let [count, kept, ..] = *words;
-    let now = at.now.max(Timestamp::from_micros(kept));
+    let kept = Timestamp::from_micros(kept);
     let (start, end) = match at.calendar {
-        Some(bounds) if now >= bounds.end => (bounds.end, bounds.next_end),
+        Some(bounds) if at.now >= bounds.end => (bounds.end, bounds.next_end),
         Some(bounds) => (bounds.start, bounds.end),
         None => {
-            let start = now.as_micros() - now.as_micros() % limit.window().get();
+            let start = at.now.as_micros() - at.now.as_micros() % limit.window().get();
             let start = Timestamp::from_micros(start);
             (start, start.after(limit.window()))
         }
     };
-    let count = if start.as_micros() == kept { count } else { 0 };
-    (start, end, count)
+    if kept < start {
+        (start, end, 0)
+    } else if kept < end {
+        // Inside rather than at the start: the calendar's edges were moved in use.
+        (kept, end, count)
+    } else {
+        (kept, end_of(limit, kept, at), count)
+    }
+}
+
+/// Where the window that starts at `kept` ends. Where the calendar of this moment does not
+/// say, as long after as a window can be.
+fn end_of(limit: &Limit, kept: Timestamp, at: &Moment) -> Timestamp {
+    match at.calendar {
+        Some(bounds) if kept < bounds.start => kept.after(limit.window()).min(bounds.start),
+        Some(bounds) if kept < bounds.end => bounds.end,
+        Some(bounds) if kept < bounds.next_end => bounds.next_end,
+        _ => kept.after(limit.window()),
+    }
 }
 
 pub(crate) fn test(limit: &Limit, words: &Words, ask: Ask, at: &Moment) -> Outcome {
@@ -38,7 +55,7 @@ pub(crate) fn test(limit: &Limit, words: &Words, ask: Ask, at: &Moment) -> Outco
     let room = limit.quota().saturating_sub(count);
     let reset_after = end.since(at.now);
     let wait = if ask.probe() <= room {
-        crate::Micros::ZERO
+        Micros::ZERO
     } else {
         reset_after
     };
@@ -58,6 +75,5 @@ pub(crate) fn charge(limit: &Limit, words: &mut Words, hits: i64, at: &Moment) {
 }
 
 pub(crate) fn expires_at(limit: &Limit, words: &Words, at: &Moment) -> Timestamp {
-    let (_, end, _) = current(limit, words, at);
-    end
+    end_of(limit, Timestamp::from_micros(words[1]), at)
 }

@@ -33,15 +33,13 @@ pub(crate) fn test(rate: Rate, words: &Words, ask: Ask, now: Timestamp) -> Outco
         .until(tat(words), now)
         .saturating_sub(refund_span(rate, ask.refund()));
     let room = rate.hits(rate.full() - busy);
-    let wanted = ask.wanted();
     let probe = ask.probe();
     let wait = if probe <= room || probe > rate.burst() {
         Micros::ZERO
     } else {
         rate.micros(busy + rate.span(probe) - rate.full())
     };
-    let spent = if wanted <= room { rate.span(wanted) } else { 0 };
-    let reset_after = rate.micros(busy + spent);
+    let reset_after = rate.micros(busy + rate.span(ask.spent(room)));
     Finding {
         capacity: rate.burst(),
         room,

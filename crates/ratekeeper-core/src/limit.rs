@@ -245,9 +245,10 @@ impl Limit {
     #[must_use]
     pub const fn without_delay(self) -> Self {
         match self.kind {
-            Kind::LeakyBucket(rate, _) => {
-                Self { kind: Kind::LeakyBucket(rate, Waiting::Refuses), ..self }
-            }
+            Kind::LeakyBucket(rate, _) => Self {
+                kind: Kind::LeakyBucket(rate, Waiting::Refuses),
+                ..self
+            },
             _ => self,
         }
     }

@@ -87,8 +87,31 @@ impl Rate {
         if micros > self.full() >> self.bits {
             return self.full();
         }
-        let fraction = instant.fraction.div_ceil(1 << (FRACTION_BITS - self.bits));
+        let fraction = instant.fraction.div_ceil(1 << self.unit());
         ((micros << self.bits) + fraction).min(self.full())
+    }
+
+    /// Whole hits that come in from `since` to `now`, however many, and the instant at which
+    /// the last of them did.
+    pub(crate) fn whole_hits(self, since: Instant, now: Timestamp) -> (u64, Instant) {
+        let units = |micros: u64| u128::from(micros) << self.bits;
+        let since_units =
+            units(since.micros) + u128::from(since.fraction.div_ceil(1 << self.unit()));
+        let passed = units(now.as_micros()).saturating_sub(since_units);
+        let hits = passed / u128::from(self.emission);
+        let last = since_units + hits * u128::from(self.emission);
+        let micros = u64::try_from(last >> self.bits).unwrap_or(u64::MAX);
+        let fraction = u64::try_from(last - units(micros)).unwrap_or(0);
+        let instant = Instant {
+            micros,
+            fraction: fraction << self.unit(),
+        };
+        (u64::try_from(hits).unwrap_or(u64::MAX), instant)
+    }
+
+    /// Bits by which this rate's units are coarser than those of a stored fraction.
+    const fn unit(self) -> u32 {
+        FRACTION_BITS - self.bits
     }
 
     /// The instant `span` units after `now`.
@@ -113,7 +136,7 @@ impl Instant {
     /// The instant `span` units of `rate` later. A fraction finer than the rate's units,
     /// left by an earlier rate, is rounded up.
     pub(crate) const fn moved(self, rate: Rate, span: u64) -> Self {
-        let unit = FRACTION_BITS - rate.bits;
+        let unit = rate.unit();
         let total = self.fraction.div_ceil(1 << unit) + span;
         Self {
             micros: self.micros + (total >> rate.bits),

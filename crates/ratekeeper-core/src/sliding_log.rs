@@ -45,11 +45,19 @@ impl<'a> Log<'a> {
         self.entries.chunks_exact(2).map(|pair| (pair[0], pair[1]))
     }
 
+    /// When the newest hit came, once the `refund` newest ones are given back.
+    fn newest(&self, mut refund: u64) -> Option<u64> {
+        let kept = self.pairs().rev().find(|(_, hits)| {
+            let kept = *hits > refund;
+            refund = refund.saturating_sub(*hits);
+            kept
+        });
+        kept.map(|(time, _)| time)
+    }
+
     /// The time that counts: never before the newest hit.
     fn now(&self, now: Timestamp) -> u64 {
-        self.pairs()
-            .next_back()
-            .map_or(now.as_micros(), |(time, _)| time.max(now.as_micros()))
+        self.newest(0).unwrap_or(0).max(now.as_micros())
     }
 
     /// Pairs that have left the window, and the hits still in it.
@@ -87,11 +95,10 @@ pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Out
             }
         }
     }
-    let takes = ask.wanted() > 0 && ask.wanted() <= room;
-    let newest = if takes {
+    let newest = if ask.spent(room) > 0 {
         Some(log.now(now))
     } else {
-        log.pairs().next_back().map(|(t, _)| t)
+        log.newest(ask.refund())
     };
     let reset_after = newest.map_or(Micros::ZERO, leaves);
     Finding {
@@ -105,18 +112,14 @@ pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Out
 
 pub(crate) fn charge(limit: &Limit, heap: &mut Heap, hits: i64, now: Timestamp) {
     let log = Log::read(heap);
-    let (mut gone, mut sum) = log.live(limit.window(), now);
+    let (gone, live) = log.live(limit.window(), now);
     let time = log.now(now);
     let hits_in = hits.max(0).unsigned_abs().min(limit.quota());
-    // Counting what was denied may overfill the log: the oldest make room.
-    for (_, hits) in log.pairs().skip(gone) {
-        if sum + hits_in <= limit.quota() {
-            break;
-        }
-        sum = sum.saturating_sub(hits);
-        gone += 1;
-    }
-    forget(heap, gone, sum);
+    forget(heap, gone, live);
+    // Counting what was denied may overfill the log: the oldest make room, as they would have
+    // left first. A lowered quota alone drops nothing, so that raising it again keeps usage.
+    let most = limit.quota().max(live);
+    drop_oldest(heap, (live + hits_in).saturating_sub(most));
     if hits_in > 0 {
         push(heap, time, hits_in);
     }
@@ -150,6 +153,24 @@ fn push(heap: &mut Heap, time: u64, hits: u64) {
     }
 }
 
+/// Takes `excess` hits away, oldest first.
+fn drop_oldest(heap: &mut Heap, mut excess: u64) {
+    let mut gone = 0;
+    let mut oldest = usize::try_from(heap[1]).unwrap_or(HEADER);
+    let mut sum = heap[0];
+    while excess > 0 && heap.len() >= oldest + 2 {
+        let taken = excess.min(heap[oldest + 1]);
+        heap[oldest + 1] -= taken;
+        sum -= taken;
+        excess -= taken;
+        if heap[oldest + 1] == 0 {
+            gone += 1;
+            oldest += 2;
+        }
+    }
+    forget(heap, gone, sum);
+}
+
 /// Takes `refund` hits back, newest first.
 fn drop_newest(heap: &mut Heap, mut refund: u64) {
     let oldest = usize::try_from(heap[1]).unwrap_or(HEADER);
@@ -166,8 +187,8 @@ fn drop_newest(heap: &mut Heap, mut refund: u64) {
 }
 
 pub(crate) fn expires_at(limit: &Limit, heap: &[u64]) -> Timestamp {
-    let newest = Log::read(heap).pairs().next_back();
-    newest.map_or(Timestamp::EPOCH, |(time, _)| {
+    let newest = Log::read(heap).newest(0);
+    newest.map_or(Timestamp::EPOCH, |time| {
         Timestamp::from_micros(time).after(limit.window())
     })
 }

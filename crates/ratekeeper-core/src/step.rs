@@ -42,7 +42,10 @@ impl Moment {
 /// What a counter is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ask {
-    /// Hits that earlier steps of the same request take from the same counter.
+    /// Hits that earlier steps of the same request take from the same counter, all of which
+    /// fitted. The answer is as if they had been charged, but for two things that concern the
+    /// request as a whole: it is [`Verdict::Never`] if all of its hits exceed the capacity
+    /// together, and `retry_after` is the wait until all of them fit at once.
     pub taken: u64,
     /// Hits of this step: 0 looks only, negative gives back.
     pub hits: i64,
@@ -55,18 +58,29 @@ impl Ask {
         Self { taken: 0, hits }
     }
 
-    /// All that must fit at once: earlier takes and this one.
+    /// All that must fit at once: earlier takes and this one, or what a refund leaves of them.
     pub(crate) fn wanted(self) -> u64 {
-        self.taken
-            .saturating_add(u64::try_from(self.hits).unwrap_or(0))
+        self.taken.saturating_add_signed(self.hits)
     }
 
-    /// What is given back; 0 for a take.
+    /// What is given back of earlier requests' hits; 0 for a take. The newest hits come back
+    /// first, and those are the takes of this request.
     pub(crate) fn refund(self) -> u64 {
         if self.hits < 0 {
-            self.hits.unsigned_abs()
+            self.hits.unsigned_abs().saturating_sub(self.taken)
         } else {
             0
+        }
+    }
+
+    /// What this request has taken of `room` after this step: without its hits if they do not
+    /// fit.
+    pub(crate) fn spent(self, room: u64) -> u64 {
+        let wanted = self.wanted();
+        if wanted <= room {
+            wanted
+        } else {
+            self.taken.min(room)
         }
     }
 
@@ -103,11 +117,6 @@ impl Finding {
         } else {
             Verdict::Later
         };
-        let spent = if verdict == Verdict::Fits {
-            wanted
-        } else {
-            ask.taken
-        };
         let retry_after = match verdict {
             Verdict::Later => self.wait,
             Verdict::Fits if ask.hits == 0 && ask.probe() > self.capacity => Micros::MAX,
@@ -116,7 +125,7 @@ impl Finding {
         };
         Outcome {
             verdict,
-            remaining: self.room.saturating_sub(spent),
+            remaining: self.room - ask.spent(self.room),
             reset_after: self.reset_after,
             retry_after,
             delay: Micros::ZERO,

@@ -20,7 +20,7 @@ use crate::rate::{Instant, Rate};
 use crate::step::Finding;
 use crate::{Ask, Micros, Outcome, Timestamp, Words};
 
-/// A deficit, and since when the next token is on its way.
+/// A deficit, and since when the next token is on its way; never after the time it is read at.
 #[derive(Clone, Copy)]
 struct Bucket {
     deficit: u64,
@@ -30,40 +30,50 @@ struct Bucket {
 impl Bucket {
     /// The bucket at `now`: whole tokens refilled, the time towards the next one kept.
     fn at(rate: Rate, words: &Words, now: Timestamp) -> Self {
-        let fresh = Instant {
-            micros: now.as_micros(),
-            fraction: 0,
-        };
-        let since = Instant {
-            micros: words[1],
-            fraction: words[2],
-        };
-        if words[0] > rate.burst() {
-            return Self {
-                deficit: rate.burst(),
-                since: fresh,
-            };
-        }
-        let Self { deficit, since } = Self {
+        let kept = Self {
             deficit: words[0],
-            since,
+            since: Instant {
+                micros: words[1],
+                fraction: words[2],
+            },
         };
-        // From here to the moment at which the bucket is full again.
-        let left = rate.until(since.moved(rate, rate.span(deficit)), now);
-        if left == 0 {
-            return Self {
-                deficit: 0,
-                since: fresh,
-            };
+        if kept.deficit > rate.burst() || kept.since.micros > now.as_micros() {
+            return kept.out_of_range(rate, now);
         }
-        let refilled = deficit.saturating_sub(left.div_ceil(rate.span(1)));
+        let left = kept.until(rate, kept.deficit, now);
+        if left == 0 {
+            return Self::fresh(0, now);
+        }
+        let refilled = kept.deficit.saturating_sub(left.div_ceil(rate.span(1)));
         Self {
-            deficit: deficit - refilled,
-            since: since.moved(rate, rate.span(refilled)),
+            deficit: kept.deficit - refilled,
+            since: kept.since.moved(rate, rate.span(refilled)),
         }
     }
 
-    /// From `now` until `tokens` (at most the deficit) have come in, in units of `rate`.
+    /// The first token to come starts now.
+    const fn fresh(deficit: u64, now: Timestamp) -> Self {
+        Self {
+            deficit,
+            since: Instant {
+                micros: now.as_micros(),
+                fraction: 0,
+            },
+        }
+    }
+
+    /// What [`Self::at`] answers after the burst was lowered below the deficit, or the clock
+    /// went back: too rare to be fast.
+    fn out_of_range(self, rate: Rate, now: Timestamp) -> Self {
+        let (refilled, since) = rate.whole_hits(self.since, now);
+        let deficit = self.deficit.saturating_sub(refilled);
+        if deficit > rate.burst() || deficit == 0 || self.since.micros > now.as_micros() {
+            return Self::fresh(deficit.min(rate.burst()), now);
+        }
+        Self { deficit, since }
+    }
+
+    /// From `now` until `tokens` (at most the burst) have come in, in units of `rate`.
     fn until(self, rate: Rate, tokens: u64, now: Timestamp) -> u64 {
         rate.until(self.since.moved(rate, rate.span(tokens)), now)
     }
@@ -71,22 +81,20 @@ impl Bucket {
 
 pub(crate) fn test(rate: Rate, words: &Words, ask: Ask, now: Timestamp) -> Outcome {
     let mut bucket = Bucket::at(rate, words, now);
-    bucket.deficit = bucket.deficit.saturating_sub(ask.refund());
+    if ask.refund() >= bucket.deficit {
+        bucket = Bucket::fresh(0, now);
+    } else {
+        bucket.deficit -= ask.refund();
+    }
     let room = rate.burst() - bucket.deficit;
-    let (wanted, probe) = (ask.wanted(), ask.probe());
+    let probe = ask.probe();
     let wait = if probe <= room || probe > rate.burst() {
         Micros::ZERO
     } else {
         rate.micros(bucket.until(rate, probe - room, now))
     };
-    let spent = if wanted <= room { wanted } else { 0 };
-    let deficit = bucket.deficit + spent;
-    let full = bucket.until(rate, bucket.deficit, now);
-    let reset_after = match (bucket.deficit, deficit) {
-        (_, 0) => Micros::ZERO,
-        (0, deficit) => rate.micros(rate.span(deficit)),
-        _ => rate.micros(full + rate.span(spent)),
-    };
+    let deficit = bucket.deficit + ask.spent(room);
+    let reset_after = rate.micros(bucket.until(rate, deficit, now));
     Finding {
         capacity: rate.burst(),
         room,
@@ -97,20 +105,15 @@ pub(crate) fn test(rate: Rate, words: &Words, ask: Ask, now: Timestamp) -> Outco
 }
 
 pub(crate) fn charge(rate: Rate, words: &mut Words, hits: i64, now: Timestamp) {
-    let mut bucket = Bucket::at(rate, words, now);
-    if bucket.deficit == 0 {
-        bucket.since = Instant {
-            micros: now.as_micros(),
-            fraction: 0,
-        };
-    }
-    bucket.deficit = bucket.deficit.saturating_add_signed(hits).min(rate.burst());
-    *words = [
-        bucket.deficit,
-        bucket.since.micros,
-        bucket.since.fraction,
-        0,
-    ];
+    let bucket = Bucket::at(rate, words, now);
+    let deficit = bucket.deficit.saturating_add_signed(hits);
+    let Bucket { deficit, since } = if deficit > rate.burst() {
+        // Emptied, and what had come in of the next token with it.
+        Bucket::fresh(rate.burst(), now)
+    } else {
+        Bucket { deficit, ..bucket }
+    };
+    *words = [deficit, since.micros, since.fraction, 0];
 }
 
 pub(crate) fn expires_at(rate: Rate, words: &Words) -> Timestamp {

@@ -133,11 +133,13 @@ impl History {
         Limit::try_new(self.spec).expect("the strategy draws only valid limits")
     }
 
-    /// Plays the moves: `step` is told the time and the hits, and answers. Ends four windows
-    /// before time does (in the year 2255), so that every answer lies within time.
+    /// Plays the moves: `step` is told the time and the hits, and answers. Ends a few
+    /// windows before time does (in the year 2255), so that every answer lies within time.
     pub fn play(&self, mut step: impl FnMut(Timestamp, i64) -> Outcome) {
         let limit = self.limit();
-        let longest = limit.window().get().saturating_mul(4);
+        // A bucket may take several windows to fill.
+        let windows = limit.capacity() / limit.quota().max(1) + 4;
+        let longest = limit.window().get().saturating_mul(windows);
         let end = Timestamp::from_micros(MAX_COUNT.saturating_sub(longest));
         let mut now = self.start;
         let mut last = None;

@@ -114,16 +114,19 @@ impl SlidingWindow {
         whole + (self.oldest(now) * inside).div_ceil(u128::from(self.length))
     }
 
-    /// How many hits more than the definition the production step may count at `now`: its
-    /// doubles are exact while hits times microseconds stay below 2^53, and lose at most two
-    /// parts in 2^50 above.
+    /// How many hits more than the definition the production step may count, now or later:
+    /// its doubles are exact while the hits of a sub-window times its microseconds stay below
+    /// 2^53, and lose at most two parts in 2^50 above.
     #[must_use]
     pub fn tolerance(&self, now: Timestamp) -> u64 {
-        let oldest = self.oldest(now);
-        if oldest * u128::from(self.length) < 1 << 53 {
+        let index = self.now(now) / self.length;
+        let hits = self
+            .hits
+            .count(|time| time / self.length + self.count >= index);
+        if hits * u128::from(self.length) < 1 << 53 {
             return 0;
         }
-        u64::try_from(oldest >> 49).unwrap_or(u64::MAX - 1) + 1
+        u64::try_from(hits >> 49).unwrap_or(u64::MAX - 1) + 1
     }
 
     pub(crate) fn room(&self, now: Timestamp) -> u64 {

@@ -1,0 +1,151 @@
+//! Every answer is the definition's: equal to the model field by field where the definition is
+//! kept exactly, and between the definition and a rate lower by 0.1 % where T was rounded up.
+
+use proptest::prelude::*;
+use ratekeeper_core::{Algorithm, Ask, Limit, Moment, Outcome, State, Timestamp, Verdict};
+use ratekeeper_testkit::model::Model;
+use ratekeeper_testkit::model::history::{History, histories};
+
+/// The definition, and the most that rounding may take from it.
+struct Between {
+    exact: Model,
+    slowest: Model,
+}
+
+impl Between {
+    fn new(history: &History) -> Self {
+        Self {
+            exact: Model::new(history.spec),
+            slowest: Model::slowest(history.spec),
+        }
+    }
+
+    /// How many hits less than the definition may be left.
+    fn tolerance(&self, now: Timestamp) -> u64 {
+        match &self.exact {
+            Model::SlidingWindow(model) => model.tolerance(now),
+            _ => 0,
+        }
+    }
+
+    fn check(&self, limit: &Limit, state: &State, ask: Ask, now: Timestamp) -> Outcome {
+        let at = Moment::at(now);
+        let got = limit.test(state.as_ref(), ask, &at);
+        let most = self.exact.answer(ask, now);
+        let least = self.slowest.answer(ask, now);
+        let tolerance = self.tolerance(now);
+        if rounds(limit) || tolerance > 0 {
+            let got_room = limit.test(state.as_ref(), Ask::hits(0), &at).remaining;
+            assert!(got_room <= self.exact.room(now), "too much room");
+            let least_room = self.slowest.room(now).saturating_sub(tolerance);
+            assert!(got_room >= least_room, "too little room");
+            assert!(most.fits() || !got.fits(), "{got:?} but {most:?}");
+            assert_eq!(
+                got.verdict == Verdict::Never,
+                most.verdict == Verdict::Never
+            );
+            assert!(got.retry_after >= most.retry_after || got.verdict != most.verdict);
+            if tolerance == 0 {
+                assert!(got.fits() || !least.fits(), "{got:?} but {least:?}");
+                assert!(got.retry_after <= least.retry_after || got.verdict != least.verdict);
+                assert!(got.reset_after >= most.reset_after || got.verdict != most.verdict);
+                assert!(got.reset_after <= least.reset_after || got.verdict != least.verdict);
+                assert!(got.delay >= most.delay || got.verdict != most.verdict);
+                assert!(got.delay <= least.delay || got.verdict != least.verdict);
+            }
+        } else {
+            assert_eq!(got, most, "{ask:?} at {now:?} of {state:?}");
+        }
+        got
+    }
+
+    fn charge(&mut self, hits: i64, now: Timestamp) {
+        self.exact.charge(hits, now);
+        self.slowest.charge(hits, now);
+    }
+}
+
+/// Whether the time of one hit is not a whole number of microseconds.
+fn rounds(limit: &Limit) -> bool {
+    limit.algorithm().has_burst()
+        && limit.quota() > 0
+        && !limit.window().get().is_multiple_of(limit.quota())
+}
+
+fn check(history: &History) {
+    let limit = history.limit();
+    let mut state = State::new(limit.shape());
+    let mut model = Between::new(history);
+    history.play(|now, hits| {
+        for probe in [0, 1, -1] {
+            model.check(&limit, &state, Ask::hits(probe), now);
+        }
+        let expected = model.check(&limit, &state, Ask::hits(hits), now);
+        let got = limit.step(&mut state, hits, &Moment::at(now));
+        assert_eq!(got, expected);
+        assert!(got.remaining <= limit.capacity());
+        assert!(got.verdict != Verdict::Later || !got.retry_after.is_zero());
+        model.charge(if got.fits() { hits } else { 0 }, now);
+        got
+    });
+}
+
+/// The same where everything is counted, also what is denied (`count_denied`).
+fn check_counting_denied(history: &History) {
+    let limit = history.limit();
+    let mut state = State::new(limit.shape());
+    let mut model = Between::new(history);
+    history.play(|now, hits| {
+        let got = model.check(&limit, &state, Ask::hits(hits), now);
+        // Bounded, so that no count saturates: the model's never do.
+        let hits = hits.clamp(-1_000_000, 1_000_000);
+        crate::charge(&limit, &mut state, hits, now);
+        model.charge(hits, now);
+        got
+    });
+}
+
+proptest! {
+    #[test]
+    fn fixed_window(history in histories(Algorithm::FixedWindow)) {
+        check(&history);
+        check_counting_denied(&history);
+    }
+
+    #[test]
+    fn sliding_window(history in histories(Algorithm::SlidingWindow)) {
+        check(&history);
+        check_counting_denied(&history);
+    }
+
+    #[test]
+    fn sliding_log(history in histories(Algorithm::SlidingLog)) {
+        check(&history);
+        check_counting_denied(&history);
+    }
+
+    #[test]
+    fn token_bucket(history in histories(Algorithm::TokenBucket)) {
+        check(&history);
+        check_counting_denied(&history);
+    }
+
+    #[test]
+    fn gcra(history in histories(Algorithm::Gcra)) {
+        check(&history);
+        check_counting_denied(&history);
+    }
+
+    #[test]
+    fn leaky_bucket(history in histories(Algorithm::LeakyBucket)) {
+        check(&history);
+        check_counting_denied(&history);
+    }
+
+    #[test]
+    fn concurrency(history in histories(Algorithm::Concurrency)) {
+        if history.spec.quota <= 10_000 {
+            check(&history);
+        }
+    }
+}
