@@ -19,11 +19,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::convert::Infallible;
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context as TaskContext, Poll};
-
 use parking_lot::{Mutex, MutexGuard};
 use ratekeeper_core::{Timestamp, Vote, combine};
 use smallvec::SmallVec;
@@ -31,7 +26,7 @@ use smallvec::SmallVec;
 pub use config::{MemoryConfig, MemoryError};
 pub use stats::MemoryStats;
 
-use crate::{Answer, Charge, Request, Step, Store, StoreError, Verdicts};
+use crate::{Answer, Charge, Never, Request, Step, Store, Verdicts};
 use heap::Budget;
 use shard::{Context, Plan, Shard};
 use table::Probe;
@@ -204,18 +199,6 @@ impl Store for MemoryStore {
 
     fn decide(&self, request: &Request<'_>) -> Answer<Never> {
         Answer::Decided(self.decide_now(request))
-    }
-}
-
-/// The ticket of a store that always decides at once: there is none.
-#[derive(Debug)]
-pub struct Never(Infallible);
-
-impl Future for Never {
-    type Output = Result<Verdicts, StoreError>;
-
-    fn poll(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        match self.0 {}
     }
 }
 
