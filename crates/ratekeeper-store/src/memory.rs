@@ -12,18 +12,26 @@
 
 mod config;
 mod heap;
+mod load;
 mod meta;
+mod save;
 mod shard;
+mod state_file;
 mod stats;
+mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
+
+use std::sync::atomic::AtomicUsize;
 
 use parking_lot::{Mutex, MutexGuard};
 use ratekeeper_core::{Timestamp, Vote, combine};
 use smallvec::SmallVec;
 
 pub use config::{MemoryConfig, MemoryError};
+pub use load::{LoadError, Loaded};
+pub use save::Saved;
 pub use stats::MemoryStats;
 
 use crate::{Answer, Charge, Never, Request, Step, Store, Verdicts};
@@ -70,6 +78,9 @@ struct Cell(Mutex<Shard>);
 pub struct MemoryStore {
     shards: Box<[Cell]>,
     budget: Budget,
+    buckets_per_shard: usize,
+    /// The bucket at which the next sweep begins, counted through all shards.
+    sweep_from: AtomicUsize,
 }
 
 impl MemoryStore {
@@ -86,6 +97,8 @@ impl MemoryStore {
                 .map(|_| Cell(Mutex::new(shard())))
                 .collect(),
             budget: Budget::new(sizes.heap_bytes),
+            buckets_per_shard: sizes.buckets,
+            sweep_from: AtomicUsize::new(0),
         })
     }
 

@@ -1,3 +1,5 @@
+mod state_file;
+
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 
 use super::{MemoryConfig, MemoryStore};

@@ -1,0 +1,235 @@
+//! Loading what an earlier process saved.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use ratekeeper_core::{Heap, Timestamp};
+
+use super::MemoryStore;
+use super::heap::OVERHEAD_BYTES;
+use super::meta::Meta;
+use super::shard::NO_RULE;
+use super::state_file::{
+    FIXED_BYTES, HEADER_BYTES_MAX, MAGIC, Saved as State, VERSION, Words, checksum,
+};
+use super::table::Probe;
+use crate::CounterKey;
+
+/// What was loaded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Loaded {
+    /// What the saving side gave as its header.
+    pub header: Vec<u8>,
+    /// When it was saved.
+    pub saved_at: Timestamp,
+    /// Counters that live on.
+    pub counters: u64,
+    /// Counters that expired since.
+    pub expired: u64,
+    /// Counters this store has no room for, being smaller than the one that saved them.
+    pub dropped: u64,
+}
+
+/// Why a state file was refused. Nothing was loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// It cannot be read.
+    #[error("the state file cannot be read")]
+    Io(#[from] io::Error),
+    /// It is something else.
+    #[error("this is not a state file of ratekeeper")]
+    NotAStateFile,
+    /// It was written by another version.
+    #[error("the state file has format {0}, and this version reads format 1")]
+    Version(u32),
+    /// It ends early.
+    #[error("the state file is cut off")]
+    Truncated,
+    /// It has changed since it was written.
+    #[error("the state file is damaged: a checksum or a length is wrong")]
+    Corrupt,
+}
+
+impl MemoryStore {
+    /// Loads what [`save`](Self::save) wrote, as of `now`. The file is read twice: to check all
+    /// of it, then to load it. Counters that are here already stay as they are; the loaded
+    /// ones belong to no rule until they are asked for.
+    ///
+    /// # Errors
+    /// [`LoadError`]; nothing was loaded.
+    pub fn load(
+        &self,
+        input: &mut (impl Read + Seek),
+        now: Timestamp,
+    ) -> Result<Loaded, LoadError> {
+        let mut loaded = read_header(input)?;
+        let blocks_at = input.stream_position()?;
+        read_blocks(input, |_, _, _| {})?;
+        input.seek(SeekFrom::Start(blocks_at))?;
+        let result = read_blocks(input, |key, meta, state| {
+            let count = match self.put(key, meta, state, now) {
+                Put::Alive => &mut loaded.counters,
+                Put::Expired => &mut loaded.expired,
+                Put::NoRoom => &mut loaded.dropped,
+            };
+            *count += 1;
+        });
+        if let Err(error) = result {
+            // It was whole a moment ago: somebody writes to it, or the disk fails.
+            self.clear();
+            return Err(error);
+        }
+        Ok(loaded)
+    }
+
+    /// Loads the file at `path`.
+    ///
+    /// # Errors
+    /// Those of [`Self::load`]; a file that does not exist is [`LoadError::Io`].
+    pub fn load_file(&self, path: &Path, now: Timestamp) -> Result<Loaded, LoadError> {
+        self.load(&mut File::open(path)?, now)
+    }
+
+    /// Forgets every counter.
+    pub fn clear(&self) {
+        for cell in &self.shards {
+            cell.0.lock().clear(&self.budget);
+        }
+    }
+
+    fn put(&self, key: CounterKey, meta: Meta, state: State<'_>, now: Timestamp) -> Put {
+        if meta.is_expired(now) {
+            return Put::Expired;
+        }
+        let probe = Probe::new(key);
+        let shard = &mut *self.shards[probe.shard_bits()].0.lock();
+        if shard.table.find(probe).is_some() {
+            return Put::Alive;
+        }
+        let free = shard.table.window(probe).find(|(_, used)| used.is_none());
+        let Some((place, _)) = free else {
+            return Put::NoRoom;
+        };
+        let words = match state {
+            State::Words(words) => words,
+            State::Heap(heap) => {
+                if !self.budget.reserve(OVERHEAD_BYTES + size_of_val(heap)) {
+                    return Put::NoRoom;
+                }
+                [shard.heaps.insert(Heap::from(heap)), 0, 0, 0]
+            }
+        };
+        shard.adopt(place, probe, meta.with_rule(NO_RULE));
+        *shard.table.state_mut(place) = words;
+        Put::Alive
+    }
+}
+
+/// What became of a counter of the file.
+enum Put {
+    Alive,
+    Expired,
+    NoRoom,
+}
+
+fn read_header(input: &mut impl Read) -> Result<Loaded, LoadError> {
+    let mut bytes = read(input, FIXED_BYTES).map_err(|error| match error {
+        LoadError::Truncated => LoadError::NotAStateFile,
+        error => error,
+    })?;
+    if !bytes.starts_with(&MAGIC) {
+        return Err(LoadError::NotAStateFile);
+    }
+    let version = u32_at(&bytes, 8);
+    if version != VERSION {
+        return Err(LoadError::Version(version));
+    }
+    let len = u32_at(&bytes, 12) as usize;
+    if len > HEADER_BYTES_MAX {
+        return Err(LoadError::Corrupt);
+    }
+    let saved_at = Timestamp::from_micros(u64_at(&bytes, 16));
+    bytes.extend(read(input, len)?);
+    check(input, &bytes)?;
+    Ok(Loaded {
+        header: bytes.split_off(FIXED_BYTES),
+        saved_at,
+        counters: 0,
+        expired: 0,
+        dropped: 0,
+    })
+}
+
+/// Reads all blocks to the end of the file, each checked before its counters are given away.
+fn read_blocks(
+    input: &mut impl Read,
+    mut each: impl FnMut(CounterKey, Meta, State<'_>),
+) -> Result<(), LoadError> {
+    let mut total = 0_u64;
+    let mut heap = Vec::new();
+    loop {
+        let mut bytes = read(input, 8)?;
+        let (counters, len) = (u32_at(&bytes, 0), u32_at(&bytes, 4) as usize);
+        if len == 0 {
+            bytes.extend(read(input, 8)?);
+            check(input, &bytes)?;
+            let whole = counters == 0 && u64_at(&bytes, 8) == total && at_end(input)?;
+            return if whole {
+                Ok(())
+            } else {
+                Err(LoadError::Corrupt)
+            };
+        }
+        bytes.extend(read(input, len)?);
+        check(input, &bytes)?;
+        let mut words = Words::of(&bytes[8..]).ok_or(LoadError::Corrupt)?;
+        for _ in 0..counters {
+            let (key, meta, state) = words.counter(&mut heap).ok_or(LoadError::Corrupt)?;
+            each(key, meta, state);
+        }
+        if !words.is_empty() {
+            return Err(LoadError::Corrupt);
+        }
+        total += u64::from(counters);
+    }
+}
+
+/// Reads `len` bytes; memory grows with what comes, not with what a damaged length says.
+fn read(input: &mut impl Read, len: usize) -> Result<Vec<u8>, LoadError> {
+    let mut bytes = Vec::new();
+    input.take(len as u64).read_to_end(&mut bytes)?;
+    if bytes.len() < len {
+        return Err(LoadError::Truncated);
+    }
+    Ok(bytes)
+}
+
+/// Reads the checksum of `bytes` and compares.
+fn check(input: &mut impl Read, bytes: &[u8]) -> Result<(), LoadError> {
+    let sum = u64_at(&read(input, 8)?, 0);
+    if sum == checksum(bytes) {
+        Ok(())
+    } else {
+        Err(LoadError::Corrupt)
+    }
+}
+
+fn at_end(input: &mut impl Read) -> Result<bool, LoadError> {
+    match read(input, 1) {
+        Ok(_) => Ok(false),
+        Err(LoadError::Truncated) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let bytes = bytes[at..].first_chunk().copied();
+    u32::from_le_bytes(bytes.unwrap_or_default())
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let bytes = bytes[at..].first_chunk().copied();
+    u64::from_le_bytes(bytes.unwrap_or_default())
+}

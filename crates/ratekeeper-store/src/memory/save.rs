@@ -1,0 +1,213 @@
+//! Saving the counters that are to outlive a restart.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use ratekeeper_core::Timestamp;
+
+use super::MemoryStore;
+use super::state_file::{HEADER_BYTES_MAX, MAGIC, Saved as State, VERSION, checksum, encode};
+
+/// Buckets copied under one lock: some ten microseconds.
+const BUCKETS_PER_LOCK: usize = 128;
+
+/// Bytes after which a block is written.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// What was saved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Saved {
+    /// Live counters of windows of a minute or more.
+    pub counters: u64,
+    /// Bytes written.
+    pub bytes: u64,
+}
+
+impl MemoryStore {
+    /// Writes the counters that are alive at `now` and whose windows are a minute or longer,
+    /// and `header`, which is the caller's own (at most 64 KiB): what the counters' keys were
+    /// made with, for instance.
+    ///
+    /// Decisions go on meanwhile: a lock is held for a few microseconds at a time, so that
+    /// the counters are saved as they were at slightly different times.
+    ///
+    /// # Errors
+    /// Those of `out`, and `InvalidInput` if the header is too long.
+    pub fn save(&self, out: &mut impl Write, header: &[u8], now: Timestamp) -> io::Result<Saved> {
+        let mut out = Counting { out, bytes: 0 };
+        write_header(&mut out, header, now)?;
+        let mut counters = 0;
+        let mut block = Block::default();
+        for shard in &self.shards {
+            for from in (0..self.buckets_per_shard).step_by(BUCKETS_PER_LOCK) {
+                let to = (from + BUCKETS_PER_LOCK).min(self.buckets_per_shard);
+                let shard = shard.0.lock();
+                if shard.table.used() == 0 {
+                    break;
+                }
+                let now = now.max(shard.now);
+                (from..to).for_each(|bucket| block.add(&shard, bucket, now));
+                drop(shard);
+                if block.bytes.len() >= BLOCK_BYTES {
+                    counters += block.write(&mut out)?;
+                }
+            }
+        }
+        counters += block.write(&mut out)?;
+        write_end(&mut out, counters)?;
+        out.out.flush()?;
+        Ok(Saved {
+            counters,
+            bytes: out.bytes,
+        })
+    }
+
+    /// Saves to `path`, so that a crash at any moment leaves the old file or the new one: the
+    /// new one is written beside it (`path` + `.tmp`, readable by this user alone), brought
+    /// to the disk and moved in place. For one caller at a time.
+    ///
+    /// # Errors
+    /// Those of the file system and of [`Self::save`].
+    pub fn save_file(&self, path: &Path, header: &[u8], now: Timestamp) -> io::Result<Saved> {
+        let beside = beside(path);
+        let result = self.write_beside(&beside, header, now);
+        let saved = match result {
+            Ok(saved) => saved,
+            Err(error) => {
+                // The disk may be full; what was written so far only makes that worse.
+                let _ = fs::remove_file(&beside);
+                return Err(error);
+            }
+        };
+        fs::rename(&beside, path)?;
+        sync_folder(path)?;
+        Ok(saved)
+    }
+
+    fn write_beside(&self, beside: &Path, header: &[u8], now: Timestamp) -> io::Result<Saved> {
+        // A leftover of an earlier crash; opening anew never follows somebody's link.
+        match fs::remove_file(beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = open_private(beside)?;
+        let saved = self.save(&mut file, header, now)?;
+        file.sync_all()?;
+        Ok(saved)
+    }
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".tmp");
+    PathBuf::from(name)
+}
+
+fn open_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// A rename is on the disk once its folder is.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) if folder.as_os_str().is_empty() => File::open(".")?.sync_all(),
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+fn write_header(out: &mut impl Write, header: &[u8], now: Timestamp) -> io::Result<()> {
+    let len = u32::try_from(header.len()).ok();
+    let Some(len) = len.filter(|len| *len as usize <= HEADER_BYTES_MAX) else {
+        let message = "the header of a state file is at most 64 KiB";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    };
+    let mut bytes = Vec::with_capacity(header.len() + 32);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&len.to_le_bytes());
+    bytes.extend_from_slice(&now.as_micros().to_le_bytes());
+    bytes.extend_from_slice(header);
+    write_checked(out, &mut bytes)
+}
+
+fn write_end(out: &mut impl Write, counters: u64) -> io::Result<()> {
+    let mut bytes = vec![0; 8];
+    bytes.extend_from_slice(&counters.to_le_bytes());
+    write_checked(out, &mut bytes)
+}
+
+fn write_checked(out: &mut impl Write, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let sum = checksum(bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    out.write_all(bytes)
+}
+
+/// Counters on their way to the file, behind the eight bytes that say how many they are.
+#[derive(Default)]
+struct Block {
+    counters: u32,
+    bytes: Vec<u8>,
+}
+
+impl Block {
+    /// Adds what is to be saved of a bucket.
+    fn add(&mut self, shard: &super::Shard, bucket: usize, now: Timestamp) {
+        if self.bytes.is_empty() {
+            self.bytes.extend_from_slice(&[0; 8]);
+        }
+        for (place, meta) in shard.table.places(bucket) {
+            let Some(meta) = meta.filter(|meta| meta.is_durable() && !meta.is_expired(now)) else {
+                continue;
+            };
+            let words = shard.table.state(place);
+            let state = if meta.is_heap() {
+                State::Heap(shard.heaps.get(words[0]))
+            } else {
+                State::Words(*words)
+            };
+            encode(&mut self.bytes, shard.table.key(place), meta, &state);
+            self.counters += 1;
+        }
+    }
+
+    /// Writes the block, if there is anything in it, and empties it.
+    fn write(&mut self, out: &mut impl Write) -> io::Result<u64> {
+        if self.counters == 0 {
+            return Ok(0);
+        }
+        let len = u32::try_from(self.bytes.len() - 8)
+            .map_err(|_| io::Error::other("a counter is too large to be saved"))?;
+        self.bytes[..4].copy_from_slice(&self.counters.to_le_bytes());
+        self.bytes[4..8].copy_from_slice(&len.to_le_bytes());
+        write_checked(out, &mut self.bytes)?;
+        let counters = u64::from(self.counters);
+        self.counters = 0;
+        self.bytes.clear();
+        Ok(counters)
+    }
+}
+
+/// Counts what is written.
+struct Counting<'a, W> {
+    out: &'a mut W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counting<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

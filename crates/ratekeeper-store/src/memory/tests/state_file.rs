@@ -1,0 +1,160 @@
+use std::io::Cursor;
+
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Timestamp};
+
+use super::{decide, limit, step, store};
+use crate::Step;
+use crate::memory::{LoadError, MemoryConfig, MemoryStore};
+
+fn spilling() -> Limit {
+    let spec = LimitSpec::new(Algorithm::SlidingWindow, 1 << 40, Micros::from_secs(3_600));
+    Limit::try_new(spec).unwrap()
+}
+
+fn saved(store: &MemoryStore, secs: u64) -> Vec<u8> {
+    let mut file = Vec::new();
+    let now = Timestamp::from_secs(secs);
+    let saved = store.save(&mut file, b"the seed", now).unwrap();
+    assert_eq!(saved.bytes, file.len() as u64);
+    file
+}
+
+/// A store with a counter or two of every algorithm.
+fn filled() -> (MemoryStore, Vec<(Limit, u64)>) {
+    let store = store();
+    let mut counters = vec![(spilling(), 100)];
+    for (identity, algorithm) in (0..).zip(Algorithm::ALL) {
+        counters.push((limit(algorithm, 10, 3_600), identity));
+    }
+    for (limit, identity) in &counters {
+        for hits in [1, 2, limit.quota().min(100_000) / 2] {
+            let hits = i64::try_from(hits).unwrap();
+            let step = Step {
+                hits,
+                ..step(limit, *identity)
+            };
+            assert!(decide(&store, &[step], 1_000).allowed);
+        }
+    }
+    (store, counters)
+}
+
+#[test]
+fn counters_of_a_minute_or_more_survive() {
+    let (old, counters) = filled();
+    let second = limit(Algorithm::FixedWindow, 10, 1);
+    assert!(decide(&old, &[step(&second, 50)], 1_000).allowed);
+    let file = saved(&old, 1_000);
+
+    let new = store();
+    let loaded = new
+        .load(&mut Cursor::new(&file), Timestamp::from_secs(1_001))
+        .unwrap();
+    assert_eq!(loaded.header, b"the seed");
+    assert_eq!(loaded.saved_at, Timestamp::from_secs(1_000));
+    assert_eq!((loaded.counters, loaded.expired, loaded.dropped), (8, 0, 0));
+    assert_eq!(new.stats().counters, 8);
+    assert_eq!(new.stats().heap_counters, old.stats().heap_counters);
+    assert!(new.stats().heap_bytes <= old.stats().heap_bytes);
+    for (limit, identity) in &counters {
+        for hits in [0, 1, 5] {
+            let step = Step {
+                hits,
+                ..step(limit, *identity)
+            };
+            let (old, new) = (decide(&old, &[step], 1_002), decide(&new, &[step], 1_002));
+            assert_eq!(old, new, "{}", limit.algorithm().name());
+        }
+    }
+    // A second save holds the same.
+    assert_eq!(saved(&new, 1_002).len(), saved(&old, 1_002).len());
+}
+
+#[test]
+fn counters_that_expired_meanwhile_are_left_out() {
+    let (old, _) = filled();
+    let file = saved(&old, 1_000);
+    let new = store();
+    let loaded = new
+        .load(&mut Cursor::new(&file), Timestamp::from_secs(20_000))
+        .unwrap();
+    assert_eq!((loaded.counters, loaded.expired), (0, 8));
+    assert_eq!(new.stats().counters, 0);
+    assert_eq!(new.stats().heap_bytes, 0);
+    assert_eq!(saved(&old, 20_000).len(), saved(&store(), 20_000).len());
+}
+
+#[test]
+fn a_smaller_store_takes_what_it_has_room_for() {
+    let hour = limit(Algorithm::FixedWindow, 10, 3_600);
+    let old = MemoryStore::new(MemoryConfig {
+        memory_limit: 4 << 20,
+        max_share_percent: 100,
+    })
+    .unwrap();
+    for identity in 0..40_000 {
+        assert!(decide(&old, &[step(&hour, identity)], 1_000).allowed);
+    }
+    let file = saved(&old, 1_000);
+    let new = store();
+    let loaded = new
+        .load(&mut Cursor::new(&file), Timestamp::from_secs(1_000))
+        .unwrap();
+    assert_eq!(loaded.counters, new.stats().counters);
+    assert_eq!(loaded.counters + loaded.dropped, 40_000);
+    assert!(loaded.counters > new.stats().capacity * 9 / 10);
+}
+
+#[test]
+fn a_damaged_file_is_refused_and_nothing_is_loaded() {
+    let (old, _) = filled();
+    let file = saved(&old, 1_000);
+    let load = |file: &[u8]| {
+        let new = store();
+        let result = new.load(&mut Cursor::new(file), Timestamp::from_secs(1_000));
+        assert_eq!(new.stats().counters, 0);
+        result.unwrap_err()
+    };
+    for len in 0..file.len() {
+        let error = load(&file[..len]);
+        let early = matches!(error, LoadError::Truncated | LoadError::NotAStateFile);
+        assert!(early, "{len}: {error}");
+    }
+    for byte in 0..file.len() {
+        let mut damaged = file.clone();
+        damaged[byte] ^= 0x10;
+        load(&damaged);
+    }
+    let mut longer = file.clone();
+    longer.push(0);
+    assert!(matches!(load(&longer), LoadError::Corrupt));
+    let mut newer = file;
+    newer[8] = 2;
+    assert!(matches!(load(&newer), LoadError::Version(2)));
+    assert!(matches!(load(b"domain: api"), LoadError::NotAStateFile));
+}
+
+#[test]
+fn a_file_is_replaced_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let (old, _) = filled();
+    let now = Timestamp::from_secs(1_000);
+    for _ in 0..2 {
+        old.save_file(&path, b"", now).unwrap();
+        assert_eq!(store().load_file(&path, now).unwrap().counters, 8);
+    }
+    // A leftover of a crash does not get in the way.
+    std::fs::write(folder.path().join("state.tmp"), b"half").unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    let too_long = vec![0; 1 << 20];
+    assert!(old.save_file(&path, &too_long, now).is_err());
+    assert_eq!(std::fs::read(&path).unwrap(), whole);
+    old.save_file(&path, b"", now).unwrap();
+    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(names.len(), 1);
+    assert!(matches!(
+        store().load_file(&folder.path().join("other"), now),
+        Err(LoadError::Io(_))
+    ));
+}
