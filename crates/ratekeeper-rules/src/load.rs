@@ -90,6 +90,14 @@ fn open(source: &Source, report: &mut Report<'_>) -> Option<Option<Rc<Tree>>> {
         );
         return None;
     }
+    if let Some((mark, message)) = yaml::wrong_directive(text) {
+        report.error(
+            mark,
+            format!("error loading config file: {message}"),
+            "remove the line, or write `%YAML 1.1`",
+        );
+        return None;
+    }
     let built = yaml::build(text);
     for (mark, key) in built.repeated {
         report.warn(

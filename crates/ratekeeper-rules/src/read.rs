@@ -40,8 +40,8 @@ pub enum ReadError {
     /// Some files are no text.
     #[error("{0}")]
     NotText(Diagnostics),
-    /// A file is larger than 32 MiB.
-    #[error("{} is larger than 32 MiB", path.display())]
+    /// A file is larger than 16 MiB.
+    #[error("{} is larger than 16 MiB", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -55,7 +55,7 @@ pub enum ReadError {
 }
 
 /// Larger rules are refused: nobody could read them, and a mistaken path may name anything.
-const FILE_BYTES_MAX: u64 = 32 << 20;
+const FILE_BYTES_MAX: u64 = 16 << 20;
 const FILES_MAX: usize = 10_000;
 const FOLDERS_DEEP_MAX: usize = 64;
 

@@ -7,7 +7,7 @@ use crate::yaml::Mark;
 use crate::{Diagnostic, Place, Severity, Source};
 
 /// So many errors (and as many warnings) of one file are told; the rest is only counted.
-const TOLD_MAX: usize = 1_000;
+const TOLD_MAX: usize = 200;
 
 /// The diagnostics of one file.
 pub(crate) struct Report<'s> {

@@ -46,6 +46,8 @@ pub(crate) struct Scalar {
     /// Literally, without quotes and with escapes resolved.
     pub(crate) text: Box<str>,
     pub(crate) resolved: Resolved,
+    /// Neither quoted nor tagged.
+    pub(crate) plain: bool,
 }
 
 /// A key and its value. A map has every text key once: the last one counts.
@@ -53,6 +55,8 @@ pub(crate) struct Scalar {
 pub(crate) struct Pair {
     pub(crate) key: Rc<Node>,
     pub(crate) value: Rc<Node>,
+    /// From an earlier mapping of the same key: the incumbent takes its values, but checks no keys.
+    pub(crate) stale: bool,
 }
 
 impl Node {
@@ -82,6 +86,33 @@ impl Node {
             _ => None,
         }
     }
+}
+
+/// The first directive (`%…` before the document) that the incumbent does not take.
+pub(crate) fn wrong_directive(text: &str) -> Option<(Mark, String)> {
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim_end();
+        let mark = Mark {
+            line: number,
+            column: 1,
+            length: u32::try_from(line.chars().count()).unwrap_or(1),
+        };
+        match line.strip_prefix('%') {
+            Some(directive) => {
+                let mut words = directive.split_ascii_whitespace();
+                match (words.next(), words.next()) {
+                    (Some("YAML"), Some("1.1")) | (Some("TAG"), _) => {}
+                    (Some("YAML"), _) => {
+                        return Some((mark, "found incompatible YAML document".to_owned()));
+                    }
+                    _ => return Some((mark, "found unknown directive name".to_owned())),
+                }
+            }
+            None if line.is_empty() || line.starts_with('#') => {}
+            None => return None,
+        }
+    }
+    None
 }
 
 /// The first character that YAML does not allow in a text, and what it is.

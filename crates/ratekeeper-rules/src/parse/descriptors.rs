@@ -201,6 +201,7 @@ impl Compiler<'_, '_, '_> {
             policy: &policy,
             algorithm: self.around.default_algorithm(),
         };
+        self.check_null(fields);
         let rate = fields.get("rate_limit");
         let is_list = rate.is_some_and(|node| node.as_list().is_some());
         let mut limits = rate
@@ -234,6 +235,21 @@ impl Compiler<'_, '_, '_> {
         }
         if let Some(limit) = concurrency {
             self.rule(limit, Some("concurrency".to_owned()), &owner);
+        }
+    }
+
+    /// `rate_limit:` and `rate_limit: null` are no limit; but the incumbent's parser takes the
+    /// other spellings of null for a limit that says nothing.
+    fn check_null(&mut self, fields: &Fields<'_>) {
+        let Some((text, mark)) = fields.null("rate_limit") else {
+            return;
+        };
+        if matches!(text, "Null" | "NULL") {
+            self.report.error(
+                mark,
+                "invalid rate limit unit ''",
+                "write `rate_limit: null`, or leave it out",
+            );
         }
     }
 

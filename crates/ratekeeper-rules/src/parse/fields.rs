@@ -51,6 +51,17 @@ impl<'t> Fields<'t> {
             .filter(|value| !value.is_null())
     }
 
+    /// How and where the null value of `key` is written.
+    pub(crate) fn null(&self, key: &str) -> Option<(&'t str, Mark)> {
+        let value = self.pair(key).map(|pair| &*pair.value)?;
+        match &value.kind {
+            Kind::Scalar(scalar) if scalar.resolved == Resolved::Null => {
+                Some((&scalar.text, value.mark))
+            }
+            _ => None,
+        }
+    }
+
     /// Where `key` stands.
     pub(crate) fn key_mark(&self, key: &str) -> Option<Mark> {
         self.pair(key).map(|pair| pair.key.mark)
@@ -114,6 +125,7 @@ impl<'t> Fields<'t> {
             Kind::Scalar(Scalar {
                 resolved: Resolved::Int(int),
                 text,
+                ..
             }) => match u64::try_from(*int).ok().filter(|&count| count <= most) {
                 Some(value) => {
                     return Some(At {
@@ -261,12 +273,16 @@ fn key_text(pair: &Pair) -> Option<&str> {
         Kind::Scalar(Scalar {
             text,
             resolved: Resolved::Text,
+            ..
         }) => Some(text),
         _ => None,
     }
 }
 
 fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) {
+    if pair.stale {
+        return;
+    }
     let mark = pair.key.mark;
     let Some(key) = key_text(pair) else {
         let (what, help) = match &pair.key.kind {

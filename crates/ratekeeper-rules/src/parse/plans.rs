@@ -72,6 +72,7 @@ fn plan_index(key: &Node, known: &[Box<str>], report: &mut Report<'_>) -> Option
     let Kind::Scalar(Scalar {
         text,
         resolved: Resolved::Text,
+        ..
     }) = &key.kind
     else {
         report.error(key.mark, "the name of a plan is text", "quote it");

@@ -47,7 +47,7 @@ pub(crate) fn parse_root<'t>(
         empty_domain(Mark::START, report);
         return None;
     };
-    if let Some(levels) = tree.as_list() {
+    if let Some(levels) = tree.as_list().filter(|levels| !levels.is_empty()) {
         let base = defaults.slas_base.clone();
         let service_levels = parse_service_levels(levels, base.as_ref(), report);
         return Some(Root {

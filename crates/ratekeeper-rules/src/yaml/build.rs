@@ -27,22 +27,53 @@ pub(crate) struct Built {
     pub(crate) more: Option<Mark>,
 }
 
+/// A tab after a colon is taken for a space so many times in one file.
+const TABS_MAX: usize = 1_000;
+
 /// Reads the first document of `text`; a later one is not even looked at, as the incumbent does.
 pub(crate) fn build(text: &str) -> Built {
-    let mut builder = Builder::default();
-    let mut parser = Parser::new_from_str(text);
-    let error = loop {
-        let event = match parser.next_event() {
-            None => break None,
-            Some(Err(error)) => break Some(scan_error(&error)),
+    let mut text: Vec<char> = text.chars().collect();
+    for _ in 0..TABS_MAX {
+        let (built, tab) = attempt(&text);
+        // The incumbent's parser takes `key:<tab>value`, ours says at which value it does not.
+        match tab {
+            Some(value) if blank_tabs(&mut text, value) => {}
+            _ => return built,
+        }
+    }
+    attempt(&text).0
+}
+
+/// Makes spaces of the tabs before `end`; false if there are none.
+fn blank_tabs(text: &mut [char], end: usize) -> bool {
+    let before = text.get_mut(..end).unwrap_or_default();
+    let tabs = before
+        .iter_mut()
+        .rev()
+        .take_while(|character| **character == '\t');
+    tabs.map(|tab| *tab = ' ').count() > 0
+}
+
+/// The document, or what is wrong with it; and the value whose tabs the parser cannot take.
+fn attempt(text: &[char]) -> (Built, Option<usize>) {
+    let mut builder = Builder {
+        text,
+        ..Builder::default()
+    };
+    let mut parser = Parser::new_from_iter(text.iter().copied());
+    let (error, tab) = loop {
+        match parser.next_event() {
+            None => break (None, None),
+            Some(Err(error)) => break (Some(scan_error(&error)), tab_before(&error)),
             Some(Ok((Event::DocumentEnd, _))) => {
                 builder.more = second_document(&mut parser);
-                break None;
+                break (None, None);
             }
-            Some(Ok((event, span))) => builder.take(event, span),
-        };
-        if let Err(error) = event {
-            break Some(error);
+            Some(Ok((event, span))) => {
+                if let Err(error) = builder.take(event, span) {
+                    break (Some(error), None);
+                }
+            }
         }
     };
     let Builder {
@@ -51,20 +82,24 @@ pub(crate) fn build(text: &str) -> Built {
         more,
         ..
     } = builder;
-    match error {
-        None => Built {
+    let good = error.is_none();
+    let (root, more) = if good { (root, more) } else { (None, None) };
+    (
+        Built {
             root,
-            error: None,
+            error,
             repeated,
             more,
         },
-        error => Built {
-            root: None,
-            error,
-            repeated,
-            more: None,
-        },
-    }
+        tab,
+    )
+}
+
+fn tab_before(error: &ScanError) -> Option<usize> {
+    error
+        .info()
+        .starts_with("':' must be followed")
+        .then(|| error.marker().index())
 }
 
 fn scan_error(error: &ScanError) -> (Mark, String) {
@@ -105,6 +140,8 @@ struct Open {
     anchor: usize,
     /// Nodes in it so far, aliases counted with all that they stand for.
     weight: usize,
+    /// Written with `{` or `[`.
+    flow: bool,
     kind: OpenKind,
 }
 
@@ -120,7 +157,8 @@ struct Anchored {
 }
 
 #[derive(Default)]
-struct Builder {
+struct Builder<'t> {
+    text: &'t [char],
     open: Vec<Open>,
     anchors: HashMap<usize, Anchored>,
     root: Option<Rc<Node>>,
@@ -131,15 +169,20 @@ struct Builder {
 
 type Step = Result<(), (Mark, String)>;
 
-impl Builder {
+impl Builder<'_> {
     fn take(&mut self, event: Event<'_>, span: Span) -> Step {
         let mark = mark_of(&span);
+        let start = span.start.index();
         match event {
             Event::Scalar(text, style, anchor, tag) => {
+                self.check_place(mark, start)?;
+                let plain = style == ScalarStyle::Plain && tag.is_none();
+                self.check_plain(&text, plain, mark)?;
                 let resolved = resolve(&text, style, tag.as_deref(), mark)?;
                 let scalar = Scalar {
                     text: text.into(),
                     resolved,
+                    plain,
                 };
                 self.add(
                     Rc::new(Node {
@@ -150,9 +193,11 @@ impl Builder {
                     1,
                 )
             }
-            Event::SequenceStart(anchor, _) => self.enter(mark, anchor, OpenKind::List(Vec::new())),
+            Event::SequenceStart(anchor, _) => {
+                self.enter(mark, start, anchor, OpenKind::List(Vec::new()))
+            }
             Event::MappingStart(anchor, _) => {
-                self.enter(mark, anchor, OpenKind::Map(Vec::new(), None))
+                self.enter(mark, start, anchor, OpenKind::Map(Vec::new(), None))
             }
             Event::SequenceEnd | Event::MappingEnd => self.leave(),
             Event::Alias(anchor) => self.alias(mark, anchor),
@@ -160,14 +205,51 @@ impl Builder {
         }
     }
 
-    fn enter(&mut self, mark: Mark, anchor: usize, kind: OpenKind) -> Step {
+    fn in_flow(&self) -> bool {
+        self.open.last().is_some_and(|open| open.flow)
+    }
+
+    /// Between the start of a line and what stands first in it there are no tabs, to the
+    /// incumbent's parser; ours takes them.
+    fn check_place(&self, mark: Mark, start: usize) -> Step {
+        if self.in_flow() {
+            return Ok(());
+        }
+        let before = self.text.get(..start).unwrap_or_default().iter().rev();
+        let mut tab = false;
+        for &character in before.take(mark.column as usize - 1) {
+            match character {
+                '\t' => tab = true,
+                ' ' | '-' | '?' | ':' => {}
+                _ => return Ok(()),
+            }
+        }
+        if tab {
+            return Err((mark, "a tab cannot indent: use spaces".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Plain text within `{}` or `[]` that YAML 1.1 takes for the start of something else.
+    fn check_plain(&self, text: &str, plain: bool, mark: Mark) -> Step {
+        if plain && self.in_flow() && text.starts_with(['|', '>', '?', ':']) {
+            let message = format!("'{text}' cannot stand within {{}} or [] without quotes");
+            return Err((mark, message));
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, mark: Mark, start: usize, anchor: usize, kind: OpenKind) -> Step {
+        self.check_place(mark, start)?;
         if self.open.len() >= DEPTH_MAX {
             return Err((mark, format!("nested more than {DEPTH_MAX} deep")));
         }
+        let flow = self.in_flow() || matches!(self.text.get(start), Some('{' | '['));
         self.open.push(Open {
             mark,
             anchor,
             weight: 1,
+            flow,
             kind,
         });
         Ok(())
@@ -179,6 +261,7 @@ impl Builder {
             anchor,
             weight,
             kind,
+            ..
         }) = self.open.pop()
         else {
             return Ok(());
@@ -234,7 +317,11 @@ impl Builder {
             OpenKind::List(items) => items.push(node),
             OpenKind::Map(pairs, waiting) => match waiting.take() {
                 None => *waiting = Some(node),
-                Some(key) => pairs.push(Pair { key, value: node }),
+                Some(key) => pairs.push(Pair {
+                    key,
+                    value: node,
+                    stale: false,
+                }),
             },
         }
     }
@@ -262,8 +349,7 @@ impl Builder {
 }
 
 fn is_merge(key: &Node) -> bool {
-    // Quoted, it resolves to text as well; but then nobody means it.
-    matches!(&key.kind, Kind::Scalar(scalar) if &*scalar.text == "<<")
+    matches!(&key.kind, Kind::Scalar(scalar) if scalar.plain && &*scalar.text == "<<")
 }
 
 /// The mappings to merge, the one that wins last.
@@ -302,6 +388,7 @@ impl Merged {
         let Kind::Scalar(Scalar {
             text,
             resolved: Resolved::Text,
+            ..
         }) = &pair.key.kind
         else {
             self.pairs.push(pair);
@@ -340,7 +427,11 @@ fn overlay(old: &[Pair], new: &[Pair]) -> Vec<Pair> {
     let kept = old
         .iter()
         .filter(|pair| text_of(pair).is_none_or(|text| !replaced.contains_key(&text)));
-    kept.chain(new).cloned().collect()
+    let kept = kept.map(|pair| Pair {
+        stale: true,
+        ..pair.clone()
+    });
+    kept.chain(new.iter().cloned()).collect()
 }
 
 fn resolve(
@@ -357,10 +448,6 @@ fn resolve(
             Resolved::Text
         });
     };
-    // The tag `!` takes the quotes' meaning away (as libyaml has it).
-    if tag.handle == "!" && tag.suffix.is_empty() || tag.handle.is_empty() && tag.suffix == "!" {
-        return Ok(resolve_plain(text));
-    }
     if !tag.is_yaml_core_schema() {
         return Ok(Resolved::Text);
     }
