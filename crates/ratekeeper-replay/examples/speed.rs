@@ -1,0 +1,97 @@
+//! Prints how many lines a replay reads in a second of one core: parsing, matching, deciding and
+//! counting, from a generated log in combined format.
+//!
+//! ```text
+//! cargo run --release -p ratekeeper-replay --example speed -- [LINES]
+//! ```
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use ratekeeper_core::Micros;
+use ratekeeper_replay::generate::{Shape, Traffic};
+use ratekeeper_replay::{CompareWith, Log, Replay, ReplayOptions};
+use ratekeeper_rules::{Options, RuleSet, Source};
+use rustix::time::{ClockId, clock_gettime};
+
+const RULES: &str = "
+domain: speed
+descriptors:
+  - key: remote_address
+    rate_limit: { window: 60s, limit: 20 }
+";
+
+/// The best of so many runs: the rest is what the machine did besides.
+const RUNS: usize = 5;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let lines = std::env::args()
+        .nth(1)
+        .map_or(Ok(1_000_000), |lines| lines.parse())?;
+    let traffic = Traffic {
+        seed: 1,
+        shape: Shape::Bursts,
+        quota: 20,
+        window: Micros::from_secs(60),
+        requests: lines,
+    };
+    let folder = std::env::temp_dir().join(format!("ratekeeper-speed-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let (plain, gzip) = (folder.join("access.log"), folder.join("access.log.gz"));
+    let mut out = BufWriter::new(File::create(&plain)?);
+    traffic.write_combined(&mut out)?;
+    out.flush()?;
+    let mut out = GzEncoder::new(BufWriter::new(File::create(&gzip)?), Compression::default());
+    traffic.write_combined(&mut out)?;
+    out.finish()?.flush()?;
+
+    let all = || ReplayOptions::default();
+    let mut compared = all();
+    compared.compare = Some(CompareWith::SlidingLog);
+    println!("| {lines} lines, one rule | lines/s |\n|---|---:|");
+    for (name, path, options) in [
+        ("plain", &plain, all()),
+        ("gzip", &gzip, all()),
+        ("plain, compared", &plain, compared),
+    ] {
+        println!(
+            "| {name} | {:.0} |",
+            best(&Log::File(path.clone()), &options)?
+        );
+    }
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
+}
+
+/// What this thread has used of its core: what others do on the machine is not in it.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Lines a second of the fastest run.
+fn best(log: &Log, options: &ReplayOptions) -> Result<f64, Box<dyn Error>> {
+    let mut best: f64 = 0.0;
+    for _ in 0..RUNS {
+        let mut replay = Replay::new(options.clone(), rules()?)?;
+        let start = cpu_seconds();
+        replay.read(log, |_| {})?;
+        let lines = replay.report().lines.read;
+        best = best.max(lines as f64 / (cpu_seconds() - start));
+    }
+    Ok(best)
+}
+
+fn rules() -> Result<RuleSet, Box<dyn Error>> {
+    let source = Source {
+        name: "speed.yaml".to_owned(),
+        text: RULES.to_owned(),
+    };
+    let loaded = ratekeeper_rules::load(&[source], &Options::default());
+    loaded
+        .map(|loaded| loaded.rules)
+        .map_err(|errors| errors.to_string().into())
+}

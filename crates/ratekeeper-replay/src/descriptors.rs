@@ -1,0 +1,369 @@
+//! Which descriptors a log line becomes.
+
+use std::borrow::Cow;
+
+use ratekeeper_rules::Entry;
+use smallvec::SmallVec;
+
+use crate::fields::Fields;
+use crate::record::{Field, Record};
+
+/// Why a `--descriptors` text is refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DescriptorsError {
+    /// Nothing between two separators.
+    #[error("there is an empty descriptor or entry in {0:?}")]
+    Empty(String),
+    /// A name that is no field of the log.
+    #[error("{name:?} is no field of the log; there are {known}, and what --fields adds")]
+    UnknownField {
+        /// What was written.
+        name: String,
+        /// What could have been.
+        known: String,
+    },
+    /// A quote or a brace that is not closed, or text behind a closing quote.
+    #[error("{0:?} is not key, key=field, key=\"text\" or key=\"text with {{field}}\"")]
+    BadEntry(String),
+    /// More than [`Descriptors::MOST`] descriptors, or as many entries in one.
+    #[error("at most 32 descriptors of at most 32 entries each")]
+    TooMany,
+}
+
+/// The descriptors that each line is turned into.
+///
+/// Written as `descriptor;descriptor`, a descriptor as `entry,entry`, and an entry as
+///
+/// | entry | is |
+/// |---|---|
+/// | `method` | the log's `method`, under that key |
+/// | `api_key=remote_address` | the log's `remote_address`, under the key `api_key` |
+/// | `env="production"` | a constant |
+/// | `endpoint="{method} {path}"` | text with fields in it; `{{` and `}}` are braces |
+///
+/// A descriptor that names a field which a line does not have is left out for that line.
+///
+/// ```
+/// use ratekeeper_replay::{Descriptors, Fields};
+///
+/// let text = "remote_address; api_key=remote_address, endpoint='{method} {path}'";
+/// assert_eq!(Descriptors::parse(text, &Fields::default())?.len(), 2);
+/// # Ok::<(), ratekeeper_replay::DescriptorsError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Descriptors {
+    all: Vec<Vec<EntryTemplate>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct EntryTemplate {
+    key: Box<str>,
+    value: Vec<Piece>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Piece {
+    Field(Field),
+    Text(Box<str>),
+}
+
+impl Default for Descriptors {
+    /// One entry each: `remote_address;method;path;user_agent`.
+    fn default() -> Self {
+        let one = |(name, field): (&str, Field)| {
+            vec![EntryTemplate {
+                key: name.into(),
+                value: vec![Piece::Field(field)],
+            }]
+        };
+        Self {
+            all: Field::NAMED.into_iter().take(4).map(one).collect(),
+        }
+    }
+}
+
+impl Descriptors {
+    /// The most descriptors, and the most entries of one.
+    pub const MOST: usize = 32;
+
+    /// Reads the text; `fields` knows which names `--fields` added.
+    ///
+    /// # Errors
+    /// [`DescriptorsError`] names the part that is wrong.
+    pub fn parse(text: &str, fields: &Fields) -> Result<Self, DescriptorsError> {
+        let mut all = Vec::new();
+        for descriptor in split(text, ';') {
+            let entries: Result<Vec<EntryTemplate>, DescriptorsError> = split(descriptor, ',')
+                .map(|entry| EntryTemplate::parse(entry, fields))
+                .collect();
+            all.push(entries?);
+        }
+        if all.len() > Self::MOST || all.iter().any(|entries| entries.len() > Self::MOST) {
+            return Err(DescriptorsError::TooMany);
+        }
+        Ok(Self { all })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there are none; never so.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The descriptors of one line.
+    pub(crate) fn of<'a>(&'a self, record: &'a Record<'_>) -> Filled<'a> {
+        let mut filled = Filled {
+            entries: SmallVec::new(),
+            ends: SmallVec::new(),
+        };
+        for descriptor in &self.all {
+            let start = filled.entries.len();
+            for entry in descriptor {
+                let Some(value) = entry.value_of(record) else {
+                    filled.entries.truncate(start);
+                    break;
+                };
+                filled.entries.push((&entry.key, value));
+            }
+            if filled.entries.len() > start {
+                filled.ends.push(filled.entries.len());
+            }
+        }
+        filled
+    }
+}
+
+/// The descriptors of one line: their entries in a row, and where each ends.
+pub(crate) struct Filled<'a> {
+    entries: SmallVec<[(&'a str, Cow<'a, str>); 8]>,
+    pub(crate) ends: SmallVec<[usize; 8]>,
+}
+
+impl Filled<'_> {
+    /// All entries, as a check wants them.
+    pub(crate) fn entries(&self) -> SmallVec<[Entry<'_>; 8]> {
+        self.entries
+            .iter()
+            .map(|(key, value)| Entry { key, value })
+            .collect()
+    }
+}
+
+impl EntryTemplate {
+    fn parse(entry: &str, fields: &Fields) -> Result<Self, DescriptorsError> {
+        let bad = || DescriptorsError::BadEntry(entry.to_owned());
+        if entry.is_empty() {
+            return Err(DescriptorsError::Empty(entry.to_owned()));
+        }
+        let Some((key, value)) = entry.split_once('=') else {
+            return Ok(Self {
+                key: entry.into(),
+                value: vec![Piece::Field(field(entry, fields)?)],
+            });
+        };
+        let (key, value) = (key.trim_end(), value.trim_start());
+        if key.is_empty() || key.contains(['"', '\'']) {
+            return Err(bad());
+        }
+        let quote = value
+            .chars()
+            .next()
+            .filter(|&first| first == '"' || first == '\'');
+        let value = match quote {
+            None => vec![Piece::Field(field(value, fields)?)],
+            Some(quote) => {
+                let inside = value
+                    .strip_prefix(quote)
+                    .and_then(|rest| rest.strip_suffix(quote));
+                let inside = inside
+                    .filter(|inside| !inside.contains(quote))
+                    .ok_or_else(bad)?;
+                pieces(inside, fields)?.ok_or_else(bad)?
+            }
+        };
+        Ok(Self {
+            key: key.into(),
+            value,
+        })
+    }
+
+    /// The value for `record`, borrowed unless it is put together.
+    fn value_of<'a>(&'a self, record: &'a Record<'_>) -> Option<Cow<'a, str>> {
+        if let [only] = &self.value[..] {
+            return only.text(record).map(Cow::Borrowed);
+        }
+        let mut text = String::new();
+        for piece in &self.value {
+            text.push_str(piece.text(record)?);
+        }
+        Some(Cow::Owned(text))
+    }
+}
+
+impl Piece {
+    fn text<'a>(&'a self, record: &'a Record<'_>) -> Option<&'a str> {
+        match self {
+            Self::Field(field) => record.get(*field),
+            Self::Text(text) => Some(text),
+        }
+    }
+}
+
+fn field(name: &str, fields: &Fields) -> Result<Field, DescriptorsError> {
+    fields
+        .field(name)
+        .ok_or_else(|| DescriptorsError::UnknownField {
+            name: name.to_owned(),
+            known: Field::NAMED.map(|(known, _)| known).join(", "),
+        })
+}
+
+/// `text with {field}` in pieces; none if a brace has no partner.
+fn pieces(mut text: &str, fields: &Fields) -> Result<Option<Vec<Piece>>, DescriptorsError> {
+    let mut pieces = Vec::new();
+    let mut plain = String::new();
+    while let Some(at) = text.find(['{', '}']) {
+        plain.push_str(&text[..at]);
+        let rest = &text[at..];
+        if rest.starts_with("{{") || rest.starts_with("}}") {
+            plain.push_str(&rest[..1]);
+            text = &rest[2..];
+            continue;
+        }
+        let Some((name, after)) = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'))
+        else {
+            return Ok(None);
+        };
+        if !plain.is_empty() {
+            pieces.push(Piece::Text(std::mem::take(&mut plain).into()));
+        }
+        pieces.push(Piece::Field(field(name.trim(), fields)?));
+        text = after;
+    }
+    plain.push_str(text);
+    if !plain.is_empty() || pieces.is_empty() {
+        pieces.push(Piece::Text(plain.into()));
+    }
+    Ok(Some(pieces))
+}
+
+/// The parts between separators that are not in quotes, trimmed.
+fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let mut quote = None;
+    text.split(move |character| {
+        match quote {
+            Some(open) if open == character => quote = None,
+            Some(_) => {}
+            None if character == '"' || character == '\'' => quote = Some(character),
+            None => return character == separator,
+        }
+        false
+    })
+    .map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::LineParser;
+
+    /// The descriptors of one line, as `key=value,key=value`.
+    fn filled(text: &str, line: &str) -> Vec<String> {
+        let fields = Fields::parse("tenant=headers.tenant").expect("a good mapping");
+        let descriptors = Descriptors::parse(text, &fields).expect(text);
+        let mut parser = LineParser::new(None, fields);
+        let record = parser.parse(line.as_bytes()).expect("a good line");
+        let filled = descriptors.of(&record);
+        let entries = filled.entries();
+        let mut start = 0;
+        let mut all = Vec::new();
+        for &end in &filled.ends {
+            let parts: Vec<String> = entries[start..end]
+                .iter()
+                .map(|entry| format!("{}={}", entry.key, entry.value))
+                .collect();
+            all.push(parts.join(","));
+            start = end;
+        }
+        all
+    }
+
+    const LINE: &str = r#"{"ts":1,"remote_ip":"192.0.2.7","request":"GET /a?b HTTP/1.1","headers":{"tenant":"t1"}}"#;
+
+    #[test]
+    fn every_form_of_an_entry() {
+        let text = r#"remote_address ; api_key=tenant, endpoint="{method} {path}";e='a;b,c',f="{{x}}",g="""#;
+        assert_eq!(
+            filled(text, LINE),
+            [
+                "remote_address=192.0.2.7",
+                "api_key=t1,endpoint=GET /a",
+                "e=a;b,c,f={x},g="
+            ]
+        );
+    }
+
+    #[test]
+    fn a_descriptor_without_its_field_is_left_out() {
+        assert_eq!(
+            filled("remote_address,user_agent;path,user='x';referer", LINE),
+            ["path=/a,user=x"]
+        );
+        let defaults = Descriptors::default();
+        assert_eq!(defaults.len(), 4);
+        assert_eq!(
+            Descriptors::parse("remote_address;method;path;user_agent", &Fields::default()),
+            Ok(defaults)
+        );
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let refused = |text: &str| Descriptors::parse(text, &Fields::default()).expect_err(text);
+        assert!(matches!(refused(""), DescriptorsError::Empty(_)));
+        assert!(matches!(refused("method;"), DescriptorsError::Empty(_)));
+        assert!(matches!(
+            refused("method,,path"),
+            DescriptorsError::Empty(_)
+        ));
+        assert!(matches!(
+            refused("tenant"),
+            DescriptorsError::UnknownField { .. }
+        ));
+        assert!(matches!(
+            refused("a=tenant"),
+            DescriptorsError::UnknownField { .. }
+        ));
+        assert!(matches!(
+            refused("a='{tenant}'"),
+            DescriptorsError::UnknownField { .. }
+        ));
+        for text in [
+            "a='x",
+            "a='x'y",
+            "a='{method'",
+            "a='}'",
+            "=method",
+            "'a'=method",
+        ] {
+            assert!(
+                matches!(refused(text), DescriptorsError::BadEntry(_)),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            refused(&["method"; 33].join(";")),
+            DescriptorsError::TooMany
+        );
+        assert_eq!(
+            refused(&["method"; 33].join(",")),
+            DescriptorsError::TooMany
+        );
+    }
+}

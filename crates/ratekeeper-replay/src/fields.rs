@@ -1,0 +1,405 @@
+//! Where JSON lines keep their values.
+
+use smallvec::SmallVec;
+
+use crate::record::Field;
+
+/// What a value of a JSON line is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Target {
+    /// The time of the request.
+    Time,
+    /// A whole request line, to be taken apart.
+    Request,
+    /// A field that descriptors can name.
+    Field(Field),
+}
+
+/// The names under which servers log what we look for, the preferred ones first. A dot
+/// leads into an object, or stands in the name itself: `request.method` is found either way.
+const DEFAULTS: [(Target, &[&str]); 10] = [
+    (
+        Target::Time,
+        &[
+            "time",
+            "ts",
+            "timestamp",
+            "@timestamp",
+            "time_iso8601",
+            "start_time",
+            "msec",
+            "time_local",
+            "StartUTC",
+            "datetime",
+            "date",
+        ],
+    ),
+    (
+        Target::Field(Field::RemoteAddress),
+        &[
+            "remote_address",
+            "client_ip",
+            "request.client_ip",
+            "remote_addr",
+            "remote_ip",
+            "request.remote_ip",
+            "downstream_remote_address",
+            "ClientHost",
+            "client_address",
+            "client_addr",
+            "clientip",
+            "client.address",
+            "client.ip",
+            "source.ip",
+            "request.remote_addr",
+            "httpRequest.remoteIp",
+            "downstream_direct_remote_address",
+            "client",
+            "ip",
+        ],
+    ),
+    (Target::Request, &["request", "request_line"]),
+    (
+        Target::Field(Field::Method),
+        &[
+            "method",
+            "request_method",
+            "request.method",
+            "http_method",
+            "http.request.method",
+            "http.method",
+            "RequestMethod",
+            "httpRequest.requestMethod",
+            "verb",
+        ],
+    ),
+    (
+        Target::Field(Field::Path),
+        &[
+            "path",
+            "request_path",
+            "request_uri",
+            "request.uri",
+            "uri",
+            "url.path",
+            "http.target",
+            "RequestPath",
+            "x_envoy_original_path",
+            "request_url",
+            "httpRequest.requestUrl",
+            "url",
+        ],
+    ),
+    (
+        Target::Field(Field::UserAgent),
+        &[
+            "user_agent",
+            "http_user_agent",
+            "request.headers.User-Agent",
+            "request.headers.user-agent",
+            "user-agent",
+            "user_agent.original",
+            "userAgent",
+            "request_User-Agent",
+            "httpRequest.userAgent",
+            "http_useragent",
+            "agent",
+        ],
+    ),
+    (
+        Target::Field(Field::Status),
+        &[
+            "status",
+            "response_code",
+            "status_code",
+            "response.status",
+            "http.response.status_code",
+            "DownstreamStatus",
+            "httpRequest.status",
+            "code",
+        ],
+    ),
+    (
+        Target::Field(Field::Host),
+        &[
+            "host",
+            "http_host",
+            "authority",
+            ":authority",
+            "request.host",
+            "RequestHost",
+            "server_name",
+            "url.domain",
+            "vhost",
+        ],
+    ),
+    (
+        Target::Field(Field::User),
+        &[
+            "user",
+            "remote_user",
+            "user_id",
+            "ClientUsername",
+            "user.name",
+        ],
+    ),
+    (
+        Target::Field(Field::Referer),
+        &[
+            "referer",
+            "http_referer",
+            "referrer",
+            "http_referrer",
+            "request.headers.Referer",
+            "request_Referer",
+            "httpRequest.referer",
+        ],
+    ),
+];
+
+/// Why a `--fields` mapping is refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FieldsError {
+    /// Not `name=path`.
+    #[error("{0:?} is not name=path, as in time=ts or api_key=request.headers.X-Api-Key")]
+    NotAMapping(String),
+    /// A name that descriptors could not refer to.
+    #[error("{0:?} is no name for a field: letters, digits, '_', '-' and '.', at most 64")]
+    BadName(String),
+    /// A path that is too long.
+    #[error("the path of {0:?} is longer than 256 bytes or deeper than 8 levels")]
+    BadPath(String),
+    /// The same name twice.
+    #[error("{0:?} is mapped twice")]
+    Twice(String),
+    /// More than [`Fields::EXTRA_MAX`] names of their own.
+    #[error("at most 32 fields can be named")]
+    TooMany,
+}
+
+/// Where JSON lines keep their values: sensible names by default, others by `--fields`.
+///
+/// The mapping is written `name=path,name=path`. A name of the default fields (`time`,
+/// `request`, `remote_address`, `method`, `path`, `user_agent`, `status`, `host`, `user`,
+/// `referer`) then has this path alone; any other name becomes a field of its own that
+/// descriptors can use. Dots lead into objects; of a list the first value is taken.
+///
+/// ```
+/// use ratekeeper_replay::Fields;
+///
+/// let fields = Fields::parse("time=ts,api_key=request.headers.X-Api-Key")?;
+/// assert!(fields.field("api_key").is_some());
+/// assert!(fields.field("tenant").is_none());
+/// # Ok::<(), ratekeeper_replay::FieldsError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fields {
+    /// Places by the length of their path: few share one, so a name is found in a few
+    /// comparisons without hashing it.
+    by_len: Vec<Vec<Place>>,
+    extra: Vec<String>,
+}
+
+/// A path that leads to a value, or on the way to one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Place {
+    path: Box<[u8]>,
+    /// What the value there is for, and how much it is preferred (0 most).
+    uses: SmallVec<[(Target, u8); 1]>,
+    /// Whether paths lead on from here.
+    leads_on: bool,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        let mut fields = Self {
+            by_len: Vec::new(),
+            extra: Vec::new(),
+        };
+        fields.add_defaults(&[]);
+        fields
+    }
+}
+
+impl Fields {
+    /// The most names of their own that a mapping can have.
+    pub const EXTRA_MAX: usize = 32;
+    /// The deepest path.
+    pub(crate) const DEPTH_MAX: usize = 8;
+    const PATH_BYTES_MAX: usize = 256;
+    const NAME_BYTES_MAX: usize = 64;
+
+    /// Reads a mapping; an empty one is the default.
+    ///
+    /// # Errors
+    /// [`FieldsError`] names the part that is wrong.
+    pub fn parse(mapping: &str) -> Result<Self, FieldsError> {
+        let mut fields = Self {
+            by_len: Vec::new(),
+            extra: Vec::new(),
+        };
+        let mut mapped: Vec<Target> = Vec::new();
+        for part in mapping
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+        {
+            let not_a_mapping = || FieldsError::NotAMapping(part.to_owned());
+            let (name, path) = part.split_once('=').ok_or_else(not_a_mapping)?;
+            let (name, path) = (name.trim(), path.trim());
+            if path.is_empty() {
+                return Err(not_a_mapping());
+            }
+            let target = fields.target(name)?;
+            if mapped.contains(&target) {
+                return Err(FieldsError::Twice(name.to_owned()));
+            }
+            let depth = path.bytes().filter(|&byte| byte == b'.').count() + 1;
+            if path.len() > Self::PATH_BYTES_MAX || depth > Self::DEPTH_MAX {
+                return Err(FieldsError::BadPath(name.to_owned()));
+            }
+            mapped.push(target);
+            fields.add(path.as_bytes(), target, 0);
+        }
+        fields.add_defaults(&mapped);
+        Ok(fields)
+    }
+
+    /// The field that descriptors mean by `name`.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<Field> {
+        Field::from_name(name).or_else(|| self.extra_field(name))
+    }
+
+    /// The names of their own, in the order of [`Field::Extra`].
+    #[must_use]
+    pub fn extra(&self) -> &[String] {
+        &self.extra
+    }
+
+    /// What the value at `path` is for, and whether paths lead on from there.
+    pub(crate) fn look_up(&self, path: &[u8]) -> (&[(Target, u8)], bool) {
+        let places = self.by_len.get(path.len()).map_or(&[][..], Vec::as_slice);
+        match places.iter().find(|place| *place.path == *path) {
+            Some(place) => (&place.uses, place.leads_on),
+            None => (&[], false),
+        }
+    }
+
+    fn extra_field(&self, name: &str) -> Option<Field> {
+        let index = self.extra.iter().position(|extra| extra == name)?;
+        u8::try_from(index).ok().map(Field::Extra)
+    }
+
+    /// What a mapping means by `name`; a new name becomes a field of its own.
+    fn target(&mut self, name: &str) -> Result<Target, FieldsError> {
+        match name {
+            "time" => return Ok(Target::Time),
+            "request" => return Ok(Target::Request),
+            _ => {}
+        }
+        if let Some(field) = self.field(name) {
+            return Ok(Target::Field(field));
+        }
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        if name.is_empty() || name.len() > Self::NAME_BYTES_MAX || !name.bytes().all(is_plain) {
+            return Err(FieldsError::BadName(name.to_owned()));
+        }
+        if self.extra.len() >= Self::EXTRA_MAX {
+            return Err(FieldsError::TooMany);
+        }
+        self.extra.push(name.to_owned());
+        self.extra_field(name)
+            .map(Target::Field)
+            .ok_or(FieldsError::TooMany)
+    }
+
+    fn add_defaults(&mut self, mapped: &[Target]) {
+        for (target, paths) in DEFAULTS {
+            if mapped.contains(&target) {
+                continue;
+            }
+            for (rank, path) in (0_u8..).zip(paths) {
+                self.add(path.as_bytes(), target, rank);
+            }
+        }
+    }
+
+    fn add(&mut self, path: &[u8], target: Target, rank: u8) {
+        for dot in memchr::memchr_iter(b'.', path) {
+            self.place(&path[..dot]).leads_on = true;
+        }
+        self.place(path).uses.push((target, rank));
+    }
+
+    fn place(&mut self, path: &[u8]) -> &mut Place {
+        if self.by_len.len() <= path.len() {
+            self.by_len.resize_with(path.len() + 1, Vec::new);
+        }
+        let places = &mut self.by_len[path.len()];
+        let index = places
+            .iter()
+            .position(|place| *place.path == *path)
+            .unwrap_or_else(|| {
+                places.push(Place {
+                    path: path.into(),
+                    uses: SmallVec::new(),
+                    leads_on: false,
+                });
+                places.len() - 1
+            });
+        &mut places[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapped_field_has_its_path_alone() {
+        let fields = Fields::parse("time=when, method = http.verb").expect("a good mapping");
+        assert_eq!(fields.look_up(b"when"), (&[(Target::Time, 0)][..], false));
+        assert_eq!(fields.look_up(b"ts"), (&[][..], false));
+        let method = (Target::Field(Field::Method), 0);
+        assert_eq!(fields.look_up(b"http.verb"), (&[method][..], false));
+        assert_eq!(fields.look_up(b"http"), (&[][..], true));
+        assert!(!fields.look_up(b"remote_addr").0.is_empty());
+    }
+
+    #[test]
+    fn one_place_may_hold_a_value_or_lead_on() {
+        let fields = Fields::default();
+        assert_eq!(
+            fields.look_up(b"request"),
+            (&[(Target::Request, 0)][..], true)
+        );
+    }
+
+    #[test]
+    fn one_value_may_serve_two_fields() {
+        let fields = Fields::parse("api_key=remote_addr").expect("a good mapping");
+        let (uses, _) = fields.look_up(b"remote_addr");
+        assert_eq!(uses.first(), Some(&(Target::Field(Field::Extra(0)), 0)));
+        assert_eq!(
+            uses.get(1).map(|used| used.0),
+            Some(Target::Field(Field::RemoteAddress))
+        );
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let refused = |mapping: &str| Fields::parse(mapping).expect_err(mapping);
+        assert_eq!(refused("time"), FieldsError::NotAMapping("time".into()));
+        assert_eq!(refused("time="), FieldsError::NotAMapping("time=".into()));
+        assert_eq!(refused("=ts"), FieldsError::BadName(String::new()));
+        assert_eq!(refused("a b=ts"), FieldsError::BadName("a b".into()));
+        assert_eq!(refused("x=a,x=b"), FieldsError::Twice("x".into()));
+        assert_eq!(
+            refused("x=a.b.c.d.e.f.g.h.i"),
+            FieldsError::BadPath("x".into())
+        );
+        let many: Vec<String> = (0..33).map(|n| format!("f{n}=g{n}")).collect();
+        assert_eq!(refused(&many.join(",")), FieldsError::TooMany);
+    }
+}

@@ -1,0 +1,378 @@
+//! Traffic that is half bots, made up from a seed: the same on every run.
+//!
+//! Real logs that are free to keep are benign: hardly anyone in them is near a limit, and
+//! every algorithm looks perfect. Here half of the requests are over the limit. How bots
+//! are over it decides how often an approximation errs, so there are several [`Shape`]s,
+//! all scaled to the limit they are made for: from bots far above it, whose excess every
+//! algorithm denies, to those that stay near it, where single decisions swap most.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Write};
+
+use ratekeeper_core::{Micros, Timestamp};
+
+use crate::exact::ExactLog;
+
+/// How bots go over the limit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Shape {
+    /// Scrapers and credential stuffers: bursts at 5 to 50 times the limit, for a twentieth
+    /// of a window to two windows, then a pause of three windows on average.
+    Bursts,
+    /// Bots that work in turns of half a window to four windows at 2 to 5 times the limit,
+    /// then pause for one window on average.
+    Turns,
+    /// Crawlers that never pause, at 2 to 4 times the limit.
+    Steady,
+}
+
+impl Shape {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Bursts, Self::Turns, Self::Steady];
+
+    /// The name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bursts => "bursts",
+            Self::Turns => "turns",
+            Self::Steady => "steady",
+        }
+    }
+
+    /// How many times the limit's rate, least and most.
+    fn rate(self) -> (f64, f64) {
+        match self {
+            Self::Bursts => (5.0, 50.0),
+            Self::Turns => (2.0, 5.0),
+            Self::Steady => (2.0, 4.0),
+        }
+    }
+
+    /// How many windows a burst lasts, least and most; none if it never ends.
+    fn burst(self) -> Option<(f64, f64)> {
+        match self {
+            Self::Bursts => Some((0.05, 2.0)),
+            Self::Turns => Some((0.5, 4.0)),
+            Self::Steady => None,
+        }
+    }
+
+    /// How many windows a pause lasts on average.
+    fn pause(self) -> f64 {
+        match self {
+            Self::Bursts => 3.0,
+            Self::Turns | Self::Steady => 1.0,
+        }
+    }
+}
+
+/// What to generate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Traffic {
+    /// Another seed is another log; the same one is the same log.
+    pub seed: u64,
+    /// How bots go over the limit.
+    pub shape: Shape,
+    /// The limit that half of the requests are over: hits a window, 1 or more.
+    pub quota: u64,
+    /// The window of that limit.
+    pub window: Micros,
+    /// About how many requests; the last burst is not cut off.
+    pub requests: usize,
+}
+
+/// One generated request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Request {
+    /// When.
+    pub time: Timestamp,
+    /// Who: a small number for each client.
+    pub client: u32,
+}
+
+/// Where every generated log begins: 1 November 2026, 00:00 UTC.
+pub const START: Timestamp = Timestamp::from_secs(1_793_491_200);
+
+/// Bots are few and busy, people many and calm.
+const BOTS: u32 = 24;
+/// People have numbers from here on.
+const FIRST_PERSON: u32 = 1_000;
+/// How many people are there at a time: so many that each of them stays below the limit.
+const VISITORS: u32 = 1_000;
+
+impl Traffic {
+    /// All requests, in the order of time.
+    ///
+    /// People are added to the bots until half of all requests are over the limit, by the
+    /// exact log. Bots that are over it by less than half have no people beside them.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        let mut random = Random(self.seed);
+        let bots: Vec<Client> = (0..BOTS).map(|id| self.bot(id, random.fork())).collect();
+        // Bots alone fill at least half of the log, people the rest: make both, then cut.
+        let mut requests = merge(bots, self.requests);
+        let over = self.over(&requests);
+        let share_of_bots = requests.len() as f64 / (2 * over).max(requests.len()) as f64;
+        let of_bots = (self.requests as f64 * share_of_bots) as usize;
+        requests.truncate(of_bots);
+        let of_people = self.requests - of_bots;
+        if let Some(last) = requests.last().filter(|_| of_people > 0) {
+            let span = last.time.since(START).get() as f64;
+            let pace = span * f64::from(VISITORS) / of_people as f64;
+            let people = (0..VISITORS)
+                .map(|id| Client::person(id, pace, random.fork()))
+                .collect();
+            requests.extend(merge(people, of_people));
+            requests.sort_unstable();
+        }
+        requests
+    }
+
+    /// The requests as a log in combined format, times in whole seconds.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_combined(&self, out: &mut impl Write) -> io::Result<()> {
+        const PATHS: [&str; 6] = [
+            "/",
+            "/login",
+            "/api/v1/orders",
+            "/search?q=a",
+            "/static/app.js",
+            "/favicon.ico",
+        ];
+        const PERSON: &str =
+            "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+        const BOT: &str = "python-requests/2.32.3";
+        let mut random = Random(!self.seed);
+        for request in self.requests() {
+            let time = clf_time(request.time);
+            let path = PATHS[random.below(PATHS.len() as u64) as usize];
+            let bytes = 200 + random.below(20_000);
+            let [_, high, middle, low] = request.client.to_be_bytes();
+            // Addresses set aside for documentation and for benchmarks: nobody's.
+            let (agent, a, b, c) = if request.client < FIRST_PERSON {
+                (BOT, 203, 0, 113)
+            } else {
+                (PERSON, 198, 18 + high % 2, middle)
+            };
+            writeln!(
+                out,
+                "{a}.{b}.{c}.{low} - - [{time}] \"GET {path} HTTP/1.1\" 200 {bytes} \"-\" \"{agent}\"",
+            )?;
+        }
+        Ok(())
+    }
+
+    fn bot(&self, id: u32, mut random: Random) -> Client {
+        let (least, most) = self.shape.rate();
+        let rate = random.log_uniform(least, most) * self.quota.max(1) as f64
+            / self.window.get().max(1) as f64;
+        let gap = 1.0 / rate;
+        let start = random.unit() * self.window.get() as f64;
+        let habit = Habit::Bot {
+            traffic: *self,
+            gap,
+            burst_ends: 0.0,
+        };
+        let mut bot = Client {
+            id,
+            now: start,
+            habit,
+            random,
+        };
+        bot.begin_burst();
+        bot
+    }
+
+    /// How many of `requests` the exact log denies.
+    fn over(&self, requests: &[Request]) -> usize {
+        let mut logs = vec![ExactLog::default(); BOTS as usize];
+        let mut over = 0;
+        for request in requests {
+            let Some(log) = logs.get_mut(request.client as usize) else {
+                continue;
+            };
+            if log.fits(self.quota, self.window, request.time) {
+                log.take(self.quota, request.time);
+            } else {
+                over += 1;
+            }
+        }
+        over
+    }
+}
+
+/// As the Common Log Format has it.
+fn clf_time(time: Timestamp) -> String {
+    let micros = i64::try_from(time.as_micros()).unwrap_or(0);
+    let time = jiff::Timestamp::from_microsecond(micros).unwrap_or_default();
+    time.strftime("%d/%b/%Y:%H:%M:%S +0000").to_string()
+}
+
+/// The first `most` requests of all clients, in the order of time.
+fn merge(mut clients: Vec<Client>, most: usize) -> Vec<Request> {
+    let mut next: BinaryHeap<Reverse<(Request, usize)>> = BinaryHeap::new();
+    for (index, client) in clients.iter_mut().enumerate() {
+        next.push(Reverse((client.request(), index)));
+    }
+    let mut requests = Vec::with_capacity(most);
+    while requests.len() < most
+        && let Some(Reverse((request, index))) = next.pop()
+    {
+        requests.push(request);
+        if let Some(client) = clients.get_mut(index) {
+            next.push(Reverse((client.request(), index)));
+        }
+    }
+    requests
+}
+
+/// Someone who makes requests, one after the other.
+struct Client {
+    id: u32,
+    /// When the next request is due: microseconds since [`START`].
+    now: f64,
+    habit: Habit,
+    random: Random,
+}
+
+enum Habit {
+    /// Requests about every `gap` microseconds until the burst ends.
+    Bot {
+        traffic: Traffic,
+        gap: f64,
+        burst_ends: f64,
+    },
+    /// A chain of visits: pages of a few requests each, read for a while, then someone else.
+    Person {
+        pace: f64,
+        pages_left: u64,
+        assets_left: u64,
+        visits: u32,
+    },
+}
+
+impl Client {
+    /// `pace` is the mean time from one request to the next.
+    fn person(id: u32, pace: f64, mut random: Random) -> Self {
+        let now = random.unit() * 4.0 * pace;
+        let habit = Habit::Person {
+            pace,
+            pages_left: 1,
+            assets_left: 0,
+            visits: 0,
+        };
+        Self {
+            id,
+            now,
+            habit,
+            random,
+        }
+    }
+
+    fn request(&mut self) -> Request {
+        let client = match &self.habit {
+            Habit::Bot { .. } => self.id,
+            Habit::Person { visits, .. } => FIRST_PERSON + visits * VISITORS + self.id,
+        };
+        let time = START.after(Micros::new(self.now as u64));
+        self.go_on();
+        Request { time, client }
+    }
+
+    fn go_on(&mut self) {
+        match &mut self.habit {
+            Habit::Bot {
+                gap, burst_ends, ..
+            } => {
+                // Programs wait for an answer, then ask again: neither a clock nor Poisson.
+                self.now += *gap * (0.5 + self.random.exponential(0.5));
+                if self.now > *burst_ends {
+                    self.pause();
+                }
+            }
+            Habit::Person {
+                pace,
+                pages_left,
+                assets_left,
+                visits,
+            } => {
+                if *assets_left > 0 {
+                    *assets_left -= 1;
+                    self.now += self.random.exponential(0.25e6);
+                    return;
+                }
+                *assets_left = self.random.below(6);
+                *pages_left = pages_left.saturating_sub(1);
+                if *pages_left == 0 {
+                    *pages_left = 1 + self.random.below(8);
+                    *visits += 1;
+                }
+                // A page has 3.5 requests on average, so its reader takes as many paces.
+                self.now += self.random.exponential(3.5 * *pace);
+            }
+        }
+    }
+
+    fn pause(&mut self) {
+        if let Habit::Bot { traffic, .. } = self.habit {
+            let window = traffic.window.get() as f64;
+            self.now += self.random.exponential(traffic.shape.pause() * window);
+        }
+        self.begin_burst();
+    }
+
+    fn begin_burst(&mut self) {
+        if let Habit::Bot {
+            traffic,
+            burst_ends,
+            ..
+        } = &mut self.habit
+        {
+            let window = traffic.window.get() as f64;
+            *burst_ends = match traffic.shape.burst() {
+                Some((least, most)) => self.now + window * self.random.log_uniform(least, most),
+                None => f64::INFINITY,
+            };
+        }
+    }
+}
+
+/// SplitMix64: small, and good enough to make up traffic. Source: Steele, Lea, Flood,
+/// "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn fork(&mut self) -> Self {
+        Self(self.next())
+    }
+
+    /// 0 to 1, never 1.
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// 0 to `end`, never `end`; the bias of the remainder is below 2^-50 for small ends.
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+
+    fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * (1.0 - self.unit()).ln()
+    }
+
+    fn log_uniform(&mut self, least: f64, most: f64) -> f64 {
+        least * (most / least).powf(self.unit())
+    }
+}

@@ -1,0 +1,231 @@
+//! Logs as lines: from a file or standard input, plain or gzip, never more than one line
+//! in memory.
+
+use std::fs::File;
+use std::io::{self, BufReader, Chain, Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::bufread::MultiGzDecoder;
+
+/// The longest line that is looked at, in bytes. A longer one is malformed; it is skipped
+/// without being kept.
+pub const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// Where a log comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Log {
+    /// A file.
+    File(PathBuf),
+    /// Standard input.
+    Stdin,
+}
+
+impl Log {
+    /// What a command line means: `-` is standard input, all else a path.
+    #[must_use]
+    pub fn from_arg(arg: &Path) -> Self {
+        if arg.as_os_str() == "-" {
+            Self::Stdin
+        } else {
+            Self::File(arg.to_owned())
+        }
+    }
+
+    /// The name to show to people.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Stdin => "standard input".to_owned(),
+        }
+    }
+
+    /// Opens it; with its size in bytes where that is known.
+    pub(crate) fn open(&self) -> io::Result<(Box<dyn Read>, Option<u64>)> {
+        match self {
+            Self::File(path) => {
+                let file = File::open(path)?;
+                let meta = file.metadata()?;
+                if meta.is_dir() {
+                    return Err(io::Error::from(io::ErrorKind::IsADirectory));
+                }
+                // A pipe or a device has no length to measure progress against.
+                let size = meta.is_file().then_some(meta.len());
+                Ok((Box::new(file), size))
+            }
+            Self::Stdin => Ok((Box::new(io::stdin()), None)),
+        }
+    }
+}
+
+/// A line, without its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Line<'a> {
+    Whole(&'a [u8]),
+    /// Longer than [`LINE_BYTES_MAX`]; how it begins.
+    TooLong(&'a [u8]),
+}
+
+/// The lines of a log, decompressed if it begins as gzip does.
+pub(crate) struct Lines {
+    input: Input,
+    read: Arc<AtomicU64>,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    at_end: bool,
+    /// The line at `start` was found too long and handed out; its rest is to be dropped.
+    skipping: bool,
+}
+
+impl Lines {
+    /// Read at once: large enough that a system call costs nothing beside its lines.
+    const CHUNK: usize = 256 << 10;
+
+    pub(crate) fn new(source: impl Read + 'static) -> io::Result<Self> {
+        let read = Arc::new(AtomicU64::new(0));
+        let input = Input::open(Box::new(Counted {
+            source,
+            read: Arc::clone(&read),
+        }))?;
+        let buffer = vec![0; LINE_BYTES_MAX + Self::CHUNK];
+        Ok(Self {
+            input,
+            read,
+            buffer,
+            start: 0,
+            end: 0,
+            at_end: false,
+            skipping: false,
+        })
+    }
+
+    /// Bytes taken from the source, before decompression.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// The next line; none at the end.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        let mut searched = self.start;
+        loop {
+            match memchr::memchr(b'\n', &self.buffer[searched..self.end]) {
+                Some(at) => {
+                    let (from, to) = (self.start, searched + at);
+                    self.start = to + 1;
+                    if !std::mem::take(&mut self.skipping) {
+                        return Ok(Some(self.line(from, to)));
+                    }
+                    searched = self.start;
+                }
+                None if self.at_end => return Ok(self.last()),
+                None if self.end - self.start > LINE_BYTES_MAX || self.skipping => {
+                    let (from, to) = (self.start, self.end);
+                    self.start = self.end;
+                    if !std::mem::replace(&mut self.skipping, true) {
+                        return Ok(Some(self.line(from, to)));
+                    }
+                    self.fill()?;
+                    searched = self.start;
+                }
+                None => {
+                    let done = self.end - self.start;
+                    self.fill()?;
+                    searched = self.start + done;
+                }
+            }
+        }
+    }
+
+    /// What follows the last line end.
+    fn last(&mut self) -> Option<Line<'_>> {
+        let (from, to) = (self.start, self.end);
+        self.start = to;
+        let is_rest = std::mem::take(&mut self.skipping);
+        (from < to && !is_rest).then(|| self.line(from, to))
+    }
+
+    fn line(&self, from: usize, to: usize) -> Line<'_> {
+        let line = &self.buffer[from..to];
+        match line.get(..LINE_BYTES_MAX) {
+            Some(clipped) if line.len() > LINE_BYTES_MAX => Line::TooLong(clipped),
+            _ => Line::Whole(line.strip_suffix(b"\r").unwrap_or(line)),
+        }
+    }
+
+    /// Moves what is left to the front and reads behind it.
+    fn fill(&mut self) -> io::Result<()> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        let room = &mut self.buffer[self.end..];
+        let chunk = room.len().min(Self::CHUNK);
+        loop {
+            match self.input.read(&mut room[..chunk]) {
+                Ok(count) => {
+                    self.at_end = count == 0;
+                    self.end += count;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// A source whose first bytes were looked at and put back.
+type Peeked = Chain<Cursor<Vec<u8>>, Box<dyn Read>>;
+
+enum Input {
+    Plain(Peeked),
+    Gzip(Box<MultiGzDecoder<BufReader<Peeked>>>),
+}
+
+impl Input {
+    /// Told apart by the first bytes, not by a name: standard input has none.
+    fn open(mut source: Box<dyn Read>) -> io::Result<Self> {
+        let mut first = Vec::with_capacity(3);
+        source.by_ref().take(3).read_to_end(&mut first)?;
+        let is_gzip = first.starts_with(&[0x1f, 0x8b]);
+        if first == b"\xef\xbb\xbf" {
+            first.clear(); // a byte order mark is no part of the first line
+        }
+        let peeked = Cursor::new(first).chain(source);
+        Ok(if is_gzip {
+            let buffered = BufReader::with_capacity(64 << 10, peeked);
+            Self::Gzip(Box::new(MultiGzDecoder::new(buffered)))
+        } else {
+            Self::Plain(peeked)
+        })
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(source) => source.read(buffer),
+            Self::Gzip(source) => source.read(buffer),
+        }
+    }
+}
+
+/// Counts what is read: shared, because the source ends up inside of a decoder.
+struct Counted<R> {
+    source: R,
+    read: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(buffer)?;
+        // Relaxed: only the thread that reads looks at it.
+        self.read.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests;

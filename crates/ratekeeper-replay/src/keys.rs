@@ -1,0 +1,83 @@
+//! What people know a counter by.
+
+use std::fmt::Write;
+
+use ratekeeper_rules::{Domain, Entry, Matched, Node, RuleSet, secret};
+
+/// Writes the entries that a rule's counter stands for.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    domain: String,
+    /// By rule: whether a pattern on its path shares one counter between values.
+    shares: Vec<bool>,
+    text: String,
+}
+
+impl Keys {
+    pub(crate) fn new(rules: &RuleSet, domain: &str) -> Self {
+        let mut shares = vec![false; rules.rules().len()];
+        if let Some(found) = rules.domain(domain) {
+            found
+                .nodes()
+                .iter()
+                .for_each(|node| mark_shared(node, false, &mut shares));
+        }
+        Self {
+            domain: domain.to_owned(),
+            shares,
+            text: String::new(),
+        }
+    }
+
+    /// `key=value,key=value` of the entries that `rule` looked at: a secret as its
+    /// fingerprint, a shared pattern as the pattern.
+    pub(crate) fn of(&mut self, rules: &RuleSet, rule: usize, entries: &[Entry<'_>]) -> &str {
+        self.text.clear();
+        let domain = rules.domain(&self.domain);
+        let depth = rules
+            .rules()
+            .get(rule)
+            .map_or(entries.len(), |rule| rule.path.len());
+        let entries = entries.get(..depth).unwrap_or(entries);
+        let shared = self.shares.get(rule).copied().unwrap_or(false);
+        let walk = domain.filter(|_| shared).map(|domain| domain.walk(entries));
+        for (index, entry) in entries.iter().enumerate() {
+            if index > 0 {
+                self.text.push(',');
+            }
+            let visit = walk.as_ref().and_then(|walk| walk.get(index));
+            match visit.filter(|visit| visit.how == Matched::Wildcard) {
+                Some(visit) if visit.node.share_threshold() => {
+                    let value = visit.node.value().unwrap_or_default();
+                    // Writing to a string cannot fail.
+                    let _ = write!(self.text, "{}={value}", visit.node.key());
+                }
+                _ => write_entry(&mut self.text, domain, entry),
+            }
+        }
+        &self.text
+    }
+}
+
+fn write_entry(text: &mut String, domain: Option<&Domain>, entry: &Entry<'_>) {
+    text.push_str(entry.key);
+    text.push('=');
+    if domain.is_some_and(|domain| domain.is_secret(entry.key)) {
+        text.push_str(&secret::fingerprint(entry.value));
+    } else {
+        text.push_str(entry.value);
+    }
+}
+
+/// Recursion is as deep as the file nests, which loading has bounded.
+fn mark_shared(node: &Node, above: bool, shares: &mut [bool]) {
+    let shared = above || node.share_threshold();
+    for rule in node.rules() {
+        if let Some(marked) = shares.get_mut(rule.get()) {
+            *marked = shared;
+        }
+    }
+    node.nodes()
+        .iter()
+        .for_each(|node| mark_shared(node, shared, shares));
+}

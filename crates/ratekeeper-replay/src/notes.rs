@@ -1,0 +1,97 @@
+//! What to know about the figures of a report.
+
+use ratekeeper_core::Algorithm;
+use ratekeeper_rules::{Rule, RuleSet};
+
+use crate::replay::Replay;
+
+impl Replay {
+    /// One sentence each.
+    pub(crate) fn notes(&self, rules: &RuleSet) -> Vec<String> {
+        let mut notes = self.notes_on_lines();
+        if let Some(note) = self.note_on_matching(rules) {
+            notes.push(note);
+        }
+        let of_domain = rules
+            .rules()
+            .iter()
+            .filter(|rule| *rule.domain == *self.domain);
+        notes.extend(of_domain.filter_map(note_on_rule));
+        if self
+            .comparison
+            .as_ref()
+            .is_some_and(|comparison| comparison.has_ended())
+        {
+            notes.push(
+                "The exact log outgrew its memory; the comparison covers the requests before that."
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+
+    fn notes_on_lines(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let late = self.summary.late;
+        if late > 0 {
+            notes.push(format!(
+                "{late} lines are earlier than one before them; they count at its time."
+            ));
+        }
+        let uncounted = self.summary.uncounted;
+        if uncounted > 0 {
+            notes.push(format!(
+                "{uncounted} decisions were not counted: the counters outgrew their memory."
+            ));
+        }
+        let evicted = self.limiter.store().stats().evicted_live;
+        if evicted > 0 {
+            notes.push(format!(
+                "{evicted} counters had to make room for others before their time, as they would in a service with that much memory."
+            ));
+        }
+        notes
+    }
+
+    /// A replay in which nothing matched is a mistake more often than a result.
+    fn note_on_matching(&self, rules: &RuleSet) -> Option<String> {
+        let matched = self.tallies.iter().any(|tally| tally.requests() > 0);
+        if matched || self.lines.parsed == 0 {
+            return None;
+        }
+        let nodes = rules.domain(&self.domain)?.nodes();
+        let mut keys: Vec<&str> = nodes.iter().map(|node| node.key()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.truncate(10);
+        Some(format!(
+            "No line matched a limit. The rules begin with: {}. Use --descriptors to make such entries of the log's fields.",
+            keys.join(", ")
+        ))
+    }
+}
+
+fn note_on_rule(rule: &Rule) -> Option<String> {
+    let id = &rule.id;
+    let algorithm = rule.limited().map(ratekeeper_core::Limit::algorithm);
+    if !rule.enabled {
+        return Some(format!("{id} is switched off."));
+    }
+    if algorithm == Some(Algorithm::Concurrency) {
+        return Some(format!(
+            "{id} limits concurrency, which a log does not show: it was skipped."
+        ));
+    }
+    if rule.shadow || rule.enforce.hundredths() == 0 {
+        return Some(format!(
+            "{id} only watches: its denials are those it would make."
+        ));
+    }
+    if !rule.enforce.is_all() {
+        let share = rule.enforce;
+        return Some(format!(
+            "{id} is enforced for {share} of subjects: its denials are all it would make."
+        ));
+    }
+    None
+}

@@ -1,0 +1,130 @@
+//! Common Log Format and combined.
+//!
+//! ```text
+//! 192.0.2.7 - frank [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 2326 "referer" "agent"
+//! address   user    time                          request          status bytes
+//! ```
+//! Servers differ in what they escape, and clients send what they like, so the line is
+//! read from fixed points: the address is the first word, the time is what reads as one in
+//! brackets, the request ends at the quote before the status.
+
+use memchr::{memchr, memchr_iter, memchr2};
+
+use super::request;
+use super::text::{lossy, present, unescaped, without_port};
+use crate::record::{Malformed, Record};
+use crate::time::TimeReader;
+
+pub(super) fn parse<'a>(line: &'a [u8], time: &mut TimeReader) -> Result<Record<'a>, Malformed> {
+    let line = line.trim_ascii_start();
+    let end = memchr(b' ', line).ok_or(Malformed::NoTime)?;
+    let (address, rest) = (without_port(&line[..end]), &line[end + 1..]);
+    if matches!(address, b"" | b"-") || address.starts_with(b"[") {
+        return Err(Malformed::NoAddress);
+    }
+    let (before, at, rest) = find_time(rest, time)?;
+    let mut record = Record::new(at, lossy(address));
+    record.user = user(before);
+
+    let Some(rest) = rest.trim_ascii_start().strip_prefix(b"\"") else {
+        return Ok(record);
+    };
+    let (line, rest) = split_request(rest);
+    (record.method, record.path) = match request::split(line) {
+        (Some(method), path) => (present(method), path.and_then(unescaped)),
+        _ => (None, None),
+    };
+    let mut words = rest.trim_ascii_start();
+    record.status = present(next_word(&mut words));
+    next_word(&mut words);
+    record.referer = next_quoted(&mut words).and_then(unescaped);
+    record.user_agent = next_quoted(&mut words).and_then(unescaped);
+    Ok(record)
+}
+
+/// What stands before the time, the time, and what follows its bracket. A user may hold
+/// brackets too, so the first that reads as a time is taken.
+fn find_time<'a>(
+    rest: &'a [u8],
+    time: &mut TimeReader,
+) -> Result<(&'a [u8], ratekeeper_core::Timestamp, &'a [u8]), Malformed> {
+    let mut found = Malformed::NoTime;
+    for open in memchr_iter(b'[', rest).take(BRACKETS_MAX) {
+        let inside = &rest[open + 1..];
+        let near = inside.get(..TimeReader::LONGEST).unwrap_or(inside);
+        let Some(close) = memchr(b']', near) else {
+            continue;
+        };
+        match time.read(&inside[..close]) {
+            Some(at) => return Ok((&rest[..open], at, &inside[close + 1..])),
+            None => found = Malformed::BadTime,
+        }
+    }
+    Err(found)
+}
+
+/// A line of nothing but brackets must not cost a look at each of them.
+const BRACKETS_MAX: usize = 8;
+
+/// The user is what follows the ident; it may hold spaces.
+fn user(before: &[u8]) -> Option<std::borrow::Cow<'_, str>> {
+    let ident = memchr(b' ', before)?;
+    unescaped(before[ident + 1..].trim_ascii())
+}
+
+/// Splits at the quote that ends the request: the first unescaped one before a status. If
+/// there is none, the server does not escape, and the first of all before a status is it;
+/// if there is none either, the request is all that is left.
+fn split_request(rest: &[u8]) -> (&[u8], &[u8]) {
+    let escaped = quotes(rest).find(|&quote| is_before_status(&rest[quote + 1..]));
+    let end = escaped
+        .or_else(|| memchr_iter(b'"', rest).find(|&quote| is_before_status(&rest[quote + 1..])));
+    match end {
+        Some(quote) => (&rest[..quote], &rest[quote + 1..]),
+        None => (rest, b""),
+    }
+}
+
+fn is_before_status(rest: &[u8]) -> bool {
+    match rest {
+        [b' ', b'-', after @ ..] => matches!(after.first(), None | Some(b' ')),
+        [b' ', a, b, c, after @ ..] => {
+            [a, b, c].into_iter().all(u8::is_ascii_digit)
+                && matches!(after.first(), None | Some(b' '))
+        }
+        _ => false,
+    }
+}
+
+/// Where the quotes are that no backslash escapes.
+fn quotes(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let at = from + memchr2(b'"', b'\\', text.get(from..)?)?;
+            if text[at] == b'"' {
+                from = at + 1;
+                return Some(at);
+            }
+            from = at + 2;
+        }
+    })
+}
+
+/// Takes the next word, and the space behind it.
+fn next_word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
+    let end = memchr(b' ', rest).unwrap_or(rest.len());
+    let (word, after) = rest.split_at(end);
+    *rest = after.trim_ascii_start();
+    word
+}
+
+/// Takes the next quoted text. A quote that is missing at the end of the line is forgiven.
+fn next_quoted<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let inside = rest.strip_prefix(b"\"")?;
+    let end = quotes(inside)
+        .find(|&quote| matches!(inside.get(quote + 1), None | Some(b' ')))
+        .unwrap_or(inside.len());
+    *rest = inside.get(end + 1..).unwrap_or_default().trim_ascii_start();
+    Some(&inside[..end])
+}

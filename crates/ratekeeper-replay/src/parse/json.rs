@@ -1,0 +1,275 @@
+//! JSON lines.
+//!
+//! Not a JSON parser: a scanner that follows the paths it was given and skips the rest. It
+//! takes what real servers write, which is not always JSON: `\x16` from an NGINX without
+//! `escape=json`, raw bytes that are no UTF-8. A line that does not end its object is
+//! malformed.
+
+use std::borrow::Cow;
+
+use memchr::memchr2;
+use smallvec::SmallVec;
+
+use super::request;
+use super::text::{lossy, present, unescape, unescaped, without_port};
+use crate::fields::{Fields, Target};
+use crate::record::{Field, Malformed, Record};
+use crate::time::TimeReader;
+
+pub(super) fn parse<'a>(
+    line: &'a [u8],
+    fields: &Fields,
+    time: &mut TimeReader,
+) -> Result<Record<'a>, Malformed> {
+    let mut found = Found {
+        fields,
+        values: SmallVec::new(),
+    };
+    found.values.resize(SLOT_EXTRA + fields.extra().len(), None);
+    let mut rest = Scanner { rest: line };
+    rest.spaces();
+    rest.eat(b'{')
+        .and_then(|()| found.object(&mut rest, &[], 0))
+        .ok_or(Malformed::NotJson)?;
+
+    let address = found
+        .bytes(Target::Field(Field::RemoteAddress))
+        .ok_or(Malformed::NoAddress)?;
+    let at = found.bytes(Target::Time).ok_or(Malformed::NoTime)?;
+    let at = time.read(&unescape(at)).ok_or(Malformed::BadTime)?;
+    let mut record = Record::new(at, address_text(address).ok_or(Malformed::NoAddress)?);
+    if let Some(line) = found.bytes(Target::Request) {
+        (record.method, record.path) = method_and_path(line);
+    }
+    if let Some(method) = found.text(Field::Method) {
+        record.method = Some(method);
+    }
+    if let Some(path) = found.bytes(Target::Field(Field::Path)).and_then(path_text) {
+        record.path = Some(path);
+    }
+    record.user_agent = found.text(Field::UserAgent);
+    record.status = found.text(Field::Status);
+    record.host = found.text(Field::Host);
+    record.user = found.text(Field::User);
+    record.referer = found.text(Field::Referer);
+    record.extra = found.values[SLOT_EXTRA..]
+        .iter()
+        .map(|value| unescaped(value.as_ref()?.1))
+        .collect();
+    Ok(record)
+}
+
+fn address_text(raw: &[u8]) -> Option<Cow<'_, str>> {
+    match unescape(raw) {
+        Cow::Borrowed(raw) => present(without_port(raw)),
+        Cow::Owned(raw) => owned(present(without_port(&raw))),
+    }
+}
+
+/// The request line may hold escaped quotes, and its escapes may stand for spaces: undone
+/// before it is taken apart.
+fn method_and_path(raw: &[u8]) -> (Option<Cow<'_, str>>, Option<Cow<'_, str>>) {
+    match unescape(raw) {
+        Cow::Borrowed(raw) => {
+            let (method, path) = request::split(raw);
+            (method.map(lossy), path.map(lossy))
+        }
+        Cow::Owned(raw) => {
+            let (method, path) = request::split(&raw);
+            (owned(method.map(lossy)), owned(path.map(lossy)))
+        }
+    }
+}
+
+fn path_text(raw: &[u8]) -> Option<Cow<'_, str>> {
+    match unescape(raw) {
+        Cow::Borrowed(raw) => request::path(raw).map(lossy),
+        Cow::Owned(raw) => owned(request::path(&raw).map(lossy)),
+    }
+}
+
+fn owned<'a>(text: Option<Cow<'_, str>>) -> Option<Cow<'a, str>> {
+    text.map(|text| Cow::Owned(text.into_owned()))
+}
+
+/// The values found so far, as they stand in the line, one slot for each target.
+struct Found<'a, 'f> {
+    fields: &'f Fields,
+    values: SmallVec<[Option<(u8, &'a [u8])>; 16]>,
+}
+
+const SLOT_EXTRA: usize = 10;
+
+fn slot(target: Target) -> usize {
+    match target {
+        Target::Time => 0,
+        Target::Request => 1,
+        Target::Field(Field::RemoteAddress) => 2,
+        Target::Field(Field::Method) => 3,
+        Target::Field(Field::Path) => 4,
+        Target::Field(Field::UserAgent) => 5,
+        Target::Field(Field::Status) => 6,
+        Target::Field(Field::Host) => 7,
+        Target::Field(Field::User) => 8,
+        Target::Field(Field::Referer) => 9,
+        Target::Field(Field::Extra(index)) => SLOT_EXTRA + usize::from(index),
+    }
+}
+
+impl<'a> Found<'a, '_> {
+    fn bytes(&self, target: Target) -> Option<&'a [u8]> {
+        self.values
+            .get(slot(target))
+            .copied()
+            .flatten()
+            .map(|(_, raw)| raw)
+    }
+
+    fn text(&self, field: Field) -> Option<Cow<'a, str>> {
+        self.bytes(Target::Field(field)).and_then(unescaped)
+    }
+
+    /// Reads an object whose brace was eaten, `prefix` being the path that led to it.
+    fn object(&mut self, rest: &mut Scanner<'a>, prefix: &[u8], depth: usize) -> Option<()> {
+        let mut path: SmallVec<[u8; 64]> = SmallVec::new();
+        rest.spaces();
+        if rest.eat(b'}').is_some() {
+            return Some(());
+        }
+        loop {
+            rest.spaces();
+            let key = unescape(rest.string()?);
+            rest.spaces();
+            rest.eat(b':')?;
+            rest.spaces();
+            if prefix.is_empty() {
+                self.value(rest, &key, depth)?;
+            } else {
+                path.clear();
+                path.extend_from_slice(prefix);
+                path.push(b'.');
+                path.extend_from_slice(&key);
+                self.value(rest, &path, depth)?;
+            }
+            rest.spaces();
+            if rest.eat(b',').is_none() {
+                return rest.eat(b'}');
+            }
+        }
+    }
+
+    /// Reads the value at `path`: keeps it, follows it, or skips it.
+    fn value(&mut self, rest: &mut Scanner<'a>, path: &[u8], depth: usize) -> Option<()> {
+        let fields = self.fields;
+        let (uses, leads_on) = fields.look_up(path);
+        match rest.peek()? {
+            b'{' if leads_on && depth < Fields::DEPTH_MAX => {
+                rest.eat(b'{')?;
+                self.object(rest, path, depth + 1)
+            }
+            b'[' if !uses.is_empty() => {
+                let (first, list) = (rest.first_of_list(), rest.skip());
+                first.into_iter().for_each(|raw| self.keep(uses, raw));
+                list
+            }
+            b'{' | b'[' => rest.skip(),
+            _ => {
+                let raw = rest.scalar()?;
+                self.keep(uses, raw);
+                Some(())
+            }
+        }
+    }
+
+    fn keep(&mut self, uses: &[(Target, u8)], raw: &'a [u8]) {
+        if matches!(raw, b"" | b"-" | b"null") {
+            return;
+        }
+        for &(target, rank) in uses {
+            if let Some(kept) = self.values.get_mut(slot(target))
+                && kept.is_none_or(|(best, _)| rank < best)
+            {
+                *kept = Some((rank, raw));
+            }
+        }
+    }
+}
+
+/// What is left of the line.
+#[derive(Clone, Copy)]
+struct Scanner<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Scanner<'a> {
+    fn spaces(&mut self) {
+        self.rest = self.rest.trim_ascii_start();
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
+    fn eat(&mut self, wanted: u8) -> Option<()> {
+        let (first, after) = self.rest.split_first()?;
+        (*first == wanted).then(|| self.rest = after)
+    }
+
+    /// A string without its quotes, escapes left in.
+    fn string(&mut self) -> Option<&'a [u8]> {
+        self.eat(b'"')?;
+        let inside = self.rest;
+        let mut from = 0;
+        loop {
+            let at = from + memchr2(b'"', b'\\', inside.get(from..)?)?;
+            if inside[at] == b'"' {
+                self.rest = &inside[at + 1..];
+                return Some(&inside[..at]);
+            }
+            from = at + 2;
+        }
+    }
+
+    /// A string, or a number or word up to what ends it.
+    fn scalar(&mut self) -> Option<&'a [u8]> {
+        if self.peek()? == b'"' {
+            return self.string();
+        }
+        let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace();
+        let end = self.rest.iter().position(ends)?;
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        (!word.is_empty()).then_some(word)
+    }
+
+    /// The first value of the list that comes next, if it is a scalar; takes nothing.
+    fn first_of_list(mut self) -> Option<&'a [u8]> {
+        self.eat(b'[')?;
+        self.spaces();
+        match self.peek()? {
+            b'[' | b'{' | b']' => None,
+            _ => self.scalar(),
+        }
+    }
+
+    /// Skips a list or an object. Counts brackets instead of recursing: a line of a million
+    /// of them must not exhaust the stack.
+    fn skip(&mut self) -> Option<()> {
+        let mut open = 0_usize;
+        loop {
+            match self.peek()? {
+                b'"' => {
+                    self.string()?;
+                    continue;
+                }
+                b'{' | b'[' => open += 1,
+                b'}' | b']' => open -= 1,
+                _ => {}
+            }
+            self.rest = &self.rest[1..];
+            if open == 0 {
+                return Some(());
+            }
+        }
+    }
+}

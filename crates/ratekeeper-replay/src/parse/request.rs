@@ -1,0 +1,95 @@
+//! The request line: method and path, or the garbage that a scanner sent instead.
+
+/// Method and path of `GET /path?query HTTP/1.1`, each where there is one.
+///
+/// Path is without its query and fragment; the absolute form gives the path behind the
+/// host. What is no request line has neither.
+pub(super) fn split(request: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
+    let Some(space) = memchr::memchr(b' ', request) else {
+        return (None, None);
+    };
+    let (method, rest) = (&request[..space], &request[space + 1..]);
+    if method.is_empty() || method.len() > METHOD_BYTES_MAX || !method.iter().all(is_token) {
+        return (None, None);
+    }
+    (Some(method), path(without_protocol(rest)))
+}
+
+/// Longer than any method there is: what is longer is not one.
+const METHOD_BYTES_MAX: usize = 32;
+
+/// The target, cut at its query, if it names a path.
+pub(super) fn path(target: &[u8]) -> Option<&[u8]> {
+    let target = target.trim_ascii();
+    let target = match target.first()? {
+        b'/' | b'*' => target,
+        _ => behind_host(target)?,
+    };
+    let end = memchr::memchr2(b'?', b'#', target).unwrap_or(target.len());
+    Some(&target[..end])
+}
+
+/// `http://host/path` is asked of proxies: the path of it, `/` if it ends with the host.
+fn behind_host(target: &[u8]) -> Option<&[u8]> {
+    let scheme = memchr::memmem::find(target, b"://")?;
+    if scheme > 8 || !target[..scheme].iter().all(u8::is_ascii_alphanumeric) {
+        return None;
+    }
+    let rest = &target[scheme + 3..];
+    match rest
+        .iter()
+        .position(|byte| matches!(byte, b'/' | b'?' | b'#'))
+    {
+        Some(end) if rest[end] == b'/' => Some(&rest[end..]),
+        _ => Some(b"/"),
+    }
+}
+
+/// Paths may hold spaces where a server logs what it was sent: only a last word that is a
+/// protocol is none of the path.
+fn without_protocol(rest: &[u8]) -> &[u8] {
+    match memchr::memrchr(b' ', rest) {
+        Some(space) if rest[space + 1..].starts_with(b"HTTP/") => &rest[..space],
+        _ => rest,
+    }
+}
+
+/// RFC 9110, section 5.6.2.
+fn is_token(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_lines() {
+        for (request, method, target) in [
+            ("GET / HTTP/1.1", Some("GET"), Some("/")),
+            ("GET /a/b?c=d HTTP/2.0", Some("GET"), Some("/a/b")),
+            ("POST /a#b HTTP/1.1", Some("POST"), Some("/a")),
+            ("GET /old", Some("GET"), Some("/old")),
+            ("GET /with space HTTP/1.0", Some("GET"), Some("/with space")),
+            ("GET /two  HTTP/1.0", Some("GET"), Some("/two")),
+            ("OPTIONS * HTTP/1.1", Some("OPTIONS"), Some("*")),
+            (
+                "GET http://host.example/a?b HTTP/1.1",
+                Some("GET"),
+                Some("/a"),
+            ),
+            ("GET http://host.example?b HTTP/1.1", Some("GET"), Some("/")),
+            ("CONNECT host.example:443 HTTP/1.1", Some("CONNECT"), None),
+            ("t3 12.1.2", Some("t3"), None),
+            ("", None, None),
+            ("-", None, None),
+            ("quit", None, None),
+            ("\x16\x03\x01\x02 /x HTTP/1.1", None, None),
+            (r"\x16\x03\x01 /x", None, None),
+            (" GET /", None, None),
+        ] {
+            let expected = (method.map(str::as_bytes), target.map(str::as_bytes));
+            assert_eq!(split(request.as_bytes()), expected, "{request:?}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Lines as servers write them.
+
+use super::*;
+use crate::record::Field;
+
+#[track_caller]
+fn record(line: &str) -> Record<'_> {
+    let mut parser = LineParser::new(None, Fields::default());
+    parser
+        .parse(line.as_bytes())
+        .expect("a line that can be read")
+}
+
+#[track_caller]
+fn malformed(line: &[u8]) -> Malformed {
+    LineParser::new(None, Fields::default())
+        .parse(line)
+        .expect_err("a line that cannot be read")
+}
+
+const MAY_17: u64 = 1_431_857_103_000_000;
+
+/// What every example below says: who, what, with what.
+#[track_caller]
+fn assert_is(record: &Record<'_>, address: &str, method: &str, path: &str, agent: Option<&str>) {
+    assert_eq!(record.remote_address, address);
+    assert_eq!(record.method.as_deref(), Some(method));
+    assert_eq!(record.path.as_deref(), Some(path));
+    assert_eq!(record.user_agent.as_deref(), agent);
+}
+
+#[test]
+fn common_log_format() {
+    let record = record(
+        r#"192.0.2.7 - frank [17/May/2015:06:05:03 -0400] "GET /a.gif?x=1 HTTP/1.0" 200 2326"#,
+    );
+    assert_is(&record, "192.0.2.7", "GET", "/a.gif", None);
+    assert_eq!(record.time.as_micros(), MAY_17);
+    assert_eq!(record.get(Field::User), Some("frank"));
+    assert_eq!(record.get(Field::Status), Some("200"));
+    assert_eq!(record.get(Field::Referer), None);
+}
+
+#[test]
+fn combined_with_a_missing_quote_and_with_more_fields() {
+    let cut = r#"192.0.2.7 - - [17/May/2015:10:05:03 +0000] "GET /b HTTP/1.1" 200 - "-" "Mozilla/5.0 (bot"#;
+    assert_is(
+        &record(cut),
+        "192.0.2.7",
+        "GET",
+        "/b",
+        Some("Mozilla/5.0 (bot"),
+    );
+    let more = r#"2001:db8::7 - - [17/May/2015:10:05:03 +0000] "POST /b HTTP/2.0" 499 0 "https://example.com/" "curl/8" "10.0.0.1" rt=0.003"#;
+    let more = record(more);
+    assert_is(&more, "2001:db8::7", "POST", "/b", Some("curl/8"));
+    assert_eq!(more.get(Field::Referer), Some("https://example.com/"));
+}
+
+#[test]
+fn common_and_combined_are_told_apart_and_read_alike() {
+    let common = br#"192.0.2.7 - - [17/May/2015:10:05:03 +0000] "GET /b HTTP/1.1" 200 -"#;
+    let combined =
+        br#"192.0.2.7 - - [17/May/2015:10:05:03 +0000] "GET /b HTTP/1.1" 200 - "-" "curl""#;
+    let mut parser = LineParser::new(None, Fields::default());
+    assert_eq!(parser.parse(common).expect("a good line").user_agent, None);
+    assert_eq!(parser.format(), Some(Format::Common));
+    let agent = parser.parse(combined).expect("a good line").user_agent;
+    assert_eq!(agent.as_deref(), Some("curl"));
+    let mut parser = LineParser::new(None, Fields::default());
+    assert!(parser.parse(combined).is_ok());
+    assert_eq!(parser.format(), Some(Format::Combined));
+}
+
+#[test]
+fn escapes_in_combined_lines_are_undone() {
+    let line = r#"192.0.2.7 - - [17/May/2015:10:05:03 +0000] "GET /q\x22a HTTP/1.1" 200 5 "-" "a \"quoted\" agent" "x""#;
+    assert_is(
+        &record(line),
+        "192.0.2.7",
+        "GET",
+        "/q\"a",
+        Some("a \"quoted\" agent"),
+    );
+}
+
+/// Whatever scanners send as a request, the line has a time and an address.
+#[test]
+fn garbage_for_a_request_is_still_a_request() {
+    for request in [
+        "",
+        "-",
+        r"\x16\x03\x01\x02\x00\x01\x00\x01\xFC\x03\x03",
+        "\u{16}\u{3}\u{1}",
+        r#"\" 200 5 \""#,
+        r#"GET"#,
+        r"SSTP_DUPLEX_POST\\",
+        "\\",
+        "[17/May/2015] \"\" \"",
+        "t3 12.1.2",
+    ] {
+        let line = format!(
+            r#"192.0.2.7 - - [17/May/2015:10:05:03 +0000] "{request}" 400 150 "-" "scanner""#
+        );
+        let record = record(&line);
+        assert_eq!(record.remote_address, "192.0.2.7", "{line}");
+        assert_eq!(record.time.as_micros(), MAY_17, "{line}");
+        assert_eq!(record.get(Field::Path), None, "{line}");
+        assert_eq!(record.get(Field::Status), Some("400"), "{line}");
+        assert_eq!(record.get(Field::UserAgent), Some("scanner"), "{line}");
+    }
+    record(r#"192.0.2.7 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1"#);
+    record("192.0.2.7 - - [17/May/2015:10:05:03 +0000]");
+}
+
+#[test]
+fn raw_quotes_and_bytes_of_servers_that_do_not_escape() {
+    let line = r#"host.example - - [01/Aug/1995:02:00:00 -0400] "GET /a"b HTTP/1.0" 404 -"#;
+    assert_is(&record(line), "host.example", "GET", "/a\"b", None);
+    let line =
+        b"192.0.2.7 - - [17/May/2015:10:05:03 +0000] \"GET /\xff HTTP/1.1\" 200 5 \"-\" \"\xc3\"";
+    let mut parser = LineParser::new(None, Fields::default());
+    let record = parser.parse(line).expect("a line that can be read");
+    assert_is(&record, "192.0.2.7", "GET", "/\u{fffd}", Some("\u{fffd}"));
+}
+
+#[test]
+fn users_may_hold_spaces_and_brackets() {
+    let line = r#"192.0.2.7 - a [b] c [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 5"#;
+    assert_eq!(record(line).get(Field::User), Some("a [b] c"));
+}
+
+#[test]
+fn other_times_in_the_brackets() {
+    for time in ["2015-05-17T10:05:03+00:00", "1431857103.000", "1431857103"] {
+        let line = format!(r#"192.0.2.7 - - [{time}] "GET / HTTP/1.1" 200 5"#);
+        assert_eq!(record(&line).time.as_micros(), MAY_17);
+    }
+}
+
+#[test]
+fn nginx_json() {
+    // log_format main escape=json '{"time":"$time_iso8601", ...}'
+    let line = r#"{"time":"2015-05-17T10:05:03+00:00","remote_addr":"192.0.2.7","remote_user":"","request":"GET /a?b=c HTTP/1.1","status":"200","body_bytes_sent":"612","request_time":"0.003","http_referrer":"","http_user_agent":"Mozilla/5.0 \"x\""}"#;
+    assert_is(
+        &record(line),
+        "192.0.2.7",
+        "GET",
+        "/a",
+        Some("Mozilla/5.0 \"x\""),
+    );
+    let line = r#"{"msec": "1431857103.000", "remote_addr": "192.0.2.7", "request_method": "POST", "request_uri": "/a?b", "status": 200, "http_user_agent": "curl"}"#;
+    assert_is(&record(line), "192.0.2.7", "POST", "/a", Some("curl"));
+    let line = r#"{"time_local":"17/May/2015:10:05:03 +0000","remote_addr":"192.0.2.7","request":"\u0016\u0003\u0001","status":"400","http_user_agent":"-"}"#;
+    let scanned = record(line);
+    assert_eq!(
+        (scanned.get(Field::Path), scanned.get(Field::UserAgent)),
+        (None, None)
+    );
+    // Without escape=json, NGINX writes what is not JSON.
+    let line = r#"{"time_local":"17/May/2015:10:05:03 +0000","remote_addr":"192.0.2.7","request":"GET /\x22 HTTP/1.1","status":"400"}"#;
+    assert_is(&record(line), "192.0.2.7", "GET", "/\"", None);
+}
+
+#[test]
+fn caddy_json() {
+    let line = r#"{"level":"info","ts":1431857103.0,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"198.51.100.1","remote_port":"41342","client_ip":"192.0.2.7","proto":"HTTP/2.0","method":"GET","host":"localhost","uri":"/a?b=c","headers":{"User-Agent":["curl/7.82.0"],"Accept":["*/*"],"X-Nested":[["]",{"}":1}]]},"tls":{"resumed":false,"version":772}},"bytes_read":0,"user_id":"","duration":0.000929675,"size":10900,"status":200,"resp_headers":{"Server":["Caddy"]}}"#;
+    let record = record(line);
+    assert_is(&record, "192.0.2.7", "GET", "/a", Some("curl/7.82.0"));
+    assert_eq!(record.time.as_micros(), MAY_17);
+    assert_eq!(record.get(Field::Status), Some("200"));
+    assert_eq!(record.get(Field::Host), Some("localhost"));
+}
+
+#[test]
+fn envoy_json() {
+    let line = r#"{"start_time":"2015-05-17T10:05:03.000Z","method":"GET","path":"/a?b","protocol":"HTTP/1.1","response_code":200,"response_flags":"-","x_forwarded_for":null,"user_agent":"grpc-go","authority":"api.example.com","upstream_host":"10.0.0.9:8080","downstream_remote_address":"192.0.2.7:58412","downstream_local_address":"10.0.0.1:443"}"#;
+    let record = record(line);
+    assert_is(&record, "192.0.2.7", "GET", "/a", Some("grpc-go"));
+    assert_eq!(record.get(Field::Host), Some("api.example.com"));
+    // A request that never became one.
+    let line = r#"{"start_time":"2015-05-17T10:05:03.000Z","method":null,"path":null,"response_code":0,"user_agent":null,"downstream_remote_address":"[2001:db8::7]:58412"}"#;
+    let empty = super::LineParser::new(None, Fields::default())
+        .parse(line.as_bytes())
+        .expect("good")
+        .clone();
+    assert_eq!(
+        (empty.remote_address.as_ref(), empty.method, empty.path),
+        ("2001:db8::7", None, None)
+    );
+}
+
+#[test]
+fn traefik_and_literal_dots() {
+    let line = r#"{"ClientHost":"192.0.2.7","DownstreamStatus":200,"RequestMethod":"GET","RequestPath":"/a","StartUTC":"2015-05-17T10:05:03Z","request_User-Agent":"curl","time":"2015-05-17T10:05:03Z"}"#;
+    assert_is(&record(line), "192.0.2.7", "GET", "/a", Some("curl"));
+    let line = r#"{"@timestamp":"2015-05-17T10:05:03Z","source.ip":"192.0.2.7","http.request.method":"GET","url.path":"/a","user_agent":{"original":"curl"}}"#;
+    assert_is(&record(line), "192.0.2.7", "GET", "/a", Some("curl"));
+}
+
+#[test]
+fn mapped_fields() {
+    let fields = Fields::parse("time=a.t,remote_address=a.who,api_key=request.headers.X-Api-Key");
+    let mut parser = LineParser::new(Some(Format::Json), fields.expect("a good mapping"));
+    let line = br#"{"a":{"t":1431857103,"who":"192.0.2.7"},"time":5,"request":{"headers":{"X-Api-Key":["k1","k2"]}}}"#;
+    let record = parser.parse(line).expect("a good line");
+    assert_eq!(record.time.as_micros(), MAY_17);
+    assert_eq!(record.get(Field::Extra(0)), Some("k1"));
+    assert_eq!(record.get(Field::Extra(1)), None);
+}
+
+#[test]
+fn what_is_malformed() {
+    assert_eq!(malformed(b"hello"), Malformed::NoTime);
+    assert_eq!(malformed(b"hello world"), Malformed::NoTime);
+    assert_eq!(
+        malformed(b"- - - [17/May/2015:10:05:03 +0000]"),
+        Malformed::NoAddress
+    );
+    assert_eq!(
+        malformed(b"192.0.2.7 - - [yesterday] x"),
+        Malformed::BadTime
+    );
+    assert_eq!(malformed(br#"{"ts":1}"#), Malformed::NoAddress);
+    assert_eq!(
+        malformed(br#"{"remote_ip":"192.0.2.7"}"#),
+        Malformed::NoTime
+    );
+    assert_eq!(
+        malformed(br#"{"remote_ip":"192.0.2.7","ts":"soon"}"#),
+        Malformed::BadTime
+    );
+    for cut in [
+        &br#"{"#[..],
+        br#"{"ts":1"#,
+        br#"{"ts":1,"remote_ip":"192.0.2.7"#,
+        br#"{"a":[{"b":1}"#,
+        b"{\"a\\",
+    ] {
+        assert_eq!(malformed(cut), Malformed::NotJson);
+    }
+    assert_eq!(malformed(&[b'['; 100_000]), Malformed::NoTime);
+    let mut deep = br#"{"request":"#.repeat(100_000);
+    assert_eq!(malformed(&deep), Malformed::NotJson);
+    deep.splice(0..0, br#"{"x":"#.iter().copied());
+    assert_eq!(malformed(&deep), Malformed::NotJson);
+}
+
+#[test]
+fn the_first_good_line_decides_the_format() {
+    let mut parser = LineParser::new(None, Fields::default());
+    assert!(parser.parse(b"starting up").is_err());
+    assert!(parser.parse(b"{broken").is_err());
+    assert_eq!(parser.format(), None);
+    assert!(parser.parse(br#"{"ts":1,"remote_ip":"192.0.2.7"}"#).is_ok());
+    assert_eq!(parser.format(), Some(Format::Json));
+    let combined = br#"192.0.2.7 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 5"#;
+    assert_eq!(parser.parse(combined), Err(Malformed::NotJson));
+}

@@ -1,0 +1,168 @@
+//! What one line of a log says about one request.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use ratekeeper_core::Timestamp;
+
+/// A value of a log line that rules can be given.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Field {
+    /// Who asked, without the port. Every parsed line has one.
+    RemoteAddress,
+    /// The method of the request, as it was sent.
+    Method,
+    /// The path of the request, without its query, escapes left as they are.
+    Path,
+    /// The `User-Agent` header.
+    UserAgent,
+    /// The status that was answered.
+    Status,
+    /// The host that was asked for.
+    Host,
+    /// The authenticated user.
+    User,
+    /// The `Referer` header.
+    Referer,
+    /// A field of JSON lines that `--fields` named, counted from 0.
+    Extra(u8),
+}
+
+impl Field {
+    /// The fields that every log may have, with their names.
+    pub const NAMED: [(&'static str, Self); 8] = [
+        ("remote_address", Self::RemoteAddress),
+        ("method", Self::Method),
+        ("path", Self::Path),
+        ("user_agent", Self::UserAgent),
+        ("status", Self::Status),
+        ("host", Self::Host),
+        ("user", Self::User),
+        ("referer", Self::Referer),
+    ];
+
+    /// The field of that name, extra ones left out.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::NAMED
+            .into_iter()
+            .find_map(|(known, field)| (known == name).then_some(field))
+    }
+}
+
+/// One request, as its line in the log tells it.
+///
+/// Values borrow from the line; only those with escapes, or that are not UTF-8, are
+/// copied. An empty value and `-` count as absent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record<'a> {
+    /// When, as the log says it.
+    pub time: Timestamp,
+    /// [`Field::RemoteAddress`]
+    pub remote_address: Cow<'a, str>,
+    /// [`Field::Method`]
+    pub method: Option<Cow<'a, str>>,
+    /// [`Field::Path`]
+    pub path: Option<Cow<'a, str>>,
+    /// [`Field::UserAgent`]
+    pub user_agent: Option<Cow<'a, str>>,
+    /// [`Field::Status`]
+    pub status: Option<Cow<'a, str>>,
+    /// [`Field::Host`]
+    pub host: Option<Cow<'a, str>>,
+    /// [`Field::User`]
+    pub user: Option<Cow<'a, str>>,
+    /// [`Field::Referer`]
+    pub referer: Option<Cow<'a, str>>,
+    /// [`Field::Extra`], in the order of `--fields`; empty where the format has none.
+    pub extra: Vec<Option<Cow<'a, str>>>,
+}
+
+impl<'a> Record<'a> {
+    pub(crate) fn new(time: Timestamp, remote_address: Cow<'a, str>) -> Self {
+        Self {
+            time,
+            remote_address,
+            method: None,
+            path: None,
+            user_agent: None,
+            status: None,
+            host: None,
+            user: None,
+            referer: None,
+            extra: Vec::new(),
+        }
+    }
+
+    /// The value of `field`, if the line has it.
+    #[must_use]
+    pub fn get(&self, field: Field) -> Option<&str> {
+        match field {
+            Field::RemoteAddress => Some(&self.remote_address),
+            Field::Method => self.method.as_deref(),
+            Field::Path => self.path.as_deref(),
+            Field::UserAgent => self.user_agent.as_deref(),
+            Field::Status => self.status.as_deref(),
+            Field::Host => self.host.as_deref(),
+            Field::User => self.user.as_deref(),
+            Field::Referer => self.referer.as_deref(),
+            Field::Extra(index) => self.extra.get(usize::from(index))?.as_deref(),
+        }
+    }
+}
+
+/// Why a line is no request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub enum Malformed {
+    /// The line has no client address, or `-` in its place.
+    #[error("no client address")]
+    NoAddress,
+    /// The line has no time where its format has one.
+    #[error("no time")]
+    NoTime,
+    /// What stands for the time cannot be read as one.
+    #[error("a time that cannot be read")]
+    BadTime,
+    /// The line is not a JSON object, or not a whole one.
+    #[error("not a JSON object")]
+    NotJson,
+    /// The line is longer than [`LINE_BYTES_MAX`](crate::LINE_BYTES_MAX).
+    #[error("longer than 1 MiB")]
+    TooLong,
+}
+
+/// A line that could not be read, to be shown to a person.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BadLine {
+    /// The line's number in its log, from 1.
+    pub number: u64,
+    /// Why it is no request.
+    pub reason: Malformed,
+    /// How the line begins: at most [`BadLine::EXCERPT_BYTES`] of it, everything that is
+    /// not printable ASCII escaped, so that it cannot harm a terminal.
+    pub excerpt: String,
+}
+
+impl BadLine {
+    /// The most bytes of a line that are shown.
+    pub const EXCERPT_BYTES: usize = 80;
+
+    pub(crate) fn new(number: u64, reason: Malformed, line: &[u8]) -> Self {
+        let clipped = line.get(..Self::EXCERPT_BYTES).unwrap_or(line);
+        let mut excerpt = clipped.escape_ascii().to_string().replace("\\\"", "\"");
+        if clipped.len() < line.len() {
+            excerpt.push_str("...");
+        }
+        Self {
+            number,
+            reason,
+            excerpt,
+        }
+    }
+}
+
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}: {}", self.number, self.reason, self.excerpt)
+    }
+}

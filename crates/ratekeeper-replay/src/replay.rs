@@ -1,0 +1,316 @@
+//! A log, played through the rules at its own time.
+
+use ratekeeper_core::{Timestamp, Vote};
+use ratekeeper_limiter::{Check, Descriptor, Limiter, LimiterOptions, Source, Waiting};
+use ratekeeper_rules::{Entry, RuleSet};
+use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+use smallvec::SmallVec;
+
+use crate::compare::{Comparison, Step};
+use crate::descriptors::Descriptors;
+use crate::error::{ReplayError, choose_domain};
+use crate::fields::Fields;
+use crate::input::{Line, Lines, Log};
+use crate::keys::Keys;
+use crate::parse::{Format, LineParser};
+use crate::record::{BadLine, Malformed, Record};
+use crate::report::{LineCounts, Report, Summary};
+use crate::tally::Tally;
+
+/// What a replay is to do, besides its rules.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ReplayOptions {
+    /// The domain to check; None is the rules' only one.
+    pub domain: Option<String>,
+    /// The format of the logs; None finds out.
+    pub format: Option<Format>,
+    /// Where JSON lines keep their values.
+    pub fields: Fields,
+    /// What each line is turned into.
+    pub descriptors: Descriptors,
+    /// What to hold the rules' decisions against.
+    pub compare: Option<CompareWith>,
+    /// How many of the most denied keys to report of each rule; at most 1,024 are known.
+    pub top_denied: usize,
+    /// How many of the malformed lines to show.
+    pub bad_lines: usize,
+    /// How much memory the rules' counters have.
+    pub memory: MemoryConfig,
+}
+
+impl Default for ReplayOptions {
+    fn default() -> Self {
+        Self {
+            domain: None,
+            format: None,
+            fields: Fields::default(),
+            descriptors: Descriptors::default(),
+            compare: None,
+            top_denied: 10,
+            bad_lines: 5,
+            memory: MemoryConfig::default(),
+        }
+    }
+}
+
+/// What decisions can be held against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CompareWith {
+    /// The exact log of the same quota and window: `sliding_log`.
+    SlidingLog,
+}
+
+impl CompareWith {
+    /// What that name on the command line means.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        (name == "sliding_log").then_some(Self::SlidingLog)
+    }
+}
+
+/// How far a replay is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Bytes of the log read so far, compressed if it is.
+    pub bytes_read: u64,
+    /// All its bytes; None for standard input.
+    pub bytes_total: Option<u64>,
+    /// Lines of all logs so far.
+    pub lines: u64,
+}
+
+/// Plays logs through rules, by the limiter that a service has, with counters in memory, at
+/// the time that the logs say. Nothing of it is random: the same log gives the same report.
+#[derive(Debug)]
+pub struct Replay {
+    options: ReplayOptions,
+    pub(crate) limiter: Limiter<MemoryStore>,
+    pub(crate) domain: String,
+    keys: Keys,
+    pub(crate) tallies: Vec<Tally>,
+    pub(crate) comparison: Option<Comparison>,
+    pub(crate) lines: LineCounts,
+    pub(crate) summary: Summary,
+}
+
+/// What one limit answered to one line.
+struct Seen {
+    rule: usize,
+    descriptor: usize,
+    fits: bool,
+    counted: bool,
+}
+
+impl Replay {
+    /// Lines between two reports of progress.
+    const PROGRESS_LINES: u64 = 1 << 13;
+
+    /// A replay of `rules`.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if there is no domain to check, a choice to make, or not enough memory.
+    pub fn new(options: ReplayOptions, rules: RuleSet) -> Result<Self, ReplayError> {
+        let domain = choose_domain(&rules, options.domain.as_deref())?;
+        let rule_count = rules.rules().len();
+        let store = MemoryStore::new(options.memory)?;
+        let summary = Summary {
+            domain: domain.clone(),
+            ..Summary::default()
+        };
+        Ok(Self {
+            keys: Keys::new(&rules, &domain),
+            comparison: options.compare.map(|_| Comparison::new(rule_count)),
+            limiter: Limiter::new(rules, store, LimiterOptions::default()),
+            tallies: std::iter::repeat_with(Tally::default)
+                .take(rule_count)
+                .collect(),
+            lines: LineCounts::default(),
+            domain,
+            summary,
+            options,
+        })
+    }
+
+    /// Plays `log`. Several logs go one after the other, the oldest first. `progress` is told
+    /// every few thousand lines, and at the end.
+    ///
+    /// # Errors
+    /// [`ReplayError::Read`] if the log cannot be opened or read to its end; what was read
+    /// before counts.
+    pub fn read(
+        &mut self,
+        log: &Log,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<(), ReplayError> {
+        let failed = |source| ReplayError::Read {
+            log: log.name(),
+            source,
+        };
+        let (source, bytes_total) = log.open().map_err(failed)?;
+        let mut lines = Lines::new(source).map_err(failed)?;
+        let mut parser = LineParser::new(self.options.format, self.options.fields.clone());
+        let mut number = 0;
+        while let Some(line) = lines.next().map_err(failed)? {
+            number += 1;
+            self.line(&mut parser, number, line);
+            if number % Self::PROGRESS_LINES == 0 {
+                let bytes_read = lines.bytes_read();
+                progress(Progress {
+                    bytes_read,
+                    bytes_total,
+                    lines: self.lines.read,
+                });
+            }
+        }
+        self.summary.format = parser.format().or(self.summary.format);
+        let bytes_read = lines.bytes_read();
+        progress(Progress {
+            bytes_read,
+            bytes_total,
+            lines: self.lines.read,
+        });
+        Ok(())
+    }
+
+    /// What was found so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let snapshot = self.limiter.snapshot();
+        let rules = snapshot
+            .rules()
+            .rules()
+            .iter()
+            .zip(&self.tallies)
+            .enumerate();
+        let of_domain = rules.filter(|(_, (rule, _))| *rule.domain == *self.domain);
+        let reports = of_domain.map(|(index, (rule, tally))| {
+            let mut report = tally.report(&rule.id, self.options.top_denied);
+            report.compare = self.comparison.as_ref().map(|comparison| {
+                let limit = rule.limited().filter(|limit| Comparison::covers(limit));
+                limit.map(|_| comparison.of_rule(index).into())
+            });
+            report
+        });
+        let mut summary = self.summary.clone();
+        summary.notes = self.notes(snapshot.rules());
+        Report {
+            lines: self.lines,
+            rules: reports.collect(),
+            summary,
+        }
+    }
+
+    fn line(&mut self, parser: &mut LineParser, number: u64, line: Line<'_>) {
+        let (text, parsed) = match line {
+            Line::Whole(text) if text.trim_ascii().is_empty() => return,
+            Line::Whole(text) => (text, parser.parse(text)),
+            Line::TooLong(start) => (start, Err(Malformed::TooLong)),
+        };
+        self.lines.read += 1;
+        match parsed {
+            Ok(record) => {
+                self.lines.parsed += 1;
+                self.request(&record);
+            }
+            Err(reason) => {
+                self.lines.malformed += 1;
+                if self.summary.bad_lines.len() < self.options.bad_lines {
+                    self.summary
+                        .bad_lines
+                        .push(BadLine::new(number, reason, text));
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, record: &Record<'_>) {
+        let now = self.advance(record.time);
+        let filled = self.options.descriptors.of(record);
+        let entries = filled.entries();
+        let mut descriptors: SmallVec<[Descriptor<'_>; 8]> = SmallVec::new();
+        let mut start = 0;
+        for &end in &filled.ends {
+            descriptors.push(Descriptor::new(&entries[start..end]));
+            start = end;
+        }
+        let check = Check {
+            domain: &self.domain,
+            descriptors: &descriptors,
+            waiting: Waiting::Cannot,
+        };
+        let mut seen: SmallVec<[Seen; 4]> = SmallVec::new();
+        let mut steps: SmallVec<[Step; 0]> = SmallVec::new();
+        let comparing = self.comparison.is_some();
+        let decision = self
+            .limiter
+            .check_at_with(&check, now, |step, source, answered| {
+                let Source::Rule(rule) = source else { return };
+                let fits = answered.fits();
+                let (descriptor, counted) = (usize::from(step.descriptor), answered.counted);
+                seen.push(Seen {
+                    rule: rule.get(),
+                    descriptor,
+                    fits,
+                    counted,
+                });
+                if comparing {
+                    steps.push(compared_step(rule.0, step, fits));
+                }
+            });
+        let count = if decision.allowed() {
+            &mut self.summary.allowed
+        } else {
+            &mut self.summary.denied
+        };
+        *count += 1;
+        let unlimited = decision
+            .statuses()
+            .iter()
+            .filter_map(|status| status.unlimited);
+        let mut matched = !seen.is_empty();
+        for rule in unlimited {
+            self.tallies[rule.get()].allow();
+            matched = true;
+        }
+        self.summary.unmatched += u64::from(!matched);
+        if let Some(comparison) = &mut self.comparison {
+            comparison.add(&steps, now);
+        }
+        let snapshot = decision.snapshot().rules();
+        for seen in seen {
+            self.summary.uncounted += u64::from(!seen.counted);
+            let tally = &mut self.tallies[seen.rule];
+            if seen.fits {
+                tally.allow();
+            } else {
+                let entries: &[Entry<'_>] = descriptors[seen.descriptor].entries;
+                tally.deny(self.keys.of(snapshot, seen.rule, entries), now);
+            }
+        }
+    }
+
+    /// The time of a line: a late one takes the latest time seen.
+    fn advance(&mut self, time: Timestamp) -> Timestamp {
+        let (first, latest) = self.summary.span.unwrap_or((time, time));
+        self.summary.late += u64::from(time < latest);
+        let now = latest.max(time);
+        self.summary.span = Some((first, now));
+        now
+    }
+}
+
+fn compared_step(rule: u32, step: &ratekeeper_store::Step<'_>, fits: bool) -> Step {
+    Step {
+        rule,
+        key: step.key,
+        limit: *step.limit,
+        charge: step.charge,
+        vote: Vote {
+            fits,
+            descriptor: step.descriptor,
+            shadow: step.shadow,
+            quota_mode: step.quota_mode,
+        },
+    }
+}

@@ -1,0 +1,210 @@
+//! A report for people.
+
+use std::fmt::{self, Write};
+
+use super::{Compared, Report, RuleReport, percent};
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.head(f)?;
+        self.rules_table(f)?;
+        for rule in self.rules.iter().filter(|rule| !rule.top_denied.is_empty()) {
+            top_denied(f, rule)?;
+        }
+        self.compare_table(f)?;
+        for note in &self.summary.notes {
+            write!(f, "\nnote: {note}")?;
+        }
+        if !self.summary.notes.is_empty() {
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    fn head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let summary = &self.summary;
+        let counts = [self.lines.read, self.lines.parsed, self.lines.malformed].map(grouped);
+        let [read, parsed, malformed] = counts;
+        write!(
+            f,
+            "{read} lines read, {parsed} parsed, {malformed} malformed"
+        )?;
+        if let Some(format) = summary.format {
+            write!(f, " ({})", format.name())?;
+        }
+        writeln!(f)?;
+        for line in &summary.bad_lines {
+            writeln!(f, "  {line}")?;
+        }
+        let unshown = self
+            .lines
+            .malformed
+            .saturating_sub(summary.bad_lines.len() as u64);
+        if unshown > 0 {
+            writeln!(f, "  and {} more", grouped(unshown))?;
+        }
+        if let Some((first, last)) = summary.span {
+            writeln!(f, "{} to {}", time_text(first), time_text(last))?;
+        }
+        let all = summary.allowed + summary.denied;
+        writeln!(
+            f,
+            "domain {}: {} requests, {} allowed, {} denied ({:.2} %), {} matched no limit",
+            printable(&summary.domain),
+            grouped(all),
+            grouped(summary.allowed),
+            grouped(summary.denied),
+            percent(summary.denied, all),
+            grouped(summary.unmatched),
+        )
+    }
+
+    fn rules_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rows = vec![row([
+            "rule",
+            "requests",
+            "allowed",
+            "denied",
+            "%",
+            "worst minute",
+        ])];
+        for rule in &self.rules {
+            let worst = rule.worst_minute.as_ref().map_or_else(
+                || "-".to_owned(),
+                |worst| format!("{} ({})", worst.minute, grouped(worst.denied)),
+            );
+            rows.push([
+                printable(&rule.rule),
+                grouped(rule.requests),
+                grouped(rule.allowed),
+                grouped(rule.denied),
+                format!("{:.2}", percent(rule.denied, rule.requests)),
+                worst,
+            ]);
+        }
+        writeln!(f)?;
+        aligned(f, &rows)
+    }
+
+    fn compare_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let compared: Vec<(&RuleReport, Compared)> = self
+            .rules
+            .iter()
+            .filter_map(|rule| Some((rule, rule.compare.flatten()?)))
+            .collect();
+        if compared.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "\nagainst the exact log, in requests (% of the rule's requests)"
+        )?;
+        let head = [
+            "rule",
+            "exact denies",
+            "wrongly allowed",
+            "wrongly denied",
+            "net",
+        ];
+        let mut rows = vec![row(head)];
+        for (rule, found) in compared {
+            let share = |count: u64, percent: f64| format!("{} ({percent:.3} %)", grouped(count));
+            let sign = if found.net < 0 { "-" } else { "+" };
+            let net = grouped(found.net.unsigned_abs());
+            rows.push([
+                printable(&rule.rule),
+                share(
+                    found.exact_denied,
+                    percent(found.exact_denied, found.requests),
+                ),
+                share(found.wrongly_allowed, found.wrongly_allowed_percent),
+                share(found.wrongly_denied, found.wrongly_denied_percent),
+                format!("{sign}{net} ({:+.3} %)", found.net_percent),
+            ]);
+        }
+        aligned(f, &rows)
+    }
+}
+
+fn top_denied(f: &mut fmt::Formatter<'_>, rule: &RuleReport) -> fmt::Result {
+    writeln!(f, "\nmost denied by {}", printable(&rule.rule))?;
+    for top in &rule.top_denied {
+        write!(f, "{:>12}  {}", grouped(top.denied), printable(&top.key))?;
+        if top.overcounted_at_most > 0 {
+            write!(
+                f,
+                "  (at most {} too many)",
+                grouped(top.overcounted_at_most)
+            )?;
+        }
+        writeln!(f)?;
+    }
+    Ok(())
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> [String; N] {
+    cells.map(str::to_owned)
+}
+
+/// Columns as wide as they need to be: the first to the left, numbers to the right.
+fn aligned<const N: usize>(f: &mut fmt::Formatter<'_>, rows: &[[String; N]]) -> fmt::Result {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    for row in rows {
+        let mut line = String::new();
+        for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
+            if index == 0 {
+                write!(line, "{cell:<width$}")?;
+            } else {
+                write!(line, "  {cell:>width$}")?;
+            }
+        }
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// `1,234,567`
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What the log's clients wrote must not reach a terminal as it is: control characters are
+/// escaped, and what is very long is cut.
+fn printable(text: &str) -> String {
+    const MOST: usize = 120;
+    let mut shown = String::with_capacity(text.len().min(MOST));
+    for (index, character) in text.chars().enumerate() {
+        if index == MOST {
+            shown.push('…');
+            break;
+        }
+        // Bidirectional marks rewrite a line as well as control characters do.
+        if character.is_control()
+            || matches!(character, '\u{200e}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        {
+            shown.extend(character.escape_unicode());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// In UTC, to the second.
+pub(crate) fn time_text(time: ratekeeper_core::Timestamp) -> String {
+    let seconds = i64::try_from(time.as_micros() / 1_000_000).unwrap_or(0);
+    jiff::Timestamp::from_second(seconds)
+        .unwrap_or_default()
+        .to_string()
+}
