@@ -10,9 +10,11 @@
 //! Stripe's "concurrent requests limiter", <https://stripe.com/blog/rate-limiters>. Exact while
 //! holders release or renew in time; a holder that outlives its deadline unseen is one too many.
 //!
-//! State (heap): triples of the permit's id (two words, high first) and its deadline: 24 bytes a
-//! permit held. A charge without an id holds a nameless permit, which only its deadline ends.
-//! A refund changes nothing, since it does not say whose permit it means: edges refuse it.
+//! State (heap): word 0 a time before which no permit expires, word 1 one at which all have, then
+//! triples of a permit's id (two words, high first) and its deadline: 24 bytes a permit held, so
+//! limits above 100,000 are refused. A charge without an id holds a nameless permit, which only
+//! its deadline ends. A refund changes nothing, since it does not say whose permit it means:
+//! edges refuse it.
 
 use crate::step::Finding;
 use crate::{Ask, Heap, Limit, Micros, Outcome, Timestamp};
@@ -20,22 +22,32 @@ use crate::{Ask, Heap, Limit, Micros, Outcome, Timestamp};
 /// What a refused request is told to wait: how long the holders will take is unknown.
 pub const RETRY_HINT: Micros = Micros::from_secs(1);
 
+/// The permits follow the earliest and the latest deadline.
+const HEADER: usize = 2;
+
 /// Words of one permit.
 const PERMIT: usize = 3;
 
-fn deadlines(heap: &[u64]) -> impl Iterator<Item = u64> + '_ {
-    heap.chunks_exact(PERMIT).map(|permit| permit[2])
+fn permits(heap: &[u64]) -> std::slice::ChunksExact<'_, u64> {
+    heap.get(HEADER..).unwrap_or(&[]).chunks_exact(PERMIT)
 }
 
 fn id_words(id: u128) -> [u64; 2] {
     [(id >> 64) as u64, (id & u128::from(u64::MAX)) as u64]
 }
 
+/// Permits held at `now`; counted one by one only if some may have expired.
+fn held(heap: &[u64], now: Timestamp) -> u64 {
+    match heap.first() {
+        Some(earliest) if *earliest <= now.as_micros() => permits(heap)
+            .filter(|permit| permit[2] > now.as_micros())
+            .count() as u64,
+        _ => permits(heap).len() as u64,
+    }
+}
+
 pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Outcome {
-    let held = deadlines(heap)
-        .filter(|deadline| *deadline > now.as_micros())
-        .count() as u64;
-    let room = limit.quota().saturating_sub(held);
+    let room = limit.quota().saturating_sub(held(heap, now));
     let wait = if ask.probe() <= room {
         Micros::ZERO
     } else {
@@ -63,31 +75,43 @@ pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Out
 
 pub(crate) fn charge(limit: &Limit, heap: &mut Heap, hits: i64, now: Timestamp) {
     reap(heap, now);
-    let held = (heap.len() / PERMIT) as u64;
-    let room = limit.quota().saturating_sub(held);
+    let room = limit.quota().saturating_sub(held(heap, now));
     for _ in 0..hits.max(0).unsigned_abs().min(room) {
         hold(limit, heap, 0, now);
     }
 }
 
 fn hold(limit: &Limit, heap: &mut Heap, id: u128, now: Timestamp) {
+    if heap.len() < HEADER {
+        *heap = vec![u64::MAX, 0];
+    }
     let [high, low] = id_words(id);
-    heap.extend([high, low, now.after(limit.window()).as_micros()]);
+    let deadline = now.after(limit.window()).as_micros();
+    heap[0] = heap[0].min(deadline);
+    heap[1] = heap[1].max(deadline);
+    heap.extend([high, low, deadline]);
 }
 
+/// Removes the permits whose deadline has come.
 fn reap(heap: &mut Heap, now: Timestamp) {
-    let live = |deadline: u64| deadline > now.as_micros();
-    if deadlines(heap).all(live) {
+    if heap
+        .first()
+        .is_none_or(|earliest| *earliest > now.as_micros())
+    {
         return;
     }
-    let mut kept = 0;
-    for permit in (0..heap.len()).step_by(PERMIT) {
-        if heap.get(permit + 2).copied().is_some_and(live) {
+    let mut earliest = u64::MAX;
+    let mut kept = HEADER;
+    for permit in (HEADER..heap.len()).step_by(PERMIT) {
+        let deadline = heap[permit + 2];
+        if deadline > now.as_micros() {
+            earliest = earliest.min(deadline);
             heap.copy_within(permit..permit + PERMIT, kept);
             kept += PERMIT;
         }
     }
     heap.truncate(kept);
+    heap[0] = earliest;
 }
 
 /// Takes one permit under `id`, which the caller makes unique (128 random bits), until
@@ -104,11 +128,11 @@ pub fn acquire(limit: &Limit, heap: &mut Heap, id: u128, now: Timestamp) -> Outc
 /// Gives the permit `id` back. False if it is not held: released before, or reaped.
 pub fn release(heap: &mut Heap, id: u128, now: Timestamp) -> bool {
     reap(heap, now);
-    let found = heap
-        .chunks_exact(PERMIT)
-        .position(|permit| permit[..2] == id_words(id));
+    let found = permits(heap).position(|permit| permit[..2] == id_words(id));
     if let Some(index) = found {
-        heap.drain(index * PERMIT..(index + 1) * PERMIT);
+        let last = heap.len() - PERMIT;
+        heap.copy_within(last.., HEADER + index * PERMIT);
+        heap.truncate(last);
     }
     found.is_some()
 }
@@ -118,13 +142,15 @@ pub fn release(heap: &mut Heap, id: u128, now: Timestamp) -> bool {
 pub fn renew(limit: &Limit, heap: &mut Heap, id: u128, now: Timestamp) -> bool {
     reap(heap, now);
     let deadline = now.after(limit.window()).as_micros();
-    let held = heap
-        .chunks_exact_mut(PERMIT)
-        .find(|permit| permit[..2] == id_words(id));
-    held.map(|permit| permit[2] = deadline.max(permit[2]))
-        .is_some()
+    let Some(index) = permits(heap).position(|permit| permit[..2] == id_words(id)) else {
+        return false;
+    };
+    let permit = HEADER + index * PERMIT;
+    heap[permit + 2] = heap[permit + 2].max(deadline);
+    heap[1] = heap[1].max(deadline);
+    true
 }
 
 pub(crate) fn expires_at(heap: &[u64]) -> Timestamp {
-    Timestamp::from_micros(deadlines(heap).max().unwrap_or(0))
+    Timestamp::from_micros(heap.get(1).copied().unwrap_or(0))
 }

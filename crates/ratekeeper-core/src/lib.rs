@@ -42,7 +42,8 @@ pub mod token_bucket;
 
 pub use combine::{Mode, Vote, combine};
 pub use limit::{
-    Algorithm, DEFAULT_SUB_WINDOWS, Limit, LimitError, LimitSpec, MAX_LOG, MAX_SUB_WINDOWS,
+    Algorithm, DEFAULT_SUB_WINDOWS, Limit, LimitError, LimitSpec, MAX_LOG, MAX_PERMITS,
+    MAX_SUB_WINDOWS,
 };
 pub use outcome::{Outcome, Verdict};
 pub use state::{Heap, Shape, Spill, State, StateMut, StateRef, Words};

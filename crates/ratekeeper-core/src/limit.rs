@@ -74,6 +74,9 @@ pub const MAX_SUB_WINDOWS: u32 = 64;
 /// The most hits a sliding log may hold: it keeps every one of them.
 pub const MAX_LOG: u64 = 10_000;
 
+/// The most permits of a concurrency limit: the state lists their holders.
+pub const MAX_PERMITS: u64 = 100_000;
+
 /// A limit as an operator says it, before it is checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LimitSpec {
@@ -144,6 +147,9 @@ pub enum LimitError {
     /// A log keeps every hit.
     #[error("a sliding_log holds at most 10000 hits; use sliding_window with sub_windows")]
     LogTooLong,
+    /// Every holder of a permit is listed.
+    #[error("a concurrency limit is at most 100000 permits")]
+    TooManyPermits,
     /// A calendar window with another algorithm than `fixed_window`.
     #[error("a calendar window is for fixed_window only, not {}", .0.name())]
     NoCalendar(Algorithm),
@@ -228,6 +234,9 @@ impl Limit {
             Algorithm::Gcra => Kind::Gcra(Rate::try_new(quota, window, burst)?),
             Algorithm::LeakyBucket => {
                 Kind::LeakyBucket(Rate::try_new(quota, window, burst)?, Waiting::Delays)
+            }
+            Algorithm::Concurrency if quota > MAX_PERMITS => {
+                return Err(LimitError::TooManyPermits);
             }
             Algorithm::Concurrency => Kind::Concurrency,
         };

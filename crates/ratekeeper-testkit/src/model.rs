@@ -170,9 +170,12 @@ impl Model {
     }
 
     /// The first wait after which `hits` would pass if nobody else came; [`Micros::MAX`] if
-    /// none helps. The room only grows while nobody comes, so bisection finds it.
+    /// none helps. The room only grows while nobody comes, so bisection finds it. A bucket
+    /// whose burst was lowered is settled first, as every store does on a denial.
     fn wait(&self, hits: u64, now: Timestamp) -> Micros {
-        let fits = |wait: u64| hits <= self.room(now.after(Micros::new(wait)));
+        let mut settled = self.clone();
+        settled.charge(0, now);
+        let fits = |wait: u64| hits <= settled.room(now.after(Micros::new(wait)));
         if hits > self.capacity() {
             return Micros::MAX;
         }

@@ -1,10 +1,9 @@
 //! Every answer is the definition's: equal to the model field by field where the definition is
 //! kept exactly, and between the definition and a rate lower by 0.1 % where T was rounded up.
 
-use proptest::prelude::*;
-use ratekeeper_core::{Algorithm, Ask, Limit, Moment, Outcome, State, Timestamp, Verdict};
+use ratekeeper_core::{Ask, Limit, Moment, Outcome, State, Timestamp, Verdict};
 use ratekeeper_testkit::model::Model;
-use ratekeeper_testkit::model::history::{History, histories};
+use ratekeeper_testkit::model::history::History;
 
 /// The definition, and the most that rounding may take from it.
 struct Between {
@@ -105,47 +104,18 @@ fn check_counting_denied(history: &History) {
     });
 }
 
-proptest! {
-    #[test]
-    fn fixed_window(history in histories(Algorithm::FixedWindow)) {
-        check(&history);
-        check_counting_denied(&history);
-    }
-
-    #[test]
-    fn sliding_window(history in histories(Algorithm::SlidingWindow)) {
-        check(&history);
-        check_counting_denied(&history);
-    }
-
-    #[test]
-    fn sliding_log(history in histories(Algorithm::SlidingLog)) {
-        check(&history);
-        check_counting_denied(&history);
-    }
-
-    #[test]
-    fn token_bucket(history in histories(Algorithm::TokenBucket)) {
-        check(&history);
-        check_counting_denied(&history);
-    }
-
-    #[test]
-    fn gcra(history in histories(Algorithm::Gcra)) {
-        check(&history);
-        check_counting_denied(&history);
-    }
-
-    #[test]
-    fn leaky_bucket(history in histories(Algorithm::LeakyBucket)) {
-        check(&history);
-        check_counting_denied(&history);
-    }
-
-    #[test]
-    fn concurrency(history in histories(Algorithm::Concurrency)) {
-        if history.spec.quota <= 10_000 {
-            check(&history);
-        }
-    }
+fn check_both(history: &History) {
+    check(history);
+    check_counting_denied(history);
 }
+
+histories_hold! { check_both:
+    fixed_window FixedWindow,
+    sliding_window SlidingWindow,
+    sliding_log SlidingLog,
+    token_bucket TokenBucket,
+    gcra Gcra,
+    leaky_bucket LeakyBucket,
+}
+
+histories_hold! { check: concurrency Concurrency }

@@ -1,6 +1,35 @@
 //! What every algorithm promises, on random histories that favour edges. One file per promise.
 
+/// One property test for each algorithm named: `check` is given histories of it.
+macro_rules! histories_hold {
+    ($check:ident: $($name:ident $algorithm:ident),* $(,)?) => {
+        proptest::proptest! {
+            $(
+                #[test]
+                fn $name(history in ratekeeper_testkit::model::history::histories(
+                    ratekeeper_core::Algorithm::$algorithm
+                )) {
+                    $check(&history);
+                }
+            )*
+        }
+    };
+}
+
+mod batching;
+mod bugs_of_others;
+mod calendar;
+mod changed_limits;
 mod definition;
+mod error_against_the_log;
+mod expiry;
+mod extremes;
+mod permits;
+mod refunds;
+mod repeated_counters;
+mod spilling;
+mod time_going_back;
+mod waiting;
 
 use ratekeeper_core::{Limit, Moment, State, Timestamp};
 

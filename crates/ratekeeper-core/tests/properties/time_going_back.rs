@@ -1,0 +1,100 @@
+//! A clock that goes back is harmless. Nothing panics, no more is left than there can be, waits
+//! stay exact, and no more passes than in the time that went by: the sum of the steps forward.
+
+use crate::waiting::assert_wait;
+use proptest::prelude::*;
+use ratekeeper_core::{Algorithm, Limit, Moment, State, Timestamp, Verdict};
+use ratekeeper_testkit::model::history::{Gap, Hits, gaps, specs, starts, takes};
+
+/// Where the clock goes before a step.
+#[derive(Clone, Copy, Debug)]
+enum Clock {
+    Forward(Gap),
+    Back(Gap),
+}
+
+fn clocks() -> impl Strategy<Value = Clock> {
+    prop_oneof![3 => gaps().prop_map(Clock::Forward), 1 => gaps().prop_map(Clock::Back)]
+}
+
+/// What passed, at the time that had gone by.
+struct Passed {
+    gone_by: u64,
+    hits: u64,
+}
+
+/// What may pass within `span` microseconds, in hits times microseconds of the window.
+fn allowed(limit: &Limit, span: u64) -> u128 {
+    let window = u128::from(limit.window().get());
+    let quota = u128::from(limit.quota());
+    match limit.algorithm() {
+        Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
+            u128::from(limit.capacity()) * window + quota * u128::from(span)
+        }
+        Algorithm::SlidingLog if u128::from(span) < window => quota * window,
+        // Up to twice the limit across an edge, and then once a window.
+        _ => (quota * (u128::from(span) / window + 2)) * window,
+    }
+}
+
+fn assert_passed(limit: &Limit, passed: &[Passed]) {
+    for (first, from) in passed.iter().enumerate() {
+        let mut hits = 0_u128;
+        for to in passed.iter().skip(first) {
+            hits += u128::from(to.hits);
+            let allowed = allowed(limit, to.gone_by - from.gone_by);
+            let hits = hits * u128::from(limit.window().get());
+            assert!(hits <= allowed, "{} passed", hits);
+        }
+    }
+}
+
+fn check(limit: &Limit, start: Timestamp, moves: &[(Clock, Hits)]) {
+    let mut state = State::new(limit.shape());
+    let (mut now, mut gone_by, mut last) = (start, 0, None);
+    let mut passed = Vec::new();
+    let end = limit.window().get().saturating_mul(8);
+    let bucket = limit.capacity() / limit.quota().max(1);
+    for (clock, hits) in moves {
+        let before = now;
+        now = match clock {
+            Clock::Forward(gap) => gap.after(now, limit, last.as_ref()),
+            Clock::Back(gap) => gap.before(now, limit, last.as_ref()),
+        };
+        gone_by += now.since(before).get();
+        // Far from the end of time, which the answers may not reach.
+        let far = u128::from(now.as_micros()) + u128::from(end) * u128::from(bucket + 1);
+        if far > 1 << 53 {
+            return;
+        }
+        let hits = hits.number(limit, last.as_ref());
+        let outcome = limit.step(&mut state, hits, &Moment::at(now));
+        assert!(outcome.remaining <= limit.capacity());
+        match outcome.verdict {
+            Verdict::Fits => passed.push(Passed {
+                gone_by,
+                hits: hits.unsigned_abs(),
+            }),
+            Verdict::Later if limit.algorithm() != Algorithm::Concurrency => {
+                assert_wait(limit, &state, hits, now, outcome.retry_after);
+            }
+            Verdict::Later | Verdict::Never => {}
+        }
+        last = Some(outcome);
+    }
+    if limit.algorithm() != Algorithm::Concurrency {
+        assert_passed(limit, &passed);
+    }
+}
+
+proptest! {
+    #[test]
+    fn is_harmless(
+        spec in prop::sample::select(&Algorithm::ALL[..]).prop_flat_map(specs),
+        start in starts(),
+        moves in prop::collection::vec((clocks(), takes()), 1..40),
+    ) {
+        let limit = Limit::try_new(spec).expect("the strategy draws only valid limits");
+        check(&limit, start, &moves);
+    }
+}
