@@ -21,7 +21,7 @@ pub(crate) fn fuzz(args: &[String]) -> Result<()> {
         let seeds = format!("fuzz/seeds/{target}");
         // `-s none`: the sanitizers need a nightly compiler; what is looked for here are panics, overflows and
         // hangs, which debug assertions and libFuzzer's own limits find on stable.
-        let mut command = cargo(["fuzz", "run", "-s", "none", "--dev", target]);
+        let mut command = cargo(["fuzz", "run", "-s", "none", target]);
         command
             .arg(format!("fuzz/corpus/{target}"))
             .arg(seeds)

@@ -1,0 +1,197 @@
+//! The command line: what can be said, and the help that teaches it.
+
+use crate::settings::Flags;
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  ratekeeper                                    serve ./config, and print three commands to try
+  ratekeeper serve --rules rules/ --http :8080  serve a folder of rules
+  ratekeeper rules check rules/                 would these rules load? (exit 0 yes, 1 no)
+  ratekeeper rules explain --rules rules/ api api_key=abc,path=/login
+  ratekeeper replay --rules rules/ --log access.log.gz
+
+Exit codes: 0 done, 1 refused or failed (the message says why), 2 the command line was wrong.
+Settings: ratekeeper.yaml < RATEKEEPER_* < flags; `ratekeeper config show` prints all and where each came from.";
+
+/// Limits who may call an API how often: rules in YAML, decisions over gRPC and HTTP.
+#[derive(Debug, Parser)]
+#[command(name = "ratekeeper", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    /// A bare `ratekeeper` is `ratekeeper serve`.
+    #[command(flatten)]
+    pub(crate) serve: Flags,
+}
+
+/// What ratekeeper can be told to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Answer rate limit questions over gRPC and HTTP
+    #[command(after_help = "\
+Examples:
+  ratekeeper serve --rules rules/                    gRPC on :8081, HTTP on :8080, admin on 127.0.0.1:6070
+  ratekeeper serve --rules r.yaml --http 127.0.0.1:0 port 0 picks a free port; what was picked is printed
+  ratekeeper serve --profile envoy --merge-domains   as a drop-in for envoyproxy/ratelimit
+
+SIGTERM and Ctrl-C stop it gracefully: what was asked is answered first. SIGHUP reads the rules again.")]
+    Serve(Flags),
+    /// Check and explain rules
+    #[command(subcommand)]
+    Rules(Rules),
+    /// Play an access log through rules: what would have been limited
+    Replay(Replay),
+    /// Show settings
+    #[command(subcommand)]
+    Config(Config),
+    /// Print the completion script of a shell
+    #[command(after_help = "\
+Examples:
+  ratekeeper completions bash > /etc/bash_completion.d/ratekeeper
+  ratekeeper completions zsh > ~/.zfunc/_ratekeeper
+  ratekeeper completions fish > ~/.config/fish/completions/ratekeeper.fish")]
+    Completions {
+        /// Whose script
+        shell: Shell,
+    },
+}
+
+/// What can be done with rules.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Rules {
+    /// Say everything that is wrong with rules, with file, line and column
+    #[command(after_help = "\
+Exit codes: 0 the rules are good (warnings are printed), 1 they would be refused, 2 the command line was wrong.
+
+Examples:
+  ratekeeper rules check rules/
+  ratekeeper rules check a.yaml b.yaml --merge-domains")]
+    Check(RulesCheck),
+    /// Say which rules a request meets and what each would answer, without counting it
+    #[command(after_help = "\
+With --address the question goes to a running service and its live counters; else the rules are read here, and every
+counter is fresh. An entry is key=value; a comma inside a value is written \\, and a backslash \\\\.
+
+Examples:
+  ratekeeper rules explain --rules rules/ api api_key=abc,path=/login
+  ratekeeper rules explain --address http://127.0.0.1:6070 api api_key=abc,path=/login")]
+    Explain(RulesExplain),
+    /// Print the JSON Schema of rules files, for editors
+    #[command(after_help = "\
+Examples:
+  ratekeeper rules schema > ratekeeper.schema.json
+  then, as the first line of a rules file:  # yaml-language-server: $schema=ratekeeper.schema.json")]
+    Schema,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RulesCheck {
+    /// Files, or folders of *.yaml and *.yml
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Let several files add to one domain
+    #[arg(long)]
+    pub(crate) merge_domains: bool,
+    /// What rules mean where they do not say
+    #[arg(long, value_name = "NAME", default_value = "ratekeeper", value_parser = ["ratekeeper", "envoy"])]
+    pub(crate) profile: String,
+    /// Print problems and nothing else
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RulesExplain {
+    /// The rules to read here [default: the `rules` setting]
+    #[arg(long, value_name = "PATH", conflicts_with = "address")]
+    pub(crate) rules: Option<PathBuf>,
+    /// The admin address of a running service
+    #[arg(long, value_name = "URL")]
+    pub(crate) address: Option<String>,
+    /// Let several files add to one domain
+    #[arg(long)]
+    pub(crate) merge_domains: bool,
+    /// What rules mean where they do not say [default: the `profile` setting]
+    #[arg(long, value_name = "NAME", value_parser = ["ratekeeper", "envoy"])]
+    pub(crate) profile: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The domain the request is asked in
+    pub(crate) domain: String,
+    /// The descriptor's entries in order: key=value,key=value
+    #[arg(value_name = "KEY=VALUE,…")]
+    pub(crate) entries: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Print every setting, its value, and where it came from
+    #[command(after_help = "\
+Takes the flags of `ratekeeper serve`, so that a command line can be tried.
+
+Examples:
+  ratekeeper config show
+  RATEKEEPER_HTTP=:9000 ratekeeper config show --profile envoy")]
+    Show {
+        #[command(flatten)]
+        flags: Flags,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Every line becomes descriptors (by default remote_address, method, path and user_agent, each by itself) and goes
+through the same limiter as a live request, at the log's own time. Lines without a timestamp and an address are
+counted as malformed and skipped. An entry of --descriptors is a field of the log, key=field, or key='text {field}'.
+
+Examples:
+  ratekeeper replay --rules rules/ --log access.log.gz
+  ratekeeper replay --rules rules/ --log access.log --descriptors 'remote_address; api_key=remote_address,path'
+  ratekeeper replay --rules rules/ --log app.jsonl --fields time=ts,remote_address=client.ip --json
+  ratekeeper replay --rules rules/ --log access.log --compare sliding_log")]
+pub(crate) struct Replay {
+    /// The rules to try
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rules: PathBuf,
+    /// A log: common, combined or JSON lines, plain or gzip; - is standard input; several, oldest first
+    #[arg(long = "log", value_name = "FILE", required = true, num_args = 1..)]
+    pub(crate) logs: Vec<PathBuf>,
+    /// The domain to ask in [default: the rules' only one]
+    #[arg(long)]
+    pub(crate) domain: Option<String>,
+    /// What the log is written in [default: found out from its first lines]
+    #[arg(long, value_name = "NAME", value_parser = ["common", "combined", "json"])]
+    pub(crate) format: Option<String>,
+    /// What each line becomes: descriptors of entries, entry,entry;entry [default:
+    /// remote_address;method;path;user_agent]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) descriptors: Option<String>,
+    /// Where JSON lines keep their fields: time=ts,remote_address=ip,…
+    #[arg(long, value_name = "NAME=FIELD,…")]
+    pub(crate) fields: Option<String>,
+    /// Also decide everything exactly, and count the decisions that differ
+    #[arg(long, value_name = "ALGORITHM", value_parser = ["sliding_log"])]
+    pub(crate) compare: Option<String>,
+    /// Let several files add to one domain
+    #[arg(long)]
+    pub(crate) merge_domains: bool,
+    /// What rules mean where they do not say
+    #[arg(long, value_name = "NAME", default_value = "ratekeeper", value_parser = ["ratekeeper", "envoy"])]
+    pub(crate) profile: String,
+    /// How many of the most denied keys to print of each rule
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) top: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Exit 1 when a line is malformed
+    #[arg(long)]
+    pub(crate) strict: bool,
+}

@@ -1,0 +1,114 @@
+//! `ratekeeper config show`.
+
+use crate::home::Home;
+use crate::output;
+use crate::settings::{self, Environment, Flags, Layers, SETTINGS, Setting, Settings};
+use anyhow::Result;
+use std::process::ExitCode;
+
+pub(crate) fn run(flags: &Flags, json: bool) -> Result<ExitCode> {
+    let home = Home::find();
+    let layers = settings::layers(flags, &Environment::of_process(), &home)?;
+    // What could not be served with is not shown as if it could.
+    let settings = Settings::from_layers(&layers, &home)?;
+    let shown = shown(&layers, &settings);
+    let text = if json {
+        as_json(&shown)?
+    } else {
+        as_table(&shown)
+    };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A setting as it is shown: its key, its value, and where that came from.
+type Shown = (&'static str, String, String);
+
+fn shown(layers: &Layers, settings: &Settings) -> Vec<Shown> {
+    let show = |setting: &'static Setting| {
+        let said = layers.get(setting);
+        // What follows from other settings is shown as it will be, not as the nothing that was said.
+        let (text, origin) = match (setting.key, said.text.is_empty()) {
+            ("rules", true) => (path(settings.rules.path.as_ref()), "found".to_owned()),
+            ("state", true) if settings.counters.state.is_some() => (
+                path(settings.counters.state.as_ref()),
+                "data_dir".to_owned(),
+            ),
+            _ => (masked(&said.text), said.origin.to_string()),
+        };
+        let origin = if text.is_empty() {
+            "default".to_owned()
+        } else {
+            origin
+        };
+        (setting.key, text, origin)
+    };
+    SETTINGS.iter().map(show).collect()
+}
+
+fn path(path: Option<&std::path::PathBuf>) -> String {
+    path.map(|path| path.display().to_string())
+        .unwrap_or_default()
+}
+
+/// A value with the password of a URL in it, without the password.
+fn masked(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return text.to_owned();
+    };
+    let end = rest.find('/').unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    match authority.rsplit_once('@') {
+        Some((credentials, host)) => {
+            let user = credentials.split_once(':').map_or("", |(user, _)| user);
+            format!("{scheme}://{user}:****@{host}{path}")
+        }
+        None => text.to_owned(),
+    }
+}
+
+fn as_table(shown: &[Shown]) -> String {
+    let row = |(key, text, origin): &Shown| {
+        let text = if text.is_empty() { "-" } else { text };
+        vec![(*key).to_owned(), text.to_owned(), origin.clone()]
+    };
+    let mut rows = vec![vec![
+        "SETTING".to_owned(),
+        "VALUE".to_owned(),
+        "FROM".to_owned(),
+    ]];
+    rows.extend(shown.iter().map(row));
+    output::table(&rows, 0)
+}
+
+fn as_json(shown: &[Shown]) -> serde_json::Result<String> {
+    let entry = |(key, text, origin): &Shown| {
+        let value = if text.is_empty() {
+            serde_json::Value::Null
+        } else {
+            text.as_str().into()
+        };
+        (
+            (*key).to_owned(),
+            serde_json::json!({ "value": value, "from": origin }),
+        )
+    };
+    let map: serde_json::Map<_, _> = shown.iter().map(entry).collect();
+    Ok(format!("{}\n", serde_json::to_string_pretty(&map)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::masked;
+
+    #[test]
+    fn passwords_in_urls_are_masked() {
+        assert_eq!(
+            masked("redis://app:pa:ss@host:6379/0"),
+            "redis://app:****@host:6379/0"
+        );
+        assert_eq!(masked("redis://token@host"), "redis://:****@host");
+        assert_eq!(masked("redis://host:6379"), "redis://host:6379");
+        assert_eq!(masked("info,ratekeeper=debug"), "info,ratekeeper=debug");
+    }
+}

@@ -1,0 +1,30 @@
+//! One file for each command.
+
+mod completions;
+mod config_show;
+mod replay;
+mod rules_check;
+mod rules_explain;
+mod rules_schema;
+mod serve;
+
+use crate::cli::{Cli, Command, Config, Rules};
+use anyhow::Result;
+use std::process::ExitCode;
+
+/// Does what the command line says.
+///
+/// # Errors
+/// Why it could not be done, as one sentence for people.
+pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
+    match cli.command {
+        None => serve::run(&cli.serve),
+        Some(Command::Serve(flags)) => serve::run(&flags),
+        Some(Command::Rules(Rules::Check(args))) => rules_check::run(&args),
+        Some(Command::Rules(Rules::Explain(args))) => rules_explain::run(&args),
+        Some(Command::Rules(Rules::Schema)) => rules_schema::run(),
+        Some(Command::Replay(args)) => replay::run(&args),
+        Some(Command::Config(Config::Show { flags, json })) => config_show::run(&flags, json),
+        Some(Command::Completions { shell }) => completions::run(shell),
+    }
+}

@@ -1,0 +1,93 @@
+//! `ratekeeper replay`.
+
+use crate::cli;
+use crate::{output, rules, settings};
+use anyhow::{Context, Result, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
+use ratekeeper_replay::{
+    CompareWith, Descriptors, Fields, Format, Log, Progress, Replay, ReplayOptions, Report,
+};
+use ratekeeper_rules::Options;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
+    let mut options = Options::default();
+    options.merge_domains = args.merge_domains;
+    options.profile = settings::profile(&args.profile).map_err(|message| anyhow!(message))?;
+    let loaded = rules::load(&args.rules, false, &options)?;
+    let mut replay = Replay::new(replay_options(args)?, loaded.rules)?;
+    for log in &args.logs {
+        let bar = bar();
+        replay.read(&Log::from_arg(log), |progress| show(&bar, progress))?;
+        bar.finish_and_clear();
+    }
+    let report = replay.report();
+    print(&report, args.json)?;
+    Ok(exit(&report, args.strict))
+}
+
+fn replay_options(args: &cli::Replay) -> Result<ReplayOptions> {
+    let mut options = ReplayOptions::default();
+    options.domain = args.domain.clone();
+    options.format = args.format.as_deref().and_then(Format::from_name);
+    if let Some(text) = &args.fields {
+        options.fields = Fields::parse(text).context("--fields")?;
+    }
+    if let Some(text) = &args.descriptors {
+        options.descriptors = Descriptors::parse(text, &options.fields).context("--descriptors")?;
+    }
+    options.compare = args.compare.as_deref().and_then(CompareWith::from_name);
+    options.top_denied = args.top;
+    Ok(options)
+}
+
+/// A bar on standard error, for people: indicatif shows none where no terminal is.
+fn bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::no_length();
+    let template = "{bar:30} {binary_bytes}/{binary_total_bytes}  {msg}  {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn show(bar: &ProgressBar, progress: Progress) {
+    if let Some(total) = progress.bytes_total {
+        bar.set_length(total);
+    }
+    bar.set_position(progress.bytes_read);
+    bar.set_message(format!("{} lines", progress.lines));
+}
+
+fn print(report: &Report, json: bool) -> Result<()> {
+    let text = if json {
+        serde_json::to_string_pretty(report)? + "\n"
+    } else {
+        report.to_string()
+    };
+    output::print(&text)?;
+    // In JSON they have no place, and whoever reads only that should not miss them.
+    if json && report.lines.malformed > 0 {
+        let lines = output::count(
+            usize::try_from(report.lines.malformed).unwrap_or(usize::MAX),
+            "malformed line",
+        );
+        output::complain(&format!("ratekeeper: skipped {lines}"));
+        for line in &report.summary.bad_lines {
+            output::complain(&format!("  {line}"));
+        }
+    }
+    Ok(())
+}
+
+fn exit(report: &Report, strict: bool) -> ExitCode {
+    if strict && report.lines.malformed > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}

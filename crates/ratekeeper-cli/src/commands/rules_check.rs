@@ -1,0 +1,56 @@
+//! `ratekeeper rules check PATH…`.
+
+use crate::cli::RulesCheck;
+use crate::output::{self, count};
+use crate::{rules, settings};
+use anyhow::{Result, anyhow};
+use ratekeeper_rules::{Diagnostic, Diagnostics, Loaded, Options};
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
+    let mut options = Options::default();
+    options.merge_domains = args.merge_domains;
+    options.profile = settings::profile(&args.profile).map_err(|message| anyhow!(message))?;
+    let sources = rules::read_all(&args.paths, false)?;
+    match ratekeeper_rules::load(&sources, &options) {
+        Ok(loaded) => {
+            warn(&loaded.warnings);
+            if !args.quiet {
+                output::print(&summary(&loaded, sources.len()))?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(problems) => {
+            warn(problems.warnings());
+            refuse(&problems);
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn warn(warnings: &[Diagnostic]) {
+    for warning in warnings {
+        output::complain(&format!("{warning}\n"));
+    }
+}
+
+fn refuse(problems: &Diagnostics) {
+    let errors = count(problems.errors().len(), "error");
+    output::complain(&format!("{problems}\n\nrefused: {errors}"));
+}
+
+fn summary(loaded: &Loaded, files: usize) -> String {
+    let rules = loaded.rules.rules();
+    let mut text = format!(
+        "ok: {} in {} from {}",
+        count(rules.len(), "rule"),
+        count(loaded.rules.domains().len(), "domain"),
+        count(files, "file"),
+    );
+    if !loaded.warnings.is_empty() {
+        let _ = write!(text, ", {}", count(loaded.warnings.len(), "warning"));
+    }
+    text.push('\n');
+    text
+}

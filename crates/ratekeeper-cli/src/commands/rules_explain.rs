@@ -1,0 +1,86 @@
+//! `ratekeeper rules explain DOMAIN key=value,…`.
+
+mod shown;
+
+use crate::cli::RulesExplain;
+use crate::home::Home;
+use crate::settings::{self, Environment, Flags, Settings};
+use crate::{client, entries, limiter, output, rules};
+use anyhow::{Context, Result, anyhow, bail};
+use ratekeeper_limiter::{Check, Descriptor, Explanation, Waiting};
+use ratekeeper_rules::{Entry, Options};
+use std::process::ExitCode;
+
+/// Where a running service explains.
+const ENDPOINT: &str = "/admin/v1/explain";
+
+pub(crate) fn run(args: &RulesExplain) -> Result<ExitCode> {
+    let entries = match entries::parse(&args.entries) {
+        Ok(entries) => entries,
+        Err(message) => {
+            output::complain(&format!("ratekeeper: {message}"));
+            return Ok(ExitCode::from(2));
+        }
+    };
+    let explanation = match &args.address {
+        Some(address) => ask(address, &args.domain, &entries)?,
+        None => explain(args, &entries)?,
+    };
+    let text = if args.json {
+        format!("{}\n", serde_json::to_string_pretty(&explanation)?)
+    } else {
+        shown::text(&explanation)
+    };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks a running service about its live counters.
+fn ask(address: &str, domain: &str, entries: &[(String, String)]) -> Result<Explanation> {
+    let entry = |(key, value): &(String, String)| serde_json::json!({ "key": key, "value": value });
+    let entries: Vec<_> = entries.iter().map(entry).collect();
+    let check = serde_json::json!({ "domain": domain, "descriptors": [{ "entries": entries }] });
+    let answer = client::post(address, ENDPOINT, &check.to_string())?;
+    match answer.status {
+        200 => serde_json::from_str(&answer.body)
+            .with_context(|| format!("{address} answers what this version does not understand")),
+        404 | 405 => bail!(
+            "{address} does not explain; is it the admin address? It is 127.0.0.1:6070 by default"
+        ),
+        status => bail!("{address} answers {status}: {}", answer.body.trim()),
+    }
+}
+
+/// Reads the rules here; every counter is fresh.
+fn explain(args: &RulesExplain, entries: &[(String, String)]) -> Result<Explanation> {
+    let mut flags = Flags::default();
+    if let Some(path) = &args.rules {
+        flags = flags.with("rules", path.display().to_string());
+    }
+    if let Some(profile) = &args.profile {
+        flags = flags.with("profile", profile.clone());
+    }
+    if args.merge_domains {
+        flags = flags.with("merge_domains", "true".to_owned());
+    }
+    let home = Home::find();
+    let layers = settings::layers(&flags, &Environment::of_process(), &home)?;
+    let settings = Settings::from_layers(&layers, &home)?;
+    let path = settings.rules.path.as_deref();
+    let path = path.ok_or_else(|| {
+        anyhow!("there are no rules here; name them: --rules PATH, or ask a service: --address URL")
+    })?;
+    let options: Options = settings.rules.options();
+    let loaded = rules::load(path, settings.rules.every_file, &options)?;
+    let limiter = limiter::fresh(loaded.rules, &settings)?;
+    let entries: Vec<Entry<'_>> = entries
+        .iter()
+        .map(|(key, value)| Entry { key, value })
+        .collect();
+    let check = Check {
+        domain: &args.domain,
+        descriptors: &[Descriptor::new(&entries)],
+        waiting: Waiting::Cannot,
+    };
+    Ok(limiter.explain(&check))
+}

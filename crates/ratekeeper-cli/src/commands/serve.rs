@@ -1,0 +1,148 @@
+//! `ratekeeper serve`, and a bare `ratekeeper`.
+
+mod sample;
+mod stop;
+mod welcome;
+
+use crate::home::Home;
+use crate::settings::{self, Environment, Flags, Settings};
+use crate::state::Saver;
+use crate::{limiter, logging, output};
+use anyhow::{Result, anyhow};
+use ratekeeper_rules::{Loaded, ReadOptions};
+use ratekeeper_server::{
+    BindError, Drained, RlsConfig, RulesLoader, RulesSource, Server, ServerConfig,
+};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use tracing::{info, warn};
+use welcome::Welcome;
+
+pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
+    let home = Home::find();
+    let layers = settings::layers(flags, &Environment::of_process(), &home)?;
+    let settings = Settings::from_layers(&layers, &home)?;
+    logging::start(&settings.log)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let ended = runtime.block_on(serve(&settings));
+    // Whoever asked twice does not wait for tasks that have not ended.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve(settings: &Settings) -> Result<ExitCode> {
+    let path = settings.rules.path.as_deref().ok_or_else(no_rules)?;
+    let mut loader = RulesLoader::new(source(settings, path));
+    let loaded = load(&mut loader, path)?;
+    let limiter = Arc::new(limiter::kept(loaded.rules, settings)?);
+    // Before anything is printed: whoever waits for that may stop us at once.
+    let stop = stop::Signals::listen()?;
+    let server = Server::bind(config(settings), Arc::clone(&limiter), loader)
+        .await
+        .map_err(advise)?;
+    let addresses = server.addresses();
+    let program = std::env::args()
+        .next()
+        .unwrap_or_else(|| "ratekeeper".to_owned());
+    let welcome = Welcome {
+        rules: limiter.snapshot().rules(),
+        path,
+        memory_limit: settings.counters.memory_limit,
+        addresses,
+        program: &program,
+    }
+    .text();
+    output::print(&welcome)?;
+    info!(grpc = %addresses.grpc, http = %addresses.http, admin = %addresses.admin, "serving");
+    let state = settings.counters.state.clone();
+    let saver = state.map(|path| Saver::start(Arc::clone(&limiter), path));
+    let code = tokio::select! {
+        drained = server.run(stop.first()) => ended(drained),
+        () = stop.second() => {
+            warn!("stopped at once: asked twice");
+            ExitCode::FAILURE
+        }
+    };
+    if let Some(saver) = saver {
+        saver.finish().await;
+    }
+    Ok(code)
+}
+
+fn no_rules() -> anyhow::Error {
+    anyhow!(
+        "there are no rules to serve: neither ./config/rules nor /etc/ratekeeper/rules is there; name a file or a \
+         folder with --rules PATH"
+    )
+}
+
+fn source(settings: &Settings, path: &Path) -> RulesSource {
+    RulesSource {
+        path: path.to_path_buf(),
+        read: ReadOptions {
+            every_file: settings.rules.every_file,
+        },
+        options: settings.rules.options(),
+    }
+}
+
+fn load(loader: &mut RulesLoader, path: &Path) -> Result<Loaded> {
+    let loaded = loader.load().map_err(|error| {
+        anyhow!(
+            "the rules in {} are refused, so nothing is served:\n\n{error}",
+            path.display()
+        )
+    })?;
+    for warning in &loaded.warnings {
+        let help = warning
+            .help
+            .as_deref()
+            .map(|help| format!("; {help}"))
+            .unwrap_or_default();
+        warn!("{}: {}{help}", warning.place, warning.message);
+    }
+    Ok(loaded)
+}
+
+fn config(settings: &Settings) -> ServerConfig {
+    let mut config = ServerConfig {
+        grpc: settings.listen.grpc,
+        http: settings.listen.http,
+        admin: settings.listen.admin,
+        metrics: settings.listen.metrics,
+        rls: RlsConfig {
+            profile: settings.rules.profile,
+            dynamic_metadata: settings.envoy.dynamic_metadata,
+            limit_headers: settings.envoy.limit_headers.clone(),
+            draft_headers: settings.envoy.draft_headers,
+        },
+        ..ServerConfig::default()
+    };
+    config.watch.enabled = settings.rules.watch;
+    config
+}
+
+/// What to do about an address that cannot be had.
+fn advise(error: BindError) -> anyhow::Error {
+    match &error {
+        BindError::Listen { name, .. } => {
+            let flag = *name;
+            let error = anyhow::Error::new(error);
+            anyhow!(
+                "{error:#}; choose another address with --{flag} HOST:PORT, where port 0 picks a free one"
+            )
+        }
+        _ => error.into(),
+    }
+}
+
+fn ended(drained: Drained) -> ExitCode {
+    match drained.cut {
+        0 => info!("stopped: everything was answered"),
+        cut => warn!(cut, "stopped: connections that did not finish were cut off"),
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,54 @@
+//! When to stop: SIGTERM or SIGINT once for gracefully, twice for at once.
+
+use anyhow::{Context, Result};
+use std::future::Future;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// How often we have been asked to stop.
+pub(crate) struct Signals(watch::Receiver<u8>);
+
+impl Signals {
+    /// Listens from now on; must be called in a runtime.
+    ///
+    /// # Errors
+    /// The system does not let us listen.
+    pub(crate) fn listen() -> Result<Signals> {
+        let listen = |kind| signal(kind).context("signals cannot be listened to");
+        let (mut term, mut int) = (
+            listen(SignalKind::terminate())?,
+            listen(SignalKind::interrupt())?,
+        );
+        let (count, seen) = watch::channel(0_u8);
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    _ = term.recv() => {}
+                    _ = int.recv() => {}
+                }
+                count.send_modify(|count| *count = count.saturating_add(1));
+            }
+        });
+        Ok(Signals(seen))
+    }
+
+    /// Completes once we have been asked to stop.
+    pub(crate) fn first(&self) -> impl Future<Output = ()> + use<> {
+        self.reached(1)
+    }
+
+    /// Completes once we have been asked to stop again.
+    pub(crate) fn second(&self) -> impl Future<Output = ()> + use<> {
+        self.reached(2)
+    }
+
+    fn reached(&self, wanted: u8) -> impl Future<Output = ()> + use<> {
+        let mut seen = self.0.clone();
+        async move {
+            if seen.wait_for(|count| *count >= wanted).await.is_err() {
+                // The task that counts ends with the runtime only: there is nothing to wait for.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Where log lines go: standard error, as text or JSON.
+
+use crate::settings::{LogFormat, LogSettings};
+use anyhow::{Result, anyhow};
+use std::io::IsTerminal;
+use tracing_subscriber::EnvFilter;
+
+/// Starts logging; once in a process.
+///
+/// # Errors
+/// If the filter cannot be read or logging has been started before.
+pub(crate) fn start(settings: &LogSettings) -> Result<()> {
+    let filter = EnvFilter::builder().parse(&settings.filter)?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    let started = match settings.format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| anyhow!("logging cannot be started: {error}"))
+}

@@ -1,0 +1,44 @@
+//! The command `ratekeeper`: reads the command line, the environment and the settings file, wires the parts, and
+//! translates what they say. It decides nothing itself.
+
+mod cli;
+mod client;
+mod commands;
+mod entries;
+mod home;
+mod limiter;
+mod logging;
+mod output;
+mod rules;
+mod settings;
+mod state;
+
+use clap::Parser;
+use cli::Cli;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and the version come this way too, to stdout and with success.
+        Err(error) => return said_by_clap(&error),
+    };
+    match commands::run(cli) {
+        Ok(code) => code,
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::complain(&format!("ratekeeper: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn said_by_clap(error: &clap::Error) -> ExitCode {
+    // A reader that has gone away is nobody to tell.
+    let _ = error.print();
+    if error.use_stderr() {
+        ExitCode::from(2)
+    } else {
+        ExitCode::SUCCESS
+    }
+}

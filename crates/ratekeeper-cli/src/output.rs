@@ -1,0 +1,99 @@
+//! Printing for people and pipes.
+
+use std::io::{self, Write};
+
+/// Writes all of `text` to standard output.
+///
+/// # Errors
+/// What the output says, among it that its reader has gone (`ratekeeper … | head`), which [`is_broken_pipe`] tells.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Writes one message to standard error; when even that fails there is nobody left to tell.
+pub(crate) fn complain(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Whether all that is wrong is that nobody reads the output any more.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// `1 rule`, `2 rules`.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{s}")
+}
+
+/// Bytes as people say them: `64 B`, `1.5 MiB`.
+pub(crate) fn bytes(number: u64) -> String {
+    const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    for (name, unit) in UNITS {
+        if number >= unit {
+            // Only shown: a rounded tenth is what is wanted.
+            let tenths = (u128::from(number) * 10 + u128::from(unit) / 2) / u128::from(unit);
+            return match tenths % 10 {
+                0 => format!("{} {name}", tenths / 10),
+                tenth => format!("{}.{tenth} {name}", tenths / 10),
+            };
+        }
+    }
+    format!("{number} B")
+}
+
+/// Rows with their columns aligned, two spaces apart, each line indented by `indent`.
+pub(crate) fn table(rows: &[Vec<String>], indent: usize) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(&" ".repeat(indent));
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_rounded_to_tenths() {
+        assert_eq!(bytes(64), "64 B");
+        assert_eq!(bytes(256 << 20), "256 MiB");
+        assert_eq!(bytes(1536), "1.5 KiB");
+    }
+
+    #[test]
+    fn columns_align() {
+        let rows = [
+            vec!["a".to_owned(), "b".to_owned()],
+            vec!["long".to_owned(), "c".to_owned()],
+        ];
+        assert_eq!(table(&rows, 1), " a     b\n long  c\n");
+    }
+
+    #[test]
+    fn counts_have_plurals() {
+        assert_eq!(count(1, "rule"), "1 rule");
+        assert_eq!(count(0, "error"), "0 errors");
+    }
+}

@@ -1,0 +1,84 @@
+//! Raw values and where they came from, before anybody asks what they mean.
+
+use super::table::{SETTINGS, Setting};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Where a value was said. Later variants go before earlier ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// A line of a settings file; lines and columns count from 1.
+    File {
+        /// As it was opened.
+        path: PathBuf,
+        line: usize,
+        column: usize,
+    },
+    /// One or several environment variables.
+    Variable(String),
+    /// The command line.
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File { path, line, column } => write!(f, "{}:{line}:{column}", path.display()),
+            Origin::Variable(name) | Origin::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A value as text, and where it was said.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) text: String,
+    pub(crate) origin: Origin,
+}
+
+/// The values in force, by key. Each layer put over it replaces what it names.
+#[derive(Clone, Debug)]
+pub(crate) struct Layers {
+    said: BTreeMap<&'static str, Said>,
+}
+
+impl Layers {
+    /// The defaults alone.
+    pub(crate) fn defaults() -> Layers {
+        let default = |setting: &'static Setting| {
+            (
+                setting.key,
+                Said {
+                    text: setting.default.to_owned(),
+                    origin: Origin::Default,
+                },
+            )
+        };
+        Layers {
+            said: SETTINGS.iter().map(default).collect(),
+        }
+    }
+
+    /// Puts one value over what is there.
+    pub(crate) fn put(&mut self, setting: &'static Setting, said: Said) {
+        self.said.insert(setting.key, said);
+    }
+
+    /// The value in force under that name; `None` only where there is no such setting.
+    pub(crate) fn said(&self, key: &str) -> Option<Said> {
+        super::table::find(key).map(|setting| self.get(setting))
+    }
+
+    /// The value in force. Every setting has one, empty for one that is off.
+    pub(crate) fn get(&self, setting: &'static Setting) -> Said {
+        let unsaid = || Said {
+            text: setting.default.to_owned(),
+            origin: Origin::Default,
+        };
+        self.said.get(setting.key).cloned().unwrap_or_else(unsaid)
+    }
+}

@@ -1,0 +1,146 @@
+//! What the text of a setting means: addresses, sizes, durations, switches.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+
+/// An address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `:8080` (every IPv4 interface), and
+/// port 0 for a free one.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let wanted = || {
+        format!(
+            "`{text}` is no address to listen on; write HOST:PORT, as in 127.0.0.1:8080 or :8080"
+        )
+    };
+    if let Some(port) = text.strip_prefix(':') {
+        let port: u16 = port.parse().map_err(|_| wanted())?;
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port));
+    }
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    // A name: looked up once, at start.
+    let (host, port) = text.rsplit_once(':').ok_or_else(wanted)?;
+    let port: u16 = port.parse().map_err(|_| wanted())?;
+    if host.is_empty() || host.contains([':', '/', ' ']) {
+        return Err(wanted());
+    }
+    let mut found = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| format!("`{host}` cannot be looked up ({error}); write an IP address"))?;
+    found
+        .next()
+        .ok_or_else(|| format!("`{host}` has no address; write an IP address"))
+}
+
+/// A size in bytes: `256MiB`, `1GiB`, `64kB`, or a bare number of bytes.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let wanted =
+        || format!("`{text}` is no size; write a whole number and a unit, as in 256MiB or 1GiB");
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| wanted())?;
+    let unit = match unit.trim() {
+        "" | "B" => 1,
+        "k" | "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "KiB" | "Ki" => 1 << 10,
+        "MiB" | "Mi" => 1 << 20,
+        "GiB" | "Gi" => 1 << 30,
+        _ => return Err(wanted()),
+    };
+    number
+        .checked_mul(unit)
+        .ok_or_else(|| format!("`{text}` is more bytes than a machine can have"))
+}
+
+/// `true` or `false`, and the other spellings people and the incumbent use.
+pub(crate) fn switch(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "t" | "1" | "yes" | "on" => Ok(true),
+        "false" | "f" | "0" | "no" | "off" => Ok(false),
+        _ => Err(format!("`{text}` is neither true nor false")),
+    }
+}
+
+/// One of several words.
+pub(crate) fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    if let Some((_, value)) = words
+        .iter()
+        .find(|(word, _)| word.eq_ignore_ascii_case(text))
+    {
+        return Ok(*value);
+    }
+    let known: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
+    Err(format!(
+        "`{text}` is not known here; write {}",
+        known.join(" or ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_may_leave_out_the_host() {
+        assert_eq!(
+            address(":8080"),
+            Ok("0.0.0.0:8080".parse().expect("an address"))
+        );
+        assert_eq!(
+            address("[::1]:0"),
+            Ok("[::1]:0".parse().expect("an address"))
+        );
+        assert!(address("localhost:80").is_ok());
+        for bad in [
+            "",
+            "8080",
+            "127.0.0.1",
+            ":",
+            ":x",
+            ":70000",
+            "http://a:80",
+            "::1:80:x",
+        ] {
+            assert!(address(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(size("256MiB"), Ok(256 << 20));
+        assert_eq!(size("1 GiB"), Ok(1 << 30));
+        assert_eq!(size("64kB"), Ok(64_000));
+        assert_eq!(size("4096"), Ok(4096));
+        for bad in [
+            "",
+            "MiB",
+            "1.5GiB",
+            "-1",
+            "12QB",
+            "99999999999999999999",
+            "17179869184GiB",
+        ] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn words_are_listed_when_none_fits() {
+        let words = [("local", 1), ("allow", 2)];
+        assert_eq!(one_of("Allow", &words), Ok(2));
+        assert_eq!(
+            one_of("open", &words),
+            Err("`open` is not known here; write `local` or `allow`".to_owned())
+        );
+    }
+
+    #[test]
+    fn switches_take_the_usual_words() {
+        assert_eq!(switch("TRUE"), Ok(true));
+        assert_eq!(switch("off"), Ok(false));
+        assert!(switch("maybe").is_err());
+    }
+}

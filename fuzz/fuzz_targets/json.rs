@@ -1,0 +1,68 @@
+//! Bodies of `/json`, `/v1/check` and `/v1/checks`: refused, or a question that the limiter answers.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use question::{Question, Questions};
+use ratekeeper_core::Timestamp;
+use ratekeeper_limiter::{Limiter, LimiterOptions};
+use ratekeeper_rules::{Options, Source, load};
+use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+use std::sync::LazyLock;
+
+// The server shows its edges over the network only; this file of it needs nothing but how refusals are made.
+#[path = "../../crates/ratekeeper-server/src/http/check/question.rs"]
+mod question;
+
+mod http {
+    /// Stands for the server's: what is wrong, and where in the body.
+    #[derive(Debug)]
+    pub(crate) struct ApiError;
+
+    impl ApiError {
+        pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+            let (_, message) = (field.into(), message.into());
+            assert!(!message.is_empty(), "refused without a reason");
+            ApiError
+        }
+    }
+}
+
+const RULES: &str = "
+domain: d
+evaluation: path
+descriptors:
+  - key: a
+    rate_limit: { window: 1m, limit: 5 }
+    descriptors:
+      - { key: b, value: x*, rate_limit: [{ window: 1s, limit: 3, algorithm: token_bucket }, { window: 1h, limit: 9 }] }
+";
+
+static LIMITER: LazyLock<Limiter<MemoryStore>> = LazyLock::new(|| {
+    let source = Source { name: "rules.yaml".to_owned(), text: RULES.to_owned() };
+    let rules = load(&[source], &Options::default()).expect("the rules above are good").rules;
+    let config = MemoryConfig { memory_limit: MemoryConfig::LEAST, ..MemoryConfig::default() };
+    let store = MemoryStore::new(config).expect("a MiB can be had");
+    Limiter::new(rules, store, LimiterOptions::default())
+});
+
+fuzz_target!(|body: &[u8]| {
+    let _ = ratekeeper_proto::json::read_request(body);
+    if let Ok(question) = question::parse::<Question<'_>>(body) {
+        ask(&question);
+    }
+    if let Ok(questions) = question::parse::<Questions<'_>>(body)
+        && questions.validate().is_ok()
+    {
+        questions.checks.iter().for_each(ask);
+    }
+});
+
+fn ask(question: &Question<'_>) {
+    if question.validate("").is_err() {
+        return;
+    }
+    let entries = question.entries();
+    let descriptors = question.descriptors(&entries);
+    let decision = LIMITER.check_at(&question.check(&descriptors), Timestamp::from_secs(1_000));
+    assert_eq!(decision.statuses().len(), descriptors.len());
+}
