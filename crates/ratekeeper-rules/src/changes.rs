@@ -1,0 +1,127 @@
+//! What a reload does to the counters.
+
+use std::fmt;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::{Rule, RuleLimit, RuleSet};
+
+/// What became of one rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Change {
+    /// The rule's id.
+    pub rule: Arc<str>,
+    /// What became of it.
+    pub kind: ChangeKind,
+}
+
+/// How a rule differs from what it was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ChangeKind {
+    /// It was not there.
+    Added,
+    /// It is gone.
+    Removed,
+    /// Limit, burst or how it is enforced: usage is kept, and judged by the new limit at once.
+    Adjusted,
+    /// What is counted, or how: its counters start afresh.
+    StartsAfresh {
+        /// What it counted with.
+        from: String,
+        /// What it counts with now.
+        to: String,
+    },
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rule = &self.rule;
+        match &self.kind {
+            ChangeKind::Added => write!(f, "{rule} is new"),
+            ChangeKind::Removed => write!(f, "{rule} is gone"),
+            ChangeKind::Adjusted => write!(f, "{rule} has changed and keeps its usage"),
+            ChangeKind::StartsAfresh { from, to } => {
+                write!(f, "{rule} starts afresh: it was {from}, and is {to}")
+            }
+        }
+    }
+}
+
+impl RuleSet {
+    /// What became of each rule of `old`, and which are new: sorted by id, without those that are
+    /// as they were.
+    #[must_use]
+    pub fn changes_since(&self, old: &Self) -> Vec<Change> {
+        let before: HashMap<_, _> = old.rules().iter().map(|rule| (&rule.id, rule)).collect();
+        let after: HashMap<_, _> = self.rules().iter().map(|rule| (&rule.id, rule)).collect();
+        let removed = old
+            .rules()
+            .iter()
+            .filter(|rule| !after.contains_key(&rule.id));
+        let mut changes: Vec<_> = removed
+            .map(|rule| change(rule, ChangeKind::Removed))
+            .collect();
+        for rule in self.rules() {
+            let kind = match before.get(&rule.id) {
+                None => Some(ChangeKind::Added),
+                Some(earlier) => difference(earlier, rule),
+            };
+            changes.extend(kind.map(|kind| change(rule, kind)));
+        }
+        changes.sort_by(|one, other| one.rule.cmp(&other.rule));
+        changes
+    }
+}
+
+fn change(rule: &Rule, kind: ChangeKind) -> Change {
+    Change {
+        rule: Arc::clone(&rule.id),
+        kind,
+    }
+}
+
+fn difference(before: &Rule, after: &Rule) -> Option<ChangeKind> {
+    let (from, to) = (counted(before), counted(after));
+    if from != to || before.path != after.path || before.domain != after.domain {
+        return Some(ChangeKind::StartsAfresh { from, to });
+    }
+    // Where it stands in the file changes nothing.
+    let moved = Rule {
+        place: after.place.clone(),
+        plans: Arc::clone(&after.plans),
+        ..before.clone()
+    };
+    let same_plans = before.plans.len() == after.plans.len()
+        && before
+            .plans
+            .iter()
+            .zip(after.plans.iter())
+            .all(|(one, other)| {
+                (&one.plan, &one.limit, &one.window_text)
+                    == (&other.plan, &other.limit, &other.window_text)
+            });
+    (moved != *after || !same_plans).then_some(ChangeKind::Adjusted)
+}
+
+/// What a counter's identity has of the limit, in words.
+fn counted(rule: &Rule) -> String {
+    match &rule.limit {
+        RuleLimit::Unlimited => "unlimited".to_owned(),
+        // A permit's timeout is no window.
+        RuleLimit::Limited(limit)
+            if limit.algorithm() == ratekeeper_core::Algorithm::Concurrency =>
+        {
+            limit.algorithm().name().to_owned()
+        }
+        RuleLimit::Limited(limit) => {
+            let name = limit.algorithm().name();
+            match limit.sub_windows() {
+                0 => format!("{name} of {}", rule.window_text),
+                sub_windows => format!("{name} of {} in {sub_windows} parts", rule.window_text),
+            }
+        }
+    }
+}
