@@ -44,9 +44,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut out = BufWriter::new(File::create(&plain)?);
     traffic.write_combined(&mut out)?;
     out.flush()?;
-    let mut out = GzEncoder::new(BufWriter::new(File::create(&gzip)?), Compression::default());
+    let compressed = GzEncoder::new(File::create(&gzip)?, Compression::default());
+    let mut out = BufWriter::with_capacity(1 << 16, compressed);
     traffic.write_combined(&mut out)?;
-    out.finish()?.flush()?;
+    out.into_inner()?.finish()?;
 
     let all = || ReplayOptions::default();
     let mut compared = all();

@@ -116,6 +116,13 @@ impl Descriptors {
         self.all.is_empty()
     }
 
+    /// Drops the descriptors whose first key no rule could match, `matches` being asked for
+    /// each: their lines' fields then need not be put together.
+    pub(crate) fn retain_first_keys(&mut self, matches: impl Fn(&str) -> bool) {
+        self.all
+            .retain(|entries| entries.first().is_some_and(|entry| matches(&entry.key)));
+    }
+
     /// The descriptors of one line.
     pub(crate) fn of<'a>(&'a self, record: &'a Record<'_>) -> Filled<'a> {
         let mut filled = Filled {

@@ -29,8 +29,9 @@ impl Keys {
         }
     }
 
-    /// `key=value,key=value` of the entries that `rule` looked at: a secret as its
-    /// fingerprint, a shared pattern as the pattern.
+    /// `key=value,key=value` of the entries that `rule` looked at, commas and backslashes in
+    /// them escaped as `rules explain` takes them: a secret as its fingerprint, a shared
+    /// pattern as the pattern.
     pub(crate) fn of(&mut self, rules: &RuleSet, rule: usize, entries: &[Entry<'_>]) -> &str {
         self.text.clear();
         let domain = rules.domain(&self.domain);
@@ -65,7 +66,12 @@ fn write_entry(text: &mut String, domain: Option<&Domain>, entry: &Entry<'_>) {
     if domain.is_some_and(|domain| domain.is_secret(entry.key)) {
         text.push_str(&secret::fingerprint(entry.value));
     } else {
-        text.push_str(entry.value);
+        for character in entry.value.chars() {
+            if matches!(character, ',' | '\\') {
+                text.push('\\');
+            }
+            text.push(character);
+        }
     }
 }
 
@@ -80,4 +86,52 @@ fn mark_shared(node: &Node, above: bool, shares: &mut [bool]) {
     node.nodes()
         .iter()
         .for_each(|node| mark_shared(node, shared, shares));
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_rules::{Options, Source, load};
+
+    use super::*;
+
+    const RULES: &str = "
+domain: d
+descriptors:
+  - key: path
+    value: /a*
+    share_threshold: true
+    rate_limit: { unit: minute, requests_per_unit: 1 }
+  - key: path
+    value: /b*
+    rate_limit: { unit: minute, requests_per_unit: 1 }
+    descriptors:
+      - key: api_key
+        rate_limit: { unit: minute, requests_per_unit: 1 }
+";
+
+    #[test]
+    fn shared_patterns_secrets_and_commas() {
+        let source = Source {
+            name: "r.yaml".into(),
+            text: RULES.into(),
+        };
+        let rules = load(&[source], &Options::default())
+            .expect("good rules")
+            .rules;
+        let mut keys = Keys::new(&rules, "d");
+        let path = |value| Entry { key: "path", value };
+        assert_eq!(keys.of(&rules, 0, &[path("/abc")]), "path=/a*");
+        assert_eq!(keys.of(&rules, 1, &[path("/b,\\")]), "path=/b\\,\\\\");
+        let api_key = Entry {
+            key: "api_key",
+            value: "0123456789abcdef",
+        };
+        let both = keys.of(&rules, 2, &[path("/b"), api_key]).to_owned();
+        assert!(
+            both.starts_with("path=/b,api_key=~") && both.ends_with("…cdef"),
+            "{both}"
+        );
+        // A rule above the last entry does not look at it.
+        assert_eq!(keys.of(&rules, 1, &[path("/b"), api_key]), "path=/b");
+    }
 }

@@ -110,8 +110,16 @@ impl Replay {
     ///
     /// # Errors
     /// [`ReplayError`] if there is no domain to check, a choice to make, or not enough memory.
-    pub fn new(options: ReplayOptions, rules: RuleSet) -> Result<Self, ReplayError> {
+    pub fn new(mut options: ReplayOptions, rules: RuleSet) -> Result<Self, ReplayError> {
         let domain = choose_domain(&rules, options.domain.as_deref())?;
+        let nodes = rules
+            .domain(&domain)
+            .map_or(&[][..], |domain| domain.nodes());
+        options.descriptors.retain_first_keys(|key| {
+            // A composite is the key, or the key and more; a pattern may be anything.
+            let may_be = |pattern: &str| pattern.starts_with(key) || pattern.contains('*');
+            nodes.iter().any(|node| may_be(node.pattern()))
+        });
         let rule_count = rules.rules().len();
         let store = MemoryStore::new(options.memory)?;
         let summary = Summary {

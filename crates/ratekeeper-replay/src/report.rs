@@ -54,10 +54,6 @@ pub struct RuleReport {
     /// The comparison with the exact log: missing if none was asked for, null if the rule
     /// has no limit, or one that no log can be held against (calendar windows, concurrency).
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[allow(
-        clippy::option_option,
-        reason = "missing and null are two things in JSON"
-    )]
     pub compare: Option<Option<Compared>>,
 }
 
@@ -75,10 +71,6 @@ pub struct DeniedKey {
     pub overcounted_at_most: u64,
 }
 
-#[allow(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }

@@ -95,8 +95,11 @@ fn owned<'a>(text: Option<Cow<'_, str>>) -> Option<Cow<'a, str>> {
 /// The values found so far, as they stand in the line, one slot for each target.
 struct Found<'a, 'f> {
     fields: &'f Fields,
-    values: SmallVec<[Option<(u8, &'a [u8])>; 16]>,
+    values: SmallVec<[Slot<'a>; 16]>,
 }
+
+/// A value and how much its place is preferred.
+type Slot<'a> = Option<(u8, &'a [u8])>;
 
 const SLOT_EXTRA: usize = 10;
 

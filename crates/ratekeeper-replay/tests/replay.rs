@@ -1,0 +1,290 @@
+//! Replays of small logs that are written here, from end to end.
+
+use std::io::Write;
+
+use ratekeeper_replay::{
+    CompareWith, Descriptors, Fields, Log, Replay, ReplayError, ReplayOptions, Report,
+};
+use ratekeeper_rules::{Options, RuleSet, Source};
+
+fn rules(text: &str) -> RuleSet {
+    let source = Source {
+        name: "rules.yaml".to_owned(),
+        text: text.to_owned(),
+    };
+    ratekeeper_rules::load(&[source], &Options::default())
+        .expect("good rules")
+        .rules
+}
+
+fn replayed(options: ReplayOptions, text: &str, logs: &[&str]) -> Report {
+    let mut replay = Replay::new(options, rules(text)).expect("good options");
+    for log in logs {
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        file.write_all(log.as_bytes()).expect("room for it");
+        replay
+            .read(&Log::File(file.path().to_owned()), |_| {})
+            .expect("it can be read");
+    }
+    replay.report()
+}
+
+/// A line of `address` at that second of an hour.
+fn line(address: &str, second: u64, request: &str) -> String {
+    let (minute, second) = (second / 60, second % 60);
+    format!("{address} - - [17/May/2015:10:{minute:02}:{second:02} +0000] \"{request}\" 200 5\n")
+}
+
+const TWO_A_MINUTE: &str = "
+domain: web
+descriptors:
+  - key: remote_address
+    rate_limit: { unit: minute, requests_per_unit: 2, algorithm: fixed_window }
+";
+
+#[test]
+fn what_a_rule_denies_to_whom_and_when() {
+    let seconds = [
+        ("192.0.2.1", 1),
+        ("192.0.2.1", 2),
+        ("192.0.2.1", 3),
+        ("192.0.2.2", 3),
+        ("192.0.2.1", 61),
+        ("192.0.2.1", 62),
+        ("192.0.2.1", 63),
+        ("192.0.2.1", 64),
+    ];
+    let log: String = seconds
+        .map(|(who, when)| line(who, when, "GET / HTTP/1.1"))
+        .concat();
+    let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&log]);
+    let json = serde_json::to_value(&report).expect("a report has no odd keys");
+    let expected = serde_json::json!({
+        "lines": { "read": 8, "parsed": 8, "malformed": 0 },
+        "rules": [{
+            "rule": "web.remote_address",
+            "requests": 8, "allowed": 5, "denied": 3,
+            "top_denied": [{ "key": "remote_address=192.0.2.1", "denied": 3 }],
+            "worst_minute": { "minute": "2015-05-17T10:01:00Z", "denied": 2 },
+        }],
+    });
+    assert_eq!(json, expected);
+    assert_eq!((report.summary.allowed, report.summary.denied), (5, 3));
+}
+
+#[test]
+fn a_late_line_takes_the_latest_time() {
+    let late = [
+        line("192.0.2.1", 120, "-"),
+        line("192.0.2.1", 10, "-"),
+        line("192.0.2.1", 121, "-"),
+    ];
+    let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&late.concat()]);
+    assert_eq!((report.rules[0].denied, report.summary.late), (1, 1));
+    let worst = report.rules[0]
+        .worst_minute
+        .as_ref()
+        .map(|worst| worst.minute.as_str());
+    assert_eq!(worst, Some("2015-05-17T10:02:00Z"));
+    assert!(
+        report.to_string().contains("1 lines are earlier"),
+        "{report}"
+    );
+}
+
+#[test]
+fn logs_go_on_where_the_one_before_ended_each_in_its_format() {
+    let first = line("192.0.2.1", 1, "-").repeat(2);
+    let second = r#"{"ts":1431857103,"remote_ip":"192.0.2.1"}"#;
+    let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&first, second]);
+    assert_eq!((report.lines.parsed, report.rules[0].denied), (3, 0));
+    let third = r#"{"ts":1431856802,"remote_ip":"192.0.2.1"}"#;
+    let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&first, third]);
+    assert_eq!((report.lines.parsed, report.rules[0].denied), (3, 1));
+}
+
+#[test]
+fn malformed_lines_are_counted_and_the_first_shown() {
+    let log = format!(
+        "hello\n\n{}\u{1b}[2J {}\nworld\n",
+        line("192.0.2.1", 1, "-"),
+        "x".repeat(200)
+    );
+    let mut options = ReplayOptions::default();
+    options.bad_lines = 2;
+    let report = replayed(options, TWO_A_MINUTE, &[&log]);
+    assert_eq!(
+        (
+            report.lines.read,
+            report.lines.parsed,
+            report.lines.malformed
+        ),
+        (4, 1, 3)
+    );
+    let shown: Vec<String> = report
+        .summary
+        .bad_lines
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(shown[0], "line 1: no time: hello");
+    assert!(shown[1].starts_with("line 4: no time: \\x1b[2J xxx") && shown[1].ends_with("x..."));
+    assert_eq!(shown.len(), 2);
+}
+
+#[test]
+fn tenants_endpoints_and_lists_of_limits() {
+    let text = r#"
+domain: api
+evaluation: path
+descriptors:
+  - key: api_key
+    rate_limit: { unit: minute, requests_per_unit: 3, algorithm: fixed_window }
+    descriptors:
+      - key: endpoint
+        value: "POST /orders"
+        rate_limit:
+          - { window: 1s, limit: 1, algorithm: fixed_window }
+          - { window: 60s, limit: 2, algorithm: fixed_window }
+"#;
+    let mut options = ReplayOptions::default();
+    options.fields = Fields::parse("api_key=request.headers.X-Api-Key").expect("a good mapping");
+    let entries = r#"api_key,endpoint="{method} {path}""#;
+    options.descriptors = Descriptors::parse(entries, &options.fields).expect("good descriptors");
+    let request = |second: u64, uri: &str| {
+        format!(
+            r#"{{"ts":{},"request":{{"client_ip":"192.0.2.1","method":"POST","uri":"{uri}","headers":{{"X-Api-Key":["0123456789abcdef"]}}}}}}"#,
+            1_431_857_100 + second,
+        ) + "\n"
+    };
+    let log = [
+        request(0, "/orders?a"),
+        request(0, "/orders"),
+        request(1, "/orders"),
+        request(2, "/orders"),
+        request(3, "/other"),
+        request(4, "/other"),
+    ];
+    let report = replayed(options, text, &[&log.concat()]);
+    let found: Vec<(&str, u64, u64)> = report
+        .rules
+        .iter()
+        .map(|rule| (rule.rule.as_str(), rule.allowed, rule.denied))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("api.api_key", 5, 1),
+            ("api.api_key.endpoint_POST /orders#1s", 3, 1),
+            ("api.api_key.endpoint_POST /orders#1m", 3, 1),
+        ]
+    );
+    assert_eq!((report.summary.allowed, report.summary.denied), (3, 3));
+    let key = &report.rules[0].top_denied[0].key;
+    assert!(
+        key.starts_with("api_key=~") && key.ends_with("…cdef"),
+        "{key}"
+    );
+}
+
+#[test]
+fn rules_that_only_watch_are_off_or_cannot_be_compared() {
+    let text = "
+domain: web
+descriptors:
+  - key: remote_address
+    shadow_mode: true
+    rate_limit: { unit: minute, requests_per_unit: 1, algorithm: fixed_window }
+  - key: method
+    rate_limit: { unlimited: true }
+  - key: path
+    rate_limit: { calendar: UTC, unit: month, requests_per_unit: 1 }
+";
+    let mut options = ReplayOptions::default();
+    options.compare = Some(CompareWith::SlidingLog);
+    let log = line("192.0.2.1", 1, "GET / HTTP/1.1").repeat(3);
+    let report = replayed(options, text, &[&log]);
+    let counts: Vec<(u64, u64)> = report
+        .rules
+        .iter()
+        .map(|rule| (rule.allowed, rule.denied))
+        .collect();
+    assert_eq!(counts, [(1, 2), (3, 0), (1, 2)]);
+    let compared: Vec<bool> = report
+        .rules
+        .iter()
+        .map(|rule| rule.compare.flatten().is_some())
+        .collect();
+    assert_eq!(compared, [true, false, false]);
+    assert!(report.rules.iter().all(|rule| rule.compare.is_some()));
+    assert!(
+        report
+            .to_string()
+            .contains("web.remote_address only watches"),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_replay_in_which_nothing_matches_says_what_would() {
+    let text = TWO_A_MINUTE.replace("remote_address", "tenant");
+    let report = replayed(
+        ReplayOptions::default(),
+        &text,
+        &[&line("192.0.2.1", 1, "-")],
+    );
+    assert_eq!((report.summary.unmatched, report.rules[0].requests), (1, 0));
+    assert!(
+        report.to_string().contains("The rules begin with: tenant."),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_domain_has_to_be_chosen_where_there_are_several() {
+    let source = |name: &str| Source {
+        name: format!("{name}.yaml"),
+        text: TWO_A_MINUTE.replace("web", name),
+    };
+    let both = || {
+        let sources = [source("web"), source("api")];
+        ratekeeper_rules::load(&sources, &Options::default())
+            .expect("good rules")
+            .rules
+    };
+    let open = |domain: Option<&str>| {
+        let mut options = ReplayOptions::default();
+        options.domain = domain.map(str::to_owned);
+        Replay::new(options, both())
+    };
+    let error = open(None).expect_err("a choice to make").to_string();
+    assert!(
+        error.contains("--domain") && error.contains("web, api"),
+        "{error}"
+    );
+    let error = open(Some("tcp")).expect_err("no such domain").to_string();
+    assert!(
+        error.contains("\"tcp\"") && error.contains("web, api"),
+        "{error}"
+    );
+    assert_eq!(
+        open(Some("api"))
+            .expect("it is there")
+            .report()
+            .summary
+            .domain,
+        "api"
+    );
+    let none = Replay::new(ReplayOptions::default(), RuleSet::default());
+    assert!(matches!(none, Err(ReplayError::NoDomain)));
+}
+
+#[test]
+fn a_log_that_is_not_there() {
+    let mut replay = Replay::new(ReplayOptions::default(), rules(TWO_A_MINUTE)).expect("good");
+    let error = replay.read(&Log::from_arg("/nowhere/access.log".as_ref()), |_| {});
+    assert_eq!(
+        error.expect_err("no such file").to_string(),
+        "cannot read /nowhere/access.log"
+    );
+}
