@@ -1,0 +1,279 @@
+//! `/metrics`: what is counted, in the OpenMetrics text format. Every series is there from the
+//! start, at zero. Values of descriptors never become labels, except for rules that ask for it.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::registry::Registry;
+use ratekeeper_limiter::{REMAINING_BOUNDS, RuleCounts, Snapshot};
+use ratekeeper_rules::FailureMode;
+
+use crate::app::App;
+use crate::durations::DurationCounts;
+use crate::reload::ReloadStatus;
+use crate::store::{ServedStore, StoreGauges};
+
+/// What the text is.
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All metrics, as they are now.
+pub(super) fn text<S: ServedStore>(app: &App<S>) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Scrape::new(app)));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// The counts of one moment.
+#[derive(Debug)]
+struct Scrape {
+    rules: Vec<RuleRow>,
+    durations: DurationCounts,
+    reloads: ReloadStatus,
+    store: StoreGauges,
+    unknown_domain: u64,
+    unmatched: u64,
+    concurrency_skipped: u64,
+}
+
+#[derive(Debug)]
+struct RuleRow {
+    domain: Box<str>,
+    rule: Box<str>,
+    plan: Box<str>,
+    failure_mode: FailureMode,
+    counts: RuleCounts,
+    /// Of rules whose values may become labels.
+    details: Vec<(Box<str>, RuleCounts)>,
+}
+
+impl Scrape {
+    fn new<S: ServedStore>(app: &App<S>) -> Self {
+        let totals = app.limiter.totals();
+        Self {
+            rules: rows(&app.limiter.snapshot()),
+            durations: app.durations.counts(),
+            reloads: app.reloads.borrow().clone(),
+            store: app.limiter.store().gauges(),
+            unknown_domain: totals.unknown_domain.load(Ordering::Relaxed),
+            unmatched: totals.unmatched.load(Ordering::Relaxed),
+            concurrency_skipped: totals.concurrency_skipped.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn rows(snapshot: &Snapshot) -> Vec<RuleRow> {
+    let rules = snapshot.stats().zip(snapshot.rules().rules());
+    let row = |(stats, rule): (&ratekeeper_limiter::RuleStats, &ratekeeper_rules::Rule)| RuleRow {
+        domain: (*stats.domain).into(),
+        rule: (*stats.rule).into(),
+        plan: stats.plan.clone(),
+        failure_mode: rule.on_store_failure,
+        counts: stats.counts(),
+        details: stats.details(),
+    };
+    rules.map(row).collect()
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        self.decisions(&mut encoder)?;
+        self.remaining(&mut encoder)?;
+        self.failures(&mut encoder)?;
+        self.totals(&mut encoder)?;
+        self.store(&mut encoder)
+    }
+}
+
+type Label<'a> = (&'a str, &'a str);
+
+impl Scrape {
+    fn decisions(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let help = "Decisions by rule: allow, deny, or shadow_deny where a denial was not enforced";
+        let mut metric = counter(encoder, "ratelimit_decisions", help)?;
+        for row in &self.rules {
+            let RuleCounts {
+                allowed,
+                denied,
+                shadow_denied,
+                ..
+            } = row.counts;
+            for (decision, count) in [
+                ("allow", allowed),
+                ("deny", denied),
+                ("shadow_deny", shadow_denied),
+            ] {
+                let labels = [
+                    ("domain", &*row.domain),
+                    ("rule", &row.rule),
+                    ("decision", decision),
+                ];
+                count_of(&mut metric, labels, count)?;
+            }
+        }
+        let mut metric = counter(encoder, "ratelimit_denied", "Denials by rule")?;
+        for row in &self.rules {
+            count_of(&mut metric, row.labels(), row.counts.denied)?;
+        }
+        if self.rules.iter().all(|row| row.details.is_empty()) {
+            return Ok(());
+        }
+        let help = "Decisions by value, of rules with detailed_metric or value_to_metric";
+        let mut metric = counter(encoder, "ratelimit_value_decisions", help)?;
+        for row in &self.rules {
+            for (value, counts) in &row.details {
+                for (decision, count) in [("allow", counts.allowed), ("deny", counts.denied)] {
+                    let [domain, rule] = row.labels();
+                    let labels = [domain, rule, ("value", value), ("decision", decision)];
+                    count_of(&mut metric, labels, count)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn remaining(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let help = "What was left of the limit after each decision, as a share of it";
+        let mut metric =
+            encoder.encode_descriptor("ratelimit_remaining", help, None, MetricType::Histogram)?;
+        for row in &self.rules {
+            let [domain, rule] = row.labels();
+            let labels = [domain, rule, ("plan", &*row.plan)];
+            let bounds = REMAINING_BOUNDS.iter().copied().zip(row.counts.remaining);
+            let buckets: Vec<_> = bounds.chain([(f64::INFINITY, 0)]).collect();
+            let sum = row.counts.remaining_sum_ppm as f64 / 1e6;
+            histogram(&mut metric.encode_family(&labels)?, sum, &buckets)?;
+        }
+        Ok(())
+    }
+
+    fn failures(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let help = "Answers given without the store, by the rule's failure mode";
+        let mut metric = counter(encoder, "ratelimit_failopen", help)?;
+        for row in &self.rules {
+            let [domain, rule] = row.labels();
+            let labels = [domain, rule, ("mode", row.failure_mode.name())];
+            count_of(&mut metric, labels, row.counts.uncounted)?;
+        }
+        Ok(())
+    }
+
+    fn totals(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let help = "How long a check takes";
+        let mut metric = encoder.encode_descriptor(
+            "ratelimit_check_duration_seconds",
+            help,
+            None,
+            MetricType::Histogram,
+        )?;
+        histogram(
+            &mut metric,
+            self.durations.sum_seconds,
+            &self.durations.buckets,
+        )?;
+
+        let help = "Attempts to put rules in force; the first load counts";
+        let mut metric = counter(encoder, "ratelimit_config_reload", help)?;
+        count_of(&mut metric, [("result", "success")], self.reloads.accepted)?;
+        count_of(&mut metric, [("result", "error")], self.reloads.refused)?;
+
+        for (name, help, count) in [
+            (
+                "ratelimit_unknown_domain",
+                "Requests of a domain without rules: allowed",
+                self.unknown_domain,
+            ),
+            (
+                "ratelimit_unmatched",
+                "Descriptors that no limit matched: allowed",
+                self.unmatched,
+            ),
+            (
+                "ratelimit_concurrency_skipped",
+                "Concurrency limits that were skipped, because a release could never come",
+                self.concurrency_skipped,
+            ),
+        ] {
+            counter(encoder, name, help)?.encode_counter::<[Label<'_>; 0], _, u64>(&count, None)?;
+        }
+        Ok(())
+    }
+
+    fn store(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        for (name, help, value) in [
+            (
+                "ratelimit_store_counters",
+                "Counters in the store",
+                self.store.counters,
+            ),
+            (
+                "ratelimit_store_capacity",
+                "Counters that the store has room for",
+                self.store.capacity,
+            ),
+            (
+                "ratelimit_store_bytes",
+                "Bytes set aside for counters",
+                self.store.bytes,
+            ),
+        ] {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            metric.encode_gauge(&value)?;
+        }
+        for (name, help, count) in [
+            (
+                "ratelimit_store_expired",
+                "Expired counters forgotten",
+                self.store.expired,
+            ),
+            (
+                "ratelimit_store_evicted",
+                "Live counters that had to go for new ones",
+                self.store.evicted,
+            ),
+            (
+                "ratelimit_store_refused",
+                "Steps for whose counters there was no room",
+                self.store.refused,
+            ),
+        ] {
+            counter(encoder, name, help)?.encode_counter::<[Label<'_>; 0], _, u64>(&count, None)?;
+        }
+        Ok(())
+    }
+}
+
+impl RuleRow {
+    fn labels(&self) -> [Label<'_>; 2] {
+        [("domain", &self.domain), ("rule", &self.rule)]
+    }
+}
+
+/// A counter; the format appends `_total` to its name.
+fn counter<'e>(
+    encoder: &'e mut DescriptorEncoder,
+    name: &'e str,
+    help: &str,
+) -> Result<MetricEncoder<'e>, fmt::Error> {
+    encoder.encode_descriptor(name, help, None, MetricType::Counter)
+}
+
+fn count_of<const N: usize>(
+    metric: &mut MetricEncoder<'_>,
+    labels: [Label<'_>; N],
+    count: u64,
+) -> fmt::Result {
+    let none: Option<&Exemplar<[Label<'_>; 0], u64>> = None;
+    metric.encode_family(&labels)?.encode_counter(&count, none)
+}
+
+/// `buckets`: upper bound, and the count between it and the bound before.
+fn histogram(metric: &mut MetricEncoder<'_>, sum: f64, buckets: &[(f64, u64)]) -> fmt::Result {
+    let count = buckets.iter().map(|(_, count)| count).sum();
+    metric.encode_histogram::<[Label<'_>; 0]>(sum, count, buckets, None)
+}

@@ -1,0 +1,151 @@
+//! What a server is told when it starts.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ratekeeper_rules::{Options, Profile, ReadOptions};
+
+/// Everything a [`Server`](crate::Server) is told. The defaults are those of the product.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Where gRPC is served.
+    pub grpc: SocketAddr,
+    /// Where HTTP is served.
+    pub http: SocketAddr,
+    /// Where metrics and rules are shown; a loopback address.
+    pub admin: SocketAddr,
+    /// Where metrics alone are shown, to scrapers on other hosts.
+    pub metrics: Option<SocketAddr>,
+    /// How Envoy's protocol is answered.
+    pub rls: RlsConfig,
+    /// How much of everything, and for how long.
+    pub bounds: Bounds,
+    /// How often and how the rules are looked at.
+    pub watch: WatchConfig,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        let any = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
+        Self {
+            grpc: any(8081),
+            http: any(8080),
+            admin: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6070),
+            metrics: None,
+            rls: RlsConfig::default(),
+            bounds: Bounds::default(),
+            watch: WatchConfig::default(),
+        }
+    }
+}
+
+/// How Envoy's protocol is answered, over gRPC and `/json`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RlsConfig {
+    /// Whose answers, where ours and the incumbent's differ.
+    pub profile: Profile,
+    /// Whether answers carry `dynamic_metadata`.
+    pub dynamic_metadata: bool,
+    /// The incumbent's three response headers, if they are wanted.
+    pub limit_headers: Option<LimitHeaders>,
+    /// Whether answers carry the IETF draft's `RateLimit-Policy` and `RateLimit`.
+    pub draft_headers: bool,
+}
+
+/// The names of the incumbent's three response headers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LimitHeaders {
+    /// Of the quota.
+    pub limit: String,
+    /// Of the hits left.
+    pub remaining: String,
+    /// Of the seconds until the reset.
+    pub reset: String,
+}
+
+impl Default for LimitHeaders {
+    fn default() -> Self {
+        Self {
+            limit: "RateLimit-Limit".to_owned(),
+            remaining: "RateLimit-Remaining".to_owned(),
+            reset: "RateLimit-Reset".to_owned(),
+        }
+    }
+}
+
+/// What keeps one caller from taking everything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// Connections of one listener; more wait to be accepted.
+    pub connections_max: usize,
+    /// Requests under way on one HTTP/2 connection.
+    pub streams_max: u32,
+    /// Bytes of a request's body or message.
+    pub body_bytes_max: usize,
+    /// Bytes of a request's head.
+    pub head_bytes_max: u32,
+    /// How long a head may take to arrive; on HTTP/1 also how long a connection may idle.
+    pub head_timeout: Duration,
+    /// How long a request may take, reading its body included.
+    pub request_timeout: Duration,
+    /// After how long without a byte in either direction a connection is closed.
+    pub idle_timeout: Duration,
+    /// How often a silent HTTP/2 peer is asked whether it is there.
+    pub ping_interval: Duration,
+    /// How long it may take to answer that.
+    pub ping_timeout: Duration,
+    /// How long requests under way may take to finish after a shutdown began.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            connections_max: 10_000,
+            streams_max: 1_000,
+            body_bytes_max: 1 << 20,
+            head_bytes_max: 16 << 10,
+            head_timeout: Duration::from_secs(30),
+            request_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(90),
+            ping_interval: Duration::from_secs(30),
+            ping_timeout: Duration::from_secs(20),
+            drain_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Where rules come from and how they are to be understood.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RulesSource {
+    /// A file or a folder.
+    pub path: PathBuf,
+    /// What of a folder is read.
+    pub read: ReadOptions,
+    /// How it is understood.
+    pub options: Options,
+}
+
+/// How changes of the rules are noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WatchConfig {
+    /// Whether changes are looked for at all; SIGHUP works in either case.
+    pub enabled: bool,
+    /// How long two readings of the rules that agree lie apart: what is written more slowly
+    /// than this, without being closed, may be read half.
+    pub quiet: Duration,
+    /// How often the rules are read without having been told of a change, for file systems
+    /// that tell nothing.
+    pub poll_interval: Duration,
+}
+
+impl Default for WatchConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            quiet: Duration::from_millis(200),
+            poll_interval: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The gRPC listener: Envoy's rate limit service, health, reflection.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use ratekeeper_proto::FILE_DESCRIPTOR_SET;
+use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
+    RateLimitService, RateLimitServiceServer,
+};
+use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::{HealthReporter, HealthService};
+use tower::Service;
+
+use crate::app::App;
+use crate::rls::{self, Refusal};
+use crate::store::ServedStore;
+
+/// The name that the incumbent's health service answers to, besides the empty one.
+const HEALTH_NAMES: [&str; 2] = ["", "ratelimit"];
+
+/// Envoy's service on top of an [`App`].
+#[derive(Debug)]
+struct Rls<S>(Arc<App<S>>);
+
+#[tonic::async_trait]
+impl<S: ServedStore> RateLimitService for Rls<S> {
+    async fn should_rate_limit(
+        &self,
+        request: tonic::Request<RateLimitRequest>,
+    ) -> Result<tonic::Response<RateLimitResponse>, Status> {
+        let answer = rls::decide(&self.0, request.get_ref()).await;
+        answer.map(tonic::Response::new).map_err(status)
+    }
+}
+
+/// Codes that Envoy does not take for an answer: it lets UNKNOWN, which the incumbent says, pass.
+fn status(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::Invalid(_) => Status::invalid_argument(refusal.to_string()),
+        Refusal::NoRules => Status::unavailable(refusal.to_string()),
+    }
+}
+
+/// Everything that the gRPC listener answers.
+#[derive(Debug)]
+pub(crate) struct Grpc<S> {
+    rls: RateLimitServiceServer<Rls<S>>,
+    others: axum::Router,
+}
+
+// By hand: a derive would ask that the store can be cloned.
+impl<S> Clone for Grpc<S> {
+    fn clone(&self) -> Self {
+        Self {
+            rls: self.rls.clone(),
+            others: self.others.clone(),
+        }
+    }
+}
+
+impl<S: ServedStore> Grpc<S> {
+    pub(crate) fn new(app: &Arc<App<S>>, health: &Health) -> Result<Self, BadDescriptors> {
+        let rls = RateLimitServiceServer::new(Rls(Arc::clone(app)))
+            .max_decoding_message_size(app.bounds.body_bytes_max);
+        let reflection = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        let others = Routes::new(health.server())
+            .add_service(reflection().build_v1()?)
+            .add_service(reflection().build_v1alpha()?)
+            .prepare()
+            .into_axum_router();
+        Ok(Self { rls, others })
+    }
+}
+
+/// The descriptors that reflection serves do not fit together: a mistake of the build.
+pub(crate) type BadDescriptors = tonic_reflection::server::Error;
+
+type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+impl<S: ServedStore> Service<Request<Incoming>> for Grpc<S> {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Answering {
+        // The one service that matters does not go through a router.
+        if is_rls(request.uri().path()) {
+            let answer = self.rls.call(request);
+            return Box::pin(async move { answer.await.map(refuse_size) });
+        }
+        let answer = self.others.call(request.map(axum::body::Body::new));
+        Box::pin(async move { answer.await.map(|answer| answer.map(Body::new)) })
+    }
+}
+
+fn is_rls(path: &str) -> bool {
+    type Named = RateLimitServiceServer<Rls<crate::Memory>>;
+    let service = path
+        .strip_prefix('/')
+        .and_then(|path| path.rsplit_once('/'));
+    service.is_some_and(|(service, _)| service == <Named as NamedService>::NAME)
+}
+
+/// tonic says OUT_OF_RANGE of a message that is too large; it is the sender's mistake like any
+/// other. Only answers without a message carry a status in their head, so this costs a lookup.
+fn refuse_size(mut answer: Response<Body>) -> Response<Body> {
+    const OUT_OF_RANGE: &str = "11";
+    const INVALID_ARGUMENT: http::HeaderValue = http::HeaderValue::from_static("3");
+    if let Some(status) = answer.headers_mut().get_mut("grpc-status")
+        && status == OUT_OF_RANGE
+    {
+        *status = INVALID_ARGUMENT;
+    }
+    answer
+}
+
+/// What `grpc.health.v1` says.
+#[derive(Debug)]
+pub(crate) struct Health(HealthReporter);
+
+impl Health {
+    pub(crate) async fn new(is_ready: bool) -> Self {
+        let health = Self(HealthReporter::new());
+        health.set(is_ready).await;
+        health
+    }
+
+    fn server(&self) -> HealthServer<HealthService> {
+        HealthServer::new(HealthService::from_health_reporter(self.0.clone()))
+    }
+
+    pub(crate) async fn set(&self, is_ready: bool) {
+        let status = if is_ready {
+            ServingStatus::Serving
+        } else {
+            ServingStatus::NotServing
+        };
+        for name in HEALTH_NAMES {
+            self.0.set_service_status(name, status).await;
+        }
+    }
+
+    /// Ends the streams of those who watch, which would otherwise keep the drain waiting.
+    pub(crate) async fn close(mut self) {
+        for name in HEALTH_NAMES {
+            self.0.clear_service_status(name).await;
+        }
+    }
+}

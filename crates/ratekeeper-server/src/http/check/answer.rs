@@ -1,0 +1,126 @@
+//! What `/v1/check` answers.
+
+use ratekeeper_core::{Micros, Verdict};
+use ratekeeper_limiter::{Binding, Code, Decision, Status};
+use serde::Serialize;
+
+/// One decision. Spans are whole milliseconds, rounded up; null where no limit matched.
+#[derive(Serialize, Debug)]
+pub(super) struct Answer<'a> {
+    decision: Word,
+    #[serde(flatten)]
+    limit: Limit<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ms: Option<u64>,
+    /// Whether some limit was answered without being counted.
+    degraded: bool,
+    /// One for each descriptor, in the same order.
+    statuses: Vec<StatusAnswer<'a>>,
+}
+
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+enum Word {
+    Allow,
+    Deny,
+}
+
+#[derive(Serialize, Debug)]
+struct StatusAnswer<'a> {
+    decision: Word,
+    #[serde(flatten)]
+    limit: Limit<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ms: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unlimited: bool,
+}
+
+/// The limit that answered.
+#[derive(Serialize, Debug, Default)]
+struct Limit<'a> {
+    rule: Option<&'a str>,
+    limit: Option<u64>,
+    remaining: Option<u64>,
+    reset_after_ms: Option<u64>,
+    /// When the same hits would pass; after a peek, when one hit would. Absent if now or never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+impl<'a> Answer<'a> {
+    pub(super) fn new(decision: &'a Decision) -> Self {
+        let status = |status: &Status| StatusAnswer::new(decision, status);
+        Self {
+            decision: if decision.allowed() {
+                Word::Allow
+            } else {
+                Word::Deny
+            },
+            limit: decision
+                .binding()
+                .map(|binding| Limit::new(decision, binding))
+                .unwrap_or_default(),
+            delay_ms: millis(decision.delay()),
+            degraded: decision.is_degraded(),
+            statuses: decision.statuses().iter().map(status).collect(),
+        }
+    }
+
+    pub(super) fn is_denial(&self) -> bool {
+        self.decision == Word::Deny
+    }
+
+    /// Whole seconds to wait after a denial; None if no wait helps.
+    pub(super) fn retry_after_secs(&self) -> Option<u64> {
+        self.limit
+            .retry_after_ms
+            .map(|millis| millis.div_ceil(1_000))
+    }
+}
+
+impl<'a> StatusAnswer<'a> {
+    fn new(decision: &'a Decision, status: &Status) -> Self {
+        let unlimited = status.unlimited.map(|index| {
+            let rule = decision.snapshot().rules().rule(index);
+            Limit {
+                rule: Some(&rule.id),
+                ..Limit::default()
+            }
+        });
+        let limit = status
+            .binding
+            .as_ref()
+            .map(|binding| Limit::new(decision, binding));
+        Self {
+            decision: match status.code {
+                Code::Ok => Word::Allow,
+                Code::OverLimit => Word::Deny,
+            },
+            unlimited: unlimited.is_some(),
+            limit: limit.or(unlimited).unwrap_or_default(),
+            delay_ms: millis(status.delay),
+        }
+    }
+}
+
+impl<'a> Limit<'a> {
+    fn new(decision: &'a Decision, binding: &Binding) -> Self {
+        let answered = &binding.answered;
+        Self {
+            rule: decision.rule(binding).map(|rule| &*rule.id),
+            limit: Some(binding.quota),
+            remaining: Some(answered.remaining),
+            reset_after_ms: Some(answered.reset_after.as_millis_ceil()),
+            retry_after_ms: match answered.verdict {
+                Verdict::Never => None,
+                Verdict::Fits | Verdict::Later => millis(answered.retry_after),
+            },
+        }
+    }
+}
+
+/// None if there is nothing to wait for, or no wait helps.
+fn millis(span: Micros) -> Option<u64> {
+    (span > Micros::ZERO && span < Micros::MAX).then(|| span.as_millis_ceil())
+}

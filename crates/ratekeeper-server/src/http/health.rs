@@ -1,0 +1,75 @@
+//! Whether this node lives and wants requests.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde::Serialize;
+
+use crate::app::App;
+use crate::store::ServedStore;
+
+/// The incumbent's: 200 `OK`, or 500 and nothing.
+pub(super) async fn healthcheck<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Response {
+    if app.is_ready() {
+        (StatusCode::OK, "OK").into_response()
+    } else {
+        StatusCode::INTERNAL_SERVER_ERROR.into_response()
+    }
+}
+
+/// The process answers, so it lives.
+pub(super) async fn livez() -> &'static str {
+    "OK"
+}
+
+#[derive(Serialize)]
+struct Readiness {
+    ready: bool,
+    /// `serving`, `draining` or `no rules`.
+    state: &'static str,
+    rules: Rules,
+}
+
+#[derive(Serialize)]
+struct Rules {
+    loaded: bool,
+    accepted: u64,
+    refused: u64,
+    /// Why the files as they are now are not in force; null if they are.
+    error: Option<String>,
+}
+
+/// 200 if requests should be sent here, else 503; and what became of the rules. A refused
+/// change leaves the node ready: it decides by the last good rules.
+pub(super) async fn readyz<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Response {
+    let ready = app.is_ready();
+    let reloads = app.reloads.borrow().clone();
+    let state = match (app.drain.has_begun(), ready) {
+        (true, _) => "draining",
+        (false, true) => "serving",
+        (false, false) => "no rules",
+    };
+    let rules = Rules {
+        loaded: reloads.is_loaded(),
+        accepted: reloads.accepted,
+        refused: reloads.refused,
+        error: reloads.error.map(|error| error.to_string()),
+    };
+    let status = if ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (
+        status,
+        Json(Readiness {
+            ready,
+            state,
+            rules,
+        }),
+    )
+        .into_response()
+}

@@ -1,0 +1,51 @@
+//! The service: Envoy's rate limit protocol over gRPC and JSON, our own check API, metrics,
+//! hot reload of rules, and a shutdown that loses no answer.
+//!
+//! Handlers translate and never decide: each parses, asks the
+//! [`Limiter`](ratekeeper_limiter::Limiter) once, and maps its answer. Nothing here reads the
+//! environment or the command line.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::Arc;
+//!
+//! use ratekeeper_limiter::{Limiter, LimiterOptions};
+//! use ratekeeper_rules::{Options, ReadOptions};
+//! use ratekeeper_server::{RulesLoader, RulesSource, Server, ServerConfig};
+//! use ratekeeper_store::{MemoryConfig, MemoryStore};
+//!
+//! let mut loader = RulesLoader::new(RulesSource {
+//!     path: "config".into(),
+//!     read: ReadOptions::default(),
+//!     options: Options::default(),
+//! });
+//! let loaded = loader.load()?;
+//! let store = MemoryStore::new(MemoryConfig::default())?;
+//! let limiter = Arc::new(Limiter::new(loaded.rules, store, LimiterOptions::default()));
+//! let server = Server::bind(ServerConfig::default(), limiter, loader).await?;
+//! println!("gRPC on {}", server.addresses().grpc);
+//! server.run(async { tokio::signal::ctrl_c().await.unwrap_or(()) }).await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod admin;
+mod app;
+mod config;
+mod drain;
+mod durations;
+mod grpc;
+mod http;
+mod listen;
+mod reload;
+mod rls;
+mod server;
+mod store;
+
+pub use config::{Bounds, LimitHeaders, RlsConfig, RulesSource, ServerConfig, WatchConfig};
+pub use reload::{LoadError, ReloadStatus, RulesLoader, fresh_counters};
+pub use server::{Addresses, BindError, Drained, Reload, Server};
+pub use store::{ServedStore, StoreGauges};
+
+/// The store that a service of one node has.
+type Memory = ratekeeper_store::MemoryStore;

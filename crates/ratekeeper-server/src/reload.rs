@@ -1,0 +1,183 @@
+//! Keeps the rules in force the same as the files.
+//!
+//! A change is anything that makes the files read differently: an event of the file system, a
+//! SIGHUP and a slow poll only say when to look. What was read is taken once two readings a
+//! quiet time apart agree, which needs no knowledge of how the change was made: half-written
+//! files, folders moved into place and swapped symbolic links all read differently until they
+//! are done. A set that does not load is refused whole; the last good one stays in force.
+
+mod changes;
+mod loader;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper_rules::RuleSet;
+use tokio::sync::{Notify, watch as channel};
+use tokio::time::{MissedTickBehavior, interval_at, sleep};
+use tracing::{error, info, warn};
+
+pub use changes::fresh_counters;
+pub use loader::{LoadError, RulesLoader};
+
+use crate::config::WatchConfig;
+use loader::Reading;
+use watch::Watch;
+
+/// What has become of the rules so far. The first load counts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ReloadStatus {
+    /// Sets that were taken.
+    pub accepted: u64,
+    /// Sets that were refused.
+    pub refused: u64,
+    /// Why the files as they are now are not in force; [`None`] if they are.
+    pub error: Option<Arc<str>>,
+}
+
+impl ReloadStatus {
+    /// Whether any rules are in force.
+    #[must_use]
+    pub const fn is_loaded(&self) -> bool {
+        self.accepted > 0
+    }
+}
+
+/// Watches, reads and applies, until it is dropped.
+pub(crate) struct Reloader<A> {
+    loader: RulesLoader,
+    config: WatchConfig,
+    /// Puts a set in force and answers which rules' counters start afresh.
+    apply: A,
+    status: channel::Sender<ReloadStatus>,
+    /// Told from outside to look (SIGHUP), and by the watch.
+    wake: Arc<Notify>,
+}
+
+impl<A: FnMut(RuleSet) -> Vec<Arc<str>> + Send> Reloader<A> {
+    pub(crate) fn new(
+        loader: RulesLoader,
+        config: WatchConfig,
+        status: channel::Sender<ReloadStatus>,
+        wake: Arc<Notify>,
+        apply: A,
+    ) -> Self {
+        Self {
+            loader,
+            config,
+            apply,
+            status,
+            wake,
+        }
+    }
+
+    /// Runs for ever.
+    pub(crate) fn run(mut self) -> impl Future<Output = ()> + Send {
+        async move {
+            let mut watch = self.watch();
+            let period = self.poll_period(watch.is_some());
+            let mut poll = interval_at(tokio::time::Instant::now() + period, period);
+            poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            // The files may have changed between the first load and the watch.
+            self.wake.notify_one();
+            loop {
+                tokio::select! {
+                    () = self.wake.notified() => {
+                        // Folders that were swapped are other folders now; and what happens
+                        // from here on wakes us again.
+                        if self.config.enabled {
+                            watch = self.watch();
+                        }
+                        self.look().await;
+                        // However often the files change: no more than one look a quiet time.
+                        sleep(self.config.quiet).await;
+                    }
+                    _ = poll.tick(), if self.config.enabled => self.look().await,
+                }
+                let _ = &watch;
+            }
+        }
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        if !self.config.enabled {
+            return None;
+        }
+        Watch::new(self.loader.path(), &self.wake)
+            .inspect_err(|error| {
+                warn!(%error, "the file system does not tell of changes; polling for them instead");
+            })
+            .ok()
+    }
+
+    /// Without events, polling alone must be fast enough.
+    fn poll_period(&self, has_events: bool) -> Duration {
+        let without_events = Duration::from_secs(1);
+        let period = self.config.poll_interval;
+        let period = if has_events {
+            period
+        } else {
+            period.min(without_events)
+        };
+        period.max(Duration::from_millis(10))
+    }
+
+    /// Reads the files, waits until they are quiet if they changed, and takes them.
+    async fn look(&mut self) {
+        let mut seen = self.loader.read().await;
+        while !self.loader.is_known(&seen) {
+            sleep(self.config.quiet).await;
+            let again = self.loader.read().await;
+            if again.fingerprint() == seen.fingerprint() {
+                break;
+            }
+            seen = again;
+        }
+        if self.loader.is_in_force(&seen) {
+            self.note_unchanged();
+        } else if !self.loader.is_known(&seen) {
+            self.take(seen).await;
+        }
+    }
+
+    /// The files read as what is in force: if they did not in between, say that they do again.
+    fn note_unchanged(&mut self) {
+        self.loader.forget_refused();
+        let restored = self
+            .status
+            .send_if_modified(|status| status.error.take().is_some());
+        if restored {
+            info!("the rules are again what is in force");
+        }
+    }
+
+    async fn take(&mut self, seen: Reading) {
+        match self.loader.compile(seen).await {
+            Ok(loaded) => {
+                for warning in &loaded.warnings {
+                    warn!("{warning}");
+                }
+                let rules = loaded.rules.rules().len();
+                let fresh = (self.apply)(loaded.rules);
+                self.status.send_modify(|status| {
+                    status.accepted += 1;
+                    status.error = None;
+                });
+                info!(rules, counters_start_afresh = ?fresh, "new rules are in force");
+            }
+            Err(error) => {
+                let error: Arc<str> = error.to_string().into();
+                error!(%error, "new rules are refused; the last good ones stay in force");
+                self.status.send_modify(|status| {
+                    status.refused += 1;
+                    status.error = Some(error);
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Reads rules, and knows what it has read before.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::sync::Arc;
+
+use ratekeeper_rules::{Diagnostics, Loaded, ReadError, Source, load, read};
+
+use super::ReloadStatus;
+use crate::config::RulesSource;
+
+/// Why rules were not loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// They could not be read.
+    #[error("{0}: {source}", source = source_of(.0))]
+    Read(ReadError),
+    /// They say something that no rules may say: every place, all at once.
+    #[error("{0}")]
+    Refused(Diagnostics),
+}
+
+fn source_of(error: &ReadError) -> String {
+    std::error::Error::source(error).map_or_else(String::new, ToString::to_string)
+}
+
+/// Loads rules from files, and remembers what is in force and what was refused, so that
+/// nothing is taken or refused twice.
+#[derive(Debug)]
+pub struct RulesLoader {
+    source: Arc<RulesSource>,
+    in_force: Option<u64>,
+    refused: Option<u64>,
+    status: ReloadStatus,
+}
+
+impl RulesLoader {
+    /// A loader that has read nothing yet.
+    #[must_use]
+    pub fn new(source: RulesSource) -> Self {
+        Self {
+            source: Arc::new(source),
+            in_force: None,
+            refused: None,
+            status: ReloadStatus::default(),
+        }
+    }
+
+    /// The first load: what a [`Limiter`](ratekeeper_limiter::Limiter) starts with. Blocks on
+    /// the file system.
+    ///
+    /// A server may be started after an error too: it then refuses every request, until
+    /// the files load.
+    ///
+    /// # Errors
+    /// The files cannot be read, or are refused.
+    pub fn load(&mut self) -> Result<Loaded, LoadError> {
+        let reading = Reading::new(&self.source);
+        let fingerprint = reading.fingerprint();
+        let loaded = reading.compile(&self.source);
+        match &loaded {
+            Ok(_) => {
+                self.in_force = Some(fingerprint);
+                self.status.accepted += 1;
+                self.status.error = None;
+            }
+            Err(error) => {
+                self.refused = Some(fingerprint);
+                self.status.refused += 1;
+                self.status.error = Some(error.to_string().into());
+            }
+        }
+        loaded
+    }
+
+    /// What has become of the loads so far.
+    #[must_use]
+    pub const fn status(&self) -> &ReloadStatus {
+        &self.status
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.source.path
+    }
+
+    /// Reads the files, off the threads that answer requests.
+    pub(super) async fn read(&self) -> Reading {
+        let source = Arc::clone(&self.source);
+        blocking(move || Reading::new(&source)).await
+    }
+
+    /// Compiles what was read and remembers what came of it.
+    pub(super) async fn compile(&mut self, reading: Reading) -> Result<Loaded, LoadError> {
+        let source = Arc::clone(&self.source);
+        let fingerprint = reading.fingerprint();
+        let loaded = blocking(move || reading.compile(&source)).await;
+        match &loaded {
+            Ok(_) => (self.in_force, self.refused) = (Some(fingerprint), None),
+            Err(_) => self.refused = Some(fingerprint),
+        }
+        loaded
+    }
+
+    pub(super) fn is_in_force(&self, reading: &Reading) -> bool {
+        self.in_force == Some(reading.fingerprint())
+    }
+
+    /// Whether there is nothing new to do: the reading is in force, or was refused last.
+    pub(super) fn is_known(&self, reading: &Reading) -> bool {
+        self.is_in_force(reading) || self.refused == Some(reading.fingerprint())
+    }
+
+    /// The files are what is in force again: what was refused would be news once more.
+    pub(super) const fn forget_refused(&mut self) {
+        self.refused = None;
+    }
+}
+
+/// What the files said at one moment, or why they could not be read.
+pub(super) struct Reading {
+    sources: Result<Vec<Source>, ReadError>,
+    fingerprint: u64,
+}
+
+impl Reading {
+    fn new(source: &RulesSource) -> Self {
+        let sources = read(&source.path, &source.read);
+        // Only compared with others of this process, so the hash need not last.
+        let mut hasher = DefaultHasher::new();
+        match &sources {
+            Ok(sources) => {
+                for source in sources {
+                    (&source.name, &source.text).hash(&mut hasher);
+                }
+            }
+            Err(error) => (error.to_string(), source_of(error)).hash(&mut hasher),
+        }
+        Self {
+            sources,
+            fingerprint: hasher.finish(),
+        }
+    }
+
+    pub(super) const fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    fn compile(self, source: &RulesSource) -> Result<Loaded, LoadError> {
+        let sources = self.sources.map_err(LoadError::Read)?;
+        load(&sources, &source.options).map_err(LoadError::Refused)
+    }
+}
+
+/// Runs `work` where blocking is allowed; a panic in it is passed on.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is going down and takes this task along at its next await.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}

@@ -1,0 +1,372 @@
+//! Every way in which people change files, on real ones.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use ratekeeper_rules::{Options, ReadOptions};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::*;
+use crate::config::RulesSource;
+
+/// Far more than any change needs; reached only where the test fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A reloader at work, and the limits that it has put in force.
+struct Fixture {
+    task: JoinHandle<()>,
+    status: channel::Receiver<ReloadStatus>,
+    wake: Arc<Notify>,
+    quotas: Arc<Mutex<Vec<u64>>>,
+    fresh: Arc<Mutex<Vec<Arc<str>>>>,
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Fixture {
+    /// Loads `path` and watches it; polling is left out unless `config` has it.
+    fn start(path: &Path, config: WatchConfig) -> Self {
+        let source = RulesSource {
+            path: path.to_owned(),
+            read: ReadOptions::default(),
+            options: Options::default(),
+        };
+        let mut loader = RulesLoader::new(source);
+        let loaded = loader.load();
+        let quotas = Arc::new(Mutex::new(Vec::new()));
+        let fresh = Arc::new(Mutex::new(Vec::new()));
+        let mut before = loaded.map(|loaded| loaded.rules).unwrap_or_default();
+        quotas.lock().unwrap().extend(quota_of(&before));
+        let (sender, status) = channel::channel(loader.status().clone());
+        let wake = Arc::new(Notify::new());
+        let (put, note) = (Arc::clone(&quotas), Arc::clone(&fresh));
+        let apply = move |rules: RuleSet| {
+            let ids = fresh_counters(&before, &rules);
+            put.lock().unwrap().extend(quota_of(&rules));
+            note.lock().unwrap().extend(ids.iter().cloned());
+            before = rules;
+            ids
+        };
+        let reloader = Reloader::new(loader, config, sender, Arc::clone(&wake), apply);
+        Self {
+            task: tokio::spawn(reloader.run()),
+            status,
+            wake,
+            quotas,
+            fresh,
+        }
+    }
+
+    async fn wait(&mut self, what: impl FnMut(&ReloadStatus) -> bool) -> ReloadStatus {
+        timeout(PATIENCE, self.status.wait_for(what))
+            .await
+            .unwrap()
+            .unwrap()
+            .clone()
+    }
+
+    async fn accepted(&mut self, count: u64) -> ReloadStatus {
+        self.wait(|status| status.accepted == count).await
+    }
+
+    /// What has been in force, one after the other: the limit of the last rule of each set.
+    fn quotas(&self) -> Vec<u64> {
+        self.quotas.lock().unwrap().clone()
+    }
+}
+
+fn quota_of(rules: &RuleSet) -> Option<u64> {
+    Some(rules.rules().last()?.limited()?.quota())
+}
+
+/// Events only: a change that none of them shows is never seen.
+fn by_events() -> WatchConfig {
+    WatchConfig {
+        enabled: true,
+        quiet: Duration::from_millis(20),
+        poll_interval: Duration::from_secs(3_600),
+    }
+}
+
+fn rules(quota: u64) -> String {
+    format!(
+        "domain: d\ndescriptors:\n  - key: k\n    rate_limit: {{ unit: minute, requests_per_unit: {quota} }}\n"
+    )
+}
+
+fn folder_with(quota: u64) -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("config");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("a.yaml"), rules(quota)).unwrap();
+    (dir, folder)
+}
+
+#[tokio::test]
+async fn a_file_written_in_place() {
+    let (_dir, folder) = folder_with(1);
+    let mut fixture = Fixture::start(&folder, by_events());
+    fs::write(folder.join("a.yaml"), rules(2)).unwrap();
+    fixture.accepted(2).await;
+    assert_eq!(fixture.quotas(), [1, 2]);
+}
+
+#[tokio::test]
+async fn a_single_file_written_in_place_and_replaced() {
+    let (dir, folder) = folder_with(1);
+    let file = folder.join("a.yaml");
+    let mut fixture = Fixture::start(&file, by_events());
+    fs::write(&file, rules(2)).unwrap();
+    fixture.accepted(2).await;
+    // Replaced by a file of another folder; the watched inode is gone then.
+    let elsewhere = dir.path().join("elsewhere");
+    for quota in [3, 4] {
+        fs::write(&elsewhere, rules(quota)).unwrap();
+        fs::rename(&elsewhere, &file).unwrap();
+        fixture.accepted(quota).await;
+    }
+    assert_eq!(fixture.quotas(), [1, 2, 3, 4]);
+}
+
+#[tokio::test]
+async fn a_file_moved_within_the_folder_and_from_outside() {
+    let (dir, folder) = folder_with(1);
+    let mut fixture = Fixture::start(&folder, by_events());
+    fs::write(folder.join(".a.yaml.tmp"), rules(2)).unwrap();
+    fs::rename(folder.join(".a.yaml.tmp"), folder.join("a.yaml")).unwrap();
+    fixture.accepted(2).await;
+    fs::write(dir.path().join("b"), rules(3)).unwrap();
+    fs::rename(dir.path().join("b"), folder.join("a.yaml")).unwrap();
+    fixture.accepted(3).await;
+    assert_eq!(fixture.quotas(), [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn files_appear_and_go() {
+    let (_dir, folder) = folder_with(1);
+    let mut fixture = Fixture::start(&folder, by_events());
+    fs::write(
+        folder.join("b.yaml"),
+        rules(2).replace("domain: d", "domain: e"),
+    )
+    .unwrap();
+    fixture.accepted(2).await;
+    fs::remove_file(folder.join("b.yaml")).unwrap();
+    fixture.accepted(3).await;
+    fs::create_dir(folder.join("below")).unwrap();
+    fs::write(
+        folder.join("below/c.yaml"),
+        rules(4).replace("domain: d", "domain: f"),
+    )
+    .unwrap();
+    fixture.accepted(4).await;
+    assert_eq!(fixture.quotas(), [1, 2, 1, 4]);
+}
+
+/// A folder as the kubelet fills it: files are links to `..data/…`, and `..data` is a link to
+/// a folder with a time in its name, which is replaced by a rename.
+#[tokio::test]
+async fn a_config_map_is_swapped() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("config");
+    fs::create_dir(&folder).unwrap();
+    let publish = |version: u64| {
+        let target = format!("..2026_11_20_{version}");
+        fs::create_dir(folder.join(&target)).unwrap();
+        fs::write(folder.join(&target).join("a.yaml"), rules(version)).unwrap();
+        symlink(&target, folder.join("..data_tmp")).unwrap();
+        fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+        if version > 1 {
+            fs::remove_dir_all(folder.join(format!("..2026_11_20_{}", version - 1))).unwrap();
+        }
+    };
+    publish(1);
+    symlink("..data/a.yaml", folder.join("a.yaml")).unwrap();
+    let mut fixture = Fixture::start(&folder, by_events());
+    for version in 2..5 {
+        publish(version);
+        fixture.accepted(version).await;
+    }
+    assert_eq!(fixture.quotas(), [1, 2, 3, 4]);
+    assert_eq!(fixture.status.borrow().refused, 0);
+}
+
+/// As the incumbent's users do it: the folder itself is a link that is replaced.
+#[tokio::test]
+async fn a_link_above_the_folder_is_swapped() {
+    let dir = tempfile::tempdir().unwrap();
+    for quota in 1..4 {
+        let folder = dir.path().join(format!("v{quota}/config"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("a.yaml"), rules(quota)).unwrap();
+    }
+    symlink("v1", dir.path().join("current")).unwrap();
+    let mut fixture = Fixture::start(&dir.path().join("current/config"), by_events());
+    for quota in 2..4 {
+        symlink(format!("v{quota}"), dir.path().join("next")).unwrap();
+        fs::rename(dir.path().join("next"), dir.path().join("current")).unwrap();
+        fixture.accepted(quota).await;
+    }
+    assert_eq!(fixture.quotas(), [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn the_whole_folder_is_moved_away_and_replaced() {
+    let (dir, folder) = folder_with(1);
+    let mut fixture = Fixture::start(&folder, by_events());
+    let next = dir.path().join("next");
+    fs::create_dir(&next).unwrap();
+    fs::write(next.join("a.yaml"), rules(2)).unwrap();
+    fs::rename(&folder, dir.path().join("old")).unwrap();
+    fs::rename(&next, &folder).unwrap();
+    fixture.accepted(2).await;
+    fs::write(folder.join("a.yaml"), rules(3)).unwrap();
+    fixture.accepted(3).await;
+    assert_eq!(fixture.quotas(), [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn a_link_to_a_file_elsewhere_is_followed() {
+    let (dir, folder) = folder_with(1);
+    let target = dir.path().join("shared").join("real.yaml");
+    fs::create_dir(dir.path().join("shared")).unwrap();
+    fs::rename(folder.join("a.yaml"), &target).unwrap();
+    symlink(&target, folder.join("a.yaml")).unwrap();
+    let mut fixture = Fixture::start(&folder, by_events());
+    fs::write(&target, rules(2)).unwrap();
+    fixture.accepted(2).await;
+    assert_eq!(fixture.quotas(), [1, 2]);
+}
+
+#[tokio::test]
+async fn a_bad_set_is_refused_whole_and_once() {
+    let (_dir, folder) = folder_with(1);
+    let mut fixture = Fixture::start(&folder, by_events());
+    fs::write(folder.join("a.yaml"), rules(2)).unwrap();
+    fs::write(folder.join("b.yaml"), "domain: [").unwrap();
+    let status = fixture
+        .wait(|status| status.refused == 1 && status.error.is_some())
+        .await;
+    assert!(status.error.unwrap().contains("b.yaml"));
+    // Looking again finds the same set: no second refusal, and the good one comes back as it was.
+    fixture.wake.notify_one();
+    fs::remove_file(folder.join("b.yaml")).unwrap();
+    let status = fixture.wait(|status| status.error.is_none()).await;
+    assert_eq!(status.refused, 1);
+    assert_eq!(fixture.quotas().last(), Some(&2));
+}
+
+#[tokio::test]
+async fn going_back_to_what_is_in_force_is_no_reload() {
+    let (_dir, folder) = folder_with(1);
+    let mut fixture = Fixture::start(&folder, by_events());
+    fs::write(folder.join("a.yaml"), "domain: [").unwrap();
+    fixture.wait(|status| status.error.is_some()).await;
+    fs::write(folder.join("a.yaml"), rules(1)).unwrap();
+    let status = fixture.wait(|status| status.error.is_none()).await;
+    assert_eq!((status.accepted, status.refused), (1, 1));
+    // What was refused before is news again.
+    fs::write(folder.join("a.yaml"), "domain: [").unwrap();
+    fixture.wait(|status| status.refused == 2).await;
+    assert_eq!(fixture.quotas(), [1]);
+}
+
+#[tokio::test]
+async fn a_folder_that_is_gone_is_refused_until_it_is_back() {
+    let (dir, folder) = folder_with(1);
+    let mut fixture = Fixture::start(&folder, by_events());
+    fs::rename(&folder, dir.path().join("away")).unwrap();
+    let status = fixture.wait(|status| status.error.is_some()).await;
+    assert_eq!((status.accepted, status.refused), (1, 1));
+    fs::rename(dir.path().join("away"), &folder).unwrap();
+    fixture.wait(|status| status.error.is_none()).await;
+    assert_eq!(fixture.quotas(), [1]);
+}
+
+/// A writer that takes its time: what it has written so far would load, and must not.
+#[tokio::test]
+async fn a_half_written_file_is_not_read() {
+    use std::io::Write;
+    let (_dir, folder) = folder_with(1);
+    let config = WatchConfig {
+        quiet: Duration::from_millis(400),
+        ..by_events()
+    };
+    let mut fixture = Fixture::start(&folder, config);
+    let mut file = fs::File::create(folder.join("a.yaml")).unwrap();
+    for line in rules(2).lines() {
+        writeln!(file, "{line}").unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    writeln!(
+        file,
+        "  - key: l\n    rate_limit: {{ unit: minute, requests_per_unit: 3 }}"
+    )
+    .unwrap();
+    drop(file);
+    fixture.accepted(2).await;
+    assert_eq!(fixture.quotas(), [1, 3]);
+    assert_eq!(fixture.status.borrow().refused, 0);
+}
+
+#[tokio::test]
+async fn polling_sees_what_no_event_tells() {
+    let (_dir, folder) = folder_with(1);
+    let config = WatchConfig {
+        poll_interval: Duration::from_millis(20),
+        ..by_events()
+    };
+    let mut fixture = Fixture::start(&folder, config);
+    // A hard link elsewhere writes the same file, and no event tells of it.
+    let link = tempfile::tempdir_in(folder.parent().unwrap()).unwrap();
+    fs::hard_link(folder.join("a.yaml"), link.path().join("a")).unwrap();
+    fs::write(link.path().join("a"), rules(2)).unwrap();
+    fixture.accepted(2).await;
+    assert_eq!(fixture.quotas(), [1, 2]);
+}
+
+#[tokio::test]
+async fn without_a_watch_a_wake_is_enough() {
+    let (_dir, folder) = folder_with(1);
+    let config = WatchConfig {
+        enabled: false,
+        ..by_events()
+    };
+    let mut fixture = Fixture::start(&folder, config);
+    fs::write(folder.join("a.yaml"), rules(2)).unwrap();
+    fixture.wake.notify_one();
+    fixture.accepted(2).await;
+    assert_eq!(fixture.quotas(), [1, 2]);
+}
+
+#[tokio::test]
+async fn it_starts_without_rules_and_finds_them() {
+    let (_dir, folder) = folder_with(1);
+    fs::write(folder.join("a.yaml"), "domain: [").unwrap();
+    let mut fixture = Fixture::start(&folder, by_events());
+    assert!(!fixture.status.borrow().is_loaded());
+    fs::write(folder.join("a.yaml"), rules(2)).unwrap();
+    fixture.accepted(1).await;
+    assert_eq!(fixture.quotas(), [2]);
+}
+
+#[tokio::test]
+async fn counters_start_afresh_only_where_they_count_otherwise() {
+    let (_dir, folder) = folder_with(1);
+    let mut fixture = Fixture::start(&folder, by_events());
+    fs::write(folder.join("a.yaml"), rules(2)).unwrap();
+    fixture.accepted(2).await;
+    assert!(fixture.fresh.lock().unwrap().is_empty());
+    fs::write(folder.join("a.yaml"), rules(2).replace("minute", "hour")).unwrap();
+    fixture.accepted(3).await;
+    let fresh = fixture.fresh.lock().unwrap().clone();
+    assert_eq!(fresh, ["d.k".into()]);
+}

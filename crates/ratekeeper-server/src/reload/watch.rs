@@ -1,0 +1,104 @@
+//! Tells when something happened to the rules' files.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use notify::event::{AccessKind, AccessMode};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::Notify;
+
+/// Follows this many symbolic links from the rules' path before it calls them a loop.
+const LINKS_MAX: usize = 40;
+
+/// A watch of the file system. Dropping it ends it.
+pub(super) struct Watch {
+    _watcher: RecommendedWatcher,
+}
+
+impl Watch {
+    /// Calls `wake` on every change at or below `path`, and of every folder in which one of
+    /// its symbolic links lies.
+    pub(super) fn new(path: &Path, wake: &Arc<Notify>) -> notify::Result<Self> {
+        let wake = Arc::clone(wake);
+        let mut watcher = notify::recommended_watcher(move |event| {
+            if is_change(&event) {
+                wake.notify_one();
+            }
+        })?;
+        let path = std::path::absolute(path).map_err(notify::Error::io)?;
+        let mut folders = folders_above(&path);
+        for link in links_in(&path) {
+            folders.extend(folders_above(&link));
+        }
+        for folder in folders {
+            // One that is gone shows as a change of the one above it.
+            let _ = watcher.watch(&folder, RecursiveMode::NonRecursive);
+        }
+        if path.is_dir() {
+            watcher.watch(&path, RecursiveMode::Recursive)?;
+        }
+        Ok(Self { _watcher: watcher })
+    }
+}
+
+/// Opening and reading is no change: it is what a look does itself.
+fn is_change(event: &notify::Result<Event>) -> bool {
+    match event {
+        Ok(event) => match event.kind {
+            EventKind::Access(kind) => kind == AccessKind::Close(AccessMode::Write),
+            _ => true,
+        },
+        // The kernel's queue overflowed, or a folder vanished: anything may have changed.
+        Err(_) => true,
+    }
+}
+
+/// The folders whose entries decide what `path` leads to: its own, and that of each symbolic
+/// link on the way, however often those lead on.
+fn folders_above(path: &Path) -> BTreeSet<PathBuf> {
+    let mut folders = BTreeSet::new();
+    let mut links = 0;
+    let mut rest: Vec<_> = path.components().rev().map(owned).collect();
+    let mut at = PathBuf::new();
+    while let Some(component) = rest.pop() {
+        if component == Path::new("..") {
+            at.pop();
+            continue;
+        }
+        let next = at.join(&component);
+        if let Ok(target) = next.read_link() {
+            folders.insert(at.clone());
+            links += 1;
+            if links > LINKS_MAX {
+                break;
+            }
+            rest.extend(target.components().rev().map(owned));
+            if target.is_absolute() {
+                at = PathBuf::new();
+            }
+        } else {
+            if rest.is_empty() {
+                folders.insert(at.clone());
+            }
+            at = next;
+        }
+    }
+    folders
+}
+
+/// The symbolic links directly in a folder, whose targets may lie outside of it.
+fn links_in(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = folder.read_dir() else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_symlink())
+        .collect()
+}
+
+fn owned(component: Component<'_>) -> PathBuf {
+    PathBuf::from(component.as_os_str())
+}

@@ -1,0 +1,40 @@
+//! Envoy's rate limit protocol, whatever carries it: gRPC or `/json`.
+
+mod headers;
+mod metadata;
+mod request;
+mod response;
+
+use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+
+use crate::app::App;
+use crate::store::ServedStore;
+use request::Question;
+
+/// Why a request gets no decision.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// The request makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// There are no rules to decide by.
+    #[error("no rate limit configuration loaded")]
+    NoRules,
+}
+
+/// Decides `request`.
+///
+/// # Errors
+/// See [`Refusal`]. No counter is touched then.
+pub(crate) async fn decide<S: ServedStore>(
+    app: &App<S>,
+    request: &RateLimitRequest,
+) -> Result<RateLimitResponse, Refusal> {
+    let question = Question::new(request)?;
+    if !app.is_loaded() {
+        return Err(Refusal::NoRules);
+    }
+    let views = question.views();
+    let decision = app.check(&question.check(&views)).await;
+    Ok(response::answer(&app.rls, request, &decision))
+}

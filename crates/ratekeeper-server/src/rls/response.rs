@@ -1,0 +1,121 @@
+//! From our words to Envoy's.
+
+use ratekeeper_core::{Micros, Verdict};
+use ratekeeper_limiter::{Binding, Code, Decision, Status};
+use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::{
+    Code as WireCode, DescriptorStatus, RateLimit, rate_limit::Unit as WireUnit,
+};
+use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use ratekeeper_rules::{Profile, Unit};
+
+use super::{headers, metadata};
+use crate::config::RlsConfig;
+
+/// The answer to `request`.
+pub(super) fn answer(
+    config: &RlsConfig,
+    request: &RateLimitRequest,
+    decision: &Decision,
+) -> RateLimitResponse {
+    let statuses: Vec<_> = decision
+        .statuses()
+        .iter()
+        .map(|status| descriptor_status(config.profile, decision, status))
+        .collect();
+    let overall = if decision.allowed() {
+        WireCode::Ok
+    } else {
+        WireCode::OverLimit
+    };
+    let mut response = RateLimitResponse {
+        overall_code: overall.into(),
+        ..Default::default()
+    };
+    if let Some(names) = &config.limit_headers {
+        response
+            .response_headers_to_add
+            .extend(headers::incumbents(names, decision, &statuses));
+    }
+    if config.draft_headers {
+        response
+            .response_headers_to_add
+            .extend(headers::draft(decision));
+    }
+    if config.dynamic_metadata {
+        response.dynamic_metadata = Some(metadata::of(request, decision));
+    }
+    response.statuses = statuses;
+    response
+}
+
+fn descriptor_status(profile: Profile, decision: &Decision, status: &Status) -> DescriptorStatus {
+    let code = match status.code {
+        Code::Ok => WireCode::Ok,
+        Code::OverLimit => WireCode::OverLimit,
+    };
+    let mut wire = DescriptorStatus {
+        code: code.into(),
+        ..Default::default()
+    };
+    if status.unlimited.is_some() {
+        wire.limit_remaining = u32::MAX;
+    } else if let Some(binding) = &status.binding {
+        wire.current_limit = Some(current_limit(decision, binding));
+        wire.limit_remaining = match status.code {
+            Code::Ok if binding.answered.fits() => saturated(binding.answered.remaining),
+            // Over the limit, enforced or not, nothing is left, as the incumbent has it.
+            _ => 0,
+        };
+        wire.duration_until_reset = Some(whole_seconds(until_reset(profile, status, binding)));
+    }
+    wire
+}
+
+fn current_limit(decision: &Decision, binding: &Binding) -> RateLimit {
+    let rule = decision.rule(binding);
+    let name = rule
+        .and_then(|rule| rule.name.as_deref())
+        .unwrap_or_default();
+    RateLimit {
+        // A window that no unit describes says its name instead: the rule's, if it has none.
+        name: match (name, binding.unit, rule) {
+            ("", None, Some(rule)) => rule.id.to_string(),
+            (name, ..) => name.to_owned(),
+        },
+        requests_per_unit: saturated(binding.quota),
+        unit: binding.unit.map_or(WireUnit::Unknown, wire_unit).into(),
+    }
+}
+
+const fn wire_unit(unit: Unit) -> WireUnit {
+    match unit {
+        Unit::Second => WireUnit::Second,
+        Unit::Minute => WireUnit::Minute,
+        Unit::Hour => WireUnit::Hour,
+        Unit::Day => WireUnit::Day,
+        Unit::Week => WireUnit::Week,
+        Unit::Month => WireUnit::Month,
+        Unit::Year => WireUnit::Year,
+    }
+}
+
+/// On a denial the time until the request would pass, as every other edge says it; the
+/// incumbent always says when the window ends.
+pub(super) fn until_reset(profile: Profile, status: &Status, binding: &Binding) -> Micros {
+    let answered = &binding.answered;
+    let is_denied = status.code == Code::OverLimit && answered.verdict == Verdict::Later;
+    match profile {
+        Profile::Ratekeeper if is_denied => answered.retry_after,
+        _ => answered.reset_after,
+    }
+}
+
+/// Rounded up: whoever waits for so long has waited long enough.
+fn whole_seconds(span: Micros) -> prost_types::Duration {
+    let seconds = i64::try_from(span.as_secs_ceil()).unwrap_or(i64::MAX);
+    prost_types::Duration { seconds, nanos: 0 }
+}
+
+fn saturated(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,174 @@
+//! The admin listener, and who may reach it.
+
+use std::sync::Arc;
+
+use crate::support::{RULES, request, start, start_with};
+use ratekeeper_limiter::{Limiter, LimiterOptions};
+use ratekeeper_rules::{Options, ReadOptions, RuleSet};
+use ratekeeper_server::{BindError, RulesLoader, RulesSource, Server, ServerConfig};
+use ratekeeper_store::{MemoryConfig, MemoryStore};
+
+#[tokio::test]
+async fn every_metric_is_there_from_the_start_at_zero() {
+    let running = start(RULES).await;
+    for series in [
+        r#"ratelimit_decisions_total{domain="d",rule="d.user",decision="allow"}"#,
+        r#"ratelimit_decisions_total{domain="d",rule="d.user",decision="deny"}"#,
+        r#"ratelimit_decisions_total{domain="d",rule="d.watched",decision="shadow_deny"}"#,
+        r#"ratelimit_denied_total{domain="d",rule="d.plain"}"#,
+        r#"ratelimit_failopen_total{domain="d",rule="d.plain",mode="local"}"#,
+        r#"ratelimit_remaining_count{domain="d",rule="d.odd",plan=""}"#,
+        r#"ratelimit_config_reload_total{result="error"}"#,
+        "ratelimit_check_duration_seconds_count",
+        "ratelimit_unknown_domain_total",
+        "ratelimit_unmatched_total",
+        "ratelimit_store_counters",
+        "ratelimit_store_evicted_total",
+    ] {
+        assert_eq!(running.metric(series).await, 0.0, "{series}");
+    }
+    assert_eq!(
+        running
+            .metric("ratelimit_config_reload_total{result=\"success\"}")
+            .await,
+        1.0
+    );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn metrics_count_decisions() {
+    let running = start(RULES).await;
+    let mut client = running.grpc().await;
+    for _ in 0..3 {
+        client
+            .should_rate_limit(request("d", &[("plain", "a")]))
+            .await
+            .unwrap();
+    }
+    client
+        .should_rate_limit(request("d", &[("x", "a")]))
+        .await
+        .unwrap();
+    let plain = r#"{domain="d",rule="d.plain",decision="#;
+    for (decision, count) in [("allow", 1.0), ("deny", 2.0), ("shadow_deny", 0.0)] {
+        let series = format!("ratelimit_decisions_total{plain}\"{decision}\"}}");
+        assert_eq!(running.metric(&series).await, count, "{series}");
+    }
+    assert_eq!(
+        running
+            .metric("ratelimit_check_duration_seconds_count")
+            .await,
+        4.0
+    );
+    assert_eq!(running.metric("ratelimit_unmatched_total").await, 1.0);
+    assert_eq!(running.metric("ratelimit_store_counters").await, 1.0);
+    let series = r#"ratelimit_remaining_bucket{le="0.0",domain="d",rule="d.plain",plan=""}"#;
+    assert_eq!(running.metric(series).await, 3.0);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn rlconfig_lists_the_limits_in_force() {
+    let running = start(RULES).await;
+    let (status, text) = running.admin("/rlconfig").await;
+    assert_eq!(status, 200);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(
+        lines[0],
+        "d.user: unit=YEAR requests_per_unit=3, algorithm: fixed_window, shadow_mode: false, quota_mode: false"
+    );
+    assert_eq!(
+        lines[1],
+        "d.free: unlimited, shadow_mode: false, quota_mode: false"
+    );
+    assert!(
+        lines[4].starts_with("d.odd: window=90s limit=7, "),
+        "{}",
+        lines[4]
+    );
+    assert_eq!(lines.len(), 6);
+    let (status, index) = running.admin("/").await;
+    assert_eq!(status, 200);
+    assert!(index.contains("/metrics"));
+    assert_eq!(running.admin("/nothing").await.0, 404);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn other_names_than_loopback_are_refused() {
+    let running = start(RULES).await;
+    let to = running.addresses.admin;
+    for (host, status) in [
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example:6070", 421),
+        ("localhost", 200),
+    ] {
+        let answer = running
+            .send(to, "GET", "/metrics", &[("host", host)], "")
+            .await;
+        assert_eq!(answer.0, status, "{host}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn the_metrics_listener_shows_metrics_to_everyone_and_nothing_else() {
+    let running = start_with(RULES, |config| {
+        config.metrics = Some("127.0.0.1:0".parse().unwrap())
+    })
+    .await;
+    let to = running.addresses.metrics.unwrap();
+    let (status, text) = running
+        .send(
+            to,
+            "GET",
+            "/metrics",
+            &[("host", "node-7.example:9090")],
+            "",
+        )
+        .await;
+    assert_eq!(status, 200);
+    assert!(text.ends_with("# EOF\n"));
+    assert_eq!(running.send(to, "GET", "/rlconfig", &[], "").await.0, 404);
+    assert_eq!(running.send(to, "POST", "/metrics", &[], "").await.0, 405);
+    running.stop().await;
+}
+
+async fn bind(config: ServerConfig) -> Result<Server<MemoryStore>, BindError> {
+    let source = RulesSource {
+        path: "does-not-matter".into(),
+        read: ReadOptions::default(),
+        options: Options::default(),
+    };
+    let store = MemoryStore::new(MemoryConfig::default()).unwrap();
+    let limiter = Limiter::new(RuleSet::default(), store, LimiterOptions::default());
+    Server::bind(config, Arc::new(limiter), RulesLoader::new(source)).await
+}
+
+#[tokio::test]
+async fn an_admin_address_that_others_reach_is_refused() {
+    let mut config = ServerConfig::default();
+    config.admin = "0.0.0.0:0".parse().unwrap();
+    let error = bind(config).await.unwrap_err();
+    assert!(matches!(error, BindError::AdminNotLoopback(_)));
+    assert!(
+        error.to_string().contains("use a loopback address"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_taken_address_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let config = ServerConfig {
+        grpc: address,
+        ..ServerConfig::default()
+    };
+    let error = bind(config).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("cannot listen on {address} for grpc")
+    );
+}

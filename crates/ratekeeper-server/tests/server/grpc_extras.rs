@@ -1,0 +1,212 @@
+//! Health, reflection, and what hostile or broken gRPC clients get.
+
+use crate::support::{PATIENCE, RULES, Running, request, start, start_with};
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use tokio::time::timeout;
+use tonic::transport::Channel;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+async fn channel(running: &Running) -> Channel {
+    let address = format!("http://{}", running.addresses.grpc);
+    Channel::from_shared(address)
+        .unwrap()
+        .connect()
+        .await
+        .unwrap()
+}
+
+fn named(service: &str) -> HealthCheckRequest {
+    HealthCheckRequest {
+        service: service.to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn health_answers_to_the_incumbents_name_and_to_none() {
+    let running = start(RULES).await;
+    let mut client = HealthClient::new(channel(&running).await);
+    for service in ["", "ratelimit"] {
+        let answer = client.check(named(service)).await.unwrap().into_inner();
+        assert_eq!(answer.status(), ServingStatus::Serving);
+    }
+    let error = client.check(named("other")).await.unwrap_err();
+    assert_eq!(error.code(), tonic::Code::NotFound);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn health_watchers_see_rules_come_and_the_shutdown() {
+    let running = start("domain: [").await;
+    let mut client = HealthClient::new(channel(&running).await);
+    let mut watch = client.watch(named("ratelimit")).await.unwrap().into_inner();
+    let next = async |watch: &mut tonic::Streaming<_>| {
+        let answer: Option<tonic_health::pb::HealthCheckResponse> =
+            timeout(PATIENCE, watch.message()).await.unwrap().unwrap();
+        answer.map(|answer| answer.status())
+    };
+    assert_eq!(next(&mut watch).await, Some(ServingStatus::NotServing));
+    std::fs::write(running.dir.path().join("rules.yaml"), RULES).unwrap();
+    assert_eq!(next(&mut watch).await, Some(ServingStatus::Serving));
+    let (task, _dir) = running.begin_shutdown();
+    // The stream ends, so that it does not keep the drain waiting; the last word may be lost
+    // between the two, the end cannot.
+    let last = next(&mut watch).await;
+    assert!(
+        matches!(last, None | Some(ServingStatus::NotServing)),
+        "{last:?}"
+    );
+    assert_eq!(timeout(PATIENCE, task).await.unwrap().unwrap().cut, 0);
+}
+
+#[tokio::test]
+async fn reflection_knows_the_services() {
+    let running = start(RULES).await;
+    let mut client = ServerReflectionClient::new(channel(&running).await);
+    let ask = |message| ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(message),
+    };
+    let requests = [
+        ask(MessageRequest::ListServices(String::new())),
+        ask(MessageRequest::FileContainingSymbol(
+            "envoy.service.ratelimit.v3.RateLimitService".to_owned(),
+        )),
+    ];
+    let mut answers = client
+        .server_reflection_info(tokio_stream::iter(requests))
+        .await
+        .unwrap()
+        .into_inner();
+    let services = answers
+        .message()
+        .await
+        .unwrap()
+        .unwrap()
+        .message_response
+        .unwrap();
+    let MessageResponse::ListServicesResponse(services) = services else {
+        panic!("{services:?}")
+    };
+    let mut names: Vec<_> = services
+        .service
+        .into_iter()
+        .map(|service| service.name)
+        .collect();
+    names.sort();
+    assert!(
+        names.contains(&"envoy.service.ratelimit.v3.RateLimitService".to_owned()),
+        "{names:?}"
+    );
+    assert!(
+        names.contains(&"grpc.health.v1.Health".to_owned()),
+        "{names:?}"
+    );
+    let file = answers
+        .message()
+        .await
+        .unwrap()
+        .unwrap()
+        .message_response
+        .unwrap();
+    assert!(
+        matches!(file, MessageResponse::FileDescriptorResponse(_)),
+        "{file:?}"
+    );
+    running.stop().await;
+}
+
+/// Sends bytes as a message of `ShouldRateLimit`; answers status and message.
+async fn send(running: &Running, path: &str, body: Vec<u8>) -> (String, String) {
+    let client: Client<_, Full<bytes::Bytes>> = Client::builder(TokioExecutor::new())
+        .http2_only(true)
+        .build_http();
+    let request = ::http::Request::post(format!("http://{}{path}", running.addresses.grpc))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(Full::new(body.into()))
+        .unwrap();
+    let response = client.request(request).await.unwrap();
+    let (head, body) = response.into_parts();
+    let trailers = body
+        .collect()
+        .await
+        .unwrap()
+        .trailers()
+        .cloned()
+        .unwrap_or_default();
+    let get = |name: &str| {
+        let value = head.headers.get(name).or_else(|| trailers.get(name));
+        value
+            .map(|value| value.to_str().unwrap().to_owned())
+            .unwrap_or_default()
+    };
+    (get("grpc-status"), get("grpc-message"))
+}
+
+const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+const INVALID_ARGUMENT: &str = "3";
+
+/// A gRPC frame around `message`.
+fn framed(message: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0];
+    frame.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+    frame.extend(message);
+    frame
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_refused_by_field() {
+    let running = start(RULES).await;
+    // Field 1, `domain`, of a wrong wire type; then with bytes that are no UTF-8; then cut off.
+    for (message, names) in [
+        (&b"\x08\x01"[..], "RateLimitRequest.domain"),
+        (b"\x0a\x01\xff", "RateLimitRequest.domain"),
+        (b"\x0a\x05d", "RateLimitRequest.domain"),
+        (b"\x12\x02\x0a\x09", "RateLimitRequest.descriptors"),
+        (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "varint"),
+    ] {
+        let (status, found) = send(&running, PATH, framed(message)).await;
+        assert_eq!(status, INVALID_ARGUMENT, "{message:x?} {found}");
+        assert!(found.contains(names), "{found}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_large_is_refused() {
+    let running = start_with(RULES, |config| config.bounds.body_bytes_max = 1_000).await;
+    let (status, message) = send(&running, PATH, framed(&vec![0; 1_001])).await;
+    assert_eq!(status, INVALID_ARGUMENT);
+    assert!(
+        message.contains("1001%20bytes") || message.contains("1001 bytes"),
+        "{message}"
+    );
+    // The connection and the service go on.
+    running
+        .grpc()
+        .await
+        .should_rate_limit(request("d", &[("user", "a")]))
+        .await
+        .unwrap();
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn an_unknown_method_is_unimplemented() {
+    let running = start(RULES).await;
+    for path in [
+        "/envoy.service.ratelimit.v3.RateLimitService/Nothing",
+        "/nothing.Service/Method",
+    ] {
+        assert_eq!(send(&running, path, framed(b"")).await.0, "12", "{path}");
+    }
+    running.stop().await;
+}

@@ -1,0 +1,143 @@
+//! Clients that send too much, too slowly, or nothing at all.
+
+use std::time::Duration;
+
+use crate::support::{PATIENCE, RULES, raw, request, start, start_with};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Reads until the other side closes; fails if it does not.
+async fn closed(mut stream: TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut bytes))
+        .await
+        .unwrap();
+    bytes
+}
+
+#[tokio::test]
+async fn a_head_that_never_ends_is_cut_off() {
+    let running = start_with(RULES, |config| {
+        config.bounds.head_timeout = Duration::from_millis(50);
+    })
+    .await;
+    let mut stream = TcpStream::connect(running.addresses.http).await.unwrap();
+    stream
+        .write_all(b"POST /v1/check HTTP/1.1\r\nhost: a\r\nx: ")
+        .await
+        .unwrap();
+    closed(stream).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_never_ends_is_a_408() {
+    let running = start_with(RULES, |config| {
+        config.bounds.request_timeout = Duration::from_millis(50);
+    })
+    .await;
+    let answer = raw(
+        running.addresses.http,
+        b"POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{",
+    )
+    .await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused() {
+    let running = start(RULES).await;
+    let mut head = b"GET /livez HTTP/1.1\r\nhost: a\r\nx: ".to_vec();
+    head.extend([b'a'; 20_000]);
+    head.extend(b"\r\n\r\n");
+    let answer = raw(running.addresses.http, &head).await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_refused() {
+    let running = start(RULES).await;
+    for bytes in [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
+        b"nonsense\r\n\r\n",
+    ] {
+        let answer = raw(running.addresses.http, bytes).await;
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 400 "),
+            "{answer}"
+        );
+        raw(running.addresses.grpc, bytes).await;
+    }
+    running
+        .grpc()
+        .await
+        .should_rate_limit(request("d", &[("user", "a")]))
+        .await
+        .unwrap();
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_silent_connection_is_closed() {
+    let running = start_with(RULES, |config| {
+        config.bounds.idle_timeout = Duration::from_millis(50);
+    })
+    .await;
+    for to in [running.addresses.grpc, running.addresses.http] {
+        closed(TcpStream::connect(to).await.unwrap()).await;
+        // Half of HTTP/2's preface, and then nothing.
+        let mut stream = TcpStream::connect(to).await.unwrap();
+        stream.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
+        closed(stream).await;
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_grpc_message_that_never_ends_is_deadline_exceeded() {
+    let running = start_with(RULES, |config| {
+        config.bounds.request_timeout = Duration::from_millis(50);
+    })
+    .await;
+    let (_body, stream) = tokio::sync::mpsc::channel::<Result<_, std::convert::Infallible>>(1);
+    let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
+    let body = http_body_util::StreamBody::new(stream);
+    let body: http_body_util::StreamBody<
+        tokio_stream::wrappers::ReceiverStream<
+            Result<hyper::body::Frame<bytes::Bytes>, std::convert::Infallible>,
+        >,
+    > = body;
+    let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
+        .http2_only(true)
+        .build_http();
+    let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+    let request = ::http::Request::post(format!("http://{}{path}", running.addresses.grpc))
+        .header("content-type", "application/grpc")
+        .body(body)
+        .unwrap();
+    let answer = timeout(PATIENCE, client.request(request))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(answer.headers()["grpc-status"], "4");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn connections_beyond_the_bound_wait_for_their_turn() {
+    let running = start_with(RULES, |config| config.bounds.connections_max = 2).await;
+    let to = running.addresses.http;
+    let first = TcpStream::connect(to).await.unwrap();
+    let second = TcpStream::connect(to).await.unwrap();
+    let get = b"GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let third = tokio::spawn(raw(to, get));
+    // Both places are taken by connections that say nothing; one goes, the third is served.
+    drop(first);
+    let answer = timeout(PATIENCE, third).await.unwrap().unwrap();
+    assert!(answer.ends_with("OK"), "{answer}");
+    drop(second);
+    running.stop().await;
+}

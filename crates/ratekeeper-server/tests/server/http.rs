@@ -1,0 +1,357 @@
+//! `/json`, `/v1/check`, `/v1/checks` and health, as a client sees them.
+
+use crate::support::{RULES, Running, start, start_with};
+use serde_json::{Value, json};
+
+const ONE: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"a"}]}]}"#;
+
+fn check(key: &str, value: &str) -> Value {
+    json!({"domain": "d", "descriptors": [{"entries": [{"key": key, "value": value}]}]})
+}
+
+/// What is left of the limit of a user; looking takes nothing.
+async fn remaining(running: &Running, value: &str) -> u64 {
+    let mut body = check("user", value);
+    body["descriptors"][0]["hits"] = json!(0);
+    running.post("/v1/check", &body).await.1["remaining"]
+        .as_u64()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn json_answers_as_the_incumbent() {
+    let running = start(RULES).await;
+    for left in [2, 1, 0] {
+        let (status, body) = running.http("POST", "/json", ONE).await;
+        assert_eq!(status, 200);
+        let mut body: Value = serde_json::from_str(&body).unwrap();
+        let reset = body["statuses"][0]["durationUntilReset"].take();
+        assert!(reset.as_str().unwrap().ends_with('s'), "{reset}");
+        let mut expected = json!({
+            "overallCode": "OK",
+            "statuses": [{
+                "code": "OK",
+                "currentLimit": {"name": "per user", "requestsPerUnit": 3, "unit": "YEAR"},
+                "durationUntilReset": null,
+            }],
+        });
+        if left > 0 {
+            expected["statuses"][0]["limitRemaining"] = json!(left);
+        }
+        assert_eq!(body, expected);
+    }
+    // Any method, and no content type.
+    for method in ["POST", "GET", "PUT"] {
+        let (status, body) = running.http(method, "/json", ONE).await;
+        assert_eq!(status, 429, "{method}");
+        assert!(body.contains("\"overallCode\":\"OVER_LIMIT\""), "{body}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn json_refuses_with_400_and_names_the_field() {
+    let running = start(RULES).await;
+    for (body, message) in [
+        ("", "EOF while parsing a value at line 1 column 0\n"),
+        ("{}", "rate limit domain must not be empty\n"),
+        (
+            r#"{"domain":"d"}"#,
+            "rate limit descriptor list must not be empty\n",
+        ),
+        (
+            r#"{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"a"}],"hits":1}]}"#,
+            "descriptors[0].hits: unknown field; expected entries, limit, hitsAddend, isNegativeHits\n",
+        ),
+        (
+            r#"{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"a"}]}],"hitsAddend":-1}"#,
+            "hitsAddend: expected an integer from 0 to 4294967295\n",
+        ),
+        (
+            r#"{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"a"}]},{"limit":{"requestsPerUnit":1}}]}"#,
+            "descriptors[1].limit.unit: 0 is no unit; use 1 (SECOND) to 7 (WEEK)\n",
+        ),
+    ] {
+        assert_eq!(
+            running.http("POST", "/json", body).await,
+            (400, message.to_owned()),
+            "{body}"
+        );
+    }
+    assert_eq!(remaining(&running, "a").await, 3);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_check_is_answered_in_plain_numbers() {
+    let running = start(RULES).await;
+    let (status, mut body) = running.post("/v1/check", &check("user", "a")).await;
+    assert_eq!(status, 200);
+    let reset = body["reset_after_ms"].take().as_u64().unwrap();
+    assert!(reset > 0 && reset <= 365 * 86_400_000);
+    assert_eq!(body["statuses"][0]["reset_after_ms"].take(), reset);
+    let limit = json!({
+        "decision": "allow", "rule": "d.user", "limit": 3, "remaining": 2, "reset_after_ms": null,
+    });
+    let mut expected = limit.clone();
+    expected["degraded"] = json!(false);
+    expected["statuses"] = json!([limit]);
+    assert_eq!(body, expected);
+
+    for _ in 0..2 {
+        running.post("/v1/check", &check("user", "a")).await;
+    }
+    let (status, body) = running.post("/v1/check", &check("user", "a")).await;
+    assert_eq!(
+        (status, &body["decision"], &body["remaining"]),
+        (200, &json!("deny"), &json!(0))
+    );
+    assert!(body["retry_after_ms"].as_u64().unwrap() > 0);
+    let (status, _) = running
+        .post("/v1/check?status=true", &check("user", "a"))
+        .await;
+    assert_eq!(status, 429);
+    // More than the limit ever holds: no wait helps.
+    let mut huge = check("user", "b");
+    huge["descriptors"][0]["hits"] = json!(4);
+    let (_, body) = running.post("/v1/check", &huge).await;
+    assert_eq!(
+        (&body["decision"], body.get("retry_after_ms")),
+        (&json!("deny"), None)
+    );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn where_no_limit_matches_there_is_none_to_tell() {
+    let running = start(RULES).await;
+    let (status, body) = running.post("/v1/check", &check("nothing", "a")).await;
+    let limit = json!({
+        "decision": "allow", "rule": null, "limit": null, "remaining": null, "reset_after_ms": null,
+    });
+    let mut expected = limit.clone();
+    expected["degraded"] = json!(false);
+    expected["statuses"] = json!([limit]);
+    assert_eq!((status, body), (200, expected));
+    let (_, body) = running.post("/v1/check", &check("free", "a")).await;
+    assert_eq!(body["statuses"][0]["unlimited"], true);
+    assert_eq!(body["statuses"][0]["rule"], "d.free");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn checks_are_answered_in_order_each_by_itself() {
+    let running = start(RULES).await;
+    let checks: Vec<_> = ["a", "a", "b", "a", "a"]
+        .iter()
+        .map(|value| check("user", value))
+        .collect();
+    let (status, body) = running.post("/v1/checks", &json!({"checks": checks})).await;
+    assert_eq!(status, 200);
+    let results = body["results"].as_array().unwrap();
+    let seen: Vec<_> = results
+        .iter()
+        .map(|result| (result["decision"].as_str(), &result["remaining"]))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (Some("allow"), &json!(2)),
+            (Some("allow"), &json!(1)),
+            (Some("allow"), &json!(2)),
+            (Some("allow"), &json!(0)),
+            (Some("deny"), &json!(0)),
+        ]
+    );
+    assert_eq!(
+        running.post("/v1/checks", &json!({"checks": []})).await,
+        (200, json!({"results": []}))
+    );
+    let many: Vec<_> = (0..1_000).map(|_| check("other", "x")).collect();
+    let (status, body) = running.post("/v1/checks", &json!({"checks": many})).await;
+    assert_eq!(
+        (status, body["results"].as_array().unwrap().len()),
+        (200, 1_000)
+    );
+    running.stop().await;
+}
+
+/// Status, code, field.
+async fn error(running: &Running, path: &str, body: &str) -> (u16, String, String) {
+    let (status, body) = running.http("POST", path, body).await;
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let text = |name: &str| body["error"][name].as_str().unwrap_or_default().to_owned();
+    assert!(!text("message").is_empty(), "{body}");
+    (status, text("code"), text("field"))
+}
+
+#[tokio::test]
+async fn a_check_that_makes_no_sense_is_refused_by_field() {
+    let running = start(RULES).await;
+    let good = check("user", "a");
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut body = good.clone();
+        change(&mut body);
+        body.to_string()
+    };
+    let descriptor = |name: &str, value: Value| {
+        with(&|body| {
+            body["descriptors"][0][name] = value.clone();
+        })
+    };
+    let cases = [
+        ("".to_owned(), ""),
+        ("[".to_owned(), ""),
+        ("null".to_owned(), ""),
+        (format!("{good} x"), ""),
+        ("{}".to_owned(), ""),
+        (with(&|body| body["domain"] = json!("")), "domain"),
+        (with(&|body| body["domain"] = json!(7)), "domain"),
+        (with(&|body| body["domian"] = json!("d")), "domian"),
+        (with(&|body| body["descriptors"] = json!([])), "descriptors"),
+        (with(&|body| body["descriptors"] = json!({})), "descriptors"),
+        (descriptor("hits", json!(-1)), "descriptors[0].hits"),
+        (descriptor("hits", json!(1.5)), "descriptors[0].hits"),
+        (descriptor("hits", json!("1")), "descriptors[0].hits"),
+        (
+            descriptor("hits", json!(9_007_199_254_740_992_u64)),
+            "descriptors[0].hits",
+        ),
+        (
+            descriptor("entries", json!([{"key": ""}])),
+            "descriptors[0].entries[0].key",
+        ),
+        (
+            descriptor("entries", json!([{"key": 1}])),
+            "descriptors[0].entries[0].key",
+        ),
+        (
+            descriptor("entries", json!([{"keys": ""}])),
+            "descriptors[0].entries[0].keys",
+        ),
+    ];
+    for (body, field) in cases {
+        let expected = (400, "INVALID_ARGUMENT".to_owned(), field.to_owned());
+        assert_eq!(
+            error(&running, "/v1/check", &body).await,
+            expected,
+            "{body}"
+        );
+    }
+    // One bad check of many: none of them is decided.
+    let checks = json!({"checks": [good, {"domain": "d", "descriptors": []}]}).to_string();
+    let expected = (
+        400,
+        "INVALID_ARGUMENT".to_owned(),
+        "checks[1].descriptors".to_owned(),
+    );
+    assert_eq!(error(&running, "/v1/checks", &checks).await, expected);
+    let many: Vec<_> = (0..1_001).map(|_| check("user", "a")).collect();
+    let (status, _, field) =
+        error(&running, "/v1/checks", &json!({"checks": many}).to_string()).await;
+    assert_eq!((status, &*field), (400, "checks"));
+    assert_eq!(
+        error(&running, "/v1/check?status=x", &good.to_string())
+            .await
+            .0,
+        400
+    );
+    assert_eq!(remaining(&running, "a").await, 3);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_not_there_or_not_so_is_said_in_json() {
+    let running = start_with(RULES, |config| config.bounds.body_bytes_max = 200).await;
+    let code = |body: String| {
+        let body: Value = serde_json::from_str(&body).unwrap();
+        body["error"]["code"].as_str().unwrap().to_owned()
+    };
+    let (status, body) = running.http("GET", "/nothing", "").await;
+    assert_eq!((status, &*code(body)), (404, "NOT_FOUND"));
+    let (status, body) = running.http("GET", "/v1/check", "").await;
+    assert_eq!((status, &*code(body)), (405, "METHOD_NOT_ALLOWED"));
+    let (status, body) = running.http("POST", "/v1/check", &" ".repeat(201)).await;
+    assert_eq!((status, &*code(body)), (413, "TOO_LARGE"));
+    let (status, _) = running.http("POST", "/json", &" ".repeat(201)).await;
+    assert_eq!(status, 413);
+    let to = running.addresses.http;
+    let plain = [("content-type", "text/plain")];
+    let (status, body) = running.send(to, "POST", "/v1/check", &plain, ONE).await;
+    assert_eq!((status, &*code(body)), (415, "UNSUPPORTED_MEDIA_TYPE"));
+    let json = [("content-type", "Application/JSON; charset=utf-8")];
+    let (status, _) = running.send(to, "POST", "/v1/check", &json, ONE).await;
+    assert_eq!(status, 200);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn health_says_whether_there_are_rules() {
+    let mut running = start("domain: [").await;
+    assert_eq!(
+        running.http("GET", "/livez", "").await,
+        (200, "OK".to_owned())
+    );
+    assert_eq!(
+        running.http("GET", "/healthcheck", "").await,
+        (500, String::new())
+    );
+    let (status, body) = running.http("GET", "/readyz", "").await;
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        (status, &body["state"], &body["ready"]),
+        (503, &json!("no rules"), &json!(false))
+    );
+    assert!(
+        body["rules"]["error"]
+            .as_str()
+            .unwrap()
+            .contains("rules.yaml:2:1: "),
+        "{body}"
+    );
+    assert_eq!(running.post("/v1/check", &check("user", "a")).await.0, 503);
+    let (status, body) = running.http("POST", "/json", ONE).await;
+    assert_eq!(
+        (status, &*body),
+        (400, "no rate limit configuration loaded\n")
+    );
+
+    std::fs::write(running.dir.path().join("rules.yaml"), RULES).unwrap();
+    running
+        .reloads
+        .wait_for(|status| status.is_loaded())
+        .await
+        .unwrap();
+    assert_eq!(
+        running.http("GET", "/healthcheck", "").await,
+        (200, "OK".to_owned())
+    );
+    let (status, body) = running.http("GET", "/readyz", "").await;
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &body["rules"]["error"]), (200, &Value::Null));
+
+    // A bad change leaves it ready, and says what is wrong.
+    std::fs::write(running.dir.path().join("rules.yaml"), "domain: [").unwrap();
+    running
+        .reloads
+        .wait_for(|status| status.error.is_some())
+        .await
+        .unwrap();
+    let (status, body) = running.http("GET", "/readyz", "").await;
+    assert_eq!(status, 200);
+    assert!(body.contains("rules.yaml:2:1: "), "{body}");
+    assert_eq!(running.post("/v1/check", &check("user", "a")).await.0, 200);
+    assert_eq!(
+        running
+            .metric("ratelimit_config_reload_total{result=\"success\"}")
+            .await,
+        1.0
+    );
+    assert_eq!(
+        running
+            .metric("ratelimit_config_reload_total{result=\"error\"}")
+            .await,
+        2.0
+    );
+    running.stop().await;
+}

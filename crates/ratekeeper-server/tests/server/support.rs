@@ -1,0 +1,216 @@
+//! A server on free ports, and clients that speak to it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use ratekeeper_limiter::{Limiter, LimiterOptions};
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
+use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use ratekeeper_rules::{Options, Profile, ReadOptions};
+use ratekeeper_server::{
+    Addresses, Drained, ReloadStatus, RulesLoader, RulesSource, Server, ServerConfig,
+};
+use ratekeeper_store::{MemoryConfig, MemoryStore};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tonic::transport::Channel;
+
+/// Far more than anything needs; reached only where a test fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Limits that no test can wait out: by the year.
+pub(crate) const RULES: &str = "
+domain: d
+descriptors:
+  - key: user
+    rate_limit: { name: per user, unit: year, requests_per_unit: 3, algorithm: fixed_window }
+  - key: free
+    rate_limit: { unlimited: true }
+  - key: plain
+    rate_limit: { unit: year, requests_per_unit: 1, algorithm: fixed_window }
+    metadata: { team: blue, more: { a: 1 } }
+  - key: other
+    rate_limit: { unit: week, requests_per_unit: 1000000, algorithm: fixed_window }
+    metadata: { team: red, more: { a: 2, b: 3 } }
+  - key: odd
+    rate_limit: { window: 90s, limit: 7, algorithm: fixed_window }
+  - key: watched
+    shadow_mode: true
+    rate_limit: { unit: year, requests_per_unit: 1, algorithm: fixed_window }
+";
+
+/// A running server.
+pub(crate) struct Running {
+    pub(crate) addresses: Addresses,
+    pub(crate) reloads: watch::Receiver<ReloadStatus>,
+    pub(crate) dir: TempDir,
+    pub(crate) limiter: Arc<Limiter<MemoryStore>>,
+    shutdown: oneshot::Sender<()>,
+    task: JoinHandle<Drained>,
+}
+
+/// Starts a server with `rules`, on free ports of loopback.
+pub(crate) async fn start(rules: &str) -> Running {
+    start_with(rules, |_| {}).await
+}
+
+/// The same, after `change` has changed the configuration.
+pub(crate) async fn start_with(rules: &str, change: impl FnOnce(&mut ServerConfig)) -> Running {
+    let free = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+    let mut config = ServerConfig {
+        grpc: free,
+        http: free,
+        admin: free,
+        ..ServerConfig::default()
+    };
+    config.watch.quiet = Duration::from_millis(20);
+    change(&mut config);
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("rules.yaml"), rules).unwrap();
+    let mut options = Options::default();
+    options.profile = config.rls.profile;
+    let source = RulesSource {
+        path: dir.path().to_owned(),
+        read: ReadOptions::default(),
+        options,
+    };
+    let mut loader = RulesLoader::new(source);
+    let rules = loader.load().map(|loaded| loaded.rules).unwrap_or_default();
+    let store = MemoryStore::new(MemoryConfig::default()).unwrap();
+    let limiter = Arc::new(Limiter::new(rules, store, LimiterOptions::default()));
+    let server = Server::bind(config, Arc::clone(&limiter), loader)
+        .await
+        .unwrap();
+    let (shutdown, stop) = oneshot::channel();
+    Running {
+        addresses: server.addresses(),
+        reloads: server.reloads(),
+        dir,
+        limiter,
+        shutdown,
+        task: tokio::spawn(server.run(async {
+            let _ = stop.await;
+        })),
+    }
+}
+
+/// The incumbent to the letter.
+pub(crate) fn envoy(config: &mut ServerConfig) {
+    config.rls.profile = Profile::Envoy;
+}
+
+impl Running {
+    pub(crate) async fn grpc(&self) -> RateLimitServiceClient<Channel> {
+        RateLimitServiceClient::connect(format!("http://{}", self.addresses.grpc))
+            .await
+            .unwrap()
+    }
+
+    /// Begins the shutdown and answers what to wait for.
+    pub(crate) fn begin_shutdown(self) -> (JoinHandle<Drained>, TempDir) {
+        let _ = self.shutdown.send(());
+        (self.task, self.dir)
+    }
+
+    pub(crate) async fn stop(self) -> Drained {
+        self.begin_shutdown().0.await.unwrap()
+    }
+
+    /// Sends an HTTP request and answers its status and body.
+    pub(crate) async fn http(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        self.send(self.addresses.http, method, path, &[], body)
+            .await
+    }
+
+    pub(crate) async fn post(
+        &self,
+        path: &str,
+        body: &serde_json::Value,
+    ) -> (u16, serde_json::Value) {
+        let (status, body) = self.http("POST", path, &body.to_string()).await;
+        (
+            status,
+            serde_json::from_str(&body).unwrap_or(serde_json::Value::Null),
+        )
+    }
+
+    pub(crate) async fn admin(&self, path: &str) -> (u16, String) {
+        self.send(self.addresses.admin, "GET", path, &[], "").await
+    }
+
+    pub(crate) async fn send(
+        &self,
+        to: SocketAddr,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> (u16, String) {
+        let mut request = ::http::Request::builder()
+            .method(method)
+            .uri(format!("http://{to}{path}"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request
+            .body(Full::new(body.to_owned().into_bytes().into()))
+            .unwrap();
+        let client: Client<_, Full<bytes::Bytes>> =
+            Client::builder(TokioExecutor::new()).build_http();
+        let response = client.request(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// The value of a metric's series, written as in the text: `name{label="value"}`.
+    pub(crate) async fn metric(&self, series: &str) -> f64 {
+        let (_, text) = self.admin("/metrics").await;
+        let line = text.lines().find(|line| {
+            line.strip_prefix(series)
+                .is_some_and(|rest| rest.starts_with(' '))
+        });
+        let line = line.unwrap_or_else(|| panic!("no {series} in:\n{text}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+}
+
+/// Writes bytes to a socket and reads until the other side closes.
+pub(crate) async fn raw(to: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer))
+        .await
+        .unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// A request with one entry a descriptor.
+pub(crate) fn request(domain: &str, pairs: &[(&str, &str)]) -> RateLimitRequest {
+    RateLimitRequest {
+        domain: domain.to_owned(),
+        descriptors: pairs.iter().map(|pair| descriptor(&[*pair])).collect(),
+        hits_addend: 0,
+    }
+}
+
+pub(crate) fn descriptor(pairs: &[(&str, &str)]) -> RateLimitDescriptor {
+    let entry = |(key, value): &(&str, &str)| Entry {
+        key: (*key).to_owned(),
+        value: (*value).to_owned(),
+    };
+    RateLimitDescriptor {
+        entries: pairs.iter().map(entry).collect(),
+        ..Default::default()
+    }
+}
