@@ -27,6 +27,7 @@
 
 mod combine;
 pub mod concurrency;
+mod divisor;
 pub mod fixed_window;
 pub mod gcra;
 pub mod leaky_bucket;

@@ -1,5 +1,6 @@
 //! The arithmetic the three buckets share: hits as spans of time.
 
+use crate::divisor::Divisor;
 use crate::limit::LimitError;
 use crate::{MAX_COUNT, Micros, Timestamp};
 
@@ -14,7 +15,7 @@ pub(crate) const FRACTION_BITS: u32 = 32;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rate {
     burst: u64,
-    emission: u64,
+    emission: Divisor,
     bits: u32,
 }
 
@@ -28,7 +29,7 @@ impl Rate {
         if quota == 0 {
             return Ok(Self {
                 burst: 0,
-                emission: 1,
+                emission: Divisor::new(1),
                 bits: 0,
             });
         }
@@ -48,7 +49,7 @@ impl Rate {
         let emission = u64::try_from(emission).map_err(|_| LimitError::RateOutOfRange)?;
         Ok(Self {
             burst,
-            emission,
+            emission: Divisor::new(emission),
             bits,
         })
     }
@@ -60,17 +61,22 @@ impl Rate {
 
     /// How long the whole bucket takes to refill, in units of this rate.
     pub(crate) const fn full(self) -> u64 {
-        self.burst * self.emission
+        self.burst * self.emission.get()
     }
 
     /// The span that `hits` (at most the burst) take, in units of this rate.
     pub(crate) const fn span(self, hits: u64) -> u64 {
-        hits * self.emission
+        hits * self.emission.get()
     }
 
     /// Whole hits in `span` units.
     pub(crate) const fn hits(self, span: u64) -> u64 {
-        span / self.emission
+        self.emission.divide(span).0
+    }
+
+    /// Hits in `span` units, a hit begun counted whole.
+    pub(crate) const fn hits_begun(self, span: u64) -> u64 {
+        self.emission.divide_up(span)
     }
 
     /// `span` units in microseconds, rounded up.
@@ -98,8 +104,8 @@ impl Rate {
         let since_units =
             units(since.micros) + u128::from(since.fraction.div_ceil(1 << self.unit()));
         let passed = units(now.as_micros()).saturating_sub(since_units);
-        let hits = passed / u128::from(self.emission);
-        let last = since_units + hits * u128::from(self.emission);
+        let hits = passed / u128::from(self.emission.get());
+        let last = since_units + hits * u128::from(self.emission.get());
         let micros = u64::try_from(last >> self.bits).unwrap_or(u64::MAX);
         let fraction = u64::try_from(last - units(micros)).unwrap_or(0);
         let instant = Instant {

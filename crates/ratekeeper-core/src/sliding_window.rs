@@ -2,42 +2,58 @@
 //! of the current one, current + (k - 1) full + oldest * (1 - f) + n <= limit.
 //!
 //! ```text
-//!   k = 4           now
-//!      |oldest|full |full |full |curr.|
-//!      |   [----------w-----------]   |
-//!       1-f of the oldest still counts
+//!   k = 4                    now
+//!      |oldest| full | full | full |curr.|
+//!      |   [-----------w-----------]     |
+//!       f   1-f of the oldest still counts
 //! ```
 //!
 //! k = 1 is the two-counter window that Cloudflare measured
 //! (<https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>: 0.003 % of 400 M
-//! benign requests judged wrongly); more sub-windows are Figma's refinement
-//! (<https://www.figma.com/blog/an-alternative-approach-to-rate-limiting/>). The hits of the
-//! oldest sub-window are taken to be spread evenly over it: in any window the true count differs
-//! from the estimate by at most the hits of one sub-window.
+//! requests of ordinary traffic judged wrongly). Cutting the window finer is from Figma
+//! (<https://www.figma.com/blog/an-alternative-approach-to-rate-limiting/>), who count sixty
+//! whole sub-windows; here the oldest one fades out instead of leaving at once.
 //!
-//! s = w / k is rounded up to whole microseconds, by at most 0.1 %. The carried part is one
-//! expression of doubles, `oldest * (s - elapsed) / s`, rounded up to a whole hit, so that a
-//! script which has only doubles gets the same number.
+//! The hits of the oldest sub-window are taken to be spread evenly over it. Whatever they
+//! really are, they are the only ones in doubt: at any moment what is counted differs from the
+//! true number of hits in the last k * s by at most the hits of that one sub-window, and so at
+//! most the limit and one sub-window's hits pass in any such span. A client who knows the edges
+//! can get that far on purpose: with k = 1 nearly twice the limit.
+//!
+//! s = w / k is rounded up to whole microseconds, by at most 0.1 % of the window. The carried
+//! part is one expression of doubles, rounded up to a whole hit (see `carry`), so that a script
+//! which has only doubles gets the same number.
 //!
 //! State (words): the low 48 bits of word 0 are the index of the current sub-window since the
 //! epoch; the other 208 bits are k + 1 lanes, a ring indexed by sub-window, as wide as they can
 //! be (16 bits for k = 12). State (heap), for k > 12 or counts too large for a lane: the index,
-//! then the k + 1 counts of the same ring.
+//! then the k + 1 counts of the same ring: 8 * (k + 2) bytes.
+//!
+//! A counter's time does not go back: an earlier sub-window than the one last charged is
+//! answered as the beginning of that one.
 
+mod carry;
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use crate::divisor::Divisor;
 use crate::limit::{DEFAULT_SUB_WINDOWS, LimitError, MAX_SUB_WINDOWS};
 use crate::step::Finding;
 use crate::{
     Ask, Heap, Limit, MAX_COUNT, Micros, Outcome, Spill, StateMut, StateRef, Timestamp, Words,
 };
-
-const INDEX_BITS: u32 = 48;
-const LANE_BITS: u32 = 256 - INDEX_BITS;
+use carry::{carried, first_fit};
+use ring::{Counts, CountsMut, INDEX_BITS, Listed, ListedMut, Packed};
 
 /// How a window is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SubWindows {
     count: u32,
-    length: u64,
+    lane_bits: u32,
+    length: Divisor,
+    lanes: Divisor,
+    window: Divisor,
 }
 
 impl SubWindows {
@@ -57,9 +73,14 @@ impl SubWindows {
                 most,
             });
         }
+        let parts = u64::from(count);
+        let length = window.get().div_ceil(parts);
         Ok(Self {
             count,
-            length: window.get().div_ceil(u64::from(count)),
+            lane_bits: ring::lane_bits(count + 1),
+            length: Divisor::new(length),
+            lanes: Divisor::new(parts + 1),
+            window: Divisor::new(length * parts),
         })
     }
 
@@ -85,240 +106,126 @@ impl SubWindows {
         self.count as usize + 1
     }
 
-    const fn lane_bits(&self) -> u32 {
-        let bits = LANE_BITS / (self.count + 1);
-        if bits > 53 { 53 } else { bits }
-    }
-
     /// The lane of the sub-window `index`.
+    #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "a remainder below 66")]
     const fn lane(&self, index: u64) -> usize {
-        (index % self.lanes() as u64) as usize
+        self.lanes.divide(index).1 as usize
+    }
+
+    /// The lane of the sub-window after the one in `lane`.
+    #[inline]
+    const fn next(&self, lane: usize) -> usize {
+        if lane == self.count as usize {
+            0
+        } else {
+            lane + 1
+        }
     }
 
     const fn start(&self, index: u64) -> Timestamp {
-        Timestamp::from_micros(index.saturating_mul(self.length))
+        Timestamp::from_micros(index.saturating_mul(self.length.get()))
     }
 
     /// The words of a counter as a heap.
     pub(crate) fn spill(&self, words: &Words) -> Heap {
-        let lanes = (0..self.lanes()).map(|lane| get(words, self.lane_bits(), lane));
-        std::iter::once(words[0] & INDEX_MASK)
-            .chain(lanes)
-            .collect()
+        let packed = Packed::new(words, self);
+        let counts = (0..self.lanes()).map(|lane| packed.get(lane));
+        std::iter::once(packed.index()).chain(counts).collect()
     }
 
     pub(crate) fn expires_at(&self, state: StateRef<'_>) -> Timestamp {
-        let index = index_of(state);
+        let index = match state {
+            StateRef::Words(words) => Packed::new(words, self).index(),
+            StateRef::Heap(heap) => Listed(heap).index(),
+        };
         self.start(index.saturating_add(u64::from(self.count) + 1))
     }
 }
 
-const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
-
-/// Lane number `lane`, `bits` wide.
-fn get(words: &Words, bits: u32, lane: usize) -> u64 {
-    let (word, shift) = place(bits, lane);
-    let mask = (1_u64 << bits) - 1;
-    let low = words[word] >> shift;
-    let high = match words.get(word + 1) {
-        Some(next) if shift + bits > 64 => next << (64 - shift),
-        _ => 0,
-    };
-    (low | high) & mask
-}
-
-/// Sets lane number `lane`; `value` is below 2^`bits`.
-fn set(words: &mut Words, bits: u32, lane: usize, value: u64) {
-    let (word, shift) = place(bits, lane);
-    let mask = (1_u64 << bits) - 1;
-    words[word] = (words[word] & !(mask << shift)) | (value << shift);
-    if shift + bits > 64 {
-        let used = 64 - shift;
-        words[word + 1] = (words[word + 1] & !(mask >> used)) | (value >> used);
-    }
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "at most 256 bits")]
-const fn place(bits: u32, lane: usize) -> (usize, u32) {
-    let bit = INDEX_BITS as usize + lane * bits as usize;
-    (bit / 64, (bit % 64) as u32)
-}
-
-fn index_of(state: StateRef<'_>) -> u64 {
-    match state {
-        StateRef::Words(words) => words[0] & INDEX_MASK,
-        StateRef::Heap(heap) => heap.first().copied().unwrap_or(0),
-    }
-}
-
-/// A counter read at some time: the time that counts, and what each sub-window holds.
-struct Reading<'a> {
+/// A counter read at some time.
+struct Reading<'a, C> {
     sub: &'a SubWindows,
-    state: StateRef<'a>,
-    /// The sub-window in which the state was last charged.
-    kept: u64,
-    /// The current sub-window, never before `kept`.
+    counts: C,
+    /// The current sub-window, never before the one last charged.
     index: u64,
-    /// Microseconds into the current sub-window.
+    /// Microseconds into it.
     elapsed: u64,
+    /// Sub-windows since the one last charged.
+    behind: u64,
+    /// Where the oldest sub-window is counted.
+    lane: usize,
+    /// Hits of the sub-window that is only partly inside the window.
+    oldest: u64,
+    /// Hits of those that are wholly inside, the current one among them.
+    whole: u64,
 }
 
-impl<'a> Reading<'a> {
-    fn new(sub: &'a SubWindows, state: StateRef<'a>, now: Timestamp) -> Self {
-        let kept = index_of(state);
-        let index = now.as_micros() / sub.length;
-        let elapsed = now.as_micros() - index * sub.length;
-        if index < kept {
-            return Self {
-                sub,
-                state,
-                kept,
-                index: kept,
-                elapsed: 0,
-            };
-        }
-        Self {
+impl<'a, C: Counts> Reading<'a, C> {
+    #[inline]
+    fn new(sub: &'a SubWindows, counts: C, now: Timestamp) -> Self {
+        let kept = counts.index();
+        let (index, elapsed) = sub.length.divide(now.as_micros());
+        let (index, elapsed) = if index < kept {
+            (kept, 0)
+        } else {
+            (index, elapsed)
+        };
+        let behind = index - kept;
+        let mut reading = Self {
             sub,
-            state,
-            kept,
+            counts,
             index,
             elapsed,
+            behind,
+            lane: sub.lane(kept),
+            oldest: 0,
+            whole: 0,
+        };
+        if behind <= u64::from(sub.count) {
+            reading.whole = reading.counts.total();
+            (0..=behind).for_each(|_| reading.leave());
         }
+        reading
     }
 
-    /// Hits of sub-window `index`; none in those after the last charge or before the ring.
-    fn hits(&self, index: u64) -> u64 {
-        if index > self.kept || index + (self.sub.lanes() as u64) <= self.kept {
-            return 0;
-        }
-        let lane = self.sub.lane(index);
-        match self.state {
-            StateRef::Words(words) => get(words, self.sub.lane_bits(), lane),
-            StateRef::Heap(heap) => heap.get(lane + 1).copied().unwrap_or(0),
-        }
-    }
-
-    /// All hits of the ring.
-    fn total(&self) -> u64 {
-        match self.state {
-            StateRef::Words(words) if self.sub.lane_bits() == 16 => sum_of_shorts(words),
-            StateRef::Words(words) => {
-                let bits = self.sub.lane_bits();
-                (0..self.sub.lanes())
-                    .map(|lane| get(words, bits, lane))
-                    .sum()
-            }
-            StateRef::Heap(heap) => heap.iter().skip(1).fold(0, |sum, n| sum.saturating_add(*n)),
-        }
-    }
-
-    /// Hits of the sub-window that is only partly inside the window while `index` is current.
-    fn oldest(&self, index: u64) -> u64 {
-        index
-            .checked_sub(u64::from(self.sub.count))
-            .map_or(0, |index| self.hits(index))
-    }
-
-    /// Hits of the sub-windows that are wholly inside the window at the current index.
-    fn whole(&self) -> u64 {
-        let ring = (self.kept + 1).saturating_sub(self.sub.lanes() as u64);
-        let whole = (self.index + 1).saturating_sub(u64::from(self.sub.count));
-        let left = (ring..whole.min(self.kept + 1)).map(|index| self.hits(index));
-        self.total()
-            .saturating_sub(left.fold(0, u64::saturating_add))
+    /// The next sub-window of the ring becomes the oldest. One after the other, from the one
+    /// after the last charged, which was charged longest ago.
+    #[inline]
+    fn leave(&mut self) {
+        self.lane = self.sub.next(self.lane);
+        self.oldest = self.counts.get(self.lane);
+        self.whole = self.whole.saturating_sub(self.oldest);
     }
 
     /// Hits of the oldest sub-window that still count.
+    #[inline]
     fn carried(&self) -> u64 {
-        carried(self.oldest(self.index), self.elapsed, self.sub.length)
+        carried(self.sub, self.oldest, self.elapsed)
     }
 
-    /// The first time from now on at which at most `most` hits count.
-    fn falls_to(&self, most: u64) -> Timestamp {
-        let length = self.sub.length;
-        let mut whole = self.whole();
-        let mut elapsed = self.elapsed;
-        for index in self.index..=self.index + u64::from(self.sub.count) + 1 {
-            let room = most.checked_sub(whole);
-            let fits = room.and_then(|room| first_fit(self.oldest(index), room, elapsed, length));
-            if let Some(elapsed) = fits {
-                return Timestamp::from_micros(index * length + elapsed);
+    /// The first time after now at which at most `most` hits count; more do now.
+    fn falls_to(mut self, most: u64) -> Timestamp {
+        loop {
+            let room = most.checked_sub(self.whole);
+            if let Some(room) = room.filter(|_| self.oldest > 0) {
+                let fit = first_fit(self.sub, self.oldest, room, self.elapsed);
+                if let Some(elapsed) = fit {
+                    return Timestamp::from_micros(self.index * self.sub.length.get() + elapsed);
+                }
             }
-            whole = whole.saturating_sub(self.oldest(index + 1));
-            elapsed = 0;
-        }
-        self.sub.start(self.index + u64::from(self.sub.count) + 2)
-    }
-}
-
-/// Thirteen 16-bit lanes behind the 48-bit index, added four at a time.
-fn sum_of_shorts(words: &Words) -> u64 {
-    const EVEN: u64 = 0x0000_ffff_0000_ffff;
-    let pairs = |word: u64| (word & EVEN) + ((word >> 16) & EVEN);
-    let sum = pairs(words[1]) + pairs(words[2]) + pairs(words[3]);
-    (words[0] >> INDEX_BITS) + (sum & 0xffff_ffff) + (sum >> 32)
-}
-
-/// The part of `oldest` hits that still counts `elapsed` into the current sub-window, rounded
-/// up. Where the product leaves the integers of a double, the quotient is nudged up so that
-/// rounding never admits more.
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "counts and times are below 2^53"
-)]
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "0 to 2^53"
-)]
-fn carried(oldest: u64, elapsed: u64, length: u64) -> u64 {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    const NUDGE: f64 = 1.0 + 1.0 / (1_u64 << 50) as f64;
-    if oldest == 0 {
-        return 0;
-    }
-    let product = oldest as f64 * (length - elapsed) as f64;
-    let part = product / length as f64;
-    let part = if product < EXACT { part } else { part * NUDGE };
-    (part.ceil() as u64).min(oldest)
-}
-
-/// The first moment of a sub-window, from `elapsed` on, at which at most `room` of the
-/// `oldest` hits are carried. None if not within it.
-fn first_fit(oldest: u64, room: u64, elapsed: u64, length: u64) -> Option<u64> {
-    let fits = |elapsed: u64| carried(oldest, elapsed, length) <= room;
-    if fits(elapsed) {
-        return Some(elapsed);
-    }
-    // oldest * (length - e) / length <= room solved for e, then settled on the very
-    // microsecond at which the doubles agree.
-    let keeps = u128::from(room) * u128::from(length) / u128::from(oldest);
-    let estimate = length.saturating_sub(u64::try_from(keeps).unwrap_or(length));
-    let (mut low, mut high) = (
-        estimate.saturating_sub(2).max(elapsed),
-        (estimate + 2).min(length),
-    );
-    if fits(low) {
-        low = elapsed;
-    }
-    while high < length && !fits(high) {
-        low = high;
-        high = (high + (high - estimate) * 2).min(length);
-    }
-    if high == length && !fits(length - 1) {
-        return None;
-    }
-    // Not at `low`, but at `high` (or just before the end): the first one in between.
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        if fits(middle) {
-            high = middle;
-        } else {
-            low = middle;
+            self.index += 1;
+            self.behind += 1;
+            self.elapsed = 0;
+            if self.behind > u64::from(self.sub.count) {
+                return self.sub.start(self.index);
+            }
+            self.leave();
+            if self.whole.saturating_add(self.oldest) <= most {
+                return self.sub.start(self.index);
+            }
         }
     }
-    (high < length).then_some(high)
 }
 
 pub(crate) fn test(
@@ -328,23 +235,36 @@ pub(crate) fn test(
     ask: Ask,
     now: Timestamp,
 ) -> Outcome {
-    let reading = Reading::new(sub, state, now);
+    match state {
+        StateRef::Words(words) => {
+            let reading = Reading::new(sub, Packed::new(words, sub), now);
+            answer(limit.quota(), reading, ask, now)
+        }
+        StateRef::Heap(heap) => {
+            let reading = Reading::new(sub, Listed(heap), now);
+            answer(limit.quota(), reading, ask, now)
+        }
+    }
+}
+
+#[inline]
+fn answer<C: Counts>(quota: u64, reading: Reading<'_, C>, ask: Ask, now: Timestamp) -> Outcome {
     // A refund takes from what lies wholly inside the window; see `take`.
-    let whole = reading.whole().saturating_sub(ask.refund());
-    let used = whole.saturating_add(reading.carried());
-    let room = limit.quota().saturating_sub(used);
+    let whole = reading.whole.saturating_sub(ask.refund());
+    let room = quota.saturating_sub(whole.saturating_add(reading.carried()));
+    // Where the window of k sub-windows ends that holds the current one.
+    let window = reading.sub.window;
+    let current = reading.sub.start(reading.index).max(now);
+    let (_, into) = window.divide(current.as_micros());
+    let reset_after = current.after(Micros::new(window.get() - into)).since(now);
     let probe = ask.probe();
-    let wait = if probe <= room || probe > limit.quota() {
+    let wait = if probe <= room || probe > quota || ask.hits < 0 {
         Micros::ZERO
     } else {
-        reading.falls_to(limit.quota() - probe).since(now)
+        reading.falls_to(quota - probe).since(now)
     };
-    let window = reading.index / u64::from(sub.count);
-    let reset_after = sub
-        .start((window + 1).saturating_mul(u64::from(sub.count)))
-        .since(now);
     Finding {
-        capacity: limit.quota(),
+        capacity: quota,
         room,
         reset_after,
         wait,
@@ -358,111 +278,58 @@ pub(crate) fn charge(
     hits: i64,
     now: Timestamp,
 ) -> Result<(), Spill> {
-    if hits == 0 {
-        return Ok(());
-    }
     match state {
-        StateMut::Words(words) => take(
-            sub,
-            &mut InWords {
-                words,
-                bits: sub.lane_bits(),
-            },
-            hits,
-            now,
-        ),
-        StateMut::Heap(heap) => {
-            heap.resize(sub.lanes() + 1, 0);
-            take(sub, &mut OnHeap(heap), hits, now)
-        }
-    }
-}
-
-/// The ring of counts, wherever it lies.
-trait Ring {
-    /// The most a lane holds.
-    fn most(&self) -> u64;
-    fn index(&self) -> u64;
-    fn set_index(&mut self, index: u64);
-    fn get(&self, lane: usize) -> u64;
-    fn set(&mut self, lane: usize, count: u64);
-    fn clear(&mut self);
-}
-
-struct InWords<'a> {
-    words: &'a mut Words,
-    bits: u32,
-}
-
-impl Ring for InWords<'_> {
-    fn most(&self) -> u64 {
-        (1 << self.bits) - 1
-    }
-    fn index(&self) -> u64 {
-        self.words[0] & INDEX_MASK
-    }
-    fn set_index(&mut self, index: u64) {
-        self.words[0] = (self.words[0] & !INDEX_MASK) | index;
-    }
-    fn get(&self, lane: usize) -> u64 {
-        get(self.words, self.bits, lane)
-    }
-    fn set(&mut self, lane: usize, count: u64) {
-        set(self.words, self.bits, lane, count);
-    }
-    fn clear(&mut self) {
-        *self.words = [0; 4];
-    }
-}
-
-/// The index, then the lanes.
-struct OnHeap<'a>(&'a mut Heap);
-
-impl Ring for OnHeap<'_> {
-    fn most(&self) -> u64 {
-        MAX_COUNT
-    }
-    fn index(&self) -> u64 {
-        self.0[0]
-    }
-    fn set_index(&mut self, index: u64) {
-        self.0[0] = index;
-    }
-    fn get(&self, lane: usize) -> u64 {
-        self.0[lane + 1]
-    }
-    fn set(&mut self, lane: usize, count: u64) {
-        self.0[lane + 1] = count;
-    }
-    fn clear(&mut self) {
-        self.0.fill(0);
+        _ if hits == 0 => Ok(()),
+        StateMut::Words(words) => take(sub, Packed::new(words, sub), hits, now),
+        StateMut::Heap(heap) => take(sub, ListedMut::new(heap, sub), hits, now),
     }
 }
 
 /// Moves the ring on to `now`, then adds `hits` to the current sub-window or takes them back,
 /// newest first, from the sub-windows that lie wholly inside the window.
-fn take(sub: &SubWindows, ring: &mut impl Ring, hits: i64, now: Timestamp) -> Result<(), Spill> {
+#[inline]
+fn take(
+    sub: &SubWindows,
+    mut ring: impl CountsMut,
+    hits: i64,
+    now: Timestamp,
+) -> Result<(), Spill> {
     let kept = ring.index();
-    let index = (now.as_micros() / sub.length).max(kept);
+    let (index, _) = sub.length.divide(now.as_micros());
+    let index = index.max(kept);
     let lane = sub.lane(index);
     let count = if index == kept { ring.get(lane) } else { 0 };
     let charged = count.saturating_add_signed(hits).min(MAX_COUNT);
     if charged > ring.most() {
         return Err(Spill);
     }
-    if index - kept >= sub.lanes() as u64 {
+    if index > kept {
+        move_on(sub, &mut ring, kept, index);
+    }
+    ring.set(lane, charged);
+    if hits < 0 {
+        let refund = hits.unsigned_abs().saturating_sub(count);
+        refund_older(sub, &mut ring, index, refund);
+    }
+    Ok(())
+}
+
+/// Empties the lanes of the sub-windows that were skipped.
+fn move_on(sub: &SubWindows, ring: &mut impl CountsMut, kept: u64, index: u64) {
+    if index - kept > u64::from(sub.count) {
         ring.clear();
     } else {
         (kept + 1..index).for_each(|skipped| ring.set(sub.lane(skipped), 0));
     }
     ring.set_index(index);
-    ring.set(lane, charged);
-    let mut refund = hits.min(0).unsigned_abs().saturating_sub(count);
+}
+
+/// Takes `refund` hits from the sub-windows before `index` that lie wholly inside the window.
+fn refund_older(sub: &SubWindows, ring: &mut impl CountsMut, index: u64, mut refund: u64) {
     let whole = (index + 1).saturating_sub(u64::from(sub.count))..index;
-    for older in whole.rev().take_while(|_| hits < 0) {
-        let count = ring.get(sub.lane(older));
-        ring.set(sub.lane(older), count.saturating_sub(refund));
+    for lane in whole.rev().map(|older| sub.lane(older)) {
+        let count = ring.get(lane);
+        ring.set(lane, count.saturating_sub(refund));
         refund = refund.saturating_sub(count);
     }
-    Ok(())
 }

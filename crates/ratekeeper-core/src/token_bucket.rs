@@ -44,7 +44,7 @@ impl Bucket {
         if left == 0 {
             return Self::fresh(0, now);
         }
-        let refilled = kept.deficit.saturating_sub(left.div_ceil(rate.span(1)));
+        let refilled = kept.deficit.saturating_sub(rate.hits_begun(left));
         Self {
             deficit: kept.deficit - refilled,
             since: kept.since.moved(rate, rate.span(refilled)),
