@@ -33,11 +33,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         generated.add_generated(shape, GENERATED_REQUESTS)?;
     }
     println!("{generated}");
-    for (table, logs) in [(&real, "logs"), (&generated, "generated traffic")] {
-        let worst = table.worst_denied_percent(DEFAULT_SUB_WINDOWS);
-        println!(
-            "sub_windows {DEFAULT_SUB_WINDOWS} (the default), {logs}: at most {worst:.3} % wrongly denied"
-        );
+    println!("with {DEFAULT_SUB_WINDOWS} sub-windows, the default\n");
+    for table in [&real, &generated] {
+        println!("{}", table.detail(DEFAULT_SUB_WINDOWS));
     }
     Ok(())
 }

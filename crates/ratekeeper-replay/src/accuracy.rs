@@ -6,7 +6,7 @@
 //! other a moment later, so the two mostly cancel out. `ratekeeper replay --compare
 //! sliding_log` does the same for the rules of a file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
@@ -35,9 +35,18 @@ pub struct Errors {
     pub wrongly_allowed: u64,
     /// Requests that only the sliding window denied.
     pub wrongly_denied: u64,
+    /// Those of them whose client the exact log never denied anything: people who kept to the
+    /// limit, not bots whose denials came a moment early.
+    pub blameless_denied: u64,
 }
 
 impl Errors {
+    /// Wrongly allowed less wrongly denied, in % of all requests.
+    #[must_use]
+    pub fn net_percent(&self) -> f64 {
+        self.percent(self.wrongly_allowed) - self.percent(self.wrongly_denied)
+    }
+
     /// `count` in % of all requests; 0 of none.
     #[must_use]
     pub fn percent(&self, count: u64) -> f64 {
@@ -107,6 +116,11 @@ pub fn measure(
 ) -> Result<Vec<Errors>, LimitError> {
     let exact = exact_decisions(requests, quota, window);
     let over = exact.iter().filter(|&&allowed| !allowed).count() as u64;
+    let denials = requests
+        .iter()
+        .zip(&exact)
+        .filter(|(_, allowed)| !**allowed);
+    let to_blame: HashSet<u32> = denials.map(|(request, _)| request.client).collect();
     sub_windows
         .iter()
         .map(|&count| {
@@ -124,7 +138,10 @@ pub fn measure(
                 let state = state.get_or_insert_with(|| State::new(limit.shape()));
                 let fits = limit.step(state, 1, &Moment::at(request.time)).fits();
                 errors.wrongly_allowed += u64::from(fits && !allowed);
-                errors.wrongly_denied += u64::from(!fits && allowed);
+                if !fits && allowed {
+                    errors.wrongly_denied += 1;
+                    errors.blameless_denied += u64::from(!to_blame.contains(&request.client));
+                }
             }
             Ok(errors)
         })
@@ -196,6 +213,31 @@ impl Table {
             .flat_map(|row| &row.2)
             .map(|cell| cell.percent(cell.wrongly_denied));
         shares.fold(0.0, f64::max)
+    }
+
+    /// The rows of one number of sub-windows in detail, as Markdown: how many requests are
+    /// over, both errors and their net, and the wrong denials that met somebody blameless.
+    #[must_use]
+    pub fn detail(&self, sub_windows: u32) -> String {
+        let head =
+            "| log | limit | over | wrongly allowed | wrongly denied | net | denied blamelessly |";
+        let mut text = format!("{head}\n|---|---|---:|---:|---:|---:|---:|\n");
+        for (name, _, cells) in self.rows.iter().filter(|row| row.1 == sub_windows) {
+            for ((quota, seconds), cell) in LIMITS.into_iter().zip(cells) {
+                let [over, allowed, denied, blameless] = [
+                    cell.over,
+                    cell.wrongly_allowed,
+                    cell.wrongly_denied,
+                    cell.blameless_denied,
+                ]
+                .map(|count| format!("{:.3} %", cell.percent(count)));
+                let net = cell.net_percent();
+                text += &format!(
+                    "| {name} | {quota} in {seconds} s | {over} | {allowed} | {denied} | {net:+.3} % | {blameless} |\n"
+                );
+            }
+        }
+        text
     }
 
     fn add(
@@ -280,6 +322,7 @@ mod tests {
             over: 0,
             wrongly_allowed: 0,
             wrongly_denied: 1,
+            blameless_denied: 1,
         };
         assert_eq!(early, [expected]);
         let late = measure(&at(&[109, 118, 119]), 1, window, &[1]).expect("a valid limit");

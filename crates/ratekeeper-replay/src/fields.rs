@@ -388,6 +388,23 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_lists_every_name() {
+        let manual = include_str!("../../../docs/replay.md");
+        for (target, paths) in DEFAULTS {
+            let named = Field::NAMED
+                .into_iter()
+                .find(|(_, field)| target == Target::Field(*field));
+            let name = match target {
+                Target::Time => "time",
+                Target::Request => "request",
+                Target::Field(_) => named.expect("a default field has a name").0,
+            };
+            let row = format!("| {name} | `{}` |", paths.join("` `"));
+            assert!(manual.contains(&row), "{row}");
+        }
+    }
+
+    #[test]
     fn what_is_refused() {
         let refused = |mapping: &str| Fields::parse(mapping).expect_err(mapping);
         assert_eq!(refused("time"), FieldsError::NotAMapping("time".into()));

@@ -74,15 +74,16 @@ impl From<Differences> for Compared {
             wrongly_denied,
         } = found;
         let of_all = |count| percent(count, compared);
+        let net = wrongly_allowed.cast_signed() - wrongly_denied.cast_signed();
         Self {
             requests: compared,
             exact_denied,
             wrongly_allowed,
             wrongly_denied,
-            net: wrongly_allowed.cast_signed() - wrongly_denied.cast_signed(),
+            net,
             wrongly_allowed_percent: of_all(wrongly_allowed),
             wrongly_denied_percent: of_all(wrongly_denied),
-            net_percent: of_all(wrongly_allowed) - of_all(wrongly_denied),
+            net_percent: of_all(net.unsigned_abs()) * net.signum() as f64,
         }
     }
 }
