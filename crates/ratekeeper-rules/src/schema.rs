@@ -320,7 +320,6 @@ enum Text {
 /// How a limit counts.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[expect(dead_code, reason = "only its shape is used")]
 enum Algorithm {
     /// Windows aligned to the epoch; up to twice the limit across an edge.
     FixedWindow,
@@ -357,6 +356,7 @@ struct Share(String);
 /// Seconds, or a duration with its unit.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[expect(dead_code, reason = "only its shape is used")]
 enum Period {
     /// Seconds.
     Seconds(u64),

@@ -1,0 +1,114 @@
+//! What operators read when something is wrong, to the letter.
+
+use ratekeeper_rules::{Options, Source, load};
+
+fn told(text: &str) -> String {
+    let sources = [Source {
+        name: "rules.yaml".to_owned(),
+        text: text.to_owned(),
+    }];
+    match load(&sources, &Options::default()) {
+        Ok(loaded) => loaded
+            .warnings
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n\n"),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+#[test]
+fn a_slip_in_a_key_is_shown_with_the_right_one() {
+    let text = "domain: shop\ndescriptors:\n  - key: user\n    rate_limit:\n      unit: minute\n      request_per_unit: 5\n";
+    let expected = "\
+rules.yaml:6:7: unknown key 'request_per_unit' in a rate_limit
+6 |       request_per_unit: 5
+  |       ^^^^^^^^^^^^^^^^
+  = help: did you mean `requests_per_unit`?";
+    assert_eq!(told(text), expected);
+}
+
+#[test]
+fn all_errors_come_at_once_in_the_order_of_the_lines() {
+    let text = "domain: shop\ndescriptors:\n  - key: user\n    value: 1.10\n    rate_limit: { unit: fortnight, requests_per_unit: 5 }\n  - value: x\n";
+    let expected = "\
+rules.yaml:4:12: `value` cannot be a decimal number: 1.10
+4 |     value: 1.10
+  |            ^^^^
+  = help: for the text, quote it: `value: \"1.10\"`
+
+rules.yaml:5:25: invalid rate limit unit 'fortnight'
+5 |     rate_limit: { unit: fortnight, requests_per_unit: 5 }
+  |                         ^^^^^^^^^
+  = help: write `unit:` with one of second, minute, hour, day, week, month, year, or `window: 10s`
+
+rules.yaml:6:5: descriptor has empty key
+6 |   - value: x
+  |     ^^^^^
+  = help: write `key: some_name`";
+    assert_eq!(told(text), expected);
+}
+
+#[test]
+fn broken_yaml_is_shown_where_it_breaks() {
+    let text = "domain: shop\ndescriptors:\n- \tkey: a\n";
+    let expected = "\
+rules.yaml:3:4: error loading config file: a tab cannot indent: use spaces
+3 | -  key: a
+  |    ^";
+    assert_eq!(told(text), expected);
+}
+
+#[test]
+fn warnings_have_the_same_shape() {
+    let text = "domain: shop\ndescriptors:\n  - key: user\n    unit: minute\n    rate_limit: { unit: minute, requests_per_unit: 5 }\n";
+    let expected = "\
+rules.yaml:4:5: warning: `unit` means nothing in a descriptor and is ignored
+4 |     unit: minute
+  |     ^^^^";
+    assert_eq!(told(text), expected);
+}
+
+#[test]
+fn places_are_right_after_bom_tabs_wide_characters_and_crlf() {
+    let text = "\u{feff}domain: shop\r\ndescriptors:\r\n  - {key: \"größe\",\tvalue: 1.5}\r\n";
+    let expected = "\
+rules.yaml:3:27: `value` cannot be a decimal number: 1.5
+3 |   - {key: \"größe\", value: 1.5}
+  |                           ^^^
+  = help: for the text, quote it: `value: \"1.5\"`";
+    assert_eq!(told(text), expected);
+}
+
+#[test]
+fn long_lines_are_cut_around_the_place_and_controls_are_not_printed() {
+    let text = format!("domain: {} \u{1b}[31m\n", "x".repeat(500));
+    let told = told(&text);
+    assert!(told.starts_with("rules.yaml:1:510: error loading config file: control characters are not allowed: U+001B\n"), "{told}");
+    assert!(
+        told.lines()
+            .all(|line| line.chars().count() < 140 && !line.contains('\u{1b}')),
+        "{told}"
+    );
+}
+
+#[test]
+fn errors_of_all_files_are_told() {
+    let source = |name: &str, text: &str| Source {
+        name: name.to_owned(),
+        text: text.to_owned(),
+    };
+    let sources = [
+        source("a.yaml", "domain: [\n"),
+        source("b.yaml", "domain: b\n"),
+        source("c.yaml", "domain: c\nunits: x\n"),
+    ];
+    let errors = load(&sources, &Options::default()).expect_err("two files are wrong");
+    let places: Vec<_> = errors
+        .errors()
+        .iter()
+        .map(|error| error.place.file.to_string())
+        .collect();
+    assert_eq!(places, ["a.yaml", "c.yaml"]);
+}

@@ -1,0 +1,126 @@
+//! Files and folders.
+
+use std::fs;
+use std::path::Path;
+
+use ratekeeper_rules::{ReadError, ReadOptions, read};
+use tempfile::TempDir;
+
+fn folder(files: &[(&str, &[u8])]) -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (name, bytes) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("it has one")).expect("a folder");
+        fs::write(path, bytes).expect("a file");
+    }
+    folder
+}
+
+fn names(path: &Path, every_file: bool) -> Vec<String> {
+    let sources = read(path, &ReadOptions { every_file }).expect("it can be read");
+    let name = |name: &str| {
+        name.strip_prefix(&format!("{}/", path.display()))
+            .unwrap_or(name)
+            .to_owned()
+    };
+    sources.iter().map(|source| name(&source.name)).collect()
+}
+
+#[test]
+fn folders_are_read_in_order_and_without_dot_files() {
+    let folder = folder(&[
+        ("b.yaml", b""),
+        ("a.yml", b""),
+        ("z/c.yaml", b""),
+        ("c.txt", b""),
+        ("README", b""),
+        (".hidden.yaml", b""),
+        ("..data/a.yaml", b""),
+        (".git/x.yaml", b""),
+        ("d.yaml~", b""),
+    ]);
+    assert_eq!(names(folder.path(), false), ["a.yml", "b.yaml", "z/c.yaml"]);
+    assert_eq!(
+        names(folder.path(), true),
+        ["README", "a.yml", "b.yaml", "c.txt", "d.yaml~", "z/c.yaml"]
+    );
+}
+
+#[test]
+fn one_file_is_read_whatever_its_name() {
+    let folder = folder(&[("rules.conf", b"domain: d\n")]);
+    let path = folder.path().join("rules.conf");
+    let sources = read(&path, &ReadOptions::default()).expect("it can be read");
+    assert_eq!(sources.len(), 1);
+    assert_eq!(
+        (sources[0].name.as_str(), sources[0].text.as_str()),
+        (path.to_str().expect("UTF-8"), "domain: d\n")
+    );
+}
+
+#[test]
+fn what_is_not_there_is_an_error_with_its_path() {
+    let folder = folder(&[]);
+    assert!(names(folder.path(), false).is_empty());
+    let path = folder.path().join("nowhere");
+    let error = read(&path, &ReadOptions::default()).expect_err("it is not there");
+    assert!(matches!(error, ReadError::Io { .. }));
+    assert!(error.to_string().ends_with("nowhere"));
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_followed_and_never_in_circles() {
+    use std::os::unix::fs::symlink;
+    // As Kubernetes mounts a ConfigMap.
+    let folder = folder(&[
+        ("..2026_01_01/rules.yaml", b"domain: d\n"),
+        ("sub/x.yaml", b""),
+    ]);
+    let root = folder.path();
+    symlink("..2026_01_01", root.join("..data")).expect("a link");
+    symlink("..data/rules.yaml", root.join("rules.yaml")).expect("a link");
+    symlink(root, root.join("sub/up")).expect("a link");
+    symlink("sub", root.join("tub")).expect("a link");
+    symlink("nowhere", root.join("dangling.txt")).expect("a link");
+    assert_eq!(names(root, false), ["rules.yaml", "sub/x.yaml"]);
+    symlink("nowhere", root.join("dangling.yaml")).expect("a link");
+    assert!(read(root, &ReadOptions::default()).is_err());
+}
+
+#[test]
+fn what_is_not_text_is_an_error_with_its_place() {
+    let folder = folder(&[
+        ("a.yaml", "domain: d\n# größe: \u{1f600}\nkey: ".as_bytes()),
+        ("b.yaml", b"domain: d\nkey: abc\xff\xfe def\n"),
+        ("c.yaml", b"\xfe\xff\0d\0"),
+    ]);
+    let error = read(folder.path(), &ReadOptions::default()).expect_err("two are no text");
+    let ReadError::NotText(errors) = error else {
+        panic!("{error}")
+    };
+    let told: Vec<_> = errors
+        .errors()
+        .iter()
+        .map(|error| (error.place.line, error.place.column, error.message.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (2, 9, "this is not UTF-8: byte 0xff"),
+            (1, 1, "this starts like UTF-16, and is none")
+        ]
+    );
+    assert!(errors.to_string().contains("2 | key: abc"), "{errors}");
+}
+
+#[test]
+fn utf_16_is_read_as_the_incumbent_reads_it() {
+    let text: Vec<u8> = "\u{feff}domain: größe\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let folder = folder(&[("a.yaml", &text)]);
+    let sources = read(folder.path(), &ReadOptions::default()).expect("it is text");
+    assert_eq!(sources[0].text, "domain: größe\n");
+}
