@@ -1,0 +1,52 @@
+//! Every example of the manual does what the manual says.
+
+use std::path::Path;
+
+use ratekeeper_rules::{Options, Source, load};
+
+/// The fenced blocks of a page: what follows the fence, the first line's number, and the text.
+fn examples(page: &str) -> Vec<(String, usize, String)> {
+    let mut examples = Vec::new();
+    let mut open: Option<(String, usize, String)> = None;
+    for (number, line) in (1..).zip(page.lines()) {
+        match (line.strip_prefix("```"), open.take()) {
+            (Some(kind), None) => open = Some((kind.to_owned(), number + 1, String::new())),
+            (Some(_), Some(example)) => examples.push(example),
+            (None, Some((kind, first, text))) => open = Some((kind, first, text + line + "\n")),
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "a fence is not closed");
+    examples
+}
+
+#[test]
+fn every_example_is_accepted_or_refused_as_it_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rules.md");
+    let page = std::fs::read_to_string(path).expect("the manual is there");
+    let (mut accepted, mut refused) = (0, 0);
+    for (kind, line, text) in examples(&page) {
+        let name = format!("docs/rules.md, the example from line {line} on");
+        let result = load(
+            &[Source {
+                name: name.clone(),
+                text,
+            }],
+            &Options::default(),
+        );
+        match (kind.as_str(), result) {
+            ("yaml", Ok(_)) => accepted += 1,
+            ("yaml,refused", Err(errors)) => {
+                assert_eq!(errors.errors().len(), 1, "{errors}");
+                refused += 1;
+            }
+            ("yaml", Err(errors)) => panic!("{errors}"),
+            ("yaml,refused", Ok(_)) => panic!("{name} is accepted"),
+            (other, _) => panic!("{name} is `{other}`"),
+        }
+    }
+    assert!(
+        accepted >= 15 && refused >= 10,
+        "{accepted} and {refused} examples"
+    );
+}
