@@ -9,6 +9,7 @@
 pub mod memory;
 mod step;
 
+pub use memory::{MemoryConfig, MemoryStore};
 pub use step::{
     Answer, Charge, CounterKey, FullMode, Never, Request, RuleSlot, Step, StepOutcome, Verdicts,
 };

@@ -26,7 +26,7 @@ mod tests;
 use std::sync::atomic::AtomicUsize;
 
 use parking_lot::{Mutex, MutexGuard};
-use ratekeeper_core::{Timestamp, Vote, combine};
+use ratekeeper_core::{Mode, Timestamp, combine};
 use smallvec::SmallVec;
 
 pub use config::{MemoryConfig, MemoryError};
@@ -34,7 +34,7 @@ pub use load::{LoadError, Loaded};
 pub use save::Saved;
 pub use stats::MemoryStats;
 
-use crate::{Answer, Charge, Never, Request, Step, Store, Verdicts};
+use crate::{Answer, Charge, Never, Request, Step, StepOutcome, Store, Verdicts};
 use heap::Budget;
 use shard::{Context, Plan, Shard};
 use table::Probe;
@@ -115,6 +115,23 @@ impl MemoryStore {
         let probe = Probe::new(step.key);
         let shard = &mut *self.shards[probe.shard_bits()].0.lock();
         shard.now = shard.now.max(request.now);
+        let (allowed, outcome) = match shard.decide_inline(step, request.mode, probe) {
+            Some((allowed, outcome)) => (allowed, StepOutcome::Counted(outcome)),
+            None => self.decide_unusual(shard, step, request.mode, probe),
+        };
+        let mut outcomes = SmallVec::new();
+        outcomes.push(outcome);
+        Verdicts { allowed, outcomes }
+    }
+
+    /// One step whose counter is new, or lies on the heap.
+    fn decide_unusual(
+        &self,
+        shard: &mut Shard,
+        step: &Step<'_>,
+        mode: Mode,
+        probe: Probe,
+    ) -> (bool, StepOutcome) {
         let mut cx = Context {
             now: shard.now,
             budget: &self.budget,
@@ -123,14 +140,11 @@ impl MemoryStore {
         };
         let mut plan = Plan::located(probe, shard.locate(probe), step);
         shard.test(&cx, step, 0, &mut plan);
-        let allowed = combine([vote(step, &plan)], request.mode);
+        let allowed = combine([step.vote(plan.outcome.fits())], mode);
         cx.executed = allowed || step.charge == Charge::Always;
         shard.execute(&self.budget, cx.executed);
         shard.charge(&cx, step, &plan, allowed);
-        Verdicts {
-            allowed,
-            outcomes: SmallVec::from_buf_and_len([plan.outcome; 4], 1),
-        }
+        (allowed, plan.outcome)
     }
 
     /// Any number of steps: their shards are locked in ascending order, so that requests
@@ -166,7 +180,7 @@ impl MemoryStore {
         let votes = steps
             .iter()
             .zip(&plans)
-            .map(|(step, plan)| vote(step, plan));
+            .map(|(step, plan)| step.vote(plan.outcome.fits()));
         let allowed = combine(votes, request.mode);
         let executed = allowed || steps.iter().any(|step| step.charge == Charge::Always);
         locked.execute(&self.budget, executed);
@@ -196,7 +210,7 @@ impl MemoryStore {
         for cell in &self.shards {
             let shard = cell.0.lock();
             stats.counters += shard.table.used() as u64;
-            stats.capacity += shard.table.slots() as u64;
+            stats.capacity += shard.table.capacity() as u64;
             stats.table_bytes += (shard.table.buckets() * table::BUCKET_BYTES) as u64;
             stats.heap_counters += shard.heaps.used() as u64;
             stats.evicted_expired += shard.tally.evicted_expired;
@@ -212,15 +226,6 @@ impl Store for MemoryStore {
 
     fn decide(&self, request: &Request<'_>) -> Answer<Never> {
         Answer::Decided(self.decide_now(request))
-    }
-}
-
-fn vote(step: &Step<'_>, plan: &Plan) -> Vote {
-    Vote {
-        fits: plan.outcome.fits(),
-        descriptor: step.descriptor,
-        shadow: step.shadow,
-        quota_mode: step.quota_mode,
     }
 }
 

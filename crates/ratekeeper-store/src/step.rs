@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use ratekeeper_core::{Bounds, Limit, Mode, Outcome, Timestamp, Verdict};
+use ratekeeper_core::{Bounds, Limit, Mode, Outcome, Timestamp, Verdict, Vote};
 use smallvec::SmallVec;
 
 use crate::StoreError;
@@ -66,6 +66,28 @@ pub struct Step<'a> {
     pub rule: RuleSlot,
     /// The answer when there is no room for it.
     pub full_mode: FullMode,
+}
+
+impl Step<'_> {
+    /// Its say in the combined answer.
+    pub(crate) fn vote(&self, fits: bool) -> Vote {
+        Vote {
+            fits,
+            descriptor: self.descriptor,
+            shadow: self.shadow,
+            quota_mode: self.quota_mode,
+        }
+    }
+
+    /// What its counter is charged, given whether it fitted and whether the request is allowed.
+    pub(crate) fn charged(&self, fits: bool, allowed: bool) -> i64 {
+        let always = self.hits < 0 || self.charge == Charge::Always;
+        if always || (fits && allowed) {
+            self.hits
+        } else {
+            0
+        }
+    }
 }
 
 /// The steps of one request, to be decided together.

@@ -1,7 +1,7 @@
 //! How large the store is.
 
 use super::MEMORY_SHARDS;
-use super::table::BUCKET_BYTES;
+use super::table::{BUCKET_BYTES, BUCKETS_MAX};
 
 /// The size of a [`MemoryStore`](super::MemoryStore), fixed when it is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ impl MemoryConfig {
         }
         let heap_bytes = memory_limit / 4;
         let buckets = (memory_limit - heap_bytes) / MEMORY_SHARDS / BUCKET_BYTES;
-        let buckets = prime_up_to(buckets.min(u32::MAX as usize));
+        let buckets = prime_up_to(buckets.min(BUCKETS_MAX));
         // A zeroed vector that is too large would abort the process; asking first does not.
         Vec::<u8>::new()
             .try_reserve_exact(buckets * BUCKET_BYTES * MEMORY_SHARDS)

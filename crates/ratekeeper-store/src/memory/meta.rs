@@ -1,6 +1,6 @@
 //! What the table notes about a counter in one word, beside its key and its state.
 
-use ratekeeper_core::Timestamp;
+use ratekeeper_core::{Outcome, Timestamp};
 
 use crate::RuleSlot;
 
@@ -74,6 +74,17 @@ impl Meta {
         Self((self.0 & !(0xff << SHARE_SHIFT)) | ((share as u64) << SHARE_SHIFT))
     }
 
+    /// The meta after a charge: what `outcome` left of `capacity`, and when it is forgotten.
+    #[inline]
+    pub(super) fn settled(self, outcome: &Outcome, capacity: u64, expires_at: Timestamp) -> Self {
+        let share = if outcome.fits() {
+            share_of(outcome.remaining, capacity)
+        } else {
+            0
+        };
+        self.expiring_at(expires_at).with_share(share)
+    }
+
     /// Whole seconds, rounded up, so that nothing is forgotten early; the 32 bits last
     /// until 2106, and a counter that expires later does so then.
     #[inline]
@@ -96,7 +107,7 @@ impl Meta {
     clippy::cast_precision_loss,
     reason = "a ratio of at most 1, scaled to at most 255"
 )]
-pub(super) fn share_of(remaining: u64, capacity: u64) -> u8 {
+fn share_of(remaining: u64, capacity: u64) -> u8 {
     if remaining == 0 {
         return 0;
     }

@@ -2,11 +2,12 @@
 //! when there is no room. Everything here happens under the shard's lock.
 
 use ratekeeper_core::{
-    Algorithm, Ask, Limit, Moment, Outcome, Shape, Spill, StateMut, StateRef, Timestamp,
+    Algorithm, Ask, Limit, Mode, Moment, Outcome, Shape, Spill, StateMut, StateRef, Timestamp,
+    combine,
 };
 
 use super::heap::{Budget, OVERHEAD_BYTES, Slab, bytes_of};
-use super::meta::{Meta, share_of};
+use super::meta::Meta;
 use super::stats::Tally;
 use super::table::{Place, Probe, Table};
 use crate::{Charge, RuleSlot, Step, StepOutcome};
@@ -130,7 +131,7 @@ impl Shard {
         let table = Table::new(buckets);
         let rule_most = match max_share_percent {
             100.. => usize::MAX,
-            percent => (table.slots() * usize::from(percent) / 100).max(1),
+            percent => (table.capacity() * usize::from(percent) / 100).max(1),
         };
         Self {
             table,
@@ -143,6 +144,39 @@ impl Shard {
             doomed: Vec::new(),
             promised: 0,
         }
+    }
+
+    /// Decides a request of one step whose counter exists, lies in line and belongs to its
+    /// rule already: what nearly all requests are. None if anything is unusual, and nothing
+    /// was changed.
+    #[inline]
+    pub(super) fn decide_inline(
+        &mut self,
+        step: &Step<'_>,
+        mode: Mode,
+        probe: Probe,
+    ) -> Option<(bool, Outcome)> {
+        let limit = step.limit;
+        let place = self.table.find(probe)?;
+        let (word, words) = self.table.entry_mut(place);
+        let meta = Meta::from_word(*word);
+        if meta.is_heap() || meta.rule() != step.rule || limit.shape() == Shape::Heap {
+            return None;
+        }
+        let at = Moment {
+            now: self.now,
+            calendar: step.calendar,
+        };
+        let outcome = limit.test(StateRef::Words(words), Ask::hits(step.hits), &at);
+        let fits = outcome.fits();
+        let allowed = combine([step.vote(fits)], mode);
+        let hits = step.charged(fits, allowed);
+        if hits != 0 || !fits {
+            limit.charge(StateMut::Words(words), hits, &at).ok()?;
+            let expires_at = limit.expires_at(StateRef::Words(words), &at);
+            *word = meta.settled(&outcome, limit.capacity(), expires_at).word();
+        }
+        Some((allowed, outcome))
     }
 
     /// Where the step's counter lies, if it exists.
@@ -267,12 +301,7 @@ impl Shard {
         let StepOutcome::Counted(outcome) = &plan.outcome else {
             return;
         };
-        let always = step.hits < 0 || step.charge == Charge::Always;
-        let hits = if always || (allowed && outcome.fits()) {
-            step.hits
-        } else {
-            0
-        };
+        let hits = step.charged(outcome.fits(), allowed);
         let place = match plan.spot {
             // What refused is charged nothing, which settles a bucket whose limit was lowered.
             Spot::Found(place) if hits != 0 || !outcome.fits() => place,
@@ -284,13 +313,8 @@ impl Shard {
         };
         let at = cx.moment(step);
         let expires_at = self.charge_at(cx, step, plan, place, hits, &at);
-        let share = if outcome.fits() {
-            share_of(outcome.remaining, step.limit.capacity())
-        } else {
-            0
-        };
         let meta = self.relabel(place, step.rule);
-        let meta = meta.expiring_at(expires_at).with_share(share);
+        let meta = meta.settled(outcome, step.limit.capacity(), expires_at);
         self.table.set_meta(place, meta);
     }
 
@@ -461,6 +485,10 @@ impl Shard {
         }
         if self.is_rule_full(cx, plan) {
             return self.place_within_rule(cx, plan);
+        }
+        match self.table.free_place(plan.probe) {
+            Some(place) if !self.is_taken(cx, plan.shard, place) => return Some(place),
+            _ => {}
         }
         let mut best: Option<(Rank, Place)> = None;
         for (place, meta) in self.table.window(plan.probe) {

@@ -1,9 +1,8 @@
 //! A fixed hash table of counters, packed for the cache and for the byte.
 //!
 //! ```text
-//!  bucket: 400 bytes = 50 words
-//!  | tags x 7, overflow | meta x 7 | key 0, state 0 | key 1, state 1 | ... | key 6, state 6 |
-//!    8 bytes              56 bytes   16 + 32 bytes
+//!  tags   | 7 tags, overflow | 7 tags, overflow | ...     one word for each bucket
+//!  slots  | meta, key, state | meta, key, state | ...     7 words each (1 + 2 + 4), 7 to a bucket
 //! ```
 //!
 //! The scheme is that of F14 (Bronson and Shi, "Open-sourcing F14", Facebook Engineering,
@@ -12,6 +11,9 @@
 //! its overflow byte. A bucket that overflowed nothing ends a search, and removal needs no
 //! tombstones. Unlike F14 the table never moves a counter and never grows: the path is
 //! [`WINDOW`] buckets long, and what does not fit there must evict.
+//!
+//! The tags lie apart, so that they stay in the cache when the slots are far too many for it:
+//! a search costs one trip to memory, a search in vain none.
 //!
 //! The number of buckets is a prime, so that any memory limit is used to the last bucket, and
 //! a path of any stride visits each bucket once. The memory comes zeroed from the system, page
@@ -29,21 +31,17 @@ pub(super) const SLOTS: usize = 7;
 pub(super) const WINDOW: usize = 16;
 
 /// Bytes of a bucket.
-pub(super) const BUCKET_BYTES: usize = BUCKET_WORDS * 8;
+pub(super) const BUCKET_BYTES: usize = size_of::<u64>() + SLOTS * size_of::<Slot>();
 
-const BUCKET_WORDS: usize = 50;
-const METAS: usize = 1;
-const ENTRIES: usize = METAS + SLOTS;
-const ENTRY_WORDS: usize = 6;
+/// The most buckets of a table: places are numbered with 32 bits.
+pub(super) const BUCKETS_MAX: usize = u32::MAX as usize / SLOTS;
 
-type Bucket = [u64; BUCKET_WORDS];
+/// Meta, subject, identity, and four words of state.
+type Slot = [u64; 7];
 
 /// Where a counter lies. Stays valid until that counter is removed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Place {
-    bucket: u32,
-    slot: u8,
-}
+pub(super) struct Place(u32);
 
 /// A key with what the table derives from it.
 #[derive(Clone, Copy, Debug)]
@@ -107,42 +105,33 @@ impl Iterator for Path {
 /// The buckets.
 #[derive(Debug)]
 pub(super) struct Table {
-    words: Vec<u64>,
-    buckets: usize,
+    tags: Vec<u64>,
+    slots: Vec<Slot>,
     used: usize,
 }
 
 impl Table {
-    /// A table of `buckets`, a prime of at most 2^32.
+    /// A table of `buckets`, a prime of at most [`BUCKETS_MAX`].
     pub(super) fn new(buckets: usize) -> Self {
         Self {
-            words: vec![0; buckets * BUCKET_WORDS],
-            buckets,
+            tags: vec![0; buckets],
+            slots: vec![[0; 7]; buckets * SLOTS],
             used: 0,
         }
     }
 
     pub(super) const fn buckets(&self) -> usize {
-        self.buckets
+        self.tags.len()
     }
 
-    pub(super) const fn slots(&self) -> usize {
-        self.buckets * SLOTS
+    /// Counters there are places for.
+    pub(super) const fn capacity(&self) -> usize {
+        self.slots.len()
     }
 
     /// Counters in the table.
     pub(super) const fn used(&self) -> usize {
         self.used
-    }
-
-    #[inline]
-    fn bucket(&self, index: usize) -> &Bucket {
-        &self.words.as_chunks().0[index]
-    }
-
-    #[inline]
-    fn bucket_mut(&mut self, index: usize) -> &mut Bucket {
-        &mut self.words.as_chunks_mut().0[index]
     }
 
     #[inline]
@@ -153,14 +142,15 @@ impl Table {
     fn path(&self, probe: Probe) -> Path {
         // Multiply and shift: a division without the division (Lemire, "Fast random integer
         // generation in an interval", 2019). The stride comes from bits the rest leaves alone.
-        let bucket = (u128::from(probe.hash) * self.buckets as u128) >> 64;
-        let strides = (self.buckets - 1).min(256) as u64;
+        let buckets = self.tags.len();
+        let bucket = (u128::from(probe.hash) * buckets as u128) >> 64;
+        let strides = (buckets - 1).min(256) as u64;
         let stride = 1 + ((((probe.hash >> 14) & 0xffff) * strides) >> 16);
         Path {
             bucket: bucket as usize,
             stride: stride as usize,
-            buckets: self.buckets,
-            left: WINDOW.min(self.buckets),
+            buckets,
+            left: WINDOW.min(buckets),
         }
     }
 
@@ -168,177 +158,180 @@ impl Table {
     #[inline]
     pub(super) fn find(&self, probe: Probe) -> Option<Place> {
         let tag = probe.tag();
-        for index in self.path(probe) {
-            let bucket = self.bucket(index);
-            for slot in matches(bucket[0], tag) {
-                if key_of(bucket, slot) == probe.key {
-                    return Some(place(index, slot));
+        for bucket in self.path(probe) {
+            let tags = self.tags[bucket];
+            for slot in matches(tags, tag) {
+                let place = place(bucket, slot);
+                if self.key(place) == probe.key {
+                    return Some(place);
                 }
             }
-            if overflow(bucket[0]) == 0 {
+            if overflow(tags) == 0 {
                 return None;
             }
         }
         None
     }
 
-    /// All the places of a key's window, the likeliest first: each with the counter's meta,
-    /// or none if it is free.
+    /// The first free place of a key's window.
+    pub(super) fn free_place(&self, probe: Probe) -> Option<Place> {
+        self.path(probe).find_map(|bucket| {
+            let slot = matches(self.tags[bucket], 0).next()?;
+            Some(place(bucket, slot))
+        })
+    }
+
+    /// The places of a key's window, the likeliest first: each with the counter's meta, or
+    /// none if it is free.
     pub(super) fn window(&self, probe: Probe) -> impl Iterator<Item = (Place, Option<Meta>)> + '_ {
-        self.path(probe).flat_map(|index| self.places(index))
+        self.path(probe).flat_map(|bucket| self.places(bucket))
     }
 
     /// The places of one bucket.
-    pub(super) fn places(&self, index: usize) -> impl Iterator<Item = (Place, Option<Meta>)> + '_ {
-        let bucket = self.bucket(index);
+    pub(super) fn places(&self, bucket: usize) -> impl Iterator<Item = (Place, Option<Meta>)> + '_ {
+        let tags = self.tags[bucket];
         (0..SLOTS).map(move |slot| {
-            let used = tag_of(bucket[0], slot) != 0;
-            let meta = Meta::from_word(bucket[METAS + slot]);
-            (place(index, slot), used.then_some(meta))
+            let place = place(bucket, slot);
+            let used = tag_of(tags, slot) != 0;
+            (place, used.then(|| self.meta(place)))
         })
+    }
+
+    /// The place of that number, if a counter lies there.
+    pub(super) fn used_at(&self, bucket: usize, slot: usize) -> Option<Place> {
+        let used = tag_of(self.tags[bucket], slot) != 0;
+        used.then_some(place(bucket, slot))
     }
 
     /// Puts a counter at a free place of its window, its state all zero.
     pub(super) fn insert(&mut self, at: Place, probe: Probe, meta: Meta) {
-        for index in self.path(probe) {
-            let bucket = self.bucket_mut(index);
-            if index == at.bucket() {
-                bucket[0] |= u64::from(probe.tag()) << (8 * at.slot());
-                bucket[METAS + at.slot()] = meta.word();
-                let entry = entry_mut(bucket, at.slot());
-                *entry = [probe.key.subject, probe.key.identity, 0, 0, 0, 0];
+        for bucket in self.path(probe) {
+            let tags = &mut self.tags[bucket];
+            if bucket == at.bucket() {
+                *tags |= u64::from(probe.tag()) << (8 * at.slot());
                 break;
             }
-            bucket[0] = overflow_more(bucket[0]);
+            *tags = overflow_more(*tags);
         }
+        let CounterKey { subject, identity } = probe.key;
+        self.slots[at.index()] = [meta.word(), subject, identity, 0, 0, 0, 0];
         self.used += 1;
     }
 
     /// Takes the counter away from `at`.
     pub(super) fn remove(&mut self, at: Place) {
-        let probe = Probe::new(self.key(at));
-        for index in self.path(probe) {
-            let bucket = self.bucket_mut(index);
-            if index == at.bucket() {
-                bucket[0] &= !(0xff << (8 * at.slot()));
+        for bucket in self.path(Probe::new(self.key(at))) {
+            let tags = &mut self.tags[bucket];
+            if bucket == at.bucket() {
+                *tags &= !(0xff << (8 * at.slot()));
                 break;
             }
-            bucket[0] = overflow_less(bucket[0]);
+            *tags = overflow_less(*tags);
         }
         self.used -= 1;
     }
 
     /// Whether the counter of that key lies at `at`.
     pub(super) fn holds(&self, at: Place, key: CounterKey) -> bool {
-        let bucket = self.bucket(at.bucket());
-        tag_of(bucket[0], at.slot()) != 0 && key_of(bucket, at.slot()) == key
+        tag_of(self.tags[at.bucket()], at.slot()) != 0 && self.key(at) == key
     }
 
-    /// The place of that number, if a counter lies there.
-    pub(super) fn used_at(&self, bucket: usize, slot: usize) -> Option<Place> {
-        let used = tag_of(self.bucket(bucket)[0], slot) != 0;
-        used.then_some(place(bucket, slot))
-    }
-
+    #[inline]
     pub(super) fn key(&self, at: Place) -> CounterKey {
-        key_of(self.bucket(at.bucket()), at.slot())
+        let [_, subject, identity, ..] = self.slots[at.index()];
+        CounterKey { subject, identity }
     }
 
     #[inline]
     pub(super) fn meta(&self, at: Place) -> Meta {
-        Meta::from_word(self.bucket(at.bucket())[METAS + at.slot()])
+        Meta::from_word(self.slots[at.index()][0])
     }
 
     #[inline]
     pub(super) fn set_meta(&mut self, at: Place, meta: Meta) {
-        self.bucket_mut(at.bucket())[METAS + at.slot()] = meta.word();
+        self.slots[at.index()][0] = meta.word();
     }
 
     #[inline]
     pub(super) fn state(&self, at: Place) -> &Words {
-        let [_, _, state @ ..] = entry(self.bucket(at.bucket()), at.slot());
+        let [_, _, _, state @ ..] = &self.slots[at.index()];
         state
     }
 
     #[inline]
     pub(super) fn state_mut(&mut self, at: Place) -> &mut Words {
-        let [_, _, state @ ..] = entry_mut(self.bucket_mut(at.bucket()), at.slot());
+        let [_, _, _, state @ ..] = &mut self.slots[at.index()];
         state
+    }
+
+    /// The meta's word and the state, to be changed together.
+    #[inline]
+    pub(super) fn entry_mut(&mut self, at: Place) -> (&mut u64, &mut Words) {
+        let [meta, _, _, state @ ..] = &mut self.slots[at.index()];
+        (meta, state)
     }
 }
 
 impl Place {
     #[inline]
+    const fn index(self) -> usize {
+        self.0 as usize
+    }
+
     const fn bucket(self) -> usize {
-        self.bucket as usize
+        self.index() / SLOTS
     }
 
-    #[inline]
     const fn slot(self) -> usize {
-        self.slot as usize
+        self.index() % SLOTS
     }
 }
 
 #[inline]
-#[allow(clippy::cast_possible_truncation, reason = "2^32 buckets of 7 slots")]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "at most BUCKETS_MAX of 7 slots"
+)]
 const fn place(bucket: usize, slot: usize) -> Place {
-    Place {
-        bucket: bucket as u32,
-        slot: slot as u8,
-    }
+    Place((bucket * SLOTS + slot) as u32)
 }
 
 #[inline]
-fn entry(bucket: &Bucket, slot: usize) -> &[u64; ENTRY_WORDS] {
-    &bucket[ENTRIES..].as_chunks().0[slot]
+const fn tag_of(tags: u64, slot: usize) -> u8 {
+    (tags >> (8 * slot)) as u8
 }
 
 #[inline]
-fn entry_mut(bucket: &mut Bucket, slot: usize) -> &mut [u64; ENTRY_WORDS] {
-    &mut bucket[ENTRIES..].as_chunks_mut().0[slot]
-}
-
-#[inline]
-fn key_of(bucket: &Bucket, slot: usize) -> CounterKey {
-    let [subject, identity, ..] = *entry(bucket, slot);
-    CounterKey { subject, identity }
-}
-
-#[inline]
-const fn tag_of(header: u64, slot: usize) -> u8 {
-    (header >> (8 * slot)) as u8
-}
-
-#[inline]
-const fn overflow(header: u64) -> u64 {
-    header >> 56
+const fn overflow(tags: u64) -> u64 {
+    tags >> 56
 }
 
 /// One more counter passed this bucket. At 255 nobody knows any more, and it stays there:
 /// searches then go on where they need not.
-const fn overflow_more(header: u64) -> u64 {
-    if overflow(header) == 255 {
-        header
+const fn overflow_more(tags: u64) -> u64 {
+    if overflow(tags) == 255 {
+        tags
     } else {
-        header + (1 << 56)
+        tags + (1 << 56)
     }
 }
 
-const fn overflow_less(header: u64) -> u64 {
-    match overflow(header) {
-        0 | 255 => header,
-        _ => header - (1 << 56),
+const fn overflow_less(tags: u64) -> u64 {
+    match overflow(tags) {
+        0 | 255 => tags,
+        _ => tags - (1 << 56),
     }
 }
 
 /// The slots whose tag equals `tag`, and now and then one more: a byte is zero where they
 /// are equal, and a borrow finds it (Mycroft's trick), sometimes spilling into the next.
+/// The first one is always right.
 #[inline]
-fn matches(header: u64, tag: u8) -> impl Iterator<Item = usize> {
+fn matches(tags: u64, tag: u8) -> impl Iterator<Item = usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
-    const TAGS: u64 = 0x0080_8080_8080_8080;
-    let differ = header ^ (ONES * u64::from(tag));
-    let mut hits = differ.wrapping_sub(ONES) & !differ & TAGS;
+    const TOPS: u64 = 0x0080_8080_8080_8080;
+    let differ = tags ^ (ONES * u64::from(tag));
+    let mut hits = differ.wrapping_sub(ONES) & !differ & TOPS;
     std::iter::from_fn(move || {
         if hits == 0 {
             return None;

@@ -1,0 +1,65 @@
+//! The memory store beside governor, and what it costs: time, memory, and the file.
+//!
+//! `cargo bench -p ratekeeper-store [-- --json] [speed] [memory] [flood] [file] [start]`
+
+mod size;
+mod speed;
+
+use std::fmt::Display;
+
+/// Prints one line for people, or one JSON object for programs.
+pub(crate) struct Report {
+    json: bool,
+}
+
+impl Report {
+    pub(crate) fn title(&self, title: &str) {
+        if !self.json {
+            println!("\n{title}");
+        }
+    }
+
+    /// `name` and its `fields`, with `text` where people read.
+    pub(crate) fn line(&self, bench: &str, name: &str, text: impl Display, fields: &[(&str, f64)]) {
+        if self.json {
+            let fields: String = fields
+                .iter()
+                .map(|(name, value)| format!(r#","{name}":{value:.3}"#))
+                .collect();
+            println!(r#"{{"bench":"{bench}","name":"{name}"{fields}}}"#);
+        } else {
+            println!("{name:<44} {text}");
+        }
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let report = Report {
+        json: arguments.iter().any(|argument| argument == "--json"),
+    };
+    let chosen: Vec<&str> = arguments
+        .iter()
+        .map(String::as_str)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
+    let wants = |part: &str| chosen.is_empty() || chosen.contains(&part);
+    if wants("start") {
+        size::start(&report);
+    }
+    if wants("speed") {
+        speed::beside_governor(&report);
+    }
+    if wants("algorithms") {
+        speed::algorithms(&report);
+    }
+    if wants("memory") {
+        size::bytes_per_counter(&report);
+    }
+    if wants("flood") {
+        size::flood(&report);
+    }
+    if wants("file") {
+        size::state_file(&report);
+    }
+}
