@@ -70,7 +70,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "rules",
         "PATH",
         "",
-        "The rules: a file, or a folder of *.yaml and *.yml. Unset: the folder rules/ in \
+        "The rules: a file, or a folder of `*.yaml` and `*.yml`. Unset: the folder rules/ in \
          ./config or in /etc/ratekeeper",
     ),
     Setting {

@@ -1,0 +1,90 @@
+//! `ratekeeper config show`, and what is wrong with settings.
+
+use crate::support::{ratekeeper, run, said, write};
+use tempfile::tempdir;
+
+#[test]
+fn flags_go_before_the_environment_and_that_before_the_file() {
+    let folder = tempdir().expect("a folder can be made");
+    write(
+        folder.path(),
+        "ratekeeper.yaml",
+        "http: :1001\ngrpc: :1001\nadmin: 127.0.0.1:1001\n",
+    );
+    let mut command = ratekeeper(
+        folder.path(),
+        &["config", "show", "--json", "--http", ":1003"],
+    );
+    command
+        .env("RATEKEEPER_HTTP", ":1002")
+        .env("RATEKEEPER_GRPC", ":1002")
+        .env("MERGE_DOMAIN_CONFIG", "true");
+    let said = said(command.output().expect("the binary starts"));
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let shown: serde_json::Value = serde_json::from_str(&said.out).expect("it is JSON");
+    let expect = |key: &str, value: &str, from: &str| {
+        assert_eq!(shown[key]["value"], value, "{key}");
+        assert_eq!(shown[key]["from"], from, "{key}");
+    };
+    expect("http", ":1003", "--http");
+    expect("grpc", ":1002", "RATEKEEPER_GRPC");
+    expect("admin", "127.0.0.1:1001", "ratekeeper.yaml:3:8");
+    expect("merge_domains", "true", "MERGE_DOMAIN_CONFIG");
+    expect("memory_limit", "256MiB", "default");
+    assert!(shown["metrics"]["value"].is_null());
+}
+
+#[test]
+fn unknown_keys_are_refused_with_the_nearest_known() {
+    let folder = tempdir().expect("a folder can be made");
+    write(
+        folder.path(),
+        "other.yaml",
+        "http: :1\n\nmemory_limt: 1GiB\n",
+    );
+    let said = run(folder.path(), &["config", "show", "--config", "other.yaml"]);
+    assert_eq!(said.code, Some(1));
+    assert_eq!(
+        said.err,
+        "ratekeeper: other.yaml:3:1: there is no setting `memory_limt`; did you mean `memory_limit`?\n"
+    );
+    assert_eq!(said.out, "");
+}
+
+#[test]
+fn a_slip_in_the_environment_is_refused_too() {
+    let folder = tempdir().expect("a folder can be made");
+    let mut command = ratekeeper(folder.path(), &["config", "show"]);
+    command
+        .env("RATEKEEPER_MEMORY_LIMT", "1GiB")
+        .env("RATEKEEPER_PORT", "tcp://10.0.0.1:8080");
+    let said = said(command.output().expect("the binary starts"));
+    assert_eq!(said.code, Some(1));
+    assert!(
+        said.err.contains("did you mean RATEKEEPER_MEMORY_LIMIT?"),
+        "{}",
+        said.err
+    );
+    assert!(!said.err.contains("RATEKEEPER_PORT"), "{}", said.err);
+}
+
+#[test]
+fn values_that_mean_nothing_are_refused_together() {
+    let folder = tempdir().expect("a folder can be made");
+    let said = run(
+        folder.path(),
+        &["config", "show", "--memory-limit", "much", "--http", "here"],
+    );
+    assert_eq!(said.code, Some(1));
+    assert!(
+        said.err.contains("--memory-limit: `much` is no size"),
+        "{}",
+        said.err
+    );
+    assert!(
+        said.err
+            .contains("--http: `here` is no address to listen on"),
+        "{}",
+        said.err
+    );
+}

@@ -1,0 +1,102 @@
+//! `ratekeeper replay`.
+
+use crate::support::{run, write};
+use tempfile::tempdir;
+
+const RULES: &str =
+    "domain: d\ndescriptors:\n- { key: remote_address, rate_limit: { window: 1m, limit: 2 } }\n";
+
+/// Three requests of one address in a minute, one of another, and a line that is none.
+const LOG: &str = concat!(
+    "192.0.2.1 - - [17/May/2015:10:05:03 +0000] \"GET /a HTTP/1.1\" 200 5\n",
+    "192.0.2.1 - - [17/May/2015:10:05:04 +0000] \"GET /b HTTP/1.1\" 200 5\n",
+    "not a line of a log\n",
+    "192.0.2.2 - - [17/May/2015:10:05:04 +0000] \"GET /a HTTP/1.1\" 200 5\n",
+    "192.0.2.1 - - [17/May/2015:10:05:05 +0000] \"GET /c HTTP/1.1\" 200 5\n",
+);
+
+#[test]
+fn a_log_is_played_at_its_own_time() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    write(folder.path(), "access.log", LOG);
+    let args = [
+        "replay",
+        "--rules",
+        "rules.yaml",
+        "--log",
+        "access.log",
+        "--json",
+        "--compare",
+        "sliding_log",
+    ];
+    let said = run(folder.path(), &args);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let report: serde_json::Value = serde_json::from_str(&said.out).expect("it is JSON");
+    assert_eq!(
+        report["lines"],
+        serde_json::json!({ "read": 5, "parsed": 4, "malformed": 1 })
+    );
+    let rule = &report["rules"][0];
+    assert_eq!(rule["rule"], "d.remote_address");
+    assert_eq!(
+        (&rule["requests"], &rule["allowed"], &rule["denied"]),
+        (&4.into(), &3.into(), &1.into())
+    );
+    assert_eq!(rule["top_denied"][0]["key"], "remote_address=192.0.2.1");
+    assert_eq!(rule["compare"]["wrongly_denied"], 0);
+    assert!(
+        said.err.contains("skipped 1 malformed line"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
+fn people_get_a_table_and_scripts_can_be_strict() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    write(folder.path(), "access.log", LOG);
+    let args = ["replay", "--rules", "rules.yaml", "--log", "access.log"];
+    let said = run(folder.path(), &args);
+    assert_eq!(said.code, Some(0));
+    assert!(said.out.contains("d.remote_address"), "{}", said.out);
+    assert_eq!(
+        said.err, "",
+        "there is no progress bar where there is no terminal"
+    );
+    let strict: Vec<&str> = args.into_iter().chain(["--strict"]).collect();
+    assert_eq!(run(folder.path(), &strict).code, Some(1));
+}
+
+#[test]
+fn what_cannot_be_replayed_is_said() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    write(folder.path(), "access.log", LOG);
+    let replay = |more: &[&str]| {
+        let args = ["replay", "--rules", "rules.yaml"]
+            .iter()
+            .chain(more)
+            .copied();
+        run(folder.path(), &args.collect::<Vec<_>>())
+    };
+    let missing = replay(&["--log", "missing.log"]);
+    assert_eq!(missing.code, Some(1));
+    assert!(
+        missing.err.contains("cannot read missing.log"),
+        "{}",
+        missing.err
+    );
+    let field = replay(&["--log", "access.log", "--descriptors", "bananas"]);
+    assert_eq!(field.code, Some(1));
+    assert!(
+        field.err.contains("--descriptors") && field.err.contains("bananas"),
+        "{}",
+        field.err
+    );
+    let domain = replay(&["--log", "access.log", "--domain", "other"]);
+    assert_eq!(domain.code, Some(1));
+    assert!(domain.err.contains("other"), "{}", domain.err);
+    assert_eq!(replay(&[]).code, Some(2));
+}

@@ -1,0 +1,226 @@
+//! `ratekeeper rules …` and `ratekeeper completions`.
+
+use crate::support::{FREE_PORTS, Service, ratekeeper, repository, run, write};
+use std::process::Stdio;
+use tempfile::tempdir;
+
+const RULES: &str = "domain: d\nevaluation: path\ndescriptors:\n- key: tenant\n  rate_limit: { window: 1m, limit: 9 }\n  \
+                     descriptors:\n  - { key: path, value: /login, rate_limit: { window: 1h, limit: 1 } }\n";
+
+#[test]
+fn good_rules_are_good() {
+    let said = run(&repository(), &["rules", "check", "config/rules"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.out.starts_with("ok: "), "{}", said.out);
+    let quiet = run(
+        &repository(),
+        &["rules", "check", "--quiet", "config/rules"],
+    );
+    assert_eq!((quiet.code, quiet.out.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn all_errors_of_all_files_are_said_in_one_run() {
+    let folder = tempdir().expect("a folder can be made");
+    write(
+        folder.path(),
+        "a.yaml",
+        "domain: a\ndescriptors:\n- key: ''\n",
+    );
+    write(
+        folder.path(),
+        "b.yaml",
+        "domain: b\ndescriptors:\n- {key: k, rate_limit: {unit: fortnight}}\n",
+    );
+    let said = run(folder.path(), &["rules", "check", "a.yaml", "b.yaml"]);
+    assert_eq!(said.code, Some(1));
+    assert!(said.err.contains("a.yaml:3:"), "{}", said.err);
+    assert!(said.err.contains("b.yaml:3:"), "{}", said.err);
+    assert!(said.err.contains("fortnight"), "{}", said.err);
+    assert!(
+        said.err.trim_end().ends_with("refused: 2 errors"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
+fn one_domain_in_two_files_needs_a_flag() {
+    let folder = tempdir().expect("a folder can be made");
+    write(
+        folder.path(),
+        "rules/a.yaml",
+        "domain: a\ndescriptors: [{key: x}]\n",
+    );
+    write(
+        folder.path(),
+        "rules/b.yaml",
+        "domain: a\ndescriptors: [{key: y}]\n",
+    );
+    assert_eq!(
+        run(folder.path(), &["rules", "check", "rules"]).code,
+        Some(1)
+    );
+    assert_eq!(
+        run(
+            folder.path(),
+            &["rules", "check", "rules", "--merge-domains"]
+        )
+        .code,
+        Some(0)
+    );
+}
+
+#[test]
+fn a_wrong_command_line_is_not_a_refusal() {
+    let folder = tempdir().expect("a folder can be made");
+    assert_eq!(run(folder.path(), &["rules", "check"]).code, Some(2));
+    assert_eq!(run(folder.path(), &["rules", "chekc"]).code, Some(2));
+    assert_eq!(
+        run(folder.path(), &["rules", "explain", "d", "no-entry"]).code,
+        Some(2)
+    );
+    let missing = run(folder.path(), &["rules", "check", "missing.yaml"]);
+    assert_eq!(missing.code, Some(1));
+    assert!(
+        missing.err.contains("cannot read missing.yaml"),
+        "{}",
+        missing.err
+    );
+    std::fs::create_dir(folder.path().join("empty")).expect("a folder can be made");
+    let empty = run(folder.path(), &["rules", "check", "empty"]);
+    assert!(
+        empty
+            .err
+            .contains("there is no *.yaml or *.yml file in empty"),
+        "{}",
+        empty.err
+    );
+}
+
+#[test]
+fn fresh_rules_are_explained() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let args = [
+        "rules",
+        "explain",
+        "--rules",
+        "rules.yaml",
+        "d",
+        "tenant=a,path=/login",
+    ];
+    let said = run(folder.path(), &args);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    for part in [
+        "would be allowed",
+        "tenant (key only)",
+        "path_/login (exact)",
+        "9 per 1m",
+        "rules.yaml:",
+    ] {
+        assert!(said.out.contains(part), "no {part} in {}", said.out);
+    }
+    let said = run(
+        folder.path(),
+        &["rules", "explain", "--rules", "rules.yaml", "other", "a=b"],
+    );
+    assert!(said.out.contains("no rules"), "{}", said.out);
+}
+
+#[test]
+fn live_counters_are_explained_and_not_taken_from() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let args: Vec<&str> = ["serve", "--rules", "rules.yaml"]
+        .into_iter()
+        .chain(FREE_PORTS)
+        .collect();
+    let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
+    let entries = [("tenant", "a"), ("path", "/login")];
+    assert_eq!(service.check(&entries)["decision"], "allow");
+    let admin = format!("http://{}", service.admin);
+    let args = [
+        "rules",
+        "explain",
+        "--address",
+        &admin,
+        "d",
+        "tenant=a,path=/login",
+        "--json",
+    ];
+    for _ in 0..2 {
+        let said = run(folder.path(), &args);
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        let explained: serde_json::Value = serde_json::from_str(&said.out).expect("it is JSON");
+        assert_eq!(explained["allowed"], false, "{explained}");
+        let nodes = &explained["descriptors"][0]["nodes"];
+        assert_eq!(nodes[0]["limits"][0]["remaining"], 8, "{explained}");
+        assert_eq!(nodes[1]["limits"][0]["answer"], "deny", "{explained}");
+    }
+    let http = format!("http://{}", service.http);
+    let wrong = run(
+        folder.path(),
+        &["rules", "explain", "--address", &http, "d", "tenant=a"],
+    );
+    assert_eq!(wrong.code, Some(1));
+    assert!(
+        wrong.err.contains("is it the admin address?"),
+        "{}",
+        wrong.err
+    );
+}
+
+#[test]
+fn the_schema_is_json_and_completions_name_every_command() {
+    let folder = tempdir().expect("a folder can be made");
+    let schema = run(folder.path(), &["rules", "schema"]);
+    let schema: serde_json::Value = serde_json::from_str(&schema.out).expect("the schema is JSON");
+    assert!(
+        schema["properties"]["domain"].is_object() || schema["$defs"].is_object(),
+        "{schema}"
+    );
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(folder.path(), &["completions", shell]);
+        assert_eq!(script.code, Some(0));
+        for command in ["serve", "rules", "replay", "config"] {
+            assert!(script.out.contains(command), "{shell} has no {command}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_fault() {
+    let folder = tempdir().expect("a folder can be made");
+    let mut command = ratekeeper(folder.path(), &["completions", "bash"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    // The script is longer than a pipe holds, so that writing must fail.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("its end can be waited for");
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn help_teaches_by_example() {
+    let folder = tempdir().expect("a folder can be made");
+    for args in [
+        &["--help"][..],
+        &["serve", "--help"],
+        &["rules", "explain", "--help"],
+        &["replay", "--help"],
+    ] {
+        let said = run(folder.path(), args);
+        assert_eq!(said.code, Some(0));
+        assert!(said.out.contains("Examples:"), "{args:?}: {}", said.out);
+    }
+    let version = run(folder.path(), &["--version"]);
+    assert_eq!(
+        version.out,
+        format!("ratekeeper {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}

@@ -1,0 +1,184 @@
+//! `ratekeeper serve`.
+
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
+use std::net::TcpListener;
+use std::path::Path;
+use tempfile::tempdir;
+
+const RULES: &str =
+    "domain: d\ndescriptors:\n- { key: user, rate_limit: { window: 1h, limit: 3 } }\n";
+
+fn serve(folder: &Path, more: &[&str]) -> Service {
+    let args: Vec<&str> = ["serve"]
+        .iter()
+        .chain(&FREE_PORTS)
+        .chain(more)
+        .copied()
+        .collect();
+    Service::start(ratekeeper(folder, &args), folder)
+}
+
+#[test]
+fn it_limits_over_http_and_stops_when_asked() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let service = serve(folder.path(), &["--rules", "rules.yaml"]);
+    for remaining in [2, 1, 0] {
+        let answer = service.check(&[("user", "ada")]);
+        assert_eq!(answer["decision"], "allow", "{answer}");
+        assert_eq!(answer["remaining"], remaining, "{answer}");
+    }
+    let denied = service.check(&[("user", "ada")]);
+    assert_eq!(denied["decision"], "deny", "{denied}");
+    assert_eq!(denied["rule"], "d.user", "{denied}");
+    assert_eq!(service.check(&[("user", "bob")])["decision"], "allow");
+    assert_eq!(http(service.http, "GET", "/healthcheck", "").0, 200);
+    let (status, metrics) = http(service.admin, "GET", "/metrics", "");
+    assert_eq!(status, 200);
+    assert!(metrics.contains("ratelimit_decisions_total"), "{metrics}");
+    assert!(service.grpc.port() > 0);
+    assert!(service.stop().success(), "SIGTERM is an orderly end");
+}
+
+#[test]
+fn an_interrupt_is_an_orderly_end_too() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let service = serve(folder.path(), &["--rules", "rules.yaml"]);
+    assert!(service.stop_by("INT").success());
+}
+
+#[test]
+fn counters_outlive_a_restart() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let flags = ["--rules", "rules.yaml", "--data-dir", "data"];
+    let service = serve(folder.path(), &flags);
+    assert_eq!(service.check(&[("user", "ada")])["remaining"], 2);
+    assert!(service.stop().success());
+    assert!(folder.path().join("data/counters.state").is_file());
+
+    let service = serve(folder.path(), &flags);
+    assert_eq!(
+        service.check(&[("user", "ada")])["remaining"],
+        1,
+        "{}",
+        service.log()
+    );
+}
+
+#[test]
+fn kept_counters_that_are_damaged_are_put_aside() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let flags = ["--rules", "rules.yaml", "--state", "counters.state"];
+    assert!(serve(folder.path(), &flags).stop().success());
+    let state = folder.path().join("counters.state");
+    let mut bytes = std::fs::read(&state).expect("it was saved");
+    bytes.truncate(bytes.len() - 1);
+    std::fs::write(&state, bytes).expect("it can be damaged");
+
+    let service = serve(folder.path(), &flags);
+    assert_eq!(service.check(&[("user", "ada")])["remaining"], 2);
+    assert!(
+        folder.path().join("counters.state.damaged").is_file(),
+        "{}",
+        service.log()
+    );
+}
+
+#[test]
+fn a_file_that_is_no_state_is_not_overwritten() {
+    let folder = tempdir().expect("a folder can be made");
+    let rules = write(folder.path(), "rules.yaml", RULES);
+    let args = [
+        "serve",
+        "--rules",
+        "rules.yaml",
+        "--state",
+        "rules.yaml",
+        "--http",
+        "127.0.0.1:0",
+    ];
+    let said = run(folder.path(), &args);
+    assert_eq!(said.code, Some(1));
+    assert!(
+        said.err
+            .contains("is not a file that counters were saved to"),
+        "{}",
+        said.err
+    );
+    assert_eq!(
+        std::fs::read_to_string(rules).expect("it is still there"),
+        RULES
+    );
+}
+
+#[test]
+fn bad_rules_are_refused_with_their_place() {
+    let folder = tempdir().expect("a folder can be made");
+    write(
+        folder.path(),
+        "rules.yaml",
+        "domain: d\ndescriptors:\n- key: a\n  rate_limitt: {}\n",
+    );
+    let said = run(folder.path(), &["serve", "--rules", "rules.yaml"]);
+    assert_eq!(said.code, Some(1));
+    assert!(said.err.contains("rules.yaml:4:3"), "{}", said.err);
+    assert!(said.err.contains("nothing is served"), "{}", said.err);
+    assert_eq!(said.out, "");
+}
+
+#[test]
+fn without_rules_it_says_what_to_do() {
+    let folder = tempdir().expect("a folder can be made");
+    let said = run(folder.path(), &[]);
+    // Where the package is installed there are rules, and this folder has no part in it.
+    if !Path::new("/etc/ratekeeper").exists() {
+        assert_eq!(said.code, Some(1));
+        assert!(
+            said.err
+                .contains("name a file or a folder with --rules PATH"),
+            "{}",
+            said.err
+        );
+    }
+}
+
+#[test]
+fn an_address_that_is_taken_is_named_with_its_flag() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = taken.local_addr().expect("it has an address").to_string();
+    let args = [
+        "serve",
+        "--rules",
+        "rules.yaml",
+        "--grpc",
+        "127.0.0.1:0",
+        "--http",
+        &address,
+    ];
+    let said = run(folder.path(), &args);
+    assert_eq!(said.code, Some(1));
+    assert!(
+        said.err.contains(&format!("cannot listen on {address}")),
+        "{}",
+        said.err
+    );
+    assert!(said.err.contains("--http HOST:PORT"), "{}", said.err);
+}
+
+#[test]
+fn redis_is_refused_with_a_sentence() {
+    let folder = tempdir().expect("a folder can be made");
+    let said = run(folder.path(), &["serve", "--store", "redis://localhost"]);
+    assert_eq!(said.code, Some(1));
+    assert!(
+        said.err
+            .contains("counters in Redis or Valkey are not in this version"),
+        "{}",
+        said.err
+    );
+}

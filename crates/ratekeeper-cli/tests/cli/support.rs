@@ -1,0 +1,216 @@
+//! Running the binary and talking to it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
+
+/// The binary in `folder`, with nothing of this process's environment but the PATH.
+pub(crate) fn ratekeeper(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
+    command
+        .current_dir(folder)
+        .args(args)
+        .env_clear()
+        .stdin(Stdio::null());
+    if let Some(path) = std::env::var_os("PATH") {
+        command.env("PATH", path);
+    }
+    command
+}
+
+/// What a run to the end said.
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Runs the binary to its end.
+pub(crate) fn run(folder: &Path, args: &[&str]) -> Said {
+    said(
+        ratekeeper(folder, args)
+            .output()
+            .expect("the binary starts"),
+    )
+}
+
+pub(crate) fn said(output: Output) -> Said {
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).expect("it prints UTF-8"),
+        err: String::from_utf8(output.stderr).expect("it complains in UTF-8"),
+    }
+}
+
+/// Where the repository lies.
+pub(crate) fn repository() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors()
+        .nth(2)
+        .expect("the crate lies two folders deep")
+        .to_path_buf()
+}
+
+/// Writes a file and answers its path.
+pub(crate) fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).expect("folders can be made");
+    }
+    std::fs::write(&path, text).expect("files can be written");
+    path
+}
+
+/// Flags that let several tests run at once.
+pub(crate) const FREE_PORTS: [&str; 6] = [
+    "--grpc",
+    "127.0.0.1:0",
+    "--http",
+    "127.0.0.1:0",
+    "--admin",
+    "127.0.0.1:0",
+];
+
+/// A running service; it is killed with the test.
+pub(crate) struct Service {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    log: PathBuf,
+    pub(crate) grpc: SocketAddr,
+    pub(crate) http: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    /// The commands it prints to try.
+    pub(crate) commands: Vec<String>,
+}
+
+impl Service {
+    /// Starts it and waits until it says where it listens. Its log goes to a file in `folder`.
+    pub(crate) fn start(mut command: Command, folder: &Path) -> Service {
+        let log = folder.join("log.txt");
+        let file = File::create(&log).expect("the log can be made");
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(file)
+            .spawn()
+            .expect("the binary starts");
+        let mut out = BufReader::new(child.stdout.take().expect("its output is piped"));
+        let mut text = String::new();
+        // Three commands follow the word Try.
+        let mut left = usize::MAX;
+        while left > 0 {
+            let mut line = String::new();
+            let read = out.read_line(&mut line).expect("it prints UTF-8");
+            assert!(
+                read > 0,
+                "it ended before it listened: {text}{}",
+                log_text(&log)
+            );
+            left = if line.starts_with("Try:") {
+                3
+            } else {
+                left - 1
+            };
+            text.push_str(&line);
+        }
+        let address = |name: &str| {
+            let line = text
+                .lines()
+                .find(|line| line.trim_start().starts_with(name));
+            let line = line.unwrap_or_else(|| panic!("no line about {name} in:\n{text}"));
+            let place = line
+                .split_whitespace()
+                .nth(3)
+                .expect("the line names an address");
+            place
+                .trim_start_matches("http://")
+                .parse()
+                .expect("it is an address")
+        };
+        let commands = text
+            .lines()
+            .rev()
+            .take(3)
+            .map(|line| line.trim().to_owned());
+        let mut commands: Vec<String> = commands.collect();
+        commands.reverse();
+        let (grpc, http, admin) = (address("gRPC"), address("HTTP"), address("admin"));
+        Service {
+            child,
+            out,
+            log,
+            grpc,
+            http,
+            admin,
+            commands,
+        }
+    }
+
+    /// Posts a check of `entries` in domain `d`, and answers its JSON.
+    pub(crate) fn check(&self, entries: &[(&str, &str)]) -> serde_json::Value {
+        let entry = |(key, value): &(&str, &str)| serde_json::json!({ "key": key, "value": value });
+        let entries: Vec<_> = entries.iter().map(entry).collect();
+        let body = serde_json::json!({ "domain": "d", "descriptors": [{ "entries": entries }] });
+        let (status, body) = http(self.http, "POST", "/v1/check", &body.to_string());
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).expect("the answer is JSON")
+    }
+
+    /// Asks it to stop and waits until it has.
+    pub(crate) fn stop(self) -> ExitStatus {
+        self.stop_by("TERM")
+    }
+
+    /// Asks it to stop by that signal, `TERM` or `INT`, and waits until it has.
+    pub(crate) fn stop_by(mut self, signal: &str) -> ExitStatus {
+        let kill = Command::new("kill")
+            .args([format!("-{signal}"), self.child.id().to_string()])
+            .status();
+        assert!(kill.expect("kill starts").success());
+        self.child.wait().expect("its end can be waited for")
+    }
+
+    /// What it logged so far.
+    pub(crate) fn log(&self) -> String {
+        log_text(&self.log)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // Either may have happened already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = self.out.get_mut();
+    }
+}
+
+fn log_text(log: &Path) -> String {
+    std::fs::read_to_string(log).unwrap_or_default()
+}
+
+/// One request; answers the status and the body.
+pub(crate) fn http(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .expect("a timeout can be set");
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream
+        .read_to_string(&mut answer)
+        .expect("it answers to the end");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("it answers in HTTP");
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    (status.expect("the answer has a status"), body.to_owned())
+}
