@@ -1,6 +1,27 @@
 //! Rules in YAML: parsed with positions, validated all at once, compiled to what requests are matched against.
 //!
-//! It knows limits, and no store, no protocol and no clock. It reads files only in [`read`].
+//! A file of envoyproxy/ratelimit loads unchanged and matches the same; what that service refuses
+//! is refused. `docs/rules.md` is the manual of the format.
+//!
+//! It knows limits, and no store, no protocol and no clock; only [`read`] touches files.
+//!
+//! ```
+//! use ratekeeper_rules::{Entry, Options, Source, load};
+//!
+//! let text = "domain: shop
+//! descriptors:
+//!   - key: user
+//!     rate_limit: { unit: minute, requests_per_unit: 100 }
+//! ";
+//! let source = Source { name: "shop.yaml".to_owned(), text: text.to_owned() };
+//! let rules = load(&[source], &Options::default())?.rules;
+//!
+//! let shop = rules.domain("shop").expect("the file is about it");
+//! let walk = shop.walk(&[Entry { key: "user", value: "alice" }]);
+//! let leaf = walk.leaf().expect("the last entry matched");
+//! assert_eq!(&*rules.rule(leaf.node.rules()[0]).id, "shop.user");
+//! # Ok::<(), ratekeeper_rules::Diagnostics>(())
+//! ```
 
 mod calendar;
 mod changes;

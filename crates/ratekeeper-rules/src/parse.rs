@@ -1,5 +1,6 @@
 //! From the tree of a file to checked nodes and rules.
 
+mod concurrency;
 pub(crate) mod context;
 pub(crate) mod descriptors;
 pub(crate) mod fields;
@@ -10,3 +11,4 @@ mod plans;
 pub(crate) mod policy;
 pub(crate) mod root;
 pub(crate) mod service_levels;
+mod window;

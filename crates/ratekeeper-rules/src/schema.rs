@@ -310,7 +310,7 @@ enum OneOrMany<T> {
 #[expect(dead_code, reason = "only its shape is used")]
 enum Text {
     /// As it is.
-    Text(String),
+    Literal(String),
     /// Its digits.
     Number(i64),
     /// Its word.

@@ -1,7 +1,9 @@
 //! YAML as a tree that keeps each scalar's text, style and place.
 
 mod build;
+mod merge;
 mod scalar;
+mod tabs;
 
 use std::rc::Rc;
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use ratekeeper_core::Algorithm;
 
+use super::concurrency::parse_concurrency;
 use super::context::Context;
 use super::fields::{At, Fields, not_a_map};
-use super::limits::{ParsedLimit, Surroundings, parse_concurrency, parse_id};
+use super::limits::{ParsedLimit, Surroundings, parse_id};
 use super::metadata::parse_metadata;
 use super::plans::{ParsedPlans, parse_limits, parse_plans};
 use super::policy::Policy;

@@ -4,12 +4,12 @@ use ratekeeper_core::{Algorithm, Limit, LimitError, LimitSpec, Micros};
 
 use super::context::Context;
 use super::fields::{At, Fields, not_a_map};
-use super::nearest::nearest;
 use super::policy::Policy;
+use super::window::{Window, parse_window};
 use crate::report::Report;
 use crate::window::format_duration;
 use crate::yaml::{Mark, Node};
-use crate::{Calendar, CalendarUnit, RuleLimit, Unit};
+use crate::{Calendar, RuleLimit, Unit};
 
 /// A limit as it stands in a file, checked.
 #[derive(Debug)]
@@ -53,23 +53,6 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) algorithm: Algorithm,
 }
 
-/// A window in the three ways of writing one.
-enum Window {
-    Unit(Unit),
-    Span(Micros),
-    Calendar(Calendar),
-}
-
-impl Window {
-    const fn length(&self) -> Micros {
-        match self {
-            Self::Unit(unit) => unit.window(),
-            Self::Span(span) => *span,
-            Self::Calendar(calendar) => calendar.unit().longest(),
-        }
-    }
-}
-
 /// Reads a limit of `rate_limit:` or of a plan. [`None`] if it is wrong, which has been reported.
 pub(crate) fn parse_limit(
     node: &Node,
@@ -78,10 +61,10 @@ pub(crate) fn parse_limit(
     report: &mut Report<'_>,
 ) -> Option<ParsedLimit> {
     let fields = Fields::new(node, context, report)?;
-    let name = fields
+    let name: Option<Box<str>> = fields
         .text("name", report)
-        .map(|at| at.value.into())
-        .filter(|name: &Box<str>| !name.is_empty());
+        .filter(|at| !at.value.is_empty())
+        .map(|at| at.value.into());
     let replaces = parse_replaces(&fields, name.as_deref(), report);
     let id = parse_id(&fields, report);
     let own = Policy::parse(&fields, report);
@@ -284,93 +267,6 @@ fn parse_quota(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<u64> {
     }
 }
 
-fn parse_window(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Window> {
-    let unit = fields.text("unit", report);
-    if fields.has("unit") && unit.is_none() {
-        return None;
-    }
-    if fields.has("window") {
-        if let Some(mark) = ["unit", "calendar"]
-            .into_iter()
-            .find_map(|key| fields.get(key))
-            .map(|node| node.mark)
-        {
-            report.error(
-                mark,
-                "`window` already says how long",
-                "leave one of them out",
-            );
-        }
-        return fields
-            .duration("window", report)
-            .map(|at| Window::Span(at.value));
-    }
-    if fields.has("calendar") {
-        return parse_calendar(fields, unit, report).map(Window::Calendar);
-    }
-    let written = unit.map_or("", |at| at.value);
-    if let Some(unit) = Unit::from_name(written) {
-        return Some(Window::Unit(unit));
-    }
-    let mark = unit.map_or(fields.mark, |at| at.mark);
-    report.error(
-        mark,
-        format!("invalid rate limit unit '{written}'"),
-        unit_help(written),
-    );
-    None
-}
-
-fn unit_help(written: &str) -> String {
-    const NAMES: [&str; 7] = ["second", "minute", "hour", "day", "week", "month", "year"];
-    match nearest(written, NAMES) {
-        Some(name) if !written.is_empty() => format!("did you mean `{name}`?"),
-        _ => format!(
-            "write `unit:` with one of {}, or `window: 10s`",
-            NAMES.join(", ")
-        ),
-    }
-}
-
-fn parse_calendar(
-    fields: &Fields<'_>,
-    unit: Option<At<&str>>,
-    report: &mut Report<'_>,
-) -> Option<Calendar> {
-    let zone = fields.text("calendar", report)?;
-    let written = unit.map_or("", |at| at.value).to_lowercase();
-    let Some(unit) = CalendarUnit::ALL
-        .into_iter()
-        .find(|unit| unit.name() == written)
-    else {
-        let mark = unit.map_or(zone.mark, |at| at.mark);
-        let message = format!("a calendar has no window '{written}'");
-        report.error(
-            mark,
-            message,
-            "write `unit: day`, `unit: week` or `unit: month`",
-        );
-        return None;
-    };
-    let calendar = Calendar::new(unit, zone.value);
-    if calendar.is_none() {
-        let message = format!("there is no time zone '{}'", zone.value);
-        let zones = [
-            "Europe/Vienna",
-            "Europe/London",
-            "America/New_York",
-            "Asia/Tokyo",
-            "UTC",
-        ];
-        let help = match nearest(zone.value, zones) {
-            Some(name) => format!("did you mean `{name}`?"),
-            None => "write a name of the IANA database, such as `Europe/Vienna`".to_owned(),
-        };
-        report.error(zone.mark, message, help);
-    }
-    calendar
-}
-
 pub(crate) fn parse_id(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<Box<str>>> {
     let At { value, mark } = fields.text("id", report)?;
     if value.is_empty() || value.len() > 200 || value.chars().any(char::is_control) {
@@ -420,58 +316,4 @@ fn parse_replaces(
         });
     }
     names
-}
-
-/// How long a permit may be held unless `timeout` says otherwise.
-const PERMIT_TIMEOUT: Micros = Micros::from_secs(60);
-
-/// Reads `concurrency:`.
-pub(crate) fn parse_concurrency(
-    node: &Node,
-    outer: &Policy,
-    report: &mut Report<'_>,
-) -> Option<ParsedLimit> {
-    let fields = Fields::new(node, Context::Concurrency, report)?;
-    let message = "permits are taken and given back by the gateway, the layer and acquire/release; \
-                   checks over RLS, HTTP and replay skip this limit";
-    report.warn(fields.mark, message, None);
-    let policy = Policy::parse(&fields, report).within(outer);
-    let timeout = fields.duration("timeout", report);
-    let retry_after = fields.duration("retry_after", report).map(|at| at.value);
-    let name = fields.text("name", report).map(|at| at.value.into());
-    let id = parse_id(&fields, report);
-    let Some(limit) = fields.hits("limit", report) else {
-        if !fields.has("limit") {
-            report.error(
-                fields.mark,
-                "there is no `limit`",
-                "write `concurrency: { limit: 20, timeout: 60s }`",
-            );
-        }
-        return None;
-    };
-    let window = timeout.map_or(PERMIT_TIMEOUT, |at| at.value);
-    match Limit::try_new(LimitSpec::new(Algorithm::Concurrency, limit.value, window)) {
-        Ok(limit) => Some(ParsedLimit {
-            mark: fields.mark,
-            limit: RuleLimit::Limited(limit),
-            calendar: None,
-            unit: None,
-            window_text: format_duration(window).into(),
-            name,
-            replaces: Vec::new(),
-            id,
-            policy,
-            retry_after,
-        }),
-        Err(error) => {
-            let mark = timeout.map_or(limit.mark, |at| at.mark);
-            let message = match error {
-                LimitError::EmptyWindow => "a timeout is at least 1 microsecond".to_owned(),
-                other => other.to_string(),
-            };
-            report.error(mark, message, None);
-            None
-        }
-    }
 }

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 
+use super::merge::{Merged, is_merge, merge_sources};
 use super::scalar::{resolve_plain, resolve_tagged};
+use super::tabs::{blank_after_colons, blank_tabs, quotes_end_on_their_lines};
 use super::{Kind, Mark, Node, Pair, Resolved, Scalar};
 
 /// Nesting of mappings and lists: more than any request's descriptor is long.
@@ -50,40 +52,6 @@ pub(crate) fn build(text: &str) -> Built {
         }
     }
     attempt(&text).0
-}
-
-/// Whether no text goes on over the end of a line: no quotes are left open, no block begins.
-fn quotes_end_on_their_lines(text: &[char]) -> bool {
-    text.split(|&character| character == '\n').all(|line| {
-        let count = |quote| line.iter().filter(|&&character| character == quote).count();
-        count('"').is_multiple_of(2)
-            && count('\'').is_multiple_of(2)
-            && count('|') + count('>') == 0
-    })
-}
-
-/// Makes spaces of the tabs after colons in a line without quotes.
-fn blank_after_colons(line: &mut [char]) {
-    if line.contains(&'"') || line.contains(&'\'') {
-        return;
-    }
-    let mut separates = false;
-    for character in line {
-        separates = *character == ':' || separates && *character == '\t';
-        if *character == '\t' && separates {
-            *character = ' ';
-        }
-    }
-}
-
-/// Makes spaces of the tabs before `end`; false if there are none.
-fn blank_tabs(text: &mut [char], end: usize) -> bool {
-    let before = text.get_mut(..end).unwrap_or_default();
-    let tabs = before
-        .iter_mut()
-        .rev()
-        .take_while(|character| **character == '\t');
-    tabs.map(|tab| *tab = ' ').count() > 0
 }
 
 /// The document, or what is wrong with it; and the value whose tabs the parser cannot take.
@@ -378,92 +346,6 @@ impl Builder<'_> {
         }
         Ok(map.pairs)
     }
-}
-
-fn is_merge(key: &Node) -> bool {
-    matches!(&key.kind, Kind::Scalar(scalar) if scalar.plain && &*scalar.text == "<<")
-}
-
-/// The mappings to merge, the one that wins last.
-fn merge_sources(value: &Rc<Node>) -> Result<Vec<&Rc<Node>>, (Mark, String)> {
-    let sources: Vec<_> = match &value.kind {
-        Kind::Map(_) => vec![value],
-        Kind::List(items) => items.iter().rev().collect(),
-        Kind::Scalar(_) => Vec::new(),
-    };
-    let wrong = sources.iter().find(|source| source.as_map().is_none());
-    match (wrong, &value.kind) {
-        (None, Kind::Map(_) | Kind::List(_)) => Ok(sources),
-        (wrong, _) => {
-            let mark = wrong.map_or(value.mark, |wrong| wrong.mark);
-            Err((
-                mark,
-                "`<<` merges a mapping or a list of mappings".to_owned(),
-            ))
-        }
-    }
-}
-
-/// Pairs with each text key once.
-#[derive(Default)]
-struct Merged {
-    pairs: Vec<Pair>,
-    places: HashMap<Box<str>, usize>,
-}
-
-impl Merged {
-    /// Puts `pair` in the place of an earlier one with that key, which is returned.
-    ///
-    /// Where both are mappings the later one's keys are added to the earlier one's: so does the
-    /// incumbent, since it decodes both into one structure.
-    fn put(&mut self, mut pair: Pair) -> Option<(Mark, Box<str>)> {
-        let Kind::Scalar(Scalar {
-            text,
-            resolved: Resolved::Text,
-            ..
-        }) = &pair.key.kind
-        else {
-            self.pairs.push(pair);
-            return None;
-        };
-        let text = text.clone();
-        let Some(&at) = self.places.get(&text) else {
-            self.places.insert(text, self.pairs.len());
-            self.pairs.push(pair);
-            return None;
-        };
-        let earlier = self.pairs.get_mut(at)?;
-        if let (Kind::Map(old), Kind::Map(new)) = (&earlier.value.kind, &pair.value.kind) {
-            let pairs = overlay(old, new);
-            pair.value = Rc::new(Node {
-                mark: pair.value.mark,
-                kind: Kind::Map(pairs),
-            });
-        }
-        let repeated = (earlier.key.mark, text);
-        *earlier = pair;
-        Some(repeated)
-    }
-}
-
-/// The pairs of both, the later one's in place of equal ones; not deeper.
-fn overlay(old: &[Pair], new: &[Pair]) -> Vec<Pair> {
-    let text_of = |pair: &Pair| match &pair.key.kind {
-        Kind::Scalar(scalar) if scalar.resolved == Resolved::Text => Some(scalar.text.clone()),
-        _ => None,
-    };
-    let replaced: HashMap<_, ()> = new
-        .iter()
-        .filter_map(|pair| Some((text_of(pair)?, ())))
-        .collect();
-    let kept = old
-        .iter()
-        .filter(|pair| text_of(pair).is_none_or(|text| !replaced.contains_key(&text)));
-    let kept = kept.map(|pair| Pair {
-        stale: true,
-        ..pair.clone()
-    });
-    kept.chain(new.iter().cloned()).collect()
 }
 
 fn resolve(
