@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use ratekeeper_core::{Micros, Outcome, Verdict};
+use ratekeeper_core::{Micros, Verdict};
 use ratekeeper_rules::{Rule, RuleIndex, Unit};
-use ratekeeper_store::{FullMode, StepOutcome};
+use ratekeeper_store::{Charge, FullMode, Step, StepOutcome};
 use smallvec::SmallVec;
 
 use crate::Snapshot;
@@ -165,22 +165,26 @@ pub struct Answered {
 }
 
 impl Answered {
-    pub(crate) fn new(outcome: StepOutcome, capacity: u64, window: Micros) -> Self {
+    /// What `step` answered. A request that was denied took nothing, so what fitted is left.
+    pub(crate) fn new(outcome: StepOutcome, step: &Step<'_>, request_allowed: bool) -> Self {
+        let capacity = step.limit.capacity();
         match outcome {
-            StepOutcome::Counted(Outcome {
-                verdict,
-                remaining,
-                reset_after,
-                retry_after,
-                delay,
-            }) => Self {
-                verdict,
-                remaining,
-                reset_after,
-                retry_after,
-                delay,
-                counted: true,
-            },
+            StepOutcome::Counted(outcome) => {
+                let kept = !request_allowed && step.charge == Charge::IfAllowed && outcome.fits();
+                let kept = if kept {
+                    u64::try_from(step.hits).unwrap_or(0)
+                } else {
+                    0
+                };
+                Self {
+                    verdict: outcome.verdict,
+                    remaining: outcome.remaining.saturating_add(kept).min(capacity),
+                    reset_after: outcome.reset_after,
+                    retry_after: outcome.retry_after,
+                    delay: outcome.delay,
+                    counted: true,
+                }
+            }
             StepOutcome::Full(mode) => {
                 let allowed = mode == FullMode::Allow;
                 Self {
@@ -190,7 +194,7 @@ impl Answered {
                         Verdict::Later
                     },
                     remaining: if allowed { capacity } else { 0 },
-                    reset_after: window,
+                    reset_after: step.limit.window(),
                     retry_after: if allowed {
                         Micros::ZERO
                     } else {

@@ -303,23 +303,16 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// The outcome of the step that `source` put in for descriptor `number`, if it has one.
+    /// What the limit answered that `source` put in for descriptor `number`, if it has one.
     pub(crate) fn answered(
         &self,
         number: u16,
         source: Source,
         verdicts: &Verdicts,
     ) -> Option<(&Step<'a>, Answered)> {
-        let places = self.steps.iter().zip(&self.sources).zip(&verdicts.outcomes);
-        let mut found = places
-            .filter(|((step, from), _)| step.descriptor == number && **from == source)
-            .map(|((step, _), outcome)| {
-                (
-                    step,
-                    Answered::new(*outcome, step.limit.capacity(), step.limit.window()),
-                )
-            });
-        found.next()
+        let mut answers = self.answers(verdicts);
+        let found = answers.find(|(step, from, _)| step.descriptor == number && *from == source);
+        found.map(|(step, _, answered)| (step, answered))
     }
 
     /// Whether `rule` lets everything of descriptor `number` pass.
@@ -332,16 +325,14 @@ impl<'a> Plan<'a> {
         &'p self,
         verdicts: &'p Verdicts,
     ) -> impl Iterator<Item = (&'p Step<'a>, Source, Answered)> {
-        let sources = self.sources.iter().copied();
-        self.steps
-            .iter()
-            .zip(sources)
+        let places = self.steps.iter().zip(&self.sources);
+        places
             .zip(&verdicts.outcomes)
             .map(|((step, source), outcome)| {
                 (
                     step,
-                    source,
-                    Answered::new(*outcome, step.limit.capacity(), step.limit.window()),
+                    *source,
+                    Answered::new(*outcome, step, verdicts.allowed),
                 )
             })
     }
@@ -353,15 +344,12 @@ impl<'a> Plan<'a> {
         for (descriptor, index) in &self.unlimited {
             statuses[usize::from(*descriptor)].unlimited = Some(*index);
         }
-        for (number, outcome) in verdicts.outcomes.iter().enumerate() {
-            let step = &self.steps[number];
-            let limit = step.limit;
-            let answered = Answered::new(*outcome, limit.capacity(), limit.window());
+        for (number, (step, source, answered)) in self.answers(verdicts).enumerate() {
             self.record(number, &answered);
             let binding = Binding {
-                source: self.sources[number],
-                quota: limit.quota(),
-                window: limit.window(),
+                source,
+                quota: step.limit.quota(),
+                window: step.limit.window(),
                 unit: self.unit(number),
                 shadow: step.shadow,
                 answered,

@@ -186,6 +186,8 @@ descriptors:
         assert!(!denied.allowed());
         let codes: Vec<_> = denied.statuses().iter().map(|status| status.code).collect();
         assert_eq!(codes, [Code::Ok, Code::Ok, Code::OverLimit]);
+        let fitted = denied.statuses()[0].binding.expect("a limit");
+        assert_eq!(fitted.answered.remaining, 4, "what was not taken is left");
     }
     let left = ask_all(&limiter, &[&[("a", "1")]], 0, 0);
     assert_eq!(left.binding().expect("a limit").answered.remaining, 4);
