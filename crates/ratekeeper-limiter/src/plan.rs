@@ -304,12 +304,12 @@ impl<'a> Plan<'a> {
     }
 
     /// What the limit answered that `source` put in for descriptor `number`, if it has one.
-    pub(crate) fn answered(
-        &self,
+    pub(crate) fn answered<'p>(
+        &'p self,
         number: u16,
         source: Source,
-        verdicts: &Verdicts,
-    ) -> Option<(&Step<'a>, Answered)> {
+        verdicts: &'p Verdicts,
+    ) -> Option<(&'p Step<'a>, Answered)> {
         let mut answers = self.answers(verdicts);
         let found = answers.find(|(step, from, _)| step.descriptor == number && *from == source);
         found.map(|(step, _, answered)| (step, answered))
