@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use ratekeeper_limiter::Descriptor;
 use ratekeeper_rules::Entry;
 use smallvec::SmallVec;
 
@@ -149,7 +150,7 @@ impl Descriptors {
 /// The descriptors of one line: their entries in a row, and where each ends.
 pub(crate) struct Filled<'a> {
     entries: SmallVec<[(&'a str, Cow<'a, str>); 8]>,
-    pub(crate) ends: SmallVec<[usize; 8]>,
+    ends: SmallVec<[usize; 8]>,
 }
 
 impl Filled<'_> {
@@ -158,6 +159,18 @@ impl Filled<'_> {
         self.entries
             .iter()
             .map(|(key, value)| Entry { key, value })
+            .collect()
+    }
+
+    /// The descriptors, `entries` being all their entries.
+    pub(crate) fn descriptors<'e>(
+        &self,
+        entries: &'e [Entry<'e>],
+    ) -> SmallVec<[Descriptor<'e>; 8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let ranges = starts.zip(&self.ends).map(|(start, &end)| start..end);
+        ranges
+            .map(|range| Descriptor::new(&entries[range]))
             .collect()
     }
 }
@@ -288,17 +301,16 @@ mod tests {
         let record = parser.parse(line.as_bytes()).expect("a good line");
         let filled = descriptors.of(&record);
         let entries = filled.entries();
-        let mut start = 0;
-        let mut all = Vec::new();
-        for &end in &filled.ends {
-            let parts: Vec<String> = entries[start..end]
+        let text = |entry: &Entry<'_>| format!("{}={}", entry.key, entry.value);
+        let join = |descriptor: &Descriptor<'_>| {
+            descriptor
+                .entries
                 .iter()
-                .map(|entry| format!("{}={}", entry.key, entry.value))
-                .collect();
-            all.push(parts.join(","));
-            start = end;
-        }
-        all
+                .map(text)
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        filled.descriptors(&entries).iter().map(join).collect()
     }
 
     const LINE: &str = r#"{"ts":1,"remote_ip":"192.0.2.7","request":"GET /a?b HTTP/1.1","headers":{"tenant":"t1"}}"#;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ratekeeper_rules::{Domain, Entry, Matched, Node, RuleSet, secret};
+use ratekeeper_rules::{Domain, Entry, Matched, Node, RuleIndex, RuleSet, secret};
 
 /// Writes the entries that a rule's counter stands for.
 #[derive(Debug)]
@@ -32,15 +32,15 @@ impl Keys {
     /// `key=value,key=value` of the entries that `rule` looked at, commas and backslashes in
     /// them escaped as `rules explain` takes them: a secret as its fingerprint, a shared
     /// pattern as the pattern.
-    pub(crate) fn of(&mut self, rules: &RuleSet, rule: usize, entries: &[Entry<'_>]) -> &str {
+    pub(crate) fn of(&mut self, rules: &RuleSet, rule: RuleIndex, entries: &[Entry<'_>]) -> &str {
         self.text.clear();
         let domain = rules.domain(&self.domain);
         let depth = rules
             .rules()
-            .get(rule)
+            .get(rule.get())
             .map_or(entries.len(), |rule| rule.path.len());
         let entries = entries.get(..depth).unwrap_or(entries);
-        let shared = self.shares.get(rule).copied().unwrap_or(false);
+        let shared = self.shares.get(rule.get()).copied().unwrap_or(false);
         let walk = domain.filter(|_| shared).map(|domain| domain.walk(entries));
         for (index, entry) in entries.iter().enumerate() {
             if index > 0 {
@@ -120,18 +120,26 @@ descriptors:
             .rules;
         let mut keys = Keys::new(&rules, "d");
         let path = |value| Entry { key: "path", value };
-        assert_eq!(keys.of(&rules, 0, &[path("/abc")]), "path=/a*");
-        assert_eq!(keys.of(&rules, 1, &[path("/b,\\")]), "path=/b\\,\\\\");
+        assert_eq!(keys.of(&rules, RuleIndex(0), &[path("/abc")]), "path=/a*");
+        assert_eq!(
+            keys.of(&rules, RuleIndex(1), &[path("/b,\\")]),
+            "path=/b\\,\\\\"
+        );
         let api_key = Entry {
             key: "api_key",
             value: "0123456789abcdef",
         };
-        let both = keys.of(&rules, 2, &[path("/b"), api_key]).to_owned();
+        let both = keys
+            .of(&rules, RuleIndex(2), &[path("/b"), api_key])
+            .to_owned();
         assert!(
             both.starts_with("path=/b,api_key=~") && both.ends_with("…cdef"),
             "{both}"
         );
         // A rule above the last entry does not look at it.
-        assert_eq!(keys.of(&rules, 1, &[path("/b"), api_key]), "path=/b");
+        assert_eq!(
+            keys.of(&rules, RuleIndex(1), &[path("/b"), api_key]),
+            "path=/b"
+        );
     }
 }

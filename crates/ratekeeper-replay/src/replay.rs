@@ -1,8 +1,8 @@
 //! A log, played through the rules at its own time.
 
 use ratekeeper_core::{Timestamp, Vote};
-use ratekeeper_limiter::{Check, Descriptor, Limiter, LimiterOptions, Source, Waiting};
-use ratekeeper_rules::{Entry, RuleSet};
+use ratekeeper_limiter::{Check, Decision, Limiter, LimiterOptions, Source, Waiting};
+use ratekeeper_rules::{RuleIndex, RuleSet};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use smallvec::SmallVec;
 
@@ -96,7 +96,7 @@ pub struct Replay {
 
 /// What one limit answered to one line.
 struct Seen {
-    rule: usize,
+    rule: RuleIndex,
     descriptor: usize,
     fits: bool,
     counted: bool,
@@ -236,65 +236,40 @@ impl Replay {
         let now = self.advance(record.time);
         let filled = self.options.descriptors.of(record);
         let entries = filled.entries();
-        let mut descriptors: SmallVec<[Descriptor<'_>; 8]> = SmallVec::new();
-        let mut start = 0;
-        for &end in &filled.ends {
-            descriptors.push(Descriptor::new(&entries[start..end]));
-            start = end;
-        }
+        let descriptors = filled.descriptors(&entries);
         let check = Check {
             domain: &self.domain,
             descriptors: &descriptors,
             waiting: Waiting::Cannot,
         };
         let mut seen: SmallVec<[Seen; 4]> = SmallVec::new();
-        let mut steps: SmallVec<[Step; 0]> = SmallVec::new();
+        let mut steps: SmallVec<[Step; 4]> = SmallVec::new();
         let comparing = self.comparison.is_some();
         let decision = self
             .limiter
             .check_at_with(&check, now, |step, source, answered| {
                 let Source::Rule(rule) = source else { return };
                 let fits = answered.fits();
-                let (descriptor, counted) = (usize::from(step.descriptor), answered.counted);
                 seen.push(Seen {
-                    rule: rule.get(),
-                    descriptor,
+                    rule,
+                    descriptor: usize::from(step.descriptor),
                     fits,
-                    counted,
+                    counted: answered.counted,
                 });
                 if comparing {
-                    steps.push(compared_step(rule.0, step, fits));
+                    steps.push(compared_step(rule, step, fits));
                 }
             });
-        let count = if decision.allowed() {
-            &mut self.summary.allowed
-        } else {
-            &mut self.summary.denied
-        };
-        *count += 1;
-        let unlimited = decision
-            .statuses()
-            .iter()
-            .filter_map(|status| status.unlimited);
-        let mut matched = !seen.is_empty();
-        for rule in unlimited {
-            self.tallies[rule.get()].allow();
-            matched = true;
-        }
-        self.summary.unmatched += u64::from(!matched);
         if let Some(comparison) = &mut self.comparison {
             comparison.add(&steps, now);
         }
-        let snapshot = decision.snapshot().rules();
-        for seen in seen {
-            self.summary.uncounted += u64::from(!seen.counted);
-            let tally = &mut self.tallies[seen.rule];
-            if seen.fits {
-                tally.allow();
-            } else {
-                let entries: &[Entry<'_>] = descriptors[seen.descriptor].entries;
-                tally.deny(self.keys.of(snapshot, seen.rule, entries), now);
-            }
+        count(&mut self.summary, &mut self.tallies, &decision, &seen);
+        let rules = decision.snapshot().rules();
+        for denied in seen.iter().filter(|seen| !seen.fits) {
+            let key = self
+                .keys
+                .of(rules, denied.rule, descriptors[denied.descriptor].entries);
+            self.tallies[denied.rule.get()].deny(key, now);
         }
     }
 
@@ -308,9 +283,28 @@ impl Replay {
     }
 }
 
-fn compared_step(rule: u32, step: &ratekeeper_store::Step<'_>, fits: bool) -> Step {
+/// Counts all but the denials of rules.
+fn count(summary: &mut Summary, tallies: &mut [Tally], decision: &Decision, seen: &[Seen]) {
+    if decision.allowed() {
+        summary.allowed += 1;
+    } else {
+        summary.denied += 1;
+    }
+    let statuses = decision.statuses().iter();
+    let unlimited = statuses.filter_map(|status| status.unlimited);
+    let fitted = seen.iter().filter(|seen| seen.fits).map(|seen| seen.rule);
+    let mut is_matched = !seen.is_empty();
+    for rule in fitted.chain(unlimited) {
+        tallies[rule.get()].allow();
+        is_matched = true;
+    }
+    summary.unmatched += u64::from(!is_matched);
+    summary.uncounted += seen.iter().filter(|seen| !seen.counted).count() as u64;
+}
+
+fn compared_step(rule: RuleIndex, step: &ratekeeper_store::Step<'_>, fits: bool) -> Step {
     Step {
-        rule,
+        rule: rule.0,
         key: step.key,
         limit: *step.limit,
         charge: step.charge,
