@@ -2,12 +2,11 @@
 
 use std::hash::Hasher;
 
-use ratekeeper_core::Limit;
+use ratekeeper_core::{Algorithm, Limit};
 use ratekeeper_rules::{Calendar, Entry, Matched, Visit};
 use ratekeeper_store::CounterKey;
 use siphasher::sip::SipHasher13;
-use siphasher::sip128::{Hasher128, SipHasher13 as SipHasher13Wide};
-use smallvec::SmallVec;
+use siphasher::sip128::{Hash128, Hasher128, SipHasher13 as SipHasher13Wide};
 
 /// The secret under which counters are named: without it nobody can choose keys that collide.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,24 +48,17 @@ impl std::fmt::Debug for Seed {
 ///
 /// Quota, burst and rate are not in it, so that usage outlives a change of those.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LimitIdentity([u8; 16]);
+pub(crate) struct LimitIdentity([u64; 2]);
 
 /// Names counters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Namer {
     seed: Seed,
-    hasher: SipHasher13,
 }
 
-/// What a descriptor's entries are hashed from. Entries of common lengths need no allocation.
-type Buffer = SmallVec<[u8; 256]>;
-
 impl Namer {
-    pub(crate) fn new(seed: Seed) -> Self {
-        Self {
-            seed,
-            hasher: SipHasher13::new_with_key(&seed.0),
-        }
+    pub(crate) const fn new(seed: Seed) -> Self {
+        Self { seed }
     }
 
     pub(crate) const fn seed(&self) -> Seed {
@@ -83,93 +75,102 @@ impl Namer {
         let mut hasher = SipHasher13Wide::new_with_key(&self.seed.0);
         write_text(&mut hasher, domain);
         write_text(&mut hasher, limit.algorithm().name());
-        hasher.write_u32(limit.sub_windows());
+        hasher.write_u64(u64::from(limit.sub_windows()));
         match calendar {
             Some(calendar) => {
                 write_text(&mut hasher, calendar.unit().name());
                 write_text(&mut hasher, calendar.zone());
             }
             // The timeout of a permit is no window: changing it frees nobody's permits.
-            None if limit.algorithm() == ratekeeper_core::Algorithm::Concurrency => {}
+            None if limit.algorithm() == Algorithm::Concurrency => {}
             None => hasher.write_u64(limit.window().get()),
         }
-        LimitIdentity(hasher.finish128().as_bytes())
+        let Hash128 { h1, h2 } = hasher.finish128();
+        LimitIdentity([h1, h2])
     }
 
-    /// The name of the counter of `limit` for `entries`, which `visits` matched (as far as they
-    /// go; a request's own limit matches nothing). One subject's counters share the first half.
-    pub(crate) fn counter(
-        &self,
-        domain: &str,
-        limit: LimitIdentity,
-        entries: &[Entry<'_>],
-        visits: &[Visit<'_>],
-        subject: usize,
-    ) -> CounterKey {
-        let part = |index: usize| Part::of(&entries[index], visits.get(index));
-        let mut buffer = Buffer::new();
-        put_text(&mut buffer, domain);
-        if subject < entries.len() {
-            put_text(&mut buffer, part(subject).subject());
+    /// Begins the names of the counters of one descriptor.
+    pub(crate) fn descriptor(&self, domain: &str) -> Naming {
+        let mut subject = SipHasher13::new_with_key(&self.seed.0);
+        write_text(&mut subject, domain);
+        Naming {
+            domain: subject,
+            entries: SipHasher13::new_with_key(&self.seed.0),
         }
-        let subject = self.hasher.hash(&buffer);
-        buffer.clear();
-        buffer.extend_from_slice(&limit.0);
-        (0..entries.len()).for_each(|index| part(index).put(&mut buffer));
+    }
+}
+
+/// The names of one descriptor's counters, entry by entry: limits of the same entries share
+/// the work of hashing them.
+#[derive(Clone, Copy)]
+pub(crate) struct Naming {
+    domain: SipHasher13,
+    entries: SipHasher13,
+}
+
+impl Naming {
+    /// Takes the next entry in, with the node that it matched if it matched one.
+    pub(crate) fn add(&mut self, entry: &Entry<'_>, visit: Option<&Visit<'_>>) {
+        match shared_pattern(visit) {
+            Some(pattern) => {
+                // No text is so long: a pattern is never taken for an entry.
+                self.entries.write_u64(u64::MAX);
+                write_text(&mut self.entries, pattern);
+            }
+            None => {
+                write_text(&mut self.entries, entry.key);
+                write_text(&mut self.entries, entry.value);
+            }
+        }
+    }
+
+    /// The first half of the names: the same for all counters of a subject. The subject is the
+    /// value of `entry`, or the pattern that it is counted under.
+    pub(crate) fn subject(&self, entry: &Entry<'_>, visit: Option<&Visit<'_>>) -> u64 {
+        let mut hasher = self.domain;
+        write_text(&mut hasher, shared_pattern(visit).unwrap_or(entry.value));
+        hasher.finish()
+    }
+
+    /// The name of the counter that `limit` has for the entries taken in so far.
+    pub(crate) fn counter(&self, subject: u64, limit: LimitIdentity) -> CounterKey {
+        let mut hasher = self.entries;
+        hasher.write_u64(limit.0[0]);
+        hasher.write_u64(limit.0[1]);
         CounterKey {
             subject,
-            identity: self.hasher.hash(&buffer),
+            identity: hasher.finish(),
         }
     }
 }
 
-/// What one entry puts into the name: itself, or the pattern that its counter is shared under.
-enum Part<'a> {
-    Entry(&'a Entry<'a>),
-    Pattern(&'a str),
+/// The pattern that a matched entry's counter is shared under, if it is shared.
+fn shared_pattern<'a>(visit: Option<&Visit<'a>>) -> Option<&'a str> {
+    let visit = visit?;
+    let shared = visit.how == Matched::Wildcard && visit.node.share_threshold();
+    shared.then(|| visit.node.pattern())
 }
 
-impl<'a> Part<'a> {
-    fn of(entry: &'a Entry<'a>, visit: Option<&Visit<'a>>) -> Self {
-        match visit {
-            Some(visit) if visit.how == Matched::Wildcard && visit.node.share_threshold() => {
-                Self::Pattern(visit.node.pattern())
-            }
-            _ => Self::Entry(entry),
-        }
-    }
-
-    const fn subject(&self) -> &'a str {
-        match self {
-            Self::Entry(entry) => entry.value,
-            Self::Pattern(pattern) => pattern,
-        }
-    }
-
-    fn put(&self, buffer: &mut Buffer) {
-        match self {
-            Self::Entry(entry) => {
-                put_text(buffer, entry.key);
-                put_text(buffer, entry.value);
-            }
-            Self::Pattern(pattern) => {
-                // No text is so long: a pattern is never taken for an entry.
-                buffer.extend_from_slice(&u64::MAX.to_le_bytes());
-                put_text(buffer, pattern);
-            }
-        }
-    }
-}
-
-/// Length first, so that no two lists of texts run into the same bytes.
-fn put_text(buffer: &mut Buffer, text: &str) {
-    buffer.extend_from_slice(&(text.len() as u64).to_le_bytes());
-    buffer.extend_from_slice(text.as_bytes());
-}
-
+/// Length first, so that no two lists of texts run into the same words; then whole words, which
+/// the hasher takes without buffering. The last word of a text that is no multiple of eight bytes
+/// long overlaps the one before, or is filled up with zeros if there is none.
+#[inline]
 fn write_text(hasher: &mut impl Hasher, text: &str) {
-    hasher.write_u64(text.len() as u64);
-    hasher.write(text.as_bytes());
+    let bytes = text.as_bytes();
+    hasher.write_u64(bytes.len() as u64);
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        hasher.write_u64(u64::from_le_bytes(*word));
+    }
+    if rest.is_empty() {
+        return;
+    }
+    let last = bytes.last_chunk::<8>().copied().unwrap_or_else(|| {
+        let mut word = [0; 8];
+        word[..rest.len()].copy_from_slice(rest);
+        word
+    });
+    hasher.write_u64(u64::from_le_bytes(last));
 }
 
 /// A hash that is the same on every node and after every start, for what must not change with
@@ -179,4 +180,62 @@ pub(crate) fn stable_hash(rule: &str, subject: &str) -> u64 {
     write_text(&mut hasher, rule);
     write_text(&mut hasher, subject);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(texts: &[(&str, &str)]) -> CounterKey {
+        let mut naming = Namer::new(Seed::from_bytes([7; 16])).descriptor("d");
+        let entries: Vec<_> = texts
+            .iter()
+            .map(|(key, value)| Entry { key, value })
+            .collect();
+        entries.iter().for_each(|entry| naming.add(entry, None));
+        naming.counter(naming.subject(&entries[0], None), LimitIdentity([1, 2]))
+    }
+
+    #[test]
+    fn texts_that_run_together_have_names_of_their_own() {
+        let lists: [&[(&str, &str)]; 10] = [
+            &[("a", "b")],
+            &[("ab", "")],
+            &[("", "ab")],
+            &[("a", "b"), ("c", "d")],
+            &[("a", "b"), ("cd", "")],
+            &[("a", "b\0")],
+            &[("a", "b\0\0\0\0\0\0\0")],
+            &[("a", "bbbbbbbbb")],
+            &[("a", "bbbbbbbbbbbbbbbb")],
+            &[("a", "bbbbbbbbbbbbbbb")],
+        ];
+        let names: std::collections::HashSet<_> = lists.iter().map(|list| name(list)).collect();
+        assert_eq!(names.len(), lists.len());
+    }
+
+    #[test]
+    fn one_subject_shares_the_first_half() {
+        let (orders, search) = (
+            name(&[("a", "x"), ("b", "1")]),
+            name(&[("a", "x"), ("b", "2")]),
+        );
+        assert_eq!(orders.subject, search.subject);
+        assert_ne!(orders.identity, search.identity);
+        assert_ne!(orders.subject, name(&[("a", "y"), ("b", "1")]).subject);
+    }
+
+    #[test]
+    fn another_seed_gives_other_names() {
+        let key = |seed: [u8; 16]| {
+            let entry = Entry {
+                key: "a",
+                value: "b",
+            };
+            let naming = Namer::new(Seed::from_bytes(seed)).descriptor("d");
+            naming.subject(&entry, None)
+        };
+        assert_ne!(key([1; 16]), key([2; 16]));
+        assert_ne!(Seed::random(), Seed::random());
+    }
 }

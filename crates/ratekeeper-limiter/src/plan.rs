@@ -1,7 +1,7 @@
 //! From a request to the steps that a store decides, and from the store's verdicts to statuses.
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Mode, Timestamp};
-use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, Visit, secret};
+use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, Visit, Walk, secret};
 use ratekeeper_store::{Charge, FullMode, RuleSlot, Step, Verdicts};
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use crate::Snapshot;
 use crate::compiled::Compiled;
 use crate::decision::{Answered, Binding, Code, Source, Status, Statuses};
-use crate::identity::{Namer, stable_hash};
+use crate::identity::{Namer, Naming, stable_hash};
 use crate::request::{Check, Descriptor, MAX_HITS, Override, Waiting};
 use crate::stats::{Answer, Totals};
 
@@ -65,13 +65,21 @@ pub(crate) struct Plan<'a> {
     details: Vec<(usize, String)>,
 }
 
-/// A descriptor and the nodes that it matched.
+/// A descriptor, as far as it has been walked.
 struct Matched<'a, 'c> {
     domain: &'a Domain,
     number: u16,
     descriptor: &'c Descriptor<'c>,
+    /// The entries whose limits are being looked at, and the nodes that they matched: none if
+    /// the request brings its own limit.
+    entries: &'c [Entry<'c>],
     visits: &'c [Visit<'a>],
+    /// The names of the counters of `entries`.
+    naming: &'c Naming,
+    /// Which of `entries` is the subject.
     subject: usize,
+    /// The first half of the names.
+    subject_name: u64,
 }
 
 impl<'a> Plan<'a> {
@@ -111,44 +119,53 @@ impl<'a> Plan<'a> {
         descriptor: &Descriptor<'_>,
         own: Option<&'a Limit>,
     ) {
-        let tenant = domain.tenant();
-        let names_tenant = |entry: &Entry<'_>| tenant == Some(entry.key);
-        let subject = match tenant {
-            Some(_) => descriptor
-                .entries
+        let entries = descriptor.entries;
+        let tenant = match domain.tenant() {
+            Some(tenant) => entries
                 .iter()
-                .position(names_tenant)
+                .position(|entry| entry.key == tenant)
                 .unwrap_or(0),
             None => 0,
         };
-        if let Some(limit) = own {
-            return self.add_override(
-                &Matched {
-                    domain,
-                    number,
-                    descriptor,
-                    visits: &[],
-                    subject,
-                },
-                limit,
-            );
-        }
-        let walk = domain.walk(descriptor.entries);
-        let before = (self.steps.len(), self.unlimited.len());
-        let shallowest = match domain.evaluation() {
-            Evaluation::Path => 1,
-            Evaluation::Leaf => descriptor.entries.len().max(1),
+        let walk = if own.is_some() {
+            Walk::default()
+        } else {
+            domain.walk(entries)
         };
-        for depth in shallowest..=walk.len() {
+        let mut naming = self.context.namer.descriptor(domain.name());
+        let before = (self.steps.len(), self.unlimited.len());
+        for (depth, entry) in (1..).zip(entries) {
+            let visits = walk.get(..depth).unwrap_or_default();
+            let visit = visits.last();
+            naming.add(entry, visit);
+            let is_leaf = depth == entries.len();
+            let rules = match visit {
+                Some(visit) if is_leaf || domain.evaluation() == Evaluation::Path => {
+                    visit.node.rules()
+                }
+                None if own.is_none() => break,
+                _ => &[],
+            };
+            let own = own.filter(|_| is_leaf);
+            if rules.is_empty() && own.is_none() {
+                continue;
+            }
+            let subject = if tenant < depth { tenant } else { 0 };
             let matched = Matched {
                 domain,
                 number,
                 descriptor,
-                visits: &walk[..depth],
+                entries: &entries[..depth],
+                visits,
+                naming: &naming,
                 subject,
+                subject_name: naming.subject(&entries[subject], visits.get(subject)),
             };
-            for index in walk[depth - 1].node.rules() {
-                self.add_rule(&matched, *index);
+            rules
+                .iter()
+                .for_each(|index| self.add_rule(&matched, *index));
+            if let Some(limit) = own {
+                self.add_override(&matched, limit);
             }
         }
         if before == (self.steps.len(), self.unlimited.len()) {
@@ -160,12 +177,7 @@ impl<'a> Plan<'a> {
     }
 
     fn add_rule(&mut self, matched: &Matched<'a, '_>, index: RuleIndex) {
-        let Context {
-            snapshot,
-            namer,
-            now,
-            ..
-        } = self.context;
+        let Context { snapshot, now, .. } = self.context;
         let rule = snapshot.rules().rule(index);
         let compiled = snapshot.compiled(index);
         if !rule.enabled {
@@ -183,10 +195,8 @@ impl<'a> Plan<'a> {
                 .fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let entries = &matched.descriptor.entries[..matched.visits.len()];
-        let subject = matched.subject.min(entries.len().saturating_sub(1));
         let enforced = rule.enforce.is_all() || {
-            let subject = entries.get(subject).map_or("", |entry| entry.value);
+            let subject = matched.entries[matched.subject].value;
             rule.enforce.covers(stable_hash(&rule.id, subject))
         };
         if rule.detailed_metric
@@ -199,13 +209,7 @@ impl<'a> Plan<'a> {
         }
         self.sources.push(Source::Rule(index));
         self.steps.push(Step {
-            key: namer.counter(
-                &rule.domain,
-                made.identity,
-                entries,
-                matched.visits,
-                subject,
-            ),
+            key: matched.naming.counter(matched.subject_name, made.identity),
             limit,
             calendar: rule.calendar.as_ref().map(|calendar| calendar.bounds(now)),
             hits: matched.hits(),
@@ -227,10 +231,9 @@ impl<'a> Plan<'a> {
         } = self.context;
         let domain = matched.domain.name();
         let identity = namer.limit(domain, limit, None);
-        let entries = matched.descriptor.entries;
         self.sources.push(Source::Override);
         self.steps.push(Step {
-            key: namer.counter(domain, identity, entries, &[], matched.subject),
+            key: matched.naming.counter(matched.subject_name, identity),
             limit,
             calendar: None,
             hits: matched.hits(),
