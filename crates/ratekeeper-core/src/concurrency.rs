@@ -48,29 +48,18 @@ fn held(heap: &[u64], now: Timestamp) -> u64 {
 
 pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Outcome {
     let room = limit.quota().saturating_sub(held(heap, now));
-    let wait = if ask.probe() <= room {
-        Micros::ZERO
-    } else {
-        RETRY_HINT
-    };
     let finding = Finding {
         capacity: limit.quota(),
         room,
         reset_after: Micros::ZERO,
-        wait,
     };
     let hits = ask.hits.max(0);
-    let outcome = finding.outcome(Ask { hits, ..ask });
-    // A refund only looks, but is not told when to come.
-    let retry_after = if ask.hits < 0 {
-        Micros::ZERO
-    } else {
-        outcome.retry_after
-    };
-    Outcome {
-        retry_after,
-        ..outcome
+    let mut outcome = finding.outcome(Ask { hits, ..ask }, |_| RETRY_HINT);
+    if ask.hits < 0 {
+        // A refund only looks, but is not told when to come.
+        outcome.retry_after = Micros::ZERO;
     }
+    outcome
 }
 
 pub(crate) fn charge(limit: &Limit, heap: &mut Heap, hits: i64, now: Timestamp) {

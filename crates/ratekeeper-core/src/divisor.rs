@@ -1,51 +1,58 @@
 //! Division by a number that is known when the limit is made.
 
-/// A divisor with its inverse: dividing by it costs two multiplications instead of a division,
+/// A divisor with its inverse: dividing by it costs a multiplication instead of a division,
 /// which is several times as slow and is what a step would mostly spend its time on.
+///
+/// With l the smallest number for which by <= 2^l, the inverse is 2^(63 + l) / by, rounded up.
+/// Rounding adds less than n / 2^(63 + l) < 1 / 2^l <= 1 / by to n / by, which is too little
+/// to reach the next whole number: the quotient is exact for every n below 2^63.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Divisor {
     by: u64,
-    /// 2^64 / by, rounded down.
     inverse: u64,
+    shift: u32,
 }
 
 impl Divisor {
-    /// `by` is at least 1.
+    /// `by` is 1 to 2^62.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "by is above half of 2^l, so the inverse is at most 2^64 - 1"
+    )]
     pub(crate) const fn new(by: u64) -> Self {
-        Self {
-            by,
-            inverse: u64::MAX / by,
-        }
+        let shift = by.next_power_of_two().trailing_zeros();
+        let inverse = (1_u128 << (63 + shift)).div_ceil(by as u128) as u64;
+        Self { by, inverse, shift }
     }
 
     /// What it divides by.
+    #[inline]
     pub(crate) const fn get(self) -> u64 {
         self.by
     }
 
-    /// The quotient and the remainder of `number`.
+    /// The quotient of `number`, which is below 2^63.
     #[inline]
     #[allow(
         clippy::cast_possible_truncation,
         reason = "the upper half of a product of two u64"
     )]
-    pub(crate) const fn divide(self, number: u64) -> (u64, u64) {
-        // The inverse is too small by less than 1, so that the estimate is by at most
-        // number / 2^64 before rounding down: at most one too small.
-        let estimate = ((number as u128 * self.inverse as u128) >> 64) as u64;
-        let rest = number - estimate * self.by;
-        if rest < self.by {
-            (estimate, rest)
-        } else {
-            (estimate + 1, rest - self.by)
-        }
+    pub(crate) const fn quotient(self, number: u64) -> u64 {
+        let product = (number << 1) as u128 * self.inverse as u128;
+        ((product >> 64) as u64) >> self.shift
     }
 
-    /// The quotient, rounded up.
+    /// The quotient and the remainder of `number`, which is below 2^63.
     #[inline]
-    pub(crate) const fn divide_up(self, number: u64) -> u64 {
-        let (quotient, rest) = self.divide(number);
-        quotient + (rest > 0) as u64
+    pub(crate) const fn divide(self, number: u64) -> (u64, u64) {
+        let quotient = self.quotient(number);
+        (quotient, number - quotient * self.by)
+    }
+
+    /// The quotient rounded up, of a `number` below 2^62.
+    #[inline]
+    pub(crate) const fn quotient_up(self, number: u64) -> u64 {
+        self.quotient(number + (self.by - 1))
     }
 }
 
@@ -54,13 +61,11 @@ mod tests {
     use super::Divisor;
     use proptest::prelude::*;
 
+    const LIMIT: u64 = 1 << 62;
+
     fn numbers() -> impl Strategy<Value = u64> {
-        prop_oneof![
-            any::<u64>(),
-            0..1_000_u64,
-            (0..64_u32, 0..3_u64)
-                .prop_map(|(bit, more)| (1_u64 << bit).wrapping_sub(1).wrapping_add(more)),
-        ]
+        let near_powers = (0..62_u32, 0..3_u64).prop_map(|(bit, more)| (1 << bit) + more - 1);
+        prop_oneof![0..LIMIT, 0..1_000_u64, near_powers]
     }
 
     proptest! {
@@ -68,10 +73,10 @@ mod tests {
         fn divides_every_number(number in numbers(), by in numbers(), factor in numbers()) {
             let by = by.max(1);
             let divisor = Divisor::new(by);
-            let multiple = by.wrapping_mul(factor);
-            for number in [number, multiple, multiple.wrapping_sub(1)] {
+            let multiple = by.saturating_mul(factor).min(LIMIT) / by * by;
+            for number in [number, multiple, multiple.saturating_sub(1), multiple + 1, LIMIT - 1] {
                 prop_assert_eq!(divisor.divide(number), (number / by, number % by));
-                prop_assert_eq!(divisor.divide_up(number), number.div_ceil(by));
+                prop_assert_eq!(divisor.quotient_up(number), number.div_ceil(by));
             }
         }
     }

@@ -12,7 +12,7 @@
 //! State: word 0 the count, word 1 the start of its window.
 
 use crate::step::Finding;
-use crate::{Ask, Limit, MAX_COUNT, Micros, Moment, Outcome, Timestamp, Words};
+use crate::{Ask, Limit, MAX_COUNT, Moment, Outcome, Timestamp, Words};
 
 /// The window that counts at `at`, and the hits already in it. A counter whose window
 /// starts later than the clock says stays in that window: its time never goes back.
@@ -54,18 +54,12 @@ pub(crate) fn test(limit: &Limit, words: &Words, ask: Ask, at: &Moment) -> Outco
     let count = count.saturating_sub(ask.refund());
     let room = limit.quota().saturating_sub(count);
     let reset_after = end.since(at.now);
-    let wait = if ask.probe() <= room {
-        Micros::ZERO
-    } else {
-        reset_after
-    };
     Finding {
         capacity: limit.quota(),
         room,
         reset_after,
-        wait,
     }
-    .outcome(ask)
+    .outcome(ask, |_| reset_after)
 }
 
 pub(crate) fn charge(limit: &Limit, words: &mut Words, hits: i64, at: &Moment) {

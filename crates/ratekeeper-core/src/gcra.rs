@@ -19,7 +19,7 @@
 
 use crate::rate::{Instant, Rate};
 use crate::step::Finding;
-use crate::{Ask, Micros, Outcome, Timestamp, Words};
+use crate::{Ask, Outcome, Timestamp, Words};
 
 pub(crate) fn tat(words: &Words) -> Instant {
     Instant {
@@ -33,20 +33,15 @@ pub(crate) fn test(rate: Rate, words: &Words, ask: Ask, now: Timestamp) -> Outco
         .until(tat(words), now)
         .saturating_sub(refund_span(rate, ask.refund()));
     let room = rate.hits(rate.full() - busy);
-    let probe = ask.probe();
-    let wait = if probe <= room || probe > rate.burst() {
-        Micros::ZERO
-    } else {
-        rate.micros(busy + rate.span(probe) - rate.full())
-    };
     let reset_after = rate.micros(busy + rate.span(ask.spent(room)));
     Finding {
         capacity: rate.burst(),
         room,
         reset_after,
-        wait,
     }
-    .outcome(ask)
+    .outcome(ask, |hits| {
+        rate.micros(busy + rate.span(hits) - rate.full())
+    })
 }
 
 /// Refunds larger than the bucket fill it, and no more.

@@ -71,12 +71,12 @@ impl Rate {
 
     /// Whole hits in `span` units.
     pub(crate) const fn hits(self, span: u64) -> u64 {
-        self.emission.divide(span).0
+        self.emission.quotient(span)
     }
 
     /// Hits in `span` units, a hit begun counted whole.
     pub(crate) const fn hits_begun(self, span: u64) -> u64 {
-        self.emission.divide_up(span)
+        self.emission.quotient_up(span)
     }
 
     /// `span` units in microseconds, rounded up.

@@ -83,18 +83,6 @@ pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Out
     let used = live.saturating_sub(ask.refund());
     let room = limit.quota().saturating_sub(used);
     let leaves = |time: u64| Timestamp::from_micros(time).after(window).since(now);
-    let probe = ask.probe();
-    let mut wait = Micros::ZERO;
-    if probe > room && probe <= limit.quota() {
-        let mut missing = probe + used - limit.quota();
-        for (time, hits) in log.pairs().skip(gone) {
-            wait = leaves(time);
-            missing = missing.saturating_sub(hits);
-            if missing == 0 {
-                break;
-            }
-        }
-    }
     let newest = if ask.spent(room) > 0 {
         Some(log.now(now))
     } else {
@@ -105,9 +93,16 @@ pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Out
         capacity: limit.quota(),
         room,
         reset_after,
-        wait,
     }
-    .outcome(ask)
+    .outcome(ask, |hits| {
+        // The oldest make room, one after the other.
+        let mut missing = hits + used - limit.quota();
+        let last = log.pairs().skip(gone).find(|(_, hits)| {
+            missing = missing.saturating_sub(*hits);
+            missing == 0
+        });
+        last.map_or(Micros::ZERO, |(time, _)| leaves(time))
+    })
 }
 
 pub(crate) fn charge(limit: &Limit, heap: &mut Heap, hits: i64, now: Timestamp) {

@@ -44,7 +44,7 @@ use crate::{
     Ask, Heap, Limit, MAX_COUNT, Micros, Outcome, Spill, StateMut, StateRef, Timestamp, Words,
 };
 use carry::{carried, first_fit};
-use ring::{Counts, CountsMut, INDEX_BITS, Listed, ListedMut, Packed};
+use ring::{Counts, CountsMut, INDEX_BITS, Listed, ListedMut, Packed, SHORT};
 
 /// How a window is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,6 +151,8 @@ struct Reading<'a, C> {
     index: u64,
     /// Microseconds into it.
     elapsed: u64,
+    /// The time that counts: that of the question, or the beginning of `index` if later.
+    now: u64,
     /// Sub-windows since the one last charged.
     behind: u64,
     /// Where the oldest sub-window is counted.
@@ -162,21 +164,23 @@ struct Reading<'a, C> {
 }
 
 impl<'a, C: Counts> Reading<'a, C> {
-    #[inline]
+    // Always, so that what is known about the counts is known here too.
+    #[inline(always)]
     fn new(sub: &'a SubWindows, counts: C, now: Timestamp) -> Self {
         let kept = counts.index();
-        let (index, elapsed) = sub.length.divide(now.as_micros());
-        let (index, elapsed) = if index < kept {
-            (kept, 0)
-        } else {
-            (index, elapsed)
-        };
+        let mut now = now.as_micros();
+        let (mut index, mut elapsed) = sub.length.divide(now);
+        if index < kept {
+            (index, elapsed) = (kept, 0);
+            now = kept * sub.length.get();
+        }
         let behind = index - kept;
         let mut reading = Self {
             sub,
             counts,
             index,
             elapsed,
+            now,
             behind,
             lane: sub.lane(kept),
             oldest: 0,
@@ -184,7 +188,8 @@ impl<'a, C: Counts> Reading<'a, C> {
         };
         if behind <= u64::from(sub.count) {
             reading.whole = reading.counts.total();
-            (0..=behind).for_each(|_| reading.leave());
+            reading.leave();
+            (0..behind).for_each(|_| reading.leave());
         }
         reading
     }
@@ -236,6 +241,10 @@ pub(crate) fn test(
     now: Timestamp,
 ) -> Outcome {
     match state {
+        StateRef::Words(words) if sub.lane_bits == SHORT => {
+            let reading = Reading::new(sub, Packed::shorts(words), now);
+            answer(limit.quota(), reading, ask, now)
+        }
         StateRef::Words(words) => {
             let reading = Reading::new(sub, Packed::new(words, sub), now);
             answer(limit.quota(), reading, ask, now)
@@ -247,29 +256,21 @@ pub(crate) fn test(
     }
 }
 
-#[inline]
+#[inline(always)]
 fn answer<C: Counts>(quota: u64, reading: Reading<'_, C>, ask: Ask, now: Timestamp) -> Outcome {
     // A refund takes from what lies wholly inside the window; see `take`.
     let whole = reading.whole.saturating_sub(ask.refund());
     let room = quota.saturating_sub(whole.saturating_add(reading.carried()));
     // Where the window of k sub-windows ends that holds the current one.
     let window = reading.sub.window;
-    let current = reading.sub.start(reading.index).max(now);
-    let (_, into) = window.divide(current.as_micros());
-    let reset_after = current.after(Micros::new(window.get() - into)).since(now);
-    let probe = ask.probe();
-    let wait = if probe <= room || probe > quota || ask.hits < 0 {
-        Micros::ZERO
-    } else {
-        reading.falls_to(quota - probe).since(now)
-    };
+    let end = reading.now + window.get() - window.divide(reading.now).1;
+    let reset_after = Micros::new(end - now.as_micros());
     Finding {
         capacity: quota,
         room,
         reset_after,
-        wait,
     }
-    .outcome(ask)
+    .outcome(ask, |hits| reading.falls_to(quota - hits).since(now))
 }
 
 pub(crate) fn charge(
@@ -280,6 +281,9 @@ pub(crate) fn charge(
 ) -> Result<(), Spill> {
     match state {
         _ if hits == 0 => Ok(()),
+        StateMut::Words(words) if sub.lane_bits == SHORT => {
+            take(sub, Packed::shorts(words), hits, now)
+        }
         StateMut::Words(words) => take(sub, Packed::new(words, sub), hits, now),
         StateMut::Heap(heap) => take(sub, ListedMut::new(heap, sub), hits, now),
     }
@@ -287,7 +291,7 @@ pub(crate) fn charge(
 
 /// Moves the ring on to `now`, then adds `hits` to the current sub-window or takes them back,
 /// newest first, from the sub-windows that lie wholly inside the window.
-#[inline]
+#[inline(always)]
 fn take(
     sub: &SubWindows,
     mut ring: impl CountsMut,
@@ -295,8 +299,7 @@ fn take(
     now: Timestamp,
 ) -> Result<(), Spill> {
     let kept = ring.index();
-    let (index, _) = sub.length.divide(now.as_micros());
-    let index = index.max(kept);
+    let index = sub.length.quotient(now.as_micros()).max(kept);
     let lane = sub.lane(index);
     let count = if index == kept { ring.get(lane) } else { 0 };
     let charged = count.saturating_add_signed(hits).min(MAX_COUNT);

@@ -103,33 +103,38 @@ pub(crate) struct Finding {
     pub(crate) room: u64,
     /// Until the window ends or the bucket is full.
     pub(crate) reset_after: Micros,
-    /// Until [`Ask::probe`] hits would fit; zero if they do.
-    pub(crate) wait: Micros,
 }
 
 impl Finding {
-    pub(crate) fn outcome(self, ask: Ask) -> Outcome {
+    /// The answer. `wait` says how long until so many hits fit, of which more are asked than
+    /// there is room for, and no more than the capacity.
+    #[inline]
+    pub(crate) fn outcome(self, ask: Ask, wait: impl FnOnce(u64) -> Micros) -> Outcome {
         let wanted = ask.wanted();
-        let verdict = if ask.hits <= 0 || wanted <= self.room {
-            Verdict::Fits
-        } else if wanted > self.capacity {
-            Verdict::Never
-        } else {
-            Verdict::Later
-        };
-        let retry_after = match verdict {
-            Verdict::Later => self.wait,
-            Verdict::Fits if ask.hits == 0 && ask.probe() > self.capacity => Micros::MAX,
-            Verdict::Fits if ask.hits == 0 => self.wait,
-            Verdict::Fits | Verdict::Never => Micros::ZERO,
-        };
-        Outcome {
-            verdict,
-            remaining: self.room - ask.spent(self.room),
+        let mut outcome = Outcome {
+            verdict: Verdict::Fits,
+            remaining: 0,
             reset_after: self.reset_after,
-            retry_after,
+            retry_after: Micros::ZERO,
             delay: Micros::ZERO,
+        };
+        if wanted <= self.room && ask.hits > 0 {
+            outcome.remaining = self.room - wanted;
+            return outcome;
         }
+        outcome.remaining = self.room - ask.spent(self.room);
+        let probe = ask.probe();
+        if ask.hits > 0 && probe > self.capacity {
+            outcome.verdict = Verdict::Never;
+        } else if ask.hits > 0 {
+            outcome.verdict = Verdict::Later;
+            outcome.retry_after = wait(probe);
+        } else if ask.hits == 0 && probe > self.capacity {
+            outcome.retry_after = Micros::MAX;
+        } else if ask.hits == 0 && probe > self.room {
+            outcome.retry_after = wait(probe);
+        }
+        outcome
     }
 }
 

@@ -18,7 +18,7 @@
 
 use crate::rate::{Instant, Rate};
 use crate::step::Finding;
-use crate::{Ask, Micros, Outcome, Timestamp, Words};
+use crate::{Ask, Outcome, Timestamp, Words};
 
 /// A deficit, and since when the next token is on its way; never after the time it is read at.
 #[derive(Clone, Copy)]
@@ -87,21 +87,16 @@ pub(crate) fn test(rate: Rate, words: &Words, ask: Ask, now: Timestamp) -> Outco
         bucket.deficit -= ask.refund();
     }
     let room = rate.burst() - bucket.deficit;
-    let probe = ask.probe();
-    let wait = if probe <= room || probe > rate.burst() {
-        Micros::ZERO
-    } else {
-        rate.micros(bucket.until(rate, probe - room, now))
-    };
     let deficit = bucket.deficit + ask.spent(room);
     let reset_after = rate.micros(bucket.until(rate, deficit, now));
     Finding {
         capacity: rate.burst(),
         room,
         reset_after,
-        wait,
     }
-    .outcome(ask)
+    .outcome(ask, |hits| {
+        rate.micros(bucket.until(rate, hits - room, now))
+    })
 }
 
 pub(crate) fn charge(rate: Rate, words: &mut Words, hits: i64, now: Timestamp) {

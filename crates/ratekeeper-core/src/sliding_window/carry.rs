@@ -15,12 +15,14 @@ const EXACT: u128 = 1 << 53;
 /// Above, both roundings together lose less than two parts in 2^52, and the quotient is nudged
 /// up by four, so that rounding never admits more.
 #[inline]
+#[allow(clippy::cast_possible_truncation, reason = "only below 2^53")]
 pub(crate) fn carried(sub: &SubWindows, oldest: u64, elapsed: u64) -> u64 {
     let inside = sub.length.get() - elapsed;
     let product = u128::from(oldest) * u128::from(inside);
-    match u64::try_from(product) {
-        Ok(product) if u128::from(product) < EXACT => sub.length.divide_up(product),
-        _ => nudged(oldest, inside, sub.length.get()),
+    if product < EXACT {
+        sub.length.quotient_up(product as u64)
+    } else {
+        nudged(oldest, inside, sub.length.get())
     }
 }
 
@@ -44,13 +46,16 @@ fn nudged(oldest: u64, inside: u64, length: u64) -> u64 {
 pub(crate) fn first_fit(sub: &SubWindows, oldest: u64, room: u64, elapsed: u64) -> Option<u64> {
     let fits = |elapsed: u64| carried(sub, oldest, elapsed) <= room;
     let last = sub.length.get() - 1;
-    if room == 0 || elapsed >= last || !fits(last) {
+    if room == 0 || elapsed >= last {
         return None;
     }
     // oldest * (s - e) / s <= room, solved for e; doubles are close enough for a guess.
     let guess = guess(oldest, room, sub.length.get()).clamp(elapsed + 1, last);
-    if !fits(guess - 1) && fits(guess) {
+    if fits(guess) && !fits(guess - 1) {
         return Some(guess);
+    }
+    if !fits(last) {
+        return None;
     }
     // Not at `low`, but at `high`: halve what lies between.
     let (mut low, mut high) = (elapsed, last);
@@ -65,13 +70,16 @@ pub(crate) fn first_fit(sub: &SubWindows, oldest: u64, room: u64, elapsed: u64) 
     Some(high)
 }
 
+/// By way of signed integers, which a processor converts in one instruction.
 #[allow(clippy::cast_precision_loss, reason = "a guess")]
 #[allow(
+    clippy::cast_possible_wrap,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "0 to the length"
+    reason = "all are below 2^53, and the room below the oldest hits"
 )]
 fn guess(oldest: u64, room: u64, length: u64) -> u64 {
+    let [oldest, room, length] = [oldest, room, length].map(|number| number as i64);
     let inside = room as f64 * length as f64 / oldest as f64;
-    length.saturating_sub(inside as u64)
+    (length - inside as i64) as u64
 }

@@ -11,6 +11,9 @@ const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 /// Bits left for the lanes.
 const LANES_BITS: u32 = 256 - INDEX_BITS;
 
+/// Bits of a lane when there are thirteen of them.
+pub(crate) const SHORT: u32 = 16;
+
 /// Bits of each of so many lanes: as wide as they can be, up to what any count needs.
 pub(crate) const fn lane_bits(lanes: u32) -> u32 {
     let bits = LANES_BITS / lanes;
@@ -51,6 +54,17 @@ impl<W> Packed<W> {
             lanes: sub.lanes(),
         }
     }
+
+    /// The thirteen lanes of twelve sub-windows, the default. What is known about them when
+    /// this is compiled (none lies in two words) halves the instructions of a step.
+    #[inline]
+    pub(crate) const fn shorts(words: W) -> Self {
+        Self {
+            words,
+            bits: SHORT,
+            lanes: 13,
+        }
+    }
 }
 
 impl<W: std::ops::Deref<Target = Words>> Counts for Packed<W> {
@@ -66,7 +80,7 @@ impl<W: std::ops::Deref<Target = Words>> Counts for Packed<W> {
 
     #[inline]
     fn total(&self) -> u64 {
-        if self.bits == 16 {
+        if self.bits == SHORT {
             return sum_of_shorts(&self.words);
         }
         (0..self.lanes).map(|lane| self.get(lane)).sum()
