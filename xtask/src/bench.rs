@@ -1,27 +1,120 @@
-//! `cargo xtask bench core`: what a decision costs.
+//! `cargo xtask bench core`: what a decision costs in time and memory, how exact it is, how fast a log is replayed, and
+//! how soon the service is there.
 
-use crate::steps::{Steps, cargo};
-use anyhow::{Result, bail};
+use crate::run::release_binary;
+use crate::steps::{Steps, cargo, root};
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Starts of which the median is told.
+const STARTS: usize = 11;
 
 pub(crate) fn bench(args: &[String]) -> Result<()> {
-    let Some((what, rest)) = args.split_first() else {
-        bail!("say which benchmark: `cargo xtask bench core`");
-    };
-    if what != "core" {
-        bail!("there is no benchmark {what:?}; there is `core`");
+    match args {
+        [what] if what == "core" => core(),
+        [] => bail!("say which benchmark: `cargo xtask bench core`"),
+        _ => bail!(
+            "there is no benchmark {:?}; there is `core`",
+            args.join(" ")
+        ),
     }
+}
+
+fn core() -> Result<()> {
     let mut steps = Steps::new();
-    let mut command = cargo([
-        "bench",
+    for (name, package, bench) in [
+        ("steps", "ratekeeper-core", "steps"),
+        ("store beside governor", "ratekeeper-store", "store"),
+        ("check beside governor", "ratekeeper-limiter", "check"),
+    ] {
+        let mut command = cargo([
+            "bench",
+            "--quiet",
+            "--locked",
+            "--package",
+            package,
+            "--bench",
+            bench,
+        ]);
+        steps.command(name, &mut command)?;
+    }
+    steps.command("replay", &mut example("speed"))?;
+    steps.command("accuracy", example("accuracy").arg("--").args(logs()?))?;
+    let binary = release_binary()?;
+    steps.step("start", "serve config/ until it listens", || start(&binary))?;
+    steps.finish("bench core");
+    Ok(())
+}
+
+fn example(name: &str) -> Command {
+    cargo([
+        "run",
+        "--quiet",
+        "--release",
         "--locked",
         "--package",
-        "ratekeeper-bench",
-        "--bench",
-        "core",
-        "--",
-    ]);
-    command.args(rest);
-    steps.command("core", &mut command)?;
-    steps.finish("bench");
+        "ratekeeper-replay",
+        "--example",
+        name,
+    ])
+}
+
+/// The real logs kept in this repository.
+fn logs() -> Result<Vec<std::path::PathBuf>> {
+    let folder = root().join("examples/logs");
+    let files =
+        std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut logs: Vec<_> = files.filter_map(|file| Some(file.ok()?.path())).collect();
+    logs.retain(|path| path.to_string_lossy().contains(".log"));
+    logs.sort();
+    Ok(logs)
+}
+
+/// The median time from starting the binary until it says where it listens.
+fn start(binary: &Path) -> Result<()> {
+    let mut times = Vec::with_capacity(STARTS);
+    for _ in 0..STARTS {
+        times.push(start_once(binary)?);
+    }
+    times.sort();
+    let median = times.get(STARTS / 2).context("it was started")?;
+    println!(
+        "from the start to listening, median of {STARTS}: {:.1} ms",
+        median.as_secs_f64() * 1e3
+    );
     Ok(())
+}
+
+fn start_once(binary: &Path) -> Result<Duration> {
+    let ports = [
+        "--grpc",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+    ];
+    let begin = Instant::now();
+    let mut child = Command::new(binary)
+        .current_dir(root())
+        .arg("serve")
+        .args(ports)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot start {}", binary.display()))?;
+    let output = child.stdout.take().context("it has no output to read")?;
+    let listens =
+        |line: std::io::Result<String>| line.is_ok_and(|line| line.contains("listening on"));
+    let listened = BufReader::new(output).lines().any(listens);
+    let took = begin.elapsed();
+    child.kill().context("it cannot be stopped")?;
+    child.wait()?;
+    if !listened {
+        bail!("it ended before it listened");
+    }
+    Ok(took)
 }

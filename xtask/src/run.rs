@@ -33,7 +33,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn release_binary() -> Result<PathBuf> {
+/// Builds the release binary and answers where it is.
+pub(crate) fn release_binary() -> Result<PathBuf> {
     let mut steps = Steps::new();
     steps.command(
         "build",

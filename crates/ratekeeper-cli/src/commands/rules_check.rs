@@ -52,5 +52,9 @@ fn summary(loaded: &Loaded, files: usize) -> String {
         let _ = write!(text, ", {}", count(loaded.warnings.len(), "warning"));
     }
     text.push('\n');
+    // What outgrows the table of counters is worth knowing before it is in force.
+    for (rule, cost) in loaded.rules.costly() {
+        let _ = writeln!(text, "  {}: {cost}", rule.id);
+    }
     text
 }
