@@ -1,7 +1,7 @@
 //! `cargo xtask check`: what needs no running program.
 
 use crate::need;
-use crate::steps::{Steps, cargo};
+use crate::steps::{Steps, cargo, target};
 use anyhow::Result;
 
 const FUZZ: &str = "fuzz/Cargo.toml";
@@ -29,9 +29,14 @@ pub(crate) fn check() -> Result<()> {
         "rustdoc",
         cargo(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"),
     )?;
-    steps.step("tools", "cargo-deny", || {
+    steps.step("tools", "c++, cargo-deny", || {
+        need::packages(&[need::CXX])?;
         need::cargo_tool(&need::CARGO_DENY)
     })?;
+    // Not --locked: its lock file follows this workspace's crates whenever it is next built.
+    let mut fuzz = cargo(["clippy", "--manifest-path", FUZZ, "--target-dir"]);
+    fuzz.arg(target()).args(["--", "-D", "warnings"]);
+    steps.command("fuzz targets", &mut fuzz)?;
     // The advisories are left to a scheduled job: their database is a clone that a machine without the internet
     // cannot make, and a new advisory must not turn yesterday's green commit red.
     steps.command(

@@ -11,7 +11,8 @@ const TARGETS: [&str; 4] = ["rules", "descriptors", "access_log", "json"];
 pub(crate) fn fuzz(args: &[String]) -> Result<()> {
     let Plan { seconds, targets } = Plan::from_args(args)?;
     let mut steps = Steps::new();
-    steps.step("tools", "cargo-fuzz", || {
+    steps.step("tools", "c++, cargo-fuzz", || {
+        need::packages(&[need::CXX])?;
         need::cargo_tool(&need::CARGO_FUZZ)
     })?;
     for target in targets {

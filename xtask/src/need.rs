@@ -31,6 +31,11 @@ pub(crate) const CARGO_FUZZ: CargoTool = CargoTool {
     name: "cargo-fuzz",
     version: "0.13.2",
 };
+/// What libFuzzer is compiled with.
+pub(crate) const CXX: Package = Package {
+    program: "c++",
+    package: "g++",
+};
 /// What the three commands of the first screen are pasted with.
 pub(crate) const CURL: Package = Package {
     program: "curl",

@@ -12,8 +12,10 @@
 //! ",
 //! )?;
 //! let ada = [Entry { key: "user", value: "ada" }];
-//! let check = Check::new("api", std::slice::from_ref(&Descriptor::new(&ada)));
-//! assert!(limiter.check_now(&check).allowed());
+//! let descriptors = [Descriptor::new(&ada)];
+//! let decision = limiter.check_now(&Check::new("api", &descriptors));
+//! assert!(decision.allowed());
+//! assert_eq!(decision.binding().map(|limit| limit.answered.remaining), Some(1));
 //! # Ok::<(), ratekeeper::Error>(())
 //! ```
 //!

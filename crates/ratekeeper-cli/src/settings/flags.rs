@@ -54,6 +54,7 @@ impl Args for Flags {
         let config = Arg::new("config")
             .long("config")
             .value_name("FILE")
+            .help_heading("Settings")
             .value_parser(clap::value_parser!(PathBuf))
             .help("The settings file [default: ./ratekeeper.yaml, else ratekeeper.yaml in ./config or /etc/ratekeeper]");
         SETTINGS
@@ -87,6 +88,7 @@ fn arg(setting: &'static Setting) -> Arg {
     let arg = Arg::new(setting.key)
         .long(setting.flag())
         .value_name(setting.value_name)
+        .help_heading("Settings")
         .action(ArgAction::Set)
         .help(format!("{}{default}", setting.help));
     if setting.switch {
