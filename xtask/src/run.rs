@@ -1,6 +1,6 @@
 //! `cargo xtask build` and `cargo xtask run`: the release binary.
 
-use crate::steps::{Steps, cargo, root};
+use crate::steps::{Steps, cargo, root, target};
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
@@ -46,8 +46,6 @@ pub(crate) fn release_binary() -> Result<PathBuf> {
             "ratekeeper-cli",
         ]),
     )?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let name = format!("ratekeeper{}", std::env::consts::EXE_SUFFIX);
-    Ok(target.join("release").join(name))
+    Ok(target().join("release").join(name))
 }

@@ -76,6 +76,11 @@ pub(crate) fn root() -> PathBuf {
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// Runs a command to its end; anything but success is an error.
 pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     let status = command
