@@ -1,7 +1,7 @@
 //! `cargo xtask build` and `cargo xtask run`: the release binary.
 
 use crate::steps::{Steps, cargo, root, target};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -21,16 +21,24 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         .strip_prefix(&root)
         .map_or(binary.clone(), |path| PathBuf::from(".").join(path));
     eprintln!();
-    // Ctrl-C reaches the child too, since it is in this process's group; its exit is waited for, so that it drains.
-    let status = Command::new(&binary)
-        .current_dir(&root)
-        .args(args)
-        .status()
-        .with_context(|| format!("cannot start {}", binary.display()))?;
-    if !status.success() {
-        bail!("ratekeeper ended with {status}");
+    let mut command = Command::new(&binary);
+    command.current_dir(&root).args(args);
+    Err(become_it(&mut command)).with_context(|| format!("cannot start {}", binary.display()))
+}
+
+/// Puts the command in this process's place, so that Ctrl-C and whoever waits for us get to it. Comes back only with
+/// the reason why that failed.
+#[cfg(unix)]
+fn become_it(command: &mut Command) -> std::io::Error {
+    std::os::unix::process::CommandExt::exec(command)
+}
+
+#[cfg(not(unix))]
+fn become_it(command: &mut Command) -> std::io::Error {
+    match command.status() {
+        Ok(status) => std::process::exit(status.code().unwrap_or(1)),
+        Err(error) => error,
     }
-    Ok(())
 }
 
 /// Builds the release binary and answers where it is.
