@@ -143,3 +143,59 @@ pub fn renew(limit: &Limit, heap: &mut Heap, id: u128, now: Timestamp) -> bool {
 pub(crate) fn expires_at(heap: &[u64]) -> Timestamp {
     Timestamp::from_micros(heap.get(1).copied().unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{RETRY_HINT, acquire, release, renew};
+    use crate::{Algorithm, Heap, Limit, LimitSpec, Micros, Timestamp, Verdict};
+
+    fn limit() -> Limit {
+        let spec = LimitSpec::new(Algorithm::Concurrency, 2, Micros::from_secs(60));
+        Limit::try_new(spec).expect("a valid limit")
+    }
+
+    fn at(micros: u64) -> Timestamp {
+        Timestamp::from_micros(1_000_000_000 + micros)
+    }
+
+    #[test]
+    fn a_permit_is_held_until_it_is_given_back() {
+        let (limit, mut heap) = (limit(), Heap::new());
+        assert_eq!(acquire(&limit, &mut heap, 1, at(0)).remaining, 1);
+        assert_eq!(acquire(&limit, &mut heap, 2, at(0)).remaining, 0);
+        let refused = acquire(&limit, &mut heap, 3, at(0));
+        assert_eq!(
+            (refused.verdict, refused.retry_after),
+            (Verdict::Later, RETRY_HINT)
+        );
+        assert!(release(&mut heap, 1, at(0)));
+        assert!(!release(&mut heap, 1, at(0)), "once");
+        assert!(acquire(&limit, &mut heap, 3, at(0)).fits());
+    }
+
+    #[test]
+    fn a_lost_permit_is_reaped_at_its_deadline() {
+        let (limit, mut heap) = (limit(), Heap::new());
+        acquire(&limit, &mut heap, 1, at(0));
+        acquire(&limit, &mut heap, 2, at(1));
+        assert!(!acquire(&limit, &mut heap, 3, at(59_999_999)).fits());
+        assert_eq!(acquire(&limit, &mut heap, 3, at(60_000_000)).remaining, 0);
+        assert!(
+            !release(&mut heap, 1, at(60_000_000)),
+            "its place was given away"
+        );
+    }
+
+    #[test]
+    fn a_renewed_permit_is_held_for_another_timeout() {
+        let (limit, mut heap) = (limit(), Heap::new());
+        acquire(&limit, &mut heap, 1, at(0));
+        assert!(renew(&limit, &mut heap, 1, at(59_999_999)));
+        assert!(release(&mut heap, 1, at(119_999_998)));
+        acquire(&limit, &mut heap, 2, at(119_999_998));
+        assert!(
+            !renew(&limit, &mut heap, 2, at(179_999_998)),
+            "reaped at this very tick"
+        );
+    }
+}

@@ -5,11 +5,13 @@
 //!            0         w         2w      up to 2 x limit within one w across an edge
 //! ```
 //!
-//! The oldest scheme there is; see "Fixed window" in
-//! <https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>. Exact against its
-//! own definition; against a sliding one up to twice the limit passes across an edge.
+//! The oldest scheme there is, and the one of envoyproxy/ratelimit; its trouble at the edges is
+//! drawn in <https://www.figma.com/blog/an-alternative-approach-to-rate-limiting/>. Exact
+//! against its own definition. Against a sliding one what is counted differs by the hits of the
+//! window before, which no longer count: up to twice the limit passes within w across an edge.
 //!
-//! State: word 0 the count, word 1 the start of its window.
+//! State: word 0 the count, word 1 the start of its window. Its time does not go back: an
+//! earlier window than the one last charged is answered as that one.
 
 use crate::step::Finding;
 use crate::{Ask, Limit, MAX_COUNT, Moment, Outcome, Timestamp, Words};
@@ -70,4 +72,58 @@ pub(crate) fn charge(limit: &Limit, words: &mut Words, hits: i64, at: &Moment) {
 
 pub(crate) fn expires_at(limit: &Limit, words: &Words, at: &Moment) -> Timestamp {
     end_of(limit, Timestamp::from_micros(words[1]), at)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Algorithm, Limit, LimitSpec, Micros, Moment, Outcome, State, Timestamp, Verdict};
+
+    /// A round number of ten seconds since the epoch.
+    const EDGE: u64 = 1_700_000_010_000_000;
+
+    fn limit() -> Limit {
+        let spec = LimitSpec::new(Algorithm::FixedWindow, 2, Micros::from_secs(10));
+        Limit::try_new(spec).expect("a valid limit")
+    }
+
+    fn step(limit: &Limit, state: &mut State, hits: i64, micros: u64) -> Outcome {
+        limit.step(state, hits, &Moment::at(Timestamp::from_micros(micros)))
+    }
+
+    #[test]
+    fn the_count_starts_anew_at_the_edge() {
+        let limit = limit();
+        let mut state = State::new(limit.shape());
+        assert_eq!(
+            step(&limit, &mut state, 2, EDGE - 2).reset_after,
+            Micros::new(2)
+        );
+        let denied = step(&limit, &mut state, 1, EDGE - 1);
+        assert_eq!(
+            (denied.verdict, denied.retry_after),
+            (Verdict::Later, Micros::new(1))
+        );
+        let first = step(&limit, &mut state, 1, EDGE);
+        assert_eq!(
+            (first.remaining, first.reset_after),
+            (1, Micros::from_secs(10))
+        );
+        let second = step(&limit, &mut state, 1, EDGE + 1);
+        assert_eq!(
+            (second.remaining, second.reset_after),
+            (0, Micros::new(9_999_999))
+        );
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_finds_the_later_window() {
+        let limit = limit();
+        let mut state = State::new(limit.shape());
+        step(&limit, &mut state, 2, EDGE);
+        let denied = step(&limit, &mut state, 1, EDGE - 1);
+        assert_eq!(
+            (denied.verdict, denied.retry_after),
+            (Verdict::Later, Micros::new(10_000_001))
+        );
+    }
 }

@@ -9,7 +9,7 @@
 //!
 //! The leaky bucket as a queue (J. Turner, "New Directions in Communications", 1986, has the
 //! meter; Tanenbaum, Computer Networks, the queue; NGINX `limit_req` with a `burst` is one). It
-//! is the [`gcra`](crate::gcra) with a delay: the same state, the same envelope on admissions,
+//! is the [`gcra`] with a delay: the same state, the same envelope on admissions,
 //! and departures never closer than T, rounded up by at most 0.1 %. A request of several hits
 //! leaves whole, when the first of them may; those after it wait for all of them.
 //!
@@ -48,5 +48,72 @@ pub(crate) fn test(
             retry_after: turn.max(outcome.retry_after),
             ..outcome
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Algorithm, Limit, LimitSpec, Micros, Moment, Outcome, State, Timestamp, Verdict};
+
+    /// One leaves every 100 ms, three at most are there.
+    fn limit() -> Limit {
+        let spec = LimitSpec::new(Algorithm::LeakyBucket, 10, Micros::from_secs(1));
+        Limit::try_new(LimitSpec {
+            burst: Some(3),
+            ..spec
+        })
+        .expect("a valid limit")
+    }
+
+    fn step(limit: &Limit, state: &mut State, hits: i64, micros: u64) -> Outcome {
+        let at = Moment::at(Timestamp::from_micros(1_000_000_000 + micros));
+        limit.step(state, hits, &at)
+    }
+
+    #[test]
+    fn hits_leave_one_by_one() {
+        let limit = limit();
+        let mut state = State::new(limit.shape());
+        let delays = [0, 1, 2].map(|_| step(&limit, &mut state, 1, 0).delay);
+        assert_eq!(delays, [0, 100, 200].map(Micros::from_millis));
+        let full = step(&limit, &mut state, 1, 99_999);
+        assert_eq!(
+            (full.verdict, full.retry_after),
+            (Verdict::Later, Micros::new(1))
+        );
+        let queued = step(&limit, &mut state, 1, 100_000);
+        assert_eq!(
+            (queued.verdict, queued.delay),
+            (Verdict::Fits, Micros::from_millis(200))
+        );
+    }
+
+    #[test]
+    fn several_hits_leave_whole_and_those_after_them_wait_for_all() {
+        let limit = limit();
+        let mut state = State::new(limit.shape());
+        assert_eq!(step(&limit, &mut state, 2, 0).delay, Micros::ZERO);
+        assert_eq!(
+            step(&limit, &mut state, 1, 0).delay,
+            Micros::from_millis(200)
+        );
+    }
+
+    #[test]
+    fn who_cannot_wait_is_refused_until_the_turn_comes() {
+        let limit = limit().without_delay();
+        let mut state = State::new(limit.shape());
+        assert_eq!(step(&limit, &mut state, 2, 0).verdict, Verdict::Fits);
+        let denied = step(&limit, &mut state, 1, 199_999);
+        assert_eq!(
+            (denied.verdict, denied.retry_after),
+            (Verdict::Later, Micros::new(1))
+        );
+        assert_eq!(
+            step(&limit, &mut state, 0, 199_999).retry_after,
+            Micros::new(1)
+        );
+        assert_eq!(step(&limit, &mut state, 3, 200_000).verdict, Verdict::Fits);
+        assert_eq!(step(&limit, &mut state, 4, 200_000).verdict, Verdict::Never);
     }
 }

@@ -22,6 +22,11 @@
 //! assert_eq!(denied.retry_after, Micros::from_millis(500));
 //! ```
 //!
+//! Time should not go back, and stores see to it; if it does, no step panics, none leaves more
+//! than the capacity, and no more passes than in the time that went by (the sum of the steps
+//! forward). The windows and the log keep the latest time they were charged at; in a bucket the
+//! time that the clock went back counts as taken, up to its capacity.
+//!
 //! All integers are at most 2^53 - 1, so that a script in Redis, which has only doubles,
 //! can take the very same step.
 

@@ -305,3 +305,6 @@ impl Limit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

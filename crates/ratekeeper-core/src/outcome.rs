@@ -23,8 +23,8 @@ pub struct Outcome {
     /// Windows: the time to the end of the current one. Buckets: the time until full again.
     /// A log: until its newest hit leaves. Zero for concurrency.
     pub reset_after: Micros,
-    /// [`Verdict::Later`]: the smallest wait after which the same hits would fit, never zero
-    /// (concurrency: a hint). A peek (0 hits): when one hit would pass, zero if now,
+    /// [`Verdict::Later`]: the smallest wait after which the same hits would fit, never zero:
+    /// at every tick before it they are denied, at it they pass (concurrency: a hint). A peek (0 hits): when one hit would pass, zero if now,
     /// [`Micros::MAX`] if never. Zero otherwise.
     pub retry_after: Micros,
     /// How long to hold the request before it goes on: `leaky_bucket` only.

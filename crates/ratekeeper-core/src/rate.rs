@@ -11,7 +11,7 @@ pub(crate) const FRACTION_BITS: u32 = 32;
 ///
 /// T = window / quota is rounded up to whole units of 2^-`bits` microseconds. `bits` is the
 /// smallest number for which rounding costs at most 0.1 % of the rate: 0 for up to a thousand
-/// hits a second, 9 for 300,000. Rounding up never admits more than the definition.
+/// hits a second, 7 for 300,000. Rounding up never admits more than the definition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rate {
     burst: u64,
@@ -148,5 +148,44 @@ impl Instant {
             micros: self.micros + (total >> rate.bits),
             fraction: (total & ((1 << rate.bits) - 1)) << unit,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Rate;
+    use crate::limit::LimitError;
+    use crate::{MAX_COUNT, Micros};
+
+    fn rate(quota: u64, window: Micros) -> Rate {
+        Rate::try_new(quota, window, Some(1)).expect("a rate that can be kept")
+    }
+
+    #[test]
+    fn takes_no_more_bits_than_a_thousandth_needs() {
+        let second = Micros::from_secs(1);
+        assert_eq!(rate(1_000, second).bits, 0);
+        // 333,334 for 333,333.3 microseconds.
+        assert_eq!(
+            (rate(3, second).bits, rate(3, second).span(1)),
+            (0, 333_334)
+        );
+        assert_eq!(rate(1_000_000, second).bits, 0);
+        assert_eq!(rate(300_000, second).bits, 7);
+    }
+
+    #[test]
+    fn refuses_what_it_cannot_keep() {
+        let refused = Err(LimitError::RateOutOfRange);
+        assert_eq!(
+            Rate::try_new(MAX_COUNT, Micros::from_millis(1), Some(1)),
+            refused
+        );
+        assert_eq!(
+            Rate::try_new(1, Micros::from_secs(1), Some(MAX_COUNT)),
+            refused
+        );
+        let slowest = Rate::try_new(1, Micros::MAX, None).expect("one hit in 285 years");
+        assert_eq!(slowest.full(), MAX_COUNT);
     }
 }

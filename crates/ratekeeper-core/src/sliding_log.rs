@@ -9,6 +9,9 @@
 //! Exact, and therefore what the other algorithms are measured against; memory grows with the
 //! limit (16 bytes for each distinct microsecond), so limits above 10,000 are refused.
 //!
+//! What is counted without fitting (`count_denied`) pushes the oldest out, so that a log never
+//! holds more than its quota. A counter's time does not go back before its newest hit.
+//!
 //! State (heap): word 0 the sum of all hits kept, word 1 the index of the oldest entry, then
 //! pairs of time and hits, oldest first.
 
@@ -186,4 +189,74 @@ pub(crate) fn expires_at(limit: &Limit, heap: &[u64]) -> Timestamp {
     newest.map_or(Timestamp::EPOCH, |time| {
         Timestamp::from_micros(time).after(limit.window())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Algorithm, Limit, LimitSpec, Micros, Moment, Outcome, State, Timestamp};
+
+    fn limit(quota: u64) -> Limit {
+        let spec = LimitSpec::new(Algorithm::SlidingLog, quota, Micros::from_secs(1));
+        Limit::try_new(spec).expect("a valid limit")
+    }
+
+    fn step(limit: &Limit, state: &mut State, hits: i64, micros: u64) -> Outcome {
+        let at = Moment::at(Timestamp::from_micros(1_000_000_000 + micros));
+        limit.step(state, hits, &at)
+    }
+
+    fn words(state: &State) -> usize {
+        match state {
+            State::Heap(heap) => heap.len(),
+            State::Words(_) => 0,
+        }
+    }
+
+    #[test]
+    fn a_hit_leaves_exactly_a_window_after_it_came() {
+        let limit = limit(2);
+        let mut state = State::new(limit.shape());
+        step(&limit, &mut state, 1, 0);
+        step(&limit, &mut state, 1, 10);
+        assert_eq!(
+            step(&limit, &mut state, 1, 999_999).retry_after,
+            Micros::new(1)
+        );
+        assert_eq!(
+            step(&limit, &mut state, 2, 999_999).retry_after,
+            Micros::new(11)
+        );
+        assert_eq!(step(&limit, &mut state, 1, 1_000_000).remaining, 0);
+        assert_eq!(
+            step(&limit, &mut state, 1, 1_000_001).retry_after,
+            Micros::new(9)
+        );
+    }
+
+    #[test]
+    fn hits_of_one_microsecond_share_an_entry() {
+        let limit = limit(10_000);
+        let mut state = State::new(limit.shape());
+        for _ in 0..5_000 {
+            step(&limit, &mut state, 2, 0);
+        }
+        assert_eq!(words(&state), 4);
+    }
+
+    #[test]
+    fn memory_follows_what_is_in_the_window() {
+        let limit = limit(100);
+        let mut state = State::new(limit.shape());
+        // 100 hits a window for a thousand windows, and then two.
+        for hit in 0..100_000 {
+            assert_eq!(
+                step(&limit, &mut state, 1, hit * 10_000).remaining,
+                99 - hit.min(99)
+            );
+            assert!(words(&state) <= 2 * 2 * 101 + 2);
+        }
+        step(&limit, &mut state, 1, 2_000_000_000);
+        step(&limit, &mut state, 1, 2_000_000_001);
+        assert!(words(&state) <= 2 * 2 + 2);
+    }
 }

@@ -174,9 +174,13 @@ impl Limit {
         }
     }
 
-    /// Takes `hits` from the counter, or gives them back if negative, whether they fit or not:
-    /// what does not fit fills the counter and no more. 0 settles a bucket whose limit was
-    /// lowered: stores charge it to every counter that refused.
+    /// Takes `hits` from the counter, or gives them back if negative, whether they fit or not.
+    /// What does not fit (a store counts it where the rule says so) fills a bucket, a log or
+    /// the permits and no more; a window counts it all, as far as 2^53 - 1. What is given back
+    /// leaves at most a counter that has counted nothing.
+    ///
+    /// 0 settles a bucket whose burst was lowered, or whose clock went back: stores charge it
+    /// to every counter that refused, and the wait it was told is exact from then on.
     ///
     /// # Errors
     /// [`Spill`] if a count outgrew the counter's [`Words`]; nothing was changed.
@@ -217,7 +221,9 @@ impl Limit {
         }
     }
 
-    /// When the counter will be as if nothing had been counted, and may be forgotten.
+    /// When the counter will be as if nothing had been counted, and may be forgotten: from then
+    /// on it answers as a fresh one, whatever comes. Never further away than its window (a
+    /// sliding one's, and a sub-window; a bucket's time to fill) after the last charge.
     #[must_use]
     pub fn expires_at(&self, state: StateRef<'_>, at: &Moment) -> Timestamp {
         match (&self.kind, state) {

@@ -8,13 +8,15 @@
 //!         1 |   *        * *
 //! ```
 //!
-//! Shenker, Partridge and Guerin, RFC 2212 and RFC 2697 ("token bucket"); the form in Stripe's
-//! <https://stripe.com/blog/rate-limiters>. At most burst + limit * w / window hits pass in any
-//! span w; T is rounded up by at most 0.1 %.
+//! The token bucket of RFC 2212 (Shenker, Partridge, Guerin: rate r, depth b, at most r * T + b
+//! in any time T) and of Stripe's <https://stripe.com/blog/rate-limiters>. At most
+//! burst + limit * w / window hits pass in any span w; T is rounded up, by less than 0.1 %.
 //!
 //! State: word 0 the deficit in whole tokens, words 1 and 2 the time up to which it has been
 //! refilled (microseconds, 2^-32 of one). The deficit is kept rather than the tokens, so that
-//! a changed burst takes effect at once; one above a lowered burst is clamped to it.
+//! a changed burst takes effect at once; one above a lowered burst is clamped to it, and a
+//! charge writes that down, one of 0 hits too. A changed rate counts from the last charge on.
+//! After a clock went back the next token is a whole T away.
 
 use crate::rate::{Instant, Rate};
 use crate::step::Finding;
@@ -118,4 +120,63 @@ pub(crate) fn expires_at(rate: Rate, words: &Words) -> Timestamp {
     };
     let full = since.moved(rate, rate.span(words[0].min(rate.burst())));
     Timestamp::from_micros(full.micros.saturating_add(u64::from(full.fraction > 0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Algorithm, Limit, LimitSpec, Micros, Moment, Outcome, State, Timestamp, Verdict};
+
+    /// So many tokens at most, one every 100 ms.
+    fn limit(burst: u64) -> Limit {
+        let spec = LimitSpec::new(Algorithm::TokenBucket, 10, Micros::from_secs(1));
+        Limit::try_new(LimitSpec {
+            burst: Some(burst),
+            ..spec
+        })
+        .expect("a valid limit")
+    }
+
+    fn step(limit: &Limit, state: &mut State, hits: i64, micros: u64) -> Outcome {
+        let at = Moment::at(Timestamp::from_micros(1_000_000_000 + micros));
+        limit.step(state, hits, &at)
+    }
+
+    #[test]
+    fn a_token_comes_in_whole_at_its_tick() {
+        let limit = limit(3);
+        let mut state = State::new(limit.shape());
+        assert_eq!(step(&limit, &mut state, 3, 0).remaining, 0);
+        assert_eq!(
+            step(&limit, &mut state, 1, 99_999).retry_after,
+            Micros::new(1)
+        );
+        assert_eq!(step(&limit, &mut state, 0, 100_000).remaining, 1);
+        assert_eq!(step(&limit, &mut state, 0, 100_001).remaining, 1);
+        // A take does not lose what has come in of the next token.
+        assert_eq!(step(&limit, &mut state, 1, 150_000).verdict, Verdict::Fits);
+        assert_eq!(
+            step(&limit, &mut state, 1, 150_000).retry_after,
+            Micros::from_millis(50)
+        );
+    }
+
+    #[test]
+    fn a_lowered_burst_settles_at_the_first_denial() {
+        let (high, low) = (limit(100), limit(2));
+        let mut state = State::new(high.shape());
+        step(&high, &mut state, 100, 0);
+        // 95 are missing of 100, but no more than two can be missing of two.
+        let denied = step(&low, &mut state, 1, 500_000);
+        assert_eq!(denied.retry_after, Micros::from_millis(100));
+        assert_eq!(step(&low, &mut state, 1, 599_999).verdict, Verdict::Later);
+        assert_eq!(step(&low, &mut state, 1, 600_000).verdict, Verdict::Fits);
+    }
+
+    #[test]
+    fn a_raised_burst_is_there_at_once_and_usage_stays() {
+        let (low, high) = (limit(2), limit(5));
+        let mut state = State::new(low.shape());
+        step(&low, &mut state, 2, 0);
+        assert_eq!(step(&high, &mut state, 0, 0).remaining, 3);
+    }
 }

@@ -1,0 +1,116 @@
+//! What is refused, and why.
+
+use super::{Algorithm, Limit, LimitError, LimitSpec, MAX_LOG, MAX_PERMITS};
+use crate::{MAX_COUNT, Micros};
+
+fn spec(algorithm: Algorithm, quota: u64) -> LimitSpec {
+    LimitSpec::new(algorithm, quota, Micros::from_secs(60))
+}
+
+fn refused(spec: LimitSpec) -> LimitError {
+    Limit::try_new(spec).expect_err("not a valid limit")
+}
+
+#[test]
+fn every_algorithm_takes_0_and_its_largest_quota() {
+    for algorithm in Algorithm::ALL {
+        let most = match algorithm {
+            Algorithm::SlidingLog => MAX_LOG,
+            Algorithm::Concurrency => MAX_PERMITS,
+            // Sixty seconds of so many parts as fit 2^53.
+            algorithm if algorithm.has_burst() => u64::from(u32::MAX),
+            _ => MAX_COUNT,
+        };
+        for quota in [0, 1, most] {
+            let limit = Limit::try_new(spec(algorithm, quota)).expect("a valid limit");
+            assert_eq!(limit.capacity(), quota);
+        }
+    }
+}
+
+#[test]
+fn numbers_out_of_range_are_named() {
+    let gcra = spec(Algorithm::Gcra, 10);
+    let over = spec(Algorithm::FixedWindow, MAX_COUNT + 1);
+    assert_eq!(refused(over), LimitError::QuotaTooLarge);
+    let empty = LimitSpec {
+        window: Micros::ZERO,
+        ..gcra
+    };
+    assert_eq!(refused(empty), LimitError::EmptyWindow);
+    let none = LimitSpec {
+        burst: Some(0),
+        ..gcra
+    };
+    assert_eq!(refused(none), LimitError::ZeroBurst);
+    let large = LimitSpec {
+        burst: Some(MAX_COUNT + 1),
+        ..gcra
+    };
+    assert_eq!(refused(large), LimitError::BurstTooLarge);
+    let long = LimitSpec {
+        burst: Some(MAX_COUNT),
+        ..gcra
+    };
+    assert_eq!(refused(long), LimitError::RateOutOfRange);
+    let log = spec(Algorithm::SlidingLog, MAX_LOG + 1);
+    assert_eq!(refused(log), LimitError::LogTooLong);
+    let permits = spec(Algorithm::Concurrency, MAX_PERMITS + 1);
+    assert_eq!(refused(permits), LimitError::TooManyPermits);
+    for sub_windows in [0, 65] {
+        let sliding = spec(Algorithm::SlidingWindow, 10);
+        let cut = LimitSpec {
+            sub_windows: Some(sub_windows),
+            ..sliding
+        };
+        assert_eq!(refused(cut), LimitError::SubWindowsOutOfRange);
+    }
+}
+
+#[test]
+fn settings_of_another_algorithm_are_refused() {
+    for algorithm in Algorithm::ALL {
+        let spec = spec(algorithm, 10);
+        if !algorithm.has_burst() {
+            let burst = LimitSpec {
+                burst: Some(1),
+                ..spec
+            };
+            assert_eq!(refused(burst), LimitError::NoBurst(algorithm));
+        }
+        if algorithm != Algorithm::SlidingWindow {
+            let cut = LimitSpec {
+                sub_windows: Some(1),
+                ..spec
+            };
+            assert_eq!(refused(cut), LimitError::NoSubWindows(algorithm));
+        }
+        if algorithm != Algorithm::FixedWindow {
+            let calendar = LimitSpec {
+                calendar: true,
+                ..spec
+            };
+            assert_eq!(refused(calendar), LimitError::NoCalendar(algorithm));
+        }
+    }
+}
+
+#[test]
+fn names_are_those_of_rules_files() {
+    for algorithm in Algorithm::ALL {
+        assert_eq!(Algorithm::from_name(algorithm.name()), Some(algorithm));
+    }
+    assert_eq!(Algorithm::from_name("Fixed_Window"), None);
+}
+
+#[test]
+fn the_largest_numbers_are_named_in_the_messages() {
+    let messages = [
+        (LimitError::QuotaTooLarge, MAX_COUNT),
+        (LimitError::LogTooLong, MAX_LOG),
+        (LimitError::TooManyPermits, MAX_PERMITS),
+    ];
+    for (error, most) in messages {
+        assert!(error.to_string().contains(&most.to_string()), "{error}");
+    }
+}
