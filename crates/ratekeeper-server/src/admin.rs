@@ -3,7 +3,6 @@
 
 mod loopback;
 mod metrics;
-mod rlconfig;
 
 use std::sync::Arc;
 
@@ -63,5 +62,5 @@ async fn show_metrics<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Respons
 }
 
 async fn show_rules<S: ServedStore>(State(app): State<Arc<App<S>>>) -> String {
-    rlconfig::text(app.limiter.snapshot().rules())
+    app.limiter.snapshot().rules().rlconfig()
 }

@@ -6,23 +6,20 @@
 //! files, folders moved into place and swapped symbolic links all read differently until they
 //! are done. A set that does not load is refused whole; the last good one stays in force.
 
-mod changes;
 mod loader;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_rules::RuleSet;
+use ratekeeper_rules::{Change, ChangeKind, RuleSet};
 use tokio::sync::{Notify, watch as channel};
-use tokio::time::{MissedTickBehavior, interval_at, sleep};
+use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-pub use changes::fresh_counters;
 pub use loader::{LoadError, RulesLoader};
 
 use crate::config::WatchConfig;
@@ -52,14 +49,16 @@ impl ReloadStatus {
 pub(crate) struct Reloader<A> {
     loader: RulesLoader,
     config: WatchConfig,
-    /// Puts a set in force and answers which rules' counters start afresh.
+    /// Puts a set in force and answers what that changes.
     apply: A,
     status: channel::Sender<ReloadStatus>,
     /// Told from outside to look (SIGHUP), and by the watch.
     wake: Arc<Notify>,
+    /// Whether it has been said that there is no watch.
+    is_blind: bool,
 }
 
-impl<A: FnMut(RuleSet) -> Vec<Arc<str>> + Send> Reloader<A> {
+impl<A: FnMut(RuleSet) -> Vec<Change> + Send> Reloader<A> {
     pub(crate) fn new(
         loader: RulesLoader,
         config: WatchConfig,
@@ -73,46 +72,53 @@ impl<A: FnMut(RuleSet) -> Vec<Arc<str>> + Send> Reloader<A> {
             apply,
             status,
             wake,
+            is_blind: false,
         }
     }
 
     /// Runs for ever.
-    pub(crate) fn run(mut self) -> impl Future<Output = ()> + Send {
-        async move {
-            let mut watch = self.watch();
+    pub(crate) async fn run(mut self) {
+        let mut watch = None;
+        // Sets up the watch, and looks for what changed between the first load and that.
+        self.wake.notify_one();
+        loop {
             let period = self.poll_period(watch.is_some());
-            let mut poll = interval_at(tokio::time::Instant::now() + period, period);
-            poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            // The files may have changed between the first load and the watch.
-            self.wake.notify_one();
-            loop {
-                tokio::select! {
-                    () = self.wake.notified() => {
-                        // Folders that were swapped are other folders now; and what happens
-                        // from here on wakes us again.
-                        if self.config.enabled {
-                            watch = self.watch();
-                        }
-                        self.look().await;
-                        // However often the files change: no more than one look a quiet time.
-                        sleep(self.config.quiet).await;
-                    }
-                    _ = poll.tick(), if self.config.enabled => self.look().await,
+            tokio::select! {
+                () = self.wake.notified() => {
+                    // Folders that were swapped are other folders now; and what happens
+                    // from here on wakes us again.
+                    watch = self.watch();
+                    self.look().await;
+                    // However often the files change: no more than one look a quiet time.
+                    sleep(self.config.quiet).await;
                 }
-                let _ = &watch;
+                () = sleep(period), if self.config.enabled => {
+                    if watch.is_none() {
+                        watch = self.watch();
+                    }
+                    self.look().await;
+                }
             }
         }
     }
 
-    fn watch(&self) -> Option<Watch> {
+    /// A fresh watch; None if there is to be none, or the system has none to give.
+    fn watch(&mut self) -> Option<Watch> {
         if !self.config.enabled {
             return None;
         }
-        Watch::new(self.loader.path(), &self.wake)
-            .inspect_err(|error| {
-                warn!(%error, "the file system does not tell of changes; polling for them instead");
-            })
-            .ok()
+        match Watch::new(self.loader.path(), &self.wake) {
+            Ok(watch) => {
+                self.is_blind = false;
+                Some(watch)
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_blind, true) {
+                    warn!(%error, "the file system does not tell of changes; polling for them instead");
+                }
+                None
+            }
+        }
     }
 
     /// Without events, polling alone must be fast enough.
@@ -163,12 +169,17 @@ impl<A: FnMut(RuleSet) -> Vec<Arc<str>> + Send> Reloader<A> {
                     warn!("{warning}");
                 }
                 let rules = loaded.rules.rules().len();
-                let fresh = (self.apply)(loaded.rules);
+                let changes = (self.apply)(loaded.rules);
                 self.status.send_modify(|status| {
                     status.accepted += 1;
                     status.error = None;
                 });
-                info!(rules, counters_start_afresh = ?fresh, "new rules are in force");
+                info!(rules, changes = changes.len(), "new rules are in force");
+                for change in changes {
+                    if matches!(change.kind, ChangeKind::StartsAfresh { .. }) {
+                        info!("{change}");
+                    }
+                }
             }
             Err(error) => {
                 let error: Arc<str> = error.to_string().into();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper_limiter::Limiter;
-use ratekeeper_rules::RuleSet;
+use ratekeeper_rules::{Change, RuleSet};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
@@ -20,7 +20,7 @@ use crate::drain::Drain;
 use crate::grpc::{BadDescriptors, Grpc, Health};
 use crate::http;
 use crate::listen::{Listener, Protocol};
-use crate::reload::{ReloadStatus, Reloader, RulesLoader, fresh_counters};
+use crate::reload::{ReloadStatus, Reloader, RulesLoader};
 use crate::store::ServedStore;
 
 /// How often the limiter's clock is compared with the wall's.
@@ -255,13 +255,13 @@ fn reloader<S: ServedStore>(
     loader: RulesLoader,
     reloads: watch::Sender<ReloadStatus>,
     wake: &Arc<Notify>,
-) -> Reloader<impl FnMut(RuleSet) -> Vec<Arc<str>> + Send + use<S>> {
+) -> Reloader<impl FnMut(RuleSet) -> Vec<Change> + Send + use<S>> {
     let app = Arc::clone(app);
-    let apply = move |rules| {
-        let fresh = fresh_counters(app.limiter.snapshot().rules(), &rules);
+    let apply = move |rules: RuleSet| {
+        let changes = rules.changes_since(app.limiter.snapshot().rules());
         app.limiter.replace_rules(rules);
         app.set_loaded();
-        fresh
+        changes
     };
     Reloader::new(loader, config, reloads, Arc::clone(wake), apply)
 }

@@ -1,4 +1,4 @@
-//! Sees whether anything moves on a connection.
+//! Sees whether anything moves on a connection, and gives its socket back at the end.
 
 use std::io;
 use std::pin::Pin;
@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 
 /// Counts reads and writes. A clock of its own would cost more than the count does.
 #[derive(Clone, Debug, Default)]
@@ -24,31 +26,63 @@ impl Activity {
     }
 }
 
-/// A connection whose reads and writes are counted.
-pub(super) struct Watched<T> {
-    pub(super) inner: T,
-    pub(super) activity: Activity,
+/// A socket whose reads and writes are counted.
+pub(super) struct Watched {
+    /// There until the drop.
+    socket: Option<TcpStream>,
+    activity: Activity,
+    back: Option<oneshot::Sender<TcpStream>>,
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+impl Watched {
+    /// Wraps `socket`; the receiver gets it back once the wrapper is dropped.
+    pub(super) fn new(socket: TcpStream) -> (Self, Activity, oneshot::Receiver<TcpStream>) {
+        let activity = Activity::default();
+        let (back, receiver) = oneshot::channel();
+        let watched = Self {
+            socket: Some(socket),
+            activity: activity.clone(),
+            back: Some(back),
+        };
+        (watched, activity, receiver)
+    }
+
+    fn socket(&mut self) -> io::Result<Pin<&mut TcpStream>> {
+        self.socket
+            .as_mut()
+            .map(Pin::new)
+            .ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let (Some(socket), Some(back)) = (self.socket.take(), self.back.take()) {
+            // Nobody waits for it any more: then it is closed here.
+            let _ = back.send(socket);
+        }
+    }
+}
+
+impl AsyncRead for Watched {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let result = ready!(Pin::new(&mut self.inner).poll_read(cx, buf));
+        let result = ready!(self.socket()?.poll_read(cx, buf));
         self.activity.note();
         Poll::Ready(result)
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+impl AsyncWrite for Watched {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let result = ready!(Pin::new(&mut self.inner).poll_write(cx, buf));
+        let result = ready!(self.socket()?.poll_write(cx, buf));
         self.activity.note();
         Poll::Ready(result)
     }
@@ -58,20 +92,22 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let result = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, bufs));
+        let result = ready!(self.socket()?.poll_write_vectored(cx, bufs));
         self.activity.note();
         Poll::Ready(result)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
+        self.socket
+            .as_ref()
+            .is_some_and(AsyncWrite::is_write_vectored)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
+        self.socket()?.poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
+        self.socket()?.poll_shutdown(cx)
     }
 }

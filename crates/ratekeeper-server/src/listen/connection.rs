@@ -7,8 +7,9 @@ use std::time::Duration;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{MissedTickBehavior, interval_at, sleep};
+use tokio::time::{MissedTickBehavior, interval_at, sleep, timeout};
 use tracing::debug;
 
 use super::activity::{Activity, Watched};
@@ -21,6 +22,9 @@ use crate::drain::Drain;
 /// its way, which is then answered with `Connection: close`. HTTP/2 has GOAWAY for that.
 const LAST_REQUEST: Duration = Duration::from_millis(100);
 
+/// For so long at most.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// Serves one connection until either side ends it.
 pub(super) async fn serve(
     stream: TcpStream,
@@ -32,11 +36,8 @@ pub(super) async fn serve(
     // Decisions are small and awaited: none waits to be sent together with the next. A socket
     // that refuses this is about to fail anyway.
     let _ = stream.set_nodelay(true);
-    let activity = Activity::default();
-    let io = TokioIo::new(Watched {
-        inner: stream,
-        activity: activity.clone(),
-    });
+    let (watched, activity, back) = Watched::new(stream);
+    let io = TokioIo::new(watched);
     let service = Deadline::new(
         service,
         protocol,
@@ -48,16 +49,32 @@ pub(super) async fn serve(
         idle_timeout: bounds.idle_timeout,
         drain,
     };
-    match protocol {
+    let end = match protocol {
         Protocol::Http1 => {
             let connection = http1(&bounds).serve_connection(io, service);
-            watch.drive(connection, LAST_REQUEST).await;
+            watch.drive(connection, LAST_REQUEST).await
         }
         Protocol::Http2 => {
             let connection = http2(&bounds).serve_connection(io, service);
-            watch.drive(connection, Duration::ZERO).await;
+            watch.drive(connection, Duration::ZERO).await
         }
+    };
+    if let (End::Done, Ok(socket)) = (end, back.await) {
+        linger(socket).await;
     }
+}
+
+/// Closes a socket so that the last answers arrive: closed with bytes unread, the kernel would
+/// reset the connection, and the peer lose what it had not read yet. So our half is closed
+/// first, and what the peer still sends is thrown away, until it closes its own.
+async fn linger(mut socket: TcpStream) {
+    let _ = timeout(LINGER, async {
+        socket.shutdown().await?;
+        let mut waste = [0; 1024];
+        while socket.read(&mut waste).await? > 0 {}
+        std::io::Result::Ok(())
+    })
+    .await;
 }
 
 fn http1(bounds: &Bounds) -> http1::Builder {
@@ -82,6 +99,14 @@ fn http2(bounds: &Bounds) -> http2::Builder<TokioExecutor> {
     builder
 }
 
+/// How a connection ended.
+enum End {
+    /// As the protocol has it.
+    Done,
+    /// Nothing moved on it for too long.
+    Idle,
+}
+
 /// What ends a connection other than its peers.
 struct WatchOver {
     activity: Activity,
@@ -90,7 +115,7 @@ struct WatchOver {
 }
 
 impl WatchOver {
-    async fn drive<C>(self, connection: C, last_request: Duration)
+    async fn drive<C>(self, connection: C, last_request: Duration) -> End
     where
         C: GracefulConnection<Error: std::fmt::Display>,
     {
@@ -111,7 +136,7 @@ impl WatchOver {
                     if let Err(error) = end {
                         debug!(%error, "a connection ended badly");
                     }
-                    return;
+                    return End::Done;
                 }
                 () = &mut begun, if !is_draining => {
                     is_draining = true;
@@ -121,7 +146,7 @@ impl WatchOver {
                     let now = self.activity.count();
                     if now == seen {
                         debug!("a connection is closed: nothing moved on it");
-                        return;
+                        return End::Idle;
                     }
                     seen = now;
                 }

@@ -22,7 +22,7 @@ struct Fixture {
     status: channel::Receiver<ReloadStatus>,
     wake: Arc<Notify>,
     quotas: Arc<Mutex<Vec<u64>>>,
-    fresh: Arc<Mutex<Vec<Arc<str>>>>,
+    changes: Arc<Mutex<Vec<String>>>,
 }
 
 impl Drop for Fixture {
@@ -42,18 +42,20 @@ impl Fixture {
         let mut loader = RulesLoader::new(source);
         let loaded = loader.load();
         let quotas = Arc::new(Mutex::new(Vec::new()));
-        let fresh = Arc::new(Mutex::new(Vec::new()));
+        let changes = Arc::new(Mutex::new(Vec::new()));
         let mut before = loaded.map(|loaded| loaded.rules).unwrap_or_default();
         quotas.lock().unwrap().extend(quota_of(&before));
         let (sender, status) = channel::channel(loader.status().clone());
         let wake = Arc::new(Notify::new());
-        let (put, note) = (Arc::clone(&quotas), Arc::clone(&fresh));
+        let (put, note) = (Arc::clone(&quotas), Arc::clone(&changes));
         let apply = move |rules: RuleSet| {
-            let ids = fresh_counters(&before, &rules);
+            let changes = rules.changes_since(&before);
             put.lock().unwrap().extend(quota_of(&rules));
-            note.lock().unwrap().extend(ids.iter().cloned());
+            note.lock()
+                .unwrap()
+                .extend(changes.iter().map(ToString::to_string));
             before = rules;
-            ids
+            changes
         };
         let reloader = Reloader::new(loader, config, sender, Arc::clone(&wake), apply);
         Self {
@@ -61,7 +63,7 @@ impl Fixture {
             status,
             wake,
             quotas,
-            fresh,
+            changes,
         }
     }
 
@@ -359,14 +361,17 @@ async fn it_starts_without_rules_and_finds_them() {
 }
 
 #[tokio::test]
-async fn counters_start_afresh_only_where_they_count_otherwise() {
+async fn what_a_change_does_to_counters_is_told() {
     let (_dir, folder) = folder_with(1);
     let mut fixture = Fixture::start(&folder, by_events());
     fs::write(folder.join("a.yaml"), rules(2)).unwrap();
     fixture.accepted(2).await;
-    assert!(fixture.fresh.lock().unwrap().is_empty());
     fs::write(folder.join("a.yaml"), rules(2).replace("minute", "hour")).unwrap();
     fixture.accepted(3).await;
-    let fresh = fixture.fresh.lock().unwrap().clone();
-    assert_eq!(fresh, ["d.k".into()]);
+    let changes = fixture.changes.lock().unwrap().clone();
+    let [adjusted, afresh] = &changes[..] else {
+        panic!("{changes:?}")
+    };
+    assert!(adjusted.contains("keeps its usage"), "{adjusted}");
+    assert!(afresh.starts_with("d.k starts afresh"), "{afresh}");
 }

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use notify::event::{AccessKind, AccessMode};
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
 /// Follows this many symbolic links from the rules' path before it calls them a loop.
@@ -35,8 +35,10 @@ impl Watch {
             // One that is gone shows as a change of the one above it.
             let _ = watcher.watch(&folder, RecursiveMode::NonRecursive);
         }
-        if path.is_dir() {
-            watcher.watch(&path, RecursiveMode::Recursive)?;
+        match watcher.watch(&path, RecursiveMode::Recursive) {
+            // It comes back as an entry of the folder above, or of one of the links.
+            Err(error) if matches!(error.kind, ErrorKind::PathNotFound) => {}
+            watched => watched?,
         }
         Ok(Self { _watcher: watcher })
     }

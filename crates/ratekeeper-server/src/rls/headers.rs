@@ -27,7 +27,7 @@ pub(super) fn incumbents(
             .zip(decision.statuses())
             .filter(|(s, _)| s.current_limit.is_some())
     };
-    let denying = limited().filter(|(wire, status)| {
+    let mut denying = limited().filter(|(wire, status)| {
         // A request that passes in spite of it was in quota mode.
         let rule = status
             .binding
@@ -38,7 +38,7 @@ pub(super) fn incumbents(
             && !rule.is_some_and(|rule| rule.quota_mode)
     });
     let picked = denying
-        .last()
+        .next_back()
         .or_else(|| limited().min_by_key(|(wire, _)| wire.limit_remaining));
     let values = picked.and_then(|(wire, _)| {
         let seconds = wire

@@ -48,8 +48,15 @@ async fn no_answer_is_lost_over_grpc() {
         let status = format!("{:?}", timeout(PATIENCE, task).await.unwrap().unwrap());
         // The client could not connect again, had not sent the request yet, or did not
         // send it because of GOAWAY.
-        let unsent = ["ConnectError", "Canceled", "GoAway(b\"\", NO_ERROR, Remote)"];
-        assert!(unsent.iter().any(|reason| status.contains(reason)), "{status}");
+        let unsent = [
+            "ConnectError",
+            "Canceled",
+            "GoAway(b\"\", NO_ERROR, Remote)",
+        ];
+        assert!(
+            unsent.iter().any(|reason| status.contains(reason)),
+            "{status}"
+        );
     }
     let decided: u64 = limiter
         .snapshot()
