@@ -357,3 +357,57 @@ fn rlconfig_is_in_the_incumbents_form() {
                     mongo_cps.database_users.op: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: true\n";
     assert_eq!(loaded.expect("it is accepted").rules.rlconfig(), expected);
 }
+
+/// One question of `incumbent/answers.jsonl`, and what envoyproxy/ratelimit itself (as of January
+/// 2026, when a `*` had to be the last character) answered to it.
+#[derive(serde::Deserialize)]
+struct Answer {
+    files: Vec<String>,
+    #[serde(default)]
+    merge: bool,
+    accepted: bool,
+    /// Entries asked for in domain `d`, and the limit they met.
+    #[serde(default)]
+    asked: Vec<(Vec<(String, String)>, Option<String>)>,
+}
+
+fn met(rules: &RuleSet, entries: &[(String, String)]) -> Option<String> {
+    let entries: Vec<_> = entries
+        .iter()
+        .map(|(key, value)| Entry { key, value })
+        .collect();
+    let leaf = rules.domain("d")?.walk(&entries).leaf()?;
+    let rule = rules.rule(*leaf.node.rules().first()?);
+    let RuleLimit::Limited(limit) = rule.limit else {
+        return Some("unlimited".to_owned());
+    };
+    let mut met = format!("{} {}", rule.unit?.name(), limit.quota());
+    for (flag, word) in [(rule.shadow, " shadow"), (rule.quota_mode, " quota")] {
+        met.push_str(if flag { word } else { "" });
+    }
+    if let Some(name) = &rule.name {
+        met.push_str(&format!(" {name}"));
+    }
+    Some(met)
+}
+
+#[test]
+fn recorded_answers_of_the_incumbent_are_ours() {
+    for line in include_str!("incumbent/answers.jsonl").lines() {
+        let answer: Answer = serde_json::from_str(line).expect("a recorded answer");
+        let texts: Vec<_> = answer.files.iter().map(String::as_str).collect();
+        match files(&texts, answer.merge) {
+            Ok(loaded) => {
+                assert!(answer.accepted, "accepted: {line}");
+                for (entries, expected) in &answer.asked {
+                    assert_eq!(
+                        met(&loaded.rules, entries),
+                        *expected,
+                        "{entries:?} in {line}"
+                    );
+                }
+            }
+            Err(errors) => assert!(!answer.accepted, "refused: {line}\n{errors}"),
+        }
+    }
+}
