@@ -7,8 +7,8 @@ use crate::RuleSlot;
 /// Expiry, rule, share and flags of one counter.
 ///
 /// ```text
-///  63     58 57      56 55   48 47  32 31                  0
-///  |   -   | durable|heap | share | rule | expires at (s)  |
+///  62   | 61-58 | 57      | 56   | 55-48 | 47-32 | 31-0
+///  used |   -   | durable | heap | share | rule  | expires at (s)
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Meta(u64);
@@ -17,6 +17,7 @@ const RULE_SHIFT: u32 = 32;
 const SHARE_SHIFT: u32 = 48;
 const HEAP: u64 = 1 << 56;
 const DURABLE: u64 = 1 << 57;
+const USED: u64 = 1 << 62;
 
 impl Meta {
     pub(super) const fn new(rule: RuleSlot, durable: bool) -> Self {
@@ -47,6 +48,18 @@ impl Meta {
     #[inline]
     pub(super) const fn share(self) -> u8 {
         (self.0 >> SHARE_SHIFT) as u8
+    }
+
+    /// Whether there is a counter at all.
+    #[inline]
+    pub(super) const fn is_used(self) -> bool {
+        self.0 & USED != 0
+    }
+
+    /// The meta of a place that holds a counter.
+    #[inline]
+    pub(super) const fn used(self) -> Self {
+        Self(self.0 | USED)
     }
 
     /// Whether the state lies on the heap, and word 0 says where.

@@ -93,7 +93,7 @@ impl<'a> Words<'a> {
     ) -> Option<(CounterKey, Meta, Saved<'b>)> {
         let (subject, identity) = (self.next()?, self.next()?);
         let word = self.next()?;
-        let meta = Meta::from_word(word & ((1 << MASK_SHIFT) - 1));
+        let meta = Meta::from_word(word & !(15 << MASK_SHIFT));
         let key = CounterKey { subject, identity };
         if meta.is_heap() {
             let len = usize::try_from(self.next()?).ok()?;

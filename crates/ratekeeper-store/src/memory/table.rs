@@ -1,8 +1,9 @@
 //! A fixed hash table of counters, packed for the cache and for the byte.
 //!
 //! ```text
-//!  tags   | 7 tags, overflow | 7 tags, overflow | ...     one word for each bucket
-//!  slots  | meta, key, state | meta, key, state | ...     7 words each (1 + 2 + 4), 7 to a bucket
+//!  bucket: 400 bytes, 50 words
+//!  | 7 tags, overflow | meta, key, state | meta, key, state | ...
+//!          1             1    2     4      7 words for each of 7 slots
 //! ```
 //!
 //! The scheme is that of F14 (Bronson and Shi, "Open-sourcing F14", Facebook Engineering,
@@ -12,8 +13,9 @@
 //! tombstones. Unlike F14 the table never moves a counter and never grows: the path is
 //! [`WINDOW`] buckets long, and what does not fit there must evict.
 //!
-//! The tags lie apart, so that they stay in the cache when the slots are far too many for it:
-//! a search costs one trip to memory, a search in vain none.
+//! Each key has a slot of its home bucket where it is put if that is free and sought first:
+//! most searches then go straight to the counter, one trip to memory instead of two, and
+//! never look at the tags.
 //!
 //! The number of buckets is a prime, so that any memory limit is used to the last bucket, and
 //! a path of any stride visits each bucket once. The memory comes zeroed from the system, page
@@ -31,15 +33,19 @@ pub(super) const SLOTS: usize = 7;
 pub(super) const WINDOW: usize = 16;
 
 /// Bytes of a bucket.
-pub(super) const BUCKET_BYTES: usize = size_of::<u64>() + SLOTS * size_of::<Slot>();
+pub(super) const BUCKET_BYTES: usize = BUCKET_WORDS * size_of::<u64>();
 
 /// The most buckets of a table: places are numbered with 32 bits.
-pub(super) const BUCKETS_MAX: usize = u32::MAX as usize / SLOTS;
+pub(super) const BUCKETS_MAX: usize = u32::MAX as usize / BUCKET_WORDS;
+
+const BUCKET_WORDS: usize = 1 + SLOTS * SLOT_WORDS;
+const SLOT_WORDS: usize = 7;
 
 /// Meta, subject, identity, and four words of state.
-type Slot = [u64; 7];
+type Slot = [u64; SLOT_WORDS];
 
-/// Where a counter lies. Stays valid until that counter is removed.
+/// Where a counter lies: the number of its slot's first word. Stays valid until that counter
+/// is removed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Place(u32);
 
@@ -75,6 +81,12 @@ impl Probe {
         let tag = (self.hash >> 6) as u8;
         if tag == 0 { 1 } else { tag }
     }
+
+    /// The slot of the home bucket where the counter is sought first.
+    #[inline]
+    const fn slot(self) -> usize {
+        ((((self.hash >> 30) & 0xffff) * SLOTS as u64) >> 16) as usize
+    }
 }
 
 /// The buckets in which a counter may lie, the likeliest first.
@@ -105,8 +117,8 @@ impl Iterator for Path {
 /// The buckets.
 #[derive(Debug)]
 pub(super) struct Table {
-    tags: Vec<u64>,
-    slots: Vec<Slot>,
+    words: Vec<u64>,
+    buckets: usize,
     used: usize,
 }
 
@@ -114,19 +126,19 @@ impl Table {
     /// A table of `buckets`, a prime of at most [`BUCKETS_MAX`].
     pub(super) fn new(buckets: usize) -> Self {
         Self {
-            tags: vec![0; buckets],
-            slots: vec![[0; 7]; buckets * SLOTS],
+            words: vec![0; buckets * BUCKET_WORDS],
+            buckets,
             used: 0,
         }
     }
 
     pub(super) const fn buckets(&self) -> usize {
-        self.tags.len()
+        self.buckets
     }
 
     /// Counters there are places for.
     pub(super) const fn capacity(&self) -> usize {
-        self.slots.len()
+        self.buckets * SLOTS
     }
 
     /// Counters in the table.
@@ -142,7 +154,7 @@ impl Table {
     fn path(&self, probe: Probe) -> Path {
         // Multiply and shift: a division without the division (Lemire, "Fast random integer
         // generation in an interval", 2019). The stride comes from bits the rest leaves alone.
-        let buckets = self.tags.len();
+        let buckets = self.buckets;
         let bucket = (u128::from(probe.hash) * buckets as u128) >> 64;
         let strides = (buckets - 1).min(256) as u64;
         let stride = 1 + ((((probe.hash >> 14) & 0xffff) * strides) >> 16);
@@ -157,26 +169,58 @@ impl Table {
     /// Where the counter of that key lies.
     #[inline]
     pub(super) fn find(&self, probe: Probe) -> Option<Place> {
-        let tag = probe.tag();
-        for bucket in self.path(probe) {
-            let tags = self.tags[bucket];
-            for slot in matches(tags, tag) {
-                let place = place(bucket, slot);
-                if self.key(place) == probe.key {
-                    return Some(place);
-                }
-            }
-            if overflow(tags) == 0 {
-                return None;
-            }
+        let mut path = self.path(probe);
+        let first = place(path.bucket, probe.slot());
+        let [meta, subject, identity, ..] = *self.slot(first);
+        let found = CounterKey { subject, identity };
+        if found == probe.key && Meta::from_word(meta).is_used() {
+            return Some(first);
         }
-        None
+        path.find_map(|bucket| self.find_in(bucket, probe))?
     }
 
-    /// The first free place of a key's window.
+    /// Where in that bucket the counter lies, if it does; none at all to look further.
+    #[inline]
+    fn find_in(&self, bucket: usize, probe: Probe) -> Option<Option<Place>> {
+        let tags = self.tags(bucket);
+        let places = matches(tags, probe.tag()).map(|slot| place(bucket, slot));
+        match { places }.find(|place| self.key(*place) == probe.key) {
+            None if overflow(tags) > 0 => None,
+            place => Some(place),
+        }
+    }
+
+    #[inline]
+    fn tags(&self, bucket: usize) -> u64 {
+        self.words[bucket * BUCKET_WORDS]
+    }
+
+    #[inline]
+    fn tags_mut(&mut self, bucket: usize) -> &mut u64 {
+        &mut self.words[bucket * BUCKET_WORDS]
+    }
+
+    #[inline]
+    fn slot(&self, at: Place) -> &Slot {
+        let slot = self.words[at.index()..].first_chunk();
+        slot.expect("a place lies within the table")
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, at: Place) -> &mut Slot {
+        let slot = self.words[at.index()..].first_chunk_mut();
+        slot.expect("a place lies within the table")
+    }
+
+    /// A free place of a key's window, the first one, but that where it is sought first if
+    /// that one is free.
     pub(super) fn free_place(&self, probe: Probe) -> Option<Place> {
+        let first = place(self.path(probe).bucket, probe.slot());
+        if !self.meta(first).is_used() {
+            return Some(first);
+        }
         self.path(probe).find_map(|bucket| {
-            let slot = matches(self.tags[bucket], 0).next()?;
+            let slot = matches(self.tags(bucket), 0).next()?;
             Some(place(bucket, slot))
         })
     }
@@ -189,7 +233,7 @@ impl Table {
 
     /// The places of one bucket.
     pub(super) fn places(&self, bucket: usize) -> impl Iterator<Item = (Place, Option<Meta>)> + '_ {
-        let tags = self.tags[bucket];
+        let tags = self.tags(bucket);
         (0..SLOTS).map(move |slot| {
             let place = place(bucket, slot);
             let used = tag_of(tags, slot) != 0;
@@ -199,14 +243,14 @@ impl Table {
 
     /// The place of that number, if a counter lies there.
     pub(super) fn used_at(&self, bucket: usize, slot: usize) -> Option<Place> {
-        let used = tag_of(self.tags[bucket], slot) != 0;
+        let used = tag_of(self.tags(bucket), slot) != 0;
         used.then_some(place(bucket, slot))
     }
 
     /// Puts a counter at a free place of its window, its state all zero.
     pub(super) fn insert(&mut self, at: Place, probe: Probe, meta: Meta) {
         for bucket in self.path(probe) {
-            let tags = &mut self.tags[bucket];
+            let tags = self.tags_mut(bucket);
             if bucket == at.bucket() {
                 *tags |= u64::from(probe.tag()) << (8 * at.slot());
                 break;
@@ -214,60 +258,61 @@ impl Table {
             *tags = overflow_more(*tags);
         }
         let CounterKey { subject, identity } = probe.key;
-        self.slots[at.index()] = [meta.word(), subject, identity, 0, 0, 0, 0];
+        *self.slot_mut(at) = [meta.used().word(), subject, identity, 0, 0, 0, 0];
         self.used += 1;
     }
 
     /// Takes the counter away from `at`.
     pub(super) fn remove(&mut self, at: Place) {
         for bucket in self.path(Probe::new(self.key(at))) {
-            let tags = &mut self.tags[bucket];
+            let tags = self.tags_mut(bucket);
             if bucket == at.bucket() {
                 *tags &= !(0xff << (8 * at.slot()));
                 break;
             }
             *tags = overflow_less(*tags);
         }
+        *self.slot_mut(at) = [0; SLOT_WORDS];
         self.used -= 1;
     }
 
     /// Whether the counter of that key lies at `at`.
     pub(super) fn holds(&self, at: Place, key: CounterKey) -> bool {
-        tag_of(self.tags[at.bucket()], at.slot()) != 0 && self.key(at) == key
+        tag_of(self.tags(at.bucket()), at.slot()) != 0 && self.key(at) == key
     }
 
     #[inline]
     pub(super) fn key(&self, at: Place) -> CounterKey {
-        let [_, subject, identity, ..] = self.slots[at.index()];
+        let [_, subject, identity, ..] = *self.slot(at);
         CounterKey { subject, identity }
     }
 
     #[inline]
     pub(super) fn meta(&self, at: Place) -> Meta {
-        Meta::from_word(self.slots[at.index()][0])
+        Meta::from_word(self.slot(at)[0])
     }
 
     #[inline]
     pub(super) fn set_meta(&mut self, at: Place, meta: Meta) {
-        self.slots[at.index()][0] = meta.word();
+        self.slot_mut(at)[0] = meta.used().word();
     }
 
     #[inline]
     pub(super) fn state(&self, at: Place) -> &Words {
-        let [_, _, _, state @ ..] = &self.slots[at.index()];
+        let [_, _, _, state @ ..] = self.slot(at);
         state
     }
 
     #[inline]
     pub(super) fn state_mut(&mut self, at: Place) -> &mut Words {
-        let [_, _, _, state @ ..] = &mut self.slots[at.index()];
+        let [_, _, _, state @ ..] = self.slot_mut(at);
         state
     }
 
     /// The meta's word and the state, to be changed together.
     #[inline]
     pub(super) fn entry_mut(&mut self, at: Place) -> (&mut u64, &mut Words) {
-        let [meta, _, _, state @ ..] = &mut self.slots[at.index()];
+        let [meta, _, _, state @ ..] = self.slot_mut(at);
         (meta, state)
     }
 }
@@ -279,21 +324,18 @@ impl Place {
     }
 
     const fn bucket(self) -> usize {
-        self.index() / SLOTS
+        self.index() / BUCKET_WORDS
     }
 
     const fn slot(self) -> usize {
-        self.index() % SLOTS
+        self.index() % BUCKET_WORDS / SLOT_WORDS
     }
 }
 
 #[inline]
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "at most BUCKETS_MAX of 7 slots"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "BUCKETS_MAX sees to it")]
 const fn place(bucket: usize, slot: usize) -> Place {
-    Place((bucket * SLOTS + slot) as u32)
+    Place((bucket * BUCKET_WORDS + 1 + slot * SLOT_WORDS) as u32)
 }
 
 #[inline]
