@@ -20,6 +20,8 @@ pub(crate) struct Draft {
     /// Composites with secret values fingerprinted.
     pub(crate) path: Box<[Box<str>]>,
     pub(crate) suffix: Option<Box<str>>,
+    /// Where the names stand that the rule replaces, in their order.
+    pub(crate) replaces: Vec<Mark>,
 }
 
 impl Draft {

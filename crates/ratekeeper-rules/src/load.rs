@@ -10,7 +10,6 @@ use crate::id::{self, Draft};
 use crate::matching::Children;
 use crate::parse::descriptors::{Compiler, Level, Path, Surrounding};
 use crate::parse::fields::At;
-use crate::parse::policy::Policy;
 use crate::parse::root::{Defaults, Root, Settings, parse_root};
 use crate::report::Report;
 use crate::slas::{PathPattern, ServiceLevel};
@@ -240,15 +239,8 @@ fn merge(into: &mut Settings, from: Settings, place: &str, domain: Mark, report:
     });
     keep(&mut into.plans, from.plans, |mark| conflict("plans", mark));
     into.secrets.extend(from.secrets);
-    if from.policy != Policy::default() && from.policy != into.policy {
-        if into.policy == Policy::default() {
-            into.policy = from.policy;
-        } else {
-            conflict(
-                "algorithm, consistency, count_denied, enabled, enforce, on_store_failure or store",
-                domain,
-            );
-        }
+    if let Some(key) = into.policy.merge(from.policy) {
+        conflict(key, domain);
     }
 }
 
@@ -303,15 +295,13 @@ fn check_replaces(rules: &[Rule], drafts: &[Draft], reports: &mut [Report<'_>]) 
         .filter_map(|rule| Some((&rule.domain, rule.name.as_deref()?)))
         .collect();
     for (rule, draft) in rules.iter().zip(drafts) {
-        for replaced in &rule.replaces {
+        for (replaced, &mark) in rule.replaces.iter().zip(&draft.replaces) {
             let Some(report) = reports.get_mut(draft.file) else {
                 continue;
             };
             if !names.contains(&(&rule.domain, &**replaced)) {
-                let message = format!(
-                    "no limit of this domain has the name '{replaced}' that this one replaces"
-                );
-                report.warn(draft.mark, message, None);
+                let message = format!("no limit of this domain has the name '{replaced}'");
+                report.warn(mark, message, None);
             }
         }
     }

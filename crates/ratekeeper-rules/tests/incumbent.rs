@@ -358,7 +358,10 @@ fn rlconfig_is_in_the_incumbents_form() {
     assert_eq!(loaded.expect("it is accepted").rules.rlconfig(), expected);
 }
 
-/// One question of `incumbent/answers.jsonl`, and what envoyproxy/ratelimit itself (as of January
+/// A descriptor's entries, and the limit they meet.
+type Question = (Vec<(String, String)>, Option<String>);
+
+/// One line of `incumbent/answers.jsonl`, and what envoyproxy/ratelimit itself (as of January
 /// 2026, when a `*` had to be the last character) answered to it.
 #[derive(serde::Deserialize)]
 struct Answer {
@@ -368,7 +371,7 @@ struct Answer {
     accepted: bool,
     /// Entries asked for in domain `d`, and the limit they met.
     #[serde(default)]
-    asked: Vec<(Vec<(String, String)>, Option<String>)>,
+    asked: Vec<Question>,
 }
 
 fn met(rules: &RuleSet, entries: &[(String, String)]) -> Option<String> {

@@ -564,3 +564,58 @@ fn costs_of_what_does_not_fit_in_line_are_told() {
         .collect();
     assert_eq!(costly, ["d.a: 64 B a counter and up to 161 kB more"]);
 }
+
+#[test]
+fn settings_of_merged_files_add_up_and_may_not_contradict_each_other() {
+    let source = |name: &str, text: &str| Source {
+        name: name.to_owned(),
+        text: text.to_owned(),
+    };
+    let one = source(
+        "1",
+        "domain: d\nevaluation: path\nenforce: 10%\ndescriptors:\n  - { key: a, rate_limit: { unit: day, limit: 1 } }\n",
+    );
+    let two = source(
+        "2",
+        "domain: d\ntenant: a\nalgorithm: gcra\nevaluation: path\ndescriptors:\n  - { key: b, rate_limit: { unit: day, limit: 1 } }\n",
+    );
+    let mut options = Options::default();
+    options.merge_domains = true;
+    let rules = load(&[one.clone(), two], &options)
+        .expect("they add up")
+        .rules;
+    let domain = rules.domain("d").expect("it is there");
+    assert_eq!(
+        (domain.evaluation(), domain.tenant()),
+        (Evaluation::Path, Some("a"))
+    );
+    for rule in rules.rules() {
+        assert_eq!(
+            rule.limited().map(|limit| limit.algorithm()),
+            Some(Algorithm::Gcra)
+        );
+        assert_eq!(rule.enforce.hundredths(), 1_000);
+    }
+    let contrary = source("2", "domain: d\nevaluation: leaf\nenforce: 20%\n");
+    let errors = load(&[one, contrary], &options).expect_err("they contradict each other");
+    let messages: Vec<_> = errors
+        .errors()
+        .iter()
+        .map(|error| error.message.as_str())
+        .collect();
+    let differs = |key: &str| format!("`{key}` differs from that of another file of this domain");
+    assert_eq!(messages, [differs("enforce"), differs("evaluation")]);
+}
+
+#[test]
+fn a_name_that_nobody_has_is_warned_of_where_it_stands() {
+    let loaded = loaded(
+        "domain: d\ndescriptors:\n  - key: k\n    rate_limit: { unit: day, limit: 1, replaces: [ { name: nobody } ] }\n",
+    );
+    assert_eq!(loaded.warnings.len(), 1);
+    assert_eq!(loaded.warnings[0].place.to_string(), "f.yaml:4:60");
+    assert_eq!(
+        loaded.warnings[0].message,
+        "no limit of this domain has the name 'nobody'"
+    );
+}

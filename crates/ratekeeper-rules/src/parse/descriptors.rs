@@ -292,6 +292,7 @@ impl Compiler<'_, '_, '_> {
             domain: Arc::clone(self.around.domain),
             path: owner.path.shown.as_slice().into(),
             suffix: suffix.map(Into::into),
+            replaces: limit.replaces.iter().map(|at| at.mark).collect(),
         });
         let policy = limit.policy.within(&owner.policy);
         self.check_leaky(&limit.limit, &policy, limit.mark);

@@ -48,6 +48,36 @@ impl Policy {
         }
     }
 
+    /// Takes in what `other` says as well; a key for which the two contradict each other.
+    pub(crate) fn merge(&mut self, other: Self) -> Option<&'static str> {
+        let agreed = [
+            ("algorithm", keep(&mut self.algorithm, other.algorithm)),
+            (
+                "consistency",
+                keep(&mut self.consistency, other.consistency),
+            ),
+            (
+                "count_denied",
+                keep(&mut self.count_denied, other.count_denied),
+            ),
+            ("enabled", keep(&mut self.enabled, other.enabled)),
+            ("enforce", keep(&mut self.enforce, other.enforce)),
+            (
+                "leaky_over_rls",
+                keep(&mut self.leaky_over_rls, other.leaky_over_rls),
+            ),
+            (
+                "on_store_failure",
+                keep(&mut self.on_store_failure, other.on_store_failure),
+            ),
+            ("store", keep(&mut self.store, other.store)),
+        ];
+        agreed
+            .into_iter()
+            .find(|(_, agreed)| !agreed)
+            .map(|(key, _)| key)
+    }
+
     /// What this says, and where it says nothing what `outer` says. What is switched off outside
     /// stays off.
     pub(crate) fn within(self, outer: &Self) -> Self {
@@ -66,6 +96,18 @@ impl Policy {
             on_store_failure: self.on_store_failure.or(outer.on_store_failure),
             store: self.store.or_else(|| outer.store.clone()),
         }
+    }
+}
+
+/// Keeps what `from` says where `into` says nothing; false if they contradict each other.
+fn keep<T: PartialEq>(into: &mut Option<T>, from: Option<T>) -> bool {
+    match (&*into, from) {
+        (Some(one), Some(other)) => *one == other,
+        (None, from) => {
+            *into = from;
+            true
+        }
+        (Some(_), None) => true,
     }
 }
 
