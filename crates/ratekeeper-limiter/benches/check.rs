@@ -100,7 +100,37 @@ fn compare(threads: usize, keys: usize) -> Paired {
     paired(|| run(threads, keys, ours), || run(threads, keys, theirs))
 }
 
+/// Checks of one key and nothing else, for tools that count instructions:
+/// `valgrind --tool=callgrind <bench> --instructions`.
+fn instructions() {
+    const TIMES: usize = 20_000;
+    let limiter = limiter();
+    let entries = [
+        Entry {
+            key: "api_key",
+            value: "key-000000000000",
+        },
+        Entry {
+            key: "endpoint",
+            value: "POST /api/v1/orders",
+        },
+    ];
+    let descriptors = [Descriptor::new(&entries)];
+    let check = Check {
+        domain: "api",
+        descriptors: &descriptors,
+        waiting: Waiting::Cannot,
+    };
+    for _ in 0..TIMES {
+        assert!(black_box(limiter.check_now(black_box(&check))).allowed());
+    }
+    println!("{TIMES} checks");
+}
+
 fn main() {
+    if std::env::args().any(|argument| argument == "--instructions") {
+        return instructions();
+    }
     let json = std::env::args().any(|argument| argument == "--json");
     if !json {
         println!("whole check, ns per check and thread    ours governor   ratio [95 %]");

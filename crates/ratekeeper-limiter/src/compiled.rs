@@ -7,7 +7,7 @@ use ratekeeper_core::Limit;
 use ratekeeper_rules::{Domain, FailureMode, LeakyOverRls, Rule, RuleIndex, RuleSet};
 use ratekeeper_store::{Charge, FullMode, RuleSlot};
 
-use crate::identity::{LimitIdentity, Namer};
+use crate::identity::{DomainIdentity, LimitIdentity, Namer};
 use crate::stats::RuleStats;
 use crate::{Source, Waiting};
 
@@ -32,6 +32,7 @@ pub struct Snapshot {
 /// What a check needs of a rule, made once.
 #[derive(Debug)]
 pub(crate) struct Compiled {
+    pub(crate) domain: DomainIdentity,
     /// None if the rule is unlimited.
     pub(crate) limit: Option<CompiledLimit>,
     pub(crate) slot: RuleSlot,
@@ -140,6 +141,7 @@ impl Compiled {
             FailureMode::Allow | FailureMode::Local => FullMode::Allow,
         };
         Self {
+            domain: namer.domain(&rule.domain),
             limit,
             slot,
             charge,

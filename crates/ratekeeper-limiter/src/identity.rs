@@ -8,6 +8,8 @@ use ratekeeper_store::CounterKey;
 use siphasher::sip::SipHasher13;
 use siphasher::sip128::{Hash128, Hasher128, SipHasher13 as SipHasher13Wide};
 
+use crate::sip::WordHasher;
+
 /// The secret under which counters are named: without it nobody can choose keys that collide.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Seed([u8; 16]);
@@ -89,23 +91,39 @@ impl Namer {
         LimitIdentity([h1, h2])
     }
 
+    /// What all names of a domain's subjects begin with.
+    pub(crate) fn domain(&self, domain: &str) -> DomainIdentity {
+        let mut hasher = WordHasher::new(self.words());
+        put_text(&mut hasher, domain);
+        DomainIdentity(hasher)
+    }
+
     /// Begins the names of the counters of one descriptor.
-    pub(crate) fn descriptor(&self, domain: &str) -> Naming {
-        let mut subject = SipHasher13::new_with_key(&self.seed.0);
-        write_text(&mut subject, domain);
+    pub(crate) fn descriptor(&self) -> Naming {
         Naming {
-            domain: subject,
-            entries: SipHasher13::new_with_key(&self.seed.0),
+            entries: WordHasher::new(self.words()),
         }
+    }
+
+    fn words(&self) -> [u64; 2] {
+        let word = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .rev()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte))
+        };
+        [word(&self.seed.0[..8]), word(&self.seed.0[8..])]
     }
 }
 
+/// A domain, hashed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DomainIdentity(WordHasher);
+
 /// The names of one descriptor's counters, entry by entry: limits of the same entries share
 /// the work of hashing them.
-#[derive(Clone, Copy)]
 pub(crate) struct Naming {
-    domain: SipHasher13,
-    entries: SipHasher13,
+    entries: WordHasher,
 }
 
 impl Naming {
@@ -114,33 +132,35 @@ impl Naming {
         match shared_pattern(visit) {
             Some(pattern) => {
                 // No text is so long: a pattern is never taken for an entry.
-                self.entries.write_u64(u64::MAX);
-                write_text(&mut self.entries, pattern);
+                self.entries.word(u64::MAX);
+                put_text(&mut self.entries, pattern);
             }
             None => {
-                write_text(&mut self.entries, entry.key);
-                write_text(&mut self.entries, entry.value);
+                put_text(&mut self.entries, entry.key);
+                put_text(&mut self.entries, entry.value);
             }
         }
-    }
-
-    /// The first half of the names: the same for all counters of a subject. The subject is the
-    /// value of `entry`, or the pattern that it is counted under.
-    pub(crate) fn subject(&self, entry: &Entry<'_>, visit: Option<&Visit<'_>>) -> u64 {
-        let mut hasher = self.domain;
-        write_text(&mut hasher, shared_pattern(visit).unwrap_or(entry.value));
-        hasher.finish()
     }
 
     /// The name of the counter that `limit` has for the entries taken in so far.
     pub(crate) fn counter(&self, subject: u64, limit: LimitIdentity) -> CounterKey {
         let mut hasher = self.entries;
-        hasher.write_u64(limit.0[0]);
-        hasher.write_u64(limit.0[1]);
+        hasher.word(limit.0[0]);
+        hasher.word(limit.0[1]);
         CounterKey {
             subject,
             identity: hasher.finish(),
         }
+    }
+}
+
+impl DomainIdentity {
+    /// The first half of the names of all counters of a subject: the value of `entry`, or the
+    /// pattern that it is counted under.
+    pub(crate) fn subject(self, entry: &Entry<'_>, visit: Option<&Visit<'_>>) -> u64 {
+        let Self(mut hasher) = self;
+        put_text(&mut hasher, shared_pattern(visit).unwrap_or(entry.value));
+        hasher.finish()
     }
 }
 
@@ -151,26 +171,43 @@ fn shared_pattern<'a>(visit: Option<&Visit<'a>>) -> Option<&'a str> {
     shared.then(|| visit.node.pattern())
 }
 
-/// Length first, so that no two lists of texts run into the same words; then whole words, which
-/// the hasher takes without buffering. The last word of a text that is no multiple of eight bytes
-/// long overlaps the one before, or is filled up with zeros if there is none.
+/// Length first, so that no two lists of texts run into the same words. The last word of a text
+/// that is no multiple of eight bytes long overlaps the one before; a text too short for that is
+/// filled up with zeros.
 #[inline]
-fn write_text(hasher: &mut impl Hasher, text: &str) {
+fn put_text(hasher: &mut WordHasher, text: &str) {
     let bytes = text.as_bytes();
-    hasher.write_u64(bytes.len() as u64);
+    hasher.word(bytes.len() as u64);
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {
-        hasher.write_u64(u64::from_le_bytes(*word));
+        hasher.word(u64::from_le_bytes(*word));
     }
-    if rest.is_empty() {
-        return;
+    if !rest.is_empty() {
+        hasher.word(
+            bytes
+                .last_chunk::<8>()
+                .map_or_else(|| short(rest), |w| u64::from_le_bytes(*w)),
+        );
     }
-    let last = bytes.last_chunk::<8>().copied().unwrap_or_else(|| {
-        let mut word = [0; 8];
-        word[..rest.len()].copy_from_slice(rest);
-        word
-    });
-    hasher.write_u64(u64::from_le_bytes(last));
+}
+
+/// Up to seven bytes as one word, loaded by halves rather than byte by byte.
+#[inline]
+fn short(bytes: &[u8]) -> u64 {
+    match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        (Some(first), Some(last)) => {
+            u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32
+        }
+        _ => bytes
+            .iter()
+            .rev()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
+}
+
+fn write_text(hasher: &mut impl Hasher, text: &str) {
+    hasher.write_u64(text.len() as u64);
+    hasher.write(text.as_bytes());
 }
 
 /// A hash that is the same on every node and after every start, for what must not change with
@@ -187,13 +224,17 @@ mod tests {
     use super::*;
 
     fn name(texts: &[(&str, &str)]) -> CounterKey {
-        let mut naming = Namer::new(Seed::from_bytes([7; 16])).descriptor("d");
+        let namer = Namer::new(Seed::from_bytes([7; 16]));
+        let mut naming = namer.descriptor();
         let entries: Vec<_> = texts
             .iter()
             .map(|(key, value)| Entry { key, value })
             .collect();
         entries.iter().for_each(|entry| naming.add(entry, None));
-        naming.counter(naming.subject(&entries[0], None), LimitIdentity([1, 2]))
+        naming.counter(
+            namer.domain("d").subject(&entries[0], None),
+            LimitIdentity([1, 2]),
+        )
     }
 
     #[test]
@@ -232,8 +273,8 @@ mod tests {
                 key: "a",
                 value: "b",
             };
-            let naming = Namer::new(Seed::from_bytes(seed)).descriptor("d");
-            naming.subject(&entry, None)
+            let namer = Namer::new(Seed::from_bytes(seed));
+            namer.domain("d").subject(&entry, None)
         };
         assert_ne!(key([1; 16]), key([2; 16]));
         assert_ne!(Seed::random(), Seed::random());

@@ -14,6 +14,7 @@ mod identity;
 mod limiter;
 mod plan;
 mod request;
+mod sip;
 mod stats;
 
 pub use clock::Clock;

@@ -132,7 +132,7 @@ impl<'a> Plan<'a> {
         } else {
             domain.walk(entries)
         };
-        let mut naming = self.context.namer.descriptor(domain.name());
+        let mut naming = self.context.namer.descriptor();
         let before = (self.steps.len(), self.unlimited.len());
         for (depth, entry) in (1..).zip(entries) {
             let visits = walk.get(..depth).unwrap_or_default();
@@ -151,6 +151,10 @@ impl<'a> Plan<'a> {
                 continue;
             }
             let subject = if tenant < depth { tenant } else { 0 };
+            let named = match rules.first() {
+                Some(index) => self.context.snapshot.compiled(*index).domain,
+                None => self.context.namer.domain(domain.name()),
+            };
             let matched = Matched {
                 domain,
                 number,
@@ -159,7 +163,7 @@ impl<'a> Plan<'a> {
                 visits,
                 naming: &naming,
                 subject,
-                subject_name: naming.subject(&entries[subject], visits.get(subject)),
+                subject_name: named.subject(&entries[subject], visits.get(subject)),
             };
             rules
                 .iter()
