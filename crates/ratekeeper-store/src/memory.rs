@@ -125,6 +125,7 @@ impl MemoryStore {
     }
 
     /// One step whose counter is new, or lies on the heap.
+    #[inline(never)]
     fn decide_unusual(
         &self,
         shard: &mut Shard,

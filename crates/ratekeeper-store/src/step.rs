@@ -79,7 +79,14 @@ impl Step<'_> {
         }
     }
 
+    /// What `combine` answers if this step is all there is.
+    #[inline]
+    pub(crate) fn decides_alone(&self, fits: bool, mode: Mode) -> bool {
+        fits || self.shadow || mode.shadow || (self.quota_mode && mode.idle_quota)
+    }
+
     /// What its counter is charged, given whether it fitted and whether the request is allowed.
+    #[inline]
     pub(crate) fn charged(&self, fits: bool, allowed: bool) -> i64 {
         let always = self.hits < 0 || self.charge == Charge::Always;
         if always || (fits && allowed) {
@@ -148,5 +155,47 @@ impl Future for Never {
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         match *self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_core::{Algorithm, LimitSpec, Micros, combine};
+
+    use super::*;
+
+    #[test]
+    fn a_step_alone_is_combined_like_any_other() {
+        let spec = LimitSpec::new(Algorithm::Gcra, 1, Micros::from_secs(1));
+        let limit = Limit::try_new(spec).unwrap();
+        for bits in 0..32 {
+            let [fits, shadow, quota_mode, all_shadow, idle_quota] =
+                [1, 2, 4, 8, 16].map(|bit| bits & bit != 0);
+            let step = Step {
+                key: CounterKey {
+                    subject: 0,
+                    identity: 0,
+                },
+                limit: &limit,
+                calendar: None,
+                hits: 1,
+                charge: Charge::IfAllowed,
+                descriptor: 0,
+                shadow,
+                quota_mode,
+                rule: RuleSlot(0),
+                full_mode: FullMode::Allow,
+            };
+            let mode = Mode {
+                shadow: all_shadow,
+                idle_quota,
+            };
+            let combined = combine([step.vote(fits)], mode);
+            assert_eq!(
+                step.decides_alone(fits, mode),
+                combined,
+                "{step:?} {mode:?}"
+            );
+        }
     }
 }

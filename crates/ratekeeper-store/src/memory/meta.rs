@@ -114,17 +114,12 @@ impl Meta {
 
 /// `remaining` of `capacity` on a scale of 1 to 255, 0 if none is left.
 #[inline]
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "a ratio of at most 1, scaled to at most 255"
-)]
-fn share_of(remaining: u64, capacity: u64) -> u8 {
-    if remaining == 0 {
+#[allow(clippy::cast_possible_truncation, reason = "at most 255")]
+const fn share_of(remaining: u64, capacity: u64) -> u8 {
+    if remaining == 0 || capacity == 0 {
         return 0;
     }
-    // A float division is about as fast as it gets, and eight bits need no more.
-    let share = remaining.min(capacity) as f32 / capacity as f32;
-    ((share * 255.0) as u8).max(1)
+    // Both are below 2^53, and what remains never exceeds the capacity.
+    let share = remaining * 255 / capacity;
+    if share == 0 { 1 } else { share as u8 }
 }

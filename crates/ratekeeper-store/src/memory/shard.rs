@@ -3,7 +3,6 @@
 
 use ratekeeper_core::{
     Algorithm, Ask, Limit, Mode, Moment, Outcome, Shape, Spill, StateMut, StateRef, Timestamp,
-    combine,
 };
 
 use super::heap::{Budget, OVERHEAD_BYTES, Slab, bytes_of};
@@ -169,7 +168,7 @@ impl Shard {
         };
         let outcome = limit.test(StateRef::Words(words), Ask::hits(step.hits), &at);
         let fits = outcome.fits();
-        let allowed = combine([step.vote(fits)], mode);
+        let allowed = step.decides_alone(fits, mode);
         let hits = step.charged(fits, allowed);
         if hits != 0 || !fits {
             limit.charge(StateMut::Words(words), hits, &at).ok()?;

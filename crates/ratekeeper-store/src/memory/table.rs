@@ -146,37 +146,52 @@ impl Table {
         self.used
     }
 
+    /// The bucket where a key's path begins.
     #[inline]
     #[allow(
         clippy::cast_possible_truncation,
         reason = "below the number of buckets"
     )]
-    fn path(&self, probe: Probe) -> Path {
+    fn home(&self, probe: Probe) -> usize {
         // Multiply and shift: a division without the division (Lemire, "Fast random integer
-        // generation in an interval", 2019). The stride comes from bits the rest leaves alone.
-        let buckets = self.buckets;
-        let bucket = (u128::from(probe.hash) * buckets as u128) >> 64;
-        let strides = (buckets - 1).min(256) as u64;
+        // generation in an interval", 2019).
+        ((u128::from(probe.hash) * self.buckets as u128) >> 64) as usize
+    }
+
+    /// The place where a key is sought first.
+    #[inline]
+    fn first(&self, probe: Probe) -> Place {
+        place(self.home(probe), probe.slot())
+    }
+
+    fn path(&self, probe: Probe) -> Path {
+        // The stride comes from bits that nothing else looks at.
+        let strides = (self.buckets - 1).min(256) as u64;
         let stride = 1 + ((((probe.hash >> 14) & 0xffff) * strides) >> 16);
         Path {
-            bucket: bucket as usize,
+            bucket: self.home(probe),
             stride: stride as usize,
-            buckets,
-            left: WINDOW.min(buckets),
+            buckets: self.buckets,
+            left: WINDOW.min(self.buckets),
         }
     }
 
     /// Where the counter of that key lies.
     #[inline]
     pub(super) fn find(&self, probe: Probe) -> Option<Place> {
-        let mut path = self.path(probe);
-        let first = place(path.bucket, probe.slot());
+        let first = self.first(probe);
         let [meta, subject, identity, ..] = *self.slot(first);
         let found = CounterKey { subject, identity };
         if found == probe.key && Meta::from_word(meta).is_used() {
             return Some(first);
         }
-        path.find_map(|bucket| self.find_in(bucket, probe))?
+        self.find_along(probe)
+    }
+
+    #[inline(never)]
+    fn find_along(&self, probe: Probe) -> Option<Place> {
+        self.path(probe)
+            .find_map(|bucket| self.find_in(bucket, probe))?
     }
 
     /// Where in that bucket the counter lies, if it does; none at all to look further.
@@ -215,7 +230,7 @@ impl Table {
     /// A free place of a key's window, the first one, but that where it is sought first if
     /// that one is free.
     pub(super) fn free_place(&self, probe: Probe) -> Option<Place> {
-        let first = place(self.path(probe).bucket, probe.slot());
+        let first = self.first(probe);
         if !self.meta(first).is_used() {
             return Some(first);
         }
