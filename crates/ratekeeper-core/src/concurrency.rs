@@ -91,7 +91,8 @@ fn reap(heap: &mut Heap, now: Timestamp) {
     }
     let mut earliest = u64::MAX;
     let mut kept = HEADER;
-    for permit in (HEADER..heap.len()).step_by(PERMIT) {
+    let end = HEADER + permits(heap).len() * PERMIT;
+    for permit in (HEADER..end).step_by(PERMIT) {
         let deadline = heap[permit + 2];
         if deadline > now.as_micros() {
             earliest = earliest.min(deadline);

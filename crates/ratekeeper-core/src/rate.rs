@@ -94,7 +94,9 @@ impl Rate {
             return self.full();
         }
         let fraction = instant.fraction.div_ceil(1 << self.unit());
-        ((micros << self.bits) + fraction).min(self.full())
+        (micros << self.bits)
+            .saturating_add(fraction)
+            .min(self.full())
     }
 
     /// Whole hits that come in from `since` to `now`, however many, and the instant at which
@@ -143,9 +145,9 @@ impl Instant {
     /// left by an earlier rate, is rounded up.
     pub(crate) const fn moved(self, rate: Rate, span: u64) -> Self {
         let unit = rate.unit();
-        let total = self.fraction.div_ceil(1 << unit) + span;
+        let total = self.fraction.div_ceil(1 << unit).saturating_add(span);
         Self {
-            micros: self.micros + (total >> rate.bits),
+            micros: self.micros.saturating_add(total >> rate.bits),
             fraction: (total & ((1 << rate.bits) - 1)) << unit,
         }
     }
@@ -155,7 +157,7 @@ impl Instant {
 mod tests {
     use super::Rate;
     use crate::limit::LimitError;
-    use crate::{MAX_COUNT, Micros};
+    use crate::{MAX_COUNT, Micros, Timestamp};
 
     fn rate(quota: u64, window: Micros) -> Rate {
         Rate::try_new(quota, window, Some(1)).expect("a rate that can be kept")
@@ -187,5 +189,19 @@ mod tests {
         );
         let slowest = Rate::try_new(1, Micros::MAX, None).expect("one hit in 285 years");
         assert_eq!(slowest.full(), MAX_COUNT);
+    }
+
+    #[test]
+    fn an_instant_that_a_finer_rate_left_is_rounded_up() {
+        let (fine, coarse) = (
+            rate(300_000, Micros::from_secs(1)),
+            rate(1, Micros::from_secs(1)),
+        );
+        let now = Timestamp::from_secs(1_000);
+        // 10/3 of a microsecond, and a little more as T is rounded up.
+        let instant = fine.instant(now, fine.span(1));
+        assert_eq!(fine.until(instant, now), fine.span(1));
+        assert_eq!(coarse.until(instant, now), 4);
+        assert_eq!(instant.moved(coarse, 0), coarse.instant(now, 4));
     }
 }

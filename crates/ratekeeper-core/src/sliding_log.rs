@@ -21,6 +21,12 @@ use crate::{Ask, Heap, Limit, Micros, Outcome, Timestamp};
 /// The first pair follows the sum and the index.
 const HEADER: usize = 2;
 
+/// Where the oldest entry lies, in a heap that has a header.
+fn oldest(heap: &[u64]) -> usize {
+    let oldest = usize::try_from(heap[1]).unwrap_or(usize::MAX);
+    oldest.clamp(HEADER, heap.len())
+}
+
 /// A log as it lies on the heap.
 struct Log<'a> {
     sum: u64,
@@ -30,13 +36,10 @@ struct Log<'a> {
 impl<'a> Log<'a> {
     fn read(heap: &'a [u64]) -> Self {
         match heap {
-            [sum, oldest, ..] => {
-                let oldest = usize::try_from(*oldest).unwrap_or(usize::MAX);
-                Self {
-                    sum: *sum,
-                    entries: heap.get(oldest..).unwrap_or(&[]),
-                }
-            }
+            [sum, _, ..] => Self {
+                sum: *sum,
+                entries: &heap[oldest(heap)..],
+            },
             _ => Self {
                 sum: 0,
                 entries: &[],
@@ -70,7 +73,7 @@ impl<'a> Log<'a> {
         let mut live = self.sum;
         for (_, hits) in self
             .pairs()
-            .take_while(|(time, _)| time + window.get() <= now)
+            .take_while(|(time, _)| time.saturating_add(window.get()) <= now)
         {
             gone += 1;
             live = live.saturating_sub(hits);
@@ -99,7 +102,7 @@ pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Out
     }
     .outcome(ask, |hits| {
         // The oldest make room, one after the other.
-        let mut missing = hits + used - limit.quota();
+        let mut missing = hits.saturating_add(used) - limit.quota();
         let last = log.pairs().skip(gone).find(|(_, hits)| {
             missing = missing.saturating_sub(*hits);
             missing == 0
@@ -117,7 +120,7 @@ pub(crate) fn charge(limit: &Limit, heap: &mut Heap, hits: i64, now: Timestamp) 
     // Counting what was denied may overfill the log: the oldest make room, as they would have
     // left first. A lowered quota alone drops nothing, so that raising it again keeps usage.
     let most = limit.quota().max(live);
-    drop_oldest(heap, (live + hits_in).saturating_sub(most));
+    drop_oldest(heap, live.saturating_add(hits_in).saturating_sub(most));
     if hits_in > 0 {
         push(heap, time, hits_in);
     }
@@ -130,22 +133,21 @@ fn forget(heap: &mut Heap, gone: usize, sum: u64) {
     if heap.len() < HEADER {
         *heap = vec![0, HEADER as u64];
     }
-    let oldest = usize::try_from(heap[1]).unwrap_or(HEADER) + 2 * gone;
+    let oldest = (oldest(heap) + 2 * gone).min(heap.len());
     heap[0] = sum;
     heap[1] = oldest as u64;
     if oldest > HEADER && oldest * 2 >= heap.len() {
-        heap.drain(HEADER..oldest.min(heap.len()));
+        heap.drain(HEADER..oldest);
         heap[1] = HEADER as u64;
     }
 }
 
 /// Adds `hits` at `time`, which is not before the newest entry.
 fn push(heap: &mut Heap, time: u64, hits: u64) {
-    heap[0] += hits;
-    let oldest = usize::try_from(heap[1]).unwrap_or(HEADER);
+    heap[0] = heap[0].saturating_add(hits);
     let len = heap.len();
-    if len >= oldest + 2 && heap[len - 2] == time {
-        heap[len - 1] += hits;
+    if len >= oldest(heap) + 2 && heap[len - 2] == time {
+        heap[len - 1] = heap[len - 1].saturating_add(hits);
     } else {
         heap.extend([time, hits]);
     }
@@ -154,12 +156,12 @@ fn push(heap: &mut Heap, time: u64, hits: u64) {
 /// Takes `excess` hits away, oldest first.
 fn drop_oldest(heap: &mut Heap, mut excess: u64) {
     let mut gone = 0;
-    let mut oldest = usize::try_from(heap[1]).unwrap_or(HEADER);
+    let mut oldest = oldest(heap);
     let mut sum = heap[0];
     while excess > 0 && heap.len() >= oldest + 2 {
         let taken = excess.min(heap[oldest + 1]);
         heap[oldest + 1] -= taken;
-        sum -= taken;
+        sum = sum.saturating_sub(taken);
         excess -= taken;
         if heap[oldest + 1] == 0 {
             gone += 1;
@@ -171,12 +173,12 @@ fn drop_oldest(heap: &mut Heap, mut excess: u64) {
 
 /// Takes `refund` hits back, newest first.
 fn drop_newest(heap: &mut Heap, mut refund: u64) {
-    let oldest = usize::try_from(heap[1]).unwrap_or(HEADER);
+    let oldest = oldest(heap);
     while refund > 0 && heap.len() >= oldest + 2 {
         let newest = heap.len() - 1;
         let taken = refund.min(heap[newest]);
         heap[newest] -= taken;
-        heap[0] -= taken;
+        heap[0] = heap[0].saturating_sub(taken);
         refund -= taken;
         if heap[newest] == 0 {
             heap.truncate(newest - 1);

@@ -172,7 +172,7 @@ impl<'a, C: Counts> Reading<'a, C> {
         let (mut index, mut elapsed) = sub.length.divide(now);
         if index < kept {
             (index, elapsed) = (kept, 0);
-            now = kept * sub.length.get();
+            now = sub.start(kept).as_micros();
         }
         let behind = index - kept;
         let mut reading = Self {
@@ -216,7 +216,7 @@ impl<'a, C: Counts> Reading<'a, C> {
             if let Some(room) = room.filter(|_| self.oldest > 0) {
                 let fit = first_fit(self.sub, self.oldest, room, self.elapsed);
                 if let Some(elapsed) = fit {
-                    return Timestamp::from_micros(self.index * self.sub.length.get() + elapsed);
+                    return self.sub.start(self.index).after(Micros::new(elapsed));
                 }
             }
             self.index += 1;

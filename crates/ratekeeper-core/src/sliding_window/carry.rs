@@ -81,5 +81,5 @@ pub(crate) fn first_fit(sub: &SubWindows, oldest: u64, room: u64, elapsed: u64) 
 fn guess(oldest: u64, room: u64, length: u64) -> u64 {
     let [oldest, room, length] = [oldest, room, length].map(|number| number as i64);
     let inside = room as f64 * length as f64 / oldest as f64;
-    (length - inside as i64) as u64
+    length.saturating_sub(inside as i64) as u64
 }

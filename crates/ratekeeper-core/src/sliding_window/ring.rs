@@ -114,7 +114,7 @@ pub(crate) struct Listed<'a>(pub(crate) &'a [u64]);
 impl Counts for Listed<'_> {
     #[inline]
     fn index(&self) -> u64 {
-        self.0.first().copied().unwrap_or(0)
+        self.0.first().copied().unwrap_or(0) & INDEX_MASK
     }
 
     #[inline]
@@ -122,9 +122,10 @@ impl Counts for Listed<'_> {
         self.0.get(lane + 1).copied().unwrap_or(0)
     }
 
-    /// At most 65 counts below 2^53, which do not overflow.
+    /// At most 65 counts below 2^53: the sum wraps only where nothing means anything.
     fn total(&self) -> u64 {
-        self.0.get(1..).unwrap_or(&[]).iter().sum()
+        let counts = self.0.get(1..).unwrap_or(&[]).iter();
+        counts.fold(0, |sum, count| sum.wrapping_add(*count))
     }
 }
 

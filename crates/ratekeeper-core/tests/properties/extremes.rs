@@ -53,4 +53,33 @@ proptest! {
             assert!(expires.as_micros() <= MAX_COUNT);
         }
     }
+
+    /// A counter read back from a file may hold anything, in either shape: what it answers then
+    /// means nothing, but it is an answer.
+    #[test]
+    fn states_of_no_sense_are_survived(
+        spec in prop::sample::select(&Algorithm::ALL[..]).prop_flat_map(specs),
+        words in prop::array::uniform4(garbage()),
+        heap in prop::collection::vec(garbage(), 0..80),
+        steps in prop::collection::vec((times(), numbers()), 1..5),
+    ) {
+        let limit = Limit::try_new(spec).expect("the strategy draws only valid limits");
+        for mut state in [State::Words(words), State::Heap(heap)] {
+            for (now, hits) in &steps {
+                let at = Moment::at(*now);
+                let outcome = limit.test(state.as_ref(), Ask::hits(*hits), &at);
+                assert!(outcome.remaining <= limit.capacity());
+                assert!(limit.expires_at(state.as_ref(), &at).as_micros() <= MAX_COUNT);
+                crate::charge(&limit, &mut state, *hits, *now);
+            }
+        }
+    }
+}
+
+fn garbage() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        any::<u64>(),
+        0..100_u64,
+        prop::sample::select(vec![u64::MAX, MAX_COUNT, 1 << 48, 1 << 53]),
+    ]
 }
