@@ -10,12 +10,11 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use ratekeeper_proto::FILE_DESCRIPTOR_SET;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
-    RateLimitService, RateLimitServiceServer,
+    RateLimitService, RateLimitServiceServer, SERVICE_NAME,
 };
 use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use tonic::Status;
 use tonic::body::Body;
-use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
@@ -54,7 +53,10 @@ fn status(refusal: Refusal) -> Status {
 
 /// Everything that the gRPC listener answers.
 #[derive(Debug)]
-pub(crate) struct Grpc<S> {
+pub(crate) struct Grpc<S>(Arc<Services<S>>);
+
+#[derive(Debug)]
+struct Services<S> {
     rls: RateLimitServiceServer<Rls<S>>,
     others: axum::Router,
 }
@@ -62,10 +64,7 @@ pub(crate) struct Grpc<S> {
 // By hand: a derive would ask that the store can be cloned.
 impl<S> Clone for Grpc<S> {
     fn clone(&self) -> Self {
-        Self {
-            rls: self.rls.clone(),
-            others: self.others.clone(),
-        }
+        Self(Arc::clone(&self.0))
     }
 }
 
@@ -83,14 +82,34 @@ impl<S: ServedStore> Grpc<S> {
             .add_service(reflection().build_v1alpha()?)
             .prepare()
             .into_axum_router();
-        Ok(Self { rls, others })
+        Ok(Self(Arc::new(Services { rls, others })))
     }
 }
 
 /// The descriptors that reflection serves do not fit together: a mistake of the build.
 pub(crate) type BadDescriptors = tonic_reflection::server::Error;
 
-type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+type BoxFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+/// An answer on its way.
+pub(crate) enum Answering {
+    Rls(BoxFuture),
+    Other(BoxFuture),
+}
+
+impl Future for Answering {
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Rls(answer) => answer
+                .as_mut()
+                .poll(cx)
+                .map(|answer| answer.map(refuse_size)),
+            Self::Other(answer) => answer.as_mut().poll(cx),
+        }
+    }
+}
 
 impl<S: ServedStore> Service<Request<Incoming>> for Grpc<S> {
     type Response = Response<Body>;
@@ -104,20 +123,24 @@ impl<S: ServedStore> Service<Request<Incoming>> for Grpc<S> {
     fn call(&mut self, request: Request<Incoming>) -> Answering {
         // The one service that matters does not go through a router.
         if is_rls(request.uri().path()) {
-            let answer = self.rls.call(request);
-            return Box::pin(async move { answer.await.map(refuse_size) });
+            return Answering::Rls(self.0.rls.clone().call(request));
         }
-        let answer = self.others.call(request.map(axum::body::Body::new));
-        Box::pin(async move { answer.await.map(|answer| answer.map(Body::new)) })
+        let answer = self
+            .0
+            .others
+            .clone()
+            .call(request.map(axum::body::Body::new));
+        Answering::Other(Box::pin(async move {
+            answer.await.map(|answer| answer.map(Body::new))
+        }))
     }
 }
 
 fn is_rls(path: &str) -> bool {
-    type Named = RateLimitServiceServer<Rls<crate::Memory>>;
-    let service = path
+    let method = path
         .strip_prefix('/')
-        .and_then(|path| path.rsplit_once('/'));
-    service.is_some_and(|(service, _)| service == <Named as NamedService>::NAME)
+        .and_then(|path| path.strip_prefix(SERVICE_NAME));
+    method.is_some_and(|method| method.starts_with('/'))
 }
 
 /// tonic says OUT_OF_RANGE of a message that is too large; it is the sender's mistake like any

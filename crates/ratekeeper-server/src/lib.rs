@@ -46,6 +46,3 @@ pub use config::{Bounds, LimitHeaders, RlsConfig, RulesSource, ServerConfig, Wat
 pub use reload::{LoadError, ReloadStatus, RulesLoader};
 pub use server::{Addresses, BindError, Drained, Reload, Server};
 pub use store::{ServedStore, StoreGauges};
-
-/// The store that a service of one node has.
-type Memory = ratekeeper_store::MemoryStore;

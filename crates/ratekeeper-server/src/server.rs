@@ -23,8 +23,8 @@ use crate::listen::{Listener, Protocol};
 use crate::reload::{ReloadStatus, Reloader, RulesLoader};
 use crate::store::ServedStore;
 
-/// How often the limiter's clock is compared with the wall's.
-const CLOCK_TICK: Duration = Duration::from_secs(1);
+/// How often the limiter's clock is compared with the wall's, and the store tended.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Where a server listens: what was asked for, with free ports in place of 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -186,7 +186,7 @@ impl<S: ServedStore> Server<S> {
         let bounds = config.bounds;
         let mut chores = JoinSet::new();
         chores.spawn(reloader(&app, config.watch, loader, reloads, &wake).run());
-        chores.spawn(follow_the_wall_clock(Arc::clone(&app)));
+        chores.spawn(tick(Arc::clone(&app)));
         chores.spawn(wake_on_hangup(wake));
 
         let Listeners {
@@ -286,26 +286,36 @@ async fn follow_readiness<S: ServedStore>(
     }
 }
 
-async fn follow_the_wall_clock<S: ServedStore>(app: Arc<App<S>>) {
-    let mut ticks = interval(CLOCK_TICK);
+async fn tick<S: ServedStore>(app: Arc<App<S>>) {
+    let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        app.limiter.clock().reanchor();
+        let clock = app.limiter.clock();
+        clock.reanchor();
+        let (limiter, now) = (Arc::clone(&app.limiter), clock.now());
+        let tended = tokio::task::spawn_blocking(move || limiter.store().tend(now)).await;
+        if let Err(error) = tended {
+            warn!(%error, "the store could not be tended");
+        }
     }
 }
 
+/// Listens for SIGHUP from now on, before anyone can rely on it.
 #[cfg(unix)]
-async fn wake_on_hangup(wake: Arc<Notify>) {
+fn wake_on_hangup(wake: Arc<Notify>) -> impl Future<Output = ()> + Send {
     use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::hangup()) {
-        Ok(mut hangups) => {
-            while hangups.recv().await.is_some() {
-                info!("SIGHUP: looking at the rules");
-                wake.notify_one();
+    let hangups = signal(SignalKind::hangup());
+    async move {
+        match hangups {
+            Ok(mut hangups) => {
+                while hangups.recv().await.is_some() {
+                    info!("SIGHUP: looking at the rules");
+                    wake.notify_one();
+                }
             }
+            Err(error) => warn!(%error, "SIGHUP will not make the rules reload"),
         }
-        Err(error) => warn!(%error, "SIGHUP will not make the rules reload"),
     }
 }
 

@@ -2,11 +2,16 @@
 
 use std::fmt::Debug;
 
+use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Check, Explanation, Limiter};
 use ratekeeper_store::{MemoryStore, Store};
 
-/// A store that can be measured.
+/// A store that can be tended and measured.
 pub trait ServedStore: Store + Debug {
+    /// Forgets a share of what has expired by `now`; called about once a second. May take a
+    /// few milliseconds, so it is not called where requests are answered.
+    fn tend(&self, now: Timestamp);
+
     /// How full it is.
     fn gauges(&self) -> StoreGauges;
 
@@ -38,7 +43,15 @@ pub struct StoreGauges {
     pub refused: u64,
 }
 
+/// In how many calls of [`ServedStore::tend`] the memory store passes through all of itself.
+const SWEEP_TENDS: usize = 60;
+
 impl ServedStore for MemoryStore {
+    fn tend(&self, now: Timestamp) {
+        let capacity = usize::try_from(self.stats().capacity).unwrap_or(usize::MAX);
+        self.sweep(now, capacity.div_ceil(SWEEP_TENDS));
+    }
+
     fn explain(limiter: &Limiter<Self>, check: &Check<'_>) -> Option<Explanation> {
         Some(limiter.explain(check))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::{RULES, request, start, start_with};
+use crate::support::{PATIENCE, RULES, request, start, start_with};
 use ratekeeper_limiter::{Limiter, LimiterOptions};
 use ratekeeper_rules::{Options, ReadOptions, RuleSet};
 use ratekeeper_server::{BindError, RulesLoader, RulesSource, Server, ServerConfig};
@@ -165,4 +165,33 @@ async fn a_taken_address_is_named() {
         error.to_string(),
         format!("cannot listen on {address} for grpc")
     );
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_hangup_makes_it_look_at_the_rules() {
+    let mut running = start_with(RULES, |config| config.watch.enabled = false).await;
+    // It answers, so it listens for signals as well.
+    running.admin("/").await;
+    let longer = RULES.replace("requests_per_unit: 3,", "requests_per_unit: 30,");
+    std::fs::write(running.dir.path().join("rules.yaml"), longer).unwrap();
+    let me = std::process::id().to_string();
+    let sent = std::process::Command::new("kill")
+        .args(["-HUP", &me])
+        .status()
+        .unwrap();
+    assert!(sent.success());
+    let reloads = running.reloads.wait_for(|status| status.accepted == 2);
+    tokio::time::timeout(PATIENCE, reloads)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        running
+            .admin("/rlconfig")
+            .await
+            .1
+            .contains("requests_per_unit=30,")
+    );
+    running.stop().await;
 }

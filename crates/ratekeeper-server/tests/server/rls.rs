@@ -376,3 +376,60 @@ async fn on_a_denial_the_reset_is_the_wait() {
     );
     running.stop().await;
 }
+
+/// Over the limit, the incumbent says when the window ends, whatever would help sooner.
+#[tokio::test]
+async fn under_the_incumbents_profile_the_reset_is_the_windows_end() {
+    let rules = "domain: d\ndescriptors:\n  - key: k\n    rate_limit: { unit: year, requests_per_unit: 2 }\n";
+    let running = start_with(rules, envoy).await;
+    let year = 365 * 86_400;
+    for (left, code) in [(1, Code::Ok), (0, Code::Ok), (0, Code::OverLimit)] {
+        let before = std::time::SystemTime::now();
+        let response = ask(&running, request("d", &[("k", "a")])).await;
+        let after = std::time::SystemTime::now();
+        let status = &response.statuses[0];
+        assert_eq!((status.code(), status.limit_remaining), (code, left));
+        let seconds = status.duration_until_reset.unwrap().seconds;
+        let end = |at: std::time::SystemTime| {
+            let now = at.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+            year - i64::try_from(now).unwrap() % year
+        };
+        assert!(seconds == end(before) || seconds == end(after), "{seconds}");
+    }
+    running.stop().await;
+}
+
+/// The last descriptor that is over its limit wins; one in quota mode does not count as that.
+#[tokio::test]
+async fn the_incumbents_headers_tell_of_the_last_denial() {
+    let rules = "
+domain: d
+descriptors:
+  - key: a
+    rate_limit: { unit: year, requests_per_unit: 0 }
+  - key: b
+    rate_limit: { unit: week, requests_per_unit: 0 }
+  - key: q
+    quota_mode: true
+    rate_limit: { unit: day, requests_per_unit: 0 }
+";
+    let running = start_with(rules, |config| {
+        envoy(config);
+        config.rls.limit_headers = Some(LimitHeaders::default());
+    })
+    .await;
+    for (keys, picked) in [(["a", "b", "q"], 1), (["b", "q", "a"], 2)] {
+        let pairs: Vec<_> = keys.iter().map(|key| (*key, "x")).collect();
+        let response = ask(&running, request("d", &pairs)).await;
+        assert_eq!(response.overall_code(), Code::OverLimit);
+        let seconds = response.statuses[picked]
+            .duration_until_reset
+            .unwrap()
+            .seconds;
+        assert_eq!(
+            headers(&response)[2],
+            ("RateLimit-Reset", &*seconds.to_string())
+        );
+    }
+    running.stop().await;
+}
