@@ -23,7 +23,7 @@ use tracing::{error, info, warn};
 pub use loader::{LoadError, RulesLoader};
 
 use crate::config::WatchConfig;
-use loader::Reading;
+use loader::{Reading, blocking};
 use watch::Watch;
 
 /// What has become of the rules so far. The first load counts.
@@ -50,7 +50,7 @@ pub(crate) struct Reloader<A> {
     loader: RulesLoader,
     config: WatchConfig,
     /// Puts a set in force and answers what that changes.
-    apply: A,
+    apply: Arc<A>,
     status: channel::Sender<ReloadStatus>,
     /// Told from outside to look (SIGHUP), and by the watch.
     wake: Arc<Notify>,
@@ -58,7 +58,7 @@ pub(crate) struct Reloader<A> {
     is_blind: bool,
 }
 
-impl<A: FnMut(RuleSet) -> Vec<Change> + Send> Reloader<A> {
+impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
     pub(crate) fn new(
         loader: RulesLoader,
         config: WatchConfig,
@@ -69,7 +69,7 @@ impl<A: FnMut(RuleSet) -> Vec<Change> + Send> Reloader<A> {
         Self {
             loader,
             config,
-            apply,
+            apply: Arc::new(apply),
             status,
             wake,
             is_blind: false,
@@ -169,7 +169,8 @@ impl<A: FnMut(RuleSet) -> Vec<Change> + Send> Reloader<A> {
                     warn!("{warning}");
                 }
                 let rules = loaded.rules.rules().len();
-                let changes = (self.apply)(loaded.rules);
+                let apply = Arc::clone(&self.apply);
+                let changes = blocking(move || apply(loaded.rules)).await;
                 self.status.send_modify(|status| {
                     status.accepted += 1;
                     status.error = None;

@@ -255,7 +255,7 @@ fn reloader<S: ServedStore>(
     loader: RulesLoader,
     reloads: watch::Sender<ReloadStatus>,
     wake: &Arc<Notify>,
-) -> Reloader<impl FnMut(RuleSet) -> Vec<Change> + Send + use<S>> {
+) -> Reloader<impl Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static + use<S>> {
     let app = Arc::clone(app);
     let apply = move |rules: RuleSet| {
         let changes = rules.changes_since(app.limiter.snapshot().rules());

@@ -43,18 +43,20 @@ impl Fixture {
         let loaded = loader.load();
         let quotas = Arc::new(Mutex::new(Vec::new()));
         let changes = Arc::new(Mutex::new(Vec::new()));
-        let mut before = loaded.map(|loaded| loaded.rules).unwrap_or_default();
+        let before = loaded.map(|loaded| loaded.rules).unwrap_or_default();
         quotas.lock().unwrap().extend(quota_of(&before));
         let (sender, status) = channel::channel(loader.status().clone());
         let wake = Arc::new(Notify::new());
         let (put, note) = (Arc::clone(&quotas), Arc::clone(&changes));
+        let before = Mutex::new(before);
         let apply = move |rules: RuleSet| {
+            let mut before = before.lock().unwrap();
             let changes = rules.changes_since(&before);
             put.lock().unwrap().extend(quota_of(&rules));
             note.lock()
                 .unwrap()
                 .extend(changes.iter().map(ToString::to_string));
-            before = rules;
+            *before = rules;
             changes
         };
         let reloader = Reloader::new(loader, config, sender, Arc::clone(&wake), apply);

@@ -111,6 +111,12 @@ async fn a_check_is_answered_in_plain_numbers() {
         .post("/v1/check?status=true", &check("user", "a"))
         .await;
     assert_eq!(status, 429);
+    // Looking is always allowed, and told when one hit would pass.
+    let mut peek = check("user", "a");
+    peek["descriptors"][0]["hits"] = json!(0);
+    let (_, body) = running.post("/v1/check", &peek).await;
+    assert_eq!(body["decision"], "allow");
+    assert!(body["retry_after_ms"].as_u64().unwrap() > 0, "{body}");
     // More than the limit ever holds: no wait helps.
     let mut huge = check("user", "b");
     huge["descriptors"][0]["hits"] = json!(4);
