@@ -82,7 +82,8 @@ pub const MAX_PERMITS: u64 = 100_000;
 pub struct LimitSpec {
     /// How it counts.
     pub algorithm: Algorithm,
-    /// Hits a window holds, or permits at a time: 0 (block everything) to [`MAX_COUNT`].
+    /// Hits a window holds, or permits at a time: 0 (block everything) to [`MAX_COUNT`];
+    /// at most [`MAX_LOG`] for a log and [`MAX_PERMITS`] for concurrency, which list them.
     pub quota: u64,
     /// How long the window is; for concurrency, after how long a lost permit is reaped.
     /// For a calendar window, its longest (a month: 31 days).

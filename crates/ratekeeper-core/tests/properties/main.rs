@@ -20,6 +20,7 @@ mod batching;
 mod bugs_of_others;
 mod calendar;
 mod changed_limits;
+mod combining;
 mod definition;
 mod error_against_the_log;
 mod expiry;
