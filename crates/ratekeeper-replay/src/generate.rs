@@ -376,3 +376,66 @@ impl Random {
         least * (most / least).powf(self.unit())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fields, LineParser};
+
+    fn traffic(shape: Shape) -> Traffic {
+        Traffic {
+            seed: 3,
+            shape,
+            quota: 20,
+            window: Micros::from_secs(60),
+            requests: 30_000,
+        }
+    }
+
+    #[test]
+    fn half_of_the_requests_are_over_the_limit_whatever_the_shape() {
+        for shape in Shape::ALL {
+            let traffic = traffic(shape);
+            let requests = traffic.requests();
+            assert_eq!(requests.len(), traffic.requests);
+            assert!(requests.is_sorted_by_key(|request| request.time));
+            let share = traffic.over(&requests) as f64 / requests.len() as f64;
+            assert!((0.47..0.53).contains(&share), "{}: {share}", shape.name());
+        }
+    }
+
+    #[test]
+    fn a_seed_is_a_log() {
+        let (traffic, mut one, mut other) = (traffic(Shape::Bursts), Vec::new(), Vec::new());
+        traffic
+            .write_combined(&mut one)
+            .expect("memory takes every write");
+        traffic
+            .write_combined(&mut other)
+            .expect("memory takes every write");
+        assert_eq!(one, other);
+        let reseeded = Traffic { seed: 4, ..traffic };
+        assert_ne!(reseeded.requests(), traffic.requests());
+    }
+
+    #[test]
+    fn every_line_reads_as_what_it_was_made_from() {
+        let (traffic, mut log) = (traffic(Shape::Turns), Vec::new());
+        traffic
+            .write_combined(&mut log)
+            .expect("memory takes every write");
+        let mut parser = LineParser::new(None, Fields::default());
+        let mut lines = log.split(|&byte| byte == b'\n');
+        for (request, line) in traffic.requests().iter().zip(&mut lines) {
+            let record = parser.parse(line).expect("a good line");
+            assert_eq!(
+                record.time.as_micros() / 1_000_000,
+                request.time.as_micros() / 1_000_000
+            );
+            let is_bot = record.remote_address.starts_with("203.0.113.");
+            assert_eq!(is_bot, request.client < FIRST_PERSON);
+            assert!(record.path.is_some() && record.user_agent.is_some());
+        }
+        assert_eq!(lines.next(), Some(&b""[..]));
+    }
+}

@@ -35,19 +35,19 @@ impl Replay {
         let late = self.summary.late;
         if late > 0 {
             notes.push(format!(
-                "{late} lines are earlier than one before them; they count at its time."
+                "Lines earlier than one before them: {late}. They count at its time."
             ));
         }
         let uncounted = self.summary.uncounted;
         if uncounted > 0 {
             notes.push(format!(
-                "{uncounted} decisions were not counted: the counters outgrew their memory."
+                "Decisions that were not counted, because the counters outgrew their memory: {uncounted}."
             ));
         }
         let evicted = self.limiter.store().stats().evicted_live;
         if evicted > 0 {
             notes.push(format!(
-                "{evicted} counters had to make room for others before their time, as they would in a service with that much memory."
+                "Counters that made room for others before their time, as in a service with as much memory: {evicted}."
             ));
         }
         notes

@@ -87,7 +87,9 @@ fn a_late_line_takes_the_latest_time() {
         .map(|worst| worst.minute.as_str());
     assert_eq!(worst, Some("2015-05-17T10:02:00Z"));
     assert!(
-        report.to_string().contains("1 lines are earlier"),
+        report
+            .to_string()
+            .contains("Lines earlier than one before them: 1."),
         "{report}"
     );
 }
