@@ -163,12 +163,13 @@ impl MemoryStore {
             .collect();
         for (index, step) in steps.iter().enumerate() {
             let mut plan = plans[index];
-            let earlier = steps.iter().zip(&plans).take(index);
-            let taken = earlier
-                .filter(|(other, _)| other.key == step.key)
-                .fold(0_u64, |sum, (step, plan)| {
-                    sum.saturating_add(plan.takes(step))
-                });
+            let mut taken = 0_u64;
+            for (other, earlier) in steps.iter().zip(&plans).take(index) {
+                if other.key == step.key {
+                    plan.spot = earlier.spot;
+                    taken = taken.saturating_add(earlier.takes(other));
+                }
+            }
             let cx = Context {
                 now,
                 budget: &self.budget,

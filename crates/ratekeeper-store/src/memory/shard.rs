@@ -308,6 +308,8 @@ impl Shard {
                 self.create(place, plan, step);
                 place
             }
+            // Given back to what an earlier step of the request has taken.
+            Spot::New(place) if hits < 0 && self.table.holds(place, plan.probe.key) => place,
             _ => return cx.budget.release(plan.heap_bytes(cx)),
         };
         let at = cx.moment(step);
@@ -471,17 +473,6 @@ impl Shard {
     /// A free place for a new counter, or one whose counter is doomed for it: an expired one,
     /// else the one with the largest share left, never one that refuses.
     fn place_for(&mut self, cx: &Context<'_>, plan: &Plan) -> Option<Place> {
-        let same = cx
-            .others
-            .iter()
-            .find(|other| matches!(other.spot, Spot::New(_)) && other.probe.key == plan.probe.key);
-        if let Some(Plan {
-            spot: Spot::New(place),
-            ..
-        }) = same
-        {
-            return Some(*place);
-        }
         if self.is_rule_full(cx, plan) {
             return self.place_within_rule(cx, plan);
         }

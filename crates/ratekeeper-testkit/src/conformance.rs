@@ -1,0 +1,185 @@
+//! What every store must do, whatever it keeps its counters in.
+//!
+//! A store's test file is three lines:
+//!
+//! ```ignore
+//! ratekeeper_testkit::conformance!(|| MyStore::new());
+//! ```
+//!
+//! The closure makes an empty store, or one that nobody else uses the keys of. Tickets are
+//! awaited by blocking the thread, so a store that needs a runtime brings one with threads
+//! of its own.
+
+pub mod histories;
+pub mod limits;
+pub mod requests;
+pub mod threads;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_LOG, Micros, Mode, Outcome, Timestamp};
+use ratekeeper_store::{
+    Answer, Charge, CounterKey, FullMode, Request, RuleSlot, Step, StepOutcome, Store, Verdicts,
+};
+
+/// Tests that the store which the closure makes does what every store must.
+#[macro_export]
+macro_rules! conformance {
+    ($make:expr) => {
+        $crate::conformance!(
+            $make;
+            limits: admits_exactly_its_limit,
+            limits: comes_back_exactly_when_told,
+            limits: oversized_hits_are_never_admitted,
+            limits: a_limit_of_nothing_admits_nothing,
+            limits: time_going_back_is_harmless,
+            limits: a_lowered_limit_takes_effect_at_once,
+            requests: a_denied_request_consumes_nothing,
+            requests: a_repeated_counter_sees_the_earlier_take,
+            requests: shadow_steps_count_and_never_deny,
+            requests: quota_steps_deny_together,
+            requests: always_charges_what_is_denied,
+            requests: refunds_give_back_in_any_case,
+            requests: peeks_change_nothing,
+            requests: no_steps_are_allowed,
+            requests: many_steps_are_decided_together,
+            threads: one_counter_admits_its_limit_to_many_threads,
+            threads: several_counters_are_taken_together_or_not_at_all,
+            histories: equals_the_pure_steps,
+        );
+    };
+    ($make:expr; $($group:ident: $case:ident,)*) => {
+        $(
+            #[test]
+            fn $case() {
+                $crate::conformance::$group::$case($make);
+            }
+        )*
+    };
+}
+
+/// Decides, waiting for the ticket if there is one.
+///
+/// # Panics
+/// If the store fails.
+pub fn decide<S: Store>(store: &S, request: &Request<'_>) -> Verdicts {
+    match store.decide(request) {
+        Answer::Decided(verdicts) => verdicts,
+        Answer::Pending(ticket) => wait(ticket).expect("the store answers"),
+    }
+}
+
+/// Decides `steps` at `now`, in no special mode.
+fn at<S: Store>(store: &S, now: Timestamp, steps: &[Step<'_>]) -> Verdicts {
+    let mode = Mode::default();
+    decide(store, &Request { steps, mode, now })
+}
+
+/// What the only step of a request is answered.
+fn one<S: Store>(store: &S, now: Timestamp, step: Step<'_>) -> (bool, Outcome) {
+    let verdicts = at(store, now, &[step]);
+    assert_eq!(verdicts.outcomes.len(), 1);
+    (verdicts.allowed, counted(&verdicts, 0))
+}
+
+/// What a step was answered by its counter.
+fn counted(verdicts: &Verdicts, index: usize) -> Outcome {
+    match verdicts.outcomes[index] {
+        StepOutcome::Counted(outcome) => outcome,
+        StepOutcome::Full(_) => panic!("the store has room for a few counters"),
+    }
+}
+
+/// What is left in the counter of `step`.
+fn remaining<S: Store>(store: &S, now: Timestamp, step: Step<'_>) -> u64 {
+    one(store, now, Step { hits: 0, ..step }).1.remaining
+}
+
+/// A step of one hit on the counter of that number.
+fn step(limit: &Limit, number: u64) -> Step<'_> {
+    Step {
+        key: key(number),
+        limit,
+        calendar: None,
+        hits: 1,
+        charge: Charge::IfAllowed,
+        descriptor: 0,
+        shadow: false,
+        quota_mode: false,
+        rule: RuleSlot(0),
+        full_mode: FullMode::Allow,
+    }
+}
+
+/// Three subjects, so that counters lie together and apart.
+fn key(number: u64) -> CounterKey {
+    let spread = |n: u64| (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    CounterKey {
+        subject: spread(number % 3),
+        identity: spread(number),
+    }
+}
+
+/// Some time on a Tuesday, in the middle of every window.
+const NOW: Timestamp = Timestamp::from_micros(1_789_000_123_456_789);
+
+/// `quota` an hour.
+fn hourly(algorithm: Algorithm, quota: u64) -> Limit {
+    let spec = LimitSpec::new(algorithm, quota, Micros::from_secs(3_600));
+    Limit::try_new(spec).expect("a valid limit")
+}
+
+/// Every algorithm, and the sliding window cut so finely that it outgrows its words.
+fn every_limit(quota: u64) -> impl Iterator<Item = Limit> {
+    let spec = LimitSpec::new(Algorithm::SlidingWindow, quota, Micros::from_secs(3_600));
+    let fine = Limit::try_new(LimitSpec {
+        sub_windows: Some(60),
+        ..spec
+    });
+    let coarse = Limit::try_new(LimitSpec {
+        sub_windows: Some(1),
+        ..spec
+    });
+    Algorithm::ALL
+        .into_iter()
+        .map(move |algorithm| match algorithm {
+            Algorithm::SlidingLog => hourly(algorithm, quota.min(MAX_LOG)),
+            _ => hourly(algorithm, quota),
+        })
+        .chain(
+            [fine, coarse]
+                .into_iter()
+                .map(|limit| limit.expect("a valid limit")),
+        )
+}
+
+/// Which limit a case failed on.
+fn name(limit: &Limit) -> String {
+    match limit.sub_windows() {
+        0 => limit.algorithm().name().to_owned(),
+        count => format!("{} of {count} sub-windows", limit.algorithm().name()),
+    }
+}
+
+/// Blocks the thread until `future` is done.
+fn wait<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

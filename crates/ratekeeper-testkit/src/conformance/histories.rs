@@ -1,0 +1,189 @@
+//! Random histories of requests, beside the pure steps of core, applied as DESIGN says.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use ratekeeper_core::{
+    Ask, Limit, Micros, Mode, Moment, Spill, State, StateMut, Timestamp, combine,
+};
+use ratekeeper_store::{Charge, CounterKey, Request, Step, StepOutcome, Store, Verdicts};
+
+use super::{NOW, decide, every_limit, step};
+
+/// A request as it is drawn.
+#[derive(Clone, Debug)]
+struct Drawn {
+    /// Milliseconds since the last one.
+    gap: u64,
+    mode: (bool, bool),
+    steps: Vec<DrawnStep>,
+}
+
+#[derive(Clone, Debug)]
+struct DrawnStep {
+    counter: usize,
+    hits: i64,
+    always: bool,
+    shadow: bool,
+    quota_mode: bool,
+    next_descriptor: bool,
+}
+
+/// Every field of every answer equals what the pure steps answer.
+///
+/// # Panics
+/// With the smallest history that was found on which they differ.
+pub fn equals_the_pure_steps<S: Store>(make: impl Fn() -> S) {
+    let limits: Vec<Limit> = every_limit(6)
+        .chain(every_limit(0))
+        .chain(every_limit(70_000))
+        .collect();
+    let history = prop::collection::vec(request(limits.len()), 1..40);
+    let config = Config {
+        cases: 150,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let result = TestRunner::new(config).run(&history, |history| {
+        let (store, mut model, mut now) = (make(), Model::default(), NOW);
+        for drawn in history {
+            now = now.after(Micros::from_millis(drawn.gap));
+            let steps = drawn.steps(&limits);
+            let mode = Mode {
+                shadow: drawn.mode.0,
+                idle_quota: drawn.mode.1,
+            };
+            let request = Request {
+                steps: &steps,
+                mode,
+                now,
+            };
+            prop_assert_eq!(decide(&store, &request), model.decide(&request));
+        }
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+fn request(limits: usize) -> impl Strategy<Value = Drawn> {
+    let gap = prop_oneof![Just(0), 0..50_u64, 0..4_000_000_u64];
+    let mode = (prop::bool::weighted(0.05), prop::bool::weighted(0.1));
+    let steps = prop::collection::vec(drawn_step(limits), 1..6);
+    (gap, mode, steps).prop_map(|(gap, mode, steps)| Drawn { gap, mode, steps })
+}
+
+fn drawn_step(limits: usize) -> impl Strategy<Value = DrawnStep> {
+    let hits = prop_oneof![6 => Just(1), 2 => 0..8_i64, 1 => -3..0_i64, 1 => 20_000..70_000_i64];
+    let flags = [0.15, 0.15, 0.15, 0.5].map(prop::bool::weighted);
+    (0..limits, hits, flags).prop_map(|(counter, hits, [always, shadow, quota_mode, next])| {
+        DrawnStep {
+            counter,
+            hits,
+            always,
+            shadow,
+            quota_mode,
+            next_descriptor: next,
+        }
+    })
+}
+
+impl Drawn {
+    fn steps<'a>(&self, limits: &'a [Limit]) -> Vec<Step<'a>> {
+        let mut descriptor = 0;
+        let make = |drawn: &DrawnStep| {
+            descriptor += u16::from(drawn.next_descriptor);
+            Step {
+                hits: drawn.hits,
+                charge: if drawn.always {
+                    Charge::Always
+                } else {
+                    Charge::IfAllowed
+                },
+                descriptor,
+                shadow: drawn.shadow,
+                quota_mode: drawn.quota_mode,
+                ..step(&limits[drawn.counter], drawn.counter as u64)
+            }
+        };
+        self.steps.iter().map(make).collect()
+    }
+}
+
+/// What a store is, with nothing to be fast or small.
+#[derive(Default)]
+struct Model {
+    counters: HashMap<CounterKey, State>,
+    now: Timestamp,
+}
+
+impl Model {
+    fn decide(&mut self, request: &Request<'_>) -> Verdicts {
+        self.now = self.now.max(request.now);
+        let mut taken: HashMap<CounterKey, u64> = HashMap::new();
+        let mut outcomes = Vec::new();
+        for step in request.steps {
+            let taken = taken.entry(step.key).or_default();
+            let ask = Ask {
+                taken: *taken,
+                hits: step.hits,
+            };
+            let at = Moment {
+                now: self.now,
+                calendar: step.calendar,
+            };
+            let fresh = State::new(step.limit.shape());
+            let state = self.counters.get(&step.key).unwrap_or(&fresh);
+            let outcome = step.limit.test(state.as_ref(), ask, &at);
+            if outcome.fits() {
+                *taken += step.hits.max(0).unsigned_abs();
+            }
+            outcomes.push(outcome);
+        }
+        let votes =
+            request
+                .steps
+                .iter()
+                .zip(&outcomes)
+                .map(|(step, outcome)| ratekeeper_core::Vote {
+                    fits: outcome.fits(),
+                    descriptor: step.descriptor,
+                    shadow: step.shadow,
+                    quota_mode: step.quota_mode,
+                });
+        let allowed = combine(votes, request.mode);
+        for (step, outcome) in request.steps.iter().zip(&outcomes) {
+            let charged =
+                step.hits < 0 || step.charge == Charge::Always || (allowed && outcome.fits());
+            self.charge(step, if charged { step.hits } else { 0 });
+        }
+        Verdicts {
+            allowed,
+            outcomes: outcomes.into_iter().map(StepOutcome::Counted).collect(),
+        }
+    }
+
+    /// Charges a counter, which only a take creates.
+    fn charge(&mut self, step: &Step<'_>, hits: i64) {
+        if hits > 0 {
+            let fresh = State::new(step.limit.shape());
+            self.counters.entry(step.key).or_insert(fresh);
+        }
+        let Some(state) = self.counters.get_mut(&step.key) else {
+            return;
+        };
+        let at = Moment {
+            now: self.now,
+            calendar: step.calendar,
+        };
+        if step.limit.charge(state.as_mut(), hits, &at) == Err(Spill)
+            && let State::Words(words) = state
+        {
+            let mut heap = step.limit.spill(words);
+            let _ = step.limit.charge(StateMut::Heap(&mut heap), hits, &at);
+            *state = State::Heap(heap);
+        }
+    }
+}

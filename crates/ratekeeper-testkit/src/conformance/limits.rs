@@ -1,0 +1,125 @@
+//! One counter at a time.
+
+use ratekeeper_core::{Algorithm, Micros, Timestamp, Verdict};
+use ratekeeper_store::{Step, Store};
+
+use super::{NOW, every_limit, name, one, remaining, step};
+
+/// Neither one more nor one less, one by one and at once.
+pub fn admits_exactly_its_limit<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    for (number, limit) in (0..).step_by(2).zip(every_limit(7)) {
+        for left in (0..7).rev() {
+            let (allowed, outcome) = one(&store, NOW, step(&limit, number));
+            assert!(allowed && outcome.fits(), "{}", name(&limit));
+            assert_eq!(outcome.remaining, left, "{}", name(&limit));
+        }
+        let (allowed, outcome) = one(&store, NOW, step(&limit, number));
+        assert!(!allowed, "{}", name(&limit));
+        assert_eq!(outcome.verdict, Verdict::Later, "{}", name(&limit));
+        let at_once = Step {
+            hits: 7,
+            ..step(&limit, number + 1)
+        };
+        assert!(one(&store, NOW, at_once).0, "{}", name(&limit));
+        assert_eq!(remaining(&store, NOW, at_once), 0, "{}", name(&limit));
+    }
+}
+
+/// Denied at every moment before `retry_after`, admitted at it. Permits come back when they
+/// are given back, which their hint cannot know.
+pub fn comes_back_exactly_when_told<S: Store>(make: impl Fn() -> S) {
+    let limits = every_limit(5).filter(|limit| limit.algorithm() != Algorithm::Concurrency);
+    for (number, limit) in (0..).zip(limits) {
+        // One store's time never goes back, not even for another counter.
+        let store = make();
+        let step = step(&limit, number);
+        while one(&store, NOW, step).0 {}
+        let wait = one(&store, NOW, step).1.retry_after;
+        assert!(!wait.is_zero(), "{}", name(&limit));
+        let early = NOW.after(Micros::new(wait.get() - 1));
+        assert!(!one(&store, early, step).0, "{}", name(&limit));
+        assert!(one(&store, NOW.after(wait), step).0, "{}", name(&limit));
+    }
+}
+
+/// "Never" is another answer than "later", and costs nothing either.
+pub fn oversized_hits_are_never_admitted<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    for (number, limit) in (0..).zip(every_limit(5)) {
+        let oversized = Step {
+            hits: 6,
+            ..step(&limit, number)
+        };
+        let (allowed, outcome) = one(&store, NOW, oversized);
+        assert!(!allowed, "{}", name(&limit));
+        assert_eq!(outcome.verdict, Verdict::Never, "{}", name(&limit));
+        assert_eq!(remaining(&store, NOW, oversized), 5, "{}", name(&limit));
+    }
+}
+
+/// A limit of 0 blocks everything; looking is still allowed.
+pub fn a_limit_of_nothing_admits_nothing<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    for (number, limit) in (0..).zip(every_limit(0)) {
+        let step = step(&limit, number);
+        assert_eq!(
+            one(&store, NOW, step).1.verdict,
+            Verdict::Never,
+            "{}",
+            name(&limit)
+        );
+        assert!(
+            one(&store, NOW, Step { hits: 0, ..step }).0,
+            "{}",
+            name(&limit)
+        );
+    }
+}
+
+/// An earlier time counts as the latest: it admits nothing more, and spoils nothing.
+pub fn time_going_back_is_harmless<S: Store>(make: impl Fn() -> S) {
+    let earlier = [
+        Timestamp::EPOCH,
+        Timestamp::from_micros(NOW.as_micros() - 7_200_000_000),
+    ];
+    for (number, limit) in (0..).zip(every_limit(4)) {
+        // One store's time never goes back, not even for another counter.
+        let store = make();
+        let step = step(&limit, number);
+        assert!(one(&store, NOW, step).0, "{}", name(&limit));
+        for now in earlier {
+            assert!(one(&store, now, step).0, "{}", name(&limit));
+        }
+        assert!(one(&store, NOW, step).0, "{}", name(&limit));
+        for now in earlier.into_iter().chain([NOW]) {
+            assert!(!one(&store, now, step).0, "{}", name(&limit));
+        }
+        let much_later = NOW.after(Micros::from_secs(3 * 3_600));
+        assert_eq!(remaining(&store, much_later, step), 4, "{}", name(&limit));
+    }
+}
+
+/// Limits change while counters live: usage is kept, and a bucket fuller than it now may be
+/// is settled by what it refuses.
+pub fn a_lowered_limit_takes_effect_at_once<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    for (number, (high, low)) in (0..).zip(every_limit(100).zip(every_limit(10))) {
+        let fifty = Step {
+            hits: 50,
+            ..step(&high, number)
+        };
+        assert!(one(&store, NOW, fifty).0, "{}", name(&high));
+        let ten = Step {
+            hits: 10,
+            ..step(&low, number)
+        };
+        assert!(!one(&store, NOW, ten).0, "{}", name(&low));
+        let left = remaining(&store, NOW, fifty);
+        match low.algorithm() {
+            // It was settled at what the low limit holds.
+            Algorithm::TokenBucket => assert_eq!(left, 90),
+            _ => assert_eq!(left, 50, "{}", name(&high)),
+        }
+    }
+}
