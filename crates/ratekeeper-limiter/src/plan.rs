@@ -348,9 +348,6 @@ impl<'a> Plan<'a> {
     pub(crate) fn statuses(&self, verdicts: &Verdicts) -> Statuses {
         let mut statuses: Statuses =
             SmallVec::from_elem(Status::NONE, usize::from(self.descriptors));
-        for (descriptor, index) in &self.unlimited {
-            statuses[usize::from(*descriptor)].unlimited = Some(*index);
-        }
         for (number, (step, source, answered)) in self.answers(verdicts).enumerate() {
             self.record(number, &answered);
             let binding = Binding {
@@ -362,6 +359,13 @@ impl<'a> Plan<'a> {
                 answered,
             };
             statuses[usize::from(step.descriptor)].add(binding);
+        }
+        for (descriptor, index) in &self.unlimited {
+            let status = &mut statuses[usize::from(*descriptor)];
+            // On a path, another node may limit what this one does not.
+            if status.binding.is_none() {
+                status.unlimited = Some(*index);
+            }
         }
         statuses
     }

@@ -314,6 +314,35 @@ descriptors:
 }
 
 #[test]
+fn on_a_path_a_limit_holds_below_a_node_without_one() {
+    let limiter = limiter(
+        "
+domain: d
+evaluation: path
+descriptors:
+  - key: tenant
+    rate_limit: { unlimited: true }
+    descriptors:
+      - key: endpoint
+        rate_limit: { unit: hour, requests_per_unit: 1 }
+",
+    );
+    let both: Pairs<'_> = &[("tenant", "a"), ("endpoint", "orders")];
+    let first = ask(&limiter, both);
+    assert!(first.allowed());
+    assert_eq!(
+        (first.statuses()[0].unlimited, first.statuses()[0].code),
+        (None, Code::Ok)
+    );
+    assert!(!ask(&limiter, both).allowed());
+    assert!(
+        ask(&limiter, &[("tenant", "a")]).statuses()[0]
+            .unlimited
+            .is_some()
+    );
+}
+
+#[test]
 fn a_request_may_bring_its_own_limit() {
     let limiter = limiter(&format!("domain: d{TWO_LEVELS}"));
     let entries = entries(&[("tenant", "a")]);
