@@ -19,8 +19,9 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
     let mut replay = Replay::new(replay_options(args)?, loaded.rules)?;
     for log in &args.logs {
         let bar = bar();
-        replay.read(&Log::from_arg(log), |progress| show(&bar, progress))?;
+        let read = replay.read(&Log::from_arg(log), |progress| show(&bar, progress));
         bar.finish_and_clear();
+        read?;
     }
     let report = replay.report();
     print(&report, args.json)?;
