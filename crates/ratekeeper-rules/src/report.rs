@@ -52,6 +52,14 @@ impl<'s> Report<'s> {
     }
 
     fn say(&mut self, severity: Severity, mark: Mark, message: String, help: Option<String>) {
+        let told = match severity {
+            Severity::Error => self.errors.len(),
+            Severity::Warning => self.warnings.len(),
+        };
+        if told >= TOLD_MAX {
+            self.untold += 1;
+            return;
+        }
         let place = self.place(mark);
         let line = self
             .lines
@@ -63,17 +71,13 @@ impl<'s> Report<'s> {
             Severity::Error => &mut self.errors,
             Severity::Warning => &mut self.warnings,
         };
-        if said.len() < TOLD_MAX {
-            said.push(Diagnostic {
-                severity,
-                place,
-                message,
-                help,
-                excerpt,
-            });
-        } else {
-            self.untold += 1;
-        }
+        said.push(Diagnostic {
+            severity,
+            place,
+            message,
+            help,
+            excerpt,
+        });
     }
 
     /// Errors and warnings, each in the order of the lines.

@@ -65,6 +65,16 @@ fn many_errors_are_told_once_each_and_counted() {
 }
 
 #[test]
+fn many_errors_on_one_long_line_end_in_time() {
+    let items: Vec<_> = (0..5_000)
+        .map(|number| format!("{{ key: k{number}, bogus: 1.5 }}"))
+        .collect();
+    let errors = read(&format!("domain: d\ndescriptors: [{}]\n", items.join(", ")))
+        .expect_err("no such key");
+    assert_eq!(errors.errors().len(), 200);
+}
+
+#[test]
 fn control_characters_and_other_texts_are_refused() {
     for text in [
         "domain: d\0\n",
