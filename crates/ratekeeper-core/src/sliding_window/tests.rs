@@ -167,4 +167,23 @@ proptest! {
         let part = (product / length as f64).ceil() as u64;
         prop_assert_eq!(super::carry::carried(&sub, oldest, elapsed), part);
     }
+
+    /// The guess is right or is corrected: at the moment found the hits fit, just before not.
+    #[test]
+    fn the_first_moment_that_fits_is_found(
+        oldest in prop_oneof![2..100_u64, 2..1_u64 << 53],
+        room in any::<u64>(),
+        length in prop_oneof![32..100_u64, 32..1_u64 << 45],
+        elapsed in any::<u64>(),
+    ) {
+        let sub = super::SubWindows::try_new(Micros::new(length), Some(1)).expect("not too short");
+        let room = room % oldest;
+        let fits = |elapsed| super::carry::carried(&sub, oldest, elapsed) <= room;
+        // At its beginning all of the oldest hits count.
+        let elapsed = Some(elapsed % length).filter(|elapsed| !fits(*elapsed)).unwrap_or(0);
+        match super::carry::first_fit(&sub, oldest, room, elapsed) {
+            Some(first) => prop_assert!(first > elapsed && fits(first) && !fits(first - 1)),
+            None => prop_assert!(!fits(length - 1)),
+        }
+    }
 }
