@@ -7,7 +7,6 @@ use super::fields::{At, Fields, not_a_map};
 use super::policy::Policy;
 use super::window::{Window, parse_window};
 use crate::report::Report;
-use crate::window::format_duration;
 use crate::yaml::{Mark, Node};
 use crate::{Calendar, RuleLimit, Unit};
 
@@ -65,61 +64,39 @@ pub(crate) fn parse_limit(
         .text("name", report)
         .filter(|at| !at.value.is_empty())
         .map(|at| at.value.into());
-    let replaces = parse_replaces(&fields, name.as_deref(), report);
-    let id = parse_id(&fields, report);
     let own = Policy::parse(&fields, report);
     let own_algorithm = own.algorithm;
-    let policy = own.within(around.policy);
-    let mark = fields.mark;
-    let rest = |limit, calendar, unit, window_text: String| ParsedLimit {
-        mark,
-        limit,
-        calendar,
-        unit,
-        window_text: window_text.into(),
+    let unlimited = ParsedLimit {
+        replaces: parse_replaces(&fields, name.as_deref(), report),
         name,
-        replaces,
-        id,
-        policy: policy.clone(),
-        retry_after: None,
+        id: parse_id(&fields, report),
+        policy: own.within(around.policy),
+        ..ParsedLimit::unlimited(fields.mark)
     };
     if fields
         .boolean("unlimited", report)
         .is_some_and(|at| at.value)
     {
         check_unlimited(&fields, report);
-        return Some(rest(RuleLimit::Unlimited, None, None, String::new()));
+        return Some(unlimited);
     }
     let window = parse_window(&fields, report);
     let quota = parse_quota(&fields, report);
     let (window, quota) = (window?, quota?);
-    let calendar = match window {
-        Window::Calendar(ref calendar) => Some(calendar.clone()),
-        _ => None,
-    };
-    let default = if calendar.is_some() {
-        Algorithm::FixedWindow
-    } else {
-        policy.algorithm.unwrap_or(around.algorithm)
+    let default = match window {
+        Window::Calendar(_) => Algorithm::FixedWindow,
+        _ => unlimited.policy.algorithm.unwrap_or(around.algorithm),
     };
     let algorithm = own_algorithm.unwrap_or(default);
-    let limit = checked_limit(
-        &fields,
-        algorithm,
-        quota,
-        (window.length(), calendar.is_some()),
-        report,
-    )?;
-    let unit = match window {
-        Window::Unit(unit) => Some(unit),
-        Window::Span(span) => Unit::from_window(span),
-        Window::Calendar(_) => None,
-    };
-    let window_text = calendar.as_ref().map_or_else(
-        || format_duration(window.length()),
-        |calendar| format!("{calendar:?}"),
-    );
-    Some(rest(RuleLimit::Limited(limit), calendar, unit, window_text))
+    let length = (window.length(), matches!(window, Window::Calendar(_)));
+    let limit = checked_limit(&fields, algorithm, quota, length, report)?;
+    Some(ParsedLimit {
+        limit: RuleLimit::Limited(limit),
+        unit: window.unit(),
+        window_text: window.text().into(),
+        calendar: window.into_calendar(),
+        ..unlimited
+    })
 }
 
 /// The counters' arithmetic may not carry it.

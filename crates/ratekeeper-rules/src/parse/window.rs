@@ -5,6 +5,7 @@ use ratekeeper_core::Micros;
 use super::fields::{At, Fields};
 use super::nearest::nearest;
 use crate::report::Report;
+use crate::window::format_duration;
 use crate::{Calendar, CalendarUnit, Unit};
 
 /// A window as it is written.
@@ -15,6 +16,30 @@ pub(super) enum Window {
 }
 
 impl Window {
+    /// The unit that is as long.
+    pub(super) fn unit(&self) -> Option<Unit> {
+        match self {
+            Self::Unit(unit) => Some(*unit),
+            Self::Span(span) => Unit::from_window(*span),
+            Self::Calendar(_) => None,
+        }
+    }
+
+    /// In its shortest spelling: `1m`, `month@Europe/Vienna`.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Calendar(calendar) => format!("{}@{}", calendar.unit().name(), calendar.zone()),
+            _ => format_duration(self.length()),
+        }
+    }
+
+    pub(super) fn into_calendar(self) -> Option<Calendar> {
+        match self {
+            Self::Calendar(calendar) => Some(calendar),
+            _ => None,
+        }
+    }
+
     /// How long it is; of a calendar, the longest.
     pub(super) const fn length(&self) -> Micros {
         match self {
