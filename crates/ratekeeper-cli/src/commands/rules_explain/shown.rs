@@ -46,16 +46,17 @@ fn node(text: &mut String, node: &ExplainedNode) {
             limit.limit.clone(),
             limit.rule.clone(),
             limit.place.clone(),
+            limit.note.clone().unwrap_or_default(),
         ]
     };
     let rows: Vec<Vec<String>> = node.limits.iter().map(row).collect();
     text.push_str(&output::table(&rows, 4));
 }
 
-/// `deny, retry in 350 ms`, and what is special about it.
+/// `deny, retry in 350 ms`; a dash for a limit that has no say.
 fn answer(limit: &ExplainedLimit) -> String {
     let mut text = match limit.answer.as_str() {
-        "" => String::new(),
+        "" => "-".to_owned(),
         answer => answer.to_owned(),
     };
     if limit.answer == "allow"
@@ -65,10 +66,6 @@ fn answer(limit: &ExplainedLimit) -> String {
     }
     if let Some(retry) = limit.retry_after_ms {
         let _ = write!(text, ", retry in {}", wait(retry));
-    }
-    if let Some(note) = &limit.note {
-        let comma = if text.is_empty() { "" } else { "; " };
-        let _ = write!(text, "{comma}{note}");
     }
     text
 }
