@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use ratekeeper_core::{
     Algorithm, Ask, Heap, Limit, LimitSpec, Micros, Moment, StateRef, Timestamp, concurrency,
 };
-use ratekeeper_testkit::model::Permits;
+use ratekeeper_testkit::model::{Model, Permits};
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
@@ -36,7 +36,7 @@ proptest! {
         let spec = LimitSpec::new(Algorithm::Concurrency, quota, Micros::new(100));
         let limit = Limit::try_new(spec).expect("a valid limit");
         let mut heap = Heap::new();
-        let mut model = ratekeeper_testkit::model::Model::new(spec);
+        let mut model = Model::new(spec);
         let mut now = Timestamp::from_secs(1_000);
         let mut given = 0;
         for act in acts {
@@ -66,13 +66,15 @@ proptest! {
             }
             let room = limit.test(StateRef::Heap(&heap), Ask::hits(0), &Moment::at(now)).remaining;
             prop_assert_eq!(room, model.room(now));
+            let expires = limit.expires_at(StateRef::Heap(&heap), &Moment::at(now));
+            prop_assert_eq!(model.room(expires.max(now)), quota);
         }
     }
 }
 
-fn permits(model: &mut ratekeeper_testkit::model::Model) -> &mut Permits {
+fn permits(model: &mut Model) -> &mut Permits {
     match model {
-        ratekeeper_testkit::model::Model::Permits(permits) => permits,
+        Model::Permits(permits) => permits,
         _ => unreachable!("the model of a concurrency limit"),
     }
 }
