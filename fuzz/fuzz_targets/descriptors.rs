@@ -12,9 +12,15 @@ mod entries;
 fuzz_target!(|text: &str| {
     if let Ok(entries) = entries::parse(text) {
         let escape = |part: &str| part.replace('\\', r"\\").replace(',', r"\,");
-        let written: Vec<String> =
-            entries.iter().map(|(key, value)| format!("{}={}", escape(key), escape(value))).collect();
-        assert_eq!(entries::parse(&written.join(",")), Ok(entries), "what was read is read the same again");
+        let written: Vec<String> = entries
+            .iter()
+            .map(|(key, value)| format!("{}={}", escape(key), escape(value)))
+            .collect();
+        assert_eq!(
+            entries::parse(&written.join(",")),
+            Ok(entries),
+            "what was read is read the same again"
+        );
     }
     let (fields, descriptors) = text.split_once('\n').unwrap_or(("", text));
     if let Ok(fields) = Fields::parse(fields) {

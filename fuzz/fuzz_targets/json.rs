@@ -38,9 +38,17 @@ descriptors:
 ";
 
 static LIMITER: LazyLock<Limiter<MemoryStore>> = LazyLock::new(|| {
-    let source = Source { name: "rules.yaml".to_owned(), text: RULES.to_owned() };
-    let rules = load(&[source], &Options::default()).expect("the rules above are good").rules;
-    let config = MemoryConfig { memory_limit: MemoryConfig::LEAST, ..MemoryConfig::default() };
+    let source = Source {
+        name: "rules.yaml".to_owned(),
+        text: RULES.to_owned(),
+    };
+    let rules = load(&[source], &Options::default())
+        .expect("the rules above are good")
+        .rules;
+    let config = MemoryConfig {
+        memory_limit: MemoryConfig::LEAST,
+        ..MemoryConfig::default()
+    };
     let store = MemoryStore::new(config).expect("a MiB can be had");
     Limiter::new(rules, store, LimiterOptions::default())
 });

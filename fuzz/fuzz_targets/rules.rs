@@ -6,9 +6,18 @@ use ratekeeper_rules::{Entry, Options, Profile, Source, load};
 
 /// What is asked of every set that loads.
 const ENTRIES: [Entry<'static>; 3] = [
-    Entry { key: "a", value: "b" },
-    Entry { key: "key", value: "value" },
-    Entry { key: "", value: "*" },
+    Entry {
+        key: "a",
+        value: "b",
+    },
+    Entry {
+        key: "key",
+        value: "value",
+    },
+    Entry {
+        key: "",
+        value: "*",
+    },
 ];
 
 fuzz_target!(|text: &str| {
@@ -20,7 +29,10 @@ fuzz_target!(|text: &str| {
         let sources: Vec<Source> = text
             .split('\u{c}')
             .take(2)
-            .map(|text| Source { name: "fuzz.yaml".to_owned(), text: text.to_owned() })
+            .map(|text| Source {
+                name: "fuzz.yaml".to_owned(),
+                text: text.to_owned(),
+            })
             .collect();
         match load(&sources, &options) {
             Ok(loaded) => {

@@ -73,3 +73,37 @@ impl Plan {
         Ok(Plan { seconds, targets })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Plan, TARGETS};
+
+    fn plan(args: &[&str]) -> anyhow::Result<Plan> {
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        Plan::from_args(&args)
+    }
+
+    #[test]
+    fn all_targets_for_a_minute_unless_somebody_says_otherwise() -> anyhow::Result<()> {
+        let all = plan(&[])?;
+        assert_eq!((all.seconds, all.targets), (60, TARGETS.to_vec()));
+        let one = plan(&["--seconds", "5", "json"])?;
+        assert_eq!((one.seconds, one.targets), (5, vec!["json"]));
+        assert!(plan(&["--seconds"]).is_err());
+        assert!(plan(&["--seconds", "soon"]).is_err());
+        assert!(plan(&["bananas"]).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn every_target_has_a_program_and_seeds() {
+        let fuzz = crate::steps::root().join("fuzz");
+        for target in TARGETS {
+            assert!(
+                fuzz.join(format!("fuzz_targets/{target}.rs")).is_file(),
+                "{target}"
+            );
+            assert!(fuzz.join("seeds").join(target).is_dir(), "{target}");
+        }
+    }
+}
