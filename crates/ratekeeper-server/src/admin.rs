@@ -1,5 +1,5 @@
-//! The admin listener: metrics, rules, an index. Loopback only, as long as it asks nobody who
-//! they are; the metrics alone may be served elsewhere.
+//! The admin listener: metrics, rules, explanations, an index. Loopback only, as long as it
+//! asks nobody who they are; the metrics alone may be served elsewhere.
 
 mod loopback;
 mod metrics;
@@ -23,6 +23,7 @@ const INDEX: &str = "<!doctype html>
 <ul>
 <li><a href=\"/metrics\">/metrics</a>: counts, for Prometheus</li>
 <li><a href=\"/rlconfig\">/rlconfig</a>: the limits in force</li>
+<li>POST /admin/v1/explain: how a check would be decided, and why</li>
 </ul>
 </body></html>
 ";

@@ -12,7 +12,7 @@ use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
-use ratekeeper_limiter::Decision;
+use ratekeeper_limiter::{Check, Decision, Waiting};
 use serde::{Deserialize, Serialize};
 
 use super::ApiError;
@@ -84,7 +84,11 @@ pub(crate) async fn explain<S: ServedStore>(
     question.validate("")?;
     let entries = question.entries();
     let descriptors = question.descriptors(&entries);
-    let check = question.check(&descriptors);
+    // As most edges ask: without a caller that could be made to wait.
+    let check = Check {
+        waiting: Waiting::Cannot,
+        ..question.check(&descriptors)
+    };
     let Some(explanation) = S::explain(&app.limiter, &check) else {
         let message = "the store of this service cannot be looked at";
         return Err(ApiError::other(

@@ -195,3 +195,33 @@ async fn a_hangup_makes_it_look_at_the_rules() {
     );
     running.stop().await;
 }
+
+#[tokio::test]
+async fn an_explanation_takes_nothing() {
+    let running = start(RULES).await;
+    let to = running.addresses.admin;
+    let json = [("content-type", "application/json")];
+    let body = r#"{"domain":"d","descriptors":[{"entries":[{"key":"plain","value":"a"}]}]}"#;
+    for (used, answer) in [(false, "allow"), (true, "deny")] {
+        if used {
+            let spend = request("d", &[("plain", "a")]);
+            running.grpc().await.should_rate_limit(spend).await.unwrap();
+        }
+        let (status, text) = running
+            .send(to, "POST", "/admin/v1/explain", &json, body)
+            .await;
+        assert_eq!(status, 200, "{text}");
+        let explanation: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(explanation["allowed"], !used);
+        let limit = &explanation["descriptors"][0]["nodes"][0]["limits"][0];
+        assert_eq!(limit["rule"], "d.plain");
+        assert_eq!(limit["answer"], answer);
+    }
+    let series = r#"ratelimit_decisions_total{domain="d",rule="d.plain",decision="allow"}"#;
+    assert_eq!(running.metric(series).await, 1.0);
+    let (status, text) = running
+        .send(to, "POST", "/admin/v1/explain", &json, "{}")
+        .await;
+    assert_eq!(status, 400, "{text}");
+    running.stop().await;
+}
