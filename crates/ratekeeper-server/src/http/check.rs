@@ -1,6 +1,7 @@
 //! `/v1/check` and `/v1/checks`: our own check API.
 
 mod answer;
+mod object;
 mod question;
 
 use std::sync::Arc;

@@ -209,6 +209,15 @@ async fn a_check_that_makes_no_sense_is_refused_by_field() {
         ("".to_owned(), ""),
         ("[".to_owned(), ""),
         ("null".to_owned(), ""),
+        (r#"["d", [{"entries": []}]]"#.to_owned(), ""),
+        (
+            descriptor("entries", json!([["user", "a"]])),
+            "descriptors[0].entries[0]",
+        ),
+        (
+            with(&|body| body["descriptors"] = json!([[[]]])),
+            "descriptors[0]",
+        ),
         (format!("{good} x"), ""),
         ("{}".to_owned(), ""),
         (with(&|body| body["domain"] = json!("")), "domain"),

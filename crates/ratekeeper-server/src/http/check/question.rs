@@ -7,6 +7,7 @@ use ratekeeper_rules::Entry;
 use serde::Deserialize;
 use smallvec::SmallVec;
 
+use super::object::Object;
 use crate::http::ApiError;
 
 /// The most checks in one body.
@@ -20,7 +21,7 @@ const DESCRIPTORS_MAX: usize = 1_000;
 #[serde(deny_unknown_fields)]
 pub(super) struct Questions<'a> {
     #[serde(borrow)]
-    pub(super) checks: Vec<Question<'a>>,
+    pub(super) checks: Vec<Object<Question<'a>>>,
 }
 
 /// A body of `/v1/check`.
@@ -30,14 +31,14 @@ pub(super) struct Question<'a> {
     #[serde(borrow)]
     domain: Cow<'a, str>,
     #[serde(borrow)]
-    descriptors: Vec<View<'a>>,
+    descriptors: Vec<Object<View<'a>>>,
 }
 
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 struct View<'a> {
     #[serde(borrow)]
-    entries: Vec<Pair<'a>>,
+    entries: Vec<Object<Pair<'a>>>,
     /// 1 if absent; 0 looks only.
     hits: Option<u64>,
 }
@@ -54,7 +55,7 @@ struct Pair<'a> {
 /// Reads a body; what is wrong is named by its path.
 pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+    let Object(value) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
         // A dot stands for the whole, a question mark for what could not be told.
         let field = if path == "." || path == "?" {
@@ -123,7 +124,7 @@ impl Question<'_> {
     /// The descriptors, with what [`Self::entries`] gave.
     pub(super) fn descriptors<'q>(&self, entries: &'q [Entry<'q>]) -> Descriptors<'q> {
         let mut rest = entries;
-        let view = |view: &View<'_>| {
+        let view = |view: &Object<View<'_>>| {
             let (own, others) = rest
                 .split_at_checked(view.entries.len())
                 .unwrap_or_default();
