@@ -6,7 +6,6 @@ use ratekeeper_core::{Algorithm, Limit};
 use ratekeeper_rules::{Calendar, Entry, Matched, Visit};
 use ratekeeper_store::CounterKey;
 use siphasher::sip::SipHasher13;
-use siphasher::sip128::{Hash128, Hasher128, SipHasher13 as SipHasher13Wide};
 
 use crate::sip::WordHasher;
 
@@ -50,17 +49,29 @@ impl std::fmt::Debug for Seed {
 ///
 /// Quota, burst and rate are not in it, so that usage outlives a change of those.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LimitIdentity([u64; 2]);
+pub(crate) struct LimitIdentity(u64);
 
 /// Names counters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Namer {
     seed: Seed,
+    /// A hasher that has seen nothing but the seed.
+    hasher: WordHasher,
 }
 
 impl Namer {
-    pub(crate) const fn new(seed: Seed) -> Self {
-        Self { seed }
+    pub(crate) fn new(seed: Seed) -> Self {
+        let word = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .rev()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte))
+        };
+        let (low, high) = seed.0.split_at(8);
+        Self {
+            seed,
+            hasher: WordHasher::new([word(low), word(high)]),
+        }
     }
 
     pub(crate) const fn seed(&self) -> Seed {
@@ -74,7 +85,7 @@ impl Namer {
         limit: &Limit,
         calendar: Option<&Calendar>,
     ) -> LimitIdentity {
-        let mut hasher = SipHasher13Wide::new_with_key(&self.seed.0);
+        let mut hasher = SipHasher13::new_with_key(&self.seed.0);
         write_text(&mut hasher, domain);
         write_text(&mut hasher, limit.algorithm().name());
         hasher.write_u64(u64::from(limit.sub_windows()));
@@ -87,13 +98,12 @@ impl Namer {
             None if limit.algorithm() == Algorithm::Concurrency => {}
             None => hasher.write_u64(limit.window().get()),
         }
-        let Hash128 { h1, h2 } = hasher.finish128();
-        LimitIdentity([h1, h2])
+        LimitIdentity(hasher.finish())
     }
 
     /// What all names of a domain's subjects begin with.
     pub(crate) fn domain(&self, domain: &str) -> DomainIdentity {
-        let mut hasher = WordHasher::new(self.words());
+        let mut hasher = self.hasher;
         put_text(&mut hasher, domain);
         DomainIdentity(hasher)
     }
@@ -101,18 +111,8 @@ impl Namer {
     /// Begins the names of the counters of one descriptor.
     pub(crate) fn descriptor(&self) -> Naming {
         Naming {
-            entries: WordHasher::new(self.words()),
+            entries: self.hasher,
         }
-    }
-
-    fn words(&self) -> [u64; 2] {
-        let word = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .rev()
-                .fold(0, |word, byte| word << 8 | u64::from(*byte))
-        };
-        [word(&self.seed.0[..8]), word(&self.seed.0[8..])]
     }
 }
 
@@ -131,13 +131,14 @@ impl Naming {
     pub(crate) fn add(&mut self, entry: &Entry<'_>, visit: Option<&Visit<'_>>) {
         match shared_pattern(visit) {
             Some(pattern) => {
-                // No text is so long: a pattern is never taken for an entry.
-                self.entries.word(u64::MAX);
-                put_text(&mut self.entries, pattern);
+                // No value is so long: a pattern is never taken for an entry.
+                self.entries.word(lengths(pattern, u32::MAX as usize));
+                put_words(&mut self.entries, pattern);
             }
             None => {
-                put_text(&mut self.entries, entry.key);
-                put_text(&mut self.entries, entry.value);
+                self.entries.word(lengths(entry.key, entry.value.len()));
+                put_words(&mut self.entries, entry.key);
+                put_words(&mut self.entries, entry.value);
             }
         }
     }
@@ -145,8 +146,7 @@ impl Naming {
     /// The name of the counter that `limit` has for the entries taken in so far.
     pub(crate) fn counter(&self, subject: u64, limit: LimitIdentity) -> CounterKey {
         let mut hasher = self.entries;
-        hasher.word(limit.0[0]);
-        hasher.word(limit.0[1]);
+        hasher.word(limit.0);
         CounterKey {
             subject,
             identity: hasher.finish(),
@@ -171,13 +171,22 @@ fn shared_pattern<'a>(visit: Option<&Visit<'a>>) -> Option<&'a str> {
     shared.then(|| visit.node.pattern())
 }
 
-/// Length first, so that no two lists of texts run into the same words. The last word of a text
-/// that is no multiple of eight bytes long overlaps the one before; a text too short for that is
-/// filled up with zeros.
-#[inline]
+/// Lengths go before texts, so that no two lists of texts run into the same words. Those of an
+/// entry share a word: none of them reaches 4 GiB.
+const fn lengths(key: &str, value: usize) -> u64 {
+    (key.len() as u64) << 32 | value as u64
+}
+
 fn put_text(hasher: &mut WordHasher, text: &str) {
+    hasher.word(text.len() as u64);
+    put_words(hasher, text);
+}
+
+/// The last word of a text that is no multiple of eight bytes long overlaps the one before; a
+/// text too short for that is filled up with zeros.
+#[inline]
+fn put_words(hasher: &mut WordHasher, text: &str) {
     let bytes = text.as_bytes();
-    hasher.word(bytes.len() as u64);
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {
         hasher.word(u64::from_le_bytes(*word));
@@ -233,7 +242,7 @@ mod tests {
         entries.iter().for_each(|entry| naming.add(entry, None));
         naming.counter(
             namer.domain("d").subject(&entries[0], None),
-            LimitIdentity([1, 2]),
+            LimitIdentity(1),
         )
     }
 
