@@ -38,7 +38,7 @@ pub fn paired(mut ours: impl FnMut() -> f64, mut theirs: impl FnMut() -> f64) ->
     theirs();
     let mut runs: Vec<(f64, f64)> = Vec::new();
     loop {
-        runs.push(if runs.len() % 2 == 0 {
+        runs.push(if runs.len().is_multiple_of(2) {
             (ours(), theirs())
         } else {
             let theirs = theirs();

@@ -80,6 +80,10 @@ pub(super) struct Sizes {
 
 /// The largest prime up to `most`, which is at least 2.
 fn prime_up_to(most: usize) -> usize {
-    let is_prime = |n: usize| (2..).take_while(|d| d * d <= n).all(|d| n % d != 0);
+    let is_prime = |n: usize| {
+        (2..)
+            .take_while(|d| d * d <= n)
+            .all(|d| !n.is_multiple_of(d))
+    };
     (2..=most).rev().find(|n| is_prime(*n)).unwrap_or(2)
 }

@@ -8,7 +8,7 @@ use ratekeeper_core::{
 use super::heap::{Budget, OVERHEAD_BYTES, Slab, bytes_of};
 use super::meta::Meta;
 use super::stats::Tally;
-use super::table::{Place, Probe, Table};
+use super::table::{Place, Probe, SLOTS, Table};
 use crate::{Charge, RuleSlot, Step, StepOutcome};
 
 /// The rule of a counter that was loaded and not asked for since: rules are numbered anew
@@ -432,7 +432,7 @@ impl Shard {
     /// Forgets everything.
     pub(super) fn clear(&mut self, budget: &Budget) {
         for index in 0..self.table.buckets() {
-            for slot in 0..super::table::SLOTS {
+            for slot in 0..SLOTS {
                 if let Some(place) = self.table.used_at(index, slot) {
                     budget.release(self.forget(place));
                 }

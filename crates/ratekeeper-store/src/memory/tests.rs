@@ -1,4 +1,6 @@
+mod bounded;
 mod state_file;
+mod table;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 
