@@ -97,6 +97,12 @@ impl Snapshot {
         &self.rules
     }
 
+    /// The modes that hold for every rule.
+    #[must_use]
+    pub const fn modes(&self) -> Modes {
+        self.modes
+    }
+
     /// The rule that answered, if it was one of the file's.
     #[must_use]
     pub fn rule(&self, source: Source) -> Option<&Rule> {

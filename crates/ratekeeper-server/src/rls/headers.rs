@@ -27,15 +27,12 @@ pub(super) fn incumbents(
             .zip(decision.statuses())
             .filter(|(s, _)| s.current_limit.is_some())
     };
+    let all_in_quota_mode = decision.snapshot().modes().quota;
     let mut denying = limited().filter(|(wire, status)| {
-        // A request that passes in spite of it was in quota mode.
-        let rule = status
-            .binding
-            .as_ref()
-            .and_then(|binding| decision.rule(binding));
-        wire.code == i32::from(WireCode::OverLimit)
-            && !decision.allowed()
-            && !rule.is_some_and(|rule| rule.quota_mode)
+        let binding = status.binding.as_ref();
+        let rule = binding.and_then(|binding| decision.rule(binding));
+        let in_quota_mode = all_in_quota_mode || rule.is_some_and(|rule| rule.quota_mode);
+        wire.code == i32::from(WireCode::OverLimit) && !in_quota_mode
     });
     let picked = denying
         .next_back()
