@@ -103,6 +103,7 @@ impl MemoryStore {
     }
 
     /// Decides at once; what [`Store::decide`] does.
+    #[inline]
     pub fn decide_now(&self, request: &Request<'_>) -> Verdicts {
         match request.steps {
             [step] => self.decide_one(step, request),
@@ -150,6 +151,7 @@ impl MemoryStore {
 
     /// Any number of steps: their shards are locked in ascending order, so that requests
     /// never wait for each other in a circle.
+    #[inline(never)]
     fn decide_all(&self, steps: &[Step<'_>], request: &Request<'_>) -> Verdicts {
         let mut locked = Locked::new(&self.shards, steps);
         let now = locked.advance(request.now);
@@ -226,6 +228,7 @@ impl MemoryStore {
 impl Store for MemoryStore {
     type Ticket = Never;
 
+    #[inline]
     fn decide(&self, request: &Request<'_>) -> Answer<Never> {
         Answer::Decided(self.decide_now(request))
     }

@@ -22,8 +22,8 @@ const DECISIONS: usize = 300_000;
 /// The part of a key that names its subject.
 const SUBJECT: usize = 24;
 
-/// Keys in an order that no prefetcher knows from the table's point of view, laid out so
-/// that reading the keys themselves costs neither side a cache miss.
+/// Keys laid out in the order in which they are used, so that reading the keys themselves
+/// costs neither side a cache miss.
 fn keys(count: usize) -> Vec<String> {
     (0..count)
         .map(|index| {
@@ -146,7 +146,9 @@ fn compare(threads: usize, count: usize, clock: &Governors) -> Paired {
         let verdicts = black_box(store.decide_now(black_box(&request)));
         assert!(verdicts.allowed);
     };
-    (0..count).for_each(ours);
+    (0..count)
+        .map(|index| elsewhere(index, count))
+        .for_each(ours);
     match clock {
         Governors::Own => {
             let governor = RateLimiter::keyed(quota());
@@ -161,6 +163,13 @@ fn compare(threads: usize, count: usize, clock: &Governors) -> Paired {
             })
         }
     }
+}
+
+/// An order in which keys arrive first that is not the one in which they come again, so that
+/// nobody's memory happens to be laid out in the order of the run.
+fn elsewhere(index: usize, keys: usize) -> usize {
+    // A prime, and none of the counts of keys is a multiple of it.
+    (index * 7_368_787) % keys
 }
 
 fn quota() -> Quota {
@@ -182,7 +191,9 @@ fn against(
     theirs: impl Fn(usize) -> bool + Sync,
 ) -> Paired {
     let theirs = |index: usize| assert!(black_box(theirs(index)));
-    (0..count).for_each(theirs);
+    (0..count)
+        .map(|index| elsewhere(index, count))
+        .for_each(theirs);
     paired(
         || run(threads, count, &ours),
         || run(threads, count, theirs),
