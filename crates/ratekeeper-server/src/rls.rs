@@ -1,5 +1,6 @@
 //! Envoy's rate limit protocol, whatever carries it: gRPC or `/json`.
 
+mod draft;
 mod headers;
 mod metadata;
 mod request;

@@ -8,7 +8,7 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::{
 use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use ratekeeper_rules::{Profile, Unit};
 
-use super::{headers, metadata};
+use super::{draft, headers, metadata};
 use crate::config::RlsConfig;
 
 /// The answer to `request`.
@@ -39,7 +39,7 @@ pub(super) fn answer(
     if config.draft_headers {
         response
             .response_headers_to_add
-            .extend(headers::draft(decision));
+            .extend(draft::headers(request, decision));
     }
     if config.dynamic_metadata {
         response.dynamic_metadata = Some(metadata::of(request, decision));

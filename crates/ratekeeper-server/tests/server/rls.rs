@@ -433,3 +433,48 @@ descriptors:
     }
     running.stop().await;
 }
+
+/// Each limit of a list is a policy, of every node that counts; a name that is taken gives way
+/// to the id, and what is no ASCII is percent-encoded.
+#[tokio::test]
+async fn the_drafts_policies_are_all_limits_that_count() {
+    let rules = "
+domain: d
+evaluation: path
+descriptors:
+  - key: tenant
+    rate_limit: { name: \"größe\", window: 1h, limit: 9 }
+    descriptors:
+      - key: path
+        rate_limit:
+          - { name: both, window: 1s, limit: 5 }
+          - { name: both, window: 60s, limit: 20 }
+          - { window: 100ms, limit: 4 }
+      - key: quiet
+        shadow_mode: true
+        rate_limit: { window: 1s, limit: 5 }
+";
+    let running = start_with(rules, |config| config.rls.draft_headers = true).await;
+    let mut asked = request("d", &[]);
+    asked
+        .descriptors
+        .push(descriptor(&[("tenant", "t"), ("path", "/")]));
+    asked
+        .descriptors
+        .push(descriptor(&[("tenant", "t"), ("quiet", "q")]));
+    let response = ask(&running, asked).await;
+    let (name, policies) = headers(&response)[0];
+    assert_eq!(name, "RateLimit-Policy");
+    let policies: Vec<_> = policies.split(", ").collect();
+    assert_eq!(policies.len(), 4, "{policies:?}");
+    assert_eq!(policies[0], "\"gr%C3%B6%C3%9Fe\";q=9;w=3600");
+    assert_eq!(policies[1], "\"both\";q=5;w=1");
+    assert_eq!(policies[2], "\"d.tenant.path#1m\";q=20;w=60");
+    assert_eq!(policies[3], "\"d.tenant.path#100ms\";q=4");
+    assert!(
+        headers(&response)[1]
+            .1
+            .starts_with("\"d.tenant.path#100ms\";r=3;t=")
+    );
+    running.stop().await;
+}
