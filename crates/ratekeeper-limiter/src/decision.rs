@@ -25,14 +25,25 @@ pub struct Decision {
 pub(crate) type Statuses = SmallVec<[Status; 2]>;
 
 impl Decision {
-    pub(crate) fn new(snapshot: Guard<Arc<Snapshot>>, allowed: bool, statuses: Statuses) -> Self {
-        let binding = most_restrictive(allowed, &statuses);
+    /// A decision that is filled in where it lies, since moving it costs as much as matching.
+    pub(crate) fn begin(snapshot: Guard<Arc<Snapshot>>) -> Self {
         Self {
             snapshot,
-            allowed,
-            statuses,
-            binding,
+            allowed: true,
+            statuses: Statuses::new(),
+            binding: None,
         }
+    }
+
+    /// The rules to match against, and where the statuses go.
+    pub(crate) fn parts(&mut self) -> (&Snapshot, &mut Statuses) {
+        (&self.snapshot, &mut self.statuses)
+    }
+
+    /// Concludes, once the statuses are there.
+    pub(crate) fn conclude(&mut self, allowed: bool) {
+        self.allowed = allowed;
+        self.binding = most_restrictive(allowed, &self.statuses);
     }
 
     /// Whether the request may pass.

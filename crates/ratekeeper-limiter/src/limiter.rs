@@ -102,20 +102,21 @@ impl<S: Store> Limiter<S> {
     /// that it is degraded.
     pub async fn check(&self, check: &Check<'_>) -> Decision {
         let now = self.clock.now();
-        let snapshot = self.snapshot.load();
+        let mut decision = Decision::begin(self.snapshot.load());
         let overrides = overrides(check, self.options.profile);
-        let (allowed, statuses) = {
-            let plan = Plan::new(self.context(&snapshot, now), check, &overrides);
-            let verdicts = match self.ask(&plan, now) {
-                Answer::Decided(verdicts) => verdicts,
-                Answer::Pending(ticket) => match ticket.await {
-                    Ok(verdicts) => verdicts,
-                    Err(_) => unanswered(&plan.steps, plan.mode()),
-                },
-            };
-            (verdicts.allowed, plan.statuses(&verdicts))
+        let (snapshot, statuses) = decision.parts();
+        let plan = Plan::new(self.context(snapshot, now), check, &overrides);
+        let verdicts = match self.ask(&plan, now) {
+            Answer::Decided(verdicts) => verdicts,
+            Answer::Pending(ticket) => match ticket.await {
+                Ok(verdicts) => verdicts,
+                Err(_) => unanswered(&plan.steps, plan.mode()),
+            },
         };
-        Decision::new(snapshot, allowed, statuses)
+        plan.fill(&verdicts, statuses, |_, _, _| {});
+        drop(plan);
+        decision.conclude(verdicts.allowed);
+        decision
     }
 
     fn context<'a>(&'a self, snapshot: &'a Snapshot, now: Timestamp) -> Context<'a> {
@@ -157,19 +158,17 @@ impl<S: Store<Ticket = Never>> Limiter<S> {
         &self,
         check: &Check<'_>,
         now: Timestamp,
-        mut each: impl FnMut(&Step<'_>, Source, Answered),
+        each: impl FnMut(&Step<'_>, Source, Answered),
     ) -> Decision {
-        let snapshot = self.snapshot.load();
+        let mut decision = Decision::begin(self.snapshot.load());
         let overrides = overrides(check, self.options.profile);
-        let (allowed, statuses) = {
-            let plan = Plan::new(self.context(&snapshot, now), check, &overrides);
-            let Answer::Decided(verdicts) = self.ask(&plan, now);
-            for (step, source, answered) in plan.answers(&verdicts) {
-                each(step, source, answered);
-            }
-            (verdicts.allowed, plan.statuses(&verdicts))
-        };
-        Decision::new(snapshot, allowed, statuses)
+        let (snapshot, statuses) = decision.parts();
+        let plan = Plan::new(self.context(snapshot, now), check, &overrides);
+        let Answer::Decided(verdicts) = self.ask(&plan, now);
+        plan.fill(&verdicts, statuses, each);
+        drop(plan);
+        decision.conclude(verdicts.allowed);
+        decision
     }
 
     /// Decides `check` now.

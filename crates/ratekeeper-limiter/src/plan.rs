@@ -328,7 +328,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Every limit, where it came from, and what it answered.
-    pub(crate) fn answers<'p>(
+    fn answers<'p>(
         &'p self,
         verdicts: &'p Verdicts,
     ) -> impl Iterator<Item = (&'p Step<'a>, Source, Answered)> {
@@ -344,12 +344,18 @@ impl<'a> Plan<'a> {
             })
     }
 
-    /// Counts what each limit answered, and folds the limits of each descriptor into its status.
-    pub(crate) fn statuses(&self, verdicts: &Verdicts) -> Statuses {
-        let mut statuses: Statuses =
-            SmallVec::from_elem(Status::NONE, usize::from(self.descriptors));
+    /// Counts what each limit answered, shows it to `each`, and folds the limits of each
+    /// descriptor into its status.
+    pub(crate) fn fill(
+        &self,
+        verdicts: &Verdicts,
+        statuses: &mut Statuses,
+        mut each: impl FnMut(&Step<'_>, Source, Answered),
+    ) {
+        statuses.resize(usize::from(self.descriptors), Status::NONE);
         for (number, (step, source, answered)) in self.answers(verdicts).enumerate() {
             self.record(number, &answered);
+            each(step, source, answered);
             let binding = Binding {
                 source,
                 quota: step.limit.quota(),
@@ -367,7 +373,6 @@ impl<'a> Plan<'a> {
                 status.unlimited = Some(*index);
             }
         }
-        statuses
     }
 
     fn unit(&self, number: usize) -> Option<ratekeeper_rules::Unit> {

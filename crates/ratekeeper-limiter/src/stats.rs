@@ -90,7 +90,7 @@ impl RuleStats {
 
     pub(crate) fn record_uncounted(&self, answer: Answer) {
         let stripe = self.counts.mine();
-        stripe.answer(answer).fetch_add(1, Ordering::Relaxed);
+        stripe.answer(answer);
         stripe.uncounted.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -134,7 +134,6 @@ struct Striped([Stripe; STRIPES]);
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Stripe {
-    allowed: AtomicU64,
     denied: AtomicU64,
     shadow_denied: AtomicU64,
     uncounted: AtomicU64,
@@ -143,12 +142,14 @@ struct Stripe {
 }
 
 impl Stripe {
-    const fn answer(&self, answer: Answer) -> &AtomicU64 {
-        match answer {
-            Answer::Allowed => &self.allowed,
+    /// Counts a refusal. What was allowed is the rest: one atomic less on the common way.
+    fn answer(&self, answer: Answer) {
+        let refusals = match answer {
+            Answer::Allowed => return,
             Answer::Denied => &self.denied,
             Answer::ShadowDenied => &self.shadow_denied,
-        }
+        };
+        refusals.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -160,7 +161,7 @@ impl Striped {
     // Relaxed throughout: counts of different kinds need not agree with each other.
     fn record(&self, answer: Answer, remaining: u64, capacity: u64) {
         let stripe = self.mine();
-        stripe.answer(answer).fetch_add(1, Ordering::Relaxed);
+        stripe.answer(answer);
         #[allow(clippy::cast_precision_loss, reason = "a share of 1, for a histogram")]
         let share = if capacity == 0 {
             0.0
@@ -183,7 +184,6 @@ impl Striped {
         let mut sum = RuleCounts::default();
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         for stripe in &self.0 {
-            sum.allowed += load(&stripe.allowed);
             sum.denied += load(&stripe.denied);
             sum.shadow_denied += load(&stripe.shadow_denied);
             sum.uncounted += load(&stripe.uncounted);
@@ -192,6 +192,9 @@ impl Striped {
                 *sum += load(count);
             }
         }
+        let answers = sum.remaining.iter().sum::<u64>() + sum.uncounted;
+        // A refusal may be seen before the answer it belongs to.
+        sum.allowed = answers.saturating_sub(sum.denied + sum.shadow_denied);
         sum
     }
 }
