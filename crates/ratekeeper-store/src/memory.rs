@@ -1,6 +1,6 @@
 //! Counters in the memory of this process.
 //!
-//! [`MEMORY_SHARDS`] shards, each a lock over a fixed table of counters. A counter costs
+//! 64 shards, each a lock over a fixed table of counters. A counter costs
 //! 57 bytes, its key included, whatever its descriptor; states that outgrow 32 bytes lie
 //! beside the table, within the same limit. All memory is bounded when the store is made:
 //! a new counter that finds no room takes the place of an expired one, else of the one with
@@ -14,6 +14,8 @@ mod config;
 mod heap;
 mod load;
 mod meta;
+mod plan;
+mod room;
 mod save;
 mod shard;
 mod state_file;
@@ -36,11 +38,12 @@ pub use stats::MemoryStats;
 
 use crate::{Answer, Charge, Never, Request, Step, StepOutcome, Store, Verdicts};
 use heap::Budget;
-use shard::{Context, Plan, Shard};
+use plan::{Context, Plan};
+use shard::Shard;
 use table::Probe;
 
-/// Shards of a [`MemoryStore`]: many more than cores, few enough that their locks stay cached.
-pub const MEMORY_SHARDS: usize = 64;
+/// Many more than cores, few enough that their locks stay cached.
+const MEMORY_SHARDS: usize = 64;
 
 /// A lock and what it guards, alone on its cache lines (processors fetch them in pairs).
 #[repr(align(128))]

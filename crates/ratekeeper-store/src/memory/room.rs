@@ -1,0 +1,298 @@
+//! Making room: who has to go for a new counter, and for a state that grows.
+//!
+//! The victims are chosen while a request is tested and go when it is charged: a denied
+//! request evicts nobody.
+
+use ratekeeper_core::{Algorithm, Limit, Outcome, Shape, Spill, StateMut, Timestamp};
+
+use super::heap::{Budget, OVERHEAD_BYTES, bytes_of};
+use super::meta::Meta;
+use super::plan::{Context, Plan, Spot};
+use super::shard::{NO_RULE, Shard};
+use super::table::Place;
+use crate::Step;
+
+/// The largest count that every inline state holds.
+const INLINE_COUNT: u64 = u16::MAX as u64;
+
+/// Buckets looked at for something to evict outside of a key's own window.
+const SEARCHED: usize = 64;
+
+/// Counters evicted at most for the heap bytes of another.
+const VICTIMS: usize = 8;
+
+impl Shard {
+    /// Finds a place and heap bytes for the charge, as far as it needs them.
+    #[inline]
+    pub(super) fn make_room(
+        &mut self,
+        cx: &Context<'_>,
+        step: &Step<'_>,
+        outcome: &Outcome,
+        plan: &mut Plan,
+    ) -> bool {
+        if plan.spot == Spot::Absent {
+            match self.place_for(cx, plan) {
+                Some(place) => plan.spot = Spot::New(place),
+                None => return false,
+            }
+        }
+        match self.heap_bytes_for(cx, step, outcome, plan.spot) {
+            0 => true,
+            bytes => self.reserve(cx, bytes, plan),
+        }
+    }
+
+    /// Lets go of what had to go for the request at hand, if it is to be charged.
+    #[inline]
+    pub(super) fn execute(&mut self, budget: &Budget, charged: bool) {
+        if !self.doomed.is_empty() {
+            self.execute_doomed(budget, charged);
+        }
+    }
+
+    #[cold]
+    fn execute_doomed(&mut self, budget: &Budget, charged: bool) {
+        let promised = std::mem::take(&mut self.promised);
+        if !charged {
+            self.doomed.clear();
+            return;
+        }
+        let mut freed = 0;
+        while let Some(place) = self.doomed.pop() {
+            if self.table.meta(place).is_expired(self.now) {
+                self.tally.evicted_expired += 1;
+            } else {
+                self.tally.evicted_live += 1;
+            }
+            freed += self.forget(place);
+        }
+        budget.release(freed.saturating_sub(promised));
+    }
+
+    /// A free place for a new counter, or one whose counter is doomed for it: an expired one,
+    /// else the one with the largest share left, never one that refuses.
+    fn place_for(&mut self, cx: &Context<'_>, plan: &Plan) -> Option<Place> {
+        if self.is_rule_full(cx, plan) {
+            return self.place_within_rule(cx, plan);
+        }
+        match self.table.free_place(plan.probe) {
+            Some(place) if !self.is_taken(cx, plan.shard, place) => return Some(place),
+            _ => {}
+        }
+        let mut best: Option<(Rank, Place)> = None;
+        for (place, meta) in self.table.window(plan.probe) {
+            if self.is_taken(cx, plan.shard, place) {
+                continue;
+            }
+            let Some(meta) = meta else { return Some(place) };
+            let rank = Rank::of(meta, cx.now);
+            if rank == Rank::EXPIRED {
+                best = Some((rank, place));
+                break;
+            }
+            best = best.max(Some((rank, place)));
+        }
+        let (rank, place) = best?;
+        rank.may_go().then(|| self.doom(place))
+    }
+
+    /// The same for a rule that holds all it may: one of its own counters goes.
+    fn place_within_rule(&mut self, cx: &Context<'_>, plan: &Plan) -> Option<Place> {
+        let mut free = None;
+        let mut best: Option<(Rank, Place)> = None;
+        for (place, meta) in self.table.window(plan.probe) {
+            if self.is_taken(cx, plan.shard, place) {
+                continue;
+            }
+            match meta {
+                None => free = free.or(Some(place)),
+                Some(meta) if meta.rule() == plan.rule => {
+                    best = best.max(Some((Rank::of(meta, cx.now), place)));
+                }
+                Some(_) => {}
+            }
+        }
+        if let Some((rank, place)) = best
+            && rank.may_go()
+        {
+            return Some(self.doom(place));
+        }
+        let free = free?;
+        let victim = self.search(cx, plan.shard, |_, meta| meta.rule() == plan.rule)?;
+        self.doom(victim);
+        Some(free)
+    }
+
+    /// Whether the rule holds, with what this request is about to add, all it may.
+    fn is_rule_full(&self, cx: &Context<'_>, plan: &Plan) -> bool {
+        if plan.rule == NO_RULE {
+            return false;
+        }
+        let held = self
+            .rules
+            .get(usize::from(plan.rule.0))
+            .map_or(0, |n| *n as usize);
+        let added = cx.others.iter().filter(|other| {
+            matches!(other.spot, Spot::New(_))
+                && other.shard == plan.shard
+                && other.rule == plan.rule
+        });
+        held + added.count() >= self.rule_most
+    }
+
+    /// Takes `bytes` from the budget, or from counters that are doomed for them.
+    #[cold]
+    fn reserve(&mut self, cx: &Context<'_>, bytes: usize, plan: &mut Plan) -> bool {
+        if cx.budget.reserve(bytes) {
+            plan.reserved = bytes;
+            return true;
+        }
+        let mut freed = 0;
+        for _ in 0..VICTIMS {
+            let Some(victim) = self.search(cx, plan.shard, |place, meta| {
+                meta.is_heap() && plan.spot != Spot::Found(place)
+            }) else {
+                break;
+            };
+            self.doom(victim);
+            let heap = self.heaps.get_full(self.table.state(victim)[0]);
+            freed += heap.map_or(0, bytes_of);
+            if freed >= bytes {
+                self.promised += bytes;
+                plan.inherited = bytes;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Of the counters in the next few buckets that `wanted` names, the first that has
+    /// expired, else the one with the largest share left, never one that refuses.
+    fn search(
+        &mut self,
+        cx: &Context<'_>,
+        shard: usize,
+        wanted: impl Fn(Place, Meta) -> bool,
+    ) -> Option<Place> {
+        let mut best: Option<(Rank, Place)> = None;
+        for _ in 0..SEARCHED.min(self.table.buckets()) {
+            self.hand = (self.hand + 1) % self.table.buckets();
+            for (place, meta) in self.table.places(self.hand) {
+                let Some(meta) = meta else { continue };
+                if !wanted(place, meta) || self.is_taken(cx, shard, place) {
+                    continue;
+                }
+                best = best.max(Some((Rank::of(meta, cx.now), place)));
+            }
+            if best.is_some_and(|(rank, _)| rank == Rank::EXPIRED) {
+                break;
+            }
+        }
+        best.filter(|(rank, _)| rank.may_go())
+            .map(|(_, place)| place)
+    }
+
+    fn doom(&mut self, place: Place) -> Place {
+        self.doomed.push(place);
+        place
+    }
+
+    /// Whether that place is spoken for: by another step, or by a victim's successor.
+    fn is_taken(&self, cx: &Context<'_>, shard: usize, place: Place) -> bool {
+        self.doomed.contains(&place) || cx.is_claimed(shard, place)
+    }
+}
+
+/// In which order counters go: the largest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Rank(u16);
+
+impl Rank {
+    const EXPIRED: Self = Self(256);
+
+    fn of(meta: Meta, now: Timestamp) -> Self {
+        if meta.is_expired(now) {
+            Self::EXPIRED
+        } else {
+            Self(u16::from(meta.share()))
+        }
+    }
+
+    /// Whether the counter may go at all: one that refuses may not.
+    const fn may_go(self) -> bool {
+        self.0 > 0
+    }
+}
+
+/// Heap bytes.
+impl Shard {
+    /// The most heap bytes that the charge adds.
+    #[inline]
+    fn heap_bytes_for(
+        &self,
+        cx: &Context<'_>,
+        step: &Step<'_>,
+        outcome: &Outcome,
+        spot: Spot,
+    ) -> usize {
+        let limit = step.limit;
+        let heap = match spot {
+            Spot::Found(place) if self.table.meta(place).is_heap() => {
+                let heap = self.heaps.get_full(self.table.state(place)[0]);
+                heap.map(|heap| (heap.len(), heap.capacity()))
+            }
+            _ => None,
+        };
+        if heap.is_none() && limit.shape() == Shape::Words && !self.spills(cx, step, outcome, spot)
+        {
+            return 0;
+        }
+        let (len, capacity) = heap.unwrap_or((0, 0));
+        let more = words_per_charge(limit, step.hits).saturating_sub(match limit.algorithm() {
+            Algorithm::SlidingWindow => len,
+            _ => 0,
+        });
+        // Permits are copied into a new vector, everything else grows where it is; a vector
+        // grows to twice what it was, or to what is needed.
+        if len + more <= capacity && limit.algorithm() != Algorithm::Concurrency {
+            return 0;
+        }
+        let most = 2 * (len + more) + 4;
+        let new = if heap.is_none() { OVERHEAD_BYTES } else { 0 };
+        new + most.saturating_sub(capacity) * size_of::<u64>()
+    }
+
+    /// Whether the charge outgrows a state that lies in line. Only counts beyond what every
+    /// inline state holds can, so that almost nobody pays for the trial.
+    #[inline]
+    fn spills(&self, cx: &Context<'_>, step: &Step<'_>, outcome: &Outcome, spot: Spot) -> bool {
+        let limit = step.limit;
+        let used = limit.capacity().saturating_sub(outcome.remaining);
+        if limit.algorithm() != Algorithm::SlidingWindow
+            || used.saturating_add_signed(step.hits) <= INLINE_COUNT
+        {
+            return false;
+        }
+        let mut trial = match spot {
+            Spot::Found(place) => *self.table.state(place),
+            Spot::New(_) | Spot::Absent => [0; 4],
+        };
+        let at = cx.moment(step);
+        limit.charge(StateMut::Words(&mut trial), step.hits, &at) == Err(Spill)
+    }
+}
+
+/// Words that a charge of `hits` may add to a heap state.
+fn words_per_charge(limit: &Limit, hits: i64) -> usize {
+    match limit.algorithm() {
+        Algorithm::Concurrency => {
+            let permits = limit.quota().min(hits.unsigned_abs());
+            usize::try_from(permits)
+                .unwrap_or(usize::MAX / 64)
+                .saturating_mul(3)
+        }
+        Algorithm::SlidingWindow => limit.sub_windows() as usize + 2,
+        _ => 4,
+    }
+}
