@@ -77,7 +77,7 @@ impl Default for LimitHeaders {
 /// What keeps one caller from taking everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// Connections of one listener; more wait to be accepted.
+    /// Connections of one listener, at least 1; more wait to be accepted.
     pub connections_max: usize,
     /// Requests under way on one HTTP/2 connection.
     pub streams_max: u32,
@@ -89,7 +89,8 @@ pub struct Bounds {
     pub head_timeout: Duration,
     /// How long a request may take, reading its body included.
     pub request_timeout: Duration,
-    /// After how long without a byte in either direction a connection is closed.
+    /// After how long without a byte in either direction a connection is closed, or up to twice
+    /// that; at least 1 ms.
     pub idle_timeout: Duration,
     /// How often a silent HTTP/2 peer is asked whether it is there.
     pub ping_interval: Duration,

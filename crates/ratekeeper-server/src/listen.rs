@@ -98,6 +98,7 @@ impl Listener {
         bounds: Bounds,
         drain: Arc<Drain>,
     ) -> usize {
+        let connections_max = bounds.connections_max.max(1);
         let mut connections = JoinSet::new();
         let serve = |stream: TcpStream| {
             connection::serve(
@@ -114,7 +115,7 @@ impl Listener {
         };
         loop {
             while connections.try_join_next().is_some() {}
-            let is_full = connections.len() >= bounds.connections_max;
+            let is_full = connections.len() >= connections_max;
             tokio::select! {
                 biased;
                 () = drain.begun() => break,
@@ -125,7 +126,7 @@ impl Listener {
             }
         }
         // Whoever has connected before the socket closes is answered as well.
-        while connections.len() < bounds.connections_max
+        while connections.len() < connections_max
             && let Some(stream) = accept.waiting().await
         {
             connections.spawn(serve(stream));

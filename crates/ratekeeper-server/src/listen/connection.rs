@@ -46,7 +46,8 @@ pub(super) async fn serve(
     );
     let watch = WatchOver {
         activity,
-        idle_timeout: bounds.idle_timeout,
+        // A period of zero is a panic.
+        idle_timeout: bounds.idle_timeout.max(Duration::from_millis(1)),
         drain,
     };
     let end = match protocol {
