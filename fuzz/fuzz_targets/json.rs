@@ -9,7 +9,9 @@ use ratekeeper_rules::{Options, Source, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use std::sync::LazyLock;
 
-// The server shows its edges over the network only; this file of it needs nothing but how refusals are made.
+// The server shows its edges over the network only; these files of it need nothing but how refusals are made.
+#[path = "../../crates/ratekeeper-server/src/http/check/object.rs"]
+mod object;
 #[path = "../../crates/ratekeeper-server/src/http/check/question.rs"]
 mod question;
 
@@ -61,7 +63,7 @@ fuzz_target!(|body: &[u8]| {
     if let Ok(questions) = question::parse::<Questions<'_>>(body)
         && questions.validate().is_ok()
     {
-        questions.checks.iter().for_each(ask);
+        questions.checks.iter().for_each(|question| ask(question));
     }
 });
 
