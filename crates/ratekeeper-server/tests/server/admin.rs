@@ -225,3 +225,24 @@ async fn an_explanation_takes_nothing() {
     assert_eq!(status, 400, "{text}");
     running.stop().await;
 }
+
+/// What dashboards and alerts are built on does not change by accident. After a change that
+/// is meant: `UPDATE=1 cargo test -p ratekeeper-server`.
+#[tokio::test]
+async fn the_metrics_page_is_what_it_was() {
+    let rules = "domain: d\ndescriptors:\n  - { key: k, rate_limit: { unit: hour, requests_per_unit: 5 } }\n";
+    let running = start(rules).await;
+    let (_, text) = running.admin("/metrics").await;
+    // How large the store is depends on the machine's and the store's ways.
+    let line = |line: &str| match line.rsplit_once(' ') {
+        Some((name, _)) if name.starts_with("ratelimit_store_") => format!("{name} N\n"),
+        _ => format!("{line}\n"),
+    };
+    let text: String = text.lines().map(line).collect();
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/metrics.txt");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(kept, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(kept).unwrap());
+    running.stop().await;
+}
