@@ -1,14 +1,21 @@
 //! Counters in the memory of this process.
 //!
-//! 64 shards, each a lock over a fixed table of counters. A counter costs
-//! 57 bytes, its key included, whatever its descriptor; states that outgrow 32 bytes lie
-//! beside the table, within the same limit. All memory is bounded when the store is made:
-//! a new counter that finds no room takes the place of an expired one, else of the one with
-//! the largest part of its limit left, never of one that refuses.
+//! 64 shards, each a lock over a fixed table of counters. A counter costs 57 bytes, its key
+//! included, whatever its descriptor; a table can be nine tenths full before anybody has to
+//! go for a new counter. All memory is bounded when the store is made: a new counter that
+//! finds no room takes the place of an expired one, else of the one with the largest part of
+//! its limit left, never of one that refuses.
+//!
+//! States that outgrow 32 bytes lie beside the table, in a quarter of the same limit. Such a
+//! counter costs another 80 bytes and 8 for each word it has room for: two words for each
+//! moment a `sliding_log` remembers, three for each permit of `concurrency`, k + 2 for a
+//! `sliding_window` of k sub-windows if k > 12 or more hits fall into one than its share of
+//! the 32 bytes counts (65,535 for k = 12).
 //!
 //! A counter's shard comes from its identity, not from its subject: rules often have one
 //! subject in common (`generic_key: api`, then an address), and all their counters would
-//! share one shard's memory and lock.
+//! share one shard's memory and lock. A request of several steps locks the shards of all of
+//! them, in ascending order.
 
 mod config;
 mod heap;
@@ -36,7 +43,7 @@ pub use load::{LoadError, Loaded};
 pub use save::Saved;
 pub use stats::MemoryStats;
 
-use crate::{Answer, Charge, Never, Request, Step, StepOutcome, Store, Verdicts};
+use crate::{Answer, Charge, Never, Request, Step, Store, Verdicts};
 use heap::Budget;
 use plan::{Context, Plan};
 use shard::Shard;
@@ -119,13 +126,10 @@ impl MemoryStore {
         let probe = Probe::new(step.key);
         let shard = &mut *self.shards[probe.shard_bits()].0.lock();
         shard.now = shard.now.max(request.now);
-        let (allowed, outcome) = match shard.decide_inline(step, request.mode, probe) {
-            Some((allowed, outcome)) => (allowed, StepOutcome::Counted(outcome)),
+        match shard.decide_inline(step, request.mode, probe) {
+            Some(verdicts) => verdicts,
             None => self.decide_unusual(shard, step, request.mode, probe),
-        };
-        let mut outcomes = SmallVec::new();
-        outcomes.push(outcome);
-        Verdicts { allowed, outcomes }
+        }
     }
 
     /// One step whose counter is new, or lies on the heap.
@@ -136,7 +140,7 @@ impl MemoryStore {
         step: &Step<'_>,
         mode: Mode,
         probe: Probe,
-    ) -> (bool, StepOutcome) {
+    ) -> Verdicts {
         let mut cx = Context {
             now: shard.now,
             budget: &self.budget,
@@ -149,7 +153,7 @@ impl MemoryStore {
         cx.executed = allowed || step.charge == Charge::Always;
         shard.execute(&self.budget, cx.executed);
         shard.charge(&cx, step, &plan, allowed);
-        (allowed, plan.outcome)
+        Verdicts::one(allowed, plan.outcome)
     }
 
     /// Any number of steps: their shards are locked in ascending order, so that requests

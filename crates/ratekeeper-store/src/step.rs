@@ -137,6 +137,16 @@ pub struct Verdicts {
     pub outcomes: SmallVec<[StepOutcome; 4]>,
 }
 
+impl Verdicts {
+    /// The answer to a request of one step.
+    #[inline]
+    pub(crate) fn one(allowed: bool, outcome: StepOutcome) -> Self {
+        let mut outcomes = SmallVec::new();
+        outcomes.push(outcome);
+        Self { allowed, outcomes }
+    }
+}
+
 /// Decided, or to be awaited.
 #[derive(Debug)]
 pub enum Answer<T> {

@@ -143,8 +143,8 @@ fn compare(threads: usize, count: usize, clock: &Governors) -> Paired {
             mode: Mode::default(),
             now,
         };
-        let verdicts = black_box(store.decide_now(black_box(&request)));
-        assert!(verdicts.allowed);
+        let verdicts = store.decide_now(black_box(&request));
+        assert!(black_box(&verdicts).allowed);
     };
     (0..count)
         .map(|index| elsewhere(index, count))
@@ -204,13 +204,10 @@ pub(crate) fn beside_governor(report: &Report) {
     report.title(
         "one gcra decision, ns per thread, hashing included       ours  governor  ratio [95 %]",
     );
-    for (clock, name) in [
-        (Governors::Own, "as it comes"),
-        (Governors::None, "without a clock"),
-    ] {
+    for (clock, name) in [(Governors::Own, ""), (Governors::None, ", no clock")] {
         for (threads, keys) in [(1, 1), (1, 1_000_000), (2, 1), (2, 1_000_000)] {
             let result = compare(threads, keys, &clock);
-            let name = format!("{threads} thread, {keys} keys, governor {name}");
+            let name = format!("{threads} thread, {keys} keys{name}");
             pair(report, &name, &result);
         }
     }
@@ -280,6 +277,7 @@ pub(crate) fn algorithms(report: &Report) {
             ],
         );
     }
+    several_steps(report);
     let clock = governor::clock::DefaultClock::default();
     let one = run(1, 1, |_| {
         black_box(clock.now());
@@ -290,4 +288,25 @@ pub(crate) fn algorithms(report: &Report) {
         format!("{one:8.1}"),
         &[("one_key_ns", one)],
     );
+}
+
+/// Requests of several steps, each with a counter of its own, in as many shards.
+fn several_steps(report: &Report) {
+    let (store, namer, limit) = (store(), Namer::new(), wide(Algorithm::Gcra));
+    let now = Timestamp::from_secs(1_800_000_000);
+    let steps = [0, 1, 2, 3].map(|number| step(namer.number(number), &limit));
+    for count in [2, 4] {
+        let steps = &steps[..count];
+        let mode = Mode::default();
+        let request = Request { steps, mode, now };
+        let runs = (0..9).map(|_| {
+            run(1, 1, |_| {
+                assert!(black_box(&store.decide_now(black_box(&request))).allowed);
+            })
+        });
+        let best = runs.fold(f64::INFINITY, f64::min);
+        let name = format!("{count} gcra steps of one request, not hashed");
+        let text = format!("{best:8.1}");
+        report.line("steps", &name, text, &[("one_key_ns", best)]);
+    }
 }

@@ -8,7 +8,7 @@ use super::meta::Meta;
 use super::plan::{Context, Plan, Spot};
 use super::stats::Tally;
 use super::table::{Place, Probe, SLOTS, Table};
-use crate::{Charge, RuleSlot, Step, StepOutcome};
+use crate::{Charge, RuleSlot, Step, StepOutcome, Verdicts};
 
 /// The rule of a counter that was loaded and not asked for since: rules are numbered anew
 /// with every start.
@@ -66,7 +66,7 @@ impl Shard {
         step: &Step<'_>,
         mode: Mode,
         probe: Probe,
-    ) -> Option<(bool, Outcome)> {
+    ) -> Option<Verdicts> {
         let limit = step.limit;
         let place = self.table.find(probe)?;
         let (word, words) = self.table.entry_mut(place);
@@ -87,7 +87,7 @@ impl Shard {
             let expires_at = limit.expires_at(StateRef::Words(words), &at);
             *word = meta.settled(&outcome, limit.capacity(), expires_at).word();
         }
-        Some((allowed, outcome))
+        Some(Verdicts::one(allowed, StepOutcome::Counted(outcome)))
     }
 
     /// Where the step's counter lies, if it exists.
