@@ -2,8 +2,10 @@
 //!
 //! A store's test file is three lines:
 //!
-//! ```ignore
-//! ratekeeper_testkit::conformance!(|| MyStore::new());
+//! ```
+//! use ratekeeper_store::{MemoryConfig, MemoryStore};
+//!
+//! ratekeeper_testkit::conformance!(|| MemoryStore::new(MemoryConfig::default()).unwrap());
 //! ```
 //!
 //! The closure makes an empty store, or one that nobody else uses the keys of. Tickets are

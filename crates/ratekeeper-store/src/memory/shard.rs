@@ -1,7 +1,7 @@
 //! One shard: a table, its out-of-line states, and what requests do with both. Everything
 //! here happens under the shard's lock.
 
-use ratekeeper_core::{Ask, Limit, Mode, Moment, Outcome, Shape, StateMut, StateRef, Timestamp};
+use ratekeeper_core::{Ask, Limit, Mode, Moment, Shape, StateMut, StateRef, Timestamp};
 
 use super::heap::{Budget, Slab, bytes_of};
 use super::meta::Meta;

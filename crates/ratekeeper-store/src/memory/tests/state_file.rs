@@ -158,3 +158,61 @@ fn a_file_is_replaced_whole_or_not_at_all() {
         Err(LoadError::Io(_))
     ));
 }
+
+/// Counters that a file holds under names which now belong to other limits.
+#[test]
+fn a_counter_of_another_limit_is_held_to_the_new_one() {
+    let (old, counters) = filled();
+    let file = saved(&old, 1_000);
+    for algorithm in Algorithm::ALL {
+        let new = store();
+        new.load(&mut Cursor::new(&file), Timestamp::from_secs(1_001))
+            .unwrap();
+        let other = limit(algorithm, 10, 60);
+        for (_, identity) in &counters {
+            let admitted =
+                (0..50).filter(|_| decide(&new, &[step(&other, *identity)], 1_001).allowed);
+            assert!(admitted.count() <= 10, "{}", algorithm.name());
+        }
+        assert_eq!(new.stats().counters, 8);
+        new.clear();
+        assert_eq!(new.stats().heap_bytes, 0);
+    }
+}
+
+#[test]
+fn decisions_go_on_while_the_store_is_saved() {
+    let store = store();
+    let hour = limit(Algorithm::FixedWindow, 1_000_000, 3_600);
+    let decisions = 20_000;
+    std::thread::scope(|scope| {
+        let deciding = scope.spawn(|| {
+            for decision in 0..decisions {
+                assert!(decide(&store, &[step(&hour, decision % 500)], 1_000).allowed);
+            }
+        });
+        while !deciding.is_finished() {
+            let file = saved(&store, 1_000);
+            let copy = super::store();
+            let loaded = copy.load(&mut Cursor::new(&file), Timestamp::from_secs(1_000));
+            assert!(loaded.unwrap().counters <= 500);
+        }
+    });
+    let copy = super::store();
+    let file = saved(&store, 1_000);
+    copy.load(&mut Cursor::new(&file), Timestamp::from_secs(1_000))
+        .unwrap();
+    let used: u64 = (0..500)
+        .map(|identity| {
+            let peek = Step {
+                hits: 0,
+                ..step(&hour, identity)
+            };
+            match decide(&copy, &[peek], 1_000).outcomes[0] {
+                crate::StepOutcome::Counted(outcome) => 1_000_000 - outcome.remaining,
+                crate::StepOutcome::Full(_) => 0,
+            }
+        })
+        .sum();
+    assert_eq!(used, decisions);
+}
