@@ -254,12 +254,13 @@ impl<'a> Locked<'a> {
         let mask = steps.iter().fold(0, |mask, step| {
             mask | 1 << Probe::new(step.key).shard_bits()
         });
-        let guards = shards
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| mask & (1_u64 << index) != 0)
-            .map(|(_, cell)| cell.0.lock())
-            .collect();
+        let mut left: u64 = mask;
+        let ascending = std::iter::from_fn(|| {
+            let index = (left != 0).then(|| left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(index)
+        });
+        let guards = ascending.map(|index| shards[index].0.lock()).collect();
         Self { mask, guards }
     }
 
