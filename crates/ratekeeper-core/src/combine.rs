@@ -29,28 +29,50 @@ pub fn combine(votes: impl IntoIterator<Item = Vote>, mode: Mode) -> bool {
     if mode.shadow {
         return true;
     }
-    let mut quota_descriptors = 0_u32;
-    let mut quota_over = 0_u32;
-    let mut last: Option<(u16, bool)> = None;
+    let mut quota = Quota::default();
     for vote in votes {
-        let over = !vote.fits && !vote.shadow;
-        if !vote.quota_mode {
-            if over {
-                return false;
-            }
-            continue;
+        if vote.quota_mode {
+            quota.add(vote);
+        } else if vote.is_over() {
+            return false;
         }
-        let seen = last.filter(|(descriptor, _)| *descriptor == vote.descriptor);
-        if seen.is_none() {
-            quota_descriptors += 1;
-        }
-        let was_over = seen.is_some_and(|(_, over)| over);
-        if over && !was_over {
-            quota_over += 1;
-        }
-        last = Some((vote.descriptor, over || was_over));
     }
-    quota_over == 0 || quota_over < quota_descriptors || mode.idle_quota
+    !quota.denies(mode)
+}
+
+/// Whether the limits in quota mode are a reason to deny, whatever the others say.
+pub fn quota_denies(votes: impl IntoIterator<Item = Vote>, mode: Mode) -> bool {
+    let mut quota = Quota::default();
+    votes.into_iter().filter(|vote| vote.quota_mode).for_each(|vote| quota.add(vote));
+    !mode.shadow && quota.denies(mode)
+}
+
+impl Vote {
+    const fn is_over(self) -> bool {
+        !self.fits && !self.shadow
+    }
+}
+
+/// The quota-mode descriptors of a request, of which those with several limits count once.
+#[derive(Default)]
+struct Quota {
+    descriptors: u32,
+    over: u32,
+    last: Option<(u16, bool)>,
+}
+
+impl Quota {
+    fn add(&mut self, vote: Vote) {
+        let seen = self.last.filter(|(descriptor, _)| *descriptor == vote.descriptor);
+        self.descriptors += u32::from(seen.is_none());
+        let was_over = seen.is_some_and(|(_, over)| over);
+        self.over += u32::from(vote.is_over() && !was_over);
+        self.last = Some((vote.descriptor, vote.is_over() || was_over));
+    }
+
+    const fn denies(&self, mode: Mode) -> bool {
+        self.over > 0 && self.over == self.descriptors && !mode.idle_quota
+    }
 }
 
 #[cfg(test)]
@@ -102,6 +124,14 @@ mod tests {
         ));
         assert!(!combine([quota(0, false), vote(1, true)], Mode::default()));
         assert!(!combine([quota(0, true), vote(1, false)], Mode::default()));
+    }
+
+    #[test]
+    fn quota_mode_has_a_say_only_when_all_of_them_are_over() {
+        let denies = |votes: &[Vote]| quota_denies(votes.iter().copied(), Mode::default());
+        assert!(!denies(&[quota(0, false), quota(1, true), vote(2, false)]));
+        assert!(denies(&[quota(0, false), quota(1, false), vote(2, false)]));
+        assert!(!denies(&[vote(0, false)]));
     }
 
     #[test]

@@ -10,11 +10,14 @@
 //! against its own definition. Against a sliding one what is counted differs by the hits of the
 //! window before, which no longer count: up to twice the limit passes within w across an edge.
 //!
+//! A peek is over once the count is above the limit (denied hits were counted, or the limit was
+//! lowered), as the incumbent's is; at the limit it still fits.
+//!
 //! State: word 0 the count, word 1 the start of its window. Its time does not go back: an
 //! earlier window than the one last charged is answered as that one.
 
 use crate::step::Finding;
-use crate::{Ask, Limit, MAX_COUNT, Moment, Outcome, Timestamp, Words};
+use crate::{Ask, Limit, MAX_COUNT, Micros, Moment, Outcome, Timestamp, Verdict, Words};
 
 /// The window that counts at `at`, and the hits already in it. A counter whose window
 /// starts later than the clock says stays in that window: its time never goes back.
@@ -56,12 +59,20 @@ pub(crate) fn test(limit: &Limit, words: &Words, ask: Ask, at: &Moment) -> Outco
     let count = count.saturating_sub(ask.refund());
     let room = limit.quota().saturating_sub(count);
     let reset_after = end.since(at.now);
-    Finding {
+    let finding = Finding {
         capacity: limit.quota(),
         room,
         reset_after,
+    };
+    let mut outcome = finding.outcome(ask, |_| reset_after);
+    if ask == Ask::hits(0) && count > limit.quota() {
+        // What was denied and counted, or a lowered limit: count + 0 <= limit does not hold.
+        (outcome.verdict, outcome.retry_after) = match limit.quota() {
+            0 => (Verdict::Never, Micros::ZERO),
+            _ => (Verdict::Later, reset_after),
+        };
     }
-    .outcome(ask, |_| reset_after)
+    outcome
 }
 
 pub(crate) fn charge(limit: &Limit, words: &mut Words, hits: i64, at: &Moment) {

@@ -46,7 +46,7 @@ mod step;
 mod time;
 pub mod token_bucket;
 
-pub use combine::{Mode, Vote, combine};
+pub use combine::{Mode, Vote, combine, quota_denies};
 pub use limit::{
     Algorithm, DEFAULT_SUB_WINDOWS, Limit, LimitError, LimitSpec, MAX_LOG, MAX_PERMITS,
     MAX_SUB_WINDOWS,

@@ -19,7 +19,8 @@ pub struct CounterKey {
 }
 
 /// A small number for each rule, stable while the process runs, so that a store can
-/// bound how much of it one rule takes.
+/// bound how much of it one rule takes. The largest one, 65,535, is the store's own: it
+/// stands for counters whose rule is not known.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RuleSlot(pub u16);
 
@@ -70,7 +71,8 @@ pub struct Step<'a> {
 
 impl Step<'_> {
     /// Its say in the combined answer.
-    pub(crate) fn vote(&self, fits: bool) -> Vote {
+    #[must_use]
+    pub fn vote(&self, fits: bool) -> Vote {
         Vote {
             fits,
             descriptor: self.descriptor,

@@ -141,7 +141,16 @@ impl Model {
         after.charge(i64::try_from(ask.taken).unwrap_or(i64::MAX), now);
         let hits = u64::try_from(ask.hits).unwrap_or(0);
         let together = ask.taken.saturating_add(hits);
-        let verdict = if ask.hits <= 0 || hits <= after.room(now) {
+        let is_over = match self {
+            // A peek at a window that counted more than it holds.
+            Self::FixedWindow(model) => ask == Ask::hits(0) && model.is_over(now),
+            _ => false,
+        };
+        let verdict = if is_over && self.capacity() > 0 {
+            Verdict::Later
+        } else if is_over {
+            Verdict::Never
+        } else if ask.hits <= 0 || hits <= after.room(now) {
             Verdict::Fits
         } else if together > self.capacity() {
             Verdict::Never
@@ -152,7 +161,7 @@ impl Model {
             after.charge(ask.hits, now);
         }
         let retry_after = match verdict {
-            Verdict::Later => self.wait(together, now),
+            Verdict::Later => self.wait(together.max(1), now),
             Verdict::Fits if ask.hits == 0 => self.wait(together.saturating_add(1), now),
             Verdict::Fits | Verdict::Never => Micros::ZERO,
         };

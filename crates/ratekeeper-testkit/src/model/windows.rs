@@ -44,11 +44,17 @@ impl FixedWindow {
     }
 
     pub(crate) fn room(&self, now: Timestamp) -> u64 {
+        left(self.quota, self.count(now))
+    }
+
+    /// Whether more has been counted than the limit holds.
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
+        self.count(now) > self.quota.into()
+    }
+
+    fn count(&self, now: Timestamp) -> u128 {
         let (start, end) = self.bounds(now);
-        left(
-            self.quota,
-            self.hits.count(|time| (start..end).contains(&time)),
-        )
+        self.hits.count(|time| (start..end).contains(&time))
     }
 
     pub(crate) fn charge(&mut self, hits: i64, now: Timestamp) {
