@@ -64,15 +64,14 @@ impl Snapshot {
         let mut kept = before.map(Self::by_id).unwrap_or_default();
         let mut slots = Slots::without(&rules, &kept);
         let compiled = rules.rules().iter().map(|rule| {
-            let (stats, slot) = kept.remove(&*rule.id).unwrap_or_else(|| {
-                let plan = rules
-                    .domain(&rule.domain)
-                    .and_then(|domain| domain.plans().first());
-                (
-                    Arc::new(RuleStats::new(rule, plan.map_or("", |plan| plan))),
-                    slots.next(),
-                )
-            });
+            let plans = rules.domain(&rule.domain).map(Domain::plans);
+            let plan = plans.and_then(<[_]>::first).map_or("", |plan| plan);
+            let (stats, slot) = match kept.remove(&*rule.id) {
+                // The plan is a label of the statistics.
+                Some((stats, slot)) if *stats.plan == *plan => (stats, slot),
+                Some((_, slot)) => (Arc::new(RuleStats::new(rule, plan)), slot),
+                None => (Arc::new(RuleStats::new(rule, plan)), slots.next()),
+            };
             Compiled::new(rule, slot, stats, namer)
         });
         let compiled = compiled.collect();
@@ -157,7 +156,10 @@ impl Compiled {
     }
 }
 
-/// Gives out the numbers that no kept rule has. Beyond 65,536 rules numbers are shared:
+/// The number of all limits that requests bring along: together they are bounded like a rule.
+pub(crate) const OVERRIDES: RuleSlot = RuleSlot(u16::MAX - 1);
+
+/// Gives out the numbers that no kept rule has. Beyond 65,534 rules numbers are shared:
 /// those rules are then bounded together.
 struct Slots {
     taken: Vec<bool>,
@@ -166,7 +168,7 @@ struct Slots {
 
 impl Slots {
     fn without(rules: &RuleSet, kept: &HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)>) -> Self {
-        let mut taken = vec![false; 1 << 16];
+        let mut taken = vec![false; usize::from(OVERRIDES.0)];
         for rule in rules.rules() {
             if let Some((_, slot)) = kept.get(&*rule.id) {
                 taken[usize::from(slot.0)] = true;
@@ -176,14 +178,14 @@ impl Slots {
     }
 
     fn next(&mut self) -> RuleSlot {
-        for _ in 0..=u16::MAX {
-            let slot = self.next;
-            self.next = self.next.wrapping_add(1);
+        let mut slot = self.next;
+        for _ in 0..OVERRIDES.0 {
+            slot = self.next;
+            self.next = (self.next + 1) % OVERRIDES.0;
             if !std::mem::replace(&mut self.taken[usize::from(slot)], true) {
-                return RuleSlot(slot);
+                break;
             }
         }
-        self.next = self.next.wrapping_add(1);
-        RuleSlot(self.next)
+        RuleSlot(slot)
     }
 }

@@ -154,8 +154,22 @@ pub struct Binding {
     pub unit: Option<Unit>,
     /// Whether it only watches.
     pub shadow: bool,
+    /// Whether it is a reason why the request was denied. One that is over and is not, only
+    /// watches, or is in quota mode with others that have room.
+    pub denies: bool,
     /// What it answered.
     pub answered: Answered,
+}
+
+/// A limit that a request is held to, for telling its caller of it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Policy {
+    /// Where the limit comes from.
+    pub source: Source,
+    /// Hits a window holds.
+    pub quota: u64,
+    /// The window.
+    pub window: Micros,
 }
 
 /// What a limit answered, counted or not.
@@ -236,22 +250,26 @@ impl Answered {
 }
 
 impl Binding {
-    /// Among the limits of a descriptor; those that only watch come last.
-    pub(crate) fn rank(&self) -> (bool, u8, u64) {
+    /// Among the limits of a descriptor: the reasons of a denial first, those that only watch
+    /// last.
+    pub(crate) fn rank(&self) -> (bool, bool, u8, u64) {
         let (class, measure) = self.answered.rank();
-        (self.shadow, class, measure)
+        (self.shadow, !self.denies, class, measure)
     }
 }
 
-/// The descriptor with the most restrictive limit: of a denied request, among those that are
-/// over; of an allowed one, among those that are enforced, by what is left.
+/// The descriptor with the most restrictive limit: of a denied request, among those that deny
+/// it; of an allowed one, among those that have room, by what is left.
 fn most_restrictive(allowed: bool, statuses: &[Status]) -> Option<u16> {
     let candidates = (0_u16..).zip(statuses).filter_map(|(number, status)| {
-        let answered = status.binding.filter(|binding| !binding.shadow)?.answered;
-        let rank = if allowed {
-            (0, answered.remaining)
-        } else {
-            answered.rank()
+        let binding = status.binding.filter(|binding| !binding.shadow)?;
+        let answered = binding.answered;
+        let rank = match allowed {
+            true => (!answered.fits(), 0, answered.remaining),
+            false => {
+                let (class, measure) = answered.rank();
+                (!binding.denies, class, measure)
+            }
         };
         Some((rank, number))
     });

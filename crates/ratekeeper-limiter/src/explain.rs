@@ -1,6 +1,6 @@
 //! How a request is decided, in words: for `rules explain` and whoever is awake at 3 a.m.
 
-use ratekeeper_core::{Algorithm, Micros};
+use ratekeeper_core::{Algorithm, Micros, Verdict};
 use ratekeeper_rules::{Domain, Entry, Evaluation, Matched, Rule, RuleIndex, RuleLimit, secret};
 use ratekeeper_store::{Step, Verdicts};
 use serde::{Deserialize, Serialize};
@@ -99,14 +99,11 @@ impl Explanation {
                 .descriptor(descriptor)
             });
         let descriptors: Vec<_> = descriptors.collect();
-        let limits = descriptors.iter().flat_map(|descriptor| &descriptor.nodes);
-        let denies = |limit: &ExplainedLimit| limit.counts && limit.answer != "allow";
-        let denied = limits.flat_map(|node| &node.limits).any(denies);
         Self {
             domain: check.domain.to_owned(),
             known: domain.is_some(),
             evaluation: domain.map_or_else(String::new, |d| d.evaluation().name().to_owned()),
-            allowed: !denied || snapshot.modes.shadow,
+            allowed: plan.would_allow(verdicts),
             descriptors,
         }
     }
@@ -145,7 +142,7 @@ impl Explainer<'_, '_> {
                 .iter()
                 .map(|index| self.limit(*index, reached));
             ExplainedNode {
-                pattern: self.pattern(visit.node.key(), visit.node.value(), visit.node.pattern()),
+                pattern: self.domain.composite(visit.node.key(), visit.node.value()),
                 how: how(visit.how).to_owned(),
                 limits: limits.collect(),
             }
@@ -169,15 +166,6 @@ impl Explainer<'_, '_> {
             entries: descriptor.entries.iter().map(shown).collect(),
             nodes,
             note,
-        }
-    }
-
-    fn pattern(&self, key: &str, value: Option<&str>, pattern: &str) -> String {
-        match value {
-            Some(value) if self.domain.is_secret(key) && !value.contains('*') => {
-                format!("{key}_{}", secret::fingerprint(value))
-            }
-            _ => pattern.to_owned(),
         }
     }
 
@@ -214,9 +202,9 @@ impl ExplainedLimit {
         // The step was a peek: its wait is that of one hit.
         let wait = answered.retry_after;
         self.counts = !step.shadow;
-        self.answer = match wait {
-            Micros::ZERO => "allow",
-            Micros::MAX => "never",
+        self.answer = match (answered.verdict, wait) {
+            (Verdict::Fits, Micros::ZERO) => "allow",
+            (Verdict::Never, _) | (_, Micros::MAX) => "never",
             _ => "deny",
         }
         .to_owned();

@@ -19,7 +19,7 @@ mod stats;
 
 pub use clock::Clock;
 pub use compiled::{Modes, Snapshot};
-pub use decision::{Answered, Binding, Code, Decision, Source, Status};
+pub use decision::{Answered, Binding, Code, Decision, Policy, Source, Status};
 pub use explain::{ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
 pub use identity::Seed;
 pub use limiter::{Limiter, LimiterOptions};

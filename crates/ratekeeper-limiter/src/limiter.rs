@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use ratekeeper_core::{Mode, Timestamp, Vote, combine};
+use ratekeeper_core::{Mode, Timestamp, combine};
 use ratekeeper_rules::{Profile, RuleSet};
 use ratekeeper_store::{Answer, Never, Request, Step, StepOutcome, Store, Verdicts};
 use smallvec::SmallVec;
 
 use crate::Clock;
 use crate::compiled::{Modes, Snapshot};
-use crate::decision::{Answered, Decision, Source};
+use crate::decision::{Answered, Decision, Policy, Source};
 use crate::explain::Explanation;
 use crate::identity::{Namer, Seed};
 use crate::plan::{Context, Plan, overrides};
@@ -119,6 +119,19 @@ impl<S: Store> Limiter<S> {
         decision
     }
 
+    /// The enforced limits that `check` is held to, each once, by the rules that `decision` was
+    /// taken with. Matches again, so it is for callers who are to be told all of them.
+    pub fn policies(&self, check: &Check<'_>, decision: &Decision) -> Vec<Policy> {
+        let overrides = overrides(check, self.options.profile);
+        let unheard = Totals::default();
+        let context = self.context(decision.snapshot(), self.clock.now());
+        let context = Context {
+            totals: &unheard,
+            ..context
+        };
+        Plan::new(context, check, &overrides).policies()
+    }
+
     fn context<'a>(&'a self, snapshot: &'a Snapshot, now: Timestamp) -> Context<'a> {
         let profile = self.options.profile;
         Context {
@@ -209,12 +222,8 @@ fn unanswered(steps: &[Step<'_>], mode: Mode) -> Verdicts {
         .iter()
         .map(|step| StepOutcome::Full(step.full_mode))
         .collect();
-    let votes = steps.iter().zip(&outcomes).map(|(step, outcome)| Vote {
-        fits: outcome.fits(),
-        descriptor: step.descriptor,
-        shadow: step.shadow,
-        quota_mode: step.quota_mode,
-    });
+    let votes = steps.iter().zip(&outcomes);
+    let votes = votes.map(|(step, outcome)| step.vote(outcome.fits()));
     Verdicts {
         allowed: combine(votes, mode),
         outcomes,

@@ -1,14 +1,14 @@
 //! From a request to the steps that a store decides, and from the store's verdicts to statuses.
 
-use ratekeeper_core::{Algorithm, Limit, LimitSpec, Mode, Timestamp};
-use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, Visit, Walk, secret};
-use ratekeeper_store::{Charge, FullMode, RuleSlot, Step, Verdicts};
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Mode, Timestamp, combine, quota_denies};
+use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, Unit, Visit, secret};
+use ratekeeper_store::{Charge, FullMode, Step, Verdicts};
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 
 use crate::Snapshot;
-use crate::compiled::Compiled;
-use crate::decision::{Answered, Binding, Code, Source, Status, Statuses};
+use crate::compiled::{Compiled, OVERRIDES};
+use crate::decision::{Answered, Binding, Code, Policy, Source, Status, Statuses};
 use crate::identity::{Namer, Naming, stable_hash};
 use crate::request::{Check, Descriptor, MAX_HITS, Override, Waiting};
 use crate::stats::{Answer, Totals};
@@ -119,64 +119,46 @@ impl<'a> Plan<'a> {
         descriptor: &Descriptor<'_>,
         own: Option<&'a Limit>,
     ) {
-        let entries = descriptor.entries;
-        let tenant = match domain.tenant() {
-            Some(tenant) => entries
-                .iter()
-                .position(|entry| entry.key == tenant)
-                .unwrap_or(0),
-            None => 0,
-        };
-        let walk = if own.is_some() {
-            Walk::default()
-        } else {
-            domain.walk(entries)
-        };
-        let mut naming = self.context.namer.descriptor();
         let before = (self.steps.len(), self.unlimited.len());
-        for (depth, entry) in (1..).zip(entries) {
-            let visits = walk.get(..depth).unwrap_or_default();
-            let visit = visits.last();
-            naming.add(entry, visit);
-            let is_leaf = depth == entries.len();
-            let rules = match visit {
-                Some(visit) if is_leaf || domain.evaluation() == Evaluation::Path => {
-                    visit.node.rules()
-                }
-                None if own.is_none() => break,
-                _ => &[],
-            };
-            let own = own.filter(|_| is_leaf);
-            if rules.is_empty() && own.is_none() {
-                continue;
-            }
-            let subject = if tenant < depth { tenant } else { 0 };
-            let named = match rules.first() {
-                Some(index) => self.context.snapshot.compiled(*index).domain,
-                None => self.context.namer.domain(domain.name()),
-            };
-            let matched = Matched {
-                domain,
-                number,
-                descriptor,
-                entries: &entries[..depth],
-                visits,
-                naming: &naming,
-                subject,
-                subject_name: named.subject(&entries[subject], visits.get(subject)),
-            };
-            rules
-                .iter()
-                .for_each(|index| self.add_rule(&matched, *index));
-            if let Some(limit) = own {
-                self.add_override(&matched, limit);
-            }
+        match own {
+            Some(limit) => self.add_override(domain, number, descriptor, limit),
+            None => self.add_matched(domain, number, descriptor),
         }
         if before == (self.steps.len(), self.unlimited.len()) {
             self.context
                 .totals
                 .unmatched
                 .fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn add_matched(&mut self, domain: &'a Domain, number: u16, descriptor: &Descriptor<'_>) {
+        let entries = descriptor.entries;
+        let tenant = tenant(domain, entries);
+        let walk = domain.walk(entries);
+        let mut naming = self.context.namer.descriptor();
+        for (depth, (entry, visit)) in (1..).zip(entries.iter().zip(&*walk)) {
+            naming.add(entry, Some(visit));
+            let rules = visit.node.rules();
+            let counts = depth == entries.len() || domain.evaluation() == Evaluation::Path;
+            let Some(first) = rules.first().filter(|_| counts) else {
+                continue;
+            };
+            let subject = if tenant < depth { tenant } else { 0 };
+            let named = self.context.snapshot.compiled(*first).domain;
+            let matched = Matched {
+                domain,
+                number,
+                descriptor,
+                entries: &entries[..depth],
+                visits: &walk[..depth],
+                naming: &naming,
+                subject,
+                subject_name: named.subject(&entries[subject], walk.get(subject)),
+            };
+            rules
+                .iter()
+                .for_each(|index| self.add_rule(&matched, *index));
         }
     }
 
@@ -216,7 +198,7 @@ impl<'a> Plan<'a> {
             key: matched.naming.counter(matched.subject_name, made.identity),
             limit,
             calendar: rule.calendar.as_ref().map(|calendar| calendar.bounds(now)),
-            hits: matched.hits(),
+            hits: hits(matched.descriptor),
             charge: compiled.charge,
             descriptor: matched.number,
             shadow: rule.shadow || !enforced,
@@ -226,29 +208,41 @@ impl<'a> Plan<'a> {
         });
     }
 
-    fn add_override(&mut self, matched: &Matched<'a, '_>, limit: &'a Limit) {
+    /// A limit that the request brings along holds for the descriptor as it is, matched or not,
+    /// even without entries.
+    fn add_override(
+        &mut self,
+        domain: &Domain,
+        number: u16,
+        descriptor: &Descriptor<'_>,
+        limit: &'a Limit,
+    ) {
         let Context {
             snapshot,
             namer,
             profile,
             ..
         } = self.context;
-        let domain = matched.domain.name();
-        let identity = namer.limit(domain, limit, None);
+        let entries = descriptor.entries;
+        let mut naming = namer.descriptor();
+        entries.iter().for_each(|entry| naming.add(entry, None));
+        let none = Entry { key: "", value: "" };
+        let subject = entries.get(tenant(domain, entries)).unwrap_or(&none);
+        let subject = namer.domain(domain.name()).subject(subject, None);
         self.sources.push(Source::Override);
         self.steps.push(Step {
-            key: matched.naming.counter(matched.subject_name, identity),
+            key: naming.counter(subject, namer.limit(domain.name(), limit, None)),
             limit,
             calendar: None,
-            hits: matched.hits(),
+            hits: hits(descriptor),
             charge: match profile {
                 Profile::Envoy => Charge::Always,
                 Profile::Ratekeeper => Charge::IfAllowed,
             },
-            descriptor: matched.number,
+            descriptor: number,
             shadow: false,
             quota_mode: snapshot.modes.quota,
-            rule: RuleSlot(u16::MAX),
+            rule: OVERRIDES,
             full_mode: FullMode::Allow,
         });
     }
@@ -300,14 +294,12 @@ impl<'a> Plan<'a> {
     /// Whether a descriptor has no limit at all, not even the one that lets everything pass:
     /// with every descriptor in quota mode, the incumbent takes it for one that is not over.
     fn has_idle_descriptor(&self) -> bool {
-        (0..self.descriptors).any(|number| {
-            let limited = self.steps.iter().any(|step| step.descriptor == number);
-            !limited
-                && !self
-                    .unlimited
-                    .iter()
-                    .any(|(descriptor, _)| *descriptor == number)
-        })
+        let mut limited = vec![false; usize::from(self.descriptors)];
+        let stepped = self.steps.iter().map(|step| step.descriptor);
+        for number in stepped.chain(self.unlimited.iter().map(|(number, _)| *number)) {
+            limited[usize::from(number)] = true;
+        }
+        limited.contains(&false)
     }
 
     /// What the limit answered that `source` put in for descriptor `number`, if it has one.
@@ -353,15 +345,30 @@ impl<'a> Plan<'a> {
         mut each: impl FnMut(&Step<'_>, Source, Answered),
     ) {
         statuses.resize(usize::from(self.descriptors), Status::NONE);
+        let quota_denies = !verdicts.allowed && self.quota_denies(verdicts);
+        let mut details = self.details.iter().peekable();
         for (number, (step, source, answered)) in self.answers(verdicts).enumerate() {
-            self.record(number, &answered);
+            // A limit denies if it is why the request was denied; else it only would have.
+            let denies = !answered.fits()
+                && !step.shadow
+                && !verdicts.allowed
+                && (!step.quota_mode || quota_denies);
+            let detail = details.next_if(|(at, _)| *at == number);
+            self.record(
+                source,
+                step,
+                &answered,
+                denies,
+                detail.map(|(_, detail)| detail),
+            );
             each(step, source, answered);
             let binding = Binding {
                 source,
                 quota: step.limit.quota(),
                 window: step.limit.window(),
-                unit: self.unit(number),
+                unit: self.unit(source, step),
                 shadow: step.shadow,
+                denies,
                 answered,
             };
             statuses[usize::from(step.descriptor)].add(binding);
@@ -375,34 +382,72 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn unit(&self, number: usize) -> Option<ratekeeper_rules::Unit> {
-        match self.sources[number] {
+    /// Whether one hit on each descriptor would pass, from the verdicts of a plan of peeks.
+    pub(crate) fn would_allow(&self, verdicts: &Verdicts) -> bool {
+        let votes = self.answers(verdicts).map(|(step, _, answered)| {
+            step.vote(answered.fits() && answered.retry_after.is_zero())
+        });
+        combine(votes, self.mode())
+    }
+
+    /// Whether limits in quota mode are among the reasons of a denial.
+    fn quota_denies(&self, verdicts: &Verdicts) -> bool {
+        let votes = self.steps.iter().zip(&verdicts.outcomes);
+        quota_denies(
+            votes.map(|(step, outcome)| step.vote(outcome.fits())),
+            self.mode(),
+        )
+    }
+
+    fn unit(&self, source: Source, step: &Step<'_>) -> Option<Unit> {
+        match source {
             Source::Rule(index) => self.context.snapshot.rules().rule(index).unit,
-            Source::Override => {
-                ratekeeper_rules::Unit::from_window(self.steps[number].limit.window())
-            }
+            Source::Override => Unit::from_window(step.limit.window()),
         }
     }
 
-    fn record(&self, number: usize, answered: &Answered) {
-        let Source::Rule(index) = self.sources[number] else {
+    fn record(
+        &self,
+        source: Source,
+        step: &Step<'_>,
+        answered: &Answered,
+        denies: bool,
+        detail: Option<&String>,
+    ) {
+        let Source::Rule(index) = source else {
             return;
         };
-        let step = &self.steps[number];
         let Compiled { stats, .. } = self.context.snapshot.compiled(index);
-        let answer = match (answered.fits(), step.shadow) {
+        let answer = match (answered.fits(), denies) {
             (true, _) => Answer::Allowed,
-            (false, false) => Answer::Denied,
-            (false, true) => Answer::ShadowDenied,
+            (false, true) => Answer::Denied,
+            (false, false) => Answer::ShadowDenied,
         };
         if !answered.counted {
             return stats.record_uncounted(answer);
         }
         let capacity = step.limit.capacity();
         stats.record(answer, answered.remaining, capacity);
-        if let Some((_, detail)) = self.details.iter().find(|(step, _)| *step == number) {
+        if let Some(detail) = detail {
             stats.record_detail(detail, answer, answered.remaining, capacity);
         }
+    }
+
+    /// The enforced limits that take part, each once, in the order of the descriptors.
+    pub(crate) fn policies(&self) -> Vec<Policy> {
+        let mut policies: Vec<Policy> = Vec::new();
+        for (step, source) in self.steps.iter().zip(&self.sources) {
+            let limit = step.limit;
+            let policy = Policy {
+                source: *source,
+                quota: limit.quota(),
+                window: limit.window(),
+            };
+            if !step.shadow && !policies.contains(&policy) {
+                policies.push(policy);
+            }
+        }
+        policies
     }
 }
 
@@ -421,34 +466,42 @@ impl Status {
     }
 }
 
-impl Matched<'_, '_> {
-    fn hits(&self) -> i64 {
-        self.descriptor.hits.clamp(-MAX_HITS, MAX_HITS)
-    }
+/// Which entry names the tenant; the first one if none does.
+fn tenant(domain: &Domain, entries: &[Entry<'_>]) -> usize {
+    let Some(tenant) = domain.tenant() else {
+        return 0;
+    };
+    entries
+        .iter()
+        .position(|entry| entry.key == tenant)
+        .unwrap_or(0)
+}
 
+fn hits(descriptor: &Descriptor<'_>) -> i64 {
+    descriptor.hits.clamp(-MAX_HITS, MAX_HITS)
+}
+
+impl Matched<'_, '_> {
     /// What tells this request's values apart in metrics: the whole descriptor with
     /// `detailed_metric`, else the nodes with the values of those that have `value_to_metric`.
     /// A shared pattern stays a pattern, a secret shows its fingerprint.
     fn detail(&self, rule: &Rule) -> String {
         let mut detail = String::new();
-        for (entry, visit) in self.descriptor.entries.iter().zip(self.visits) {
+        for (entry, visit) in self.entries.iter().zip(self.visits) {
             if !detail.is_empty() {
                 detail.push('.');
             }
             let node = visit.node;
-            if node.share_threshold() || !(rule.detailed_metric || node.value_to_metric()) {
-                detail.push_str(node.pattern());
-                continue;
-            }
-            detail.push_str(entry.key);
-            if entry.value.is_empty() {
-                continue;
-            }
-            detail.push('_');
-            if self.domain.is_secret(entry.key) {
-                detail.push_str(&secret::fingerprint(entry.value));
+            let tells = rule.detailed_metric || node.value_to_metric();
+            if tells && !node.share_threshold() && !entry.value.is_empty() {
+                detail.push_str(entry.key);
+                detail.push('_');
+                match self.domain.is_secret(entry.key) {
+                    true => detail.push_str(&secret::fingerprint(entry.value)),
+                    false => detail.push_str(entry.value),
+                }
             } else {
-                detail.push_str(entry.value);
+                detail.push_str(&self.domain.composite(node.key(), node.value()));
             }
         }
         detail

@@ -1,5 +1,6 @@
 //! What is counted about decisions: plain atomics, striped so that threads do not share lines.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,11 +9,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::RwLock;
 use ratekeeper_rules::Rule;
 
+use crate::identity::stable_hash;
+
 /// Upper bounds of the buckets of remaining / capacity; everything is below the last.
 pub const REMAINING_BOUNDS: [f64; 7] = [0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0];
 
 /// Values of one rule that are told apart in metrics; the others are counted as `other`.
 const DETAILS_MAX: usize = 1_000;
+
+/// Bytes of such a value that are shown.
+const DETAIL_BYTES_MAX: usize = 128;
 
 /// Copies of each count; a thread always uses the same one.
 const STRIPES: usize = 8;
@@ -37,6 +43,8 @@ pub struct RuleStats {
     pub plan: Box<str>,
     counts: Striped,
     details: RwLock<HashMap<Box<str>, Arc<Striped>>>,
+    /// Values beyond the first thousand.
+    other: Striped,
 }
 
 /// Counts of a rule, or of one of its values.
@@ -64,6 +72,7 @@ impl RuleStats {
             plan: plan.into(),
             counts: Striped::default(),
             details: RwLock::default(),
+            other: Striped::default(),
         }
     }
 
@@ -74,14 +83,15 @@ impl RuleStats {
     }
 
     /// Counts by value, for rules with `detailed_metric` or `value_to_metric`: at most a
-    /// thousand values, then `other`.
+    /// thousand values, then `other`. Of long values the beginning and a fingerprint are shown.
     #[must_use]
     pub fn details(&self) -> Vec<(Box<str>, RuleCounts)> {
         let details = self.details.read();
-        details
+        let told = details
             .iter()
-            .map(|(value, counts)| (value.clone(), counts.sum()))
-            .collect()
+            .map(|(value, counts)| (value.clone(), counts.sum()));
+        let other = (details.len() >= DETAILS_MAX).then(|| ("other".into(), self.other.sum()));
+        told.chain(other).collect()
     }
 
     pub(crate) fn record(&self, answer: Answer, remaining: u64, capacity: u64) {
@@ -101,17 +111,28 @@ impl RuleStats {
         remaining: u64,
         capacity: u64,
     ) {
-        self.detail(detail).record(answer, remaining, capacity);
+        match self.detail(&shortened(detail)) {
+            Some(counts) => counts.record(answer, remaining, capacity),
+            None => self.other.record(answer, remaining, capacity),
+        }
     }
 
-    fn detail(&self, detail: &str) -> Arc<Striped> {
-        if let Some(counts) = self.details.read().get(detail) {
-            return counts.clone();
+    /// The counts of a value; none once a thousand others have theirs. What is known, or is too
+    /// much, is found without waiting for anybody.
+    fn detail(&self, detail: &str) -> Option<Arc<Striped>> {
+        let details = self.details.read();
+        if let Some(counts) = details.get(detail) {
+            return Some(counts.clone());
         }
+        if details.len() >= DETAILS_MAX {
+            return None;
+        }
+        drop(details);
         let mut details = self.details.write();
-        let full = details.len() >= DETAILS_MAX && !details.contains_key(detail);
-        let detail = if full { "other" } else { detail };
-        details.entry(detail.into()).or_default().clone()
+        if details.len() >= DETAILS_MAX && !details.contains_key(detail) {
+            return None;
+        }
+        Some(details.entry(detail.into()).or_default().clone())
     }
 }
 
@@ -134,6 +155,7 @@ struct Striped([Stripe; STRIPES]);
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Stripe {
+    allowed: AtomicU64,
     denied: AtomicU64,
     shadow_denied: AtomicU64,
     uncounted: AtomicU64,
@@ -142,14 +164,13 @@ struct Stripe {
 }
 
 impl Stripe {
-    /// Counts a refusal. What was allowed is the rest: one atomic less on the common way.
     fn answer(&self, answer: Answer) {
-        let refusals = match answer {
-            Answer::Allowed => return,
+        let answers = match answer {
+            Answer::Allowed => &self.allowed,
             Answer::Denied => &self.denied,
             Answer::ShadowDenied => &self.shadow_denied,
         };
-        refusals.fetch_add(1, Ordering::Relaxed);
+        answers.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -184,6 +205,7 @@ impl Striped {
         let mut sum = RuleCounts::default();
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         for stripe in &self.0 {
+            sum.allowed += load(&stripe.allowed);
             sum.denied += load(&stripe.denied);
             sum.shadow_denied += load(&stripe.shadow_denied);
             sum.uncounted += load(&stripe.uncounted);
@@ -192,11 +214,20 @@ impl Striped {
                 *sum += load(count);
             }
         }
-        let answers = sum.remaining.iter().sum::<u64>() + sum.uncounted;
-        // A refusal may be seen before the answer it belongs to.
-        sum.allowed = answers.saturating_sub(sum.denied + sum.shadow_denied);
         sum
     }
+}
+
+/// A value as metrics show it: long ones end in a fingerprint, so that two stay two.
+fn shortened(value: &str) -> Cow<'_, str> {
+    if value.len() <= DETAIL_BYTES_MAX {
+        return value.into();
+    }
+    let end = (0..=DETAIL_BYTES_MAX)
+        .rev()
+        .find(|end| value.is_char_boundary(*end));
+    let shown = value.get(..end.unwrap_or(0)).unwrap_or_default();
+    format!("{shown}…{:016x}", stable_hash("", value)).into()
 }
 
 /// The stripe of this thread: threads take turns.

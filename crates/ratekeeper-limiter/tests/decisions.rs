@@ -288,6 +288,136 @@ descriptors:
     );
 }
 
+const QUOTA_AND_RATE: &str = "
+domain: d
+descriptors:
+  - key: spent
+    quota_mode: true
+    rate_limit: { unit: month, requests_per_unit: 1 }
+  - key: fresh
+    quota_mode: true
+    rate_limit: { unit: month, requests_per_unit: 100 }
+  - key: rate
+    rate_limit: { window: 1s, limit: 1, algorithm: gcra }
+";
+
+#[test]
+fn a_quota_that_had_no_say_does_not_tell_when_to_come_back() {
+    let limiter = limiter(QUOTA_AND_RATE);
+    let all: [Pairs<'_>; 3] = [&[("spent", "1")], &[("fresh", "1")], &[("rate", "1")]];
+    assert!(ask_all(&limiter, &all, 1, 0).allowed());
+    let denied = ask_all(&limiter, &all, 1, 0);
+    assert!(!denied.allowed());
+    let binding = denied.binding().expect("the rate");
+    assert_eq!(denied.rule(binding).expect("a rule").id.as_ref(), "d.rate");
+    assert_eq!(binding.answered.retry_after, Micros::from_secs(1));
+
+    let allowed = ask_all(&limiter, &all[..2], 1, 0);
+    assert!(allowed.allowed());
+    let binding = allowed.binding().expect("the one with room");
+    assert_eq!(binding.quota, 100);
+    let snapshot = limiter.snapshot();
+    let spent = snapshot.stats().next().expect("the first rule").counts();
+    assert_eq!(
+        (spent.allowed, spent.denied, spent.shadow_denied),
+        (1, 0, 2)
+    );
+}
+
+#[test]
+fn what_is_not_enforced_is_not_counted_as_denied() {
+    let modes = Modes {
+        shadow: true,
+        quota: false,
+    };
+    let limiter = limiter_with(&format!("domain: d{TWO_LEVELS}"), modes);
+    assert!(passes(&limiter, &[("tenant", "a")], 5));
+    let snapshot = limiter.snapshot();
+    let counts = snapshot.stats().next().expect("the first rule").counts();
+    assert_eq!(
+        (counts.allowed, counts.denied, counts.shadow_denied),
+        (3, 0, 2)
+    );
+}
+
+#[test]
+fn an_explanation_combines_as_the_limiter_does() {
+    let limiter = limiter(QUOTA_AND_RATE);
+    let lists = [entries(&[("spent", "1")]), entries(&[("fresh", "1")])];
+    let descriptors: Vec<_> = lists.iter().map(|list| Descriptor::new(list)).collect();
+    let check = Check {
+        domain: "d",
+        descriptors: &descriptors,
+        waiting: Waiting::Cannot,
+    };
+    assert!(limiter.check_now(&check).allowed());
+    assert!(limiter.explain(&check).allowed, "one quota of two is spent");
+    let alone = Check {
+        descriptors: &descriptors[..1],
+        ..check
+    };
+    assert!(!limiter.explain(&alone).allowed && !limiter.check_now(&alone).allowed());
+}
+
+#[test]
+fn policies_are_the_enforced_limits_each_once() {
+    let limiter = limiter(
+        "
+domain: d
+evaluation: path
+descriptors:
+  - key: a
+    rate_limit: [ { window: 1s, limit: 5 }, { window: 1m, limit: 50 } ]
+    descriptors:
+      - key: b
+        shadow_mode: true
+        rate_limit: { window: 1h, limit: 500 }
+",
+    );
+    let list = entries(&[("a", "1"), ("b", "1")]);
+    let descriptors = [Descriptor::new(&list), Descriptor::new(&list)];
+    let check = Check {
+        domain: "d",
+        descriptors: &descriptors,
+        waiting: Waiting::Cannot,
+    };
+    let decision = limiter.check_now(&check);
+    let quotas: Vec<_> = limiter
+        .policies(&check, &decision)
+        .iter()
+        .map(|p| p.quota)
+        .collect();
+    assert_eq!(quotas, [5, 50]);
+}
+
+#[test]
+fn a_limit_of_the_request_holds_without_entries() {
+    let limiter = limiter(&format!("domain: d{TWO_LEVELS}"));
+    let own = Some(Override {
+        quota: 0,
+        unit: Unit::Second,
+    });
+    let descriptors = [Descriptor {
+        limit: own,
+        ..Descriptor::new(&[])
+    }];
+    let check = Check {
+        domain: "d",
+        descriptors: &descriptors,
+        waiting: Waiting::Cannot,
+    };
+    assert!(!limiter.check_now(&check).allowed());
+    let none = [Descriptor::new(&[])];
+    assert!(
+        limiter
+            .check_now(&Check {
+                descriptors: &none,
+                ..check
+            })
+            .allowed()
+    );
+}
+
 #[test]
 fn a_rule_that_is_replaced_neither_answers_nor_counts() {
     let limiter = limiter(
@@ -557,6 +687,41 @@ descriptors:
     );
     let (secret, _) = &details[1][0];
     assert!(!secret.contains("secret"), "{secret}");
+}
+
+#[test]
+fn metrics_hold_no_secret_of_the_file_and_no_long_value() {
+    let limiter = limiter(
+        "
+domain: d
+descriptors:
+  - key: api_key
+    value: sk_live_0123456789
+    descriptors:
+      - key: path
+        value_to_metric: true
+        rate_limit: { unit: hour, requests_per_unit: 5 }
+",
+    );
+    let long = "x".repeat(1_000_000);
+    ask(
+        &limiter,
+        &[("api_key", "sk_live_0123456789"), ("path", &long)],
+    );
+    ask(
+        &limiter,
+        &[
+            ("api_key", "sk_live_0123456789"),
+            ("path", &format!("{long}y")),
+        ],
+    );
+    let snapshot = limiter.snapshot();
+    let details = snapshot.stats().next().expect("the rule").details();
+    assert_eq!(details.len(), 2, "long values are still told apart");
+    for (value, _) in details {
+        assert!(value.len() < 200 && !value.contains("sk_live"), "{value}");
+        assert!(value.starts_with("api_key_~"), "{value}");
+    }
 }
 
 #[test]

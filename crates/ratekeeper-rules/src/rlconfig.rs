@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::{Domain, Node, RuleIndex, RuleLimit, RuleSet, secret};
+use crate::{Domain, Node, RuleIndex, RuleLimit, RuleSet};
 use ratekeeper_core::Algorithm;
 
 impl RuleSet {
@@ -31,7 +31,7 @@ impl RuleSet {
         above: &str,
         node: &Node,
     ) -> fmt::Result {
-        let path = format!("{above}.{}", shown(domain, node));
+        let path = format!("{above}.{}", domain.composite(node.key(), node.value()));
         for &index in node.rules() {
             self.write_rule(text, &path, index)?;
         }
@@ -70,15 +70,5 @@ impl RuleSet {
             write!(text, ", enforce: {}", rule.enforce)?;
         }
         writeln!(text)
-    }
-}
-
-/// The node's composite, a secret value in it fingerprinted.
-fn shown(domain: &Domain, node: &Node) -> String {
-    match node.value() {
-        Some(value) if !value.contains('*') && domain.is_secret(node.key()) => {
-            format!("{}_{}", node.key(), secret::fingerprint(value))
-        }
-        _ => node.pattern().to_owned(),
     }
 }

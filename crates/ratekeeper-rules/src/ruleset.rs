@@ -141,6 +141,19 @@ impl Domain {
         secret::is_secret_by_default(key) || self.secrets.contains(key)
     }
 
+    /// `key_value`, or the key alone, as it may be shown: the value of a secret key is
+    /// fingerprinted, unless it is a pattern, which names nobody.
+    #[must_use]
+    pub fn composite(&self, key: &str, value: Option<&str>) -> String {
+        match value {
+            None => key.to_owned(),
+            Some(value) if self.is_secret(key) && !value.contains('*') => {
+                format!("{key}_{}", secret::fingerprint(value))
+            }
+            Some(value) => format!("{key}_{value}"),
+        }
+    }
+
     /// The nodes directly below the domain, in the order of the files.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
