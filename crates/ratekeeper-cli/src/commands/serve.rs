@@ -11,7 +11,7 @@ use crate::{limiter, logging, output};
 use anyhow::{Result, anyhow};
 use ratekeeper_rules::{Loaded, ReadOptions};
 use ratekeeper_server::{
-    BindError, Drained, RlsConfig, RulesLoader, RulesSource, Server, ServerConfig,
+    BindError, DrainDelay, Drained, RlsConfig, RulesLoader, RulesSource, Server, ServerConfig,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -44,6 +44,7 @@ async fn serve(settings: &Settings) -> Result<ExitCode> {
         .await
         .map_err(advise)?;
     let addresses = server.addresses();
+    let delay = server.drain_delay();
     let program = std::env::args()
         .next()
         .unwrap_or_else(|| "ratekeeper".to_owned());
@@ -61,8 +62,8 @@ async fn serve(settings: &Settings) -> Result<ExitCode> {
     let saver = state.map(|path| Saver::start(Arc::clone(&limiter), path));
     let code = tokio::select! {
         drained = server.run(stop.first()) => ended(drained),
-        () = stop.second() => {
-            warn!("stopped at once: asked twice");
+        () = impatience(&stop, &delay) => {
+            warn!("stopped at once: asked again");
             ExitCode::FAILURE
         }
     };
@@ -70,6 +71,16 @@ async fn serve(settings: &Settings) -> Result<ExitCode> {
         saver.finish().await;
     }
     Ok(code)
+}
+
+/// Completes when nothing is to be waited for any more. Who asks again during the drain delay
+/// has it ended, and may ask once more.
+async fn impatience(stop: &stop::Signals, delay: &DrainDelay) {
+    stop.second().await;
+    if delay.end() {
+        info!("asked again: the drain delay is over");
+        stop.third().await;
+    }
 }
 
 fn no_rules() -> anyhow::Error {
@@ -113,6 +124,7 @@ fn config(settings: &Settings) -> ServerConfig {
         http: settings.listen.http,
         admin: settings.listen.admin,
         metrics: settings.listen.metrics,
+        drain_delay: settings.listen.drain_delay,
         rls: RlsConfig {
             profile: settings.rules.profile,
             dynamic_metadata: settings.envoy.dynamic_metadata,

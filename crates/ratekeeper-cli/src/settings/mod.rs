@@ -26,6 +26,7 @@ use ratekeeper_server::LimitHeaders;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use typed::Typed;
 
 /// All settings, typed.
@@ -64,13 +65,15 @@ impl RulesSettings {
     }
 }
 
-/// The addresses that are opened.
+/// The addresses that are opened, and when they are closed.
 #[derive(Debug)]
 pub(crate) struct Listen {
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) metrics: Option<SocketAddr>,
+    /// For how long they stay open after a shutdown began.
+    pub(crate) drain_delay: Duration,
 }
 
 /// Where counters live.

@@ -116,6 +116,13 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "One more address that serves /metrics alone, for scrapers on other hosts",
     ),
     value(
+        "drain_delay",
+        "DURATION",
+        "3s",
+        "For how long after SIGTERM everyone is still served while /readyz already says no, so that balancers can \
+         notice; 0s for not at all, 10m at most",
+    ),
+    value(
         "store",
         "WHERE",
         "memory",

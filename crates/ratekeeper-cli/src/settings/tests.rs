@@ -106,6 +106,10 @@ fn the_defaults_have_a_meaning() {
     let settings = Settings::from_layers(&Layers::defaults(), &home).expect("they do");
     assert_eq!(settings.counters.memory_limit, 256 << 20);
     assert_eq!(settings.listen.metrics, None);
+    assert_eq!(
+        settings.listen.drain_delay,
+        ratekeeper_server::ServerConfig::default().drain_delay
+    );
     assert_eq!(settings.rules.path, None);
 }
 

@@ -10,6 +10,7 @@ use ratekeeper_rules::{FailureMode, Profile};
 use ratekeeper_server::LimitHeaders;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The least that counters can be given, in bytes.
 const MEMORY_LIMIT_MIN: u64 = 1 << 20;
@@ -106,6 +107,7 @@ impl<'a> Typed<'a> {
             http: self.get("http", nowhere, values::address),
             admin: self.get("admin", nowhere, values::address),
             metrics: self.get("metrics", None, maybe),
+            drain_delay: self.get("drain_delay", Duration::ZERO, drain_delay),
         }
     }
 
@@ -184,6 +186,16 @@ fn memory_limit(text: &str) -> Result<u64, String> {
         ));
     }
     Ok(size)
+}
+
+/// At most what a supervisor may be expected to wait.
+fn drain_delay(text: &str) -> Result<Duration, String> {
+    let most = Duration::from_secs(600);
+    let delay = values::duration(text)?;
+    if delay > most {
+        return Err(format!("`{text}` is longer than 10m"));
+    }
+    Ok(delay)
 }
 
 /// Whether the incumbent's headers and the draft's are wanted.

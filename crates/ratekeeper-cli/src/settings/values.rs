@@ -1,6 +1,8 @@
 //! What the text of a setting means: addresses, sizes, durations, switches.
 
+use ratekeeper_rules::parse_duration;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 
 /// An address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `:8080` (every IPv4 interface), and
 /// port 0 for a free one.
@@ -53,6 +55,16 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     number
         .checked_mul(unit)
         .ok_or_else(|| format!("`{text}` is more bytes than a machine can have"))
+}
+
+/// A span of time as rules write it (`3s`, `250ms`, `1m30s`), or a bare `0`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let micros = parse_duration(text)
+        .map_err(|why| format!("`{text}` is no span of time: {why}; write 3s, 250ms or 1m30s"))?;
+    Ok(Duration::from_micros(micros.get()))
 }
 
 /// `true` or `false`, and the other spellings people and the incumbent use.
@@ -124,6 +136,17 @@ mod tests {
             "17179869184GiB",
         ] {
             assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn durations_are_written_as_in_rules() {
+        assert_eq!(duration("3s"), Ok(Duration::from_secs(3)));
+        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("0"), Ok(Duration::ZERO));
+        assert_eq!(duration("0s"), Ok(Duration::ZERO));
+        for bad in ["", "3", "s", "-1s", "1.5s", "3 s"] {
+            assert!(duration(bad).is_err(), "{bad}");
         }
     }
 

@@ -65,13 +65,15 @@ pub(crate) fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
 }
 
 /// Flags that let several tests run at once.
-pub(crate) const FREE_PORTS: [&str; 6] = [
+pub(crate) const FREE_PORTS: [&str; 8] = [
     "--grpc",
     "127.0.0.1:0",
     "--http",
     "127.0.0.1:0",
     "--admin",
     "127.0.0.1:0",
+    "--drain-delay",
+    "0s",
 ];
 
 /// A running service; it is killed with the test.

@@ -1,4 +1,4 @@
-//! When to stop: SIGTERM or SIGINT once for gracefully, twice for at once.
+//! When to stop: SIGTERM or SIGINT once for gracefully, again for faster.
 
 use anyhow::{Context, Result};
 use std::future::Future;
@@ -40,6 +40,11 @@ impl Signals {
     /// Completes once we have been asked to stop again.
     pub(crate) fn second(&self) -> impl Future<Output = ()> + use<> {
         self.reached(2)
+    }
+
+    /// Completes once we have been asked to stop a third time.
+    pub(crate) fn third(&self) -> impl Future<Output = ()> + use<> {
+        self.reached(3)
     }
 
     fn reached(&self, wanted: u8) -> impl Future<Output = ()> + use<> {

@@ -75,7 +75,7 @@ impl Welcome<'_> {
             reachable(self.addresses.http),
             reachable(self.addresses.admin),
         );
-        let metrics = format!("curl -s http://{admin}/metrics | grep ratelimit_decisions");
+        let metrics = format!("curl -s http://{admin}/metrics | grep ratelimit_decisions_total");
         let Some(sample) = Sample::of(self.rules) else {
             return [
                 format!("curl -s http://{http}/readyz"),
