@@ -24,6 +24,8 @@ pub(crate) struct App<S> {
     pub(crate) durations: Durations,
     /// What the last [`ReloadStatus`] says, but cheap to look at for each check.
     is_loaded: AtomicBool,
+    /// Whether the shutdown has begun, which is before the drain does.
+    is_leaving: AtomicBool,
 }
 
 impl<S: ServedStore> App<S> {
@@ -42,6 +44,7 @@ impl<S: ServedStore> App<S> {
             reloads,
             durations: Durations::default(),
             is_loaded,
+            is_leaving: AtomicBool::new(false),
         }
     }
 
@@ -66,6 +69,17 @@ impl<S: ServedStore> App<S> {
 
     /// Whether requests should be sent here.
     pub(crate) fn is_ready(&self) -> bool {
-        self.is_loaded() && !self.drain.has_begun()
+        self.is_loaded() && !self.is_leaving()
+    }
+
+    /// Whether the server is about to go, though it may still accept connections.
+    pub(crate) fn is_leaving(&self) -> bool {
+        // Relaxed: nothing else is published by it.
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    /// Not ready any more, from now on.
+    pub(crate) fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
     }
 }

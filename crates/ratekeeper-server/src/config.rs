@@ -21,6 +21,9 @@ pub struct ServerConfig {
     pub rls: RlsConfig,
     /// How much of everything, and for how long.
     pub bounds: Bounds,
+    /// For how long after a shutdown began new connections are still served, while readiness
+    /// already says no: what balancers and proxies need to notice. 0 for not at all.
+    pub drain_delay: Duration,
     /// How often and how the rules are looked at.
     pub watch: WatchConfig,
 }
@@ -35,6 +38,7 @@ impl Default for ServerConfig {
             metrics: None,
             rls: RlsConfig::default(),
             bounds: Bounds::default(),
+            drain_delay: Duration::from_secs(3),
             watch: WatchConfig::default(),
         }
     }

@@ -1,8 +1,11 @@
-//! The one-way switch from serving to shutting down.
+//! The one-way switch from serving to shutting down, and the time before it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// Says whether the server is on its way out. Once begun, it does not end.
 #[derive(Debug)]
@@ -37,5 +40,37 @@ impl Drain {
     pub(crate) async fn begun(&self) {
         // The sender lives in `self`, so the channel cannot close while we wait.
         let _ = self.channel.subscribe().wait_for(|begun| *begun).await;
+    }
+}
+
+/// The time between the shutdown and the drain, in which the server says that it is not ready
+/// and serves all the same: whoever sends requests here has to see that first.
+#[derive(Clone, Debug)]
+pub struct DrainDelay {
+    /// Whether it is over.
+    over: Arc<watch::Sender<bool>>,
+}
+
+impl DrainDelay {
+    pub(crate) fn new() -> Self {
+        Self {
+            over: Arc::new(watch::Sender::new(false)),
+        }
+    }
+
+    /// Ends it at once, or skips it where the shutdown has not begun. Answers false if it was
+    /// over already.
+    #[must_use = "tells whether there was anything to end"]
+    pub fn end(&self) -> bool {
+        self.over
+            .send_if_modified(|over| !std::mem::replace(over, true))
+    }
+
+    /// Lets `delay` pass, or less if it is ended.
+    pub(crate) async fn pass(&self, delay: Duration) {
+        let mut over = self.over.subscribe();
+        // The sender lives in `self`, so the channel cannot close while we wait.
+        let _ = timeout(delay, over.wait_for(|over| *over)).await;
+        self.over.send_replace(true);
     }
 }

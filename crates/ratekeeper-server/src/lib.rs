@@ -43,6 +43,7 @@ mod server;
 mod store;
 
 pub use config::{Bounds, LimitHeaders, RlsConfig, RulesSource, ServerConfig, WatchConfig};
+pub use drain::DrainDelay;
 pub use reload::{LoadError, ReloadStatus, RulesLoader};
 pub use server::{Addresses, BindError, Drained, Reload, Server};
 pub use store::{ServedStore, StoreGauges};

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use crate::admin;
 use crate::app::App;
 use crate::config::{ServerConfig, WatchConfig};
-use crate::drain::Drain;
+use crate::drain::{Drain, DrainDelay};
 use crate::grpc::{BadDescriptors, Grpc, Health};
 use crate::http;
 use crate::listen::{Listener, Protocol};
@@ -90,6 +90,7 @@ pub struct Server<S> {
     loader: RulesLoader,
     reloads: watch::Sender<ReloadStatus>,
     wake: Arc<Notify>,
+    delay: DrainDelay,
     health: Health,
     service: Grpc<S>,
     listeners: Listeners,
@@ -136,6 +137,7 @@ impl<S: ServedStore> Server<S> {
             loader,
             reloads,
             wake,
+            delay: DrainDelay::new(),
             health,
             service,
             listeners,
@@ -169,9 +171,16 @@ impl<S: ServedStore> Server<S> {
         Reload(Arc::clone(&self.wake))
     }
 
-    /// Serves until `shutdown` completes, then drains: readiness goes first, then no connection
-    /// is accepted any more, HTTP/2 peers get GOAWAY, and whatever is under way is answered,
-    /// for as long as the drain timeout lets it. The admin listener goes last.
+    /// The time between the shutdown and the drain, to be cut short.
+    #[must_use]
+    pub fn drain_delay(&self) -> DrainDelay {
+        self.delay.clone()
+    }
+
+    /// Serves until `shutdown` completes, then drains: readiness goes first, and everyone is
+    /// served for the drain delay. Then no connection is accepted any more, HTTP/2 peers get
+    /// GOAWAY, and whatever is under way is answered, for as long as the drain timeout lets it.
+    /// The admin listener goes last.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Drained {
         let Self {
             app,
@@ -179,6 +188,7 @@ impl<S: ServedStore> Server<S> {
             loader,
             reloads,
             wake,
+            delay,
             health,
             service,
             listeners,
@@ -209,9 +219,12 @@ impl<S: ServedStore> Server<S> {
         serving.spawn(http.serve(http_service, bounds, Arc::clone(&app.drain)));
 
         follow_readiness(&app, &health, shutdown).await;
-        info!("shutting down: requests under way are answered first");
-        app.drain.begin();
+        app.leave();
         health.set(false).await;
+        info!(delay = ?config.drain_delay, "shutting down: not ready any more, and serving until that is known");
+        delay.pass(config.drain_delay).await;
+        info!("draining: requests under way are answered first");
+        app.drain.begin();
         health.close().await;
         let cut = total(serving).await;
         last.begin();

@@ -1,6 +1,6 @@
 //! What the text of a setting means: addresses, sizes, durations, switches.
 
-use ratekeeper_rules::parse_duration;
+use ratekeeper_rules::window::parse_duration;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 

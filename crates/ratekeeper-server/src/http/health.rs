@@ -47,7 +47,7 @@ struct Rules {
 pub(super) async fn readyz<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Response {
     let ready = app.is_ready();
     let reloads = app.reloads.borrow().clone();
-    let state = match (app.drain.has_begun(), ready) {
+    let state = match (app.is_leaving(), ready) {
         (true, _) => "draining",
         (false, true) => "serving",
         (false, false) => "no rules",

@@ -9,6 +9,10 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use tonic::transport::Channel;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 /// Under load from many tasks, what was decided was answered, and the rest was never sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -155,4 +159,52 @@ async fn the_drain_ends() {
     assert_eq!(&asked, b"HTTP/1.1 100");
     let (server, _dir) = running.begin_shutdown();
     assert_eq!(timeout(PATIENCE, server).await.unwrap().unwrap().cut, 1);
+}
+
+/// Before anything closes, health checks are told: those that connect anew as well. What is
+/// asked meanwhile is answered. Whoever is in a hurry ends the delay, once.
+#[tokio::test]
+async fn readiness_goes_before_the_listeners() {
+    let mut running = start_with(RULES, |config| {
+        config.drain_delay = Duration::from_secs(3_600);
+    })
+    .await;
+    let channel = Channel::from_shared(format!("http://{}", running.addresses.grpc));
+    let mut health = HealthClient::new(channel.unwrap().connect().await.unwrap());
+    let ask = HealthCheckRequest::default();
+    let mut watch = health.watch(ask.clone()).await.unwrap().into_inner();
+    let serving = watch.message().await.unwrap().unwrap();
+    assert_eq!(serving.status(), ServingStatus::Serving);
+    running.announce_shutdown();
+    let leaving = timeout(PATIENCE, watch.message()).await.unwrap().unwrap();
+    assert_eq!(leaving.unwrap().status(), ServingStatus::NotServing);
+
+    let (status, body) = running.http("GET", "/readyz", "").await;
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &body["state"]), (503, &"draining".into()));
+    assert_eq!(running.http("GET", "/healthcheck", "").await.0, 500);
+    let mut client = running.grpc().await;
+    client
+        .should_rate_limit(request("d", &[("other", "a")]))
+        .await
+        .unwrap();
+    drop((client, health, watch));
+
+    assert!(running.delay.end());
+    assert!(!running.delay.end());
+    let drained = timeout(PATIENCE, running.stop()).await.unwrap();
+    assert_eq!(drained.cut, 0);
+}
+
+/// The delay ends by itself, and then there is nothing left to end.
+#[tokio::test]
+async fn the_delay_ends() {
+    let running = start_with(RULES, |config| {
+        config.drain_delay = Duration::from_millis(20);
+    })
+    .await;
+    let delay = running.delay.clone();
+    let drained = timeout(PATIENCE, running.stop()).await.unwrap();
+    assert_eq!(drained.cut, 0);
+    assert!(!delay.end());
 }

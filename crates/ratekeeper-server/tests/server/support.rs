@@ -14,7 +14,7 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use ratekeeper_rules::{Options, Profile, ReadOptions};
 use ratekeeper_server::{
-    Addresses, Drained, ReloadStatus, RulesLoader, RulesSource, Server, ServerConfig,
+    Addresses, DrainDelay, Drained, ReloadStatus, RulesLoader, RulesSource, Server, ServerConfig,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 use tempfile::TempDir;
@@ -54,7 +54,8 @@ pub(crate) struct Running {
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) dir: TempDir,
     pub(crate) limiter: Arc<Limiter<MemoryStore>>,
-    shutdown: oneshot::Sender<()>,
+    pub(crate) delay: DrainDelay,
+    shutdown: Option<oneshot::Sender<()>>,
     task: JoinHandle<Drained>,
 }
 
@@ -70,6 +71,7 @@ pub(crate) async fn start_with(rules: &str, change: impl FnOnce(&mut ServerConfi
         grpc: free,
         http: free,
         admin: free,
+        drain_delay: Duration::ZERO,
         ..ServerConfig::default()
     };
     config.watch.quiet = Duration::from_millis(20);
@@ -96,7 +98,8 @@ pub(crate) async fn start_with(rules: &str, change: impl FnOnce(&mut ServerConfi
         reloads: server.reloads(),
         dir,
         limiter,
-        shutdown,
+        delay: server.drain_delay(),
+        shutdown: Some(shutdown),
         task: tokio::spawn(server.run(async {
             let _ = stop.await;
         })),
@@ -116,9 +119,16 @@ impl Running {
     }
 
     /// Begins the shutdown and answers what to wait for.
-    pub(crate) fn begin_shutdown(self) -> (JoinHandle<Drained>, TempDir) {
-        let _ = self.shutdown.send(());
+    pub(crate) fn begin_shutdown(mut self) -> (JoinHandle<Drained>, TempDir) {
+        self.announce_shutdown();
         (self.task, self.dir)
+    }
+
+    /// Begins the shutdown, to see what becomes of it.
+    pub(crate) fn announce_shutdown(&mut self) {
+        if let Some(shutdown) = self.shutdown.take() {
+            let _ = shutdown.send(());
+        }
     }
 
     pub(crate) async fn stop(self) -> Drained {
