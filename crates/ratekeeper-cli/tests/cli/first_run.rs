@@ -11,6 +11,7 @@ fn a_bare_run_serves_the_example_and_its_three_commands_work_when_pasted() {
     for name in ["RATEKEEPER_GRPC", "RATEKEEPER_HTTP", "RATEKEEPER_ADMIN"] {
         command.env(name, "127.0.0.1:0");
     }
+    command.env("RATEKEEPER_DRAIN_DELAY", "0s");
     let service = Service::start(command, folder.path());
     let [ask, metrics, explain] = &service.commands[..] else {
         panic!("there are not three commands: {:?}", service.commands);
