@@ -97,6 +97,15 @@ fn printable(character: char) -> char {
     }
 }
 
+impl Diagnostic {
+    /// Place and message on one line, without the excerpt and the help: those show what stands
+    /// in the file, which may be a secret. For logs and answers that others read.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        format!("{}: {}", self.place, self.message)
+    }
+}
+
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.severity == Severity::Warning {
@@ -147,6 +156,13 @@ impl Diagnostics {
     #[must_use]
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
+    }
+
+    /// The errors, each as [`Diagnostic::brief`] tells it, a line for each.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        let lines: Vec<_> = self.errors.iter().map(Diagnostic::brief).collect();
+        lines.join("\n")
     }
 }
 

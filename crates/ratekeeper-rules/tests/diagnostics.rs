@@ -33,7 +33,7 @@ rules.yaml:6:7: unknown key 'request_per_unit' in a rate_limit
 fn all_errors_come_at_once_in_the_order_of_the_lines() {
     let text = "domain: shop\ndescriptors:\n  - key: user\n    value: 1.10\n    rate_limit: { unit: fortnight, requests_per_unit: 5 }\n  - value: x\n";
     let expected = "\
-rules.yaml:4:12: `value` cannot be a decimal number: 1.10
+rules.yaml:4:12: `value` cannot be a decimal number
 4 |     value: 1.10
   |            ^^^^
   = help: for the text, quote it: `value: \"1.10\"`
@@ -74,7 +74,7 @@ rules.yaml:4:5: warning: `unit` means nothing in a descriptor and is ignored
 fn places_are_right_after_bom_tabs_wide_characters_and_crlf() {
     let text = "\u{feff}domain: shop\r\ndescriptors:\r\n  - {key: \"größe\",\tvalue: 1.5}\r\n";
     let expected = "\
-rules.yaml:3:27: `value` cannot be a decimal number: 1.5
+rules.yaml:3:27: `value` cannot be a decimal number
 3 |   - {key: \"größe\", value: 1.5}
   |                           ^^^
   = help: for the text, quote it: `value: \"1.5\"`";
@@ -111,4 +111,41 @@ fn errors_of_all_files_are_told() {
         .map(|error| error.place.file.to_string())
         .collect();
     assert_eq!(places, ["a.yaml", "c.yaml"]);
+}
+
+/// Logs and health answers are read by others than those who may read the file.
+#[test]
+fn briefly_told_no_value_is_quoted() {
+    let secret = "sk?live_4eC39HqLyjWDarjtT1zdp7dc";
+    let number = "4242424242424242424242424242424242";
+    for wrong in [
+        format!("  - key: api_key\n    value: {secret}\n    rate_limitt: {{}}\n"),
+        format!("  - key: api_key\n    value: {secret} rate_limit: {{}}\n"),
+        format!("  - key: api_key\n    value: \"{secret}\n"),
+        format!("  - key: api_key\n    value: {secret}\n    share_threshold: true\n"),
+        format!("  - key: api_key\n    value: [{secret}]\n"),
+        format!("  - key: api_key\n    value: {number}\n"),
+        format!("  - key: api_key\n    valeu: {secret}\n"),
+        format!("  - key: api_key\n    {secret}:\n"),
+        format!("  - {{ key: api_key, {secret} }}\n"),
+        format!("  - {{ key: api_key, value: ?{secret} }}\n"),
+        format!("  - value:{secret}\n"),
+        format!("  - {secret}\n"),
+        format!("  - key: api_key\n    value: {secret}\n  - key: api_key\n    value: {secret}\n"),
+        format!("  - key: api_key\n    value: !!int {secret}\n"),
+        format!("  - key: api_key\n    value: *{secret}\n"),
+    ] {
+        let sources = [Source {
+            name: "rules.yaml".to_owned(),
+            text: format!("domain: shop\ndescriptors:\n{wrong}"),
+        }];
+        let errors = load(&sources, &Options::default()).unwrap_err();
+        let told = errors.brief();
+        for part in [secret, &secret[..16], number] {
+            assert!(!told.contains(part), "{told}\n\n{wrong}");
+        }
+        for line in told.lines() {
+            assert!(line.starts_with("rules.yaml:"), "{told}");
+        }
+    }
 }

@@ -112,11 +112,11 @@ fn each_rejection_of_the_incumbent_is_one() {
         ),
         (
             "domain: d\ndescriptors:\n  - a\n".to_owned(),
-            "list of type other than map: a",
+            "list of type other than map: text",
         ),
         (
             descriptor("    value: 1.10\n"),
-            "`value` cannot be a decimal number: 1.10",
+            "`value` cannot be a decimal number",
         ),
     ];
     for (text, message) in cases {

@@ -208,7 +208,7 @@ fn limits_that_cannot_be_are_refused() {
             "`window` contradicts `unlimited`",
         ),
         ("[]", "there is no limit in this list"),
-        ("[ 5 ]", "list of type other than map: 5"),
+        ("[ 5 ]", "list of type other than map: a whole number"),
         (
             "[ { unit: day, limit: 5 }, { unlimited: true } ]",
             "unlimited stands alone, not in a list",

@@ -66,6 +66,11 @@ impl Path {
         path.shown.push(shown);
         path
     }
+
+    /// The last composite, with a secret value fingerprinted.
+    fn last_shown(&self) -> &str {
+        self.shown.last().map_or("", |shown| shown)
+    }
 }
 
 /// What of a descriptor all of its limits share.
@@ -112,7 +117,7 @@ impl Compiler<'_, '_, '_> {
             self.shown(key.value, value.map(|at| at.value), &pattern),
         );
         self.check_unique(&pattern, &path, key.mark, level);
-        let share_threshold = self.share_threshold(&fields, &pattern);
+        let share_threshold = self.share_threshold(&fields, &pattern, path.last_shown());
         let first_rule = self.rules.len();
         let value_to_metric = self.flag(&fields, "value_to_metric");
         self.limits(&fields, &path, value_to_metric);
@@ -171,7 +176,7 @@ impl Compiler<'_, '_, '_> {
         level.insert(pattern.into(), place);
     }
 
-    fn share_threshold(&mut self, fields: &Fields<'_>, pattern: &str) -> bool {
+    fn share_threshold(&mut self, fields: &Fields<'_>, pattern: &str, shown: &str) -> bool {
         let Some(flag) = fields
             .boolean("share_threshold", self.report)
             .filter(|at| at.value)
@@ -180,7 +185,7 @@ impl Compiler<'_, '_, '_> {
         };
         if !pattern.contains('*') {
             let message = format!(
-                "share_threshold can only be used with wildcard values (containing '*'), but found key '{pattern}'"
+                "share_threshold can only be used with wildcard values (containing '*'), but found key '{shown}'"
             );
             self.report.error(
                 flag.mark,

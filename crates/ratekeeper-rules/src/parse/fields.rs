@@ -316,11 +316,13 @@ fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) {
     let help = help
         .or_else(|| elsewhere(key))
         .or_else(|| first_keys(context));
-    report.error(
-        mark,
-        format!("unknown key '{key}' {}", context.name()),
-        help,
-    );
+    // A value that lost its key may be a secret.
+    let message = if pair.value.is_null() {
+        format!("unknown key without a value {}", context.name())
+    } else {
+        format!("unknown key '{key}' {}", context.name())
+    };
+    report.error(mark, message, help);
 }
 
 /// Where a key of ours would have a meaning.
@@ -356,13 +358,10 @@ fn check_ignored(key: &str, value: &Node, report: &mut Report<'_>) {
 
 /// The incumbent's lists hold mappings only.
 pub(crate) fn not_a_map(item: &Node, report: &mut Report<'_>) {
-    let what = match &item.kind {
-        Kind::Scalar(scalar) if !item.is_null() => scalar.text.to_string(),
-        _ => item.kind_name().to_owned(),
-    };
+    // Not what it says: that may be a secret in the wrong place.
     report.error(
         item.mark,
-        format!("list of type other than map: {what}"),
+        format!("list of type other than map: {}", item.kind_name()),
         "each item has keys and values: `- key: value`",
     );
 }
@@ -371,11 +370,8 @@ pub(crate) fn not_a_map(item: &Node, report: &mut Report<'_>) {
 fn check_leaf(key: &str, node: &Node, scalar: &Scalar, report: &mut Report<'_>) -> bool {
     match scalar.resolved {
         Resolved::Float(_) | Resolved::BigInt(_) => {
-            let message = format!(
-                "`{key}` cannot be {}: {}",
-                scalar.resolved.kind(),
-                scalar.text
-            );
+            // Not what it says: that may be a secret.
+            let message = format!("`{key}` cannot be {}", scalar.resolved.kind());
             report.error(
                 node.mark,
                 message,

@@ -233,7 +233,10 @@ impl Builder<'_> {
     /// Plain text within `{}` or `[]` that YAML 1.1 takes for the start of something else.
     fn check_plain(&self, text: &str, plain: bool, mark: Mark) -> Step {
         if plain && self.in_flow() && text.starts_with(['|', '>', '?', ':']) {
-            let message = format!("'{text}' cannot stand within {{}} or [] without quotes");
+            // Not what it says: that may be a secret.
+            let first = text.get(..1).unwrap_or_default();
+            let message =
+                format!("what starts with '{first}' cannot stand within {{}} or [] without quotes");
             return Err((mark, message));
         }
         Ok(())
