@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 pub(crate) fn test(args: &[String]) -> Result<()> {
     let mut steps = Steps::new();
     steps.step("tools", "curl", || need::packages(&[need::CURL]))?;
-    let mut command = cargo(["test", "--workspace", "--locked"]);
+    let mut command = cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);
     command.args(args);
     let what = shown(&command);
     let mut totals = Totals::default();
