@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use ratekeeper_core::{Heap, Timestamp};
+use ratekeeper_core::{Heap, Micros, Timestamp};
 
 use super::MemoryStore;
 use super::heap::OVERHEAD_BYTES;
@@ -15,6 +15,10 @@ use super::state_file::{
 };
 use super::table::Probe;
 use crate::CounterKey;
+
+/// How far the clock of the process that saved may have been ahead: counters of such a file
+/// count on, and at worst a window of a minute ends that much later.
+const CLOCK_SLACK: Micros = Micros::from_secs(10);
 
 /// What was loaded.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,6 +48,10 @@ pub enum LoadError {
     /// It was written by another version.
     #[error("the state file has format {0}, and this version reads format 1")]
     Version(u32),
+    /// It was saved at a time that has not come: by a clock that was wrong then, or is now.
+    /// Its windows would deny until that time.
+    #[error("the state file was saved {0} seconds from now: a clock was or is wrong")]
+    FromTheFuture(u64),
     /// It ends early.
     #[error("the state file is cut off")]
     Truncated,
@@ -65,6 +73,10 @@ impl MemoryStore {
         now: Timestamp,
     ) -> Result<Loaded, LoadError> {
         let mut loaded = read_header(input)?;
+        let ahead = loaded.saved_at.since(now);
+        if ahead > CLOCK_SLACK {
+            return Err(LoadError::FromTheFuture(ahead.as_secs_ceil()));
+        }
         let blocks_at = input.stream_position()?;
         read_blocks(input, |_, _, _| {})?;
         input.seek(SeekFrom::Start(blocks_at))?;

@@ -80,42 +80,38 @@ impl Shard {
             Some(place) if !self.is_taken(cx, plan.shard, place) => return Some(place),
             _ => {}
         }
-        let mut best: Option<(Rank, Place)> = None;
-        for (place, meta) in self.table.window(plan.probe) {
-            if self.is_taken(cx, plan.shard, place) {
-                continue;
-            }
-            let Some(meta) = meta else { return Some(place) };
-            let rank = Rank::of(meta, cx.now);
-            if rank == Rank::EXPIRED {
-                best = Some((rank, place));
-                break;
-            }
-            best = best.max(Some((rank, place)));
+        let mut best = Best::default();
+        // Inner iteration: of the two forms of this loop the much faster one.
+        let free = self.table.window(plan.probe).find_map(|(place, meta)| {
+            let is_taken = || self.is_taken(cx, plan.shard, place);
+            let Some(meta) = meta else {
+                // The first free one is claimed, or it would have been found above.
+                return (!is_taken()).then_some(Some(place));
+            };
+            best.consider(Rank::of(meta, cx.now), place, is_taken);
+            (best.rank == Rank::EXPIRED).then_some(None)
+        });
+        if let Some(Some(free)) = free {
+            return Some(free);
         }
-        let (rank, place) = best?;
-        rank.may_go().then(|| self.doom(place))
+        best.place.map(|place| self.doom(place))
     }
 
     /// The same for a rule that holds all it may: one of its own counters goes.
     fn place_within_rule(&mut self, cx: &Context<'_>, plan: &Plan) -> Option<Place> {
         let mut free = None;
-        let mut best: Option<(Rank, Place)> = None;
+        let mut best = Best::default();
         for (place, meta) in self.table.window(plan.probe) {
-            if self.is_taken(cx, plan.shard, place) {
-                continue;
-            }
+            let is_taken = || self.is_taken(cx, plan.shard, place);
             match meta {
-                None => free = free.or(Some(place)),
+                None if free.is_none() && !is_taken() => free = Some(place),
                 Some(meta) if meta.rule() == plan.rule => {
-                    best = best.max(Some((Rank::of(meta, cx.now), place)));
+                    best.consider(Rank::of(meta, cx.now), place, is_taken);
                 }
-                Some(_) => {}
+                _ => {}
             }
         }
-        if let Some((rank, place)) = best
-            && rank.may_go()
-        {
+        if let Some(place) = best.place {
             return Some(self.doom(place));
         }
         let free = free?;
@@ -175,22 +171,22 @@ impl Shard {
         shard: usize,
         wanted: impl Fn(Place, Meta) -> bool,
     ) -> Option<Place> {
-        let mut best: Option<(Rank, Place)> = None;
+        let mut best = Best::default();
         for _ in 0..SEARCHED.min(self.table.buckets()) {
             self.hand = (self.hand + 1) % self.table.buckets();
             for (place, meta) in self.table.places(self.hand) {
-                let Some(meta) = meta else { continue };
-                if !wanted(place, meta) || self.is_taken(cx, shard, place) {
+                let Some(meta) = meta.filter(|meta| wanted(place, *meta)) else {
                     continue;
-                }
-                best = best.max(Some((Rank::of(meta, cx.now), place)));
+                };
+                best.consider(Rank::of(meta, cx.now), place, || {
+                    self.is_taken(cx, shard, place)
+                });
             }
-            if best.is_some_and(|(rank, _)| rank == Rank::EXPIRED) {
+            if best.rank == Rank::EXPIRED {
                 break;
             }
         }
-        best.filter(|(rank, _)| rank.may_go())
-            .map(|(_, place)| place)
+        best.place
     }
 
     fn doom(&mut self, place: Place) -> Place {
@@ -204,8 +200,8 @@ impl Shard {
     }
 }
 
-/// In which order counters go: the largest first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// In which order counters go: the largest first; one that refuses, of rank 0, never.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 struct Rank(u16);
 
 impl Rank {
@@ -218,10 +214,26 @@ impl Rank {
             Self(u16::from(meta.share()))
         }
     }
+}
 
-    /// Whether the counter may go at all: one that refuses may not.
-    const fn may_go(self) -> bool {
-        self.0 > 0
+/// The counter that is to go, so far.
+#[derive(Default)]
+struct Best {
+    /// 0, which no counter that may go has, while there is none.
+    rank: Rank,
+    place: Option<Place>,
+}
+
+impl Best {
+    /// Takes the counter at `place` if it is the first of its rank, unless it `is_taken`:
+    /// asked last, since it costs more than to compare.
+    fn consider(&mut self, rank: Rank, place: Place, is_taken: impl FnOnce() -> bool) {
+        if rank > self.rank && !is_taken() {
+            *self = Self {
+                rank,
+                place: Some(place),
+            };
+        }
     }
 }
 

@@ -69,8 +69,8 @@ impl Shard {
     ) -> Option<Verdicts> {
         let limit = step.limit;
         let place = self.table.find(probe)?;
-        let (word, words) = self.table.entry_mut(place);
-        let meta = Meta::from_word(*word);
+        let meta = self.table.meta(place);
+        let words = self.table.state_mut(place);
         if meta.is_heap() || meta.rule() != step.rule || limit.shape() == Shape::Heap {
             return None;
         }
@@ -85,7 +85,8 @@ impl Shard {
         if hits != 0 || !fits {
             limit.charge(StateMut::Words(words), hits, &at).ok()?;
             let expires_at = limit.expires_at(StateRef::Words(words), &at);
-            *word = meta.settled(&outcome, limit.capacity(), expires_at).word();
+            let meta = meta.settled(&outcome, limit.capacity(), expires_at);
+            self.table.set_meta(place, meta);
         }
         Some(Verdicts::one(allowed, StepOutcome::Counted(outcome)))
     }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  bucket: 400 bytes, 50 words
-//!  | 7 tags, overflow | meta, key, state | meta, key, state | ...
-//!          1             1    2     4      7 words for each of 7 slots
+//!  | 7 tags, overflow | 7 metas | key, state | key, state | ...
+//!          1             7         2     4      6 words for each of 7 slots
 //! ```
 //!
 //! The scheme is that of F14 (Bronson and Shi, "Open-sourcing F14", Facebook Engineering,
@@ -15,7 +15,8 @@
 //!
 //! Each key has a slot of its home bucket where it is put if that is free and sought first:
 //! most searches then go straight to the counter, one trip to memory instead of two, and
-//! never look at the tags.
+//! never look at the tags. The metas of a bucket lie together, since whoever seeks a counter
+//! to evict or to sweep reads them all.
 //!
 //! The number of buckets is a prime, so that any memory limit is used to the last bucket, and
 //! a path of any stride visits each bucket once. The memory comes zeroed from the system, page
@@ -38,16 +39,23 @@ pub(super) const BUCKET_BYTES: usize = BUCKET_WORDS * size_of::<u64>();
 /// The most buckets of a table: places are numbered with 32 bits.
 pub(super) const BUCKETS_MAX: usize = u32::MAX as usize / BUCKET_WORDS;
 
-const BUCKET_WORDS: usize = 1 + SLOTS * SLOT_WORDS;
-const SLOT_WORDS: usize = 7;
+const BUCKET_WORDS: usize = METAS + SLOTS + SLOTS * ENTRY_WORDS;
+const METAS: usize = 1;
+const ENTRIES: usize = METAS + SLOTS;
+const ENTRY_WORDS: usize = 6;
 
-/// Meta, subject, identity, and four words of state.
-type Slot = [u64; SLOT_WORDS];
+type Bucket = [u64; BUCKET_WORDS];
 
-/// Where a counter lies: the number of its slot's first word. Stays valid until that counter
-/// is removed.
+/// Subject, identity, and four words of state.
+type Entry = [u64; ENTRY_WORDS];
+
+/// Where a counter lies. Stays valid until that counter is removed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Place(u32);
+pub(super) struct Place {
+    /// The number of its bucket's first word.
+    base: u32,
+    slot: u32,
+}
 
 /// A key with what the table derives from it.
 #[derive(Clone, Copy, Debug)]
@@ -180,9 +188,7 @@ impl Table {
     #[inline]
     pub(super) fn find(&self, probe: Probe) -> Option<Place> {
         let first = self.first(probe);
-        let [meta, subject, identity, ..] = *self.slot(first);
-        let found = CounterKey { subject, identity };
-        if found == probe.key && Meta::from_word(meta).is_used() {
+        if self.key(first) == probe.key && self.meta(first).is_used() {
             return Some(first);
         }
         self.find_along(probe)
@@ -216,15 +222,27 @@ impl Table {
     }
 
     #[inline]
-    fn slot(&self, at: Place) -> &Slot {
-        let slot = self.words[at.index()..].first_chunk();
-        slot.expect("a place lies within the table")
+    fn bucket(&self, at: Place) -> &Bucket {
+        let bucket = self.words[at.base as usize..].first_chunk();
+        bucket.expect("a place lies within the table")
     }
 
     #[inline]
-    fn slot_mut(&mut self, at: Place) -> &mut Slot {
-        let slot = self.words[at.index()..].first_chunk_mut();
-        slot.expect("a place lies within the table")
+    fn bucket_mut(&mut self, at: Place) -> &mut Bucket {
+        let bucket = self.words[at.base as usize..].first_chunk_mut();
+        bucket.expect("a place lies within the table")
+    }
+
+    #[inline]
+    fn entry(&self, at: Place) -> &Entry {
+        let (entries, _) = self.bucket(at)[ENTRIES..].as_chunks();
+        &entries[at.slot()]
+    }
+
+    #[inline]
+    fn entry_mut(&mut self, at: Place) -> &mut Entry {
+        let (entries, _) = self.bucket_mut(at)[ENTRIES..].as_chunks_mut();
+        &mut entries[at.slot()]
     }
 
     /// A free place of a key's window, the first one, but that where it is sought first if
@@ -273,7 +291,8 @@ impl Table {
             *tags = overflow_more(*tags);
         }
         let CounterKey { subject, identity } = probe.key;
-        *self.slot_mut(at) = [meta.used().word(), subject, identity, 0, 0, 0, 0];
+        *self.entry_mut(at) = [subject, identity, 0, 0, 0, 0];
+        self.set_meta(at, meta);
         self.used += 1;
     }
 
@@ -287,7 +306,8 @@ impl Table {
             }
             *tags = overflow_less(*tags);
         }
-        *self.slot_mut(at) = [0; SLOT_WORDS];
+        *self.entry_mut(at) = [0; ENTRY_WORDS];
+        self.bucket_mut(at)[METAS + at.slot()] = 0;
         self.used -= 1;
     }
 
@@ -298,59 +318,51 @@ impl Table {
 
     #[inline]
     pub(super) fn key(&self, at: Place) -> CounterKey {
-        let [_, subject, identity, ..] = *self.slot(at);
+        let [subject, identity, ..] = *self.entry(at);
         CounterKey { subject, identity }
     }
 
     #[inline]
     pub(super) fn meta(&self, at: Place) -> Meta {
-        Meta::from_word(self.slot(at)[0])
+        Meta::from_word(self.bucket(at)[METAS + at.slot()])
     }
 
     #[inline]
     pub(super) fn set_meta(&mut self, at: Place, meta: Meta) {
-        self.slot_mut(at)[0] = meta.used().word();
+        self.bucket_mut(at)[METAS + at.slot()] = meta.used().word();
     }
 
     #[inline]
     pub(super) fn state(&self, at: Place) -> &Words {
-        let [_, _, _, state @ ..] = self.slot(at);
+        let [_, _, state @ ..] = self.entry(at);
         state
     }
 
     #[inline]
     pub(super) fn state_mut(&mut self, at: Place) -> &mut Words {
-        let [_, _, _, state @ ..] = self.slot_mut(at);
+        let [_, _, state @ ..] = self.entry_mut(at);
         state
-    }
-
-    /// The meta's word and the state, to be changed together.
-    #[inline]
-    pub(super) fn entry_mut(&mut self, at: Place) -> (&mut u64, &mut Words) {
-        let [meta, _, _, state @ ..] = self.slot_mut(at);
-        (meta, state)
     }
 }
 
 impl Place {
-    #[inline]
-    const fn index(self) -> usize {
-        self.0 as usize
-    }
-
     const fn bucket(self) -> usize {
-        self.index() / BUCKET_WORDS
+        self.base as usize / BUCKET_WORDS
     }
 
+    #[inline]
     const fn slot(self) -> usize {
-        self.index() % BUCKET_WORDS / SLOT_WORDS
+        self.slot as usize
     }
 }
 
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "BUCKETS_MAX sees to it")]
 const fn place(bucket: usize, slot: usize) -> Place {
-    Place((bucket * BUCKET_WORDS + 1 + slot * SLOT_WORDS) as u32)
+    Place {
+        base: (bucket * BUCKET_WORDS) as u32,
+        slot: slot as u32,
+    }
 }
 
 #[inline]

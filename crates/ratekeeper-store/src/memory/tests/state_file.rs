@@ -216,3 +216,18 @@ fn decisions_go_on_while_the_store_is_saved() {
         .sum();
     assert_eq!(used, decisions);
 }
+
+#[test]
+fn a_file_from_the_future_is_refused_whole() {
+    let (old, _) = filled();
+    let file = saved(&old, 100_000);
+    let new = store();
+    let refused = new.load(&mut Cursor::new(&file), Timestamp::from_secs(99_000));
+    assert!(
+        matches!(refused, Err(LoadError::FromTheFuture(1_000))),
+        "{refused:?}"
+    );
+    assert_eq!(new.stats().counters, 0);
+    let soon = new.load(&mut Cursor::new(&file), Timestamp::from_secs(99_995));
+    assert!(soon.is_ok(), "clocks may differ a little");
+}
