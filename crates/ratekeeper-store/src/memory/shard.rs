@@ -146,7 +146,7 @@ impl Shard {
                 place
             }
             // Given back to what an earlier step of the request has taken.
-            Spot::New(place) if hits < 0 && self.table.holds(place, plan.probe.key) => place,
+            Spot::New(place) if hits < 0 && self.table.is_at(place, plan.probe.key) => place,
             _ => return cx.budget.release(plan.heap_bytes(cx)),
         };
         let at = cx.moment(step);
@@ -236,7 +236,7 @@ impl Shard {
 
     /// Makes the plan's counter, unless an earlier step of the request has.
     fn create(&mut self, place: Place, plan: &Plan, step: &Step<'_>) {
-        if self.table.holds(place, plan.probe.key) {
+        if self.table.is_at(place, plan.probe.key) {
             return;
         }
         let durable = step.limit.window().get() >= DURABLE_MICROS;

@@ -188,7 +188,7 @@ impl Table {
     #[inline]
     pub(super) fn find(&self, probe: Probe) -> Option<Place> {
         let first = self.first(probe);
-        if self.key(first) == probe.key && self.meta(first).is_used() {
+        if self.is_at(first, probe.key) {
             return Some(first);
         }
         self.find_along(probe)
@@ -205,7 +205,7 @@ impl Table {
     fn find_in(&self, bucket: usize, probe: Probe) -> Option<Option<Place>> {
         let tags = self.tags(bucket);
         let places = matches(tags, probe.tag()).map(|slot| place(bucket, slot));
-        match { places }.find(|place| self.key(*place) == probe.key) {
+        match { places }.find(|place| self.is_at(*place, probe.key)) {
             None if overflow(tags) > 0 => None,
             place => Some(place),
         }
@@ -311,9 +311,10 @@ impl Table {
         self.used -= 1;
     }
 
-    /// Whether the counter of that key lies at `at`.
-    pub(super) fn holds(&self, at: Place, key: CounterKey) -> bool {
-        tag_of(self.tags(at.bucket()), at.slot()) != 0 && self.key(at) == key
+    /// Whether the counter of that key lies at `at`. A free place has a key too: zeros.
+    #[inline]
+    pub(super) fn is_at(&self, at: Place, key: CounterKey) -> bool {
+        self.key(at) == key && self.meta(at).is_used()
     }
 
     #[inline]

@@ -57,7 +57,7 @@ proptest! {
             prop_assert_eq!(found, model.get(&number).copied());
             if let Some(place) = found {
                 prop_assert_eq!(table.state(place)[3], number);
-                prop_assert!(table.holds(place, probe(number).key));
+                prop_assert!(table.is_at(place, probe(number).key));
                 prop_assert_eq!(table.meta(place).rule(), RuleSlot(3));
             }
         }
