@@ -6,6 +6,7 @@
 use anyhow::{Context, Result, bail};
 use ratekeeper_limiter::{Clock, Limiter, Seed};
 use ratekeeper_store::memory::{LoadError, MemoryStore};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,13 +19,17 @@ use tracing::{info, warn};
 /// Between two saves: what a crash may forget.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Loads the counters kept at `path` into `store`, and answers the seed they were named with; [`None`] where there is
-/// no file yet. A file that is damaged is put aside and starts nothing: serving without yesterday's counters is better
-/// than not serving.
+/// A state file that is this process's alone, for as long as this lives.
+pub(crate) struct Claim {
+    _locked: File,
+}
+
+/// Claims the state file at `path` by a lock on a file beside it (`path` + `.lock`), which the
+/// system lets go of when the process ends, however it ends.
 ///
 /// # Errors
-/// The file is there and cannot be read, or its folder cannot be made.
-pub(crate) fn load(store: &MemoryStore, path: &Path) -> Result<Option<Seed>> {
+/// Another process has it, or the folder or the file cannot be made.
+pub(crate) fn claim(path: &Path) -> Result<Claim> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -32,6 +37,30 @@ pub(crate) fn load(store: &MemoryStore, path: &Path) -> Result<Option<Seed>> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make {} for --state", folder.display()))?;
     }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".lock");
+    let beside = PathBuf::from(beside);
+    let locked = File::create(&beside)
+        .with_context(|| format!("cannot make {} for --state", beside.display()))?;
+    match locked.try_lock() {
+        Ok(()) => Ok(Claim { _locked: locked }),
+        Err(TryLockError::WouldBlock) => bail!(
+            "another ratekeeper keeps its counters in {}; stop it first, or name another file with --state",
+            path.display()
+        ),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("cannot lock {} for --state", beside.display()))
+        }
+    }
+}
+
+/// Loads the counters kept at `path` into `store`, and answers the seed they were named with; [`None`] where there is
+/// no file yet. A file that is damaged is put aside and starts nothing: serving without yesterday's counters is better
+/// than not serving.
+///
+/// # Errors
+/// The file is there and cannot be read.
+pub(crate) fn load(store: &MemoryStore, path: &Path) -> Result<Option<Seed>> {
     match store.load_file(path, Clock::new().now()) {
         Ok(loaded) => match <[u8; 16]>::try_from(loaded.header.as_slice()) {
             Ok(seed) => {

@@ -6,7 +6,7 @@ mod welcome;
 
 use crate::home::Home;
 use crate::settings::{self, Environment, Flags, Settings};
-use crate::state::Saver;
+use crate::state::{self, Saver};
 use crate::{limiter, logging, output};
 use anyhow::{Result, anyhow};
 use ratekeeper_rules::{Loaded, ReadOptions};
@@ -37,6 +37,9 @@ async fn serve(settings: &Settings) -> Result<ExitCode> {
     let path = settings.rules.path.as_deref().ok_or_else(no_rules)?;
     let mut loader = RulesLoader::new(source(settings, path));
     let loaded = load(&mut loader, path)?;
+    let state = settings.counters.state.clone();
+    // Held until the last save: two services would take turns to overwrite each other's counters.
+    let _claim = state.as_deref().map(state::claim).transpose()?;
     let limiter = Arc::new(limiter::kept(loaded.rules, settings)?);
     // Before anything is printed: whoever waits for that may stop us at once.
     let stop = stop::Signals::listen()?;
@@ -58,7 +61,6 @@ async fn serve(settings: &Settings) -> Result<ExitCode> {
     .text();
     output::print(&welcome)?;
     info!(grpc = %addresses.grpc, http = %addresses.http, admin = %addresses.admin, "serving");
-    let state = settings.counters.state.clone();
     let saver = state.map(|path| Saver::start(Arc::clone(&limiter), path));
     let code = tokio::select! {
         drained = server.run(stop.first()) => ended(drained),
@@ -103,8 +105,10 @@ fn source(settings: &Settings, path: &Path) -> RulesSource {
 fn load(loader: &mut RulesLoader, path: &Path) -> Result<Loaded> {
     let loaded = loader.load().map_err(|error| {
         anyhow!(
-            "the rules in {} are refused, so nothing is served:\n\n{error}",
-            path.display()
+            "the rules in {path} are refused, so nothing is served:\n\n{}\n\n`ratekeeper rules check {path}` shows the \
+             lines, and what to write instead",
+            error.brief(),
+            path = path.display()
         )
     })?;
     for warning in &loaded.warnings {

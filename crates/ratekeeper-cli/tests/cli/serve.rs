@@ -68,6 +68,19 @@ fn counters_outlive_a_restart() {
 }
 
 #[test]
+fn two_services_do_not_share_a_state_file() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let flags = ["--rules", "rules.yaml", "--state", "counters.state"];
+    let service = serve(folder.path(), &flags);
+    let second = run(folder.path(), &[&["serve"][..], &flags].concat());
+    assert_eq!(second.code, Some(1));
+    assert!(second.err.contains("another ratekeeper"), "{}", second.err);
+    assert!(service.stop().success());
+    assert!(serve(folder.path(), &flags).stop().success());
+}
+
+#[test]
 fn kept_counters_that_are_damaged_are_put_aside() {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", RULES);
