@@ -7,6 +7,7 @@ use std::time::Instant;
 use ratekeeper_limiter::{Check, Decision, Limiter};
 use tokio::sync::watch;
 
+use crate::chores::Chores;
 use crate::config::{Bounds, RlsConfig};
 use crate::drain::Drain;
 use crate::durations::Durations;
@@ -22,6 +23,7 @@ pub(crate) struct App<S> {
     pub(crate) drain: Arc<Drain>,
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) durations: Durations,
+    pub(crate) chores: Chores,
     /// What the last [`ReloadStatus`] says, but cheap to look at for each check.
     is_loaded: AtomicBool,
     /// Whether the shutdown has begun, which is before the drain does.
@@ -43,6 +45,7 @@ impl<S: ServedStore> App<S> {
             drain: Arc::new(Drain::new()),
             reloads,
             durations: Durations::default(),
+            chores: Chores::default(),
             is_loaded,
             is_leaving: AtomicBool::new(false),
         }

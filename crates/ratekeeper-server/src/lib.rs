@@ -31,6 +31,7 @@
 
 mod admin;
 mod app;
+mod chores;
 mod config;
 mod drain;
 mod durations;

@@ -23,7 +23,8 @@ use tracing::{error, info, warn};
 pub use loader::{LoadError, RulesLoader};
 
 use crate::config::WatchConfig;
-use loader::{Reading, blocking};
+use loader::Reading;
+pub(crate) use loader::blocking;
 use watch::Watch;
 
 /// What has become of the rules so far. The first load counts.
@@ -33,7 +34,8 @@ pub struct ReloadStatus {
     pub accepted: u64,
     /// Sets that were refused.
     pub refused: u64,
-    /// Why the files as they are now are not in force; [`None`] if they are.
+    /// Why the files as they are now are not in force, place and message, a line for each
+    /// mistake; [`None`] if they are. Holds nothing that stands in the files.
     pub error: Option<Arc<str>>,
 }
 
@@ -76,8 +78,8 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
         }
     }
 
-    /// Runs for ever.
-    pub(crate) async fn run(mut self) {
+    /// Runs for ever. May be called again after a panic ended it.
+    pub(crate) async fn run(&mut self) {
         let mut watch = None;
         // Sets up the watch, and looks for what changed between the first load and that.
         self.wake.notify_one();
@@ -100,6 +102,11 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
                 }
             }
         }
+    }
+
+    /// What became of the rules, for whoever has to say that this has ended.
+    pub(crate) fn status(&self) -> channel::Sender<ReloadStatus> {
+        self.status.clone()
     }
 
     /// A fresh watch; None if there is to be none, or the system has none to give.
@@ -163,14 +170,16 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
     }
 
     async fn take(&mut self, seen: Reading) {
+        let fingerprint = seen.fingerprint();
         match self.loader.compile(seen).await {
             Ok(loaded) => {
                 for warning in &loaded.warnings {
-                    warn!("{warning}");
+                    warn!("{}", warning.brief());
                 }
                 let rules = loaded.rules.rules().len();
                 let apply = Arc::clone(&self.apply);
                 let changes = blocking(move || apply(loaded.rules)).await;
+                self.loader.set_in_force(fingerprint);
                 self.status.send_modify(|status| {
                     status.accepted += 1;
                     status.error = None;
@@ -183,7 +192,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
                 }
             }
             Err(error) => {
-                let error: Arc<str> = error.to_string().into();
+                let error: Arc<str> = error.brief().into();
                 error!(%error, "new rules are refused; the last good ones stay in force");
                 self.status.send_modify(|status| {
                     status.refused += 1;

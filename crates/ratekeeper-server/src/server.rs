@@ -4,17 +4,16 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ratekeeper_limiter::Limiter;
 use ratekeeper_rules::{Change, RuleSet};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use crate::admin;
 use crate::app::App;
+use crate::chores;
 use crate::config::{ServerConfig, WatchConfig};
 use crate::drain::{Drain, DrainDelay};
 use crate::grpc::{BadDescriptors, Grpc, Health};
@@ -22,9 +21,6 @@ use crate::http;
 use crate::listen::{Listener, Protocol};
 use crate::reload::{ReloadStatus, Reloader, RulesLoader};
 use crate::store::ServedStore;
-
-/// How often the limiter's clock is compared with the wall's, and the store tended.
-const TICK: Duration = Duration::from_secs(1);
 
 /// Where a server listens: what was asked for, with free ports in place of 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -194,10 +190,11 @@ impl<S: ServedStore> Server<S> {
             listeners,
         } = self;
         let bounds = config.bounds;
-        let mut chores = JoinSet::new();
-        chores.spawn(reloader(&app, config.watch, loader, reloads, &wake).run());
-        chores.spawn(tick(Arc::clone(&app)));
-        chores.spawn(wake_on_hangup(wake));
+        let mut tasks = JoinSet::new();
+        let reloader = reloader(&app, config.watch, loader, reloads, &wake);
+        tasks.spawn(chores::reload(Arc::clone(&app), reloader));
+        tasks.spawn(chores::tend(Arc::clone(&app)));
+        tasks.spawn(chores::wake_on_hangup(wake));
 
         let Listeners {
             grpc,
@@ -229,7 +226,7 @@ impl<S: ServedStore> Server<S> {
         let cut = total(serving).await;
         last.begin();
         let cut = cut + total(watching).await;
-        chores.shutdown().await;
+        tasks.shutdown().await;
         Drained { cut }
     }
 }
@@ -298,42 +295,6 @@ async fn follow_readiness<S: ServedStore>(
         () = readiness => {}
     }
 }
-
-async fn tick<S: ServedStore>(app: Arc<App<S>>) {
-    let mut ticks = interval(TICK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let clock = app.limiter.clock();
-        clock.reanchor();
-        let (limiter, now) = (Arc::clone(&app.limiter), clock.now());
-        let tended = tokio::task::spawn_blocking(move || limiter.store().tend(now)).await;
-        if let Err(error) = tended {
-            warn!(%error, "the store could not be tended");
-        }
-    }
-}
-
-/// Listens for SIGHUP from now on, before anyone can rely on it.
-#[cfg(unix)]
-fn wake_on_hangup(wake: Arc<Notify>) -> impl Future<Output = ()> + Send {
-    use tokio::signal::unix::{SignalKind, signal};
-    let hangups = signal(SignalKind::hangup());
-    async move {
-        match hangups {
-            Ok(mut hangups) => {
-                while hangups.recv().await.is_some() {
-                    info!("SIGHUP: looking at the rules");
-                    wake.notify_one();
-                }
-            }
-            Err(error) => warn!(%error, "SIGHUP will not make the rules reload"),
-        }
-    }
-}
-
-#[cfg(not(unix))]
-async fn wake_on_hangup(_: Arc<Notify>) {}
 
 /// The sum of what the tasks answer; one that panicked cut off no one knows how many.
 async fn total(mut tasks: JoinSet<usize>) -> usize {

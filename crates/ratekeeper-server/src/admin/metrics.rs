@@ -39,6 +39,8 @@ struct Scrape {
     unknown_domain: u64,
     unmatched: u64,
     concurrency_skipped: u64,
+    /// By chore.
+    failures: [(&'static str, u64); 2],
 }
 
 #[derive(Debug)]
@@ -62,6 +64,7 @@ impl Scrape {
             store: app.limiter.store().gauges(),
             unknown_domain: totals.unknown_domain.load(Ordering::Relaxed),
             unmatched: totals.unmatched.load(Ordering::Relaxed),
+            failures: app.chores.all().map(|chore| (chore.name, chore.failures())),
             concurrency_skipped: totals.concurrency_skipped.load(Ordering::Relaxed),
         }
     }
@@ -181,6 +184,12 @@ impl Scrape {
         let mut metric = counter(encoder, "ratelimit_config_reload", help)?;
         count_of(&mut metric, [("result", "success")], self.reloads.accepted)?;
         count_of(&mut metric, [("result", "error")], self.reloads.refused)?;
+
+        let help = "Chores that ended early and were begun again: a mistake of Ratekeeper";
+        let mut metric = counter(encoder, "ratelimit_chore_failures", help)?;
+        for (chore, count) in self.failures {
+            count_of(&mut metric, [("chore", chore)], count)?;
+        }
 
         for (name, help, count) in [
             (

@@ -9,6 +9,7 @@ use http::StatusCode;
 use serde::Serialize;
 
 use crate::app::App;
+use crate::chores::{Chore, Chores};
 use crate::store::ServedStore;
 
 /// The incumbent's: 200 `OK`, or 500 and nothing.
@@ -31,6 +32,8 @@ struct Readiness {
     /// `serving`, `draining` or `no rules`.
     state: &'static str,
     rules: Rules,
+    /// What went wrong beside answering, since the start.
+    faults: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -40,6 +43,21 @@ struct Rules {
     refused: u64,
     /// Why the files as they are now are not in force; null if they are.
     error: Option<String>,
+}
+
+fn faults(chores: &Chores) -> Vec<String> {
+    let failed = chores
+        .all()
+        .into_iter()
+        .filter(|chore| chore.failures() > 0);
+    let told = |chore: &Chore| {
+        let times = chore.failures();
+        format!(
+            "{} ended early ({times} so far) and was begun again: see the log",
+            chore.name
+        )
+    };
+    failed.map(told).collect()
 }
 
 /// 200 if requests should be sent here, else 503; and what became of the rules. A refused
@@ -69,6 +87,7 @@ pub(super) async fn readyz<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Re
             ready,
             state,
             rules,
+            faults: faults(&app.chores),
         }),
     )
         .into_response()

@@ -21,6 +21,18 @@ pub enum LoadError {
     Refused(Diagnostics),
 }
 
+impl LoadError {
+    /// What is wrong and where, a line for each mistake, without what stands there: that may be
+    /// a secret, and logs and health answers are read by more people than rules are.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        match self {
+            Self::Read(ReadError::NotText(mistakes)) | Self::Refused(mistakes) => mistakes.brief(),
+            Self::Read(_) => self.to_string(),
+        }
+    }
+}
+
 fn source_of(error: &ReadError) -> String {
     std::error::Error::source(error).map_or_else(String::new, ToString::to_string)
 }
@@ -68,7 +80,7 @@ impl RulesLoader {
             Err(error) => {
                 self.refused = Some(fingerprint);
                 self.status.refused += 1;
-                self.status.error = Some(error.to_string().into());
+                self.status.error = Some(error.brief().into());
             }
         }
         loaded
@@ -90,16 +102,17 @@ impl RulesLoader {
         blocking(move || Reading::new(&source)).await
     }
 
-    /// Compiles what was read and remembers what came of it.
+    /// Compiles what was read. It counts as refused until [`Self::set_in_force`] says otherwise,
+    /// so that what makes us panic on the way is not tried over and over.
     pub(super) async fn compile(&mut self, reading: Reading) -> Result<Loaded, LoadError> {
         let source = Arc::clone(&self.source);
-        let fingerprint = reading.fingerprint();
-        let loaded = blocking(move || reading.compile(&source)).await;
-        match &loaded {
-            Ok(_) => (self.in_force, self.refused) = (Some(fingerprint), None),
-            Err(_) => self.refused = Some(fingerprint),
-        }
-        loaded
+        self.refused = Some(reading.fingerprint());
+        blocking(move || reading.compile(&source)).await
+    }
+
+    /// What was read with this fingerprint decides from now on.
+    pub(super) const fn set_in_force(&mut self, fingerprint: u64) {
+        (self.in_force, self.refused) = (Some(fingerprint), None);
     }
 
     pub(super) fn is_in_force(&self, reading: &Reading) -> bool {
@@ -153,7 +166,7 @@ impl Reading {
 }
 
 /// Runs `work` where blocking is allowed; a panic in it is passed on.
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {

@@ -5,13 +5,17 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use ratekeeper_limiter::{Limiter, LimiterOptions};
 use ratekeeper_rules::{Options, ReadOptions};
+use ratekeeper_store::{MemoryConfig, MemoryStore};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
-use crate::config::RulesSource;
+use crate::app::App;
+use crate::chores;
+use crate::config::{Bounds, RlsConfig, RulesSource};
 
 /// Far more than any change needs; reached only where the test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -59,9 +63,9 @@ impl Fixture {
             *before = rules;
             changes
         };
-        let reloader = Reloader::new(loader, config, sender, Arc::clone(&wake), apply);
+        let mut reloader = Reloader::new(loader, config, sender, Arc::clone(&wake), apply);
         Self {
-            task: tokio::spawn(reloader.run()),
+            task: tokio::spawn(async move { reloader.run().await }),
             status,
             wake,
             quotas,
@@ -376,4 +380,48 @@ async fn what_a_change_does_to_counters_is_told() {
     };
     assert!(adjusted.contains("keeps its usage"), "{adjusted}");
     assert!(afresh.starts_with("d.k starts afresh"), "{afresh}");
+}
+
+/// A set that makes us panic is not tried over and over, and the next one is taken.
+#[tokio::test]
+async fn a_panic_is_survived() {
+    let (_dir, folder) = folder_with(1);
+    let source = RulesSource {
+        path: folder.clone(),
+        read: ReadOptions::default(),
+        options: Options::default(),
+    };
+    let mut loader = RulesLoader::new(source);
+    loader.load().unwrap();
+    let (sender, mut status) = channel::channel(loader.status().clone());
+    let applied = Arc::new(Mutex::new(Vec::new()));
+    let note = Arc::clone(&applied);
+    let apply = move |rules: RuleSet| {
+        let quota = quota_of(&rules);
+        note.lock().unwrap().push(quota);
+        assert_ne!(quota, Some(2), "a mistake of ours");
+        Vec::new()
+    };
+    let reloader = Reloader::new(loader, by_events(), sender, Arc::default(), apply);
+    let chore = tokio::spawn(chores::reload(app(), reloader));
+    fs::write(folder.join("a.yaml"), rules(2)).unwrap();
+    let failed = status.wait_for(|status| status.error.is_some());
+    timeout(PATIENCE, failed).await.unwrap().unwrap();
+    fs::write(folder.join("a.yaml"), rules(3)).unwrap();
+    let taken = status.wait_for(|status| status.accepted == 2 && status.error.is_none());
+    timeout(PATIENCE, taken).await.unwrap().unwrap();
+    assert_eq!(*applied.lock().unwrap(), [Some(2), Some(3)]);
+    chore.abort();
+}
+
+fn app() -> Arc<App<MemoryStore>> {
+    let store = MemoryStore::new(MemoryConfig::default()).unwrap();
+    let limiter = Limiter::new(RuleSet::default(), store, LimiterOptions::default());
+    let (_, reloads) = channel::channel(ReloadStatus::default());
+    Arc::new(App::new(
+        Arc::new(limiter),
+        RlsConfig::default(),
+        Bounds::default(),
+        reloads,
+    ))
 }

@@ -4,6 +4,7 @@
 
 mod admin;
 mod drain;
+mod faults;
 mod grpc_extras;
 mod hostile;
 mod http;

@@ -14,7 +14,8 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use ratekeeper_rules::{Options, Profile, ReadOptions};
 use ratekeeper_server::{
-    Addresses, DrainDelay, Drained, ReloadStatus, RulesLoader, RulesSource, Server, ServerConfig,
+    Addresses, DrainDelay, Drained, ReloadStatus, RulesLoader, RulesSource, ServedStore, Server,
+    ServerConfig,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 use tempfile::TempDir;
@@ -49,11 +50,11 @@ descriptors:
 ";
 
 /// A running server.
-pub(crate) struct Running {
+pub(crate) struct Running<S = MemoryStore> {
     pub(crate) addresses: Addresses,
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) dir: TempDir,
-    pub(crate) limiter: Arc<Limiter<MemoryStore>>,
+    pub(crate) limiter: Arc<Limiter<S>>,
     pub(crate) delay: DrainDelay,
     shutdown: Option<oneshot::Sender<()>>,
     task: JoinHandle<Drained>,
@@ -66,6 +67,19 @@ pub(crate) async fn start(rules: &str) -> Running {
 
 /// The same, after `change` has changed the configuration.
 pub(crate) async fn start_with(rules: &str, change: impl FnOnce(&mut ServerConfig)) -> Running {
+    start_on(memory(), rules, change).await
+}
+
+pub(crate) fn memory() -> MemoryStore {
+    MemoryStore::new(MemoryConfig::default()).unwrap()
+}
+
+/// The same, with counters in `store`.
+pub(crate) async fn start_on<S: ServedStore>(
+    store: S,
+    rules: &str,
+    change: impl FnOnce(&mut ServerConfig),
+) -> Running<S> {
     let free = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let mut config = ServerConfig {
         grpc: free,
@@ -87,7 +101,6 @@ pub(crate) async fn start_with(rules: &str, change: impl FnOnce(&mut ServerConfi
     };
     let mut loader = RulesLoader::new(source);
     let rules = loader.load().map(|loaded| loaded.rules).unwrap_or_default();
-    let store = MemoryStore::new(MemoryConfig::default()).unwrap();
     let limiter = Arc::new(Limiter::new(rules, store, LimiterOptions::default()));
     let server = Server::bind(config, Arc::clone(&limiter), loader)
         .await
@@ -111,7 +124,7 @@ pub(crate) fn envoy(config: &mut ServerConfig) {
     config.rls.profile = Profile::Envoy;
 }
 
-impl Running {
+impl<S: ServedStore> Running<S> {
     pub(crate) async fn grpc(&self) -> RateLimitServiceClient<Channel> {
         RateLimitServiceClient::connect(format!("http://{}", self.addresses.grpc))
             .await

@@ -1,0 +1,157 @@
+//! What a server does beside answering: it reloads rules, tends its store, keeps its clock.
+//!
+//! None of that is meant to end. If a mistake of ours ends it all the same, requests are still
+//! answered by the rules in force, so ending the process over it would turn a stale rule into
+//! an outage. Instead the chore is begun again; the log, `/readyz` and a metric say so.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ratekeeper_rules::{Change, RuleSet};
+use tokio::sync::{Mutex, Notify};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tracing::{error, info, warn};
+
+use crate::app::App;
+use crate::reload::{Reloader, blocking};
+use crate::store::ServedStore;
+
+/// How often the limiter's clock is compared with the wall's, and the store tended.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Before a chore is begun again; twice as long each time.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest of these pauses. What has run for longer is taken to be well again.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// How the chores are faring.
+#[derive(Debug)]
+pub(crate) struct Chores {
+    pub(crate) reloading: Chore,
+    pub(crate) tending: Chore,
+}
+
+/// How one of them is faring.
+#[derive(Debug)]
+pub(crate) struct Chore {
+    pub(crate) name: &'static str,
+    failures: AtomicU64,
+}
+
+impl Default for Chores {
+    fn default() -> Self {
+        Self {
+            reloading: Chore::new("reloading"),
+            tending: Chore::new("tending"),
+        }
+    }
+}
+
+impl Chores {
+    pub(crate) fn all(&self) -> [&Chore; 2] {
+        [&self.reloading, &self.tending]
+    }
+}
+
+impl Chore {
+    const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            failures: AtomicU64::new(0),
+        }
+    }
+
+    /// How often it has ended, and was begun again.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Does what `begin` begins, and begins it anew whenever it ends. `ended` is called first.
+    async fn keep<F>(&self, mut begin: impl FnMut() -> F, ended: impl Fn())
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut pause = PAUSE;
+        loop {
+            // A set, so that it ends with us.
+            let mut task = JoinSet::new();
+            let start = Instant::now();
+            task.spawn(begin());
+            let why = match task.join_next().await {
+                Some(Err(error)) => error.to_string(),
+                Some(Ok(())) | None => "it returned".to_owned(),
+            };
+            self.failures.fetch_add(1, Ordering::Relaxed);
+            ended();
+            if start.elapsed() > PAUSE_MAX {
+                pause = PAUSE;
+            }
+            error!(chore = self.name, why, again_in = ?pause, "a chore has ended, which none should: please report it");
+            sleep(pause).await;
+            pause = PAUSE_MAX.min(pause * 2);
+        }
+    }
+}
+
+/// Keeps the rules in force the same as the files.
+pub(crate) async fn reload<S, A>(app: Arc<App<S>>, reloader: Reloader<A>)
+where
+    S: ServedStore,
+    A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static,
+{
+    let status = reloader.status();
+    // What remembers the files outlives the task; only one at a time holds the lock.
+    let reloader = Arc::new(Mutex::new(reloader));
+    let begin = || {
+        let reloader = Arc::clone(&reloader);
+        async move { reloader.lock().await.run().await }
+    };
+    let ended = || {
+        let error = "reloading the rules failed, which is a mistake of Ratekeeper: see its log";
+        status.send_modify(|status| status.error = Some(error.into()));
+    };
+    app.chores.reloading.keep(begin, ended).await;
+}
+
+/// Tends the store and keeps the clock.
+pub(crate) async fn tend<S: ServedStore>(app: Arc<App<S>>) {
+    let begin = || tick(Arc::clone(&app));
+    app.chores.tending.keep(begin, || {}).await;
+}
+
+async fn tick<S: ServedStore>(app: Arc<App<S>>) {
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let clock = app.limiter.clock();
+        clock.reanchor();
+        let (limiter, now) = (Arc::clone(&app.limiter), clock.now());
+        blocking(move || limiter.store().tend(now)).await;
+    }
+}
+
+/// Listens for SIGHUP from now on, before anyone can rely on it.
+#[cfg(unix)]
+pub(crate) fn wake_on_hangup(wake: Arc<Notify>) -> impl Future<Output = ()> + Send {
+    use tokio::signal::unix::{SignalKind, signal};
+    let hangups = signal(SignalKind::hangup());
+    async move {
+        match hangups {
+            Ok(mut hangups) => {
+                while hangups.recv().await.is_some() {
+                    info!("SIGHUP: looking at the rules");
+                    wake.notify_one();
+                }
+            }
+            Err(error) => warn!(%error, "SIGHUP will not make the rules reload"),
+        }
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) async fn wake_on_hangup(_: Arc<Notify>) {}

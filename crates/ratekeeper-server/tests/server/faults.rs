@@ -1,0 +1,68 @@
+//! What happens when something beside us, or in us, goes wrong.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::support::{PATIENCE, RULES, memory, start_on};
+use ratekeeper_core::Timestamp;
+use ratekeeper_server::{ServedStore, StoreGauges};
+use ratekeeper_store::{Answer, MemoryStore, Never, Request, Store};
+use serde_json::{Value, json};
+
+/// Panics when it is first tended.
+#[derive(Debug)]
+struct Fragile {
+    inner: MemoryStore,
+    broke: AtomicBool,
+    tended: tokio::sync::watch::Sender<u32>,
+}
+
+impl Store for Fragile {
+    type Ticket = Never;
+
+    fn decide(&self, request: &Request<'_>) -> Answer<Never> {
+        self.inner.decide(request)
+    }
+}
+
+impl ServedStore for Fragile {
+    fn tend(&self, now: Timestamp) {
+        assert!(
+            self.broke.swap(true, Ordering::Relaxed),
+            "a mistake of ours"
+        );
+        self.inner.tend(now);
+        self.tended.send_modify(|count| *count += 1);
+    }
+
+    fn gauges(&self) -> StoreGauges {
+        self.inner.gauges()
+    }
+}
+
+/// Answering goes on, the chore is begun again, and operators are told.
+#[tokio::test]
+async fn a_chore_that_panics_is_begun_again_and_told_of() {
+    let (tended, mut times) = tokio::sync::watch::channel(0);
+    let store = Fragile {
+        inner: memory(),
+        broke: AtomicBool::new(false),
+        tended,
+    };
+    let running = start_on(store, RULES, |_| {}).await;
+    let again = times.wait_for(|times| *times > 0);
+    tokio::time::timeout(PATIENCE, again)
+        .await
+        .unwrap()
+        .unwrap();
+    let (status, body) = running.http("GET", "/readyz", "").await;
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let told = "tending ended early (1 so far) and was begun again: see the log";
+    assert_eq!((status, &body["faults"]), (200, &json!([told])));
+    for (chore, failures) in [("tending", 1.0), ("reloading", 0.0)] {
+        let series = format!("ratelimit_chore_failures_total{{chore=\"{chore}\"}}");
+        assert_eq!(running.metric(&series).await, failures);
+    }
+    let one = json!({"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]});
+    assert_eq!(running.post("/v1/check", &one).await.0, 200);
+    running.stop().await;
+}
