@@ -170,15 +170,15 @@ impl MemoryStore {
                 Plan::located(probe, spot, step)
             })
             .collect();
+        let repeated = repeats(steps);
         for (index, step) in steps.iter().enumerate() {
             let mut plan = plans[index];
-            let mut taken = 0_u64;
-            for (other, earlier) in steps.iter().zip(&plans).take(index) {
-                if other.key == step.key {
-                    plan.spot = earlier.spot;
-                    taken = taken.saturating_add(earlier.takes(other));
-                }
+            if let Some(before) = repeated[index] {
+                let earlier = &plans[before];
+                plan.spot = earlier.spot;
+                plan.taken = earlier.taken.saturating_add(earlier.takes(&steps[before]));
             }
+            let taken = plan.taken;
             let cx = Context {
                 now,
                 budget: &self.budget,
@@ -230,6 +230,29 @@ impl MemoryStore {
         }
         stats
     }
+}
+
+/// For each step the one before it that asks for the same counter, if there is one.
+fn repeats(steps: &[Step<'_>]) -> SmallVec<[Option<usize>; 8]> {
+    /// Up to so many steps are compared with each other: sorting them would cost more.
+    const COMPARED_MAX: usize = 16;
+    let before = |index: usize| {
+        steps[..index]
+            .iter()
+            .rposition(|step| step.key == steps[index].key)
+    };
+    if steps.len() <= COMPARED_MAX {
+        return (0..steps.len()).map(before).collect();
+    }
+    let mut by_key: Vec<usize> = (0..steps.len()).collect();
+    by_key.sort_by_key(|index| (steps[*index].key, *index));
+    let mut repeated = SmallVec::from_elem(None, steps.len());
+    for pair in by_key.windows(2) {
+        if steps[pair[0]].key == steps[pair[1]].key {
+            repeated[pair[1]] = Some(pair[0]);
+        }
+    }
+    repeated
 }
 
 impl Store for MemoryStore {

@@ -25,6 +25,8 @@ pub(super) struct Plan {
     pub(super) spot: Spot,
     pub(super) outcome: StepOutcome,
     pub(super) rule: RuleSlot,
+    /// Hits that earlier steps of the request take from the same counter.
+    pub(super) taken: u64,
     /// Heap bytes taken from the budget for it.
     pub(super) reserved: usize,
     /// Heap bytes that the doomed counters will leave it.
@@ -40,6 +42,7 @@ impl Plan {
             spot,
             outcome: StepOutcome::Full(step.full_mode),
             rule: step.rule,
+            taken: 0,
             reserved: 0,
             inherited: 0,
         }

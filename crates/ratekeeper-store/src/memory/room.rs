@@ -10,7 +10,7 @@ use super::meta::Meta;
 use super::plan::{Context, Plan, Spot};
 use super::shard::{NO_RULE, Shard};
 use super::table::Place;
-use crate::Step;
+use crate::{Charge, Step};
 
 /// The largest count that every inline state holds.
 const INLINE_COUNT: u64 = u16::MAX as u64;
@@ -265,8 +265,8 @@ impl Shard {
             Algorithm::SlidingWindow => len,
             _ => 0,
         });
-        // Permits are copied into a new vector, everything else grows where it is; a vector
-        // grows to twice what it was, or to what is needed.
+        // A vector grows to twice what it was, or to what is needed. Permits are reaped and
+        // held in one go, and may need the room of both.
         if len + more <= capacity && limit.algorithm() != Algorithm::Concurrency {
             return 0;
         }
@@ -280,10 +280,13 @@ impl Shard {
     #[inline]
     fn spills(&self, cx: &Context<'_>, step: &Step<'_>, outcome: &Outcome, spot: Spot) -> bool {
         let limit = step.limit;
+        if limit.algorithm() != Algorithm::SlidingWindow {
+            return false;
+        }
+        // With nothing left the count may be anything where denied hits are counted too.
+        let is_known = outcome.remaining > 0 || step.charge == Charge::IfAllowed;
         let used = limit.capacity().saturating_sub(outcome.remaining);
-        if limit.algorithm() != Algorithm::SlidingWindow
-            || used.saturating_add_signed(step.hits) <= INLINE_COUNT
-        {
+        if is_known && used.saturating_add_signed(step.hits) <= INLINE_COUNT {
             return false;
         }
         let mut trial = match spot {

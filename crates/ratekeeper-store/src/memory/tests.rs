@@ -95,3 +95,25 @@ fn a_repeated_counter_sees_the_earlier_take() {
         assert_eq!(store.stats().counters, 1);
     }
 }
+
+#[test]
+fn repeated_steps_are_found_however_many_there_are() {
+    let limit = limit(Algorithm::FixedWindow, 10, 3_600);
+    for count in [3, 40] {
+        let store = store();
+        // Every third step asks for the same counter, the others for one of their own.
+        let steps: Vec<_> = (0..count)
+            .map(|n| step(&limit, if n % 3 == 0 { 0 } else { n }))
+            .collect();
+        let repeated = count.div_ceil(3);
+        let verdicts = decide(&store, &steps, 1_000);
+        assert_eq!(verdicts.allowed, repeated <= 10);
+        let fitted = verdicts
+            .outcomes
+            .iter()
+            .step_by(3)
+            .filter(|outcome| outcome.fits())
+            .count();
+        assert_eq!(fitted as u64, repeated.min(10));
+    }
+}

@@ -4,7 +4,7 @@ use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros};
 
 use super::{decide, limit, step, store};
 use crate::memory::{MEMORY_SHARDS, MemoryConfig, MemoryError, MemoryStore};
-use crate::{FullMode, RuleSlot, Step, StepOutcome};
+use crate::{Charge, FullMode, RuleSlot, Step, StepOutcome};
 
 fn of_rule<'a>(rule: u16, limit: &'a Limit, identity: u64) -> Step<'a> {
     Step {
@@ -319,4 +319,25 @@ fn counters_are_spread_over_all_shards_even_of_one_subject() {
         store.stats()
     );
     assert!(MEMORY_SHARDS.is_power_of_two());
+}
+
+#[test]
+fn counted_denials_stay_within_the_heap_budget() {
+    let store = without_share();
+    let limit = limit(Algorithm::SlidingWindow, 100, 3_600);
+    for identity in 0..20_000 {
+        let step = Step {
+            hits: 40_000,
+            charge: Charge::Always,
+            ..step(&limit, identity)
+        };
+        decide(&store, &[step], 1_000);
+        decide(&store, &[step], 1_000);
+    }
+    let stats = store.stats();
+    assert!(
+        stats.heap_counters > 0,
+        "counts above a lane go to the heap"
+    );
+    assert!(stats.heap_bytes <= stats.heap_bytes_max, "{stats:?}");
 }
