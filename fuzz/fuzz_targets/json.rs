@@ -10,9 +10,13 @@ use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use std::sync::LazyLock;
 
 // The server shows its edges over the network only; these files of it need nothing but how refusals are made.
+#[path = "../../crates/ratekeeper-server/src/config.rs"]
+#[allow(dead_code, reason = "only its bounds of a question are used")]
+mod config;
 #[path = "../../crates/ratekeeper-server/src/http/check/object.rs"]
 mod object;
 #[path = "../../crates/ratekeeper-server/src/http/check/question.rs"]
+#[allow(dead_code, reason = "not all that the server asks of a question is asked here")]
 mod question;
 
 mod http {
