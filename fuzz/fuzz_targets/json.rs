@@ -16,7 +16,10 @@ mod config;
 #[path = "../../crates/ratekeeper-server/src/http/check/object.rs"]
 mod object;
 #[path = "../../crates/ratekeeper-server/src/http/check/question.rs"]
-#[allow(dead_code, reason = "not all that the server asks of a question is asked here")]
+#[allow(
+    dead_code,
+    reason = "not all that the server asks of a question is asked here"
+)]
 mod question;
 
 mod http {
