@@ -84,6 +84,7 @@ struct Matched<'a, 'c> {
 
 impl<'a> Plan<'a> {
     /// Matches every descriptor of `check`. A domain without rules gives no steps.
+    #[inline(always)] // The plan is large, and built where it is used.
     pub(crate) fn new(context: Context<'a>, check: &Check<'_>, overrides: &'a Overrides) -> Self {
         let descriptors = u16::try_from(check.descriptors.len()).unwrap_or(u16::MAX);
         let mut plan = Self {
@@ -338,6 +339,7 @@ impl<'a> Plan<'a> {
 
     /// Counts what each limit answered, shows it to `each`, and folds the limits of each
     /// descriptor into its status.
+    #[inline(always)] // As above: reading the verdicts where they lie.
     pub(crate) fn fill(
         &self,
         verdicts: &Verdicts,
