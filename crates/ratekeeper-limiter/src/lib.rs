@@ -24,4 +24,4 @@ pub use explain::{ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanatio
 pub use identity::Seed;
 pub use limiter::{Limiter, LimiterOptions};
 pub use request::{Check, Descriptor, MAX_HITS, Override, Waiting};
-pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, Totals};
+pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, STRIPES, Totals, stripe_of_thread};

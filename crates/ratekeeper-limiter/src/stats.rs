@@ -20,8 +20,9 @@ const DETAILS_MAX: usize = 1_000;
 /// Bytes of such a value that are shown.
 const DETAIL_BYTES_MAX: usize = 128;
 
-/// Copies of each count; a thread always uses the same one.
-const STRIPES: usize = 8;
+/// Copies of each count, so that threads do not share cache lines; a thread always uses the
+/// same one.
+pub const STRIPES: usize = 8;
 
 /// How one rule answered one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -230,8 +231,10 @@ fn shortened(value: &str) -> Cow<'_, str> {
     format!("{shown}…{:016x}", stable_hash("", value)).into()
 }
 
-/// The stripe of this thread: threads take turns.
-fn stripe_of_thread() -> usize {
+/// The stripe of this thread, below [`STRIPES`]: threads take turns.
+#[must_use]
+#[inline]
+pub fn stripe_of_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static MINE: Cell<usize> = const { Cell::new(usize::MAX) };

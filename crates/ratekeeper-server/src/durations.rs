@@ -1,7 +1,9 @@
 //! How long checks take.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use ratekeeper_limiter::{STRIPES, stripe_of_thread};
 
 /// Upper bounds of the buckets, in nanoseconds.
 const BOUNDS_NS: [u64; 14] = [
@@ -21,10 +23,7 @@ const BOUNDS_NS: [u64; 14] = [
     100_000_000,
 ];
 
-/// Copies of each count, so that threads do not share cache lines.
-const STRIPES: usize = 8;
-
-/// A histogram without locks.
+/// A histogram without locks, striped as the limiter stripes its counts.
 #[derive(Debug, Default)]
 pub(crate) struct Durations([Stripe; STRIPES]);
 
@@ -78,15 +77,6 @@ impl Durations {
             sum_seconds: sum(&|stripe| &stripe.sum_ns) as f64 / 1e9,
         }
     }
-}
-
-/// Threads take turns.
-fn stripe_of_thread() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES;
-    }
-    MINE.with(|mine| *mine)
 }
 
 #[cfg(test)]
