@@ -44,6 +44,12 @@ impl Default for ServerConfig {
     }
 }
 
+/// The most descriptors that one request may have. Envoy sends a handful.
+pub const DESCRIPTORS_MAX: usize = 100;
+
+/// The most entries that one descriptor may have.
+pub const ENTRIES_MAX: usize = 32;
+
 /// How Envoy's protocol is answered, over gRPC and `/json`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RlsConfig {
@@ -85,7 +91,9 @@ pub struct Bounds {
     pub connections_max: usize,
     /// Requests under way on one HTTP/2 connection.
     pub streams_max: u32,
-    /// Bytes of a request's body or message.
+    /// Bytes of a gRPC message. Times the streams, it is what one connection may make us hold.
+    pub message_bytes_max: usize,
+    /// Bytes of a request's body over HTTP/1, where a connection has one at a time.
     pub body_bytes_max: usize,
     /// Bytes of a request's head.
     pub head_bytes_max: u32,
@@ -108,7 +116,8 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             connections_max: 10_000,
-            streams_max: 1_000,
+            streams_max: 256,
+            message_bytes_max: 64 << 10,
             body_bytes_max: 1 << 20,
             head_bytes_max: 16 << 10,
             head_timeout: Duration::from_secs(30),

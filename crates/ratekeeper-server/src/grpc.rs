@@ -70,16 +70,25 @@ impl<S> Clone for Grpc<S> {
 
 impl<S: ServedStore> Grpc<S> {
     pub(crate) fn new(app: &Arc<App<S>>, health: &Health) -> Result<Self, BadDescriptors> {
-        let rls = RateLimitServiceServer::new(Rls(Arc::clone(app)))
-            .max_decoding_message_size(app.bounds.body_bytes_max);
+        let bytes_max = app.bounds.message_bytes_max;
+        let rls =
+            RateLimitServiceServer::new(Rls(Arc::clone(app))).max_decoding_message_size(bytes_max);
         let reflection = || {
             tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
-        let others = Routes::new(health.server())
-            .add_service(reflection().build_v1()?)
-            .add_service(reflection().build_v1alpha()?)
+        let others = Routes::new(health.server().max_decoding_message_size(bytes_max))
+            .add_service(
+                reflection()
+                    .build_v1()?
+                    .max_decoding_message_size(bytes_max),
+            )
+            .add_service(
+                reflection()
+                    .build_v1alpha()?
+                    .max_decoding_message_size(bytes_max),
+            )
             .prepare()
             .into_axum_router();
         Ok(Self(Arc::new(Services { rls, others })))

@@ -11,7 +11,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{any, get, post};
 
-pub(crate) use check::explain;
+pub(crate) use check::{explain, is_json};
 pub(crate) use error::{ApiError, method_not_allowed, not_found};
 
 use crate::app::App;

@@ -43,7 +43,10 @@ mod rls;
 mod server;
 mod store;
 
-pub use config::{Bounds, LimitHeaders, RlsConfig, RulesSource, ServerConfig, WatchConfig};
+pub use config::{
+    Bounds, DESCRIPTORS_MAX, ENTRIES_MAX, LimitHeaders, RlsConfig, RulesSource, ServerConfig,
+    WatchConfig,
+};
 pub use drain::DrainDelay;
 pub use reload::{LoadError, ReloadStatus, RulesLoader};
 pub use server::{Addresses, BindError, Drained, Reload, Server};

@@ -46,7 +46,8 @@ pub(super) async fn one<S: ServedStore>(
         return Err(ApiError::no_rules());
     }
     let decision = ask(&app, &question).await;
-    Ok(respond(&Answer::new(&decision), options.status))
+    let answer = Answer::new(&decision, question.is_peek());
+    Ok(respond(&answer, options.status))
 }
 
 #[derive(Serialize)]
@@ -70,7 +71,10 @@ pub(super) async fn many<S: ServedStore>(
     for question in &questions.checks {
         decisions.push(ask(&app, question).await);
     }
-    let results = decisions.iter().map(Answer::new).collect();
+    let answers = decisions.iter().zip(&questions.checks);
+    let results = answers
+        .map(|(decision, question)| Answer::new(decision, question.is_peek()))
+        .collect();
     Ok(Json(Answers { results }).into_response())
 }
 
@@ -119,19 +123,19 @@ fn respond(answer: &Answer<'_>, by_status: bool) -> Response {
 }
 
 fn json_body(headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Result<Bytes, ApiError> {
-    if let Some(given) = headers.get(CONTENT_TYPE)
-        && !is_json(given.as_bytes())
-    {
-        let message = "send the body as Content-Type: application/json";
-        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        return Err(ApiError::other(status, "UNSUPPORTED_MEDIA_TYPE", message));
+    if headers.contains_key(CONTENT_TYPE) && !is_json(headers) {
+        return Err(ApiError::not_json());
     }
     Ok(body?)
 }
 
-/// `application/json`, with whatever parameters.
-fn is_json(content_type: &[u8]) -> bool {
+/// Whether the body is `application/json`, with whatever parameters.
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
+    let Some(content_type) = headers.get(CONTENT_TYPE) else {
+        return false;
+    };
     let essence = content_type
+        .as_bytes()
         .split(|byte| *byte == b';')
         .next()
         .unwrap_or_default();

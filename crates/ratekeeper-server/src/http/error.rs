@@ -52,6 +52,15 @@ impl ApiError {
         }
     }
 
+    pub(crate) fn not_json() -> Self {
+        let message = "send the body as Content-Type: application/json";
+        Self::other(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UNSUPPORTED_MEDIA_TYPE",
+            message,
+        )
+    }
+
     pub(crate) fn no_rules() -> Self {
         let message = "no rules are loaded; see /readyz";
         Self::other(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", message)

@@ -8,9 +8,7 @@ use ratekeeper_rules::{Entry, Unit};
 use smallvec::SmallVec;
 
 use super::Refusal;
-
-/// The most descriptors that one request may have. Envoy sends a handful.
-pub(super) const DESCRIPTORS_MAX: usize = 1_000;
+use crate::config::{DESCRIPTORS_MAX, ENTRIES_MAX};
 
 /// A request that makes sense: each descriptor's entries, cost and limit.
 pub(super) struct Question<'a> {
@@ -39,7 +37,8 @@ impl<'a> Question<'a> {
             return invalid("rate limit descriptor list must not be empty");
         }
         if request.descriptors.len() > DESCRIPTORS_MAX {
-            return invalid("descriptors: at most 1000 in one request");
+            let message = format!("descriptors: at most {DESCRIPTORS_MAX} in one request");
+            return Err(Refusal::Invalid(message));
         }
         let mut question = Self {
             domain: &request.domain,
@@ -47,6 +46,11 @@ impl<'a> Question<'a> {
             parts: SmallVec::new(),
         };
         for (number, descriptor) in request.descriptors.iter().enumerate() {
+            if descriptor.entries.len() > ENTRIES_MAX {
+                return Err(Refusal::Invalid(format!(
+                    "descriptors[{number}].entries: at most {ENTRIES_MAX} in one descriptor"
+                )));
+            }
             let entries = descriptor.entries.iter();
             question.entries.extend(entries.map(|entry| Entry {
                 key: &entry.key,

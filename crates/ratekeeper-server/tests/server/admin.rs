@@ -246,3 +246,35 @@ async fn the_metrics_page_is_what_it_was() {
     assert_eq!(text, std::fs::read_to_string(kept).unwrap());
     running.stop().await;
 }
+
+/// Any page can have its reader's browser post a form here.
+#[tokio::test]
+async fn other_pages_and_forms_are_refused() {
+    let running = start(RULES).await;
+    let to = running.addresses.admin;
+    let body = r#"{"domain":"d","descriptors":[{"entries":[{"key":"plain","value":"a"}]}]}"#;
+    let own = format!("http://{to}");
+    let json = ("content-type", "application/json");
+    for (headers, status) in [
+        (&[json][..], 200),
+        (&[json, ("origin", &own)], 200),
+        (&[json, ("origin", "http://evil.example")], 403),
+        (&[json, ("origin", "http://localhost:3000")], 403),
+        (&[json, ("origin", "null")], 403),
+        (&[json, ("origin", &own), ("origin", "null")], 403),
+        (&[], 415),
+        (&[("content-type", "text/plain")], 415),
+        (
+            &[("content-type", "application/x-www-form-urlencoded")],
+            415,
+        ),
+    ] {
+        let answer = running
+            .send(to, "POST", "/admin/v1/explain", headers, body)
+            .await;
+        assert_eq!(answer.0, status, "{headers:?}");
+    }
+    let evil = [("origin", "http://evil.example")];
+    assert_eq!(running.send(to, "GET", "/rlconfig", &evil, "").await.0, 403);
+    running.stop().await;
+}

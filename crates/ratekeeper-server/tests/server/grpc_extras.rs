@@ -4,6 +4,8 @@ use crate::support::{PATIENCE, RULES, Running, request, start, start_with};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
@@ -182,7 +184,7 @@ async fn what_is_no_message_is_refused_by_field() {
 
 #[tokio::test]
 async fn a_message_that_is_too_large_is_refused() {
-    let running = start_with(RULES, |config| config.bounds.body_bytes_max = 1_000).await;
+    let running = start_with(RULES, |config| config.bounds.message_bytes_max = 1_000).await;
     let (status, message) = send(&running, PATH, framed(&vec![0; 1_001])).await;
     assert_eq!(status, INVALID_ARGUMENT);
     assert!(
@@ -208,5 +210,54 @@ async fn an_unknown_method_is_unimplemented() {
     ] {
         assert_eq!(send(&running, path, framed(b"")).await.0, "12", "{path}");
     }
+    running.stop().await;
+}
+
+/// What one connection may make us hold is what one message may be, times how many there are.
+#[tokio::test]
+async fn messages_and_streams_are_bounded_by_default() {
+    let running = start(RULES).await;
+    for path in [PATH, "/grpc.health.v1.Health/Check"] {
+        // An unknown field of so many bytes, which is skipped.
+        let message = |bytes: usize| {
+            let length = bytes - 5;
+            let length = [
+                0x80 | (length & 0x7f),
+                0x80 | (length >> 7 & 0x7f),
+                length >> 14,
+            ];
+            let mut message = vec![0xfa, 0x07];
+            message.extend(length.map(|byte| u8::try_from(byte).unwrap()));
+            message.resize(bytes, 0);
+            framed(&message)
+        };
+        let (_, found) = send(&running, path, message(64 << 10)).await;
+        assert!(!found.contains("65536"), "{path} {found}");
+        let (status, found) = send(&running, path, message((64 << 10) + 1)).await;
+        assert!(
+            status == INVALID_ARGUMENT || status == "11",
+            "{path} {status} {found}"
+        );
+        assert!(found.contains("65536"), "{path} {found}");
+    }
+
+    let mut stream = TcpStream::connect(running.addresses.grpc).await.unwrap();
+    stream
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .await
+        .unwrap();
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).await.unwrap();
+    assert_eq!(head[3], 4, "the first frame is SETTINGS");
+    let mut settings = vec![0; usize::from(head[2])];
+    stream.read_exact(&mut settings).await.unwrap();
+    // MAX_CONCURRENT_STREAMS is number 3 (RFC 9113, section 6.5.2).
+    assert!(
+        settings
+            .chunks(6)
+            .any(|setting| setting == [0, 3, 0, 0, 1, 0]),
+        "{settings:x?}"
+    );
+    drop(stream);
     running.stop().await;
 }

@@ -253,6 +253,23 @@ async fn a_check_that_makes_no_sense_is_refused_by_field() {
             "{body}"
         );
     }
+    let many = |count: usize, what: &Value| Value::from(vec![what.clone(); count]);
+    for (count, status) in [(100, 200), (101, 400)] {
+        let mut body = check("other", "a");
+        body["descriptors"] = many(count, &body["descriptors"][0]);
+        let (found, answer) = running.post("/v1/check", &body).await;
+        assert_eq!(found, status, "{answer}");
+    }
+    for (count, status) in [(32, 200), (33, 400)] {
+        let mut body = check("other", "a");
+        body["descriptors"][0]["entries"] = many(count, &body["descriptors"][0]["entries"][0]);
+        let (found, answer) = running.post("/v1/check", &body).await;
+        assert_eq!(found, status, "{answer}");
+        if status == 400 {
+            assert_eq!(answer["error"]["field"], "descriptors[0].entries");
+            assert_eq!(answer["error"]["message"], "at most 32 entries");
+        }
+    }
     // One bad check of many: none of them is decided.
     let checks = json!({"checks": [good, {"domain": "d", "descriptors": []}]}).to_string();
     let expected = (
@@ -376,5 +393,39 @@ async fn health_says_whether_there_are_rules() {
             .await,
         2.0
     );
+    running.stop().await;
+}
+
+/// A limit in quota mode that is over denies nothing as long as another is not; the request
+/// passed, and is not told to come back.
+#[tokio::test]
+async fn an_allowance_says_nothing_of_coming_back() {
+    let rules = "
+domain: d
+descriptors:
+  - key: q
+    quota_mode: true
+    rate_limit: { unit: year, requests_per_unit: 1 }
+  - key: other
+    quota_mode: true
+    rate_limit: { unit: year, requests_per_unit: 9 }
+";
+    let running = start(rules).await;
+    let mut body = check("q", "a");
+    body["descriptors"] = json!([
+        body["descriptors"][0],
+        check("other", "a")["descriptors"][0]
+    ]);
+    running.post("/v1/check", &check("q", "a")).await;
+    let (_, one) = running.post("/v1/check", &body).await;
+    let (_, many) = running.post("/v1/checks", &json!({"checks": [body]})).await;
+    for answer in [&one, &many["results"][0]] {
+        assert_eq!(answer["decision"], "allow", "{answer}");
+        assert_eq!(answer.get("retry_after_ms"), None, "{answer}");
+        assert!(
+            answer["statuses"][0]["retry_after_ms"].as_u64().unwrap() > 0,
+            "{answer}"
+        );
+    }
     running.stop().await;
 }

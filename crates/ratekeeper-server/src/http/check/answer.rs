@@ -49,7 +49,16 @@ struct Limit<'a> {
 }
 
 impl<'a> Answer<'a> {
-    pub(super) fn new(decision: &'a Decision) -> Self {
+    /// What `decision` says to a request; of one that passed, only a peek is told when to come
+    /// back, though a limit of its may be over without denying it (quota mode).
+    pub(super) fn new(decision: &'a Decision, is_peek: bool) -> Self {
+        let mut limit = decision
+            .binding()
+            .map(|binding| Limit::new(decision, binding))
+            .unwrap_or_default();
+        if decision.allowed() && !is_peek {
+            limit.retry_after_ms = None;
+        }
         let status = |status: &Status| StatusAnswer::new(decision, status);
         Self {
             decision: if decision.allowed() {
@@ -57,10 +66,7 @@ impl<'a> Answer<'a> {
             } else {
                 Word::Deny
             },
-            limit: decision
-                .binding()
-                .map(|binding| Limit::new(decision, binding))
-                .unwrap_or_default(),
+            limit,
             delay_ms: millis(decision.delay()),
             degraded: decision.is_degraded(),
             statuses: decision.statuses().iter().map(status).collect(),

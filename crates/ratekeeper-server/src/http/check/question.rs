@@ -8,13 +8,11 @@ use serde::Deserialize;
 use smallvec::SmallVec;
 
 use super::object::Object;
+use crate::config::{DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::http::ApiError;
 
 /// The most checks in one body.
 pub(super) const CHECKS_MAX: usize = 1_000;
-
-/// The most descriptors in one check, as over Envoy's protocol.
-const DESCRIPTORS_MAX: usize = 1_000;
 
 /// A body of `/v1/checks`.
 #[derive(Deserialize, Debug)]
@@ -95,12 +93,17 @@ impl Question<'_> {
             return refuse("domain", "the domain must not be empty");
         }
         if self.descriptors.is_empty() || self.descriptors.len() > DESCRIPTORS_MAX {
-            return refuse("descriptors", "expected 1 to 1000 descriptors");
+            let message = format!("expected 1 to {DESCRIPTORS_MAX} descriptors");
+            return refuse("descriptors", &message);
         }
         for (number, view) in self.descriptors.iter().enumerate() {
             if view.hits.is_some_and(|hits| hits > MAX_HITS.unsigned_abs()) {
                 let field = format!("descriptors[{number}].hits");
                 return refuse(&field, "at most 9007199254740991 (2^53 - 1)");
+            }
+            if view.entries.len() > ENTRIES_MAX {
+                let field = format!("descriptors[{number}].entries");
+                return refuse(&field, &format!("at most {ENTRIES_MAX} entries"));
             }
             if let Some(empty) = view.entries.iter().position(|pair| pair.key.is_empty()) {
                 let field = format!("descriptors[{number}].entries[{empty}].key");
@@ -108,6 +111,11 @@ impl Question<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether it only looks.
+    pub(super) fn is_peek(&self) -> bool {
+        self.descriptors.iter().all(|view| view.hits == Some(0))
     }
 
     /// All descriptors' entries, one after the other.
