@@ -36,6 +36,12 @@ pub(crate) async fn decide<S: ServedStore>(
         return Err(Refusal::NoRules);
     }
     let views = question.views();
-    let decision = app.check(&question.check(&views)).await;
-    Ok(response::answer(&app.rls, request, &decision))
+    let check = question.check(&views);
+    let decision = app.check(&check).await;
+    let policies = if app.rls.draft_headers {
+        app.limiter.policies(&check, &decision)
+    } else {
+        Vec::new()
+    };
+    Ok(response::answer(&app.rls, request, &decision, &policies))
 }

@@ -1,13 +1,10 @@
 //! The headers of draft-ietf-httpapi-ratelimit-headers, as structured fields (RFC 9651).
 
-use ratekeeper_core::{Algorithm, Limit, Micros, Verdict};
-use ratekeeper_limiter::{Binding, Decision, Source};
+use ratekeeper_core::{Micros, Verdict};
+use ratekeeper_limiter::{Binding, Decision, Policy, Source};
 use ratekeeper_proto::envoy::config::core::v3::HeaderValue;
-use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
-use ratekeeper_rules::{Entry, Evaluation, RuleIndex, RuleSet};
+use ratekeeper_rules::RuleSet;
 use sfv::{Integer, KeyRef, ListSerializer, StringRef};
-use smallvec::SmallVec;
 
 use super::headers::header;
 
@@ -17,14 +14,14 @@ const INTEGER_MAX: u64 = 999_999_999_999_999;
 /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers: all of the
 /// request's policies, and the state of the binding one. Empty if no enforced limit matched.
 pub(super) fn headers(
-    request: &RateLimitRequest,
+    policies: &[Policy],
     decision: &Decision,
 ) -> impl Iterator<Item = HeaderValue> {
-    let policies = policies(request, decision);
+    let names = names(policies, decision.snapshot().rules());
     let mut list = ListSerializer::new();
-    for policy in &policies {
+    for (policy, name) in policies.iter().zip(&names) {
         let item = list
-            .bare_item(string(&policy.name))
+            .bare_item(string(name))
             .parameter(key("q"), integer(policy.quota));
         // A window is whole seconds there; any other is left out rather than bent.
         let micros = policy.window.get();
@@ -34,95 +31,38 @@ pub(super) fn headers(
     }
     let list = list.finish().map(|value| header("RateLimit-Policy", value));
     let state = decision.binding().and_then(|binding| {
-        let policy = policies
-            .iter()
-            .find(|policy| policy.source == binding.source)?;
-        Some(header("RateLimit", state(&policy.name, binding)))
+        let same = |(policy, _): &(&Policy, &String)| {
+            policy.source == binding.source
+                && (policy.quota, policy.window) == (binding.quota, binding.window)
+        };
+        let (_, name) = policies.iter().zip(&names).find(same)?;
+        Some(header("RateLimit", state(name, binding)))
     });
     list.into_iter().chain(state)
 }
 
-/// A limit that clients are told of.
-struct Policy {
-    source: Source,
-    /// Told from those of the request's other policies.
-    name: String,
-    quota: u64,
-    window: Micros,
-}
-
-/// The enforced limits of all descriptors, each once.
-fn policies(request: &RateLimitRequest, decision: &Decision) -> Vec<Policy> {
-    let mut policies: Vec<Policy> = Vec::new();
-    let mut add = |policy: Policy, id: &str| {
-        if policies.iter().any(|other| other.source == policy.source) {
-            return;
-        }
-        let is_taken = policies.iter().any(|other| other.name == policy.name);
-        let name = if is_taken { shown(id) } else { policy.name };
-        policies.push(Policy { name, ..policy });
-    };
-    let rules = decision.snapshot().rules();
-    for (descriptor, status) in request.descriptors.iter().zip(decision.statuses()) {
-        let Some(binding) = status.binding.filter(|binding| !binding.shadow) else {
-            continue;
-        };
-        if binding.source == Source::Override {
-            let Binding {
-                source,
-                quota,
-                window,
-                ..
-            } = binding;
-            let name = "override".to_owned();
-            add(
-                Policy {
-                    source,
-                    name,
-                    quota,
-                    window,
-                },
-                "override",
-            );
-            continue;
-        }
-        for index in applying(rules, &request.domain, descriptor) {
-            let rule = rules.rule(index);
-            if let Some(limit) = rule.limited().filter(|_| !rule.shadow) {
-                let policy = Policy {
-                    source: Source::Rule(index),
-                    name: shown(rule.name.as_deref().unwrap_or(&rule.id)),
-                    quota: limit.quota(),
-                    window: limit.window(),
-                };
-                add(policy, &rule.id);
+/// What the policies are called: a rule by its name, by its id if another has taken that.
+fn names(policies: &[Policy], rules: &RuleSet) -> Vec<String> {
+    let mut names: Vec<String> = Vec::with_capacity(policies.len());
+    for policy in policies {
+        let (name, id) = match policy.source {
+            Source::Override => ("override", "override"),
+            Source::Rule(index) => {
+                let rule = rules.rule(index);
+                (rule.name.as_deref().unwrap_or(&rule.id), &*rule.id)
             }
+        };
+        let mut name = shown(name);
+        if names.contains(&name) {
+            name = shown(id);
         }
+        // Of several limits that a request brings along none has an id.
+        if names.contains(&name) {
+            name = format!("{name}-{}", names.len());
+        }
+        names.push(name);
     }
-    policies
-}
-
-/// The rules whose limits count for a descriptor.
-fn applying(rules: &RuleSet, domain: &str, descriptor: &RateLimitDescriptor) -> Vec<RuleIndex> {
-    let Some(domain) = rules.domain(domain) else {
-        return Vec::new();
-    };
-    let entries = descriptor.entries.iter().map(|entry| Entry {
-        key: &entry.key,
-        value: &entry.value,
-    });
-    let walk = domain.walk(&entries.collect::<SmallVec<[_; 8]>>());
-    let visits = match domain.evaluation() {
-        Evaluation::Leaf => walk.leaf().into_iter().collect::<SmallVec<[_; 8]>>(),
-        Evaluation::Path => walk.iter().copied().collect(),
-    };
-    let indexes = visits.iter().flat_map(|visit| visit.node.rules());
-    let counts = |index: &&RuleIndex| {
-        let rule = rules.rule(**index);
-        let is_concurrency = |limit: &Limit| limit.algorithm() == Algorithm::Concurrency;
-        rule.enabled && !rule.limited().is_some_and(is_concurrency)
-    };
-    indexes.filter(counts).copied().collect()
+    names
 }
 
 fn state(name: &str, binding: &Binding) -> String {
@@ -149,8 +89,8 @@ fn shown(name: &str) -> String {
     let mut shown = String::with_capacity(name.len());
     for byte in name.bytes() {
         match byte {
-            b' '..=b'~' => shown.push(char::from(byte)),
-            // Percent-encoded, so that two names stay two.
+            // What encodes is encoded itself, so that two names stay two.
+            b' '..=b'~' if byte != b'%' => shown.push(char::from(byte)),
             _ => shown.push_str(&format!("%{byte:02X}")),
         }
     }
@@ -169,4 +109,19 @@ fn string(text: &str) -> &StringRef {
 
 fn key(name: &'static str) -> &'static KeyRef {
     KeyRef::constant(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_names_stay_two() {
+        let names = ["\u{f6}", "%C3%B6", "%", "%25", "100 %", "a\"b"];
+        let shown: Vec<_> = names.iter().map(|name| shown(name)).collect();
+        assert_eq!(
+            shown,
+            ["%C3%B6", "%25C3%25B6", "%25", "%2525", "100 %25", "a\"b"]
+        );
+    }
 }

@@ -47,6 +47,11 @@ pub(super) fn incumbents(
     values.into_iter().flatten()
 }
 
+/// What tells that some limit was answered without being counted.
+pub(super) fn degraded() -> HeaderValue {
+    header("x-ratelimit-degraded", "true".to_owned())
+}
+
 pub(super) fn header(name: &str, value: String) -> HeaderValue {
     HeaderValue {
         key: name.to_owned(),

@@ -6,18 +6,35 @@ use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
 use ratekeeper_limiter::{Code, Decision};
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
+    Entry, RateLimitOverride,
+};
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::envoy::r#type::v3::RateLimitUnit;
+use ratekeeper_rules::Profile;
+use ratekeeper_rules::secret::{fingerprint, is_secret_by_default};
 
 /// The request's domain, descriptors and cost, and the metadata of the rules that passed.
-pub(super) fn of(request: &RateLimitRequest, decision: &Decision) -> Struct {
+///
+/// Under our own profile values of secret entries are fingerprinted, as everywhere else: access
+/// logs are where this goes. And an answer that was not counted says so.
+pub(super) fn of(profile: Profile, request: &RateLimitRequest, decision: &Decision) -> Struct {
+    let domain = decision.snapshot().rules().domain(&request.domain);
+    let is_secret = |key: &str| {
+        profile == Profile::Ratekeeper
+            && domain.map_or_else(|| is_secret_by_default(key), |domain| domain.is_secret(key))
+    };
     let mut out = Struct::default();
     set(&mut out, "domain", text(&request.domain));
     set(
         &mut out,
         "descriptors",
-        list(request.descriptors.iter().map(descriptor)),
+        list(
+            request
+                .descriptors
+                .iter()
+                .map(|view| descriptor(view, &is_secret)),
+        ),
     );
     if request.hits_addend != 0 {
         set(
@@ -26,6 +43,9 @@ pub(super) fn of(request: &RateLimitRequest, decision: &Decision) -> Struct {
             number(f64::from(request.hits_addend)),
         );
     }
+    if profile == Profile::Ratekeeper && decision.is_degraded() {
+        set(&mut out, "degraded", Kind::BoolValue(true));
+    }
     let metadata = passed(decision);
     if !metadata.fields.is_empty() {
         set(&mut out, "metadata", Kind::StructValue(metadata));
@@ -33,14 +53,20 @@ pub(super) fn of(request: &RateLimitRequest, decision: &Decision) -> Struct {
     out
 }
 
-fn descriptor(descriptor: &RateLimitDescriptor) -> Kind {
+fn descriptor(descriptor: &RateLimitDescriptor, is_secret: &dyn Fn(&str) -> bool) -> Kind {
     let mut out = Struct::default();
-    let entries = descriptor.entries.iter();
-    let pair = |(key, value): (&str, &str)| text(&format!("{key}={value}"));
+    let pair = |entry: &Entry| {
+        let Entry { key, value } = entry;
+        if is_secret(key) {
+            text(&format!("{key}={}", fingerprint(value)))
+        } else {
+            text(&format!("{key}={value}"))
+        }
+    };
     set(
         &mut out,
         "entries",
-        list(entries.map(|entry| pair((&entry.key, &entry.value)))),
+        list(descriptor.entries.iter().map(pair)),
     );
     if let Some(limit) = &descriptor.limit {
         set(&mut out, "limit", text(&prototext(limit)));

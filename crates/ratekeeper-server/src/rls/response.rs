@@ -1,7 +1,7 @@
 //! From our words to Envoy's.
 
 use ratekeeper_core::{Micros, Verdict};
-use ratekeeper_limiter::{Binding, Code, Decision, Status};
+use ratekeeper_limiter::{Binding, Code, Decision, Policy, Status};
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::{
     Code as WireCode, DescriptorStatus, RateLimit, rate_limit::Unit as WireUnit,
 };
@@ -11,11 +11,12 @@ use ratekeeper_rules::{Profile, Unit};
 use super::{draft, headers, metadata};
 use crate::config::RlsConfig;
 
-/// The answer to `request`.
+/// The answer to `request`; `policies` are those to be told, if any are.
 pub(super) fn answer(
     config: &RlsConfig,
     request: &RateLimitRequest,
     decision: &Decision,
+    policies: &[Policy],
 ) -> RateLimitResponse {
     let statuses: Vec<_> = decision
         .statuses()
@@ -39,10 +40,14 @@ pub(super) fn answer(
     if config.draft_headers {
         response
             .response_headers_to_add
-            .extend(draft::headers(request, decision));
+            .extend(draft::headers(policies, decision));
+    }
+    let has_headers = config.draft_headers || config.limit_headers.is_some();
+    if has_headers && config.profile == Profile::Ratekeeper && decision.is_degraded() {
+        response.response_headers_to_add.push(headers::degraded());
     }
     if config.dynamic_metadata {
-        response.dynamic_metadata = Some(metadata::of(request, decision));
+        response.dynamic_metadata = Some(metadata::of(config.profile, request, decision));
     }
     response.statuses = statuses;
     response

@@ -2,10 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{PATIENCE, RULES, memory, start_on};
+use crate::support::{PATIENCE, RULES, envoy, memory, request, start_on};
 use ratekeeper_core::Timestamp;
-use ratekeeper_server::{ServedStore, StoreGauges};
-use ratekeeper_store::{Answer, MemoryStore, Never, Request, Store};
+use ratekeeper_server::{LimitHeaders, ServedStore, ServerConfig, StoreGauges};
+use ratekeeper_store::{
+    Answer, FullMode, MemoryStore, Never, Request, StepOutcome, Store, Verdicts,
+};
 use serde_json::{Value, json};
 
 /// Panics when it is first tended.
@@ -65,4 +67,68 @@ async fn a_chore_that_panics_is_begun_again_and_told_of() {
     let one = json!({"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]});
     assert_eq!(running.post("/v1/check", &one).await.0, 200);
     running.stop().await;
+}
+
+/// Has room for nothing.
+#[derive(Debug)]
+struct Full;
+
+impl Store for Full {
+    type Ticket = Never;
+
+    fn decide(&self, request: &Request<'_>) -> Answer<Never> {
+        let full = |_| StepOutcome::Full(FullMode::Allow);
+        Answer::Decided(Verdicts {
+            allowed: true,
+            outcomes: request.steps.iter().map(full).collect(),
+        })
+    }
+}
+
+impl ServedStore for Full {
+    fn tend(&self, _: Timestamp) {}
+
+    fn gauges(&self) -> StoreGauges {
+        StoreGauges::default()
+    }
+}
+
+/// Whoever is answered without counting is told so, in each way that was asked for; the
+/// incumbent has no word for it.
+#[tokio::test]
+async fn a_degraded_answer_is_marked() {
+    type Change = fn(&mut ServerConfig);
+    let draft: Change = |config| config.rls.draft_headers = true;
+    let limits: Change = |config| config.rls.limit_headers = Some(LimitHeaders::default());
+    let metadata: Change = |config| config.rls.dynamic_metadata = true;
+    for (change, header, marked) in [
+        (draft, true, false),
+        (limits, true, false),
+        (metadata, false, true),
+    ] {
+        for is_ours in [true, false] {
+            let running = start_on(Full, RULES, |config| {
+                change(config);
+                if !is_ours {
+                    envoy(config);
+                }
+            })
+            .await;
+            let asked = request("d", &[("user", "a")]);
+            let response = running.grpc().await.should_rate_limit(asked).await;
+            let response = response.unwrap().into_inner();
+            let headers = &response.response_headers_to_add;
+            let has_header = headers
+                .iter()
+                .any(|header| (&*header.key, &*header.value) == ("x-ratelimit-degraded", "true"));
+            assert_eq!(has_header, header && is_ours);
+            let json = ratekeeper_proto::json::write_response(&response);
+            assert_eq!(
+                json.contains("\"degraded\":true"),
+                marked && is_ours,
+                "{json}"
+            );
+            running.stop().await;
+        }
+    }
 }

@@ -183,6 +183,10 @@ async fn what_makes_no_sense_is_refused_by_name_and_takes_nothing() {
     let running = start(RULES).await;
     let mut too_many_hits = request("d", &[("user", "a"), ("user", "b")]);
     too_many_hits.descriptors[1].hits_addend = Some(1 << 53);
+    let mut too_many_entries = request("d", &[]);
+    too_many_entries
+        .descriptors
+        .push(descriptor(&[("user", "a"); 33]));
     let mut good_then_bad = with_override(5, 0);
     good_then_bad
         .descriptors
@@ -214,8 +218,12 @@ async fn what_makes_no_sense_is_refused_by_name_and_takes_nothing() {
             "descriptors[1].hits_addend: 9007199254740992 is above",
         ),
         (
-            request("d", &[("user", "a"); 1_001]),
-            "descriptors: at most 1000",
+            request("d", &[("user", "a"); 101]),
+            "descriptors: at most 100 in one request",
+        ),
+        (
+            too_many_entries,
+            "descriptors[0].entries: at most 32 in one descriptor",
         ),
     ] {
         let (code, found) = refusal(&running, request).await;
@@ -476,5 +484,67 @@ descriptors:
             .1
             .starts_with("\"d.tenant.path#100ms\";r=3;t=")
     );
+    running.stop().await;
+}
+
+/// Access logs are where it goes: it holds no secret, but under the incumbent's profile.
+#[tokio::test]
+async fn dynamic_metadata_shows_secrets_as_fingerprints() {
+    let rules = "
+domain: d
+secrets: [card]
+descriptors:
+  - key: api_key
+    rate_limit: { unit: year, requests_per_unit: 9 }
+";
+    let secret = "sk_live_4eC39HqLyjWDarjtT1zdp7dc";
+    let print = ratekeeper_rules::secret::fingerprint(secret);
+    for (change, api_key, card) in [
+        (
+            (|_| {}) as fn(&mut ratekeeper_server::ServerConfig),
+            &*print,
+            &*print,
+        ),
+        (envoy, secret, secret),
+    ] {
+        let running = start_with(rules, |config| {
+            change(config);
+            config.rls.dynamic_metadata = true;
+        })
+        .await;
+        for domain in ["d", "unknown"] {
+            let asked = request(
+                domain,
+                &[("api_key", secret), ("card", secret), ("path", "/")],
+            );
+            let json = ratekeeper_proto::json::write_response(&ask(&running, asked).await);
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            // Where no rules say so, only the usual names are secret.
+            let card = if domain == "d" { card } else { secret };
+            let entries = [
+                format!("api_key={api_key}"),
+                format!("card={card}"),
+                "path=/".to_owned(),
+            ];
+            let entries = entries.map(|entry| serde_json::json!({"entries": [entry]}));
+            let expected = serde_json::Value::from(entries.to_vec());
+            assert_eq!(json["dynamicMetadata"]["descriptors"], expected);
+        }
+        running.stop().await;
+    }
+}
+
+/// Limits that a request brings along are policies too, told from each other.
+#[tokio::test]
+async fn the_drafts_policies_are_overrides_as_well() {
+    let running = start_with(RULES, |config| config.rls.draft_headers = true).await;
+    let mut asked = with_override(5, 2);
+    asked.descriptors.extend(with_override(7, 3).descriptors);
+    let response = ask(&running, asked).await;
+    assert_eq!(
+        headers(&response)[0].1,
+        "\"override\";q=5;w=60, \"override-1\";q=7;w=3600"
+    );
+    assert!(headers(&response)[1].1.starts_with("\"override\";r=4;t="));
     running.stop().await;
 }
