@@ -43,7 +43,10 @@ pub fn combine(votes: impl IntoIterator<Item = Vote>, mode: Mode) -> bool {
 /// Whether the limits in quota mode are a reason to deny, whatever the others say.
 pub fn quota_denies(votes: impl IntoIterator<Item = Vote>, mode: Mode) -> bool {
     let mut quota = Quota::default();
-    votes.into_iter().filter(|vote| vote.quota_mode).for_each(|vote| quota.add(vote));
+    votes
+        .into_iter()
+        .filter(|vote| vote.quota_mode)
+        .for_each(|vote| quota.add(vote));
     !mode.shadow && quota.denies(mode)
 }
 
@@ -63,7 +66,9 @@ struct Quota {
 
 impl Quota {
     fn add(&mut self, vote: Vote) {
-        let seen = self.last.filter(|(descriptor, _)| *descriptor == vote.descriptor);
+        let seen = self
+            .last
+            .filter(|(descriptor, _)| *descriptor == vote.descriptor);
         self.descriptors += u32::from(seen.is_none());
         let was_over = seen.is_some_and(|(_, over)| over);
         self.over += u32::from(vote.is_over() && !was_over);

@@ -62,7 +62,11 @@ fn summary(runs: &[(f64, f64)]) -> Paired {
     let count = ratios.len();
     #[allow(clippy::cast_precision_loss, reason = "at most 61")]
     let spread = 1.96 * (count as f64).sqrt() / 2.0;
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 61")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "at most 61"
+    )]
     let spread = spread.ceil() as usize;
     // The order statistics around the middle one: binomial, normal approximation.
     let low = (count / 2).saturating_sub(spread);
@@ -88,8 +92,17 @@ fn median(sorted: &[f64]) -> f64 {
 
 impl fmt::Display for Paired {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ours, theirs, ratio, interval: (low, high), pairs } = self;
-        write!(f, "{ours:8.1} {theirs:8.1}   {ratio:5.3} [{low:.3}, {high:.3}] n={pairs}")
+        let Self {
+            ours,
+            theirs,
+            ratio,
+            interval: (low, high),
+            pairs,
+        } = self;
+        write!(
+            f,
+            "{ours:8.1} {theirs:8.1}   {ratio:5.3} [{low:.3}, {high:.3}] n={pairs}"
+        )
     }
 }
 
