@@ -103,6 +103,9 @@ impl RuleStats {
         let stripe = self.counts.mine();
         stripe.answer(answer);
         stripe.uncounted.fetch_add(1, Ordering::Relaxed);
+        if answer == Answer::Allowed {
+            stripe.uncounted_allowed.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn record_detail(
@@ -156,22 +159,28 @@ struct Striped([Stripe; STRIPES]);
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Stripe {
-    allowed: AtomicU64,
     denied: AtomicU64,
     shadow_denied: AtomicU64,
     uncounted: AtomicU64,
-    remaining: [AtomicU64; REMAINING_BOUNDS.len()],
+    uncounted_allowed: AtomicU64,
+    /// What was allowed and counted, by what remained: its sum needs no count of its own.
+    allowed: Buckets,
+    refused: Buckets,
     remaining_sum_ppm: AtomicU64,
 }
 
+type Buckets = [AtomicU64; REMAINING_BOUNDS.len()];
+
 impl Stripe {
-    fn answer(&self, answer: Answer) {
-        let answers = match answer {
-            Answer::Allowed => &self.allowed,
+    /// Counts an answer, and gives the buckets that it belongs to.
+    fn answer(&self, answer: Answer) -> &Buckets {
+        let refusals = match answer {
+            Answer::Allowed => return &self.allowed,
             Answer::Denied => &self.denied,
             Answer::ShadowDenied => &self.shadow_denied,
         };
-        answers.fetch_add(1, Ordering::Relaxed);
+        refusals.fetch_add(1, Ordering::Relaxed);
+        &self.refused
     }
 }
 
@@ -183,7 +192,7 @@ impl Striped {
     // Relaxed throughout: counts of different kinds need not agree with each other.
     fn record(&self, answer: Answer, remaining: u64, capacity: u64) {
         let stripe = self.mine();
-        stripe.answer(answer);
+        let buckets = stripe.answer(answer);
         #[allow(clippy::cast_precision_loss, reason = "a share of 1, for a histogram")]
         let share = if capacity == 0 {
             0.0
@@ -192,7 +201,7 @@ impl Striped {
         };
         let bucket = REMAINING_BOUNDS.iter().position(|bound| share <= *bound);
         let bucket = bucket.unwrap_or(REMAINING_BOUNDS.len() - 1);
-        stripe.remaining[bucket].fetch_add(1, Ordering::Relaxed);
+        buckets[bucket].fetch_add(1, Ordering::Relaxed);
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -206,13 +215,16 @@ impl Striped {
         let mut sum = RuleCounts::default();
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         for stripe in &self.0 {
-            sum.allowed += load(&stripe.allowed);
             sum.denied += load(&stripe.denied);
             sum.shadow_denied += load(&stripe.shadow_denied);
             sum.uncounted += load(&stripe.uncounted);
+            sum.allowed += load(&stripe.uncounted_allowed);
             sum.remaining_sum_ppm += load(&stripe.remaining_sum_ppm);
-            for (sum, count) in sum.remaining.iter_mut().zip(&stripe.remaining) {
-                *sum += load(count);
+            let buckets = stripe.allowed.iter().zip(&stripe.refused);
+            for (sum_of_bucket, (allowed, refused)) in sum.remaining.iter_mut().zip(buckets) {
+                let allowed = load(allowed);
+                *sum_of_bucket += allowed + load(refused);
+                sum.allowed += allowed;
             }
         }
         sum
