@@ -1,0 +1,196 @@
+//! From the store's verdicts to statuses and statistics.
+
+use ratekeeper_core::{Mode, combine, quota_denies};
+use ratekeeper_rules::{RuleIndex, Unit};
+use ratekeeper_store::{Step, Verdicts};
+
+use super::Plan;
+use crate::compiled::Compiled;
+use crate::decision::{Answered, Binding, Code, Policy, Source, Status, Statuses};
+use crate::stats::Answer;
+
+impl<'a> Plan<'a> {
+    /// What bears on the combined answer besides the steps.
+    pub(crate) fn mode(&self) -> Mode {
+        let modes = self.context.snapshot.modes;
+        Mode {
+            shadow: modes.shadow,
+            idle_quota: modes.quota && self.has_idle_descriptor(),
+        }
+    }
+
+    /// Whether a descriptor has no limit at all, not even the one that lets everything pass:
+    /// with every descriptor in quota mode, the incumbent takes it for one that is not over.
+    fn has_idle_descriptor(&self) -> bool {
+        let mut limited = vec![false; usize::from(self.descriptors)];
+        let stepped = self.steps.iter().map(|step| step.descriptor);
+        for number in stepped.chain(self.unlimited.iter().map(|(number, _)| *number)) {
+            limited[usize::from(number)] = true;
+        }
+        limited.contains(&false)
+    }
+
+    /// What the limit answered that `source` put in for descriptor `number`, if it has one.
+    pub(crate) fn answered<'p>(
+        &'p self,
+        number: u16,
+        source: Source,
+        verdicts: &'p Verdicts,
+    ) -> Option<(&'p Step<'a>, Answered)> {
+        let mut answers = self.answers(verdicts);
+        let found = answers.find(|(step, from, _)| step.descriptor == number && *from == source);
+        found.map(|(step, _, answered)| (step, answered))
+    }
+
+    /// Whether `rule` lets everything of descriptor `number` pass.
+    pub(crate) fn is_unlimited(&self, number: u16, rule: RuleIndex) -> bool {
+        self.unlimited.contains(&(number, rule))
+    }
+
+    /// Every limit, where it came from, and what it answered.
+    fn answers<'p>(
+        &'p self,
+        verdicts: &'p Verdicts,
+    ) -> impl Iterator<Item = (&'p Step<'a>, Source, Answered)> {
+        let places = self.steps.iter().zip(&self.sources);
+        places
+            .zip(&verdicts.outcomes)
+            .map(|((step, source), outcome)| {
+                (
+                    step,
+                    *source,
+                    Answered::new(*outcome, step, verdicts.allowed),
+                )
+            })
+    }
+
+    /// Counts what each limit answered, shows it to `each`, and folds the limits of each
+    /// descriptor into its status.
+    #[inline(always)] // As above: reading the verdicts where they lie.
+    pub(crate) fn fill(
+        &self,
+        verdicts: &Verdicts,
+        statuses: &mut Statuses,
+        mut each: impl FnMut(&Step<'_>, Source, Answered),
+    ) {
+        statuses.resize(usize::from(self.descriptors), Status::NONE);
+        let quota_denies = !verdicts.allowed && self.quota_denies(verdicts);
+        let mut details = self.details.iter().peekable();
+        for (number, (step, source, answered)) in self.answers(verdicts).enumerate() {
+            // A limit denies if it is why the request was denied; else it only would have.
+            let denies = !answered.fits()
+                && !step.shadow
+                && !verdicts.allowed
+                && (!step.quota_mode || quota_denies);
+            let detail = details.next_if(|(at, _)| *at == number);
+            self.record(
+                source,
+                step,
+                &answered,
+                denies,
+                detail.map(|(_, detail)| detail),
+            );
+            each(step, source, answered);
+            let binding = Binding {
+                source,
+                quota: step.limit.quota(),
+                window: step.limit.window(),
+                unit: self.unit(source, step),
+                shadow: step.shadow,
+                denies,
+                answered,
+            };
+            statuses[usize::from(step.descriptor)].add(binding);
+        }
+        for (descriptor, index) in &self.unlimited {
+            let status = &mut statuses[usize::from(*descriptor)];
+            // On a path, another node may limit what this one does not.
+            if status.binding.is_none() {
+                status.unlimited = Some(*index);
+            }
+        }
+    }
+
+    /// Whether one hit on each descriptor would pass, from the verdicts of a plan of peeks.
+    pub(crate) fn would_allow(&self, verdicts: &Verdicts) -> bool {
+        let votes = self.answers(verdicts).map(|(step, _, answered)| {
+            step.vote(answered.fits() && answered.retry_after.is_zero())
+        });
+        combine(votes, self.mode())
+    }
+
+    /// Whether limits in quota mode are among the reasons of a denial.
+    fn quota_denies(&self, verdicts: &Verdicts) -> bool {
+        let votes = self.steps.iter().zip(&verdicts.outcomes);
+        quota_denies(
+            votes.map(|(step, outcome)| step.vote(outcome.fits())),
+            self.mode(),
+        )
+    }
+
+    fn unit(&self, source: Source, step: &Step<'_>) -> Option<Unit> {
+        match source {
+            Source::Rule(index) => self.context.snapshot.rules().rule(index).unit,
+            Source::Override => Unit::from_window(step.limit.window()),
+        }
+    }
+
+    fn record(
+        &self,
+        source: Source,
+        step: &Step<'_>,
+        answered: &Answered,
+        denies: bool,
+        detail: Option<&String>,
+    ) {
+        let Source::Rule(index) = source else {
+            return;
+        };
+        let Compiled { stats, .. } = self.context.snapshot.compiled(index);
+        let answer = match (answered.fits(), denies) {
+            (true, _) => Answer::Allowed,
+            (false, true) => Answer::Denied,
+            (false, false) => Answer::ShadowDenied,
+        };
+        if !answered.counted {
+            return stats.record_uncounted(answer);
+        }
+        let capacity = step.limit.capacity();
+        stats.record(answer, answered.remaining, capacity);
+        if let Some(detail) = detail {
+            stats.record_detail(detail, answer, answered.remaining, capacity);
+        }
+    }
+
+    /// The enforced limits that take part, each once, in the order of the descriptors.
+    pub(crate) fn policies(&self) -> Vec<Policy> {
+        let mut policies: Vec<Policy> = Vec::new();
+        for (step, source) in self.steps.iter().zip(&self.sources) {
+            let limit = step.limit;
+            let policy = Policy {
+                source: *source,
+                quota: limit.quota(),
+                window: limit.window(),
+            };
+            if !step.shadow && !policies.contains(&policy) {
+                policies.push(policy);
+            }
+        }
+        policies
+    }
+}
+
+impl Status {
+    /// Takes another limit of the descriptor in.
+    fn add(&mut self, binding: Binding) {
+        let answered = &binding.answered;
+        if !answered.fits() && !binding.shadow {
+            self.code = Code::OverLimit;
+        }
+        self.delay = self.delay.max(answered.delay);
+        self.degraded |= !answered.counted;
+        if self.binding.is_none_or(|kept| binding.rank() < kept.rank()) {
+            self.binding = Some(binding);
+        }
+    }
+}
