@@ -16,6 +16,10 @@ pub enum LoadError {
     /// They could not be read.
     #[error("{0}: {source}", source = source_of(.0))]
     Read(ReadError),
+    /// The folder has no file of rules. Rules without a single file are more likely on their way
+    /// than meant: a deployment that removes first and copies then would let everyone through.
+    #[error("there is no rules file in {0}")]
+    Empty(String),
     /// They say something that no rules may say: every place, all at once.
     #[error("{0}")]
     Refused(Diagnostics),
@@ -28,7 +32,7 @@ impl LoadError {
     pub fn brief(&self) -> String {
         match self {
             Self::Read(ReadError::NotText(mistakes)) | Self::Refused(mistakes) => mistakes.brief(),
-            Self::Read(_) => self.to_string(),
+            Self::Read(_) | Self::Empty(_) => self.to_string(),
         }
     }
 }
@@ -161,6 +165,9 @@ impl Reading {
 
     fn compile(self, source: &RulesSource) -> Result<Loaded, LoadError> {
         let sources = self.sources.map_err(LoadError::Read)?;
+        if sources.is_empty() {
+            return Err(LoadError::Empty(source.path.display().to_string()));
+        }
         load(&sources, &source.options).map_err(LoadError::Refused)
     }
 }

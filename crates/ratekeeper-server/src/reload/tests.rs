@@ -299,6 +299,21 @@ async fn a_folder_that_is_gone_is_refused_until_it_is_back() {
     assert_eq!(fixture.quotas(), [1]);
 }
 
+/// Who removes first and copies then must not let everyone through meanwhile.
+#[tokio::test]
+async fn a_folder_that_is_emptied_keeps_the_last_rules() {
+    let (dir, folder) = folder_with(1);
+    let mut fixture = Fixture::start(&folder, by_events());
+    let aside = dir.path().join("aside.yaml");
+    let only = fs::read_dir(&folder).unwrap().next().unwrap().unwrap();
+    fs::rename(only.path(), &aside).unwrap();
+    let status = fixture.wait(|status| status.error.is_some()).await;
+    assert!(status.error.as_deref().unwrap().contains("no rules file"));
+    assert_eq!(fixture.quotas(), [1]);
+    fs::rename(&aside, only.path()).unwrap();
+    fixture.wait(|status| status.error.is_none()).await;
+}
+
 /// A writer that takes its time: what it has written so far would load, and must not.
 #[tokio::test]
 async fn a_half_written_file_is_not_read() {

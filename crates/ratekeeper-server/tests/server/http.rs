@@ -428,3 +428,25 @@ descriptors:
     }
     running.stop().await;
 }
+
+/// A sliding window lets the next hit in later than its window ends.
+#[tokio::test]
+async fn a_denial_names_one_time_to_come_back() {
+    let rules = "
+domain: d
+descriptors:
+  - key: a
+    rate_limit: { window: 1h, limit: 3 }
+";
+    let running = start(rules).await;
+    for _ in 0..3 {
+        running.post("/v1/check", &check("a", "1")).await;
+    }
+    let (_, body) = running.post("/v1/check", &check("a", "1")).await;
+    assert_eq!(body["decision"], "deny");
+    assert!(body["retry_after_ms"].as_u64().unwrap() > 0, "{body}");
+    for answer in [&body, &body["statuses"][0]] {
+        assert_eq!(answer["reset_after_ms"], answer["retry_after_ms"], "{body}");
+    }
+    running.stop().await;
+}

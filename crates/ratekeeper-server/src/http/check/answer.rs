@@ -117,7 +117,11 @@ impl<'a> Limit<'a> {
             rule: decision.rule(binding).map(|rule| &*rule.id),
             limit: Some(binding.quota),
             remaining: Some(answered.remaining),
-            reset_after_ms: Some(answered.reset_after.as_millis_ceil()),
+            // On a denial every word about time says the same, so that clients may go by any.
+            reset_after_ms: Some(match answered.verdict {
+                Verdict::Later => answered.retry_after.as_millis_ceil(),
+                Verdict::Fits | Verdict::Never => answered.reset_after.as_millis_ceil(),
+            }),
             retry_after_ms: match answered.verdict {
                 Verdict::Never => None,
                 Verdict::Fits | Verdict::Later => millis(answered.retry_after),
