@@ -17,7 +17,7 @@
 //! edges refuse it.
 
 use crate::step::Finding;
-use crate::{Ask, Heap, Limit, Micros, Outcome, Timestamp};
+use crate::{Ask, Heap, Limit, Micros, Outcome, Timestamp, Verdict};
 
 /// What a refused request is told to wait: how long the holders will take is unknown.
 pub const RETRY_HINT: Micros = Micros::from_secs(1);
@@ -46,20 +46,70 @@ fn held(heap: &[u64], now: Timestamp) -> u64 {
     }
 }
 
-pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Outcome {
-    let room = limit.quota().saturating_sub(held(heap, now));
-    let finding = Finding {
-        capacity: limit.quota(),
-        room,
-        reset_after: Micros::ZERO,
-    };
-    let hits = ask.hits.max(0);
-    let mut outcome = finding.outcome(Ask { hits, ..ask }, |_| RETRY_HINT);
-    if ask.hits < 0 {
-        // A refund only looks, but is not told when to come.
-        outcome.retry_after = Micros::ZERO;
+/// How many permits of a counter are held, for a store that keeps them in its own way: what
+/// the answers depend on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// Permits held.
+    pub count: u64,
+    /// Whether the permit that is asked about is one of them.
+    pub this_one: bool,
+}
+
+impl Held {
+    /// What a step without a permit's id answers.
+    #[must_use]
+    pub fn test(self, limit: &Limit, ask: Ask) -> Outcome {
+        let room = limit.quota().saturating_sub(self.count);
+        let finding = Finding {
+            capacity: limit.quota(),
+            room,
+            reset_after: Micros::ZERO,
+        };
+        let hits = ask.hits.max(0);
+        let mut outcome = finding.outcome(Ask { hits, ..ask }, |_| RETRY_HINT);
+        if ask.hits < 0 {
+            // A refund only looks, but is not told when to come.
+            outcome.retry_after = Micros::ZERO;
+        }
+        outcome
     }
-    outcome
+
+    /// What [`acquire`] answers; `taken` as for [`ask`].
+    #[must_use]
+    pub fn acquire(self, limit: &Limit, taken: u64) -> Outcome {
+        if !self.this_one && taken == 0 {
+            return self.test(limit, Ask::hits(1));
+        }
+        let room = limit.quota().saturating_sub(self.count);
+        of_holder(room.saturating_sub(u64::from(!self.this_one)))
+    }
+
+    /// What [`renew`] (or, with `frees`, [`release`]) answers, as [`ask_holder`] does.
+    #[must_use]
+    pub fn settle(self, limit: &Limit, frees: bool) -> Outcome {
+        let count = self.count.saturating_sub(u64::from(self.this_one && frees));
+        let mut outcome = of_holder(limit.quota().saturating_sub(count));
+        if !self.this_one {
+            outcome.verdict = Verdict::Never;
+        }
+        outcome
+    }
+
+    fn of(heap: &[u64], id: u128, now: Timestamp) -> Self {
+        Self {
+            count: held(heap, now),
+            this_one: is_held(heap, id, now),
+        }
+    }
+}
+
+pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Outcome {
+    let held = Held {
+        count: held(heap, now),
+        this_one: false,
+    };
+    held.test(limit, ask)
 }
 
 pub(crate) fn charge(limit: &Limit, heap: &mut Heap, hits: i64, now: Timestamp) {
@@ -104,12 +154,43 @@ fn reap(heap: &mut Heap, now: Timestamp) {
     heap[0] = earliest;
 }
 
+/// Whether the permit `id` is held at `now`.
+#[must_use]
+pub fn is_held(heap: &[u64], id: u128, now: Timestamp) -> bool {
+    permits(heap).any(|permit| permit[..2] == id_words(id) && permit[2] > now.as_micros())
+}
+
+/// What [`acquire`] answers; nothing changes. `taken` is 1 if an earlier step of the same
+/// request takes this permit from this counter already, else 0.
+#[must_use]
+pub fn ask(limit: &Limit, heap: &[u64], id: u128, taken: u64, now: Timestamp) -> Outcome {
+    Held::of(heap, id, now).acquire(limit, taken)
+}
+
+/// What [`renew`] (or, with `frees`, [`release`]) answers; nothing changes. The verdict is
+/// [`Verdict::Never`] if the permit is not held, and never will be again.
+#[must_use]
+pub fn ask_holder(limit: &Limit, heap: &[u64], id: u128, frees: bool, now: Timestamp) -> Outcome {
+    Held::of(heap, id, now).settle(limit, frees)
+}
+
+/// The answer to somebody who holds a permit.
+fn of_holder(remaining: u64) -> Outcome {
+    Outcome {
+        verdict: Verdict::Fits,
+        remaining,
+        reset_after: Micros::ZERO,
+        retry_after: Micros::ZERO,
+        delay: Micros::ZERO,
+    }
+}
+
 /// Takes one permit under `id`, which the caller makes unique (128 random bits), until
-/// `limit.window()` from `now`. The counter changes only if it fits.
+/// `limit.window()` from `now`. The counter changes only if it fits. A permit that is held
+/// already is renewed: a caller who heard no answer may ask again.
 pub fn acquire(limit: &Limit, heap: &mut Heap, id: u128, now: Timestamp) -> Outcome {
-    let outcome = test(limit, heap, Ask::hits(1), now);
-    if outcome.fits() {
-        reap(heap, now);
+    let outcome = ask(limit, heap, id, 0, now);
+    if outcome.fits() && !renew(limit, heap, id, now) {
         hold(limit, heap, id, now);
     }
     outcome
@@ -147,7 +228,7 @@ pub(crate) fn expires_at(heap: &[u64]) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use super::{RETRY_HINT, acquire, release, renew};
+    use super::{RETRY_HINT, acquire, ask, ask_holder, is_held, release, renew};
     use crate::{Algorithm, Heap, Limit, LimitSpec, Micros, Timestamp, Verdict};
 
     fn limit() -> Limit {
@@ -185,6 +266,22 @@ mod tests {
             !release(&mut heap, 1, at(60_000_000)),
             "its place was given away"
         );
+    }
+
+    #[test]
+    fn a_permit_asked_for_twice_is_held_once() {
+        let (limit, mut heap) = (limit(), Heap::new());
+        for micros in [0, 59_999_999] {
+            assert_eq!(acquire(&limit, &mut heap, 1, at(micros)).remaining, 1);
+        }
+        assert!(is_held(&heap, 1, at(119_999_998)), "renewed");
+        assert!(!is_held(&heap, 1, at(119_999_999)));
+        let together = ask(&limit, &heap, 2, 1, at(60_000_000));
+        assert_eq!((together.fits(), together.remaining), (true, 0));
+        let freed = ask_holder(&limit, &heap, 1, true, at(60_000_000));
+        assert_eq!((freed.fits(), freed.remaining), (true, 2));
+        let lost = ask_holder(&limit, &heap, 1, false, at(119_999_999));
+        assert_eq!((lost.verdict, lost.remaining), (Verdict::Never, 2));
     }
 
     #[test]

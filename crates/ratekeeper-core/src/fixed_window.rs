@@ -24,15 +24,7 @@ use crate::{Ask, Limit, MAX_COUNT, Micros, Moment, Outcome, Timestamp, Verdict, 
 fn current(limit: &Limit, words: &Words, at: &Moment) -> (Timestamp, Timestamp, u64) {
     let [count, kept, ..] = *words;
     let kept = Timestamp::from_micros(kept);
-    let (start, end) = match at.calendar {
-        Some(bounds) if at.now >= bounds.end => (bounds.end, bounds.next_end),
-        Some(bounds) => (bounds.start, bounds.end),
-        None => {
-            let start = at.now.as_micros() - at.now.as_micros() % limit.window().get();
-            let start = Timestamp::from_micros(start);
-            (start, start.after(limit.window()))
-        }
-    };
+    let (start, end) = window(limit, at);
     if kept < start {
         (start, end, 0)
     } else if kept < end {
@@ -41,6 +33,26 @@ fn current(limit: &Limit, words: &Words, at: &Moment) -> (Timestamp, Timestamp, 
     } else {
         (kept, end_of(limit, kept, at), count)
     }
+}
+
+/// The window that the clock says.
+#[inline]
+fn window(limit: &Limit, at: &Moment) -> (Timestamp, Timestamp) {
+    match at.calendar {
+        Some(bounds) if at.now >= bounds.end => (bounds.end, bounds.next_end),
+        Some(bounds) => (bounds.start, bounds.end),
+        None => {
+            let start = at.now.as_micros() - at.now.as_micros() % limit.window().get();
+            let start = Timestamp::from_micros(start);
+            (start, start.after(limit.window()))
+        }
+    }
+}
+
+/// Whether `taken_at` lies in the window of `at`.
+pub(crate) fn is_same(limit: &Limit, taken_at: Timestamp, at: &Moment) -> bool {
+    let (start, end) = window(limit, at);
+    start <= taken_at && taken_at < end
 }
 
 /// Where the window that starts at `kept` ends. Where the calendar of this moment does not
@@ -65,7 +77,7 @@ pub(crate) fn test(limit: &Limit, words: &Words, ask: Ask, at: &Moment) -> Outco
         reset_after,
     };
     let mut outcome = finding.outcome(ask, |_| reset_after);
-    if ask == Ask::hits(0) && count > limit.quota() {
+    if ask.hits == 0 && count.saturating_add(ask.taken) > limit.quota() {
         // What was denied and counted, or a lowered limit: count + 0 <= limit does not hold.
         (outcome.verdict, outcome.retry_after) = match limit.quota() {
             0 => (Verdict::Never, Micros::ZERO),
@@ -99,6 +111,17 @@ mod tests {
 
     fn step(limit: &Limit, state: &mut State, hits: i64, micros: u64) -> Outcome {
         limit.step(state, hits, &Moment::at(Timestamp::from_micros(micros)))
+    }
+
+    #[test]
+    fn what_was_taken_comes_back_within_its_window_only() {
+        let counts = |taken: u64, now: u64| {
+            let at = Moment::at(Timestamp::from_micros(now));
+            limit().still_counts(Timestamp::from_micros(taken), &at)
+        };
+        assert!(counts(EDGE, EDGE + 9_999_999));
+        assert!(!counts(EDGE - 1, EDGE));
+        assert!(!counts(EDGE, EDGE + 10_000_000));
     }
 
     #[test]

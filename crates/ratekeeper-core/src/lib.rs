@@ -30,6 +30,7 @@
 //! All integers are at most 2^53 - 1, so that a script in Redis, which has only doubles,
 //! can take the very same step.
 
+mod arithmetic;
 mod combine;
 pub mod concurrency;
 mod divisor;
@@ -46,6 +47,7 @@ mod step;
 mod time;
 pub mod token_bucket;
 
+pub use arithmetic::{Arithmetic, Emission};
 pub use combine::{Mode, Vote, combine, quota_denies};
 pub use limit::{
     Algorithm, DEFAULT_SUB_WINDOWS, Limit, LimitError, LimitSpec, MAX_LOG, MAX_PERMITS,

@@ -59,6 +59,11 @@ impl Rate {
         self.burst
     }
 
+    /// Bits that its units keep below the microsecond.
+    pub(crate) const fn bits(self) -> u32 {
+        self.bits
+    }
+
     /// How long the whole bucket takes to refill, in units of this rate.
     pub(crate) const fn full(self) -> u64 {
         self.burst * self.emission.get()

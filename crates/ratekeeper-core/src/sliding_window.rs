@@ -97,6 +97,11 @@ impl SubWindows {
         self.count
     }
 
+    /// How long a sub-window is.
+    pub(crate) const fn length(&self) -> Micros {
+        Micros::new(self.length.get())
+    }
+
     /// Whether counters start in [`Words`].
     pub(crate) const fn fits_words(&self) -> bool {
         self.count <= DEFAULT_SUB_WINDOWS

@@ -42,8 +42,8 @@ impl Moment {
 /// What a counter is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ask {
-    /// Hits that earlier steps of the same request take from the same counter, all of which
-    /// fitted. The answer is as if they had been charged, but for two things that concern the
+    /// Hits that earlier steps of the same request take from the same counter: those that fitted,
+    /// and those that are counted whether they fit or not. The answer is as if they had been charged, but for two things that concern the
     /// request as a whole: it is [`Verdict::Never`] if all of its hits exceed the capacity
     /// together, and `retry_after` is the wait until all of them fit at once.
     pub taken: u64,
@@ -210,6 +210,19 @@ impl Limit {
             (_, StateMut::Heap(heap)) => heap.clear(),
         }
         Ok(())
+    }
+
+    /// Whether hits taken at `taken_at` may still be given back at `at`: in a fixed window if
+    /// it is the same one, in a sliding one and in a log if they are younger than the window,
+    /// in a bucket always, since it never gets fuller than full. Permits are released instead.
+    #[must_use]
+    pub fn still_counts(&self, taken_at: Timestamp, at: &Moment) -> bool {
+        match &self.kind {
+            Kind::FixedWindow => fixed_window::is_same(self, taken_at, at),
+            Kind::SlidingWindow(_) | Kind::SlidingLog => at.now.since(taken_at) < self.window(),
+            Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => true,
+            Kind::Concurrency => false,
+        }
     }
 
     /// The [`Heap`] that holds what `words` hold, for a counter that outgrew them.

@@ -6,9 +6,11 @@
 //!
 //! [`memory`] is the store of one node.
 
+mod extra;
 pub mod memory;
 mod step;
 
+pub use extra::{Execution, Extra, Once, Permit, PermitAct, Until};
 pub use memory::{MemoryConfig, MemoryStore};
 pub use step::{
     Answer, Charge, CounterKey, FullMode, Never, Request, RuleSlot, Step, StepOutcome, Verdicts,
@@ -38,4 +40,7 @@ pub enum StoreError {
     /// The store did not answer before the decision's deadline.
     #[error("the store did not answer in time")]
     Timeout,
+    /// Too much is asked of the store from here: the decision could not be sent in time.
+    #[error("too many decisions wait for the store")]
+    Overloaded,
 }

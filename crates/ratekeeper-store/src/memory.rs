@@ -6,11 +6,14 @@
 //! finds no room takes the place of an expired one, else of the one with the largest part of
 //! its limit left, never of one that refuses.
 //!
-//! States that outgrow 32 bytes lie beside the table, in a quarter of the same limit. Such a
+//! States that outgrow 32 bytes lie beside the table, in 3/16 of the same limit. Such a
 //! counter costs another 80 bytes and 8 for each word it has room for: two words for each
 //! moment a `sliding_log` remembers, three for each permit of `concurrency`, k + 2 for a
 //! `sliding_window` of k sub-windows if k > 12 or more hits fall into one than its share of
 //! the 32 bytes counts (65,535 for k = 12).
+//!
+//! The last 1/16 of the limit remembers requests that are to be carried out once: 160 bytes
+//! each, and 40 for each step.
 //!
 //! A counter's shard comes from its identity, not from its subject: rules often have one
 //! subject in common (`generic_key: api`, then an address), and all their counters would
@@ -21,6 +24,7 @@ mod config;
 mod heap;
 mod load;
 mod meta;
+mod once;
 mod plan;
 mod room;
 mod save;
@@ -43,8 +47,9 @@ pub use load::{LoadError, Loaded};
 pub use save::Saved;
 pub use stats::MemoryStats;
 
-use crate::{Answer, Charge, Never, Request, Step, Store, Verdicts};
+use crate::{Answer, Charge, Execution, Extra, Never, Request, Step, StepOutcome, Store, Verdicts};
 use heap::Budget;
+use once::Records;
 use plan::{Context, Plan};
 use shard::Shard;
 use table::Probe;
@@ -79,7 +84,8 @@ struct Cell(Mutex<Shard>);
 ///     rule: RuleSlot(0),
 ///     full_mode: FullMode::Allow,
 /// };
-/// let request = Request { steps: &[step], mode: Mode::default(), now: Timestamp::from_secs(1) };
+/// let steps = [step];
+/// let request = Request::new(&steps, Mode::default(), Timestamp::from_secs(1));
 /// assert!(store.decide_now(&request).allowed);
 /// assert!(!store.decide_now(&request).allowed);
 /// # Ok::<(), ratekeeper_store::memory::MemoryError>(())
@@ -88,6 +94,8 @@ struct Cell(Mutex<Shard>);
 pub struct MemoryStore {
     shards: Box<[Cell]>,
     budget: Budget,
+    /// What was to be carried out once, and was.
+    records: Records,
     buckets_per_shard: usize,
     /// The bucket at which the next sweep begins, counted through all shards.
     sweep_from: AtomicUsize,
@@ -107,6 +115,7 @@ impl MemoryStore {
                 .map(|_| Cell(Mutex::new(shard())))
                 .collect(),
             budget: Budget::new(sizes.heap_bytes),
+            records: Records::new(sizes.once_bytes),
             buckets_per_shard: sizes.buckets,
             sweep_from: AtomicUsize::new(0),
         })
@@ -115,9 +124,30 @@ impl MemoryStore {
     /// Decides at once; what [`Store::decide`] does.
     #[inline]
     pub fn decide_now(&self, request: &Request<'_>) -> Verdicts {
-        match request.steps {
-            [step] => self.decide_one(step, request),
-            steps => self.decide_all(steps, request),
+        match (request.steps, request.extra) {
+            ([step], None) => self.decide_one(step, request),
+            (steps, None) => self.decide_all(steps, request),
+            (_, Some(extra)) => self.decide_extra(request, extra),
+        }
+    }
+
+    /// Decides `step` by itself as of `at`, a time that may be over, and charges it as of then:
+    /// for what became known late. Nobody else's time goes back; a counter that was charged
+    /// after `at` is decided as its algorithm does when a clock went back.
+    pub fn decide_as_of(&self, step: &Step<'_>, at: Timestamp) -> StepOutcome {
+        let probe = Probe::new(step.key);
+        let shard = &mut *self.shards[probe.shard_bits()].0.lock();
+        let (_, outcome) = self.decide_at(shard, at, step, Mode::default(), probe);
+        outcome
+    }
+
+    /// A request that is more than a check.
+    #[inline(never)]
+    fn decide_extra(&self, request: &Request<'_>, extra: &Extra) -> Verdicts {
+        let decide = || self.decide_all(request.steps, request);
+        match extra.once {
+            Some(once) => self.records.decide(once, request, decide),
+            None => decide(),
         }
     }
 
@@ -141,11 +171,26 @@ impl MemoryStore {
         mode: Mode,
         probe: Probe,
     ) -> Verdicts {
+        let now = shard.now;
+        let (allowed, outcome) = self.decide_at(shard, now, step, mode, probe);
+        Verdicts::one(allowed, outcome, now)
+    }
+
+    /// Decides one step as of `now`: whether it may pass, and what its counter answers.
+    fn decide_at(
+        &self,
+        shard: &mut Shard,
+        now: Timestamp,
+        step: &Step<'_>,
+        mode: Mode,
+        probe: Probe,
+    ) -> (bool, StepOutcome) {
         let mut cx = Context {
-            now: shard.now,
+            now,
             budget: &self.budget,
             others: &[],
             executed: false,
+            permit: None,
         };
         let mut plan = Plan::located(probe, shard.locate(probe), step);
         shard.test(&cx, step, 0, &mut plan);
@@ -153,7 +198,7 @@ impl MemoryStore {
         cx.executed = allowed || step.charge == Charge::Always;
         shard.execute(&self.budget, cx.executed);
         shard.charge(&cx, step, &plan, allowed);
-        Verdicts::one(allowed, plan.outcome)
+        (allowed, plan.outcome)
     }
 
     /// Any number of steps: their shards are locked in ascending order, so that requests
@@ -162,6 +207,15 @@ impl MemoryStore {
     fn decide_all(&self, steps: &[Step<'_>], request: &Request<'_>) -> Verdicts {
         let mut locked = Locked::new(&self.shards, steps);
         let now = locked.advance(request.now);
+        let extra = request.extra.copied().unwrap_or_default();
+        let current: SmallVec<[Step<'_>; 4]>;
+        let steps = match extra.taken_at {
+            Some(taken_at) => {
+                current = steps.iter().map(|step| step.as_of(taken_at, now)).collect();
+                &current
+            }
+            None => steps,
+        };
         let mut plans: SmallVec<[Plan; 8]> = steps
             .iter()
             .map(|step| {
@@ -184,6 +238,7 @@ impl MemoryStore {
                 budget: &self.budget,
                 others: &plans,
                 executed: false,
+                permit: extra.permit,
             };
             locked.shard(plan.shard).test(&cx, step, taken, &mut plan);
             plans[index] = plan;
@@ -200,6 +255,7 @@ impl MemoryStore {
             budget: &self.budget,
             others: &[],
             executed,
+            permit: extra.permit,
         };
         for (step, plan) in steps.iter().zip(&plans) {
             locked.shard(plan.shard).charge(&cx, step, plan, allowed);
@@ -207,6 +263,8 @@ impl MemoryStore {
         Verdicts {
             allowed,
             outcomes: plans.iter().map(|plan| plan.outcome).collect(),
+            at: now,
+            execution: Execution::Now,
         }
     }
 
@@ -218,6 +276,10 @@ impl MemoryStore {
             heap_bytes_max: self.budget.limit() as u64,
             ..MemoryStats::default()
         };
+        let (once_records, once_bytes) = self.records.used();
+        stats.once_records = once_records as u64;
+        stats.once_bytes = once_bytes as u64;
+        stats.once_bytes_max = self.records.bytes_max() as u64;
         for cell in &self.shards {
             let shard = cell.0.lock();
             stats.counters += shard.table.used() as u64;

@@ -4,10 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use ratekeeper_core::{Bounds, Limit, Mode, Outcome, Timestamp, Verdict, Vote};
+use ratekeeper_core::{Bounds, Limit, Mode, Moment, Outcome, Timestamp, Verdict, Vote};
 use smallvec::SmallVec;
 
-use crate::StoreError;
+use crate::{Execution, Extra, StoreError};
 
 /// The name of a counter: 128 seeded bits, however long its descriptor is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -87,6 +87,20 @@ impl Step<'_> {
         fits || self.shadow || mode.shadow || (self.quota_mode && mode.idle_quota)
     }
 
+    /// The step, without its hits if it gives back what was taken at `taken_at` and does not
+    /// count any more.
+    pub(crate) fn as_of(&self, taken_at: Timestamp, now: Timestamp) -> Self {
+        let at = Moment {
+            now,
+            calendar: self.calendar,
+        };
+        let is_gone = self.hits < 0 && !self.limit.still_counts(taken_at, &at);
+        Self {
+            hits: if is_gone { 0 } else { self.hits },
+            ..*self
+        }
+    }
+
     /// What its counter is charged, given whether it fitted and whether the request is allowed.
     #[inline]
     pub(crate) fn charged(&self, fits: bool, allowed: bool) -> i64 {
@@ -108,6 +122,21 @@ pub struct Request<'a> {
     pub mode: Mode,
     /// When. A store's time never goes back: an earlier one counts as the latest it has seen.
     pub now: Timestamp,
+    /// What it wants besides; None for a plain check.
+    pub extra: Option<&'a Extra>,
+}
+
+impl<'a> Request<'a> {
+    /// A plain check.
+    #[must_use]
+    pub const fn new(steps: &'a [Step<'a>], mode: Mode, now: Timestamp) -> Self {
+        Self {
+            steps,
+            mode,
+            now,
+            extra: None,
+        }
+    }
 }
 
 /// What one step answered.
@@ -115,6 +144,9 @@ pub struct Request<'a> {
 pub enum StepOutcome {
     /// The counter was tested.
     Counted(Outcome),
+    /// A counter of this node alone was tested, since the store could not answer. No store
+    /// answers so; who asks it does.
+    Aside(Outcome),
     /// The store had no room for the counter; its [`FullMode`] answered.
     Full(FullMode),
 }
@@ -124,7 +156,7 @@ impl StepOutcome {
     #[must_use]
     pub fn fits(&self) -> bool {
         match self {
-            Self::Counted(outcome) => outcome.verdict == Verdict::Fits,
+            Self::Counted(outcome) | Self::Aside(outcome) => outcome.verdict == Verdict::Fits,
             Self::Full(mode) => *mode == FullMode::Allow,
         }
     }
@@ -137,19 +169,33 @@ pub struct Verdicts {
     pub allowed: bool,
     /// One for each step, in the same order.
     pub outcomes: SmallVec<[StepOutcome; 4]>,
+    /// The store's time of the decision: that of the request, or the latest the store has seen.
+    pub at: Timestamp,
+    /// Whether this is the answer to a request carried out now, before, or not at all. Always
+    /// [`Execution::Now`] unless the request is to be carried out [once](crate::Once).
+    pub execution: Execution,
 }
 
 impl Verdicts {
     /// The answer to a request of one step.
     #[inline]
-    pub(crate) fn one(allowed: bool, outcome: StepOutcome) -> Self {
+    pub(crate) fn one(allowed: bool, outcome: StepOutcome, at: Timestamp) -> Self {
         let mut outcomes = SmallVec::new();
         outcomes.push(outcome);
-        Self { allowed, outcomes }
+        Self {
+            allowed,
+            outcomes,
+            at,
+            execution: Execution::Now,
+        }
     }
 }
 
 /// Decided, or to be awaited.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a decision is handed over without allocating"
+)]
 #[derive(Debug)]
 pub enum Answer<T> {
     /// Decided at once.

@@ -37,13 +37,7 @@ fn deciding_in_line_allocates_nothing() {
         Limit::try_new(spec).unwrap()
     });
     let now = Timestamp::from_secs(1_000);
-    let decide = |steps: &[Step<'_>]| {
-        store.decide_now(&Request {
-            steps,
-            mode: Mode::default(),
-            now,
-        })
-    };
+    let decide = |steps: &[Step<'_>]| store.decide_now(&Request::new(steps, Mode::default(), now));
     // Each shard counts its rules from the first counter on.
     (0..10_000).for_each(|identity| drop(decide(&[step(&limits[0], 1_000_000 + identity)])));
 

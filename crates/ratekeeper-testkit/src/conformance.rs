@@ -14,6 +14,8 @@
 
 pub mod histories;
 pub mod limits;
+pub mod once;
+pub mod permits;
 pub mod requests;
 pub mod threads;
 
@@ -51,6 +53,19 @@ macro_rules! conformance {
             requests: many_steps_are_decided_together,
             threads: one_counter_admits_its_limit_to_many_threads,
             threads: several_counters_are_taken_together_or_not_at_all,
+            permits: a_permit_is_freed_by_its_id,
+            permits: a_permit_asked_for_twice_is_held_once,
+            permits: a_permit_ends_at_its_deadline_unless_renewed,
+            permits: permits_and_rates_are_taken_together,
+            permits: a_permit_of_several_counters_is_freed_in_each,
+            once: a_repeat_takes_nothing,
+            once: a_denied_or_forgotten_request_is_decided_anew,
+            once: a_repeat_is_known_for_a_span,
+            once: an_id_stands_for_one_request,
+            once: other_steps_are_no_repeat,
+            once: giving_back_is_remembered_in_any_case,
+            once: copies_that_arrive_together_are_one,
+            once: hits_come_back_while_they_count,
             histories: equals_the_pure_steps,
         );
     };
@@ -78,7 +93,7 @@ pub fn decide<S: Store>(store: &S, request: &Request<'_>) -> Verdicts {
 /// Decides `steps` at `now`, in no special mode.
 fn at<S: Store>(store: &S, now: Timestamp, steps: &[Step<'_>]) -> Verdicts {
     let mode = Mode::default();
-    decide(store, &Request { steps, mode, now })
+    decide(store, &Request::new(steps, mode, now))
 }
 
 /// What the only step of a request is answered.
@@ -93,6 +108,7 @@ fn counted(verdicts: &Verdicts, index: usize) -> Outcome {
     match verdicts.outcomes[index] {
         StepOutcome::Counted(outcome) => outcome,
         StepOutcome::Full(_) => panic!("the store has room for a few counters"),
+        StepOutcome::Aside(_) => panic!("a store has no counters beside its own"),
     }
 }
 

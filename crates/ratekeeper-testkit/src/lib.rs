@@ -1,5 +1,10 @@
-//! What the tests share: the reference model and the store conformance suite.
+//! What the tests share: the reference model, the store conformance suite, and real programs to test against.
 
 pub mod conformance;
 pub mod model;
 pub mod paired;
+#[cfg(unix)]
+pub mod process;
+pub mod proxy;
+#[cfg(unix)]
+pub mod redis;

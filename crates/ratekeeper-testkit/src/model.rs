@@ -143,7 +143,10 @@ impl Model {
         let together = ask.taken.saturating_add(hits);
         let is_over = match self {
             // A peek at a window that counted more than it holds.
-            Self::FixedWindow(model) => ask == Ask::hits(0) && model.is_over(now),
+            Self::FixedWindow(_) => match &after {
+                Self::FixedWindow(after) => ask.hits == 0 && after.is_over(now),
+                _ => false,
+            },
             _ => false,
         };
         let verdict = if is_over && self.capacity() > 0 {

@@ -4,16 +4,29 @@
 //! short runs, one right after the other, does not. So runs alternate, and the median of their
 //! ratios is reported with the interval that holds it with 95 % confidence.
 
+use std::convert::Infallible;
 use std::fmt;
-
-/// Pairs that are run at least.
-const PAIRS_MIN: usize = 15;
-
-/// Pairs that are run at most, however wide the interval still is.
-const PAIRS_MAX: usize = 61;
 
 /// The interval is narrow enough within this share of the ratio.
 const WIDTH: f64 = 0.03;
+
+/// How many pairs are run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Patience {
+    /// At least so many, at least 1.
+    pub pairs_min: usize,
+    /// At most so many, however wide the interval still is.
+    pub pairs_max: usize,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            pairs_min: 15,
+            pairs_max: 61,
+        }
+    }
+}
 
 /// How one thing compares with another.
 #[derive(Clone, Copy, Debug)]
@@ -30,54 +43,93 @@ pub struct Paired {
     pub pairs: usize,
 }
 
+impl Paired {
+    /// What pairs of runs tell, each ours and theirs; at least one.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn of(runs: &[(f64, f64)]) -> Self {
+        let (ratio, interval) = median_within(runs, |ours, theirs| ours / theirs);
+        Self {
+            ours: median(&sorted(runs.iter().map(|(ours, _)| *ours))),
+            theirs: median(&sorted(runs.iter().map(|(_, theirs)| *theirs))),
+            ratio,
+            interval,
+            pairs: runs.len(),
+        }
+    }
+
+    /// Whether the ratio is known within 3 %.
+    #[must_use]
+    pub fn is_narrow(&self) -> bool {
+        let (low, high) = self.interval;
+        high - self.ratio <= WIDTH * self.ratio && self.ratio - low <= WIDTH * self.ratio
+    }
+}
+
 /// Runs both in turn, each pair in the other order than the last, until the ratio is known
 /// within 3 % or the patience of the most pairs is over. Each run returns its own measure.
 pub fn paired(mut ours: impl FnMut() -> f64, mut theirs: impl FnMut() -> f64) -> Paired {
+    let patience = Patience::default();
+    let Ok(result) = try_paired::<Infallible>(patience, || Ok(ours()), || Ok(theirs()));
+    result
+}
+
+/// As [`paired`], for runs that can fail, and with a patience of its own.
+///
+/// # Errors
+/// The first failure of a run.
+pub fn try_paired<E>(
+    patience: Patience,
+    mut ours: impl FnMut() -> Result<f64, E>,
+    mut theirs: impl FnMut() -> Result<f64, E>,
+) -> Result<Paired, E> {
     // The first run of each warms caches and is not counted.
-    ours();
-    theirs();
+    ours()?;
+    theirs()?;
     let mut runs: Vec<(f64, f64)> = Vec::new();
     loop {
         runs.push(if runs.len().is_multiple_of(2) {
-            (ours(), theirs())
+            (ours()?, theirs()?)
         } else {
-            let theirs = theirs();
-            (ours(), theirs)
+            let theirs = theirs()?;
+            (ours()?, theirs)
         });
-        if runs.len() < PAIRS_MIN {
+        if runs.len() < patience.pairs_min {
             continue;
         }
-        let result = summary(&runs);
-        let (low, high) = result.interval;
-        let narrow = high - result.ratio <= WIDTH * result.ratio
-            && result.ratio - low <= WIDTH * result.ratio;
-        if narrow || runs.len() >= PAIRS_MAX {
-            return result;
+        let result = Paired::of(&runs);
+        if result.is_narrow() || runs.len() >= patience.pairs_max {
+            return Ok(result);
         }
     }
 }
 
-fn summary(runs: &[(f64, f64)]) -> Paired {
-    let ratios = sorted(runs.iter().map(|(ours, theirs)| ours / theirs));
-    let count = ratios.len();
-    #[allow(clippy::cast_precision_loss, reason = "at most 61")]
+/// The median of ours - theirs, pair by pair, and the bounds that hold it with 95 % confidence.
+///
+/// # Panics
+/// If there is no pair.
+#[must_use]
+pub fn difference(runs: &[(f64, f64)]) -> (f64, (f64, f64)) {
+    median_within(runs, |ours, theirs| ours - theirs)
+}
+
+fn median_within(runs: &[(f64, f64)], of: impl Fn(f64, f64) -> f64) -> (f64, (f64, f64)) {
+    let values = sorted(runs.iter().map(|(ours, theirs)| of(*ours, *theirs)));
+    let count = values.len();
+    #[allow(clippy::cast_precision_loss, reason = "some dozens")]
     let spread = 1.96 * (count as f64).sqrt() / 2.0;
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "at most 61"
+        reason = "some dozens"
     )]
     let spread = spread.ceil() as usize;
     // The order statistics around the middle one: binomial, normal approximation.
     let low = (count / 2).saturating_sub(spread);
     let high = (count / 2 + spread).min(count - 1);
-    Paired {
-        ours: median(&sorted(runs.iter().map(|(ours, _)| *ours))),
-        theirs: median(&sorted(runs.iter().map(|(_, theirs)| *theirs))),
-        ratio: median(&ratios),
-        interval: (ratios[low], ratios[high]),
-        pairs: count,
-    }
+    (median(&values), (values[low], values[high]))
 }
 
 fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
@@ -121,6 +173,25 @@ mod tests {
         let result = paired(|| speed.borrow_mut()(50.0), || speed.borrow_mut()(100.0));
         assert!((result.ratio - 0.5).abs() < 0.02, "{result}");
         assert!(result.interval.0 <= result.ratio && result.ratio <= result.interval.1);
-        assert!(result.pairs >= PAIRS_MIN);
+        assert!(result.pairs >= Patience::default().pairs_min && result.is_narrow());
+    }
+
+    #[test]
+    fn patience_ends_and_failures_are_told() {
+        // One pair alone would always be narrow.
+        let patience = Patience {
+            pairs_min: 2,
+            pairs_max: 4,
+        };
+        let mut wild = [1.0, 9.0, 1.0, 5.0, 2.0, 7.0].into_iter().cycle();
+        let mut next = || Ok::<_, ()>(wild.next().unwrap_or(1.0));
+        let result = try_paired(patience, &mut next, || Ok(1.0)).expect("no run fails");
+        assert_eq!(result.pairs, 4);
+        assert!(!result.is_narrow(), "{result}");
+        assert_eq!(
+            try_paired(patience, || Ok(1.0), || Err("no")).err(),
+            Some("no")
+        );
+        assert_eq!(difference(&[(3.0, 1.0), (5.0, 2.0), (9.0, 3.0)]).0, 3.0);
     }
 }

@@ -47,11 +47,7 @@ fn fill(store: &MemoryStore, limit: &Limit, numbers: std::ops::Range<u64>, rules
             rule,
             ..step(namer.number(number), limit)
         }];
-        let request = Request {
-            steps: &steps,
-            mode: Mode::default(),
-            now: NOW,
-        };
+        let request = Request::new(&steps, Mode::default(), NOW);
         admitted += u64::from(store.decide_now(&request).allowed);
     }
     admitted

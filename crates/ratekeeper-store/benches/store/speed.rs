@@ -138,11 +138,7 @@ fn compare(threads: usize, count: usize, clock: &Governors) -> Paired {
     let now = Timestamp::from_secs(1_800_000_000);
     let ours = |index: usize| {
         let steps = [step(namer.key(&keys[index]), &limit)];
-        let request = Request {
-            steps: &steps,
-            mode: Mode::default(),
-            now,
-        };
+        let request = Request::new(&steps, Mode::default(), now);
         let verdicts = store.decide_now(black_box(&request));
         assert!(black_box(&verdicts).allowed);
     };
@@ -253,11 +249,7 @@ pub(crate) fn algorithms(report: &Report) {
         let (store, namer, keys) = (store(), Namer::new(), keys(1_000_000));
         let decide = |limit: &Limit, index: usize| {
             let steps = [step(namer.key(&keys[index]), limit)];
-            let request = Request {
-                steps: &steps,
-                mode: Mode::default(),
-                now,
-            };
+            let request = Request::new(&steps, Mode::default(), now);
             black_box(store.decide_now(black_box(&request)).allowed);
         };
         let best = |keys: usize, limit: &Limit| {
@@ -298,7 +290,7 @@ fn several_steps(report: &Report) {
     for count in [2, 4] {
         let steps = &steps[..count];
         let mode = Mode::default();
-        let request = Request { steps, mode, now };
+        let request = Request::new(steps, mode, now);
         let runs = (0..9).map(|_| {
             run(1, 1, |_| {
                 assert!(black_box(&store.decide_now(black_box(&request))).allowed);

@@ -7,8 +7,8 @@ use super::table::{BUCKET_BYTES, BUCKETS_MAX};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryConfig {
     /// Bytes for all counters together, at least [`Self::LEAST`] (1 MiB). Three quarters are
-    /// the table, 57 bytes a counter; a quarter is for states that do not fit in line. Memory
-    /// is used as counters come, not before.
+    /// the table, 57 bytes a counter; 3/16 are for states that do not fit in line, 1/16 for
+    /// remembering what is to be carried out once. Memory is used as counters come, not before.
     pub memory_limit: usize,
     /// The most of the table that one rule may hold, in percent: 1 to 100.
     pub max_share_percent: u8,
@@ -32,8 +32,9 @@ impl MemoryConfig {
         if memory_limit < Self::LEAST {
             return Err(MemoryError::TooSmall);
         }
-        let heap_bytes = memory_limit / 4;
-        let buckets = (memory_limit - heap_bytes) / MEMORY_SHARDS / BUCKET_BYTES;
+        let once_bytes = memory_limit / 16;
+        let heap_bytes = memory_limit / 4 - once_bytes;
+        let buckets = (memory_limit - heap_bytes - once_bytes) / MEMORY_SHARDS / BUCKET_BYTES;
         let buckets = prime_up_to(buckets.min(BUCKETS_MAX));
         // A zeroed vector that is too large would abort the process; asking first does not.
         Vec::<u8>::new()
@@ -42,6 +43,7 @@ impl MemoryConfig {
         Ok(Sizes {
             buckets,
             heap_bytes,
+            once_bytes,
         })
     }
 }
@@ -76,6 +78,8 @@ pub(super) struct Sizes {
     pub(super) buckets: usize,
     /// Bytes of out-of-line states.
     pub(super) heap_bytes: usize,
+    /// Bytes of what is to be carried out once.
+    pub(super) once_bytes: usize,
 }
 
 /// The largest prime up to `most`, which is at least 2.

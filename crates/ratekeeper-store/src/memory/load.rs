@@ -77,6 +77,8 @@ impl MemoryStore {
         if ahead > CLOCK_SLACK {
             return Err(LoadError::FromTheFuture(ahead.as_secs_ceil()));
         }
+        // What was to be carried out once is not in the file.
+        self.records.begin(now);
         let blocks_at = input.stream_position()?;
         read_blocks(input, |_, _, _| {})?;
         input.seek(SeekFrom::Start(blocks_at))?;

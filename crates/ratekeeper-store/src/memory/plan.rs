@@ -1,10 +1,12 @@
 //! What is to become of the steps of a request, between the test and the charge.
 
-use ratekeeper_core::{Moment, Timestamp};
+use ratekeeper_core::{
+    Algorithm, Ask, Heap, Limit, Moment, Outcome, StateMut, StateRef, Timestamp, concurrency,
+};
 
 use super::heap::Budget;
 use super::table::{Place, Probe};
-use crate::{RuleSlot, Step, StepOutcome};
+use crate::{Charge, Permit, PermitAct, RuleSlot, Step, StepOutcome};
 
 /// Where a step's counter lies, or would.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,10 +50,11 @@ impl Plan {
         }
     }
 
-    /// Hits it takes from its counter if the request is allowed.
+    /// Hits that later steps of the request find taken from its counter: those that fitted, and
+    /// those that count whether they fit or not.
     pub(super) fn takes(&self, step: &Step<'_>) -> u64 {
         match self.outcome {
-            StepOutcome::Counted(outcome) if outcome.fits() => {
+            StepOutcome::Counted(outcome) if outcome.fits() || step.charge == Charge::Always => {
                 u64::try_from(step.hits).unwrap_or(0)
             }
             _ => 0,
@@ -73,6 +76,8 @@ pub(super) struct Context<'a> {
     /// Whether anything is charged, and so the doomed counters are gone. Not known, and
     /// false, while steps are tested.
     pub(super) executed: bool,
+    /// The permit that concurrency steps take, prolong or free.
+    pub(super) permit: Option<Permit>,
 }
 
 impl Context<'_> {
@@ -80,6 +85,56 @@ impl Context<'_> {
         Moment {
             now: self.now,
             calendar: step.calendar,
+        }
+    }
+
+    /// What is to become of which permit, if the step is about one.
+    #[inline]
+    fn permit(&self, limit: &Limit) -> Option<Permit> {
+        let permit = self.permit?;
+        (limit.algorithm() == Algorithm::Concurrency).then_some(permit)
+    }
+
+    /// Whether the step changes a permit though it takes nothing.
+    #[inline]
+    pub(super) fn moves_permit(&self, limit: &Limit) -> bool {
+        self.permit(limit)
+            .is_some_and(|permit| permit.act != PermitAct::Acquire)
+    }
+
+    /// What the counter answers to the step.
+    #[inline]
+    pub(super) fn test(&self, step: &Step<'_>, taken: u64, state: StateRef<'_>) -> Outcome {
+        let (limit, now) = (step.limit, self.now);
+        if let (Some(Permit { id, act }), StateRef::Heap(heap)) = (self.permit(limit), state) {
+            return match act {
+                PermitAct::Acquire => concurrency::ask(limit, heap, id, taken, now),
+                PermitAct::Renew => concurrency::ask_holder(limit, heap, id, false, now),
+                PermitAct::Release => concurrency::ask_holder(limit, heap, id, true, now),
+            };
+        }
+        let ask = Ask {
+            taken,
+            hits: step.hits,
+        };
+        limit.test(state, ask, &self.moment(step))
+    }
+
+    /// Charges a state on the heap.
+    pub(super) fn charge(&self, limit: &Limit, heap: &mut Heap, hits: i64, at: &Moment) {
+        match self.permit(limit) {
+            Some(Permit { id, act }) if hits > 0 || act != PermitAct::Acquire => {
+                // What they answer was found out by the test.
+                let _ = match act {
+                    PermitAct::Acquire => concurrency::acquire(limit, heap, id, at.now).fits(),
+                    PermitAct::Renew => concurrency::renew(limit, heap, id, at.now),
+                    PermitAct::Release => concurrency::release(heap, id, at.now),
+                };
+            }
+            _ => {
+                // A heap never spills again.
+                let _ = limit.charge(StateMut::Heap(heap), hits, at);
+            }
         }
     }
 

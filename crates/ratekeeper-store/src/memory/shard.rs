@@ -88,7 +88,11 @@ impl Shard {
             let meta = meta.settled(&outcome, limit.capacity(), expires_at);
             self.table.set_meta(place, meta);
         }
-        Some(Verdicts::one(allowed, StepOutcome::Counted(outcome)))
+        Some(Verdicts::one(
+            allowed,
+            StepOutcome::Counted(outcome),
+            self.now,
+        ))
     }
 
     /// Where the step's counter lies, if it exists.
@@ -101,14 +105,9 @@ impl Shard {
     /// anybody could see.
     #[inline]
     pub(super) fn test(&mut self, cx: &Context<'_>, step: &Step<'_>, taken: u64, plan: &mut Plan) {
-        let ask = Ask {
-            taken,
-            hits: step.hits,
-        };
-        let at = cx.moment(step);
         let outcome = match plan.spot {
-            Spot::Found(place) => step.limit.test(self.state(place), ask, &at),
-            Spot::New(_) | Spot::Absent => step.limit.test(fresh(step.limit), ask, &at),
+            Spot::Found(place) => cx.test(step, taken, self.state(place)),
+            Spot::New(_) | Spot::Absent => cx.test(step, taken, fresh(step.limit)),
         };
         plan.outcome = StepOutcome::Counted(outcome);
         let may_charge = step.hits > 0 && (outcome.fits() || step.charge == Charge::Always);
@@ -140,7 +139,9 @@ impl Shard {
         let hits = step.charged(outcome.fits(), allowed);
         let place = match plan.spot {
             // What refused is charged nothing, which settles a bucket whose limit was lowered.
-            Spot::Found(place) if hits != 0 || !outcome.fits() => place,
+            Spot::Found(place) if hits != 0 || !outcome.fits() || cx.moves_permit(step.limit) => {
+                place
+            }
             Spot::New(place) if hits > 0 => {
                 self.create(place, plan, step);
                 place
@@ -203,8 +204,7 @@ impl Shard {
         let Some(heap) = self.heaps.get_full_mut(index) else {
             unreachable!("a state on the heap has a place there");
         };
-        // A heap never spills again.
-        let _ = limit.charge(StateMut::Heap(heap), hits, at);
+        cx.charge(limit, heap, hits, at);
         if heap.is_empty() && limit.shape() == Shape::Words {
             return self.return_to_words(cx, limit, plan, place, hits, at);
         }

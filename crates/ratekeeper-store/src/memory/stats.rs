@@ -23,6 +23,12 @@ pub struct MemoryStats {
     pub heap_bytes: u64,
     /// The most that `heap_bytes` may be.
     pub heap_bytes_max: u64,
+    /// Requests remembered, so that they are carried out once.
+    pub once_records: u64,
+    /// Bytes of those.
+    pub once_bytes: u64,
+    /// The most that `once_bytes` may be.
+    pub once_bytes_max: u64,
     /// Expired counters forgotten, since the start.
     pub evicted_expired: u64,
     /// Live counters that had to go for new ones, since the start.

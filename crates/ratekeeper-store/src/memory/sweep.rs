@@ -36,6 +36,7 @@ impl MemoryStore {
             from = (from + count) % total;
         }
         self.sweep_from.store(from, Ordering::Relaxed);
+        self.records.sweep(now);
         reclaimed
     }
 

@@ -1,4 +1,5 @@
 mod bounded;
+mod once;
 mod state_file;
 mod table;
 
@@ -38,11 +39,11 @@ fn store() -> MemoryStore {
 }
 
 fn decide(store: &MemoryStore, steps: &[Step<'_>], secs: u64) -> Verdicts {
-    store.decide_now(&Request {
+    store.decide_now(&Request::new(
         steps,
-        mode: Mode::default(),
-        now: Timestamp::from_secs(secs),
-    })
+        Mode::default(),
+        Timestamp::from_secs(secs),
+    ))
 }
 
 #[test]
@@ -93,6 +94,28 @@ fn a_repeated_counter_sees_the_earlier_take() {
         );
         assert!(!decide(&store, &[step(&limit, 1)], 1_000).allowed);
         assert_eq!(store.stats().counters, 1);
+    }
+}
+
+#[test]
+fn a_repeated_counter_sees_an_earlier_denial_that_counts() {
+    let limit = limit(Algorithm::FixedWindow, 5, 60);
+    for hits in [0, 1] {
+        let store = store();
+        let steps = [9, hits].map(|hits| Step {
+            hits,
+            charge: Charge::Always,
+            ..step(&limit, 1)
+        });
+        let outcomes = decide(&store, &steps, 1_000).outcomes;
+        assert!(!outcomes[0].fits());
+        assert!(!outcomes[1].fits(), "{hits}");
+        let unmoved = steps.map(|step| Step {
+            charge: Charge::IfAllowed,
+            ..step
+        });
+        let store = self::store();
+        assert!(decide(&store, &unmoved, 1_000).outcomes[1].fits());
     }
 }
 

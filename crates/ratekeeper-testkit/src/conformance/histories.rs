@@ -7,7 +7,9 @@ use proptest::test_runner::{Config, TestRunner};
 use ratekeeper_core::{
     Ask, Limit, Micros, Mode, Moment, Spill, State, StateMut, Timestamp, combine,
 };
-use ratekeeper_store::{Charge, CounterKey, Request, Step, StepOutcome, Store, Verdicts};
+use ratekeeper_store::{
+    Charge, CounterKey, Execution, Request, Step, StepOutcome, Store, Verdicts,
+};
 
 use super::{NOW, decide, every_limit, step};
 
@@ -54,11 +56,7 @@ pub fn equals_the_pure_steps<S: Store>(make: impl Fn() -> S) {
                 shadow: drawn.mode.0,
                 idle_quota: drawn.mode.1,
             };
-            let request = Request {
-                steps: &steps,
-                mode,
-                now,
-            };
+            let request = Request::new(&steps, mode, now);
             prop_assert_eq!(decide(&store, &request), model.decide(&request));
         }
         Ok(())
@@ -137,7 +135,7 @@ impl Model {
             let fresh = State::new(step.limit.shape());
             let state = self.counters.get(&step.key).unwrap_or(&fresh);
             let outcome = step.limit.test(state.as_ref(), ask, &at);
-            if outcome.fits() {
+            if outcome.fits() || step.charge == Charge::Always {
                 *taken += step.hits.max(0).unsigned_abs();
             }
             outcomes.push(outcome);
@@ -162,6 +160,8 @@ impl Model {
         Verdicts {
             allowed,
             outcomes: outcomes.into_iter().map(StepOutcome::Counted).collect(),
+            at: self.now,
+            execution: Execution::Now,
         }
     }
 

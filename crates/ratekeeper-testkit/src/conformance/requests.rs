@@ -85,14 +85,7 @@ pub fn shadow_steps_count_and_never_deny<S: Store>(make: impl Fn() -> S) {
     };
     let none = hourly(Algorithm::Gcra, 0);
     let steps = [step(&none, 1_000), step(&wide, 1_001)];
-    let verdicts = decide(
-        &store,
-        &Request {
-            steps: &steps,
-            mode,
-            now: NOW,
-        },
-    );
+    let verdicts = decide(&store, &Request::new(&steps, mode, NOW));
     assert!(verdicts.allowed && !counted(&verdicts, 0).fits());
     assert_eq!(remaining(&store, NOW, steps[1]), 99);
 }
@@ -115,17 +108,7 @@ pub fn quota_steps_deny_together<S: Store>(make: impl Fn() -> S) {
         idle_quota: true,
         ..Mode::default()
     };
-    assert!(
-        decide(
-            &store,
-            &Request {
-                steps: &steps,
-                mode,
-                now: NOW
-            }
-        )
-        .allowed
-    );
+    assert!(decide(&store, &Request::new(&steps, mode, NOW)).allowed);
 }
 
 /// `count_denied`: what a denied request asked for counts, but only there.

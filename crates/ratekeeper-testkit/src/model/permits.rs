@@ -52,9 +52,11 @@ impl Permits {
         }
     }
 
-    /// Takes a permit if one is free.
+    /// Takes a permit if one is free, or renews the one that is held.
     pub fn acquire(&mut self, id: u128, now: Timestamp) -> bool {
-        self.reap(now);
+        if self.renew(id, now) {
+            return true;
+        }
         let free = self.room(now) > 0;
         if free {
             let deadline = self.deadline(now);

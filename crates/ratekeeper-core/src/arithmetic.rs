@@ -1,0 +1,65 @@
+//! The numbers that a limit's steps compute with, for a store that takes the same steps
+//! elsewhere: a script that has only doubles.
+
+use crate::limit::{Kind, Waiting};
+use crate::rate::Rate;
+use crate::{Limit, Micros};
+
+/// What the steps of a limit compute with, besides its quota and window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arithmetic {
+    /// [`fixed_window`](crate::fixed_window): nothing else.
+    FixedWindow,
+    /// [`sliding_window`](crate::sliding_window): how long a sub-window is.
+    SlidingWindow(Micros),
+    /// [`sliding_log`](crate::sliding_log): nothing else.
+    SlidingLog,
+    /// [`token_bucket`](crate::token_bucket)
+    TokenBucket(Emission),
+    /// [`gcra`](crate::gcra), and [`leaky_bucket`](crate::leaky_bucket) for callers that wait.
+    Gcra(Emission),
+    /// [`leaky_bucket`](crate::leaky_bucket) for callers that cannot wait: what does not leave
+    /// at once is refused.
+    LeakyWithoutDelay(Emission),
+    /// [`concurrency`](crate::concurrency): nothing else.
+    Concurrency,
+}
+
+/// How a bucket refills: one hit every `interval`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Emission {
+    /// T, the time one hit takes, in units of 2^-`bits` microseconds; at least 1.
+    pub interval: u64,
+    /// Bits that T keeps below the microsecond: 0 to 32.
+    pub bits: u32,
+    /// The capacity in hits. `burst * interval` is at most 2^53 - 1.
+    pub burst: u64,
+}
+
+impl From<Rate> for Emission {
+    fn from(rate: Rate) -> Self {
+        Self {
+            interval: rate.span(1),
+            bits: rate.bits(),
+            burst: rate.burst(),
+        }
+    }
+}
+
+impl Limit {
+    /// What its steps compute with.
+    #[must_use]
+    pub fn arithmetic(&self) -> Arithmetic {
+        match self.kind {
+            Kind::FixedWindow => Arithmetic::FixedWindow,
+            Kind::SlidingWindow(sub) => Arithmetic::SlidingWindow(sub.length()),
+            Kind::SlidingLog => Arithmetic::SlidingLog,
+            Kind::TokenBucket(rate) => Arithmetic::TokenBucket(rate.into()),
+            Kind::Gcra(rate) | Kind::LeakyBucket(rate, Waiting::Delays) => {
+                Arithmetic::Gcra(rate.into())
+            }
+            Kind::LeakyBucket(rate, Waiting::Refuses) => Arithmetic::LeakyWithoutDelay(rate.into()),
+            Kind::Concurrency => Arithmetic::Concurrency,
+        }
+    }
+}

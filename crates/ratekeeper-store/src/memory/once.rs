@@ -1,0 +1,200 @@
+//! Requests that were carried out once, so that a repeat is known as one.
+//!
+//! An eighth of the ids each has a lock of its own, which is held while the request is decided:
+//! two copies of it that arrive together are one request. The records are not saved with the
+//! counters. What gives back hits that were taken before counters were loaded is therefore
+//! not carried out ([`Execution::Unknown`]): giving back twice would admit too much, and not
+//! giving back admits too little for a window at most.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use ratekeeper_core::Timestamp;
+use smallvec::SmallVec;
+
+use crate::{Execution, FullMode, Once, Request, StepOutcome, Verdicts};
+
+/// Locks, chosen by the id.
+const PARTS: usize = 8;
+
+/// What a record costs besides its outcomes: id, times and a boxed slice, in a map that may
+/// be half empty, and the allocator's own bookkeeping.
+const RECORD_BYTES: usize = 160;
+
+/// The records.
+#[derive(Debug)]
+pub(super) struct Records {
+    parts: [Mutex<Part>; PARTS],
+    /// The most bytes of a part.
+    part_bytes_max: usize,
+    /// Nothing is known of what was done before this time, in microseconds.
+    since: AtomicU64,
+}
+
+/// The records of some ids.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    records: HashMap<u128, Record>,
+    bytes: usize,
+    /// The latest time seen.
+    now: Timestamp,
+    /// No record ends before this.
+    earliest: Timestamp,
+}
+
+/// The answer to a request, for its repeats.
+#[derive(Debug)]
+struct Record {
+    until: Timestamp,
+    content: u64,
+    at: Timestamp,
+    allowed: bool,
+    outcomes: Box<[StepOutcome]>,
+}
+
+impl Record {
+    fn bytes(&self) -> usize {
+        bytes_of(self.outcomes.len())
+    }
+}
+
+const fn bytes_of(outcomes: usize) -> usize {
+    RECORD_BYTES + outcomes * size_of::<StepOutcome>()
+}
+
+impl Records {
+    pub(super) fn new(bytes: usize) -> Self {
+        Self {
+            parts: Default::default(),
+            part_bytes_max: bytes / PARTS,
+            since: AtomicU64::new(0),
+        }
+    }
+
+    /// Records and their bytes.
+    pub(super) fn used(&self) -> (usize, usize) {
+        let parts = self.parts.iter().map(|part| {
+            let part = part.lock();
+            (part.records.len(), part.bytes)
+        });
+        parts.fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
+    }
+
+    pub(super) const fn bytes_max(&self) -> usize {
+        self.part_bytes_max * PARTS
+    }
+
+    /// Says that the counters hold hits of before `now`, of which there are no records.
+    pub(super) fn begin(&self, now: Timestamp) {
+        // Relaxed: set before the first request, which whoever serves it has been told of.
+        self.since.fetch_max(now.as_micros(), Ordering::Relaxed);
+    }
+
+    /// Decides `request` unless it was before.
+    pub(super) fn decide(
+        &self,
+        once: Once,
+        request: &Request<'_>,
+        decide: impl FnOnce() -> Verdicts,
+    ) -> Verdicts {
+        let mut part = self.part(once.id);
+        let now = part.advance(request.now);
+        if let Some(record) = part.records.get(&once.id) {
+            // The rules may have changed since: what was answered then says nothing of other steps.
+            let is_same =
+                record.content == once.content && record.outcomes.len() == request.steps.len();
+            return match is_same {
+                true => record.repeat(),
+                false => unexecuted(request, now, Execution::Conflict),
+            };
+        }
+        let taken_at = request.extra.and_then(|extra| extra.taken_at);
+        let since = self.since.load(Ordering::Relaxed);
+        let until = once.until.of(now);
+        if until <= now || taken_at.is_some_and(|at| at.as_micros() < since) {
+            return unexecuted(request, now, Execution::Unknown);
+        }
+        if part.bytes + bytes_of(request.steps.len()) > self.part_bytes_max {
+            return unexecuted(request, now, Execution::NoRoom);
+        }
+        let verdicts = decide();
+        let asked = request.steps.iter().any(|step| step.hits > 0);
+        if verdicts.allowed || !asked {
+            part.keep(once, until, &verdicts);
+        }
+        verdicts
+    }
+
+    /// Forgets what has ended by `now`.
+    pub(super) fn sweep(&self, now: Timestamp) {
+        for part in &self.parts {
+            part.lock().advance(now);
+        }
+    }
+
+    fn part(&self, id: u128) -> MutexGuard<'_, Part> {
+        self.parts[(id % PARTS as u128) as usize].lock()
+    }
+}
+
+impl Part {
+    /// Moves the time on, and forgets what has ended.
+    fn advance(&mut self, now: Timestamp) -> Timestamp {
+        self.now = self.now.max(now);
+        if self.earliest <= self.now && !self.records.is_empty() {
+            self.forget();
+        }
+        self.now
+    }
+
+    fn forget(&mut self) {
+        let (now, mut bytes, mut earliest) = (self.now, 0, Timestamp::from_micros(u64::MAX));
+        self.records.retain(|_, record| {
+            let lives = record.until > now;
+            if lives {
+                bytes += record.bytes();
+                earliest = earliest.min(record.until);
+            }
+            lives
+        });
+        (self.bytes, self.earliest) = (bytes, earliest);
+    }
+
+    fn keep(&mut self, once: Once, until: Timestamp, verdicts: &Verdicts) {
+        let record = Record {
+            until,
+            content: once.content,
+            at: verdicts.at,
+            allowed: verdicts.allowed,
+            outcomes: verdicts.outcomes.as_slice().into(),
+        };
+        self.earliest = match self.records.is_empty() {
+            true => until,
+            false => self.earliest.min(until),
+        };
+        self.bytes += record.bytes();
+        self.records.insert(once.id, record);
+    }
+}
+
+impl Record {
+    fn repeat(&self) -> Verdicts {
+        Verdicts {
+            allowed: self.allowed,
+            outcomes: self.outcomes.iter().copied().collect(),
+            at: self.at,
+            execution: Execution::Before,
+        }
+    }
+}
+
+/// The answer to a request that was not carried out.
+fn unexecuted(request: &Request<'_>, at: Timestamp, execution: Execution) -> Verdicts {
+    Verdicts {
+        allowed: false,
+        outcomes: SmallVec::from_elem(StepOutcome::Full(FullMode::Deny), request.steps.len()),
+        at,
+        execution,
+    }
+}

@@ -1,0 +1,248 @@
+//! Requests that are carried out once, and giving back what was taken at some time.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use ratekeeper_core::{Algorithm, Micros, Mode, Moment, Timestamp};
+use ratekeeper_store::{Charge, Execution, Extra, Once, Request, Step, Store, Until, Verdicts};
+
+use super::{NOW, at, decide, every_limit, hourly, name, remaining, step};
+
+fn later(micros: u64) -> Timestamp {
+    NOW.after(Micros::new(micros))
+}
+
+fn with<S: Store>(store: &S, now: Timestamp, extra: Extra, steps: &[Step<'_>]) -> Verdicts {
+    let request = Request {
+        extra: Some(&extra),
+        ..Request::new(steps, Mode::default(), now)
+    };
+    decide(store, &request)
+}
+
+/// Once under `id`, known for a minute from [`NOW`].
+fn once(id: u128) -> Extra {
+    let until = later(60_000_000);
+    Extra {
+        once: Some(Once {
+            id,
+            until: Until::At(until),
+            content: 7,
+        }),
+        ..Extra::default()
+    }
+}
+
+/// A repeat is answered as the first was, and takes nothing, until it is forgotten.
+pub fn a_repeat_takes_nothing<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    let limits = every_limit(5).filter(|limit| limit.algorithm() != Algorithm::Concurrency);
+    for (number, limit) in (0..).zip(limits) {
+        let take = Step {
+            hits: 2,
+            ..step(&limit, number)
+        };
+        let id = u128::from(number) + 1;
+        let first = with(&store, NOW, once(id), &[take]);
+        assert_eq!((first.allowed, first.execution), (true, Execution::Now));
+        for _ in 0..2 {
+            let repeat = with(&store, NOW, once(id), &[take]);
+            assert_eq!(repeat.execution, Execution::Before, "{}", name(&limit));
+            assert_eq!((repeat.allowed, repeat.at), (true, first.at));
+            assert_eq!(repeat.outcomes, first.outcomes, "{}", name(&limit));
+        }
+        assert_eq!(remaining(&store, NOW, take), 3, "{}", name(&limit));
+        let other = with(&store, NOW, once(id + 1_000), &[take]);
+        assert_eq!(other.execution, Execution::Now, "{}", name(&limit));
+        assert_eq!(remaining(&store, NOW, take), 1, "{}", name(&limit));
+    }
+}
+
+/// The same id for something else is no repeat, and is not carried out either.
+pub fn an_id_stands_for_one_request<S: Store>(make: impl Fn() -> S) {
+    let (store, limit) = (make(), hourly(Algorithm::FixedWindow, 5));
+    assert!(with(&store, NOW, once(1), &[step(&limit, 0)]).allowed);
+    let mut other = once(1);
+    if let Some(once) = &mut other.once {
+        once.content += 1;
+    }
+    let steps = [step(&limit, 0), step(&limit, 1)];
+    let refused = with(&store, NOW, other, &steps);
+    assert_eq!(
+        (refused.allowed, refused.execution),
+        (false, Execution::Conflict)
+    );
+    assert_eq!(refused.outcomes.len(), 2);
+    assert_eq!(remaining(&store, NOW, step(&limit, 0)), 4);
+    assert_eq!(remaining(&store, NOW, step(&limit, 1)), 5);
+}
+
+/// The same content is no repeat when its rules, and so its steps, are other ones by now: neither
+/// more steps nor fewer.
+pub fn other_steps_are_no_repeat<S: Store>(make: impl Fn() -> S) {
+    let (store, limit) = (make(), hourly(Algorithm::FixedWindow, 5));
+    let steps = [step(&limit, 0), step(&limit, 1), step(&limit, 2)];
+    assert!(with(&store, NOW, once(1), &steps[..2]).allowed);
+    for number in [1, 3] {
+        let other = with(&store, NOW, once(1), &steps[..number]);
+        assert_eq!(
+            (other.allowed, other.execution, other.outcomes.len()),
+            (false, Execution::Conflict, number)
+        );
+    }
+    let repeat = with(&store, NOW, once(1), &steps[..2]);
+    assert_eq!(
+        (repeat.allowed, repeat.execution),
+        (true, Execution::Before)
+    );
+    for (step, left) in steps.into_iter().zip([4, 4, 5]) {
+        assert_eq!(remaining(&store, NOW, step), left);
+    }
+}
+
+/// What only gives back is remembered whatever the answer, or it would give back twice.
+pub fn giving_back_is_remembered_in_any_case<S: Store>(make: impl Fn() -> S) {
+    let (store, limit) = (make(), hourly(Algorithm::FixedWindow, 5));
+    let none = hourly(Algorithm::FixedWindow, 0);
+    let over = Step {
+        charge: Charge::Always,
+        ..step(&none, 1)
+    };
+    assert!(!at(&store, NOW, &[over]).allowed);
+    let take = Step {
+        hits: 4,
+        ..step(&limit, 0)
+    };
+    assert!(at(&store, NOW, &[take]).allowed);
+    let back = [Step { hits: -1, ..take }, Step { hits: 0, ..over }];
+    for execution in [Execution::Now, Execution::Before, Execution::Before] {
+        assert_eq!(with(&store, NOW, once(1), &back).execution, execution);
+        assert_eq!(remaining(&store, NOW, take), 2);
+    }
+}
+
+/// What was denied took nothing, so it may be asked for again; what is over is forgotten.
+pub fn a_denied_or_forgotten_request_is_decided_anew<S: Store>(make: impl Fn() -> S) {
+    let (store, limit) = (make(), hourly(Algorithm::SlidingLog, 2));
+    let take = Step {
+        hits: 2,
+        ..step(&limit, 0)
+    };
+    assert!(at(&store, NOW, &[take]).allowed);
+    assert!(!with(&store, NOW, once(1), &[take]).allowed);
+    assert!(at(&store, NOW, &[Step { hits: -2, ..take }]).allowed);
+    let retried = with(&store, NOW, once(1), &[take]);
+    assert_eq!((retried.allowed, retried.execution), (true, Execution::Now));
+    let repeat = with(&store, later(59_999_999), once(1), &[take]);
+    assert_eq!(repeat.execution, Execution::Before);
+    let late = with(&store, later(60_000_000), once(1), &[take]);
+    assert_eq!((late.allowed, late.execution), (false, Execution::Unknown));
+    let mut anew = once(1);
+    if let Some(once) = &mut anew.once {
+        once.until = Until::At(later(90_000_000));
+    }
+    let forgotten = with(&store, later(60_000_000), anew, &[take]);
+    assert_eq!(
+        (forgotten.allowed, forgotten.execution),
+        (false, Execution::Now)
+    );
+}
+
+/// A span begins when the store carries the request out, by its own time.
+pub fn a_repeat_is_known_for_a_span<S: Store>(make: impl Fn() -> S) {
+    let (store, limit) = (make(), hourly(Algorithm::FixedWindow, 5));
+    let mut extra = once(1);
+    if let Some(once) = &mut extra.once {
+        once.until = Until::After(Micros::from_secs(60));
+    }
+    let seen = [0, 59_999_999, 60_000_000, 119_999_999].map(|micros| {
+        let verdicts = with(&store, later(micros), extra, &[step(&limit, 0)]);
+        assert!(verdicts.allowed, "{micros}");
+        verdicts.execution
+    });
+    let (now, before) = (Execution::Now, Execution::Before);
+    assert_eq!(seen, [now, before, now, before]);
+}
+
+/// Copies that arrive together are one request.
+pub fn copies_that_arrive_together_are_one<S: Store>(make: impl Fn() -> S) {
+    const THREADS: usize = 16;
+    let (store, limit) = (make(), hourly(Algorithm::FixedWindow, 1_000));
+    for id in 1..20 {
+        let (barrier, first) = (Barrier::new(THREADS), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    barrier.wait();
+                    let verdicts = with(&store, NOW, once(id), &[step(&limit, 0)]);
+                    let is_first = verdicts.execution == Execution::Now;
+                    first.fetch_add(u64::from(is_first), Ordering::Relaxed);
+                });
+            }
+        });
+        assert_eq!(first.into_inner(), 1);
+    }
+    assert_eq!(remaining(&store, NOW, step(&limit, 0)), 1_000 - 19);
+}
+
+/// What was taken comes back as long as it counts, and is not taken from anybody else's hits
+/// when it does not any more.
+pub fn hits_come_back_while_they_count<S: Store>(make: impl Fn() -> S) {
+    let limits = every_limit(10).filter(|limit| limit.algorithm() != Algorithm::Concurrency);
+    for (number, limit) in (0..).zip(limits) {
+        // To the middle of the window, to just before and just after it, and far beyond.
+        for wait in [
+            1,
+            1_800_000_000,
+            3_599_999_999,
+            3_600_000_000,
+            9_000_000_000,
+        ] {
+            let store = make();
+            let take = Step {
+                hits: 6,
+                ..step(&limit, number)
+            };
+            let taken = at(&store, NOW, &[take]);
+            assert!(taken.allowed && taken.at == NOW, "{}", name(&limit));
+            let now = later(wait);
+            let one = Step { hits: 1, ..take };
+            assert!(at(&store, now, &[one]).allowed, "{}", name(&limit));
+            let before = remaining(&store, now, one);
+            let extra = Extra {
+                taken_at: Some(taken.at),
+                ..Extra::default()
+            };
+            with(&store, now, extra, &[Step { hits: -4, ..take }]);
+            let after = remaining(&store, now, one);
+            let counts = limit.still_counts(taken.at, &Moment::at(now));
+            let case = format!("{} after {wait}: {before}, {after}", name(&limit));
+            assert_eq!(
+                counts,
+                wait < 3_600_000_000 && is_same_window(&limit, now) || is_bucket(&limit),
+                "{case}"
+            );
+            match counts {
+                true => assert!(after >= before, "{case}"),
+                false => assert_eq!(after, before, "{case}"),
+            }
+            if wait == 1 {
+                assert_eq!(after, before + 4, "{case}");
+            }
+        }
+    }
+}
+
+fn is_bucket(limit: &ratekeeper_core::Limit) -> bool {
+    matches!(
+        limit.algorithm(),
+        Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket
+    )
+}
+
+/// Whether `now` lies in the hour of [`NOW`], where hours are what counts.
+fn is_same_window(limit: &ratekeeper_core::Limit, now: Timestamp) -> bool {
+    let hour = |time: Timestamp| time.as_micros() / 3_600_000_000;
+    limit.algorithm() != Algorithm::FixedWindow || hour(now) == hour(NOW)
+}

@@ -1,0 +1,337 @@
+//! Real programs for tests: started, waited for, stopped in whichever way the test is about, and gone with it.
+//!
+//! ```no_run
+//! use ratekeeper_testkit::process::{self, Process};
+//!
+//! let port = process::free_port();
+//! let mut command = process::system("redis-server");
+//! command.args(["--port", &port.to_string(), "--save", ""]);
+//! let mut redis = Process::spawn("redis", command);
+//! redis.wait_for_port(port);
+//! redis.pause(); // it hangs, and its connections stay open
+//! redis.resume();
+//! redis.kill(); // and now it is gone; dropping it would have done the same
+//! ```
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+/// How long a condition may take to come true. It is never waited for longer than it needs, and machines that run
+/// tests are slow at times.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// How often a condition is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The most of a program's output that is kept: its end, in bytes.
+const OUTPUT_BYTES_MAX: usize = 256 << 10;
+
+/// A command that runs a program of the system's packages, wherever those put it.
+#[must_use]
+pub fn system(program: &str) -> Command {
+    // Servers lie where the PATH of anybody but root does not lead.
+    let elsewhere = ["/usr/sbin", "/usr/local/sbin"];
+    let mut paths = elsewhere
+        .iter()
+        .map(|folder| Path::new(folder).join(program));
+    paths
+        .find(|path| path.is_file())
+        .map_or_else(|| Command::new(program), Command::new)
+}
+
+/// A command that runs a program which `cargo xtask test` puts below the target folder.
+///
+/// # Panics
+/// If it is not there.
+#[must_use]
+pub fn tool(program: &str) -> Command {
+    let test = std::env::current_exe().expect("a test knows where it lies");
+    let found = test
+        .ancestors()
+        .map(|folder| folder.join("tools").join(program).join(program))
+        .find(|path| path.is_file());
+    match found {
+        Some(path) => Command::new(path),
+        None => panic!("{}", missing(program)),
+    }
+}
+
+fn missing(program: &str) -> String {
+    format!(
+        "{program} is not on this machine, and this test needs it: `cargo xtask test` installs it"
+    )
+}
+
+/// A port of the loopback interface that nothing listens on.
+///
+/// It lies below the ports that systems give to whoever asks for any, so that no connection of a test beside this
+/// one is given it meanwhile, and no two calls of one process answer the same soon after one another.
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn free_port() -> u16 {
+    const FIRST: u16 = 12_000;
+    const COUNT: u16 = 18_000;
+    static START: OnceLock<u16> = OnceLock::new();
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Several processes look at once; each begins somewhere else.
+    let start = *START.get_or_init(|| (RandomState::new().hash_one(0) % u64::from(COUNT)) as u16);
+    for _ in 0..COUNT {
+        // Relaxed: only that each call gets another one matters.
+        let step = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
+        let port = FIRST + (start + step) % COUNT;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port from {FIRST} on is free");
+}
+
+/// Waits until `condition` is true.
+///
+/// # Panics
+/// If it is not within [`DEADLINE`]; `what` says what was waited for.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !condition() {
+        assert!(
+            Instant::now() < end,
+            "waited {DEADLINE:?} in vain until {what}"
+        );
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// A running program and what it started itself. It is killed when this is dropped, and if the test fails, the end
+/// of its output is printed.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    output: Arc<Mutex<Output>>,
+    ended: Option<ExitStatus>,
+    is_killed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Output {
+    /// The last of what it printed, both streams as they came.
+    end: Vec<u8>,
+    is_cut: bool,
+}
+
+impl Process {
+    /// Starts `command`; `name` is what it is called when something is wrong.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn spawn(name: &str, mut command: Command) -> Self {
+        let (reader, writer) = std::io::pipe().expect("a pipe can be made");
+        let second = writer.try_clone().expect("a pipe has room for two writers");
+        // A group of its own, so that its children can be killed with it.
+        command
+            .stdin(Stdio::null())
+            .stdout(writer)
+            .stderr(second)
+            .process_group(0);
+        let child = command.spawn().unwrap_or_else(|error| {
+            let program = command.get_program().to_string_lossy().into_owned();
+            match error.kind() {
+                std::io::ErrorKind::NotFound => panic!("{}", missing(&program)),
+                _ => panic!("{program} cannot be started: {error}"),
+            }
+        });
+        let output = Arc::new(Mutex::new(Output::default()));
+        let kept = Arc::clone(&output);
+        // It ends when the last writer does: the program, its children, and `command` at the end of this function.
+        std::thread::spawn(move || keep(reader, &kept));
+        Self {
+            name: name.to_owned(),
+            child,
+            output,
+            ended: None,
+            is_killed: false,
+        }
+    }
+
+    /// The process's id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The end of what it printed, both streams.
+    #[must_use]
+    pub fn output(&self) -> String {
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&output.end).into_owned();
+        if output.is_cut {
+            format!("[…]{text}")
+        } else {
+            text
+        }
+    }
+
+    /// Waits until `condition` is true.
+    ///
+    /// # Panics
+    /// If it is not within [`DEADLINE`], or if the program ends before.
+    pub fn wait_until(&mut self, what: &str, mut condition: impl FnMut() -> bool) {
+        let end = Instant::now() + DEADLINE;
+        while !condition() {
+            if let Some(status) = self.ended() {
+                panic!("{} ended with {status} before {what}", self.name);
+            }
+            assert!(
+                Instant::now() < end,
+                "{}: waited {DEADLINE:?} in vain until {what}",
+                self.name
+            );
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Waits until it listens on that port of the loopback interface.
+    ///
+    /// # Panics
+    /// As [`Process::wait_until`].
+    pub fn wait_for_port(&mut self, port: u16) {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let listens = || TcpStream::connect(address).is_ok();
+        self.wait_until(&format!("it listens on {address}"), listens);
+    }
+
+    /// Waits until it has printed `text`, and answers all that it printed.
+    ///
+    /// # Panics
+    /// As [`Process::wait_until`].
+    pub fn wait_for_output(&mut self, text: &str) -> String {
+        let output = Arc::clone(&self.output);
+        let has_printed = move || {
+            let output = output.lock().unwrap_or_else(PoisonError::into_inner);
+            String::from_utf8_lossy(&output.end).contains(text)
+        };
+        self.wait_until(&format!("it printed {text:?}"), has_printed);
+        self.output()
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().expect("its own child can be asked");
+        }
+        self.ended
+    }
+
+    /// Stops it where it is (SIGSTOP), and waits until it stands still: it answers nothing, and its connections stay
+    /// open.
+    ///
+    /// # Panics
+    /// If it has ended.
+    pub fn pause(&mut self) {
+        self.signal(Signal::STOP);
+        let id = self.group();
+        // Other threads of it may go on for a moment after the signal was sent.
+        // NOWAIT: one that stands still already is found so again.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let is_still = || matches!(waitid(WaitId::Pid(id), options), Ok(Some(_)));
+        self.wait_until("it stands still", is_still);
+    }
+
+    /// Lets it go on after [`Process::pause`].
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills it at once (SIGKILL), and waits until it is gone. One that has ended already stays so.
+    pub fn kill(&mut self) {
+        if self.ended().is_none() {
+            self.signal(Signal::KILL);
+            self.ended = Some(self.child.wait().expect("its end can be waited for"));
+            self.is_killed = true;
+        }
+    }
+
+    /// Asks it to end (SIGTERM), and waits until it has.
+    ///
+    /// # Panics
+    /// If it has not within [`DEADLINE`].
+    pub fn terminate(&mut self) -> ExitStatus {
+        if self.ended().is_none() {
+            self.signal(Signal::TERM);
+        }
+        let end = Instant::now() + DEADLINE;
+        loop {
+            if let Some(status) = self.ended() {
+                return status;
+            }
+            assert!(
+                Instant::now() < end,
+                "{} does not end when it is asked to",
+                self.name
+            );
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        // A group whose last process has just ended is none any more, which is what a signal would have done.
+        let _ = kill_process_group(self.group(), signal);
+    }
+
+    /// The id of the process, and of the group that it leads.
+    fn group(&self) -> Pid {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        id.expect("a child has an id")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Its children may have outlived it, unless they were killed with it: then the group's number may be
+        // somebody else's by now.
+        if !self.is_killed {
+            self.signal(Signal::KILL);
+        }
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- what {} printed ---\n{}", self.name, self.output());
+        }
+    }
+}
+
+/// Keeps the end of what comes, until nothing more can come.
+fn keep(mut reader: impl Read, output: &Mutex<Output>) {
+    let mut piece = [0; 8 << 10];
+    loop {
+        let read = match reader.read(&mut piece) {
+            Ok(0) => return,
+            Ok(read) => read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(_) => return,
+        };
+        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+        output
+            .end
+            .extend_from_slice(piece.get(..read).unwrap_or_default());
+        if output.end.len() > OUTPUT_BYTES_MAX {
+            output.is_cut = true;
+            let surplus = output.end.len() - OUTPUT_BYTES_MAX / 2;
+            output.end.drain(..surplus);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! A TCP proxy that delays, swallows and cuts, for tests of what lies behind a bad network.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// A proxy on a free port of the loopback interface. Its connections end with it.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    to: u16,
+    /// What each piece waits before it goes on, in microseconds.
+    delay: AtomicU64,
+    swallows: AtomicBool,
+    /// Bytes, and those of the same number that stand in for them.
+    replaced: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
+    is_closed: AtomicBool,
+    streams: Mutex<Vec<TcpStream>>,
+}
+
+impl Proxy {
+    /// A proxy of that port, which passes everything on.
+    ///
+    /// # Panics
+    /// If no port can be listened on.
+    #[must_use]
+    pub fn start(to: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let port = listener.local_addr().expect("it has an address").port();
+        let shared = Arc::new(Shared {
+            to,
+            delay: AtomicU64::new(0),
+            swallows: AtomicBool::new(false),
+            replaced: Mutex::new(None),
+            is_closed: AtomicBool::new(false),
+            streams: Mutex::default(),
+        });
+        let kept = Arc::clone(&shared);
+        thread::spawn(move || accept(&listener, &kept));
+        Self { port, shared }
+    }
+
+    /// The port it listens on.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Holds each piece back for so long, in each direction.
+    pub fn delay(&self, delay: Duration) {
+        let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
+        self.shared.delay.store(micros, Ordering::Relaxed);
+    }
+
+    /// Swallows everything, while connections stay open, or stops doing so. What was swallowed
+    /// never comes.
+    pub fn swallow(&self, swallows: bool) {
+        self.shared.swallows.store(swallows, Ordering::Relaxed);
+    }
+
+    /// Passes `with` on wherever a piece has `this`, which is as long.
+    ///
+    /// # Panics
+    /// If they are not of one length: what says how long it is would lie.
+    pub fn replace(&self, this: &str, with: &str) {
+        assert_eq!(this.len(), with.len(), "a piece stays as long as it is");
+        let replaced = Some((this.into(), with.into()));
+        *self.shared.replaced() = replaced;
+    }
+
+    /// Passes everything on as it comes.
+    pub fn replace_nothing(&self) {
+        *self.shared.replaced() = None;
+    }
+
+    /// Cuts the oldest connection that there is. False if there is none.
+    pub fn cut_one(&self) -> bool {
+        let mut streams = self.shared.streams();
+        if streams.is_empty() {
+            return false;
+        }
+        let _ = streams.remove(0).shutdown(Shutdown::Both);
+        true
+    }
+
+    /// Cuts all connections.
+    pub fn cut_all(&self) {
+        while self.cut_one() {}
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.is_closed.store(true, Ordering::Relaxed);
+        // Wakes who accepts.
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+        self.cut_all();
+    }
+}
+
+impl Shared {
+    fn streams(&self) -> std::sync::MutexGuard<'_, Vec<TcpStream>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replaced(&self) -> std::sync::MutexGuard<'_, Option<(Vec<u8>, Vec<u8>)>> {
+        let replaced = self.replaced.lock();
+        replaced.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn rewrite(&self, piece: &mut [u8]) {
+        if let Some((this, with)) = &*self.replaced() {
+            for start in 0..=piece.len().saturating_sub(this.len()) {
+                if piece[start..].starts_with(this) {
+                    piece[start..start + with.len()].copy_from_slice(with);
+                }
+            }
+        }
+    }
+
+    /// Passes on what comes, until either end is gone.
+    fn pump(&self, mut from: TcpStream, mut to: TcpStream) {
+        let mut bytes = vec![0; 64 << 10];
+        while let Ok(read @ 1..) = from.read(&mut bytes) {
+            let delay = self.delay.load(Ordering::Relaxed);
+            if delay > 0 {
+                thread::sleep(Duration::from_micros(delay));
+            }
+            self.rewrite(&mut bytes[..read]);
+            if !self.swallows.load(Ordering::Relaxed) && to.write_all(&bytes[..read]).is_err() {
+                break;
+            }
+        }
+        let _ = from.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for client in listener.incoming() {
+        if shared.is_closed.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Ok(client) = client {
+            // Who cannot be connected is cut off, as by a network.
+            let _ = join(client, shared);
+        }
+    }
+}
+
+fn join(client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
+    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, shared.to))?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    shared.streams().push(client.try_clone()?);
+    let (there, back) = (Arc::clone(shared), Arc::clone(shared));
+    let (client_again, server_again) = (client.try_clone()?, server.try_clone()?);
+    thread::spawn(move || there.pump(client, server));
+    thread::spawn(move || back.pump(server_again, client_again));
+    Ok(())
+}

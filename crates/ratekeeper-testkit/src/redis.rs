@@ -1,0 +1,22 @@
+//! Real Redis servers for tests, each in a folder of its own on free ports, and a client that waits.
+//!
+//! ```no_run
+//! use ratekeeper_testkit::redis::{Client, Server};
+//!
+//! let server = Server::start();
+//! let mut client = Client::connect(server.port());
+//! client.ask(&["SET", "key", "value"]);
+//! ```
+
+mod client;
+mod cluster;
+mod sentinel;
+mod server;
+
+pub use client::{Client, Reply, encode};
+pub use cluster::Cluster;
+pub use sentinel::{PRIMARY, Sentinels};
+pub use server::Server;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! A client for tests: one connection, which is waited for.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+
+use crate::process::DEADLINE;
+
+/// What a server answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// Nothing.
+    Null,
+    /// An integer.
+    Int(i64),
+    /// A string.
+    Bytes(Vec<u8>),
+    /// A status: `OK`.
+    Status(String),
+    /// An error, its code first.
+    Error(String),
+    /// Several.
+    Array(Vec<Reply>),
+}
+
+impl Reply {
+    /// Whether it is an error.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        matches!(self, Self::Error(_))
+    }
+
+    /// The string or status as text; empty for everything else.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Self::Status(text) | Self::Error(text) => text.clone(),
+            _ => String::new(),
+        }
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Client {
+    reader: BufReader<TcpStream>,
+}
+
+impl Client {
+    /// Connects to a port of the loopback interface.
+    ///
+    /// # Panics
+    /// If nothing listens there.
+    #[must_use]
+    pub fn connect(port: u16) -> Self {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the server listens");
+        stream.set_nodelay(true).expect("a socket of ours");
+        stream
+            .set_read_timeout(Some(DEADLINE))
+            .expect("a socket of ours");
+        Self {
+            reader: BufReader::with_capacity(64 << 10, stream),
+        }
+    }
+
+    /// Sends one command and waits for its answer.
+    ///
+    /// # Panics
+    /// If the connection ends or no answer comes.
+    pub fn ask<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Reply {
+        let mut bytes = Vec::new();
+        encode(args, &mut bytes);
+        self.send(&bytes);
+        self.read()
+    }
+
+    /// Sends what [`encode`] has made of any number of commands.
+    ///
+    /// # Panics
+    /// If the connection has ended.
+    pub fn send(&mut self, commands: &[u8]) {
+        let stream = self.reader.get_mut();
+        stream
+            .write_all(commands)
+            .expect("the connection takes a command");
+    }
+
+    /// Waits for the next answer.
+    ///
+    /// # Panics
+    /// If the connection ends or no answer comes.
+    pub fn read(&mut self) -> Reply {
+        let mut line = String::new();
+        let read = self.reader.read_line(&mut line);
+        assert!(read.expect("an answer comes") > 0, "the server has hung up");
+        let (kind, rest) = line.trim_end().split_at(1);
+        let number = || rest.parse::<i64>().expect("a length or an integer");
+        match kind {
+            "+" => Reply::Status(rest.to_owned()),
+            "-" => Reply::Error(rest.to_owned()),
+            ":" => Reply::Int(number()),
+            "$" => self.bytes(number()),
+            "*" => match usize::try_from(number()) {
+                Ok(length) => Reply::Array((0..length).map(|_| self.read()).collect()),
+                Err(_) => Reply::Null,
+            },
+            _ => panic!("{line:?} is no answer of Redis"),
+        }
+    }
+
+    fn bytes(&mut self, length: i64) -> Reply {
+        let Ok(length) = usize::try_from(length) else {
+            return Reply::Null;
+        };
+        let mut bytes = vec![0; length + 2];
+        self.reader
+            .read_exact(&mut bytes)
+            .expect("an answer comes whole");
+        bytes.truncate(length);
+        Reply::Bytes(bytes)
+    }
+}
+
+/// Appends a command as it goes over the wire.
+pub fn encode<A: AsRef<[u8]>>(args: &[A], out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("*{}\r\n", args.len()).as_bytes());
+    for arg in args {
+        let arg = arg.as_ref();
+        out.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+        out.extend_from_slice(arg);
+        out.extend_from_slice(b"\r\n");
+    }
+}

@@ -1,0 +1,188 @@
+//! A cluster of three shards, each with a replica.
+
+use super::{Client, Reply, Server, server::program};
+use crate::process::{eventually, free_port};
+
+/// Slots of a cluster.
+const SLOTS: usize = 16_384;
+
+/// A running cluster; killed when this is dropped.
+#[derive(Debug)]
+pub struct Cluster {
+    servers: Vec<Server>,
+    shards: usize,
+}
+
+impl Cluster {
+    /// Three shards, each with one replica. A shard whose primary is gone for a second is failed over.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::of(3, 1)
+    }
+
+    /// So many shards, and so many replicas of each.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn of(shards: usize, replicas: usize) -> Self {
+        let nodes = shards * (1 + replicas);
+        let mut buses = Vec::new();
+        let servers: Vec<Server> = (0..nodes)
+            .map(|_| {
+                let bus = free_port();
+                buses.push(bus);
+                node(bus)
+            })
+            .collect();
+        let cluster = Self { servers, shards };
+        cluster.assign();
+        cluster.meet(&buses);
+        cluster.replicate();
+        cluster.wait();
+        cluster
+    }
+
+    /// The ports of all nodes: first those that began as primaries.
+    #[must_use]
+    pub fn ports(&self) -> Vec<u16> {
+        self.servers.iter().map(Server::port).collect()
+    }
+
+    /// The nodes, in the same order.
+    pub fn servers(&mut self) -> &mut [Server] {
+        &mut self.servers
+    }
+
+    /// A connection to the node of that number.
+    #[must_use]
+    pub fn client(&self, node: usize) -> Client {
+        self.servers[node].client()
+    }
+
+    /// The id of the node of that number.
+    #[must_use]
+    pub fn id(&self, node: usize) -> String {
+        self.client(node).ask(&["CLUSTER", "MYID"]).text()
+    }
+
+    /// Moves a slot from one node to another, its keys with it, as `redis-cli --cluster reshard` does.
+    ///
+    /// # Panics
+    /// If the nodes refuse.
+    pub fn move_slot(&self, slot: u16, from: usize, to: usize) {
+        let (mut source, mut target) = (self.client(from), self.client(to));
+        let (from_id, to_id) = (self.id(from), self.id(to));
+        let slot = slot.to_string();
+        ok(&target.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]));
+        ok(&source.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]));
+        let port = self.servers[to].port().to_string();
+        loop {
+            let Reply::Array(keys) = source.ask(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"]) else {
+                panic!("keys in a slot are a list");
+            };
+            if keys.is_empty() {
+                break;
+            }
+            for key in keys {
+                let key = key.text();
+                ok(&source.ask(&["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"]));
+            }
+        }
+        for client in [&mut target, &mut source] {
+            ok(&client.ask(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]));
+        }
+    }
+
+    fn assign(&self) {
+        for shard in 0..self.shards {
+            let mut client = self.client(shard);
+            let epoch = (shard + 1).to_string();
+            ok(&client.ask(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]));
+            let slots = SLOTS * shard / self.shards..SLOTS * (shard + 1) / self.shards;
+            let mut command = vec!["CLUSTER".to_owned(), "ADDSLOTS".to_owned()];
+            command.extend(slots.map(|slot| slot.to_string()));
+            ok(&client.ask(&command));
+        }
+    }
+
+    fn meet(&self, buses: &[u16]) {
+        let mut first = self.client(0);
+        for (server, bus) in self.servers.iter().zip(buses).skip(1) {
+            let bus = if has_cluster_port() {
+                *bus
+            } else {
+                server.port() + 10_000
+            };
+            let (port, bus) = (server.port().to_string(), bus.to_string());
+            ok(&first.ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]));
+        }
+        let all = format!("cluster_known_nodes:{}\r", self.servers.len());
+        for node in 0..self.servers.len() {
+            let mut client = self.client(node);
+            eventually("every node knows every other", || {
+                client.ask(&["CLUSTER", "INFO"]).text().contains(&all)
+            });
+        }
+    }
+
+    fn replicate(&self) {
+        for node in self.shards..self.servers.len() {
+            let primary = self.id(node % self.shards);
+            let mut client = self.client(node);
+            eventually("a replica follows its primary", || {
+                !client.ask(&["CLUSTER", "REPLICATE", &primary]).is_error()
+            });
+            eventually("a replica has caught up", || {
+                let info = client.ask(&["INFO", "replication"]).text();
+                info.contains("master_link_status:up")
+            });
+        }
+    }
+
+    /// Waits until every node finds that the cluster serves.
+    ///
+    /// # Panics
+    /// If it does not come to that.
+    pub fn wait(&self) {
+        for node in 0..self.servers.len() {
+            let mut client = self.client(node);
+            eventually("the cluster serves", || {
+                let info = client.ask(&["CLUSTER", "INFO"]).text();
+                info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
+            });
+        }
+    }
+}
+
+fn node(bus: u16) -> Server {
+    let bus = bus.to_string();
+    let mut options = vec![
+        "--cluster-enabled",
+        "yes",
+        "--cluster-node-timeout",
+        "1000",
+        "--cluster-replica-validity-factor",
+        "0",
+        "--repl-diskless-sync-delay",
+        "0",
+    ];
+    if has_cluster_port() {
+        options.extend(["--cluster-port", &bus]);
+    }
+    Server::with(&options)
+}
+
+/// Before Redis 7 the nodes' own port is 10,000 above the other one, whatever one wishes.
+fn has_cluster_port() -> bool {
+    let version = program().arg("--version").output();
+    let version = version.expect("a server says its version").stdout;
+    !String::from_utf8_lossy(&version).contains("v=6.")
+}
+
+fn ok(reply: &Reply) {
+    assert!(!reply.is_error(), "{reply:?}");
+}

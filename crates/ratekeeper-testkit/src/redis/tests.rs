@@ -1,0 +1,37 @@
+use super::{Cluster, Reply, Sentinels};
+use crate::process::eventually;
+
+#[test]
+fn a_cluster_moves_slots_and_fails_over() {
+    let mut cluster = Cluster::start();
+    // The slot of this key, by the cluster specification.
+    let mut client = cluster.client(2);
+    assert_eq!(client.ask(&["SET", "foo", "1"]).text(), "OK");
+    cluster.move_slot(12_182, 2, 0);
+    assert!(
+        client
+            .ask(&["GET", "foo"])
+            .text()
+            .starts_with("MOVED 12182")
+    );
+    assert_eq!(cluster.client(0).ask(&["GET", "foo"]).text(), "1");
+    cluster.servers()[1].process().kill();
+    let mut replica = cluster.client(4);
+    eventually("the replica has taken over", || {
+        let Reply::Array(role) = replica.ask(&["ROLE"]) else {
+            return false;
+        };
+        role[0].text() == "master"
+    });
+}
+
+#[test]
+fn sentinels_fail_over() {
+    let mut set = Sentinels::start();
+    let first = set.primary();
+    assert_eq!(first, set.servers()[0].port());
+    set.servers()[0].process().kill();
+    eventually("the sentinels have chosen another primary", || {
+        set.primary() != first
+    });
+}
