@@ -7,6 +7,7 @@ use ratekeeper_core::Limit;
 use ratekeeper_rules::{Domain, FailureMode, LeakyOverRls, Rule, RuleIndex, RuleSet};
 use ratekeeper_store::{Charge, FullMode, RuleSlot};
 
+use crate::hold::token::Sealer;
 use crate::identity::{DomainIdentity, LimitIdentity, Namer};
 use crate::stats::RuleStats;
 use crate::{Source, Waiting};
@@ -23,16 +24,23 @@ pub struct Modes {
 /// Rules and what was made of them for checking. A reload makes another one.
 #[derive(Debug)]
 pub struct Snapshot {
-    rules: RuleSet,
+    rules: Arc<RuleSet>,
     compiled: Vec<Compiled>,
+    pub(crate) namer: Namer,
+    /// Writes permits and reservations, by the same seed.
+    pub(crate) sealer: Sealer,
     pub(crate) modes: Modes,
     pub(crate) has_replaces: bool,
+    /// The rules with a limit, by the name that permits and reservations have for them.
+    by_token: HashMap<u64, RuleIndex>,
 }
 
 /// What a check needs of a rule, made once.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) domain: DomainIdentity,
+    /// What permits and reservations name it and its limit by.
+    pub(crate) token: u64,
     /// None if the rule is unlimited.
     pub(crate) limit: Option<CompiledLimit>,
     pub(crate) slot: RuleSlot,
@@ -60,7 +68,12 @@ impl CompiledLimit {
 
 impl Snapshot {
     /// Compiles `rules`. Rules that `before` had as well, by id, keep their statistics and slots.
-    pub(crate) fn new(rules: RuleSet, modes: Modes, namer: &Namer, before: Option<&Self>) -> Self {
+    pub(crate) fn new(
+        rules: Arc<RuleSet>,
+        modes: Modes,
+        namer: Namer,
+        before: Option<&Self>,
+    ) -> Self {
         let mut kept = before.map(Self::by_id).unwrap_or_default();
         let mut slots = Slots::without(&rules, &kept);
         let compiled = rules.rules().iter().map(|rule| {
@@ -72,15 +85,23 @@ impl Snapshot {
                 Some((_, slot)) => (Arc::new(RuleStats::new(rule, plan)), slot),
                 None => (Arc::new(RuleStats::new(rule, plan)), slots.next()),
             };
-            Compiled::new(rule, slot, stats, namer)
+            Compiled::new(rule, slot, stats, &namer)
         });
-        let compiled = compiled.collect();
+        let compiled: Vec<Compiled> = compiled.collect();
+        let limited = (0..).map(RuleIndex).zip(&compiled);
+        let by_token = limited
+            .filter(|(_, made)| made.limit.is_some())
+            .map(|(index, made)| (made.token, index))
+            .collect();
         let has_replaces = rules.rules().iter().any(|rule| !rule.replaces.is_empty());
         Self {
             rules,
             compiled,
+            namer,
+            sealer: Sealer::new(namer.seed()),
             modes,
             has_replaces,
+            by_token,
         }
     }
 
@@ -92,8 +113,13 @@ impl Snapshot {
 
     /// The rules.
     #[must_use]
-    pub const fn rules(&self) -> &RuleSet {
+    pub fn rules(&self) -> &RuleSet {
         &self.rules
+    }
+
+    /// The rules, to be put into another snapshot.
+    pub(crate) fn shared_rules(&self) -> Arc<RuleSet> {
+        Arc::clone(&self.rules)
     }
 
     /// The modes that hold for every rule.
@@ -118,6 +144,14 @@ impl Snapshot {
 
     pub(crate) fn domain(&self, name: &str) -> Option<&Domain> {
         self.rules.domain(name)
+    }
+
+    /// The limit that a permit or a reservation names, with its rule; none if that is gone, or
+    /// its limit has other counters now.
+    pub(crate) fn limit_of_token(&self, token: u64) -> Option<(&Rule, &Compiled, &CompiledLimit)> {
+        let index = *self.by_token.get(&token)?;
+        let made = self.compiled(index);
+        Some((self.rules.rule(index), made, made.limit.as_ref()?))
     }
 
     pub(crate) fn compiled(&self, index: RuleIndex) -> &Compiled {
@@ -145,8 +179,10 @@ impl Compiled {
             // Without room there is nothing to count with on this node either.
             FailureMode::Allow | FailureMode::Local => FullMode::Allow,
         };
+        let identity = limit.as_ref().map(|limit| limit.identity);
         Self {
             domain: namer.domain(&rule.domain),
+            token: namer.token(&rule.id, identity),
             limit,
             slot,
             charge,

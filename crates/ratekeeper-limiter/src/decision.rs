@@ -194,20 +194,20 @@ impl Answered {
     pub(crate) fn new(outcome: StepOutcome, step: &Step<'_>, request_allowed: bool) -> Self {
         let capacity = step.limit.capacity();
         match outcome {
-            StepOutcome::Counted(outcome) => {
-                let kept = !request_allowed && step.charge == Charge::IfAllowed && outcome.fits();
+            StepOutcome::Counted(found) | StepOutcome::Aside(found) => {
+                let kept = !request_allowed && step.charge == Charge::IfAllowed && found.fits();
                 let kept = if kept {
                     u64::try_from(step.hits).unwrap_or(0)
                 } else {
                     0
                 };
                 Self {
-                    verdict: outcome.verdict,
-                    remaining: outcome.remaining.saturating_add(kept).min(capacity),
-                    reset_after: outcome.reset_after,
-                    retry_after: outcome.retry_after,
-                    delay: outcome.delay,
-                    counted: true,
+                    verdict: found.verdict,
+                    remaining: found.remaining.saturating_add(kept).min(capacity),
+                    reset_after: found.reset_after,
+                    retry_after: found.retry_after,
+                    delay: found.delay,
+                    counted: matches!(outcome, StepOutcome::Counted(_)),
                 }
             }
             StepOutcome::Full(mode) => {

@@ -9,6 +9,9 @@ use crate::decision::{Answered, Source};
 use crate::plan::Plan;
 use crate::{Check, Descriptor, Snapshot};
 
+/// The most domains that an [`Explanation`] names.
+pub const DOMAINS_SHOWN: usize = 20;
+
 /// How a request would be decided.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Explanation {
@@ -16,6 +19,10 @@ pub struct Explanation {
     pub domain: String,
     /// Whether there are rules for it; if not, everything is allowed.
     pub known: bool,
+    /// The domains that there are rules for, if it is none of them: the first [`DOMAINS_SHOWN`] by
+    /// name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<String>,
     /// `leaf` or `path`; empty if the domain is not known.
     pub evaluation: String,
     /// Whether one hit on each descriptor would pass.
@@ -102,11 +109,24 @@ impl Explanation {
         Self {
             domain: check.domain.to_owned(),
             known: domain.is_some(),
+            domains: if domain.is_some() {
+                Vec::new()
+            } else {
+                known_domains(snapshot)
+            },
             evaluation: domain.map_or_else(String::new, |d| d.evaluation().name().to_owned()),
             allowed: plan.would_allow(verdicts),
             descriptors,
         }
     }
+}
+
+fn known_domains(snapshot: &Snapshot) -> Vec<String> {
+    let domains = snapshot.rules().domains();
+    let mut names: Vec<_> = domains.map(|domain| domain.name().to_owned()).collect();
+    names.sort();
+    names.truncate(DOMAINS_SHOWN);
+    names
 }
 
 impl ExplainedDescriptor {

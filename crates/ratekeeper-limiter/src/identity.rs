@@ -101,6 +101,15 @@ impl Namer {
         LimitIdentity(hasher.finish())
     }
 
+    /// What permits and reservations name a rule and its limit by.
+    pub(crate) fn token(&self, rule: &str, limit: Option<LimitIdentity>) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.seed.0);
+        write_text(&mut hasher, "token");
+        write_text(&mut hasher, rule);
+        hasher.write_u64(limit.map_or(0, |limit| limit.0));
+        hasher.finish()
+    }
+
     /// What all names of a domain's subjects begin with.
     pub(crate) fn domain(&self, domain: &str) -> DomainIdentity {
         let mut hasher = self.hasher;
@@ -134,6 +143,12 @@ impl Naming {
                 // No value is so long: a pattern is never taken for an entry.
                 self.entries.word(lengths(pattern, u32::MAX as usize));
                 put_words(&mut self.entries, pattern);
+                // Values are shared, and keys are not: a star may stand for the end of one.
+                let rest = pattern.strip_prefix(entry.key);
+                if !rest.is_some_and(|rest| rest.starts_with('_')) {
+                    self.entries.word(lengths(entry.key, u32::MAX as usize - 1));
+                    put_words(&mut self.entries, entry.key);
+                }
             }
             None => {
                 self.entries.word(lengths(entry.key, entry.value.len()));

@@ -6,10 +6,13 @@
 //!
 //! It knows no protocol and no file. The clock is read once per check, here and nowhere deeper.
 
+mod batch;
 mod clock;
 mod compiled;
 mod decision;
 mod explain;
+mod fallback;
+mod hold;
 mod identity;
 mod limiter;
 mod plan;
@@ -17,10 +20,15 @@ mod request;
 mod sip;
 mod stats;
 
+pub use batch::{Asked, Begun};
 pub use clock::Clock;
 pub use compiled::{Modes, Snapshot};
 pub use decision::{Answered, Binding, Code, Decision, Policy, Source, Status};
-pub use explain::{ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
+pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
+pub use fallback::{Fallback, FallbackConfig, FallbackError};
+pub use hold::{
+    Acquired, Held, HoldError, Released, Reservation, Reserve, Reserved, Settled, TOKEN_CHARS_MAX,
+};
 pub use identity::Seed;
 pub use limiter::{Limiter, LimiterOptions};
 pub use request::{Check, Descriptor, MAX_HITS, Override, Waiting};

@@ -1,20 +1,28 @@
 //! The limiter itself.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
-use ratekeeper_core::{Mode, Timestamp, combine};
+use parking_lot::Mutex;
+use ratekeeper_core::{Timestamp, combine};
 use ratekeeper_rules::{Profile, RuleSet};
-use ratekeeper_store::{Answer, Never, Request, Step, StepOutcome, Store, Verdicts};
+use ratekeeper_store::{
+    Answer, Execution, Extra, Never, Request, Step, StepOutcome, Store, Verdicts,
+};
 use smallvec::SmallVec;
 
 use crate::Clock;
+use crate::batch::Begun;
 use crate::compiled::{Modes, Snapshot};
 use crate::decision::{Answered, Decision, Policy, Source};
 use crate::explain::Explanation;
+use crate::fallback::Fallback;
+use crate::hold::token::Sealer;
 use crate::identity::{Namer, Seed};
 use crate::plan::{Context, Plan, overrides};
-use crate::request::{Check, Descriptor};
+use crate::request::{Check, recosted};
 use crate::stats::Totals;
 
 /// How a limiter is set up, besides its rules and its store.
@@ -36,33 +44,70 @@ pub struct Limiter<S> {
     snapshot: ArcSwap<Snapshot>,
     store: S,
     clock: Clock,
-    namer: Namer,
+    /// Held while a snapshot is made from the one before.
+    replacing: Mutex<()>,
+    /// [`None`] for a store that always answers.
+    fallback: Option<Fallback>,
     options: LimiterOptions,
     totals: Totals,
+    /// Makes ids that nobody can guess.
+    ids: Sealer,
+    ids_made: AtomicU64,
 }
 
 impl<S: Store> Limiter<S> {
     /// A limiter of `rules` with its counters in `store`.
     pub fn new(rules: RuleSet, store: S, options: LimiterOptions) -> Self {
         let namer = Namer::new(options.seed.unwrap_or_else(Seed::random));
-        let snapshot = Snapshot::new(rules, options.modes, &namer, None);
+        let snapshot = Snapshot::new(Arc::new(rules), options.modes, namer, None);
         Self {
             snapshot: ArcSwap::from_pointee(snapshot),
             store,
             clock: Clock::new(),
-            namer,
+            replacing: Mutex::new(()),
+            fallback: None,
             options,
             totals: Totals::default(),
+            ids: Sealer::new(Seed::random()),
+            ids_made: AtomicU64::new(0),
+        }
+    }
+
+    /// The same limiter, which goes on by itself while its store cannot answer. Without, rules
+    /// whose failure mode is `local` let everything pass then.
+    #[must_use]
+    pub fn with_fallback(mut self, fallback: Fallback) -> Self {
+        self.fallback = Some(fallback);
+        self
+    }
+
+    /// Forgets a share of what has expired beside the store; to be called about once a second.
+    pub fn tend(&self) {
+        if let Some(fallback) = &self.fallback {
+            fallback.tend(self.clock.now());
         }
     }
 
     /// Puts `rules` in force, all at once: a check sees the old ones or the new ones. Counters
     /// whose identity did not change keep their usage, rules of the same id their statistics.
-    ///
-    /// Calls must not overlap, or the statistics of the rules between are lost.
     pub fn replace_rules(&self, rules: RuleSet) {
+        let _alone = self.replacing.lock();
         let before = self.snapshot.load();
-        let after = Snapshot::new(rules, self.options.modes, &self.namer, Some(&before));
+        let rules = Arc::new(rules);
+        let after = Snapshot::new(rules, self.options.modes, before.namer, Some(&before));
+        self.snapshot.store(Arc::new(after));
+    }
+
+    /// Names counters by `seed` from now on, so that nodes with one store find each other's. What
+    /// was counted, and the permits that were given, under other names are not found again.
+    pub fn adopt_seed(&self, seed: Seed) {
+        let _alone = self.replacing.lock();
+        let before = self.snapshot.load();
+        if before.namer.seed() == seed {
+            return;
+        }
+        let (rules, namer) = (before.shared_rules(), Namer::new(seed));
+        let after = Snapshot::new(rules, self.options.modes, namer, Some(&before));
         self.snapshot.store(Arc::new(after));
     }
 
@@ -86,8 +131,13 @@ impl<S: Store> Limiter<S> {
 
     /// The secret under which counters are named.
     #[must_use]
-    pub const fn seed(&self) -> Seed {
-        self.namer.seed()
+    pub fn seed(&self) -> Seed {
+        self.snapshot.load().namer.seed()
+    }
+
+    /// Writes permits and reservations.
+    pub(crate) fn sealer(&self) -> Sealer {
+        self.snapshot.load().sealer
     }
 
     /// What was counted about requests, whatever their rules.
@@ -100,23 +150,97 @@ impl<S: Store> Limiter<S> {
     ///
     /// A fault of the store is no error: the rules' failure modes answer, and the decision says
     /// that it is degraded.
-    pub async fn check(&self, check: &Check<'_>) -> Decision {
+    pub fn check(&self, check: &Check<'_>) -> impl Future<Output = Decision> + Send {
+        self.check_as_of(check, self.clock.now())
+    }
+
+    /// Decides `check` as of `now`, a time that [`Self::clock`] has just shown: for callers with
+    /// many checks at once.
+    pub async fn check_as_of(&self, check: &Check<'_>, now: Timestamp) -> Decision {
+        match self.begin(check, now) {
+            Begun::Decided(decision) => decision,
+            // In a box: futures are moved before they are polled, as large as whatever they may
+            // ever hold, and most decisions hold nothing of this.
+            Begun::Asked(asked) => Box::pin(self.finish(check, asked)).await,
+        }
+    }
+
+    /// How `check` stands now, concurrency limits included, and whether one hit on each of its
+    /// descriptors would pass. Takes nothing, whatever hits the descriptors have, and makes no
+    /// counter.
+    pub async fn peek(&self, check: &Check<'_>) -> (Decision, bool) {
         let now = self.clock.now();
+        let looks = recosted(check.descriptors, |_| 0);
+        let check = Check {
+            descriptors: &looks,
+            ..*check
+        };
         let mut decision = Decision::begin(self.snapshot.load());
-        let overrides = overrides(check, self.options.profile);
+        let overrides = overrides(&check, self.options.profile);
         let (snapshot, statuses) = decision.parts();
-        let plan = Plan::new(self.context(snapshot, now), check, &overrides);
-        let verdicts = match self.ask(&plan, now) {
+        let context = Context {
+            permits: true,
+            ..self.context(snapshot, now)
+        };
+        let plan = Plan::new(context, &check, &overrides);
+        let verdicts = self.verdicts(&plan, now, None).await;
+        plan.fill(&verdicts, statuses, |_, _, _| {});
+        let would_allow = plan.would_allow(&verdicts);
+        drop(plan);
+        decision.conclude(verdicts.allowed);
+        (decision, would_allow)
+    }
+
+    /// Says how `check` is decided, and takes nothing: which nodes match, which limits count,
+    /// and what each would answer to one hit.
+    pub async fn explanation(&self, check: &Check<'_>) -> Explanation {
+        let now = self.clock.now();
+        let snapshot = self.snapshot.load();
+        let peeks = recosted(check.descriptors, |_| 0);
+        let check = Check {
+            descriptors: &peeks,
+            ..*check
+        };
+        let overrides = overrides(&check, self.options.profile);
+        let totals = Totals::default();
+        let context = Context {
+            totals: &totals,
+            ..self.context(&snapshot, now)
+        };
+        let plan = Plan::new(context, &check, &overrides);
+        let verdicts = self.verdicts(&plan, now, None).await;
+        Explanation::new(&snapshot, &check, &plan, &verdicts)
+    }
+
+    /// The store's verdicts on `plan`; without any, the failure modes'.
+    pub(crate) async fn verdicts(
+        &self,
+        plan: &Plan<'_>,
+        now: Timestamp,
+        extra: Option<&Extra>,
+    ) -> Verdicts {
+        match self.ask(plan, now, extra) {
             Answer::Decided(verdicts) => verdicts,
             Answer::Pending(ticket) => match ticket.await {
                 Ok(verdicts) => verdicts,
-                Err(_) => unanswered(&plan.steps, plan.mode()),
+                Err(_) => self.unanswered(plan, now, extra),
             },
-        };
-        plan.fill(&verdicts, statuses, |_, _, _| {});
-        drop(plan);
-        decision.conclude(verdicts.allowed);
-        decision
+        }
+    }
+
+    pub(crate) fn load(&self) -> Guard<Arc<Snapshot>> {
+        self.snapshot.load()
+    }
+
+    pub(crate) const fn profile(&self) -> Profile {
+        self.options.profile
+    }
+
+    /// 128 bits that nobody else has, nor can guess.
+    pub(crate) fn new_id(&self) -> u128 {
+        // Relaxed: each number is given out once, in whatever order.
+        let number = self.ids_made.fetch_add(1, Ordering::Relaxed);
+        self.ids.hash("id", &[&number.to_be_bytes()])
     }
 
     /// The enforced limits that `check` is held to, each once, by the rules that `decision` was
@@ -132,29 +256,74 @@ impl<S: Store> Limiter<S> {
         Plan::new(context, check, &overrides).policies()
     }
 
-    fn context<'a>(&'a self, snapshot: &'a Snapshot, now: Timestamp) -> Context<'a> {
+    pub(crate) fn context<'a>(&'a self, snapshot: &'a Snapshot, now: Timestamp) -> Context<'a> {
         let profile = self.options.profile;
         Context {
             snapshot,
-            namer: &self.namer,
             totals: &self.totals,
             profile,
             now,
+            permits: false,
         }
     }
 
-    fn ask(&self, plan: &Plan<'_>, now: Timestamp) -> Answer<S::Ticket> {
+    /// Tells the fallback what a limit answered, if there is one.
+    #[inline]
+    pub(crate) fn note(&self, step: &Step<'_>, answered: &Answered, now: Timestamp) {
+        if let Some(fallback) = &self.fallback {
+            fallback.note(step, answered, now);
+        }
+    }
+
+    pub(crate) fn ask(
+        &self,
+        plan: &Plan<'_>,
+        now: Timestamp,
+        extra: Option<&Extra>,
+    ) -> Answer<S::Ticket> {
         if plan.steps.is_empty() {
             return Answer::Decided(Verdicts {
                 allowed: true,
                 outcomes: SmallVec::new(),
+                at: now,
+                execution: Execution::Now,
             });
         }
         self.store.decide(&Request {
-            steps: &plan.steps,
-            mode: plan.mode(),
-            now,
+            extra,
+            ..Request::new(&plan.steps, plan.mode(), now)
         })
+    }
+
+    /// The verdicts when the store gave none: each rule's failure mode. The one place in which a
+    /// fault becomes an answer.
+    #[cold]
+    pub(crate) fn unanswered(
+        &self,
+        plan: &Plan<'_>,
+        now: Timestamp,
+        extra: Option<&Extra>,
+    ) -> Verdicts {
+        let request = Request {
+            extra,
+            ..Request::new(&plan.steps, plan.mode(), now)
+        };
+        if let Some(fallback) = &self.fallback {
+            return fallback.decide(&request, plan.failure_modes());
+        }
+        let outcomes: SmallVec<[StepOutcome; 4]> = plan
+            .steps
+            .iter()
+            .map(|step| StepOutcome::Full(step.full_mode))
+            .collect();
+        let votes = plan.steps.iter().zip(&outcomes);
+        let votes = votes.map(|(step, outcome)| step.vote(outcome.fits()));
+        Verdicts {
+            allowed: combine(votes, request.mode),
+            outcomes,
+            at: now,
+            execution: Execution::Now,
+        }
     }
 }
 
@@ -177,7 +346,7 @@ impl<S: Store<Ticket = Never>> Limiter<S> {
         let overrides = overrides(check, self.options.profile);
         let (snapshot, statuses) = decision.parts();
         let plan = Plan::new(self.context(snapshot, now), check, &overrides);
-        let Answer::Decided(verdicts) = self.ask(&plan, now);
+        let Answer::Decided(verdicts) = self.ask(&plan, now, None);
         plan.fill(&verdicts, statuses, each);
         drop(plan);
         decision.conclude(verdicts.allowed);
@@ -189,43 +358,15 @@ impl<S: Store<Ticket = Never>> Limiter<S> {
         self.check_at(check, self.clock.now())
     }
 
-    /// Says how `check` is decided, and takes nothing: which nodes match, which limits count,
-    /// and what each would answer to one hit.
-    pub fn explain<'a>(&self, check: &Check<'a>) -> Explanation {
-        let now = self.clock.now();
-        let snapshot = self.snapshot.load();
-        let peek = |descriptor: &Descriptor<'a>| Descriptor {
-            hits: 0,
-            ..*descriptor
-        };
-        let peeks: Vec<_> = check.descriptors.iter().map(peek).collect();
-        let check = Check {
-            descriptors: &peeks,
-            ..*check
-        };
-        let overrides = overrides(&check, self.options.profile);
-        let totals = Totals::default();
-        let context = Context {
-            totals: &totals,
-            ..self.context(&snapshot, now)
-        };
-        let plan = Plan::new(context, &check, &overrides);
-        let Answer::Decided(verdicts) = self.ask(&plan, now);
-        Explanation::new(&snapshot, &check, &plan, &verdicts)
-    }
-}
-
-/// The verdicts when the store gave none: each rule's failure mode. The one place in which a
-/// fault becomes an answer.
-fn unanswered(steps: &[Step<'_>], mode: Mode) -> Verdicts {
-    let outcomes: SmallVec<[StepOutcome; 4]> = steps
-        .iter()
-        .map(|step| StepOutcome::Full(step.full_mode))
-        .collect();
-    let votes = steps.iter().zip(&outcomes);
-    let votes = votes.map(|(step, outcome)| step.vote(outcome.fits()));
-    Verdicts {
-        allowed: combine(votes, mode),
-        outcomes,
+    /// What [`Self::explanation`] says, at once.
+    pub fn explain(&self, check: &Check<'_>) -> Explanation {
+        let mut explaining = std::pin::pin!(self.explanation(check));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        loop {
+            // A store without tickets keeps nobody waiting.
+            if let std::task::Poll::Ready(explanation) = explaining.as_mut().poll(&mut context) {
+                return explanation;
+            }
+        }
     }
 }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::Snapshot;
 use crate::compiled::OVERRIDES;
 use crate::decision::Source;
-use crate::identity::{Namer, Naming, stable_hash};
+use crate::identity::{Naming, stable_hash};
 use crate::request::{Check, Descriptor, MAX_HITS, Override, Waiting};
 use crate::stats::Totals;
 
@@ -49,10 +49,11 @@ pub(crate) fn overrides(check: &Check<'_>, profile: Profile) -> Overrides {
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) snapshot: &'a Snapshot,
-    pub(crate) namer: &'a Namer,
     pub(crate) totals: &'a Totals,
     pub(crate) profile: Profile,
     pub(crate) now: Timestamp,
+    /// Whether concurrency limits take part: where permits come back, and in a peek.
+    pub(crate) permits: bool,
 }
 
 /// The steps of a request, with what is needed to read their outcomes.
@@ -140,7 +141,7 @@ impl<'a> Plan<'a> {
         let entries = descriptor.entries;
         let tenant = tenant(domain, entries);
         let walk = domain.walk(entries);
-        let mut naming = self.context.namer.descriptor();
+        let mut naming = self.context.snapshot.namer.descriptor();
         for (depth, (entry, visit)) in (1..).zip(entries.iter().zip(&*walk)) {
             naming.add(entry, Some(visit));
             let rules = visit.node.rules();
@@ -178,12 +179,17 @@ impl<'a> Plan<'a> {
             return;
         };
         let limit = made.get(self.waiting);
+        let mut hits = hits(matched.descriptor);
         if limit.algorithm() == Algorithm::Concurrency {
-            self.context
-                .totals
-                .concurrency_skipped
-                .fetch_add(1, Ordering::Relaxed);
-            return;
+            if !self.context.permits {
+                self.context
+                    .totals
+                    .concurrency_skipped
+                    .fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            // One permit, whatever the request costs.
+            hits = hits.signum();
         }
         let enforced = rule.enforce.is_all() || {
             let subject = matched.entries[matched.subject].value;
@@ -202,7 +208,7 @@ impl<'a> Plan<'a> {
             key: matched.naming.counter(matched.subject_name, made.identity),
             limit,
             calendar: rule.calendar.as_ref().map(|calendar| calendar.bounds(now)),
-            hits: hits(matched.descriptor),
+            hits,
             charge: compiled.charge,
             descriptor: matched.number,
             shadow: rule.shadow || !enforced,
@@ -222,11 +228,9 @@ impl<'a> Plan<'a> {
         limit: &'a Limit,
     ) {
         let Context {
-            snapshot,
-            namer,
-            profile,
-            ..
+            snapshot, profile, ..
         } = self.context;
+        let namer = &snapshot.namer;
         let entries = descriptor.entries;
         let mut naming = namer.descriptor();
         entries.iter().for_each(|entry| naming.add(entry, None));
@@ -283,7 +287,7 @@ impl<'a> Plan<'a> {
             kept[place - 1]
         });
         self.sources.retain(|source| keep(source));
-        self.unlimited.retain(|(_, index)| !replaced(*index));
+        // What is unlimited stays so, also where another rule replaces it, as the incumbent has it.
     }
 }
 

@@ -54,6 +54,18 @@ impl<'a> Descriptor<'a> {
     }
 }
 
+/// The same descriptors at another cost.
+pub(crate) fn recosted<'a>(
+    descriptors: &[Descriptor<'a>],
+    cost: impl Fn(i64) -> i64,
+) -> Vec<Descriptor<'a>> {
+    let mut descriptors = descriptors.to_vec();
+    for descriptor in &mut descriptors {
+        descriptor.hits = cost(descriptor.hits);
+    }
+    descriptors
+}
+
 /// A limit that comes with a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Override {

@@ -444,6 +444,22 @@ descriptors:
 }
 
 #[test]
+fn what_is_unlimited_stays_so_when_it_is_replaced() {
+    let limiter = limiter(
+        "
+domain: d
+descriptors:
+  - key: free
+    rate_limit: { unlimited: true, name: general }
+  - key: premium
+    rate_limit: { unit: hour, requests_per_unit: 9, replaces: [ { name: general } ] }
+",
+    );
+    let both = ask_all(&limiter, &[&[("free", "x")], &[("premium", "x")]], 1, 0);
+    assert!(both.statuses()[0].unlimited.is_some());
+}
+
+#[test]
 fn on_a_path_a_limit_holds_below_a_node_without_one() {
     let limiter = limiter(
         "
@@ -522,6 +538,22 @@ descriptors:
     assert!(!ask(&limiter, &[("path", "/files/c")]).allowed());
     assert!(passes(&limiter, &[("path", "/own/a")], 2));
     assert!(passes(&limiter, &[("path", "/own/b")], 2));
+}
+
+#[test]
+fn a_shared_pattern_of_keys_shares_values_and_not_keys() {
+    let limiter = limiter(
+        "
+domain: d
+descriptors:
+  - key: path*
+    share_threshold: true
+    rate_limit: { unit: hour, requests_per_unit: 1 }
+",
+    );
+    assert!(ask(&limiter, &[("path1", "a")]).allowed());
+    assert!(!ask(&limiter, &[("path1", "b")]).allowed());
+    assert!(ask(&limiter, &[("path2", "a")]).allowed());
 }
 
 #[test]

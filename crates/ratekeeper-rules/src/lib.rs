@@ -48,7 +48,7 @@ pub use cost::Cost;
 pub use diagnostic::{Diagnostic, Diagnostics, Excerpt, Place, Severity};
 pub use load::{Loaded, Options, Profile, load};
 pub use matching::{Entry, Matched, Visit, Walk};
-pub use read::{ReadError, ReadOptions, Source, read};
+pub use read::{ReadError, ReadOptions, Source, Unreadable, read};
 pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, PlanLimit, Rule, RuleLimit, Unit};
 pub use ruleset::{Domain, Evaluation, Node, RuleIndex, RuleSet};
 pub use schema::json_schema;

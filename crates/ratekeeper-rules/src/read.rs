@@ -1,5 +1,6 @@
 //! Reading rules from a file or a folder.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -7,10 +8,10 @@ use std::path::{Path, PathBuf};
 use hashbrown::HashSet;
 
 use crate::diagnostic::Excerpt;
-use crate::{Diagnostic, Diagnostics, Place, Severity};
+use crate::{Diagnostic, Diagnostics, Options, Place, Severity, load};
 
 /// The text of one file.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Source {
     /// What the file is called in messages.
     pub name: String,
@@ -37,21 +38,51 @@ pub enum ReadError {
         /// What it said.
         source: io::Error,
     },
-    /// Some files are no text.
+    /// Some files cannot be read, are no text, or are larger than 16 MiB.
     #[error("{0}")]
-    NotText(Diagnostics),
-    /// A file is larger than 16 MiB.
-    #[error("{} is larger than 16 MiB", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
+    Unreadable(Unreadable),
     /// A folder has more than 10,000 files, or folders more than 64 deep.
     #[error("{} has more than 10,000 files, or is more than 64 folders deep", path.display())]
     TooMany {
         /// The folder that was to be read.
         path: PathBuf,
     },
+}
+
+/// Files that cannot be had as text, and those beside them that can.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreadable {
+    /// What is wrong with each of the former, in the order of files; at least one.
+    pub errors: Vec<Diagnostic>,
+    /// The others.
+    pub sources: Vec<Source>,
+}
+
+impl Unreadable {
+    /// All that is wrong: with these files, and with the rules in the others.
+    #[must_use]
+    pub fn all(self, options: &Options) -> Diagnostics {
+        let mut all = Diagnostics {
+            errors: self.errors,
+            warnings: Vec::new(),
+        };
+        if let Err(others) = load(&self.sources, options) {
+            all.errors.extend(others.errors);
+            all.warnings = others.warnings;
+        }
+        all.errors.sort_by(|one, other| one.place.cmp(&other.place));
+        all
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.errors.iter().enumerate() {
+            let gap = if index > 0 { "\n\n" } else { "" };
+            write!(f, "{gap}{error}")?;
+        }
+        Ok(())
+    }
 }
 
 /// Larger rules are refused: nobody could read them, and a mistaken path may name anything.
@@ -66,8 +97,8 @@ const FOLDERS_DEEP_MAX: usize = 64;
 /// in `..data`). Symbolic links are followed, to each folder once.
 ///
 /// # Errors
-/// If something there cannot be read, is no text (UTF-8, or UTF-16 with its byte order mark), or
-/// is far larger than rules are.
+/// If the folder cannot be read, or a file in it cannot, is no text (UTF-8, or UTF-16 with its byte
+/// order mark), or is far larger than rules are: then [`Unreadable`] has what could be read.
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Vec<Source>, ReadError> {
     let mut files = Vec::new();
     if metadata(path)?.is_dir() {
@@ -87,7 +118,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Vec<Source>, ReadError
     let mut errors = Vec::new();
     for file in files {
         let name = file.display().to_string();
-        match decode(&bytes_of(&file)?) {
+        match bytes_of(&file).and_then(|bytes| decode(&bytes)) {
             Ok(text) => sources.push(Source { name, text }),
             Err(wrong) => errors.push(wrong.told(&name)),
         }
@@ -95,10 +126,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Vec<Source>, ReadError
     if errors.is_empty() {
         return Ok(sources);
     }
-    Err(ReadError::NotText(Diagnostics {
-        errors,
-        warnings: Vec::new(),
-    }))
+    Err(ReadError::Unreadable(Unreadable { errors, sources }))
 }
 
 fn io_error(path: &Path) -> impl FnOnce(io::Error) -> ReadError {
@@ -177,28 +205,30 @@ impl Folder<'_> {
     }
 }
 
-fn bytes_of(path: &Path) -> Result<Vec<u8>, ReadError> {
-    let file = File::open(path).map_err(io_error(path))?;
+fn bytes_of(path: &Path) -> Result<Vec<u8>, NotText> {
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(io_error(path))?;
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| NotText::whole(format!("this cannot be read: {error}"), None))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(ReadError::TooLarge {
-            path: path.to_owned(),
-        });
+        let message = "this is larger than 16 MiB".to_owned();
+        return Err(NotText::whole(message, Some("split it into several files")));
     }
     Ok(bytes)
 }
 
-/// Where bytes are no text.
+/// Why and where a file is no text.
 struct NotText {
     line: u32,
     column: u32,
     /// The line, with marks for what cannot be read.
     text: String,
     message: String,
+    help: Option<&'static str>,
 }
+
+/// What to do about bytes that are none of a text.
+const SAVE_AS_UTF8: Option<&str> = Some("save the file as UTF-8");
 
 fn decode(bytes: &[u8]) -> Result<String, NotText> {
     match bytes {
@@ -230,6 +260,7 @@ fn utf8(bytes: &[u8]) -> Result<String, NotText> {
             "this is not UTF-8: byte 0x{:02x}",
             bad.first().copied().unwrap_or_default()
         ),
+        help: SAVE_AS_UTF8,
     })
 }
 
@@ -241,17 +272,23 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, NotText> {
         Ok(text) if odd.is_empty() => Ok(text),
         _ => {
             let message = "this starts like UTF-16, and is none".to_owned();
-            Err(NotText {
-                line: 1,
-                column: 1,
-                text: String::new(),
-                message,
-            })
+            Err(NotText::whole(message, SAVE_AS_UTF8))
         }
     }
 }
 
 impl NotText {
+    /// The file as a whole.
+    const fn whole(message: String, help: Option<&'static str>) -> Self {
+        Self {
+            line: 1,
+            column: 1,
+            text: String::new(),
+            message,
+            help,
+        }
+    }
+
     fn told(self, name: &str) -> Diagnostic {
         Diagnostic {
             severity: Severity::Error,
@@ -261,7 +298,7 @@ impl NotText {
                 column: self.column,
             },
             message: self.message,
-            help: Some("save the file as UTF-8".to_owned()),
+            help: self.help.map(str::to_owned),
             excerpt: Excerpt::new(&self.text, self.column, 1),
         }
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ratekeeper_rules::{ReadError, ReadOptions, read};
+use ratekeeper_rules::{Options, ReadError, ReadOptions, read};
 use tempfile::TempDir;
 
 fn folder(files: &[(&str, &[u8])]) -> TempDir {
@@ -96,11 +96,11 @@ fn what_is_not_text_is_an_error_with_its_place() {
         ("c.yaml", b"\xfe\xff\0d\0"),
     ]);
     let error = read(folder.path(), &ReadOptions::default()).expect_err("two are no text");
-    let ReadError::NotText(errors) = error else {
+    let ReadError::Unreadable(errors) = error else {
         panic!("{error}")
     };
     let told: Vec<_> = errors
-        .errors()
+        .errors
         .iter()
         .map(|error| (error.place.line, error.place.column, error.message.as_str()))
         .collect();
@@ -112,6 +112,39 @@ fn what_is_not_text_is_an_error_with_its_place() {
         ]
     );
     assert!(errors.to_string().contains("2 | key: abc"), "{errors}");
+}
+
+#[test]
+fn a_file_that_is_no_text_does_not_hide_what_is_wrong_with_the_others() {
+    let large = vec![b' '; (16 << 20) + 1];
+    let folder = folder(&[
+        ("a.yaml", b"domain: d\ndescriptors:\n  - key: ''\n"),
+        ("b.yaml", b"\xff"),
+        ("c.yaml", &large),
+        ("d.yaml", b"domain: e\nbananas: 3\n"),
+    ]);
+    let error = read(folder.path(), &ReadOptions::default()).expect_err("two are no text");
+    let ReadError::Unreadable(unreadable) = error else {
+        panic!("{error}")
+    };
+    let all = unreadable.all(&Options::default());
+    let told: Vec<_> = all
+        .errors()
+        .iter()
+        .map(|error| {
+            let file = error.place.file.rsplit('/').next().unwrap_or_default();
+            (file, error.message.as_str())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("a.yaml", "descriptor has empty key"),
+            ("b.yaml", "this is not UTF-8: byte 0xff"),
+            ("c.yaml", "this is larger than 16 MiB"),
+            ("d.yaml", "unknown key 'bananas' at the top of a file"),
+        ]
+    );
 }
 
 #[test]

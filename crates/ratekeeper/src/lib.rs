@@ -52,7 +52,7 @@ pub use ratekeeper_rules::{Entry, RuleSet};
 pub use ratekeeper_store as store;
 pub use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 
-use ratekeeper_rules::{Options, ReadOptions, Source};
+use ratekeeper_rules::{Options, ReadError, ReadOptions, Source};
 use std::path::Path;
 
 /// A limiter with its counters in the memory of this process.
@@ -76,8 +76,11 @@ pub fn from_yaml(text: &str) -> Result<MemoryLimiter, Error> {
 /// # Errors
 /// [`Error::Read`] if they cannot be read, [`Error::Rules`] if they are refused.
 pub fn from_path(path: impl AsRef<Path>) -> Result<MemoryLimiter, Error> {
-    let sources = rules::read(path.as_ref(), &ReadOptions::default())?;
-    limiter(&sources)
+    match rules::read(path.as_ref(), &ReadOptions::default()) {
+        Ok(sources) => limiter(&sources),
+        Err(ReadError::Unreadable(unreadable)) => Err(unreadable.all(&Options::default()).into()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn limiter(sources: &[Source]) -> Result<MemoryLimiter, Error> {

@@ -1,12 +1,14 @@
 //! From the store's verdicts to statuses and statistics.
 
 use ratekeeper_core::{Mode, combine, quota_denies};
-use ratekeeper_rules::{RuleIndex, Unit};
+use ratekeeper_rules::{FailureMode, RuleIndex, Unit};
 use ratekeeper_store::{Step, Verdicts};
 
 use super::Plan;
 use crate::compiled::Compiled;
 use crate::decision::{Answered, Binding, Code, Policy, Source, Status, Statuses};
+use crate::hold::TakenPart;
+use crate::hold::token::Part;
 use crate::stats::Answer;
 
 impl<'a> Plan<'a> {
@@ -17,6 +19,15 @@ impl<'a> Plan<'a> {
             shadow: modes.shadow,
             idle_quota: modes.quota && self.has_idle_descriptor(),
         }
+    }
+
+    /// The failure mode of each step's rule; a limit that came with the request has the default.
+    pub(crate) fn failure_modes(&self) -> impl Iterator<Item = FailureMode> {
+        let rules = self.context.snapshot.rules();
+        self.sources.iter().map(|source| match source {
+            Source::Rule(index) => rules.rule(*index).on_store_failure,
+            Source::Override => FailureMode::default(),
+        })
     }
 
     /// Whether a descriptor has no limit at all, not even the one that lets everything pass:
@@ -109,6 +120,36 @@ impl<'a> Plan<'a> {
                 status.unlimited = Some(*index);
             }
         }
+    }
+
+    /// What an allowed request took of the limits that `is_part` names.
+    pub(crate) fn taken(
+        &self,
+        verdicts: &Verdicts,
+        is_part: impl Fn(&Step<'_>) -> bool,
+    ) -> Vec<TakenPart> {
+        let answers = self.answers(verdicts).filter(|(step, _, answered)| {
+            verdicts.allowed
+                && answered.counted
+                && answered.fits()
+                && step.hits > 0
+                && is_part(step)
+        });
+        let part = |(step, source, _): (&Step<'_>, Source, Answered)| match source {
+            Source::Rule(index) => Some(TakenPart {
+                part: Part {
+                    rule: self.context.snapshot.compiled(index).token,
+                    key: step.key,
+                    hits: step.hits.unsigned_abs(),
+                    is_fixed: false,
+                },
+                descriptor: step.descriptor,
+                window: step.limit.window(),
+            }),
+            // Whoever settles could not know the limit.
+            Source::Override => None,
+        };
+        answers.filter_map(part).collect()
     }
 
     /// Whether one hit on each descriptor would pass, from the verdicts of a plan of peeks.

@@ -1,0 +1,90 @@
+//! Many checks at once: all are asked before any answer is waited for.
+
+use ratekeeper_core::Timestamp;
+use ratekeeper_store::{Answer, Store};
+
+use crate::limiter::Limiter;
+use crate::plan::{Context, Plan, overrides};
+use crate::stats::Totals;
+use crate::{Check, Decision};
+
+/// A check that was begun.
+#[derive(Debug)]
+pub enum Begun<T> {
+    /// The store decided at once.
+    Decided(Decision),
+    /// It was asked, and will answer.
+    Asked(Asked<T>),
+}
+
+/// A check whose store was asked.
+#[derive(Debug)]
+pub struct Asked<T> {
+    decision: Decision,
+    ticket: T,
+    now: Timestamp,
+}
+
+impl<T> Asked<T> {
+    /// When it was asked, by the limiter's clock.
+    #[must_use]
+    pub const fn asked_at(&self) -> Timestamp {
+        self.now
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// Asks the store to decide `check` as of `now`, a time that [`Limiter::clock`] has just
+    /// shown, and does not wait for it. Stores decide in the order in which they are asked.
+    #[inline]
+    pub fn begin(&self, check: &Check<'_>, now: Timestamp) -> Begun<S::Ticket> {
+        let mut decision = Decision::begin(self.load());
+        let overrides = overrides(check, self.profile());
+        let (snapshot, statuses) = decision.parts();
+        let plan = Plan::new(self.context(snapshot, now), check, &overrides);
+        match self.ask(&plan, now, None) {
+            Answer::Decided(verdicts) => {
+                plan.fill(&verdicts, statuses, |step, _, answered| {
+                    self.note(step, &answered, now);
+                });
+                drop(plan);
+                decision.conclude(verdicts.allowed);
+                Begun::Decided(decision)
+            }
+            Answer::Pending(ticket) => {
+                drop(plan);
+                Begun::Asked(Asked {
+                    decision,
+                    ticket,
+                    now,
+                })
+            }
+        }
+    }
+
+    /// Waits for the store's answer to `check`, the same that was [begun](Self::begin).
+    pub async fn finish(&self, check: &Check<'_>, asked: Asked<S::Ticket>) -> Decision {
+        let Asked {
+            mut decision,
+            ticket,
+            now,
+        } = asked;
+        let verdicts = ticket.await;
+        let overrides = overrides(check, self.profile());
+        // Matched once more rather than kept: by the same rules, and heard of already.
+        let unheard = Totals::default();
+        let (snapshot, statuses) = decision.parts();
+        let context = Context {
+            totals: &unheard,
+            ..self.context(snapshot, now)
+        };
+        let plan = Plan::new(context, check, &overrides);
+        let verdicts = verdicts.unwrap_or_else(|_| self.unanswered(&plan, now, None));
+        plan.fill(&verdicts, statuses, |step, _, answered| {
+            self.note(step, &answered, now);
+        });
+        drop(plan);
+        decision.conclude(verdicts.allowed);
+        decision
+    }
+}

@@ -1,0 +1,255 @@
+//! How a node goes on by itself while its store cannot answer: the failure modes of the rules.
+//!
+//! `local` enforces each limit with counters of this node, at the limit times a factor. Such a
+//! counter starts from what the store last said was left of it, lives to its window's end however
+//! often the store comes and goes, and is never added to the store's: once the store is back, its
+//! answers count. `allow` and `deny` count nothing, and neither does `local` for permits: one that
+//! is taken here could not be released, so it would be missed until its timeout.
+
+mod known;
+
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
+use ratekeeper_rules::FailureMode;
+use ratekeeper_store::memory::{MemoryConfig, MemoryError};
+use ratekeeper_store::{
+    Charge, CounterKey, FullMode, MemoryStore, Request, Step, StepOutcome, Verdicts,
+};
+use smallvec::SmallVec;
+
+use crate::decision::Answered;
+use known::{Known, Said};
+
+/// How a node enforces limits by itself.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FallbackConfig {
+    /// How much memory the counters of this node may take.
+    pub memory: MemoryConfig,
+    /// What each limit is multiplied with, above 0 and at most 1: with n nodes, 1 refuses nobody
+    /// who is within their limit, 1/n lets no more pass than the limit.
+    pub local_factor: f64,
+}
+
+/// Why there is no [`Fallback`].
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FallbackError {
+    /// The counters have no room.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The factor is not above 0 and at most 1.
+    #[error("a local factor is above 0 and at most 1")]
+    Factor,
+}
+
+/// The counters of this node, for while the store cannot answer.
+#[derive(Debug)]
+pub struct Fallback {
+    store: MemoryStore,
+    known: Known,
+    factor: f64,
+}
+
+/// How a step is answered without the store.
+struct Aside<'a> {
+    step: &'a Step<'a>,
+    mode: FailureMode,
+    /// The limit it is held to here.
+    limit: Limit,
+}
+
+impl Fallback {
+    /// Counters of that size, all at nothing.
+    ///
+    /// # Errors
+    /// [`FallbackError`] if there is no room, or the factor makes no sense.
+    pub fn new(config: FallbackConfig) -> Result<Self, FallbackError> {
+        if !(config.local_factor > 0.0 && config.local_factor <= 1.0) {
+            return Err(FallbackError::Factor);
+        }
+        Ok(Self {
+            store: MemoryStore::new(config.memory)?,
+            known: Known::new(),
+            factor: config.local_factor,
+        })
+    }
+
+    /// Forgets a share of what has expired; to be called about once a second.
+    pub(crate) fn tend(&self, now: Timestamp) {
+        self.store.sweep(now, SWEPT);
+    }
+
+    /// Remembers what the store said is left of the counter of `step`.
+    pub(crate) fn note(&self, step: &Step<'_>, answered: &Answered, now: Timestamp) {
+        if answered.counted {
+            let until = now.after(answered.reset_after);
+            let said = Said {
+                remaining: answered.remaining,
+                at: now,
+            };
+            self.known.put(step.key, said, until);
+        }
+    }
+
+    /// The answer to `request` by the failure mode of each of its steps.
+    pub(crate) fn decide(
+        &self,
+        request: &Request<'_>,
+        modes: impl Iterator<Item = FailureMode>,
+    ) -> Verdicts {
+        let blocked = blocked();
+        let asides = request.steps.iter().zip(modes).map(|(step, mode)| {
+            let mode = match (mode, step.limit.algorithm()) {
+                (FailureMode::Local, Algorithm::Concurrency) => FailureMode::Allow,
+                _ => mode,
+            };
+            let limit = match mode {
+                FailureMode::Local => scaled(step.limit, self.factor),
+                FailureMode::Allow | FailureMode::Deny => blocked.unwrap_or(*step.limit),
+            };
+            Aside { step, mode, limit }
+        });
+        let asides: SmallVec<[Aside<'_>; 4]> = asides.collect();
+        let counted = |aside: &&Aside<'_>| aside.mode != FailureMode::Allow;
+        let steps: SmallVec<[Step<'_>; 4]> = asides
+            .iter()
+            .filter(counted)
+            .map(|aside| self.prepared(aside, request.now))
+            .collect();
+        // What is simply allowed fits, and so does its descriptor in quota mode.
+        let fits = asides
+            .iter()
+            .any(|aside| aside.mode == FailureMode::Allow && aside.step.quota_mode);
+        let mode = Mode {
+            idle_quota: request.mode.idle_quota || fits,
+            ..request.mode
+        };
+        let verdicts = self.store.decide_now(&Request {
+            steps: &steps,
+            mode,
+            ..*request
+        });
+        let mut outcomes = verdicts.outcomes.iter();
+        let outcomes = asides.iter().map(|aside| match aside.mode {
+            FailureMode::Allow => StepOutcome::Full(FullMode::Allow),
+            FailureMode::Deny => {
+                outcomes.next();
+                StepOutcome::Full(FullMode::Deny)
+            }
+            FailureMode::Local => match outcomes.next() {
+                Some(StepOutcome::Counted(outcome)) => StepOutcome::Aside(*outcome),
+                Some(full) => *full,
+                None => StepOutcome::Full(aside.step.full_mode),
+            },
+        });
+        Verdicts {
+            outcomes: outcomes.collect(),
+            ..verdicts
+        }
+    }
+
+    /// The step as the counters of this node are asked it. One that is to be denied asks a limit
+    /// of nothing, so that the others are charged nothing either.
+    fn prepared<'a>(&self, aside: &'a Aside<'a>, now: Timestamp) -> Step<'a> {
+        let step = Step {
+            limit: &aside.limit,
+            ..*aside.step
+        };
+        if aside.mode == FailureMode::Deny {
+            return Step {
+                // Where nothing else is counted.
+                key: CounterKey {
+                    identity: !step.key.identity,
+                    ..step.key
+                },
+                hits: 1,
+                calendar: None,
+                charge: Charge::IfAllowed,
+                ..step
+            };
+        }
+        self.start_from_known(&step, aside.step.limit, now);
+        step
+    }
+
+    /// Charges the counter of `step` with what is missing of what the store last said was left,
+    /// once for each thing it said, and as of when it said it: what has come back since then is
+    /// not missing.
+    fn start_from_known(&self, step: &Step<'_>, full: &Limit, now: Timestamp) {
+        let Some(Said { remaining, at }) = self.known.take(step.key, now) else {
+            return;
+        };
+        let spent_share = full.capacity().saturating_sub(remaining);
+        let known = step
+            .limit
+            .capacity()
+            .saturating_sub(times(spent_share, self.factor));
+        let look = Step {
+            hits: 0,
+            shadow: true,
+            charge: Charge::IfAllowed,
+            ..*step
+        };
+        let StepOutcome::Counted(outcome) = self.store.decide_as_of(&look, at) else {
+            return;
+        };
+        let missing = outcome.remaining.saturating_sub(known);
+        if let Ok(hits @ 1..) = i64::try_from(missing) {
+            self.store.decide_as_of(&Step { hits, ..look }, at);
+        }
+    }
+}
+
+/// Counters looked at in one call of [`Fallback::tend`].
+const SWEPT: usize = 50_000;
+
+/// A limit that nothing fits.
+fn blocked() -> Option<Limit> {
+    // Cannot fail: a window of a second holds any quota.
+    Limit::try_new(LimitSpec::new(
+        Algorithm::FixedWindow,
+        0,
+        Micros::from_secs(1),
+    ))
+    .ok()
+}
+
+/// `limit` times `factor`, at least 1 unless it is 0; the limit itself where its algorithm cannot
+/// count the result.
+fn scaled(limit: &Limit, factor: f64) -> Limit {
+    let algorithm = limit.algorithm();
+    if factor >= 1.0 {
+        return *limit;
+    }
+    let spec = LimitSpec {
+        algorithm,
+        quota: times(limit.quota(), factor),
+        window: limit.window(),
+        calendar: limit.is_calendar(),
+        burst: algorithm
+            .has_burst()
+            .then(|| times(limit.capacity(), factor).max(1)),
+        sub_windows: (algorithm == Algorithm::SlidingWindow).then(|| limit.sub_windows()),
+    };
+    let Ok(made) = Limit::try_new(spec) else {
+        return *limit;
+    };
+    if limit.without_delay() == *limit {
+        made.without_delay()
+    } else {
+        made
+    }
+}
+
+/// `count` times `factor`, rounded up: nobody's limit becomes nothing.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "counts are below 2^53, the factor is 0 to 1"
+)]
+fn times(count: u64, factor: f64) -> u64 {
+    (count as f64 * factor).ceil() as u64
+}
+
+#[cfg(test)]
+mod tests;

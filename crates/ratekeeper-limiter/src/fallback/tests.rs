@@ -1,0 +1,167 @@
+use ratekeeper_core::Verdict;
+use ratekeeper_store::RuleSlot;
+
+use super::*;
+
+const NOW: Timestamp = Timestamp::from_secs(1_789_000_020);
+
+fn limit(quota: u64) -> Limit {
+    limit_of(Algorithm::FixedWindow, quota)
+}
+
+fn limit_of(algorithm: Algorithm, quota: u64) -> Limit {
+    Limit::try_new(LimitSpec::new(algorithm, quota, Micros::from_secs(60))).unwrap()
+}
+
+fn later(seconds: u64) -> Timestamp {
+    NOW.after(Micros::from_secs(seconds))
+}
+
+fn step(limit: &Limit, identity: u64) -> Step<'_> {
+    Step {
+        key: CounterKey {
+            subject: 7,
+            identity,
+        },
+        limit,
+        calendar: None,
+        hits: 1,
+        charge: Charge::IfAllowed,
+        descriptor: 0,
+        shadow: false,
+        quota_mode: false,
+        rule: RuleSlot(0),
+        full_mode: FullMode::Allow,
+    }
+}
+
+fn fallback(local_factor: f64) -> Fallback {
+    let memory = MemoryConfig {
+        memory_limit: MemoryConfig::LEAST,
+        ..MemoryConfig::default()
+    };
+    Fallback::new(FallbackConfig {
+        memory,
+        local_factor,
+    })
+    .unwrap()
+}
+
+fn decide(fallback: &Fallback, steps: &[Step<'_>], modes: &[FailureMode]) -> Verdicts {
+    let request = Request::new(steps, Mode::default(), NOW);
+    fallback.decide(&request, modes.iter().copied())
+}
+
+fn admitted(fallback: &Fallback, step: Step<'_>) -> usize {
+    admitted_at(fallback, step, NOW)
+}
+
+fn admitted_at(fallback: &Fallback, step: Step<'_>, now: Timestamp) -> usize {
+    let steps = [step];
+    let request = Request::new(&steps, Mode::default(), now);
+    let ask = || fallback.decide(&request, [FailureMode::Local].into_iter());
+    (0..100).filter(|_| ask().allowed).count()
+}
+
+fn said(remaining: u64) -> Answered {
+    Answered {
+        verdict: Verdict::Fits,
+        remaining,
+        reset_after: Micros::from_secs(60),
+        retry_after: Micros::ZERO,
+        delay: Micros::ZERO,
+        counted: true,
+    }
+}
+
+#[test]
+fn a_node_alone_enforces_its_share_of_the_limit() {
+    let limit = limit(10);
+    assert_eq!(admitted(&fallback(1.0), step(&limit, 1)), 10);
+    assert_eq!(admitted(&fallback(0.5), step(&limit, 1)), 5);
+    assert_eq!(admitted(&fallback(0.01), step(&limit, 1)), 1);
+}
+
+#[test]
+fn counters_start_from_what_was_last_left() {
+    let limit = limit(10);
+    let fallback = fallback(1.0);
+    fallback.note(&step(&limit, 1), &said(3), NOW);
+    assert_eq!(admitted(&fallback, step(&limit, 1)), 3);
+    // The store was back for a moment and knew nothing of those: they are not forgotten here.
+    fallback.note(&step(&limit, 1), &said(2), NOW);
+    assert_eq!(admitted(&fallback, step(&limit, 1)), 0);
+    // What was left of a window that has ended says nothing.
+    fallback.note(
+        &step(&limit, 2),
+        &said(0),
+        Timestamp::from_secs(1_788_999_000),
+    );
+    assert_eq!(admitted(&fallback, step(&limit, 2)), 10);
+}
+
+/// A tenant that kept within its limit since the store last answered is not refused for what it
+/// had spent before.
+#[test]
+fn what_came_back_since_it_was_said_is_there() {
+    for algorithm in [Algorithm::TokenBucket, Algorithm::Gcra] {
+        let limit = limit_of(algorithm, 60);
+        let fallback = fallback(1.0);
+        fallback.note(&step(&limit, 1), &said(0), NOW);
+        fallback.note(&step(&limit, 2), &said(0), NOW);
+        assert_eq!(admitted(&fallback, step(&limit, 1)), 0, "{algorithm:?}");
+        assert_eq!(
+            admitted_at(&fallback, step(&limit, 2), later(30)),
+            30,
+            "{algorithm:?}"
+        );
+    }
+    for algorithm in [Algorithm::SlidingWindow, Algorithm::SlidingLog] {
+        let limit = limit_of(algorithm, 60);
+        let fallback = fallback(1.0);
+        fallback.note(&step(&limit, 1), &said(20), NOW);
+        let admitted = |seconds| admitted_at(&fallback, step(&limit, 1), later(seconds));
+        assert_eq!(admitted(50), 20, "{algorithm:?}");
+        // A sub-window of 5 s has to pass as well; the 20 of just now are still there.
+        assert_eq!(admitted(66), 40, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_denial_by_mode_charges_no_other_counter() {
+    let limit = limit(10);
+    let fallback = fallback(1.0);
+    let steps = [step(&limit, 1), step(&limit, 2)];
+    for _ in 0..5 {
+        let verdicts = decide(&fallback, &steps, &[FailureMode::Local, FailureMode::Deny]);
+        assert!(!verdicts.allowed);
+        assert_eq!(verdicts.outcomes[1], StepOutcome::Full(FullMode::Deny));
+    }
+    assert_eq!(admitted(&fallback, steps[0]), 10);
+    assert_eq!(admitted(&fallback, steps[1]), 10);
+}
+
+#[test]
+fn what_is_allowed_by_mode_leaves_the_rest_enforced() {
+    let limit = limit(2);
+    let fallback = fallback(1.0);
+    let steps = [step(&limit, 1), step(&limit, 2)];
+    let modes = [FailureMode::Allow, FailureMode::Local];
+    let answers = [(); 3].map(|()| decide(&fallback, &steps, &modes));
+    assert_eq!(answers.each_ref().map(|it| it.allowed), [true, true, false]);
+    for verdicts in answers {
+        assert_eq!(verdicts.outcomes[0], StepOutcome::Full(FullMode::Allow));
+        assert!(matches!(verdicts.outcomes[1], StepOutcome::Aside(_)));
+    }
+}
+
+#[test]
+fn a_factor_of_nothing_is_refused() {
+    for local_factor in [0.0, -1.0, 1.5, f64::NAN] {
+        let config = FallbackConfig {
+            memory: MemoryConfig::default(),
+            local_factor,
+        };
+        assert_eq!(Fallback::new(config).unwrap_err(), FallbackError::Factor);
+    }
+}

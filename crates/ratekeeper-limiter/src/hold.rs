@@ -1,0 +1,219 @@
+//! What is held for a while: permits of concurrency limits, and hits reserved for a cost that
+//! is known afterwards.
+//!
+//! Both are handed out as opaque [tokens](token) that say all that is needed to settle them,
+//! so nothing is kept of them here. A token belongs to the caller that it was made for.
+
+mod permits;
+mod reservations;
+pub(crate) mod token;
+
+use ratekeeper_core::{Micros, Mode, Timestamp};
+use ratekeeper_store::{
+    Answer, Charge, Execution, Extra, FullMode, Request, Step, Store, StoreError, Verdicts,
+};
+use smallvec::SmallVec;
+
+pub use permits::{Acquired, Held, Released};
+pub use reservations::{Reservation, Reserve, Reserved, Settled};
+pub use token::TOKEN_CHARS_MAX;
+
+use crate::compiled::Snapshot;
+use crate::limiter::Limiter;
+use crate::plan::{Context, Plan, overrides};
+use crate::{Check, Decision, Waiting};
+use token::{Claim, Kind, PARTS_MAX, Part, Sealer, low};
+
+/// Why a permit, a reservation or an idempotency key is of no use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HoldError {
+    /// It was not written under this limiter's seed, or it was changed.
+    #[error("this is no permit or reservation of this service, or not all of it")]
+    Malformed,
+    /// A permit where a reservation is wanted, or the other way round.
+    #[error("this is {0}")]
+    WrongKind(&'static str),
+    /// It was made for somebody else.
+    #[error("this belongs to another caller")]
+    Foreign,
+    /// The permit was released, or its deadline has passed.
+    #[error("the permit is not held any more: it was released, or its deadline has passed")]
+    NotHeld,
+    /// The permit that the idempotency key stands for was released, or its deadline has passed.
+    #[error(
+        "the permit of this key is not held any more: it was released, or its deadline has passed; use another key"
+    )]
+    KeySpent,
+    /// The reservation was not settled in time, and stays charged in full: nobody knows whether
+    /// the work was done.
+    #[error("the reservation was not settled in time, and stays charged in full")]
+    Expired,
+    /// More is committed than was reserved: that much.
+    #[error("only {0} hits were reserved; commit at most those, and check for the rest")]
+    TooMuch(u64),
+    /// More limits match than a token can name.
+    #[error("more than 64 limits match; ask with fewer descriptors")]
+    TooManyLimits,
+    /// The idempotency key stands for another request, or the reservation was settled in
+    /// another way.
+    #[error("this was done with other content before: {0}")]
+    Conflict(&'static str),
+    /// The store has no room to remember that this was done. Nothing was.
+    #[error("the store has no room to remember this by; try again later")]
+    NoRoom,
+    /// The store was started since, and does not know whether this was settled. Nothing is
+    /// given back, and the hits stay charged until their window ends.
+    #[error("the service was restarted since, and what was taken before stays charged")]
+    Forgotten,
+    /// The store gave no answer; what was asked may have been done, and may be asked again.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+}
+
+impl Snapshot {
+    /// The steps that do `hits` to each of `parts` whose rule is still there. They have no say:
+    /// whatever they answer, all are carried out.
+    fn settlement(
+        &self,
+        parts: &[Part],
+        now: Timestamp,
+        hits: impl Fn(&Part) -> i64,
+    ) -> SmallVec<[Step<'_>; 4]> {
+        let mut steps = SmallVec::new();
+        for part in parts {
+            let Some((rule, compiled, limit)) = self.limit_of_token(part.rule) else {
+                continue;
+            };
+            steps.push(Step {
+                key: part.key,
+                limit: limit.get(Waiting::Can),
+                calendar: rule.calendar.as_ref().map(|calendar| calendar.bounds(now)),
+                hits: hits(part),
+                charge: Charge::IfAllowed,
+                descriptor: 0,
+                shadow: true,
+                quota_mode: false,
+                rule: compiled.slot,
+                full_mode: FullMode::Allow,
+            });
+        }
+        steps
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// Opens `token`, which is to be of `kind` and the caller's.
+    fn open(&self, caller: &str, kind: Kind, token: &str) -> Result<Claim, HoldError> {
+        let claim = self.sealer().open(token)?;
+        if claim.kind != kind {
+            return Err(HoldError::WrongKind(match claim.kind {
+                Kind::Permit => "a permit, not a reservation",
+                Kind::Reservation => "a reservation, not a permit",
+            }));
+        }
+        if claim.caller != self.sealer().caller(caller) {
+            return Err(HoldError::Foreign);
+        }
+        Ok(claim)
+    }
+
+    /// Asks the store, and waits for its answer.
+    async fn settle(
+        &self,
+        steps: &[Step<'_>],
+        extra: &Extra,
+        now: Timestamp,
+    ) -> Result<Verdicts, StoreError> {
+        let request = Request {
+            extra: Some(extra),
+            ..Request::new(steps, Mode::default(), now)
+        };
+        match self.store().decide(&request) {
+            Answer::Decided(verdicts) => Ok(verdicts),
+            Answer::Pending(ticket) => ticket.await,
+        }
+    }
+
+    /// Decides `check` with `extra`: the decision, and what it took of the limits that
+    /// `is_part` names.
+    ///
+    /// # Errors
+    /// Nothing was taken: too many limits match, or the request is to be carried out once and
+    /// was not.
+    async fn take(
+        &self,
+        check: &Check<'_>,
+        now: Timestamp,
+        extra: &Extra,
+        is_part: impl Fn(&Step<'_>) -> bool,
+    ) -> Result<(Decision, Taken), HoldError> {
+        let mut decision = Decision::begin(self.load());
+        let overrides = overrides(check, self.profile());
+        let (snapshot, statuses) = decision.parts();
+        let context = Context {
+            permits: extra.permit.is_some(),
+            ..self.context(snapshot, now)
+        };
+        let plan = Plan::new(context, check, &overrides);
+        if plan.steps.iter().filter(|step| is_part(step)).count() > PARTS_MAX {
+            return Err(HoldError::TooManyLimits);
+        }
+        let verdicts = self.verdicts(&plan, now, Some(extra)).await;
+        carried_out(&verdicts, &plan)?;
+        plan.fill(&verdicts, statuses, |_, _, _| {});
+        let taken = Taken {
+            parts: plan.taken(&verdicts, is_part),
+            at: verdicts.at,
+            is_repeat: verdicts.execution == Execution::Before,
+        };
+        drop(plan);
+        decision.conclude(verdicts.allowed);
+        Ok((decision, taken))
+    }
+}
+
+/// What a request took.
+struct Taken {
+    parts: Vec<TakenPart>,
+    at: Timestamp,
+    is_repeat: bool,
+}
+
+/// What it took of one limit.
+pub(crate) struct TakenPart {
+    pub(crate) part: Part,
+    /// The number of the descriptor.
+    pub(crate) descriptor: u16,
+    /// The limit's window.
+    pub(crate) window: Micros,
+}
+
+/// A hash of what a request asks for, so that another one under the same key is told apart.
+fn content_of(sealer: &Sealer, check: &Check<'_>, hits: u64) -> u64 {
+    let mut words = vec![hits.to_be_bytes()];
+    let mut texts: Vec<&[u8]> = Vec::new();
+    for descriptor in check.descriptors {
+        words.push((descriptor.entries.len() as u64).to_be_bytes());
+        words.push(descriptor.hits.to_be_bytes());
+        for entry in descriptor.entries {
+            texts.extend([entry.key.as_bytes(), entry.value.as_bytes()]);
+        }
+    }
+    let words = words.concat();
+    texts.push(&words);
+    low(sealer.hash("content", &texts))
+}
+
+/// Whether a request that is to be carried out once was, now or before.
+fn carried_out(verdicts: &Verdicts, plan: &Plan<'_>) -> Result<(), HoldError> {
+    match verdicts.execution {
+        Execution::Before if verdicts.outcomes.len() != plan.steps.len() => Err(
+            HoldError::Conflict("the rules have changed since; use another key"),
+        ),
+        Execution::Now | Execution::Before => Ok(()),
+        Execution::Conflict => Err(HoldError::Conflict("use another key for another request")),
+        Execution::NoRoom => Err(HoldError::NoRoom),
+        Execution::Unknown => Err(HoldError::Forgotten),
+    }
+}

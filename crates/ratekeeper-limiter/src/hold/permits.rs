@@ -1,0 +1,170 @@
+//! Permits: acquire, renew, release.
+
+use ratekeeper_core::{Algorithm, Micros};
+use ratekeeper_store::{Extra, Once, Permit, PermitAct, Step, StepOutcome, Store, Until, Verdicts};
+
+use super::token::{Claim, Kind};
+use super::{HoldError, Taken, content_of};
+use crate::{Check, Decision, Limiter};
+
+/// For how long an idempotency key is remembered where nothing else says it.
+const KEY_TTL: Micros = Micros::from_secs(300);
+
+/// The answer to an acquire.
+#[derive(Debug)]
+pub struct Acquired {
+    /// Whether the request may go on, and what of which limit is left.
+    pub decision: Decision,
+    /// The permit; None if the request was denied, or no concurrency limit holds for it, or
+    /// the store gave no answer and the failure mode let it pass.
+    pub permit: Option<Held>,
+    /// Whether the idempotency key was used before, and this is the answer of then.
+    pub is_repeat: bool,
+}
+
+/// A permit that is held.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// What to release or renew it by.
+    pub token: String,
+    /// Until it ends by itself, counted from now: the shortest timeout of its limits.
+    pub expires_after: Micros,
+}
+
+/// What became of a permit that was given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Released {
+    /// Whether it was held until now: false if it was released before, has reached its
+    /// deadline, or its rules are gone.
+    pub was_held: bool,
+}
+
+fn is_concurrency(step: &Step<'_>) -> bool {
+    step.limit.algorithm() == Algorithm::Concurrency
+}
+
+impl<S: Store> Limiter<S> {
+    /// Decides `check` now, concurrency limits included, and takes a permit of each of those.
+    /// Rates and permits are taken together or not at all. `caller` is who may release it.
+    ///
+    /// With a `key`, the same request of the same caller is carried out once: a repeat gets the
+    /// same permit, renewed, for five minutes. A permit takes 1 of a limit whatever the hits.
+    ///
+    /// # Errors
+    /// [`HoldError::TooManyLimits`], [`HoldError::Conflict`] or [`HoldError::NoRoom`]; nothing
+    /// was taken. [`HoldError::KeySpent`] if the permit of the key is not held any more;
+    /// [`HoldError::Store`] if the store did not say.
+    pub async fn acquire(
+        &self,
+        caller: &str,
+        check: &Check<'_>,
+        key: Option<&str>,
+    ) -> Result<Acquired, HoldError> {
+        let now = self.clock().now();
+        let named = |key: &str| {
+            let texts = [caller, check.domain, key];
+            self.sealer().hash("acquire", &texts.map(str::as_bytes))
+        };
+        let id = key.map_or_else(|| self.new_id(), named);
+        let extra = Extra {
+            permit: Some(Permit {
+                id,
+                act: PermitAct::Acquire,
+            }),
+            once: key.map(|_| Once {
+                id,
+                until: Until::After(KEY_TTL),
+                content: content_of(&self.sealer(), check, 0),
+            }),
+            taken_at: None,
+        };
+        let (decision, taken) = self.take(check, now, &extra, is_concurrency).await?;
+        let Taken {
+            parts,
+            at,
+            is_repeat,
+        } = taken;
+        let shortest = parts.iter().map(|taken| taken.window).min();
+        let mut permit = None;
+        if let Some(timeout) = shortest.filter(|_| decision.allowed()) {
+            let claim = Claim {
+                kind: Kind::Permit,
+                id,
+                taken_at: at,
+                until: at.after(timeout),
+                hits: 1,
+                caller: self.sealer().caller(caller),
+                parts: parts.into_iter().map(|taken| taken.part).collect(),
+            };
+            let expires_after = match is_repeat {
+                // What was taken then may have been given back since, or to somebody else.
+                true => self.prolong(&claim).await?.ok_or(HoldError::KeySpent)?,
+                false => timeout,
+            };
+            permit = Some(Held {
+                token: self.sealer().seal(&claim),
+                expires_after,
+            });
+        }
+        Ok(Acquired {
+            decision,
+            permit,
+            is_repeat,
+        })
+    }
+
+    /// Moves the deadline of a permit on, to its limits' timeouts from now.
+    ///
+    /// # Errors
+    /// [`HoldError::NotHeld`] if it is not held any more in one of its limits, and those of a
+    /// token that is none, somebody else's, or a reservation; [`HoldError::Store`].
+    pub async fn renew(&self, caller: &str, token: &str) -> Result<Held, HoldError> {
+        let claim = self.open(caller, Kind::Permit, token)?;
+        let expires_after = self.prolong(&claim).await?.ok_or(HoldError::NotHeld)?;
+        Ok(Held {
+            token: token.to_owned(),
+            expires_after,
+        })
+    }
+
+    /// Gives a permit back. Twice is as good as once.
+    ///
+    /// # Errors
+    /// Those of a token that is none, somebody else's, or a reservation; [`HoldError::Store`].
+    pub async fn release(&self, caller: &str, token: &str) -> Result<Released, HoldError> {
+        let claim = self.open(caller, Kind::Permit, token)?;
+        let (verdicts, _) = self.act(&claim, PermitAct::Release).await?;
+        let was_held = verdicts
+            .outcomes
+            .iter()
+            .any(|outcome| matches!(outcome, StepOutcome::Counted(outcome) if outcome.fits()));
+        Ok(Released { was_held })
+    }
+
+    /// Moves the deadline of a permit on: until it ends then, counted from now, or none if it is
+    /// not held any more in one of its limits.
+    async fn prolong(&self, claim: &Claim) -> Result<Option<Micros>, HoldError> {
+        let (verdicts, timeout) = self.act(claim, PermitAct::Renew).await?;
+        let held = |outcome: &StepOutcome| matches!(outcome, StepOutcome::Counted(outcome) if outcome.fits());
+        Ok(timeout.filter(|_| verdicts.outcomes.iter().all(held)))
+    }
+
+    /// Does `act` in every limit that the permit is held in; and the shortest timeout of those,
+    /// none if no rule of them is left.
+    async fn act(
+        &self,
+        claim: &Claim,
+        act: PermitAct,
+    ) -> Result<(Verdicts, Option<Micros>), HoldError> {
+        let now = self.clock().now();
+        let snapshot = self.load();
+        let steps = snapshot.settlement(&claim.parts, now, |_| 0);
+        let timeout = steps.iter().map(|step| step.limit.window()).min();
+        let extra = Extra {
+            permit: Some(Permit { id: claim.id, act }),
+            ..Extra::default()
+        };
+        let verdicts = self.settle(&steps, &extra, now).await?;
+        Ok((verdicts, timeout))
+    }
+}

@@ -1,0 +1,268 @@
+//! Reservations: hits taken before their number is known, and refunds.
+
+use ratekeeper_core::{Micros, Moment, Timestamp};
+use ratekeeper_store::{Execution, Extra, Once, Step, Store, Until};
+
+use super::token::{Claim, Kind, Part};
+use super::{HoldError, Taken, TakenPart, content_of};
+use crate::request::{MAX_HITS, recosted};
+use crate::{Check, Decision, Limiter};
+
+/// For how long the idempotency key of a refund is remembered.
+const KEY_TTL: Micros = Micros::from_secs(300);
+
+/// What is to be reserved.
+#[derive(Clone, Copy, Debug)]
+pub struct Reserve<'a> {
+    /// Who asks for what. A descriptor with hits of its own costs those, whatever is committed.
+    pub check: Check<'a>,
+    /// The most that the request may turn out to cost: what every descriptor costs that is not
+    /// `fixed`. 1 to 2^53 - 1.
+    pub hits: u64,
+    /// Which descriptors have hits of their own; shorter counts as false.
+    pub fixed: &'a [bool],
+    /// How long it may take until it is settled.
+    pub ttl: Micros,
+    /// With one, the same reservation of the same caller is made once, as long as `ttl`.
+    pub key: Option<&'a str>,
+}
+
+/// The answer to a reserve.
+#[derive(Debug)]
+pub struct Reserved {
+    /// Whether the request may go on, and what of which limit is left.
+    pub decision: Decision,
+    /// What to settle; None if the request was denied.
+    pub reservation: Option<Reservation>,
+    /// Whether the idempotency key was used before, and this is the answer of then.
+    pub is_repeat: bool,
+}
+
+/// Hits that are taken and not settled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reservation {
+    /// What to commit or cancel it by.
+    pub token: String,
+    /// Until it cannot be settled any more, counted from now.
+    pub expires_after: Micros,
+}
+
+/// What became of a reservation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settled {
+    /// Hits given back of each limit that still counts them, 0 if there is none; of what a
+    /// descriptor cost by itself, a cancel gives all back and a commit nothing.
+    pub given_back: u64,
+    /// Limits that they were given back to: those that still count what was taken then.
+    pub limits: usize,
+    /// Limits that nothing was given back to, since their rules are gone.
+    pub limits_gone: usize,
+    /// Whether the very same was done before, and this changed nothing.
+    pub is_repeat: bool,
+}
+
+impl<S: Store> Limiter<S> {
+    /// Takes `reserve.hits` now, of which the caller will say later how many it needed.
+    ///
+    /// Concurrency limits are left out, as in a check. What is neither committed nor cancelled
+    /// within the ttl stays charged in full: nobody knows whether the work was done.
+    ///
+    /// # Errors
+    /// [`HoldError::TooManyLimits`], [`HoldError::Conflict`] or [`HoldError::NoRoom`]; nothing
+    /// was taken.
+    pub async fn reserve(
+        &self,
+        caller: &str,
+        reserve: &Reserve<'_>,
+    ) -> Result<Reserved, HoldError> {
+        let Reserve {
+            check, hits, ttl, ..
+        } = reserve;
+        let now = self.clock().now();
+        let named = |key: &str| {
+            let texts = [caller, check.domain, key];
+            self.sealer().hash("reserve", &texts.map(str::as_bytes))
+        };
+        let id = reserve.key.map_or_else(|| self.new_id(), named);
+        let extra = Extra {
+            once: reserve.key.map(|_| Once {
+                id,
+                until: Until::After(*ttl),
+                content: content_of(&self.sealer(), check, *hits),
+            }),
+            ..Extra::default()
+        };
+        let (decision, taken) = self.take(check, now, &extra, |_| true).await?;
+        let Taken {
+            parts,
+            at,
+            is_repeat,
+        } = taken;
+        let mut reservation = None;
+        if decision.allowed() {
+            let claim = Claim {
+                kind: Kind::Reservation,
+                // A key may come again once its reservation is over: the time tells them apart.
+                id: self.settlement_id(id, at.as_micros()),
+                taken_at: at,
+                until: at.after(*ttl),
+                hits: *hits,
+                caller: self.sealer().caller(caller),
+                parts: parts.into_iter().map(|taken| reserve.mark(taken)).collect(),
+            };
+            let expires_after = match is_repeat {
+                true => claim.until.since(self.time_of_store(&claim).await),
+                false => *ttl,
+            };
+            reservation = Some(Reservation {
+                token: self.sealer().seal(&claim),
+                expires_after,
+            });
+        }
+        Ok(Reserved {
+            decision,
+            reservation,
+            is_repeat,
+        })
+    }
+
+    /// Settles a reservation: `hits` were needed, the rest of what was reserved is given back.
+    ///
+    /// # Errors
+    /// [`HoldError::TooMuch`] if fewer were reserved, [`HoldError::Expired`] after its ttl,
+    /// [`HoldError::Conflict`] if it was settled in another way, and those of a token that is
+    /// none, somebody else's, or a permit; [`HoldError::Store`], [`HoldError::NoRoom`],
+    /// [`HoldError::Forgotten`].
+    pub async fn commit(&self, caller: &str, token: &str, hits: u64) -> Result<Settled, HoldError> {
+        let claim = self.open(caller, Kind::Reservation, token)?;
+        let Some(rest) = claim.hits.checked_sub(hits) else {
+            return Err(HoldError::TooMuch(claim.hits));
+        };
+        let back = |part: &Part| if part.is_fixed { 0 } else { rest };
+        self.conclude(&claim, rest, rest, back).await
+    }
+
+    /// Gives back all that was reserved, as if nothing had been asked.
+    ///
+    /// # Errors
+    /// As for [`Self::commit`], but for [`HoldError::TooMuch`].
+    pub async fn cancel(&self, caller: &str, token: &str) -> Result<Settled, HoldError> {
+        let claim = self.open(caller, Kind::Reservation, token)?;
+        self.conclude(&claim, claim.hits, u64::MAX, |part| part.hits)
+            .await
+    }
+
+    /// Gives back what `back` says of each part, once. `content` tells what the caller wants.
+    async fn conclude(
+        &self,
+        claim: &Claim,
+        given_back: u64,
+        content: u64,
+        back: impl Fn(&Part) -> u64,
+    ) -> Result<Settled, HoldError> {
+        let now = self.clock().now();
+        let snapshot = self.load();
+        let negative = |part: &Part| -i64::try_from(back(part)).unwrap_or(MAX_HITS);
+        let steps = snapshot.settlement(&claim.parts, now, negative);
+        let extra = Extra {
+            once: Some(Once {
+                id: claim.id,
+                until: Until::At(claim.until),
+                content,
+            }),
+            taken_at: Some(claim.taken_at),
+            permit: None,
+        };
+        let verdicts = self.settle(&steps, &extra, now).await?;
+        let is_repeat = match verdicts.execution {
+            Execution::Now => false,
+            Execution::Before => true,
+            Execution::Conflict => {
+                let message = "the reservation was committed or cancelled";
+                return Err(HoldError::Conflict(message));
+            }
+            Execution::NoRoom => return Err(HoldError::NoRoom),
+            // The store's clock says so, as it said when the hits were taken.
+            Execution::Unknown if verdicts.at >= claim.until => return Err(HoldError::Expired),
+            Execution::Unknown => return Err(HoldError::Forgotten),
+        };
+        let counts = |step: &&Step<'_>| {
+            let at = Moment {
+                now: verdicts.at,
+                calendar: step.calendar,
+            };
+            step.hits < 0 && step.limit.still_counts(claim.taken_at, &at)
+        };
+        let limits = steps.iter().filter(counts).count();
+        // Of what no limit counts, such as hits that passed while the store was away, nothing is.
+        let given_back = if limits == 0 { 0 } else { given_back };
+        Ok(Settled {
+            given_back,
+            limits,
+            limits_gone: claim.parts.len() - steps.len(),
+            is_repeat,
+        })
+    }
+
+    /// Gives back what the hits of the descriptors say, of what counts now: for costs that
+    /// turned out not to be any, where nothing was reserved. With a `key`, once in five minutes.
+    ///
+    /// # Errors
+    /// [`HoldError::Conflict`] or [`HoldError::NoRoom`]; nothing was given back.
+    pub async fn refund(
+        &self,
+        caller: &str,
+        check: &Check<'_>,
+        key: Option<&str>,
+    ) -> Result<Decision, HoldError> {
+        let now = self.clock().now();
+        let named = |key: &str| {
+            let texts = [caller, check.domain, key];
+            self.sealer().hash("refund", &texts.map(str::as_bytes))
+        };
+        let extra = Extra {
+            once: key.map(|key| Once {
+                id: named(key),
+                until: Until::After(KEY_TTL),
+                content: content_of(&self.sealer(), check, 0),
+            }),
+            ..Extra::default()
+        };
+        let negated = recosted(check.descriptors, |hits| -hits.clamp(0, MAX_HITS));
+        let check = Check {
+            descriptors: &negated,
+            ..*check
+        };
+        let (decision, _) = self.take(&check, now, &extra, |_| false).await?;
+        Ok(decision)
+    }
+
+    /// What time the store says it is, by a look at what `claim` is about; this node's if it does
+    /// not say.
+    async fn time_of_store(&self, claim: &Claim) -> Timestamp {
+        let now = self.clock().now();
+        let snapshot = self.load();
+        let looks = snapshot.settlement(&claim.parts, now, |_| 0);
+        if looks.is_empty() {
+            return now;
+        }
+        let verdicts = self.settle(&looks, &Extra::default(), now).await;
+        verdicts.map_or(now, |verdicts| verdicts.at)
+    }
+
+    fn settlement_id(&self, id: u128, at: u64) -> u128 {
+        let texts: [&[u8]; 2] = [&id.to_be_bytes(), &at.to_be_bytes()];
+        self.sealer().hash("settle", &texts)
+    }
+}
+
+impl Reserve<'_> {
+    /// The part, marked if its descriptor has hits of its own.
+    fn mark(&self, taken: TakenPart) -> Part {
+        let number = usize::from(taken.descriptor);
+        Part {
+            is_fixed: self.fixed.get(number).copied().unwrap_or(false),
+            ..taken.part
+        }
+    }
+}

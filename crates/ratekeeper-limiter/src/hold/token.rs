@@ -1,0 +1,283 @@
+//! Permits and reservations as text that only we can write.
+//!
+//! A token says itself what it stands for, so that nothing is kept of it here, and any node
+//! with the same store and seed can settle it:
+//!
+//! ```text
+//!  byte 0       1      2     18    26      34     42       50                      end - 16
+//!  | version | kind | id | taken at | until | hits | caller | part | part | ... | MAC |
+//!       1        1    16      8        8       8       8      32 each               16
+//!  part: | rule and limit | subject | identity | hits |      integers are big-endian
+//! ```
+//!
+//! The MAC is SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, 2012), under a key
+//! that is derived from the limiter's seed and used for nothing else: who does not know the
+//! seed writes a token that passes with probability 2^-128 a try. As text it is base64url
+//! (RFC 4648, section 5) without padding.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ratekeeper_core::{MAX_COUNT, Timestamp};
+use ratekeeper_store::CounterKey;
+use siphasher::sip128::{Hasher128, SipHasher24};
+use std::hash::Hasher;
+
+use super::HoldError;
+use crate::Seed;
+
+/// The most limits that one permit or reservation may be held in.
+pub(crate) const PARTS_MAX: usize = 64;
+
+/// The most characters of a token.
+pub const TOKEN_CHARS_MAX: usize =
+    (HEAD_BYTES + PARTS_MAX * PART_BYTES + MAC_BYTES).div_ceil(3) * 4;
+
+const VERSION: u8 = 1;
+const HEAD_BYTES: usize = 50;
+const PART_BYTES: usize = 32;
+const MAC_BYTES: usize = 16;
+
+/// Set in a part's hits if they are given back by a cancel alone.
+const FIXED: u64 = 1 << 63;
+
+/// What a token stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Permit,
+    Reservation,
+}
+
+/// What is held in one limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    /// Names the rule and its limit's identity: another limit has other counters.
+    pub(crate) rule: u64,
+    pub(crate) key: CounterKey,
+    /// What was taken, at most 2^53 - 1.
+    pub(crate) hits: u64,
+    /// Whether a commit leaves it as it is.
+    pub(crate) is_fixed: bool,
+}
+
+/// What a token says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Claim {
+    pub(crate) kind: Kind,
+    pub(crate) id: u128,
+    pub(crate) taken_at: Timestamp,
+    /// A reservation is settled before then.
+    pub(crate) until: Timestamp,
+    /// What was reserved.
+    pub(crate) hits: u64,
+    /// Whose it is.
+    pub(crate) caller: u64,
+    pub(crate) parts: Vec<Part>,
+}
+
+/// Writes and reads tokens, and derives ids.
+#[derive(Clone, Copy)]
+pub(crate) struct Sealer {
+    key: [u8; 16],
+}
+
+impl std::fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sealer(secret)")
+    }
+}
+
+impl Sealer {
+    pub(crate) fn new(seed: Seed) -> Self {
+        let mut hasher = SipHasher24::new_with_key(&seed.to_bytes());
+        hasher.write(b"ratekeeper: permits and reservations, 1");
+        let key = hasher.finish128().as_bytes();
+        Self { key }
+    }
+
+    /// A keyed hash of some texts, each with its length before it; `purpose` keeps hashes for
+    /// different purposes apart.
+    pub(crate) fn hash(&self, purpose: &str, texts: &[&[u8]]) -> u128 {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        for text in std::iter::once(&purpose.as_bytes()).chain(texts) {
+            hasher.write_u64(text.len() as u64);
+            hasher.write(text);
+        }
+        hasher.finish128().as_u128()
+    }
+
+    /// Who a token belongs to, as it says it.
+    pub(crate) fn caller(&self, name: &str) -> u64 {
+        low(self.hash("caller", &[name.as_bytes()]))
+    }
+
+    pub(crate) fn seal(&self, claim: &Claim) -> String {
+        let size = HEAD_BYTES + claim.parts.len() * PART_BYTES + MAC_BYTES;
+        let mut bytes = Vec::with_capacity(size);
+        bytes.push(VERSION);
+        bytes.push(match claim.kind {
+            Kind::Permit => b'p',
+            Kind::Reservation => b'r',
+        });
+        bytes.extend(claim.id.to_be_bytes());
+        let Claim {
+            taken_at, until, ..
+        } = claim;
+        let head = [
+            taken_at.as_micros(),
+            until.as_micros(),
+            claim.hits,
+            claim.caller,
+        ];
+        bytes.extend(head.into_iter().flat_map(u64::to_be_bytes));
+        for part in &claim.parts {
+            let hits = part.hits | if part.is_fixed { FIXED } else { 0 };
+            let words = [part.rule, part.key.subject, part.key.identity, hits];
+            bytes.extend(words.into_iter().flat_map(u64::to_be_bytes));
+        }
+        let mac = self.hash("token", &[&bytes]);
+        bytes.extend(mac.to_be_bytes());
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// What `token` says, if it is one of ours.
+    pub(crate) fn open(&self, token: &str) -> Result<Claim, HoldError> {
+        if token.len() > TOKEN_CHARS_MAX {
+            return Err(HoldError::Malformed);
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(token);
+        let bytes = bytes.map_err(|_| HoldError::Malformed)?;
+        let (sealed, mac) = bytes.split_last_chunk().ok_or(HoldError::Malformed)?;
+        // One comparison of two words, which takes as long wherever they differ.
+        if self.hash("token", &[sealed]) ^ u128::from_be_bytes(*mac) != 0 {
+            return Err(HoldError::Malformed);
+        }
+        read(sealed).ok_or(HoldError::Malformed)
+    }
+}
+
+/// Reads what the MAC has vouched for; none if another version wrote it.
+fn read(sealed: &[u8]) -> Option<Claim> {
+    let (&[version, kind], rest) = sealed.split_first_chunk()?;
+    let (id, rest) = rest.split_first_chunk()?;
+    let (head, rest) = rest.split_at_checked(HEAD_BYTES - 18)?;
+    let (head, _) = head.as_chunks::<8>();
+    let [taken_at, until, hits, caller] = <&[_; 4]>::try_from(head).ok()?.map(u64::from_be_bytes);
+    let (parts, left) = rest.as_chunks::<PART_BYTES>();
+    let in_range = [taken_at, until, hits]
+        .iter()
+        .all(|word| *word <= MAX_COUNT);
+    if version != VERSION || !left.is_empty() || parts.len() > PARTS_MAX || !in_range {
+        return None;
+    }
+    let part = |bytes: &[u8; PART_BYTES]| {
+        let (words, _) = bytes.as_chunks::<8>();
+        let word = |index: usize| words.get(index).map_or(0, |word| u64::from_be_bytes(*word));
+        Part {
+            rule: word(0),
+            key: CounterKey {
+                subject: word(1),
+                identity: word(2),
+            },
+            hits: word(3) & !FIXED,
+            is_fixed: word(3) & FIXED != 0,
+        }
+    };
+    Some(Claim {
+        kind: match kind {
+            b'p' => Kind::Permit,
+            b'r' => Kind::Reservation,
+            _ => return None,
+        },
+        id: u128::from_be_bytes(*id),
+        taken_at: Timestamp::from_micros(taken_at),
+        until: Timestamp::from_micros(until),
+        hits,
+        caller,
+        parts: parts.iter().map(part).collect(),
+    })
+}
+
+/// The lower half of a hash.
+pub(crate) const fn low(hash: u128) -> u64 {
+    hash as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealer(seed: u8) -> Sealer {
+        Sealer::new(Seed::from_bytes([seed; 16]))
+    }
+
+    fn claim(parts: usize) -> Claim {
+        let part = |number: usize| Part {
+            rule: number as u64,
+            key: CounterKey {
+                subject: u64::MAX,
+                identity: 1,
+            },
+            hits: (1 << 53) - 1,
+            is_fixed: number.is_multiple_of(2),
+        };
+        Claim {
+            kind: Kind::Reservation,
+            id: 7,
+            taken_at: Timestamp::from_secs(1),
+            until: Timestamp::from_secs(2),
+            hits: 3,
+            caller: 4,
+            parts: (0..parts).map(part).collect(),
+        }
+    }
+
+    #[test]
+    fn a_token_says_what_was_written() {
+        for parts in [0, 1, 2, PARTS_MAX] {
+            let token = sealer(1).seal(&claim(parts));
+            assert!(token.len() <= TOKEN_CHARS_MAX);
+            assert_eq!(sealer(1).open(&token), Ok(claim(parts)), "{parts}");
+            assert_eq!(sealer(2).open(&token), Err(HoldError::Malformed));
+        }
+        let token = sealer(1).seal(&claim(PARTS_MAX + 1));
+        assert_eq!(sealer(1).open(&token), Err(HoldError::Malformed));
+    }
+
+    #[test]
+    fn a_token_that_was_touched_is_refused() {
+        let token = sealer(1).seal(&claim(2));
+        let bytes = URL_SAFE_NO_PAD.decode(&token).expect("it is base64url");
+        for place in 0..bytes.len() {
+            let mut touched = bytes.clone();
+            touched[place] ^= 0x10;
+            let touched = URL_SAFE_NO_PAD.encode(touched);
+            assert_eq!(
+                sealer(1).open(&touched),
+                Err(HoldError::Malformed),
+                "{place}"
+            );
+            let cut = URL_SAFE_NO_PAD.encode(&bytes[..place]);
+            assert_eq!(sealer(1).open(&cut), Err(HoldError::Malformed), "{place}");
+        }
+        for text in [
+            "",
+            "=",
+            "a",
+            "äöü",
+            "aaaa aaaa",
+            &"A".repeat(TOKEN_CHARS_MAX + 1),
+        ] {
+            assert_eq!(sealer(1).open(text), Err(HoldError::Malformed), "{text}");
+        }
+    }
+
+    #[test]
+    fn hashes_of_texts_that_run_together_differ() {
+        let hash = |texts: &[&str]| {
+            let texts: Vec<_> = texts.iter().map(|text| text.as_bytes()).collect();
+            sealer(1).hash("p", &texts)
+        };
+        assert_ne!(hash(&["ab", ""]), hash(&["a", "b"]));
+        assert_ne!(sealer(1).caller("a"), sealer(1).caller("b"));
+    }
+}

@@ -1,0 +1,237 @@
+//! A limiter whose store is somewhere else: it may be away, and it has a clock of its own.
+
+use std::future::{Ready, ready};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use ratekeeper_core::Micros;
+use ratekeeper_limiter::{
+    Acquired, Check, Descriptor, Fallback, FallbackConfig, HoldError, Limiter, LimiterOptions,
+    Reserve, Reserved,
+};
+use ratekeeper_rules::{Entry, Options, RuleSet, Source, load};
+use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+use ratekeeper_store::{Answer, Request, Store, StoreError, Verdicts};
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: user
+    rate_limit: { unit: year, requests_per_unit: 100, algorithm: fixed_window }
+  - key: job
+    concurrency: { limit: 2, timeout: 60s }
+  - key: strict
+    on_store_failure: deny
+    concurrency: { limit: 2, timeout: 60s }
+";
+
+/// The timeout of the permits.
+const TIMEOUT: Micros = Micros::from_secs(60);
+
+/// A store that can be away, whose clock is ahead of the node's.
+#[derive(Debug)]
+struct Apart {
+    inner: MemoryStore,
+    is_away: AtomicBool,
+    ahead_us: AtomicU64,
+}
+
+impl Store for Apart {
+    type Ticket = Ready<Result<Verdicts, StoreError>>;
+
+    fn decide(&self, request: &Request<'_>) -> Answer<Self::Ticket> {
+        if self.is_away.load(Ordering::Relaxed) {
+            return Answer::Pending(ready(Err(StoreError::Unavailable)));
+        }
+        let ahead = Micros::new(self.ahead_us.load(Ordering::Relaxed));
+        Answer::Decided(self.inner.decide_now(&Request {
+            now: request.now.after(ahead),
+            ..*request
+        }))
+    }
+}
+
+fn rules() -> RuleSet {
+    let source = Source {
+        name: "rules.yaml".to_owned(),
+        text: RULES.to_owned(),
+    };
+    match load(&[source], &Options::default()) {
+        Ok(loaded) => loaded.rules,
+        Err(refused) => panic!("{refused}"),
+    }
+}
+
+fn limiter() -> Limiter<Apart> {
+    let memory = MemoryConfig {
+        memory_limit: MemoryConfig::LEAST,
+        ..MemoryConfig::default()
+    };
+    let store = Apart {
+        inner: MemoryStore::new(memory).expect("the least store"),
+        is_away: AtomicBool::new(false),
+        ahead_us: AtomicU64::new(0),
+    };
+    let config = FallbackConfig {
+        memory,
+        local_factor: 1.0,
+    };
+    let fallback = Fallback::new(config).expect("the least store");
+    Limiter::new(rules(), store, LimiterOptions::default()).with_fallback(fallback)
+}
+
+fn away(limiter: &Limiter<Apart>, is_away: bool) {
+    limiter.store().is_away.store(is_away, Ordering::Relaxed);
+}
+
+fn ahead(limiter: &Limiter<Apart>, ahead: Micros) {
+    let place = &limiter.store().ahead_us;
+    place.store(ahead.get(), Ordering::Relaxed);
+}
+
+/// Nothing here makes anybody wait.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("this store answers at once"),
+    }
+}
+
+fn with<T>(key: &str, hits: i64, ask: impl FnOnce(&Check<'_>) -> T) -> T {
+    let entries = [Entry { key, value: "v" }];
+    let descriptors = [Descriptor {
+        hits,
+        ..Descriptor::new(&entries)
+    }];
+    ask(&Check::new("d", &descriptors))
+}
+
+fn acquire(limiter: &Limiter<Apart>, rule: &str, key: Option<&str>) -> Result<Acquired, HoldError> {
+    with(rule, 1, |check| now(limiter.acquire("me", check, key)))
+}
+
+fn reserve(limiter: &Limiter<Apart>, hits: u32, key: Option<&str>) -> Reserved {
+    let reserved = with("user", i64::from(hits), |check| {
+        let reserve = Reserve {
+            check: *check,
+            hits: u64::from(hits),
+            fixed: &[],
+            ttl: TIMEOUT,
+            key,
+        };
+        now(limiter.reserve("me", &reserve))
+    });
+    reserved.expect("reserved or denied")
+}
+
+/// Nobody could release a permit of the node alone: the third would be denied though the first
+/// two are over.
+#[test]
+fn permits_are_not_counted_while_the_store_is_away() {
+    let limiter = limiter();
+    away(&limiter, true);
+    for _ in 0..5 {
+        let acquired = acquire(&limiter, "job", None).expect("an answer");
+        assert!(acquired.decision.allowed() && acquired.decision.is_degraded());
+        assert_eq!(acquired.permit, None);
+        let strict = acquire(&limiter, "strict", None).expect("an answer");
+        assert!(!strict.decision.allowed() && strict.permit.is_none());
+    }
+    away(&limiter, false);
+    let acquired = acquire(&limiter, "job", None).expect("an answer");
+    assert!(acquired.decision.allowed() && acquired.permit.is_some());
+}
+
+/// What passed without being counted cannot come back, and settling it says so.
+#[test]
+fn what_was_reserved_while_the_store_was_away_gives_nothing_back() {
+    let limiter = limiter();
+    away(&limiter, true);
+    let settled = [true, false].map(|is_commit| {
+        let reserved = reserve(&limiter, 10, None);
+        assert!(reserved.decision.allowed() && reserved.decision.is_degraded());
+        let token = reserved.reservation.expect("allowed").token;
+        away(&limiter, false);
+        let settled = match is_commit {
+            true => now(limiter.commit("me", &token, 4)),
+            false => now(limiter.cancel("me", &token)),
+        };
+        away(&limiter, true);
+        settled.expect("it is ours")
+    });
+    for settled in settled {
+        assert_eq!((settled.given_back, settled.limits), (0, 0));
+    }
+}
+
+fn held(acquired: Result<Acquired, HoldError>) -> Option<(String, Micros)> {
+    let permit = acquired.expect("carried out").permit?;
+    Some((permit.token, permit.expires_after))
+}
+
+/// A permit that is over is no answer: its place may be somebody else's.
+#[test]
+fn a_key_whose_permit_is_over_takes_none() {
+    let limiter = limiter();
+    let (first, _) = held(acquire(&limiter, "job", Some("k"))).expect("the first of two");
+    assert!(now(limiter.release("me", &first)).expect("ours").was_held);
+    for _ in 0..2 {
+        held(acquire(&limiter, "job", None)).expect("two are free");
+    }
+    let spent = acquire(&limiter, "job", Some("k")).map(|acquired| acquired.permit);
+    assert_eq!(spent, Err(HoldError::KeySpent));
+    ahead(&limiter, TIMEOUT);
+    held(acquire(&limiter, "job", Some("other"))).expect("those are over");
+    ahead(&limiter, Micros::from_secs(120));
+    let late = acquire(&limiter, "job", Some("other")).map(|acquired| acquired.permit);
+    assert_eq!(late, Err(HoldError::KeySpent));
+}
+
+/// Whoever lost the answer holds the permit as long as whoever had it at once.
+#[test]
+fn a_repeat_renews_the_permit() {
+    let limiter = limiter();
+    let first = held(acquire(&limiter, "job", Some("k"))).expect("the first of two");
+    for seconds in [50, 100] {
+        ahead(&limiter, Micros::from_secs(seconds));
+        assert_eq!(
+            held(acquire(&limiter, "job", Some("k"))),
+            Some(first.clone())
+        );
+    }
+    held(acquire(&limiter, "job", None)).expect("the second of two");
+    assert_eq!(held(acquire(&limiter, "job", None)), None);
+}
+
+/// The node's clock says nothing about deadlines that the store's clock ends.
+#[test]
+fn deadlines_are_told_by_the_clock_of_the_store() {
+    let limiter = limiter();
+    ahead(&limiter, Micros::from_secs(30));
+    let (_, expires_after) = held(acquire(&limiter, "job", None)).expect("the first of two");
+    assert_eq!(expires_after, TIMEOUT);
+    let expires_after = |key| {
+        let reserved = reserve(&limiter, 1, key).reservation;
+        reserved.expect("allowed").expires_after
+    };
+    assert_eq!(expires_after(None), TIMEOUT);
+    assert_eq!(expires_after(Some("k")), TIMEOUT);
+    // The rest of the first one's minute, and the test does not take a second.
+    ahead(&limiter, Micros::from_secs(50));
+    let left = expires_after(Some("k"));
+    assert!(left <= Micros::from_secs(40) && !left.is_zero(), "{left:?}");
+}
+
+/// Nor is a key too old as soon as it is used where the node's clock is behind.
+#[test]
+fn keys_are_known_by_the_clock_of_the_store() {
+    let limiter = limiter();
+    ahead(&limiter, Micros::from_secs(3_600));
+    let first = reserve(&limiter, 1, Some("k"));
+    let again = reserve(&limiter, 1, Some("k"));
+    assert_eq!((first.is_repeat, again.is_repeat), (false, true));
+    let token = |reserved: Reserved| reserved.reservation.map(|it| it.token);
+    assert_eq!(token(first), token(again));
+    assert!(held(acquire(&limiter, "job", Some("k"))).is_some());
+}

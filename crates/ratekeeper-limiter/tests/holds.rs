@@ -1,0 +1,391 @@
+//! Permits, reservations and refunds, from rules in YAML to what is left.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use ratekeeper_core::Micros;
+use ratekeeper_limiter::{
+    Check, Decision, Descriptor, HoldError, Limiter, LimiterOptions, Reserve, Seed,
+};
+use ratekeeper_rules::{Entry, Options, RuleSet, Source, load};
+use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+
+/// Limits by the year, so that no test is slower than its windows.
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: user
+    rate_limit: { unit: year, requests_per_unit: 100, algorithm: fixed_window }
+  - key: calls
+    rate_limit: { unit: year, requests_per_unit: 5, algorithm: token_bucket }
+  - key: job
+    concurrency: { limit: 2, timeout: 60s }
+    descriptors:
+      - key: user
+        rate_limit: { unit: year, requests_per_unit: 3, algorithm: sliding_log }
+";
+
+fn rules(text: &str) -> RuleSet {
+    let source = Source {
+        name: "rules.yaml".to_owned(),
+        text: text.to_owned(),
+    };
+    match load(&[source], &Options::default()) {
+        Ok(loaded) => loaded.rules,
+        Err(refused) => panic!("{refused}"),
+    }
+}
+
+fn limiter_of(text: &str, seed: u8) -> Limiter<MemoryStore> {
+    let store = MemoryStore::new(MemoryConfig::default()).expect("the default store");
+    let mut options = LimiterOptions::default();
+    options.seed = Some(Seed::from_bytes([seed; 16]));
+    Limiter::new(rules(text), store, options)
+}
+
+fn limiter() -> Limiter<MemoryStore> {
+    limiter_of(RULES, 1)
+}
+
+/// The memory store never makes anybody wait.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("the memory store decides at once"),
+    }
+}
+
+/// A check of one descriptor for each key, with so many hits.
+fn with<T>(keys: &[(&str, i64)], ask: impl FnOnce(&Check<'_>) -> T) -> T {
+    let entries: Vec<_> = keys
+        .iter()
+        .map(|(key, _)| [Entry { key, value: "v" }])
+        .collect();
+    let descriptors: Vec<_> = entries
+        .iter()
+        .zip(keys)
+        .map(|(entries, (_, hits))| Descriptor {
+            hits: *hits,
+            ..Descriptor::new(entries)
+        })
+        .collect();
+    ask(&Check::new("d", &descriptors))
+}
+
+fn left(decision: &Decision, status: usize) -> u64 {
+    let binding = decision.statuses()[status]
+        .binding
+        .expect("a limit matched");
+    binding.answered.remaining
+}
+
+fn remaining(limiter: &Limiter<MemoryStore>, key: &str) -> u64 {
+    with(&[(key, 1)], |check| left(&now(limiter.peek(check)).0, 0))
+}
+
+fn acquire(limiter: &Limiter<MemoryStore>, key: Option<&str>) -> Option<String> {
+    let acquired = with(&[("job", 1)], |check| {
+        now(limiter.acquire("me", check, key)).expect("acquired or denied")
+    });
+    let allowed = acquired.decision.allowed();
+    let token = acquired.permit.map(|permit| {
+        assert!(permit.expires_after <= Micros::from_secs(60));
+        permit.token
+    });
+    assert_eq!(allowed, token.is_some());
+    token
+}
+
+fn reserve(
+    limiter: &Limiter<MemoryStore>,
+    hits: u64,
+    key: Option<&str>,
+) -> Result<(Option<String>, bool), HoldError> {
+    let reserved = with(&[("user", i64::try_from(hits).expect("small"))], |check| {
+        let reserve = Reserve {
+            check: *check,
+            hits,
+            fixed: &[],
+            ttl: Micros::from_secs(60),
+            key,
+        };
+        now(limiter.reserve("me", &reserve))
+    })?;
+    let token = reserved.reservation.map(|reservation| reservation.token);
+    assert_eq!(reserved.decision.allowed(), token.is_some());
+    Ok((token, reserved.is_repeat))
+}
+
+fn reserved(limiter: &Limiter<MemoryStore>, hits: u64) -> String {
+    let (token, is_repeat) = reserve(limiter, hits, None).expect("reserved");
+    assert!(!is_repeat);
+    token.expect("there is room")
+}
+
+#[test]
+fn a_permit_is_held_until_it_is_released() {
+    let limiter = limiter();
+    let first = acquire(&limiter, None).expect("the first of two");
+    assert!(acquire(&limiter, None).is_some());
+    assert!(acquire(&limiter, None).is_none(), "two are held");
+    assert_eq!(
+        now(limiter.renew("me", &first)).map(|held| held.token),
+        Ok(first.clone())
+    );
+    for was_held in [true, false] {
+        let released = now(limiter.release("me", &first)).expect("it is ours");
+        assert_eq!(released.was_held, was_held);
+    }
+    assert_eq!(now(limiter.renew("me", &first)), Err(HoldError::NotHeld));
+    assert!(acquire(&limiter, None).is_some());
+    // A plain check cannot give back, so it takes no permit.
+    with(&[("job", 1)], |check| {
+        assert!(limiter.check_now(check).allowed())
+    });
+    assert_eq!(remaining(&limiter, "job"), 0);
+}
+
+#[test]
+fn a_key_acquires_one_permit_however_often() {
+    let limiter = limiter();
+    let first = acquire(&limiter, Some("k")).expect("the first");
+    assert_eq!(acquire(&limiter, Some("k")), Some(first.clone()));
+    assert_eq!(remaining(&limiter, "job"), 1);
+    assert!(now(limiter.release("me", &first)).expect("ours").was_held);
+    assert_eq!(remaining(&limiter, "job"), 2);
+    let other = with(&[("job", 1), ("calls", 1)], |check| {
+        now(limiter.acquire("me", check, Some("k"))).map(|_| ())
+    });
+    assert!(matches!(other, Err(HoldError::Conflict(_))), "{other:?}");
+    assert_eq!(remaining(&limiter, "calls"), 5);
+}
+
+/// Rates and permits together; and what has no concurrency limit holds nothing.
+#[test]
+fn rates_and_permits_are_taken_together() {
+    let limiter = limiter_of(
+        &RULES.replace("domain: d", "domain: d\nevaluation: path"),
+        1,
+    );
+    let entries = [("job", "v"), ("user", "v")].map(|(key, value)| Entry { key, value });
+    let descriptors = [Descriptor {
+        hits: 2,
+        ..Descriptor::new(&entries)
+    }];
+    let check = Check::new("d", &descriptors);
+    let first = now(limiter.acquire("me", &check, None)).expect("allowed");
+    assert!(first.decision.allowed() && first.permit.is_some());
+    // Two of three calls are gone; the permit of the denied one is not.
+    let denied = now(limiter.acquire("me", &check, None)).expect("denied");
+    assert!(!denied.decision.allowed() && denied.permit.is_none());
+    assert_eq!(remaining(&limiter, "job"), 1);
+    let nothing = with(&[("calls", 1)], |check| {
+        now(limiter.acquire("me", check, None))
+    });
+    let nothing = nothing.expect("allowed");
+    assert!(nothing.decision.allowed() && nothing.permit.is_none());
+}
+
+#[test]
+fn a_commit_gives_back_what_was_not_needed() {
+    let limiter = limiter();
+    let token = reserved(&limiter, 60);
+    assert_eq!(remaining(&limiter, "user"), 40);
+    assert_eq!(
+        now(limiter.commit("me", &token, 61)),
+        Err(HoldError::TooMuch(60))
+    );
+    for is_repeat in [false, true, true] {
+        let settled = now(limiter.commit("me", &token, 25)).expect("it is ours");
+        assert_eq!(
+            (settled.given_back, settled.limits, settled.is_repeat),
+            (35, 1, is_repeat)
+        );
+        assert_eq!(remaining(&limiter, "user"), 75);
+    }
+    for other in [
+        now(limiter.commit("me", &token, 24)),
+        now(limiter.cancel("me", &token)),
+    ] {
+        assert!(matches!(other, Err(HoldError::Conflict(_))), "{other:?}");
+    }
+    assert_eq!(remaining(&limiter, "user"), 75);
+}
+
+#[test]
+fn all_of_it_is_committed_or_cancelled_once() {
+    let limiter = limiter();
+    let token = reserved(&limiter, 60);
+    assert!(
+        !now(limiter.commit("me", &token, 60))
+            .expect("ours")
+            .is_repeat
+    );
+    assert!(now(limiter.cancel("me", &token)).is_err());
+    assert_eq!(remaining(&limiter, "user"), 40);
+    let token = reserved(&limiter, 40);
+    assert_eq!(reserve(&limiter, 1, None), Ok((None, false)), "denied");
+    for _ in 0..2 {
+        assert_eq!(
+            now(limiter.cancel("me", &token)).expect("ours").given_back,
+            40
+        );
+        assert_eq!(remaining(&limiter, "user"), 40);
+    }
+}
+
+/// A call costs one, whatever its tokens come to.
+#[test]
+fn a_descriptor_with_hits_of_its_own_costs_those() {
+    let limiter = limiter();
+    let reserve = || {
+        with(&[("user", 50), ("calls", 1)], |check| {
+            let reserve = Reserve {
+                check: *check,
+                hits: 50,
+                fixed: &[false, true],
+                ttl: Micros::from_secs(60),
+                key: None,
+            };
+            let reserved = now(limiter.reserve("me", &reserve)).expect("there is room");
+            reserved.reservation.expect("allowed").token
+        })
+    };
+    assert!(now(limiter.commit("me", &reserve(), 0)).is_ok());
+    assert_eq!(
+        (remaining(&limiter, "user"), remaining(&limiter, "calls")),
+        (100, 4)
+    );
+    assert!(now(limiter.cancel("me", &reserve())).is_ok());
+    assert_eq!(
+        (remaining(&limiter, "user"), remaining(&limiter, "calls")),
+        (100, 4)
+    );
+}
+
+#[test]
+fn a_key_reserves_once_and_only_for_one_request() {
+    let limiter = limiter();
+    let (first, _) = reserve(&limiter, 30, Some("k")).expect("reserved");
+    assert_eq!(reserve(&limiter, 30, Some("k")), Ok((first, true)));
+    assert_eq!(remaining(&limiter, "user"), 70);
+    let other = reserve(&limiter, 31, Some("k"));
+    assert!(matches!(other, Err(HoldError::Conflict(_))), "{other:?}");
+    assert_eq!(remaining(&limiter, "user"), 70);
+}
+
+#[test]
+fn a_reservation_that_is_late_stays_charged() {
+    let limiter = limiter();
+    let token = with(&[("user", 10)], |check| {
+        let reserve = Reserve {
+            check: *check,
+            hits: 10,
+            fixed: &[],
+            ttl: Micros::ZERO,
+            key: None,
+        };
+        now(limiter.reserve("me", &reserve))
+            .expect("reserved")
+            .reservation
+    });
+    let token = token.expect("allowed").token;
+    assert_eq!(
+        now(limiter.commit("me", &token, 0)),
+        Err(HoldError::Expired)
+    );
+    assert_eq!(now(limiter.cancel("me", &token)), Err(HoldError::Expired));
+    assert_eq!(remaining(&limiter, "user"), 90);
+}
+
+#[test]
+fn tokens_are_of_one_kind_one_caller_and_one_seed() {
+    let limiter = limiter();
+    let (permit, reservation) = (
+        acquire(&limiter, None).expect("a permit"),
+        reserved(&limiter, 10),
+    );
+    assert_eq!(
+        now(limiter.release("you", &permit)),
+        Err(HoldError::Foreign)
+    );
+    assert_eq!(now(limiter.renew("", &permit)), Err(HoldError::Foreign));
+    assert_eq!(
+        now(limiter.commit("you", &reservation, 0)),
+        Err(HoldError::Foreign)
+    );
+    let mixed = [
+        now(limiter.release("me", &reservation)).map(|_| ()),
+        now(limiter.cancel("me", &permit)).map(|_| ()),
+    ];
+    for wrong in mixed {
+        assert!(matches!(wrong, Err(HoldError::WrongKind(_))), "{wrong:?}");
+    }
+    let other = limiter_of(RULES, 2);
+    assert_eq!(now(other.release("me", &permit)), Err(HoldError::Malformed));
+    assert_eq!(
+        now(other.cancel("me", &reservation)),
+        Err(HoldError::Malformed)
+    );
+    assert_eq!(now(limiter.cancel("me", "x")), Err(HoldError::Malformed));
+    assert_eq!(
+        (remaining(&limiter, "job"), remaining(&limiter, "user")),
+        (1, 90)
+    );
+}
+
+/// What was held under rules that are gone is given back to nobody; a changed limit of the
+/// same counter is no other rule.
+#[test]
+fn rules_may_change_in_between() {
+    let limiter = limiter();
+    let (raised, gone) = (reserved(&limiter, 10), reserved(&limiter, 20));
+    let permit = acquire(&limiter, None).expect("a permit");
+    limiter.replace_rules(rules(&RULES.replace(": 100,", ": 200,")));
+    let settled = now(limiter.cancel("me", &raised)).expect("ours");
+    assert_eq!((settled.limits, settled.limits_gone), (1, 0));
+    assert_eq!(remaining(&limiter, "user"), 180);
+    limiter.replace_rules(rules("domain: d\ndescriptors:\n  - key: other\n"));
+    let settled = now(limiter.cancel("me", &gone)).expect("ours");
+    assert_eq!((settled.limits, settled.limits_gone), (0, 1));
+    assert!(!now(limiter.release("me", &permit)).expect("ours").was_held);
+    assert_eq!(now(limiter.renew("me", &permit)), Err(HoldError::NotHeld));
+}
+
+#[test]
+fn a_refund_gives_back_once_a_key() {
+    let limiter = limiter();
+    with(&[("user", 50)], |check| {
+        assert!(limiter.check_now(check).allowed())
+    });
+    with(&[("user", 20)], |check| {
+        for left_after in [70, 90] {
+            let decision = now(limiter.refund("me", check, None)).expect("given back");
+            assert_eq!(left(&decision, 0), left_after);
+        }
+        assert!(limiter.check_now(check).allowed());
+        for _ in 0..2 {
+            let decision = now(limiter.refund("me", check, Some("k"))).expect("given back");
+            assert_eq!(left(&decision, 0), 90);
+        }
+    });
+    assert_eq!(remaining(&limiter, "user"), 90);
+}
+
+#[test]
+fn a_peek_looks_at_permits_too() {
+    let limiter = limiter();
+    let would = || {
+        with(&[("job", 1), ("user", 7)], |check| {
+            now(limiter.peek(check)).1
+        })
+    };
+    assert!(would());
+    let permits = [acquire(&limiter, None), acquire(&limiter, None)];
+    assert!(!would());
+    let token = permits[0].as_deref().expect("held");
+    assert!(now(limiter.release("me", token)).is_ok());
+    assert!(would());
+    assert_eq!(limiter.store().stats().counters, 1, "a peek makes none");
+}
