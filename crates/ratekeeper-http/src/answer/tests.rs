@@ -1,0 +1,135 @@
+use http::HeaderMap;
+use ratekeeper_limiter::{Check, Decision, Descriptor, Limiter, LimiterOptions};
+use ratekeeper_rules::{Entry, Options, Source, load};
+use ratekeeper_store::{MemoryConfig, MemoryStore};
+
+use super::{Denial, LimitState, headers};
+
+const RULES: &str = "
+domain: d
+descriptors:
+- key: api_key
+  rate_limit:
+  - { window: 1h, limit: 2, algorithm: sliding_log, name: hourly }
+  - { window: 1d, limit: 100 }
+- key: big
+  rate_limit: { window: 1h, limit: 0 }
+";
+
+fn limiter() -> Limiter<MemoryStore> {
+    let source = Source {
+        name: "rules.yaml".to_owned(),
+        text: RULES.to_owned(),
+    };
+    let loaded = load(&[source], &Options::default()).expect("the rules are good");
+    let store = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
+    Limiter::new(loaded.rules, store, LimiterOptions::default())
+}
+
+const ADA: [Entry<'static>; 1] = [Entry {
+    key: "api_key",
+    value: "ada-lovelace-1815",
+}];
+
+/// Asks, and answers the headers and the body of a denial.
+fn ask(
+    limiter: &Limiter<MemoryStore>,
+    entries: &[Entry<'_>],
+) -> (Decision, HeaderMap, serde_json::Value) {
+    let descriptors = [Descriptor::new(entries)];
+    let check = Check::new("d", &descriptors);
+    let decision = limiter.check_now(&check);
+    let headers = headers(&limiter.policies(&check, &decision), &decision);
+    let body = Denial::new(&decision, "d", &descriptors);
+    let body = serde_json::to_value(&body).expect("it is JSON");
+    (decision, headers, body)
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    let value = headers.get(name).unwrap_or_else(|| panic!("no {name}"));
+    value.to_str().expect("it is text")
+}
+
+#[test]
+fn an_allowance_says_what_is_left() {
+    let limiter = limiter();
+    let (decision, headers, _) = ask(&limiter, &ADA);
+    assert!(decision.allowed());
+    assert_eq!(header(&headers, "x-ratelimit-limit"), "2");
+    assert_eq!(header(&headers, "x-ratelimit-remaining"), "1");
+    assert_eq!(
+        header(&headers, "ratelimit-policy"),
+        r#""hourly";q=2;w=3600, "d.api_key#1d";q=100;w=86400"#
+    );
+    let reset = header(&headers, "x-ratelimit-reset");
+    assert_eq!(
+        header(&headers, "ratelimit"),
+        format!(r#""hourly";r=1;t={reset}"#)
+    );
+    assert!(headers.get("retry-after").is_none());
+    assert!(headers.get("x-ratelimit-degraded").is_none());
+}
+
+#[test]
+fn a_denial_says_when_to_come_back_with_one_voice() {
+    let limiter = limiter();
+    ask(&limiter, &ADA);
+    ask(&limiter, &ADA);
+    let (decision, headers, body) = ask(&limiter, &ADA);
+    assert!(!decision.allowed());
+    let seconds = header(&headers, "retry-after");
+    assert_eq!(header(&headers, "x-ratelimit-reset"), seconds);
+    assert_eq!(header(&headers, "x-ratelimit-remaining"), "0");
+    assert_eq!(
+        header(&headers, "ratelimit"),
+        format!(r#""hourly";r=0;t={seconds}"#)
+    );
+    assert!((1..=3_600).contains(&seconds.parse::<u64>().expect("a number")));
+    let error = &body["error"];
+    assert_eq!(error["code"], "RATE_LIMITED");
+    assert_eq!(
+        error["message"],
+        format!("Rate limit exceeded. Retry after {seconds} seconds.")
+    );
+    assert_eq!(error["retry_after"].to_string(), seconds);
+    assert_eq!(error["limit"], 2);
+    assert_eq!(error["window"], "1h");
+    let scope = error["scope"].as_str().expect("it is text");
+    assert!(
+        scope.starts_with("api_key:~") && scope.ends_with("1815"),
+        "{scope}"
+    );
+    assert!(!body.to_string().contains("lovelace"), "{body}");
+}
+
+#[test]
+fn what_no_wait_helps_has_no_time_to_come_back() {
+    let limiter = limiter();
+    let big = [Entry {
+        key: "big",
+        value: "",
+    }];
+    let (decision, headers, body) = ask(&limiter, &big);
+    assert!(!decision.allowed());
+    assert!(headers.get("retry-after").is_none());
+    assert_eq!(header(&headers, "x-ratelimit-limit"), "0");
+    assert!(body["error"]["retry_after"].is_null());
+    assert!(
+        body["error"]["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("at any time"))
+    );
+}
+
+#[test]
+fn where_nothing_matches_nothing_is_told() {
+    let limiter = limiter();
+    let other = [Entry {
+        key: "other",
+        value: "x",
+    }];
+    let (decision, headers, _) = ask(&limiter, &other);
+    assert!(decision.allowed());
+    assert!(headers.is_empty());
+    assert_eq!(LimitState::of(&decision), None);
+}

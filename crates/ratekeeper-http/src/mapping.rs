@@ -1,0 +1,260 @@
+//! From a request to descriptors.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+
+use http::HeaderName;
+use ratekeeper_limiter::Descriptor;
+use ratekeeper_rules::Entry;
+use serde::Deserialize;
+use smallvec::SmallVec;
+
+use crate::{Malformed, Original, Source};
+
+/// The most descriptors of a mapping.
+const DESCRIPTORS_MAX: usize = 100;
+/// The most entries of one descriptor.
+const ENTRIES_MAX: usize = 32;
+/// The part of an IPv6 address that one customer has for themselves, in most networks.
+const IPV6_PREFIX: u8 = 64;
+
+/// Which descriptors a request has: a list of them, each a list of entries.
+///
+/// Deserialized from what settings say, where either may be left out:
+///
+/// ```yaml
+/// ipv6_prefix: 64                # optional
+/// descriptors:
+///   - - { key: api_key, from: header:x-api-key }
+///     - { key: endpoint, from: endpoint }
+///   - - { key: remote_address, from: remote_address }
+///     - { key: host, from: host, default: unknown }
+///   - - { key: global, value: all }
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "Raw")]
+pub struct Mapping {
+    descriptors: Vec<Vec<Field>>,
+    ipv6_prefix: u8,
+}
+
+/// An entry of a descriptor: a key, and where its value comes from.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "RawField")]
+pub struct Field {
+    /// What rules call it.
+    pub key: Box<str>,
+    /// None for a value that is always `default`.
+    pub source: Option<Source>,
+    /// What it is where the source is missing. Without one the whole descriptor is then left out.
+    pub default: Option<Box<str>>,
+}
+
+impl Mapping {
+    /// A mapping to these descriptors, with IPv6 addresses counted by networks of `ipv6_prefix` bits.
+    ///
+    /// # Errors
+    /// There is no descriptor or one without entries; there are more than 100, or 32 entries in one; the prefix is
+    /// not 1 to 128.
+    pub fn new(descriptors: Vec<Vec<Field>>, ipv6_prefix: u8) -> Result<Self, String> {
+        if descriptors.is_empty() || descriptors.len() > DESCRIPTORS_MAX {
+            return Err(format!(
+                "descriptors: expected 1 to {DESCRIPTORS_MAX} of them"
+            ));
+        }
+        if let Some(at) = descriptors
+            .iter()
+            .position(|fields| fields.is_empty() || fields.len() > ENTRIES_MAX)
+        {
+            return Err(format!(
+                "descriptors[{at}]: expected 1 to {ENTRIES_MAX} entries"
+            ));
+        }
+        if !(1..=128).contains(&ipv6_prefix) {
+            return Err(format!("ipv6_prefix: {ipv6_prefix} is not 1 to 128"));
+        }
+        Ok(Self {
+            descriptors,
+            ipv6_prefix,
+        })
+    }
+
+    /// The descriptors that `request` has.
+    ///
+    /// # Errors
+    /// The request says two things about one source. See [`Malformed`].
+    pub fn describe<'a>(&'a self, request: &'a Original<'_>) -> Result<Described<'a>, Malformed> {
+        let mut described = Described::default();
+        for fields in &self.descriptors {
+            let start = described.pairs.len();
+            let mut is_whole = true;
+            for field in fields {
+                match field.value(request, self.ipv6_prefix)? {
+                    Some(value) => described.pairs.push((&field.key, value)),
+                    None => is_whole = false,
+                }
+            }
+            if is_whole {
+                described.ends.push(described.pairs.len());
+            } else {
+                described.pairs.truncate(start);
+            }
+        }
+        Ok(described)
+    }
+}
+
+/// One descriptor each for the client's address, the API key, the method and the path.
+impl Default for Mapping {
+    fn default() -> Self {
+        let one = |key: &str, source| {
+            vec![Field {
+                key: key.into(),
+                source: Some(source),
+                default: None,
+            }]
+        };
+        let api_key = HeaderName::from_static("x-api-key");
+        Self {
+            descriptors: vec![
+                one("remote_address", Source::RemoteAddress),
+                one("api_key", Source::Header(api_key)),
+                one("method", Source::Method),
+                one("path", Source::Path),
+            ],
+            ipv6_prefix: IPV6_PREFIX,
+        }
+    }
+}
+
+impl Field {
+    fn value<'a>(
+        &'a self,
+        request: &'a Original<'_>,
+        ipv6_prefix: u8,
+    ) -> Result<Option<Cow<'a, str>>, Malformed> {
+        let found = match &self.source {
+            Some(source) => source.value(request, ipv6_prefix)?,
+            None => None,
+        };
+        Ok(found.or_else(|| self.default.as_deref().map(Cow::Borrowed)))
+    }
+}
+
+/// The entries of a request's descriptors, to be borrowed by a check.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Described<'a> {
+    /// All descriptors' entries, one after the other.
+    pairs: SmallVec<[(&'a str, Cow<'a, str>); 8]>,
+    /// Where the entries of each end.
+    ends: SmallVec<[usize; 8]>,
+}
+
+impl Described<'_> {
+    /// Whether the request has no descriptor at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// All entries, key and value, one descriptor's after the other's.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs.iter().map(|(key, value)| (*key, &**value))
+    }
+
+    /// The entries as rules match them, for [`Described::descriptors`].
+    #[must_use]
+    pub fn entries(&self) -> SmallVec<[Entry<'_>; 8]> {
+        self.pairs()
+            .map(|(key, value)| Entry { key, value })
+            .collect()
+    }
+
+    /// The descriptors, with what [`Described::entries`] gave; each costs one hit.
+    #[must_use]
+    pub fn descriptors<'e>(&self, entries: &'e [Entry<'e>]) -> SmallVec<[Descriptor<'e>; 4]> {
+        let mut start = 0;
+        let descriptor = |end: &usize| {
+            let own = entries.get(start..*end).unwrap_or_default();
+            start = *end;
+            Descriptor::new(own)
+        };
+        self.ends.iter().map(descriptor).collect()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    descriptors: Option<Vec<Vec<Field>>>,
+    ipv6_prefix: Option<u8>,
+}
+
+impl TryFrom<Raw> for Mapping {
+    type Error = String;
+
+    fn try_from(raw: Raw) -> Result<Self, String> {
+        let usual = Self::default();
+        Self::new(
+            raw.descriptors.unwrap_or(usual.descriptors),
+            raw.ipv6_prefix.unwrap_or(usual.ipv6_prefix),
+        )
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawField {
+    key: String,
+    from: Option<String>,
+    value: Option<Text>,
+    default: Option<Text>,
+}
+
+/// A value as people write it: `v1`, `404`, `true`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Text {
+    Words(String),
+    Number(i64),
+    Switch(bool),
+}
+
+impl From<Text> for Box<str> {
+    fn from(text: Text) -> Self {
+        match text {
+            Text::Words(text) => text.into(),
+            Text::Number(number) => number.to_string().into(),
+            Text::Switch(switch) => switch.to_string().into(),
+        }
+    }
+}
+
+impl TryFrom<RawField> for Field {
+    type Error = String;
+
+    fn try_from(raw: RawField) -> Result<Self, String> {
+        if raw.key.is_empty() {
+            return Err("the key must not be empty".to_owned());
+        }
+        let (source, default) = match (raw.from, raw.value, raw.default) {
+            (Some(from), None, default) => (Some(Source::from_str(&from)?), default),
+            (None, Some(value), None) => (None, Some(value)),
+            (None, Some(_), Some(_)) => return Err("a fixed value needs no default".to_owned()),
+            (Some(_), Some(_), _) => return Err("write `from` or `value`, not both".to_owned()),
+            (None, None, _) => {
+                return Err(
+                    "it has no value; write `from: header:x-api-key` or `value: text`".to_owned(),
+                );
+            }
+        };
+        Ok(Self {
+            key: raw.key.into(),
+            source,
+            default: default.map(Into::into),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,326 @@
+//! The request that a forward-auth proxy asks about.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::forwarded;
+use crate::forwarding::{ClientHeader, Forwarding, Hop};
+use crate::malformed::excerpt;
+use crate::{Malformed, Target};
+
+/// Longer than any registered method.
+const METHOD_BYTES_MAX: usize = 32;
+
+static URI: [HeaderName; 2] = [
+    HeaderName::from_static("x-forwarded-uri"),
+    HeaderName::from_static("x-original-uri"),
+];
+static METHOD: [HeaderName; 2] = [
+    HeaderName::from_static("x-forwarded-method"),
+    HeaderName::from_static("x-original-method"),
+];
+static PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+static HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// An HTTP request, as far as rules may look at it. What nobody said is None.
+#[derive(Clone, Debug)]
+pub struct Original<'a> {
+    /// Who sent it.
+    pub client: Option<IpAddr>,
+    /// As it was sent; methods are case-sensitive.
+    pub method: Option<&'a str>,
+    /// `http` or `https`, or `ws` or `wss`.
+    pub scheme: Option<&'static str>,
+    /// The host without its port, in lower case.
+    pub host: Option<Cow<'a, str>>,
+    /// The path and the query.
+    pub target: Option<Target<'a>>,
+    /// Its other headers.
+    pub headers: &'a HeaderMap,
+}
+
+impl<'a> Original<'a> {
+    /// What the proxy `peer` tells about a request in the headers of its own.
+    ///
+    /// `X-Forwarded-Uri` and `-Method` (Caddy, Traefik) and `X-Original-URI` and `-Method` (NGINX) are read alike, and
+    /// `X-Forwarded-Host` and `-Proto`, or `Forwarded` where that is the header in use. They count from trusted
+    /// proxies alone; of others only the address is known. The method of the question itself says nothing.
+    ///
+    /// # Errors
+    /// A trusted proxy tells something that has no meaning, or two: a proxy sets one of the two families of headers,
+    /// and where a client smuggles in the other, they differ.
+    pub fn forwarded(
+        peer: Hop,
+        headers: &'a HeaderMap,
+        forwarding: &Forwarding,
+    ) -> Result<Self, Malformed> {
+        let client = forwarding.client(peer, headers)?;
+        let mut original = Self {
+            client,
+            method: None,
+            scheme: None,
+            host: None,
+            target: None,
+            headers,
+        };
+        if !forwarding.trusted.contains(peer) {
+            return Ok(original);
+        }
+        original.method = agreed(headers, &METHOD)?.map(method).transpose()?;
+        if let Some((name, value)) = agreed(headers, &URI)? {
+            original.target = Some(Target::parse(name, value.as_bytes())?);
+        }
+        if forwarding.client_header == ClientHeader::Forwarded {
+            original.take_forwarded()?;
+        } else {
+            let last = |name: &HeaderName| headers.get_all(name).iter().next_back().map(last_of);
+            original.scheme = last(&PROTO)
+                .map(|value| scheme(&PROTO, value))
+                .transpose()?;
+            original.host = last(&HOST).map(|value| host(&HOST, value)).transpose()?;
+        }
+        Ok(original)
+    }
+
+    /// The host and the scheme as the nearest proxy says them in `Forwarded`.
+    fn take_forwarded(&mut self) -> Result<(), Malformed> {
+        let name = &http::header::FORWARDED;
+        if let Some(element) = forwarded::parse(self.headers)?.pop() {
+            let proto = element.proto.as_deref();
+            self.scheme = proto
+                .map(|proto| scheme(name, proto.as_bytes()))
+                .transpose()?;
+            let said = element.host.as_deref();
+            let said = said.map(|said| host(name, said.as_bytes()));
+            self.host = said.transpose()?.map(|host| Cow::Owned(host.into_owned()));
+        }
+        Ok(())
+    }
+}
+
+type Line<'a> = (&'static HeaderName, &'a HeaderValue);
+
+/// The value of whichever of `names` is there.
+fn agreed<'a>(
+    headers: &'a HeaderMap,
+    names: &'static [HeaderName; 2],
+) -> Result<Option<Line<'a>>, Malformed> {
+    let all =
+        |name: &'static HeaderName| headers.get_all(name).iter().map(move |value| (name, value));
+    // A proxy that clears a header may send it empty.
+    let mut said = names
+        .iter()
+        .flat_map(all)
+        .filter(|(_, value)| !value.is_empty());
+    let Some(first) = said.next() else {
+        return Ok(None);
+    };
+    match said.find(|(_, value)| *value != first.1) {
+        None => Ok(Some(first)),
+        Some((other, _)) if other == first.0 => Err(Malformed::twice(format!("header {other}"))),
+        Some((other, _)) => Err(Malformed::header(
+            other,
+            format!(
+                "it is not what {} says; the proxy should set one of the two and remove the other",
+                first.0
+            ),
+        )),
+    }
+}
+
+fn method<'a>((name, value): Line<'a>) -> Result<&'a str, Malformed> {
+    let text = value.to_str().ok().filter(|text| {
+        text.len() <= METHOD_BYTES_MAX && text.bytes().all(forwarded::is_token_byte)
+    });
+    text.ok_or_else(|| {
+        let message = format!("{} is no method", excerpt(value.as_bytes()));
+        Malformed::header(name, message)
+    })
+}
+
+/// What the nearest proxy added to a list.
+fn last_of(line: &HeaderValue) -> &[u8] {
+    let mut values = line.as_bytes().rsplit(|byte| *byte == b',');
+    values.next().unwrap_or_default().trim_ascii()
+}
+
+fn scheme(name: &HeaderName, value: &[u8]) -> Result<&'static str, Malformed> {
+    let known = ["http", "https", "ws", "wss"];
+    let found = known
+        .into_iter()
+        .find(|scheme| value.eq_ignore_ascii_case(scheme.as_bytes()));
+    found.ok_or_else(|| {
+        let message = format!("{} is neither http nor https", excerpt(value));
+        Malformed::header(name, message)
+    })
+}
+
+fn host<'a>(name: &HeaderName, value: &'a [u8]) -> Result<Cow<'a, str>, Malformed> {
+    let refused = || Malformed::header(name, format!("{} is no host", excerpt(value)));
+    let text = std::str::from_utf8(value).map_err(|_| refused())?;
+    let host = match text.rfind(']') {
+        // [2001:db8::1]:8443
+        Some(end) => text.get(..=end).unwrap_or_default(),
+        None => text.split(':').next().unwrap_or_default(),
+    };
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let allowed = |byte: u8| {
+        byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=[]:".contains(&byte) || !byte.is_ascii()
+    };
+    if host.is_empty() || !host.bytes().all(allowed) {
+        return Err(refused());
+    }
+    if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Ok(Cow::Owned(host.to_ascii_lowercase()))
+    } else {
+        Ok(Cow::Borrowed(host))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(
+                *name,
+                HeaderValue::from_bytes(value.as_bytes()).expect("a value"),
+            );
+        }
+        headers
+    }
+
+    /// `METHOD scheme://host path` as a peer on this host tells it, `-` for what it does not.
+    fn told(lines: &[(&'static str, &str)]) -> Result<String, String> {
+        told_by("127.0.0.1", &Forwarding::default(), lines)
+    }
+
+    fn told_by(
+        peer: &str,
+        forwarding: &Forwarding,
+        lines: &[(&'static str, &str)],
+    ) -> Result<String, String> {
+        let headers = headers(lines);
+        let peer = Hop::Address(peer.parse().expect("an address"));
+        let original = Original::forwarded(peer, &headers, forwarding)
+            .map_err(|malformed| malformed.to_string())?;
+        let path = original.target.as_ref().map(|target| &*target.path);
+        Ok(format!(
+            "{} {}://{} {}",
+            original.method.unwrap_or("-"),
+            original.scheme.unwrap_or("-"),
+            original.host.as_deref().unwrap_or("-"),
+            path.unwrap_or("-")
+        ))
+    }
+
+    #[test]
+    fn both_families_are_read() {
+        let caddy = [
+            ("x-forwarded-method", "POST"),
+            ("x-forwarded-uri", "/orders?x=1"),
+            ("x-forwarded-host", "Shop.Example:8443"),
+            ("x-forwarded-proto", "https"),
+        ];
+        assert_eq!(told(&caddy), Ok("POST https://shop.example /orders".into()));
+        let nginx = [
+            ("x-original-method", "DELETE"),
+            ("x-original-uri", "/orders/7"),
+        ];
+        assert_eq!(told(&nginx), Ok("DELETE -://- /orders/7".into()));
+        assert_eq!(told(&[]), Ok("- -://- -".into()));
+    }
+
+    #[test]
+    fn strangers_tell_nothing() {
+        let lines = [
+            ("x-forwarded-uri", "no path"),
+            ("x-original-uri", "/a"),
+            ("x-forwarded-method", "{}"),
+        ];
+        assert_eq!(
+            told_by("192.0.2.9", &Forwarding::default(), &lines),
+            Ok("- -://- -".into())
+        );
+    }
+
+    #[test]
+    fn two_headers_that_disagree_are_refused() {
+        let said = told(&[("x-original-uri", "/dear"), ("x-forwarded-uri", "/cheap")]);
+        let wanted = "header x-original-uri: it is not what x-forwarded-uri says; the proxy should set one of the two \
+                      and remove the other";
+        assert_eq!(said, Err(wanted.into()));
+        assert!(told(&[("x-original-method", "GET"), ("x-forwarded-method", "POST")]).is_err());
+        let twice = told(&[("x-original-uri", "/a"), ("x-original-uri", "/b")]);
+        assert_eq!(
+            twice,
+            Err(
+                "header x-original-uri: it is there twice, with different values; send it once"
+                    .into()
+            )
+        );
+        let same = [
+            ("x-original-uri", "/a"),
+            ("x-forwarded-uri", "/a"),
+            ("x-original-method", ""),
+        ];
+        assert_eq!(told(&same), Ok("- -://- /a".into()));
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_refused_by_name() {
+        for (name, bad) in [
+            ("x-forwarded-uri", "orders"),
+            ("x-original-uri", "mailto:a@b"),
+            ("x-forwarded-method", "GET /"),
+            ("x-original-method", "\u{fc}"),
+            ("x-forwarded-method", "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFG"),
+            ("x-forwarded-proto", "gopher"),
+            ("x-forwarded-host", "a b"),
+            ("x-forwarded-host", ":80"),
+        ] {
+            let said = told(&[(name, bad)]).expect_err(bad);
+            assert!(said.starts_with(&format!("header {name}: ")), "{said}");
+        }
+    }
+
+    #[test]
+    fn of_a_list_the_nearest_proxys_word_counts() {
+        let lines = [
+            ("x-forwarded-host", "evil.example, shop.example"),
+            ("x-forwarded-proto", "http, HTTPS"),
+        ];
+        assert_eq!(told(&lines), Ok("- https://shop.example -".into()));
+        let v6 = [("x-forwarded-host", "[2001:DB8::1]:8443")];
+        assert_eq!(told(&v6), Ok("- -://[2001:db8::1] -".into()));
+        assert_eq!(
+            told(&[("x-forwarded-host", "shop.example.")]),
+            Ok("- -://shop.example -".into())
+        );
+    }
+
+    #[test]
+    fn forwarded_counts_where_it_is_the_header_in_use() {
+        let forwarding = Forwarding {
+            client_header: ClientHeader::Forwarded,
+            ..Forwarding::default()
+        };
+        let lines = [
+            (
+                "forwarded",
+                "for=1.1.1.1;host=evil.example, for=203.0.113.7;host=\"shop.example:1\";proto=https",
+            ),
+            ("x-forwarded-host", "evil.example"),
+        ];
+        assert_eq!(
+            told_by("127.0.0.1", &forwarding, &lines),
+            Ok("- https://shop.example -".into())
+        );
+        assert_eq!(told(&[lines[0]]), Ok("- -://- -".into()));
+        assert!(told_by("127.0.0.1", &forwarding, &[("forwarded", "nonsense")]).is_err());
+    }
+}

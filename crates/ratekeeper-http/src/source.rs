@@ -1,0 +1,231 @@
+//! Where an entry's value comes from.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+
+use http::header::{AUTHORIZATION, COOKIE};
+use http::{HeaderName, HeaderValue};
+
+use crate::target::{decode, split};
+use crate::{Malformed, Original};
+
+/// A part of a request. What a request does not have, or has empty, is missing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// `remote_address`: the client's address; of IPv6 the network, whose prefix the mapping says.
+    RemoteAddress,
+    /// `method`: `GET`.
+    Method,
+    /// `path`: the whole path, in one spelling ([`Target`](crate::Target)).
+    Path,
+    /// `endpoint`: the method, a space and the path: `POST /orders`.
+    Endpoint,
+    /// `path_segment:2`: one segment, counted from 1.
+    PathSegment(u16),
+    /// `host`: without its port, in lower case.
+    Host,
+    /// `scheme`: `https`.
+    Scheme,
+    /// `header:x-api-key`.
+    Header(HeaderName),
+    /// `query:key`: a parameter of the query, decoded as forms are.
+    Query(Box<str>),
+    /// `cookie:session`.
+    Cookie(Box<str>),
+    /// `bearer`: the token of `Authorization: Bearer`.
+    Bearer,
+}
+
+const KNOWN: &str = "remote_address, method, path, endpoint, path_segment:N, host, scheme, header:NAME, query:NAME, \
+                     cookie:NAME or bearer";
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (word, argument) = match text.split_once(':') {
+            Some((word, argument)) => (word, Some(argument)),
+            None => (text, None),
+        };
+        let unknown = || format!("`{text}` is no part of a request; write {KNOWN}");
+        let wanted = |what: &str| format!("`{text}` lacks something; write {word}:{what}");
+        Ok(match (word, argument) {
+            ("remote_address", None) => Self::RemoteAddress,
+            ("method", None) => Self::Method,
+            ("path", None) => Self::Path,
+            ("endpoint", None) => Self::Endpoint,
+            ("host", None) => Self::Host,
+            ("scheme", None) => Self::Scheme,
+            ("bearer", None) => Self::Bearer,
+            ("path_segment", Some(number)) => match number.parse() {
+                Ok(number) if number > 0 => Self::PathSegment(number),
+                _ => {
+                    return Err(format!(
+                        "`{text}`: segments are counted from 1, as in path_segment:1"
+                    ));
+                }
+            },
+            ("header", Some(name)) if !name.is_empty() => Self::Header(
+                HeaderName::from_str(name)
+                    .map_err(|_| format!("`{name}` cannot be the name of a header"))?,
+            ),
+            ("query", Some(name)) if !name.is_empty() => Self::Query(name.into()),
+            ("cookie", Some(name)) if !name.is_empty() => Self::Cookie(name.into()),
+            ("header" | "query" | "cookie", _) => return Err(wanted("NAME")),
+            ("path_segment", None) => return Err(wanted("N")),
+            _ => return Err(unknown()),
+        })
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RemoteAddress => f.write_str("remote_address"),
+            Self::Method => f.write_str("method"),
+            Self::Path => f.write_str("path"),
+            Self::Endpoint => f.write_str("endpoint"),
+            Self::PathSegment(number) => write!(f, "path_segment:{number}"),
+            Self::Host => f.write_str("host"),
+            Self::Scheme => f.write_str("scheme"),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Query(name) => write!(f, "query:{name}"),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Bearer => f.write_str("bearer"),
+        }
+    }
+}
+
+impl Source {
+    /// The value in `request`, None if it is missing or empty; `ipv6_prefix` is for [`Source::RemoteAddress`].
+    ///
+    /// # Errors
+    /// The request says two different things: which of them the service behind goes by is not known here, so neither
+    /// is counted.
+    pub(crate) fn value<'a>(
+        &self,
+        request: &'a Original<'_>,
+        ipv6_prefix: u8,
+    ) -> Result<Option<Cow<'a, str>>, Malformed> {
+        let target = request.target.as_ref();
+        let value = match self {
+            Self::RemoteAddress => request
+                .client
+                .map(|client| network(client, ipv6_prefix).into()),
+            Self::Method => request.method.map(Cow::Borrowed),
+            Self::Path => target.map(|target| Cow::Borrowed(&*target.path)),
+            Self::Endpoint => request
+                .method
+                .zip(target)
+                .map(|(method, target)| format!("{method} {}", target.path).into()),
+            Self::PathSegment(number) => target
+                .and_then(|target| target.segment(*number))
+                .map(Cow::Borrowed),
+            Self::Host => request.host.as_deref().map(Cow::Borrowed),
+            Self::Scheme => request.scheme.map(Cow::Borrowed),
+            Self::Header(name) => only(lines(request, name), || self.place())?
+                .map(|value| text(name, value))
+                .transpose()?
+                .map(Cow::Borrowed),
+            Self::Query(name) => {
+                let values = target
+                    .into_iter()
+                    .flat_map(|target| parameters(target.query, name));
+                only(values, || self.place())?.map(Cow::Owned)
+            }
+            Self::Cookie(name) => {
+                let values = lines(request, &COOKIE).flat_map(|line| cookies(line, name));
+                only(values, || self.place())?
+                    .map(|value| text_of(&COOKIE, value))
+                    .transpose()?
+                    .map(Cow::Borrowed)
+            }
+            Self::Bearer => only(lines(request, &AUTHORIZATION), || self.place())?
+                .and_then(bearer)
+                .map(|token| text_of(&AUTHORIZATION, token))
+                .transpose()?
+                .map(Cow::Borrowed),
+        };
+        Ok(value.filter(|value| !value.is_empty()))
+    }
+
+    fn place(&self) -> String {
+        match self {
+            Self::Query(name) => format!("query parameter {name}"),
+            Self::Cookie(name) => format!("cookie {name}"),
+            Self::Bearer => format!("header {AUTHORIZATION}"),
+            other => other.to_string().replacen(':', " ", 1),
+        }
+    }
+}
+
+/// An address as counters see it: whoever has one address of an IPv6 network has as many as they like.
+fn network(client: IpAddr, ipv6_prefix: u8) -> String {
+    match client {
+        IpAddr::V6(address) if ipv6_prefix < 128 => {
+            let mask = u128::MAX
+                .checked_shl(128 - u32::from(ipv6_prefix))
+                .unwrap_or(0);
+            format!(
+                "{}/{ipv6_prefix}",
+                Ipv6Addr::from_bits(address.to_bits() & mask)
+            )
+        }
+        address => address.to_string(),
+    }
+}
+
+fn lines<'a>(request: &Original<'a>, name: &HeaderName) -> impl Iterator<Item = &'a HeaderValue> {
+    request.headers.get_all(name).iter()
+}
+
+/// The value that all agree on.
+fn only<T: PartialEq>(
+    mut values: impl Iterator<Item = T>,
+    place: impl Fn() -> String,
+) -> Result<Option<T>, Malformed> {
+    let Some(first) = values.next() else {
+        return Ok(None);
+    };
+    match values.all(|other| other == first) {
+        true => Ok(Some(first)),
+        false => Err(Malformed::twice(place())),
+    }
+}
+
+fn text<'a>(name: &HeaderName, value: &'a HeaderValue) -> Result<&'a str, Malformed> {
+    text_of(name, value.as_bytes().trim_ascii())
+}
+
+fn text_of<'a>(name: &HeaderName, value: &'a [u8]) -> Result<&'a str, Malformed> {
+    std::str::from_utf8(value).map_err(|_| Malformed::header(name, "it is not UTF-8"))
+}
+
+/// The values of one parameter of a query.
+fn parameters(query: &[u8], name: &str) -> impl Iterator<Item = String> {
+    let pairs = query.split(|byte| *byte == b'&');
+    let value = move |pair| {
+        let (key, value) = split(pair, b'=');
+        (decode(key, |_| false, true) == name).then(|| decode(value, |_| false, true))
+    };
+    pairs.filter_map(value)
+}
+
+/// The values of one cookie in a line of them.
+fn cookies<'a>(line: &'a HeaderValue, name: &str) -> impl Iterator<Item = &'a [u8]> {
+    let pairs = line.as_bytes().split(|byte| *byte == b';');
+    let value = move |pair: &'a [u8]| {
+        let (key, value) = split(pair.trim_ascii(), b'=');
+        (key.trim_ascii() == name.as_bytes()).then(|| value.trim_ascii())
+    };
+    pairs.filter_map(value)
+}
+
+fn bearer(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, token) = split(value.as_bytes().trim_ascii(), b' ');
+    scheme
+        .eq_ignore_ascii_case(b"bearer")
+        .then(|| token.trim_ascii())
+}

@@ -1,0 +1,256 @@
+//! What a request asks for: a path in one spelling, and a query.
+
+use std::borrow::Cow;
+
+use http::HeaderName;
+
+use crate::Malformed;
+use crate::malformed::excerpt;
+
+/// A request's target.
+///
+/// The path is brought to one spelling, so that nobody gets a counter of their own by writing it another way:
+///
+/// - percent-encoded characters are decoded, except `/`, `%` and control characters, which stay encoded, in
+///   uppercase: `/%6Frders` is `/orders`, and `/a%2fb` stays two segments fewer than `/a/b`;
+/// - bytes that are no UTF-8 are percent-encoded, and a `%` that begins no escape is `%25`;
+/// - `.` and `..` are followed, and never lead above the root; several slashes are one;
+/// - upper and lower case stay apart, and so do paths with and without a slash at their end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Target<'a> {
+    /// The path, in one spelling; `*` for OPTIONS of a whole server.
+    pub path: Cow<'a, str>,
+    /// What follows the question mark, as it was sent; empty without one.
+    pub query: &'a [u8],
+}
+
+impl<'a> Target<'a> {
+    /// Reads a target as it stands in a request line: a path and a query, a whole URI, or `*`. A fragment is
+    /// dropped.
+    ///
+    /// # Errors
+    /// It is none of these. `name` is the header that it came in.
+    pub fn parse(name: &HeaderName, bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let target = bytes.split(|byte| *byte == b'#').next().unwrap_or_default();
+        if target == b"*" {
+            return Ok(Self {
+                path: Cow::Borrowed("*"),
+                query: b"",
+            });
+        }
+        let target = origin_form(target).ok_or_else(|| {
+            let message = format!("{} is no path; it begins with a slash", excerpt(bytes));
+            Malformed::header(name, message)
+        })?;
+        let (path, query) = split(target, b'?');
+        Ok(Self {
+            path: path_in_one_spelling(path),
+            query,
+        })
+    }
+
+    /// The segment of that number, counted from 1: of `/orders/7/items`, `orders` is 1. None beyond the last.
+    #[must_use]
+    pub fn segment(&self, number: u16) -> Option<&str> {
+        let mut segments = self.path.split('/').skip(1).filter(|part| !part.is_empty());
+        segments.nth(usize::from(number).checked_sub(1)?)
+    }
+}
+
+/// The part of a target that begins with the path's slash.
+fn origin_form(target: &[u8]) -> Option<&[u8]> {
+    if target.first() == Some(&b'/') {
+        return Some(target);
+    }
+    let text = target.to_ascii_lowercase();
+    let scheme = [&b"http://"[..], b"https://"]
+        .into_iter()
+        .find(|scheme| text.starts_with(scheme))?;
+    let rest = target.get(scheme.len()..)?;
+    let path = rest.iter().position(|byte| matches!(byte, b'/' | b'?'));
+    match path.and_then(|at| rest.get(at..)) {
+        Some(path) if path.starts_with(b"/") => Some(path),
+        // No path is the root; its query, which nothing precedes, is given up.
+        _ => Some(b"/"),
+    }
+}
+
+/// What comes before and after the first `at`.
+pub(crate) fn split(bytes: &[u8], at: u8) -> (&[u8], &[u8]) {
+    match bytes.iter().position(|byte| *byte == at) {
+        Some(found) => (
+            bytes.get(..found).unwrap_or_default(),
+            bytes.get(found + 1..).unwrap_or_default(),
+        ),
+        None => (bytes, b""),
+    }
+}
+
+fn path_in_one_spelling(path: &[u8]) -> Cow<'_, str> {
+    if is_in_one_spelling(path)
+        && let Ok(path) = std::str::from_utf8(path)
+    {
+        return Cow::Borrowed(path);
+    }
+    let mut segments: Vec<String> = Vec::new();
+    let mut is_folder = false;
+    for raw in path.split(|byte| *byte == b'/') {
+        let segment = decode(raw, |byte| matches!(byte, b'/' | b'%'), false);
+        is_folder = matches!(&*segment, "" | "." | "..");
+        match &*segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop();
+            }
+            _ => segments.push(segment),
+        }
+    }
+    let mut out = String::with_capacity(path.len());
+    for segment in &segments {
+        out.push('/');
+        out.push_str(segment);
+    }
+    if is_folder || out.is_empty() {
+        out.push('/');
+    }
+    Cow::Owned(out)
+}
+
+/// Whether a path needs no other spelling: the common case, told without building anything.
+fn is_in_one_spelling(path: &[u8]) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_graphic() && *byte != b'%';
+    let mut pairs = path.windows(2);
+    path.iter().all(plain) && !pairs.any(|pair| pair == b"//" || pair == b"/.")
+}
+
+/// Decodes percent-encoding. What `keep` names, control characters and what is no UTF-8 stay encoded; `plus` decodes
+/// `+` to a space, as forms have it.
+pub(crate) fn decode(bytes: &[u8], keep: impl Fn(u8) -> bool, plus: bool) -> String {
+    let mut decoded: Vec<u8> = Vec::with_capacity(bytes.len());
+    let mut put = |byte: u8, is_escaped: bool| {
+        if byte.is_ascii_control() || (is_escaped && keep(byte)) {
+            decoded.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        } else {
+            decoded.push(byte);
+        }
+    };
+    let mut rest = bytes;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            b'%' => match escape(after) {
+                Some(byte) => {
+                    rest = after.get(2..).unwrap_or_default();
+                    put(byte, true);
+                }
+                // As if it had been encoded itself.
+                None => put(b'%', true),
+            },
+            b'+' if plus => put(b' ', false),
+            byte => put(byte, false),
+        }
+    }
+    let mut text = String::with_capacity(decoded.len());
+    for chunk in decoded.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+/// The byte that two hexadecimal digits stand for.
+fn escape(bytes: &[u8]) -> Option<u8> {
+    let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
+    u8::try_from(digit(0)? * 16 + digit(1)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::header::HOST;
+    use proptest::prelude::*;
+
+    fn path(target: &str) -> String {
+        let target = Target::parse(&HOST, target.as_bytes()).expect("a target");
+        target.path.into_owned()
+    }
+
+    #[test]
+    fn every_spelling_of_a_path_is_one() {
+        for same in [
+            "/orders/7",
+            "/%6frders/%37",
+            "/%6Frders/7",
+            "//orders///7",
+            "/./orders/./7",
+            "/x/../orders/7",
+            "/../../orders/7",
+            "/%2e%2E/orders/%2e/7",
+            "/orders/7?page=1",
+            "/orders/7#top",
+            "HTTP://shop.example/orders/7?x",
+        ] {
+            assert_eq!(path(same), "/orders/7", "{same}");
+        }
+    }
+
+    #[test]
+    fn what_differs_stays_apart() {
+        assert_eq!(path("/orders/"), "/orders/");
+        assert_eq!(path("/Orders"), "/Orders");
+        assert_eq!(path("/a%2fb"), "/a%2Fb");
+        assert_eq!(path("/a%252fb"), "/a%252fb");
+        assert_eq!(path("/100%"), "/100%25");
+        assert_eq!(path("/%zz"), "/%25zz");
+        assert_eq!(path("/a%00b%0a"), "/a%00b%0A");
+        assert_eq!(path("/caf%c3%a9"), "/café");
+        assert_eq!(path("/caf%e9"), "/caf%E9");
+        assert_eq!(path("/a%3Fb"), "/a?b");
+        assert_eq!(path("/a/.."), "/");
+        assert_eq!(path("/a/."), "/a/");
+        assert_eq!(path("/a/b/.."), "/a/");
+        assert_eq!(path("/.well-known"), "/.well-known");
+        assert_eq!(path("/..."), "/...");
+        assert_eq!(path("*"), "*");
+        assert_eq!(path("https://shop.example"), "/");
+        assert_eq!(path("https://shop.example?a=/b"), "/");
+    }
+
+    #[test]
+    fn what_is_no_target_is_refused() {
+        for bad in ["", "orders", "?a=1", "ftp://a/b", "http:/a", "#"] {
+            let malformed = Target::parse(&HOST, bad.as_bytes()).expect_err(bad);
+            assert!(
+                malformed.message.contains("it begins with a slash"),
+                "{malformed}"
+            );
+        }
+        let long = Target::parse(&HOST, &[b'x'; 100]).expect_err("no slash");
+        assert!(long.message.len() < 120, "{long}");
+    }
+
+    #[test]
+    fn segments_count_from_one() {
+        let target = Target::parse(&HOST, b"/orders/a%2Fb/").expect("a target");
+        assert_eq!(target.segment(1), Some("orders"));
+        assert_eq!(target.segment(2), Some("a%2Fb"));
+        assert_eq!(target.segment(3), None);
+        assert_eq!(target.segment(0), None);
+        let root = Target::parse(&HOST, b"/").expect("a target");
+        assert_eq!(root.segment(1), None);
+    }
+
+    proptest! {
+        /// One spelling is the spelling of itself, once what is literal is encoded again.
+        #[test]
+        fn one_spelling_is_its_own(target in "/[ -~é]{0,40}") {
+            let once = path(&target);
+            prop_assert!(once.starts_with('/'));
+            let encoded = once.replace('?', "%3F").replace('#', "%23");
+            // `%` stands only where an escape begins, so reading it again changes nothing.
+            prop_assert_eq!(path(&encoded), once);
+        }
+    }
+}
