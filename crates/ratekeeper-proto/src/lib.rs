@@ -1,4 +1,5 @@
-//! The wire protocol of Envoy's rate limit service: messages, gRPC client and server, JSON.
+//! The wire protocols of Envoy's rate limit service and of our own, `ratekeeper.v1`: messages,
+//! gRPC client and server, JSON.
 //!
 //! The code under `src/generated` is made from the files under `proto` and checked in, so
 //! that nothing but Rust is needed to build. After a change to a `.proto` file run
@@ -21,7 +22,7 @@ mod codec;
 pub mod json;
 
 pub use codec::Codec;
-pub use generated::envoy;
+pub use generated::{envoy, ratekeeper};
 
 #[allow(
     missing_docs,

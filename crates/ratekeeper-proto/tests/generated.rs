@@ -9,18 +9,23 @@ use prost::Message;
 use tonic_prost_build::Config;
 
 /// All files to be generated, by name.
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "descriptors.bin",
     "envoy.config.core.v3.rs",
     "envoy.extensions.common.ratelimit.v3.rs",
     "envoy.r#type.v3.rs",
     "envoy.service.ratelimit.v3.rs",
     "mod.rs",
+    "ratekeeper.v1.rs",
 ];
 
 fn generate(into: &Path) {
     let protos = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
-    let descriptors = protox::compile(["envoy/service/ratelimit/v3/rls.proto"], [protos]).unwrap();
+    let files = [
+        "envoy/service/ratelimit/v3/rls.proto",
+        "ratekeeper/v1/ratekeeper.proto",
+    ];
+    let descriptors = protox::compile(files, [protos]).unwrap();
 
     let mut bare = descriptors.clone();
     for file in &mut bare.file {

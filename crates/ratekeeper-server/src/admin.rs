@@ -1,7 +1,7 @@
-//! The admin listener: metrics, rules, explanations, an index. Loopback only, as long as it
-//! asks nobody who they are; the metrics alone may be served elsewhere.
+//! The admin listener: metrics, rules, explanations, an index. For this host only, unless
+//! clients show a certificate; the metrics alone may be served elsewhere.
 
-mod loopback;
+mod exposition;
 mod metrics;
 
 use std::sync::Arc;
@@ -10,11 +10,13 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
-use http::StatusCode;
-use http::header::CONTENT_TYPE;
+use exposition::Format;
+use http::header::{CONTENT_TYPE, VARY};
+use http::{HeaderMap, StatusCode};
 
 use crate::app::App;
-use crate::http::{ApiError, explain, method_not_allowed, not_found};
+use crate::http::{ApiError, explain, method_not_allowed, not_found, refuse_large};
+use crate::pages::{self, Scheme};
 use crate::store::ServedStore;
 
 const INDEX: &str = "<!doctype html>
@@ -28,9 +30,10 @@ const INDEX: &str = "<!doctype html>
 </body></html>
 ";
 
-/// Everything that the admin listener answers, to loopback names only.
+/// Everything that the admin listener answers.
 pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
     let body_bytes_max = app.bounds.body_bytes_max;
+    let scheme = Scheme::of(app.is_encrypted("admin"));
     Router::new()
         .route("/", get(async || Html(INDEX)))
         .route("/metrics", get(show_metrics::<S>))
@@ -39,7 +42,8 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(DefaultBodyLimit::max(body_bytes_max))
-        .layer(middleware::from_fn(loopback::only))
+        .layer(middleware::from_fn_with_state(body_bytes_max, refuse_large))
+        .layer(middleware::from_fn_with_state(scheme, pages::none))
         .with_state(app)
 }
 
@@ -52,9 +56,16 @@ pub(crate) fn metrics_router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .with_state(app)
 }
 
-async fn show_metrics<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Response {
-    match metrics::text(&app) {
-        Ok(text) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+async fn show_metrics<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    headers: HeaderMap,
+) -> Response {
+    let format = Format::wanted(&headers);
+    match metrics::openmetrics(&app) {
+        Ok(text) => {
+            let head = [(CONTENT_TYPE, format.content_type()), (VARY, "accept")];
+            (head, format.of(text)).into_response()
+        }
         Err(error) => {
             let status = StatusCode::INTERNAL_SERVER_ERROR;
             ApiError::other(status, "INTERNAL", format!("metrics: {error}")).into_response()

@@ -131,21 +131,28 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
         let clock = app.limiter.clock();
         clock.reanchor();
         let (limiter, now) = (Arc::clone(&app.limiter), clock.now());
-        blocking(move || limiter.store().tend(now)).await;
+        if let Some(seed) = limiter.store().seed() {
+            limiter.adopt_seed(seed);
+        }
+        let tending = move || {
+            limiter.store().tend(now);
+            limiter.tend();
+        };
+        blocking(tending).await;
     }
 }
 
 /// Listens for SIGHUP from now on, before anyone can rely on it.
 #[cfg(unix)]
-pub(crate) fn wake_on_hangup(wake: Arc<Notify>) -> impl Future<Output = ()> + Send {
+pub(crate) fn wake_on_hangup(wakes: Vec<Arc<Notify>>) -> impl Future<Output = ()> + Send {
     use tokio::signal::unix::{SignalKind, signal};
     let hangups = signal(SignalKind::hangup());
     async move {
         match hangups {
             Ok(mut hangups) => {
                 while hangups.recv().await.is_some() {
-                    info!("SIGHUP: looking at the rules");
-                    wake.notify_one();
+                    info!("SIGHUP: looking at the rules and certificates");
+                    wakes.iter().for_each(|wake| wake.notify_one());
                 }
             }
             Err(error) => warn!(%error, "SIGHUP will not make the rules reload"),
@@ -154,4 +161,4 @@ pub(crate) fn wake_on_hangup(wake: Arc<Notify>) -> impl Future<Output = ()> + Se
 }
 
 #[cfg(not(unix))]
-pub(crate) async fn wake_on_hangup(_: Arc<Notify>) {}
+pub(crate) async fn wake_on_hangup(_: Vec<Arc<Notify>>) {}

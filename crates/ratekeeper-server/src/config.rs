@@ -1,24 +1,45 @@
 //! What a server is told when it starts.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::callers::Caller;
+use ratekeeper_http::{Forwarding, Mapping};
 use ratekeeper_rules::{Options, Profile, ReadOptions};
+
+use crate::listen::ListenAddress;
+use crate::rls::ConstantAnswer;
+use crate::tls::TlsConfig;
 
 /// Everything a [`Server`](crate::Server) is told. The defaults are those of the product.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Where gRPC is served.
-    pub grpc: SocketAddr,
+    pub grpc: ListenAddress,
     /// Where HTTP is served.
-    pub http: SocketAddr,
-    /// Where metrics and rules are shown; a loopback address.
-    pub admin: SocketAddr,
+    pub http: ListenAddress,
+    /// Where metrics and rules are shown: a loopback address or a Unix socket, or any address
+    /// if clients have to show a certificate there.
+    pub admin: ListenAddress,
     /// Where metrics alone are shown, to scrapers on other hosts.
-    pub metrics: Option<SocketAddr>,
+    pub metrics: Option<ListenAddress>,
+    /// The permissions of the files of Unix sockets, as in 0o660; without, what the process's
+    /// umask leaves.
+    pub unix_mode: Option<u32>,
+    /// Which listeners encrypt.
+    pub tls: ListenersTls,
+    /// On how many threads of their own gRPC and HTTP are served, each with a runtime of its
+    /// own; without a number, on the runtime that [`Server::run`](crate::Server::run) runs on.
+    pub worker_threads: Option<NonZeroUsize>,
     /// How Envoy's protocol is answered.
     pub rls: RlsConfig,
+    /// How forward-auth is answered.
+    pub auth: AuthConfig,
+    /// Who may do more than ask, besides whoever shows nothing on a listener that only this host
+    /// can reach.
+    pub callers: Vec<Caller>,
     /// How much of everything, and for how long.
     pub bounds: Bounds,
     /// For how long after a shutdown began new connections are still served, while readiness
@@ -26,22 +47,42 @@ pub struct ServerConfig {
     pub drain_delay: Duration,
     /// How often and how the rules are looked at.
     pub watch: WatchConfig,
+    /// What Envoy's protocol over gRPC is answered instead of a decision, if it is: for
+    /// measuring what everything but the decision costs.
+    pub constant_answer: Option<ConstantAnswer>,
 }
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        let any = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
+        let any = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port).into();
         Self {
             grpc: any(8081),
             http: any(8080),
-            admin: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6070),
+            admin: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6070).into(),
             metrics: None,
+            unix_mode: None,
+            tls: ListenersTls::default(),
+            worker_threads: None,
             rls: RlsConfig::default(),
+            auth: AuthConfig::default(),
+            callers: Vec::new(),
             bounds: Bounds::default(),
             drain_delay: Duration::from_secs(3),
             watch: WatchConfig::default(),
+            constant_answer: None,
         }
     }
+}
+
+/// How each listener proves who it is, if at all.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ListenersTls {
+    /// For gRPC.
+    pub grpc: Option<TlsConfig>,
+    /// For HTTP.
+    pub http: Option<TlsConfig>,
+    /// For metrics and rules.
+    pub admin: Option<TlsConfig>,
 }
 
 /// The most descriptors that one request may have. Envoy sends a handful.
@@ -84,11 +125,25 @@ impl Default for LimitHeaders {
     }
 }
 
+/// How `/v1/auth` understands the proxies that ask there.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AuthConfig {
+    /// Whose word about a request counts.
+    pub forwarding: Forwarding,
+    /// What becomes of a request.
+    pub mapping: Mapping,
+    /// The domain where the question names none; None for the only one there is.
+    pub domain: Option<Box<str>>,
+}
+
 /// What keeps one caller from taking everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
     /// Connections of one listener, at least 1; more wait to be accepted.
     pub connections_max: usize,
+    /// Of those, connections from one address of another host, or one /64 of IPv6, which a host
+    /// often has to itself; at least 1. More are closed at once.
+    pub connections_per_address_max: usize,
     /// Requests under way on one HTTP/2 connection.
     pub streams_max: u32,
     /// Bytes of a gRPC message. Times the streams, it is what one connection may make us hold.
@@ -104,6 +159,15 @@ pub struct Bounds {
     /// After how long without a byte in either direction a connection is closed, or up to twice
     /// that; at least 1 ms.
     pub idle_timeout: Duration,
+    /// How long a TLS handshake may take.
+    pub handshake_timeout: Duration,
+    /// After how long an HTTP/2 connection is told to go, give or take a tenth, so that clients
+    /// spread over new instances; requests under way are finished.
+    pub connection_age_max: Option<Duration>,
+    /// How long they may take to; then the connection is cut off.
+    pub connection_age_grace: Duration,
+    /// After how long without a request an HTTP/2 connection is told to go, or up to twice that.
+    pub connection_idle_max: Option<Duration>,
     /// How often a silent HTTP/2 peer is asked whether it is there.
     pub ping_interval: Duration,
     /// How long it may take to answer that.
@@ -116,6 +180,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             connections_max: 10_000,
+            connections_per_address_max: 2_500,
             streams_max: 256,
             message_bytes_max: 64 << 10,
             body_bytes_max: 1 << 20,
@@ -123,6 +188,10 @@ impl Default for Bounds {
             head_timeout: Duration::from_secs(30),
             request_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(90),
+            handshake_timeout: Duration::from_secs(10),
+            connection_age_max: Some(Duration::from_secs(24 * 3_600)),
+            connection_age_grace: Duration::from_secs(3_600),
+            connection_idle_max: None,
             ping_interval: Duration::from_secs(30),
             ping_timeout: Duration::from_secs(20),
             drain_timeout: Duration::from_secs(20),

@@ -1,7 +1,7 @@
 //! How long checks take.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use ratekeeper_limiter::{STRIPES, stripe_of_thread};
 
@@ -23,6 +23,9 @@ const BOUNDS_NS: [u64; 14] = [
     100_000_000,
 ];
 
+/// Of checks that are not all timed, one in so many is.
+const TIMED: usize = 8;
+
 /// A histogram without locks, striped as the limiter stripes its counts.
 #[derive(Debug, Default)]
 pub(crate) struct Durations([Stripe; STRIPES]);
@@ -33,6 +36,10 @@ struct Stripe {
     /// One for each bound, and one for everything above.
     buckets: [AtomicU64; BOUNDS_NS.len() + 1],
     sum_ns: AtomicU64,
+    /// Checks that were begun with [`Durations::start`].
+    begun: AtomicUsize,
+    /// The nanoseconds of the last that was timed, which those after it count as.
+    last_ns: AtomicU64,
 }
 
 /// All durations up to some moment.
@@ -45,17 +52,33 @@ pub(crate) struct DurationCounts {
 }
 
 impl Durations {
-    pub(crate) fn record(&self, took: Duration) {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let bucket = BOUNDS_NS
-            .iter()
-            .position(|bound| nanos <= *bound)
-            .unwrap_or(BOUNDS_NS.len());
-        // Both are in range: the stripe by construction, the bucket by the line above.
+    /// The time, if the check that begins is one of those that are timed: the first, and one in
+    /// eight of this thread's.
+    pub(crate) fn start(&self) -> Option<Instant> {
+        // In range by construction.
+        let begun = &self.0[stripe_of_thread()].begun;
+        // Relaxed, and not in one step: threads that share a stripe may lose a turn.
+        let number = begun.load(Ordering::Relaxed);
+        begun.store(number.wrapping_add(1), Ordering::Relaxed);
+        number.is_multiple_of(TIMED).then(Instant::now)
+    }
+
+    /// Counts a check that was begun with [`Self::start`]. One that was not timed counts as the
+    /// last that was: so every check is counted, and one in eight has told how long they take.
+    pub(crate) fn record(&self, took: Option<Duration>) {
+        // In range by construction.
         let stripe = &self.0[stripe_of_thread()];
-        // Relaxed: a scrape between the two is off by one duration.
-        stripe.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        stripe.sum_ns.fetch_add(nanos, Ordering::Relaxed);
+        // Relaxed: a number by itself.
+        if let Some(took) = took {
+            stripe.last_ns.store(nanos(took), Ordering::Relaxed);
+        }
+        stripe.add(stripe.last_ns.load(Ordering::Relaxed));
+    }
+
+    /// Counts a check that took so long.
+    pub(crate) fn add(&self, took: Duration) {
+        // In range by construction.
+        self.0[stripe_of_thread()].add(nanos(took));
     }
 
     pub(crate) fn counts(&self) -> DurationCounts {
@@ -79,6 +102,20 @@ impl Durations {
     }
 }
 
+impl Stripe {
+    fn add(&self, nanos: u64) {
+        let bucket = BOUNDS_NS.iter().position(|bound| nanos <= *bound);
+        let bucket = bucket.unwrap_or(BOUNDS_NS.len());
+        // Relaxed: a scrape between the two is off by one duration.
+        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        self.sum_ns.fetch_add(nanos, Ordering::Relaxed);
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,7 +124,7 @@ mod tests {
     fn durations_land_below_their_bound() {
         let durations = Durations::default();
         for nanos in [0, 250, 251, 100_000_000, 100_000_001] {
-            durations.record(Duration::from_nanos(nanos));
+            durations.add(Duration::from_nanos(nanos));
         }
         let counts = durations.counts();
         let taken: Vec<_> = counts
@@ -100,5 +137,18 @@ mod tests {
             [&(250e-9, 2), &(500e-9, 1), &(0.1, 1), &(f64::INFINITY, 1)]
         );
         assert!((counts.sum_seconds - 0.200_000_502).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_in_eight_is_timed_and_all_are_counted() {
+        let durations = Durations::default();
+        let timed = (0..16).filter(|_| durations.start().is_some()).count();
+        assert_eq!(timed, 2);
+        durations.record(Some(Duration::from_nanos(300)));
+        (0..7).for_each(|_| durations.record(None));
+        let counts = durations.counts();
+        let taken: Vec<_> = counts.buckets.iter().filter(|(_, n)| *n > 0).collect();
+        assert_eq!(taken, [&(500e-9, 8)]);
+        assert!((counts.sum_seconds - 2.4e-6).abs() < 1e-12);
     }
 }

@@ -1,4 +1,4 @@
-//! The gRPC listener: Envoy's rate limit service, health, reflection.
+//! The gRPC listener: Envoy's rate limit service, our own, health, reflection.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -13,6 +13,9 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_server::
     RateLimitService, RateLimitServiceServer, SERVICE_NAME,
 };
 use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::{
+    self as v1_name, RateLimiterServiceServer,
+};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::service::Routes;
@@ -22,15 +25,19 @@ use tonic_health::server::{HealthReporter, HealthService};
 use tower::Service;
 
 use crate::app::App;
-use crate::rls::{self, Refusal};
+use crate::rls::{self, ConstantAnswer, Refusal};
 use crate::store::ServedStore;
+use crate::v1;
 
 /// The name that the incumbent's health service answers to, besides the empty one.
 const HEALTH_NAMES: [&str; 2] = ["", "ratelimit"];
 
 /// Envoy's service on top of an [`App`].
 #[derive(Debug)]
-struct Rls<S>(Arc<App<S>>);
+struct Rls<S> {
+    app: Arc<App<S>>,
+    constant: Option<ConstantAnswer>,
+}
 
 #[tonic::async_trait]
 impl<S: ServedStore> RateLimitService for Rls<S> {
@@ -38,7 +45,10 @@ impl<S: ServedStore> RateLimitService for Rls<S> {
         &self,
         request: tonic::Request<RateLimitRequest>,
     ) -> Result<tonic::Response<RateLimitResponse>, Status> {
-        let answer = rls::decide(&self.0, request.get_ref()).await;
+        if let Some(constant) = &self.constant {
+            return Ok(tonic::Response::new(constant.answer()));
+        }
+        let answer = rls::decide(&self.app, request.get_ref()).await;
         answer.map(tonic::Response::new).map_err(status)
     }
 }
@@ -58,6 +68,7 @@ pub(crate) struct Grpc<S>(Arc<Services<S>>);
 #[derive(Debug)]
 struct Services<S> {
     rls: RateLimitServiceServer<Rls<S>>,
+    own: RateLimiterServiceServer<v1::Service<S>>,
     others: axum::Router,
 }
 
@@ -69,10 +80,17 @@ impl<S> Clone for Grpc<S> {
 }
 
 impl<S: ServedStore> Grpc<S> {
-    pub(crate) fn new(app: &Arc<App<S>>, health: &Health) -> Result<Self, BadDescriptors> {
+    pub(crate) fn new(
+        app: &Arc<App<S>>,
+        health: &Health,
+        constant: Option<ConstantAnswer>,
+    ) -> Result<Self, BadDescriptors> {
         let bytes_max = app.bounds.message_bytes_max;
-        let rls =
-            RateLimitServiceServer::new(Rls(Arc::clone(app))).max_decoding_message_size(bytes_max);
+        let own = RateLimiterServiceServer::new(v1::Service::new(Arc::clone(app)))
+            .max_decoding_message_size(bytes_max);
+        let app = Arc::clone(app);
+        let rls = Rls { app, constant };
+        let rls = RateLimitServiceServer::new(rls).max_decoding_message_size(bytes_max);
         let reflection = || {
             tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -91,7 +109,7 @@ impl<S: ServedStore> Grpc<S> {
             )
             .prepare()
             .into_axum_router();
-        Ok(Self(Arc::new(Services { rls, others })))
+        Ok(Self(Arc::new(Services { rls, own, others })))
     }
 }
 
@@ -130,9 +148,13 @@ impl<S: ServedStore> Service<Request<Incoming>> for Grpc<S> {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Answering {
-        // The one service that matters does not go through a router.
-        if is_rls(request.uri().path()) {
+        // The services that matter do not go through a router.
+        let path = request.uri().path();
+        if is_rls(path) {
             return Answering::Rls(self.0.rls.clone().call(request));
+        }
+        if is_of(v1_name::SERVICE_NAME, path) {
+            return Answering::Rls(self.0.own.clone().call(request));
         }
         let answer = self
             .0
@@ -145,10 +167,15 @@ impl<S: ServedStore> Service<Request<Incoming>> for Grpc<S> {
     }
 }
 
-fn is_rls(path: &str) -> bool {
+/// Whether Envoy's service answers there.
+pub(crate) fn is_rls(path: &str) -> bool {
+    is_of(SERVICE_NAME, path)
+}
+
+fn is_of(service: &str, path: &str) -> bool {
     let method = path
         .strip_prefix('/')
-        .and_then(|path| path.strip_prefix(SERVICE_NAME));
+        .and_then(|path| path.strip_prefix(service));
     method.is_some_and(|method| method.starts_with('/'))
 }
 

@@ -1,5 +1,6 @@
-//! The HTTP listener: `/json`, `/v1/check`, `/v1/checks`, health.
+//! The HTTP listener: `/json`, our own API under `/v1`, `/v1/auth`, health.
 
+mod auth;
 mod check;
 mod error;
 mod health;
@@ -7,12 +8,12 @@ mod json;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{any, get, post};
+use axum::{Router, middleware};
 
 pub(crate) use check::{explain, is_json};
-pub(crate) use error::{ApiError, method_not_allowed, not_found};
+pub(crate) use error::{ApiError, method_not_allowed, not_found, refuse_large};
 
 use crate::app::App;
 use crate::store::ServedStore;
@@ -24,11 +25,22 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .route("/json", any(json::answer::<S>))
         .route("/v1/check", post(check::one::<S>))
         .route("/v1/checks", post(check::many::<S>))
+        .route("/v1/peek", post(check::peek::<S>))
+        .route("/v1/acquire", post(check::acquire::<S>))
+        .route("/v1/release", post(check::release::<S>))
+        .route("/v1/renew", post(check::renew::<S>))
+        .route("/v1/reserve", post(check::reserve::<S>))
+        .route("/v1/commit", post(check::commit::<S>))
+        .route("/v1/cancel", post(check::cancel::<S>))
+        .route("/v1/refund", post(check::refund::<S>))
         .route("/healthcheck", get(health::healthcheck::<S>))
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz::<S>))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(DefaultBodyLimit::max(body_bytes_max))
+        .layer(middleware::from_fn_with_state(body_bytes_max, refuse_large))
+        // The body is the original request's, and nobody here reads it.
+        .route("/v1/auth", any(auth::answer::<S>))
         .with_state(app)
 }

@@ -31,6 +31,7 @@
 
 mod admin;
 mod app;
+mod callers;
 mod chores;
 mod config;
 mod drain;
@@ -38,16 +39,23 @@ mod durations;
 mod grpc;
 mod http;
 mod listen;
+mod pages;
 mod reload;
 mod rls;
 mod server;
 mod store;
+mod tls;
+mod v1;
 
+pub use callers::{Caller, Powers, Proof};
 pub use config::{
-    Bounds, DESCRIPTORS_MAX, ENTRIES_MAX, LimitHeaders, RlsConfig, RulesSource, ServerConfig,
-    WatchConfig,
+    AuthConfig, Bounds, DESCRIPTORS_MAX, ENTRIES_MAX, LimitHeaders, ListenersTls, RlsConfig,
+    RulesSource, ServerConfig, WatchConfig,
 };
 pub use drain::DrainDelay;
+pub use listen::{ListenAddress, Peer, PeerAddress};
 pub use reload::{LoadError, ReloadStatus, RulesLoader};
+pub use rls::{ConstantAnswer, NoAnswer};
 pub use server::{Addresses, BindError, Drained, Reload, Server};
-pub use store::{ServedStore, StoreGauges};
+pub use store::{ServedStore, ServerGauges, StoreGauges};
+pub use tls::{BadClientName, ClientName, PeerName, TlsConfig, TlsError, TlsFile};

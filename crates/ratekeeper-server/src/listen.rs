@@ -1,27 +1,44 @@
 //! Accepts connections, bounds them, and lets them go in good order.
 
 mod activity;
+mod address;
+mod aside;
+mod body;
 mod connection;
 mod deadline;
+mod line;
+mod peer;
+mod refusal;
+mod shares;
+mod socket;
+mod unix;
+mod workers;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tower::Service;
 use tracing::{info, warn};
 
+pub use address::ListenAddress;
+pub use peer::{Peer, PeerAddress};
+pub(crate) use workers::{Turns, Workers};
+
 use crate::config::Bounds;
 use crate::drain::Drain;
+use crate::tls::Tls;
+use connection::Terms;
+use shares::Shares;
+use socket::{Accepted, Socket};
 
 /// After accepting failed (no file descriptors left, most likely) the next attempt waits so long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -35,6 +52,10 @@ pub(crate) enum Protocol {
     Http2,
 }
 
+/// Whether what answers at a path does not look at who asks. Telling costs an allocation, which
+/// the one path that counts does without.
+pub(crate) type IsBlind = fn(path: &str) -> bool;
+
 /// What answers the requests of a listener.
 pub(crate) trait Answer:
     Service<
@@ -47,7 +68,7 @@ pub(crate) trait Answer:
     + 'static
 {
     /// What its answers carry.
-    type Body: Body<Data: Send, Error: Into<Fault>> + Send + 'static;
+    type Body: Body<Data = Bytes, Error: Into<Fault>> + Send + 'static;
 }
 
 /// Any error, as hyper takes it.
@@ -59,33 +80,45 @@ where
         + Clone
         + Send
         + 'static,
-    B: Body<Data: Send, Error: Into<Fault>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<Fault>> + Send + 'static,
 {
     type Body = B;
+}
+
+/// What a listener is told.
+#[derive(Debug)]
+pub(crate) struct Opening<'a> {
+    /// What it is called in logs.
+    pub(crate) name: &'static str,
+    pub(crate) protocol: Protocol,
+    pub(crate) address: &'a ListenAddress,
+    /// The permissions of a Unix socket's file, if not those of the process's files.
+    pub(crate) unix_mode: Option<u32>,
+    /// Whether and how connections are encrypted.
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) is_blind: IsBlind,
 }
 
 /// A bound socket.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// What it is called in logs.
-    pub(crate) name: &'static str,
-    pub(crate) address: SocketAddr,
-    pub(crate) protocol: Protocol,
-    socket: TcpListener,
+    name: &'static str,
+    pub(crate) address: ListenAddress,
+    protocol: Protocol,
+    tls: Option<Arc<Tls>>,
+    is_blind: IsBlind,
+    socket: Socket,
 }
 
 impl Listener {
-    pub(crate) async fn bind(
-        name: &'static str,
-        protocol: Protocol,
-        address: SocketAddr,
-    ) -> io::Result<Self> {
-        let socket = TcpListener::bind(address).await?;
-        let address = socket.local_addr()?;
+    pub(crate) async fn bind(opening: Opening<'_>) -> io::Result<Self> {
+        let socket = Socket::bind(opening.address, opening.unix_mode).await?;
         Ok(Self {
-            name,
-            address,
-            protocol,
+            name: opening.name,
+            address: socket.address()?,
+            protocol: opening.protocol,
+            tls: opening.tls,
+            is_blind: opening.is_blind,
             socket,
         })
     }
@@ -97,17 +130,33 @@ impl Listener {
         service: impl Answer,
         bounds: Bounds,
         drain: Arc<Drain>,
+        mut turns: Turns,
     ) -> usize {
         let connections_max = bounds.connections_max.max(1);
         let mut connections = JoinSet::new();
-        let serve = |stream: TcpStream| {
-            connection::serve(
-                stream,
-                self.protocol,
-                service.clone(),
-                bounds,
-                Arc::clone(&drain),
-            )
+        let terms = Terms {
+            service,
+            protocol: self.protocol,
+            tls: self.tls.clone(),
+            bounds,
+            drain: Arc::clone(&drain),
+            is_blind: self.is_blind,
+            is_local: self.address.is_local(),
+        };
+        let shares = Shares::new(self.name, bounds.connections_per_address_max);
+        let mut spawn = |connections: &mut JoinSet<()>, accepted: Accepted| {
+            let Some(share) = shares.take(accepted.peer) else {
+                return;
+            };
+            let (runtime, place) = turns.next();
+            let served = connection::serve(accepted, terms.clone());
+            connections.spawn_on(
+                async move {
+                    served.await;
+                    drop((place, share));
+                },
+                runtime,
+            );
         };
         let mut accept = Accept {
             listener: &self,
@@ -120,16 +169,14 @@ impl Listener {
                 biased;
                 () = drain.begun() => break,
                 _ = connections.join_next(), if is_full => {}
-                stream = accept.next(), if !is_full => {
-                    connections.spawn(serve(stream));
-                }
+                accepted = accept.next(), if !is_full => spawn(&mut connections, accepted),
             }
         }
         // Whoever has connected before the socket closes is answered as well.
         while connections.len() < connections_max
-            && let Some(stream) = accept.waiting().await
+            && let Some(accepted) = accept.waiting().await
         {
-            connections.spawn(serve(stream));
+            spawn(&mut connections, accepted);
         }
         let Self { name, socket, .. } = self;
         drop(socket);
@@ -144,17 +191,17 @@ struct Accept<'a> {
 }
 
 impl Accept<'_> {
-    async fn next(&mut self) -> TcpStream {
+    async fn next(&mut self) -> Accepted {
         loop {
-            match self.listener.socket.accept().await {
-                Ok((stream, _)) => {
+            match poll_fn(|cx| self.listener.socket.poll_accept(cx)).await {
+                Ok(accepted) => {
                     if std::mem::take(&mut self.failing) {
                         info!(
                             listener = self.listener.name,
                             "connections are accepted again"
                         );
                     }
-                    return stream;
+                    return accepted;
                 }
                 // The peer gave up while it waited.
                 Err(error) if is_of_one_connection(&error) => {}
@@ -169,11 +216,11 @@ impl Accept<'_> {
     }
 
     /// A connection that is there already.
-    async fn waiting(&mut self) -> Option<TcpStream> {
+    async fn waiting(&mut self) -> Option<Accepted> {
         // Lets the runtime take notice of what the kernel has ready.
         tokio::task::yield_now().await;
         poll_fn(|cx| match self.listener.socket.poll_accept(cx) {
-            Poll::Ready(Ok((stream, _))) => Poll::Ready(Some(stream)),
+            Poll::Ready(Ok(accepted)) => Poll::Ready(Some(accepted)),
             Poll::Ready(Err(_)) | Poll::Pending => Poll::Ready(None),
         })
         .await

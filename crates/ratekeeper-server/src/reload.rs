@@ -25,7 +25,7 @@ pub use loader::{LoadError, RulesLoader};
 use crate::config::WatchConfig;
 use loader::Reading;
 pub(crate) use loader::blocking;
-use watch::Watch;
+pub(crate) use watch::Watch;
 
 /// What has become of the rules so far. The first load counts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

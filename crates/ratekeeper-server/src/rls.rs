@@ -1,16 +1,18 @@
 //! Envoy's rate limit protocol, whatever carries it: gRPC or `/json`.
 
-mod draft;
+mod constant;
 mod headers;
 mod metadata;
 mod request;
 mod response;
 
+use ratekeeper_limiter::{Check, Waiting};
 use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+
+pub use constant::{ConstantAnswer, NoAnswer};
 
 use crate::app::App;
 use crate::store::ServedStore;
-use request::Question;
 
 /// Why a request gets no decision.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -31,12 +33,17 @@ pub(crate) async fn decide<S: ServedStore>(
     app: &App<S>,
     request: &RateLimitRequest,
 ) -> Result<RateLimitResponse, Refusal> {
-    let question = Question::new(request)?;
+    let entries = request::entries(request)?;
+    let descriptors = request::descriptors(request, &entries)?;
     if !app.is_loaded() {
         return Err(Refusal::NoRules);
     }
-    let views = question.views();
-    let check = question.check(&views);
+    let check = Check {
+        domain: &request.domain,
+        descriptors: &descriptors,
+        // Envoy cannot hold a request back.
+        waiting: Waiting::Cannot,
+    };
     let decision = app.check(&check).await;
     let policies = if app.rls.draft_headers {
         app.limiter.policies(&check, &decision)

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ratekeeper_limiter::Limiter;
@@ -13,26 +12,28 @@ use tracing::{info, warn};
 
 use crate::admin;
 use crate::app::App;
+use crate::callers::Callers;
 use crate::chores;
-use crate::config::{ServerConfig, WatchConfig};
+use crate::config::{ListenersTls, ServerConfig, WatchConfig};
 use crate::drain::{Drain, DrainDelay};
-use crate::grpc::{BadDescriptors, Grpc, Health};
+use crate::grpc::{BadDescriptors, Grpc, Health, is_rls};
 use crate::http;
-use crate::listen::{Listener, Protocol};
+use crate::listen::{ListenAddress, Listener, Opening, Protocol, Workers};
 use crate::reload::{ReloadStatus, Reloader, RulesLoader};
 use crate::store::ServedStore;
+use crate::tls::{self, Tls, TlsConfig, TlsError};
 
 /// Where a server listens: what was asked for, with free ports in place of 0.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Addresses {
     /// gRPC.
-    pub grpc: SocketAddr,
+    pub grpc: ListenAddress,
     /// HTTP.
-    pub http: SocketAddr,
+    pub http: ListenAddress,
     /// Metrics and rules.
-    pub admin: SocketAddr,
+    pub admin: ListenAddress,
     /// Metrics alone, if they were asked for.
-    pub metrics: Option<SocketAddr>,
+    pub metrics: Option<ListenAddress>,
 }
 
 /// Why a server does not start.
@@ -45,16 +46,28 @@ pub enum BindError {
         /// `grpc`, `http`, `admin` or `metrics`.
         name: &'static str,
         /// What was asked for.
-        address: SocketAddr,
+        address: ListenAddress,
         /// What the system said.
         source: io::Error,
     },
     /// The admin listener asks nobody who they are.
     #[error(
         "the admin address {0} can be reached from other hosts; use a loopback address such as \
-         127.0.0.1:6070, and --metrics for scrapers elsewhere"
+         127.0.0.1:6070 and --metrics for scrapers elsewhere, or let in clients with a \
+         certificate alone (--admin-tls-client-ca)"
     )]
-    AdminNotLoopback(SocketAddr),
+    AdminNotLoopback(ListenAddress),
+    /// A listener's certificate cannot be used.
+    #[error("cannot use TLS for {name}")]
+    Tls {
+        /// `grpc`, `http` or `admin`.
+        name: &'static str,
+        /// Which file, and why.
+        source: TlsError,
+    },
+    /// The system has no threads to serve on.
+    #[error("cannot start the worker threads")]
+    Workers(#[source] io::Error),
     /// The built-in descriptors do not fit together.
     #[error("the descriptors for reflection are broken")]
     Reflection(#[source] BadDescriptors),
@@ -90,6 +103,7 @@ pub struct Server<S> {
     health: Health,
     service: Grpc<S>,
     listeners: Listeners,
+    workers: Workers,
 }
 
 #[derive(Debug)]
@@ -107,25 +121,35 @@ impl<S: ServedStore> Server<S> {
     /// request is refused until the files load.
     ///
     /// # Errors
-    /// An address is taken or not ours, or the admin address is no loopback address.
+    /// An address is taken or not ours, a certificate cannot be used, or the admin address can
+    /// be reached by everyone.
     pub async fn bind(
         config: ServerConfig,
         limiter: Arc<Limiter<S>>,
         loader: RulesLoader,
     ) -> Result<Self, BindError> {
-        if !config.admin.ip().is_loopback() {
+        let secrets = Secrets::load(&config.tls)?;
+        if !config.admin.is_local() && !secrets.admin_is_closed() {
             return Err(BindError::AdminNotLoopback(config.admin));
         }
-        let listeners = Listeners::bind(&config).await?;
+        let listeners = Listeners::bind(&config, &secrets).await?;
+        let workers = Workers::start(config.worker_threads).map_err(BindError::Workers)?;
+        workers
+            .runtimes()
+            .for_each(|runtime| limiter.store().prepare(runtime));
         let (reloads, receiver) = watch::channel(loader.status().clone());
         let app = Arc::new(App::new(
             limiter,
             config.rls.clone(),
+            config.auth.clone(),
+            Callers::new(config.callers.clone()),
             config.bounds,
             receiver,
+            secrets.all(),
         ));
         let health = Health::new(app.is_ready()).await;
-        let service = Grpc::new(&app, &health).map_err(BindError::Reflection)?;
+        let service = Grpc::new(&app, &health, config.constant_answer.clone())
+            .map_err(BindError::Reflection)?;
         let wake = Arc::new(Notify::new());
         Ok(Self {
             app,
@@ -137,6 +161,7 @@ impl<S: ServedStore> Server<S> {
             health,
             service,
             listeners,
+            workers,
         })
     }
 
@@ -144,14 +169,14 @@ impl<S: ServedStore> Server<S> {
     #[must_use]
     pub fn addresses(&self) -> Addresses {
         Addresses {
-            grpc: self.listeners.grpc.address,
-            http: self.listeners.http.address,
-            admin: self.listeners.admin.address,
+            grpc: self.listeners.grpc.address.clone(),
+            http: self.listeners.http.address.clone(),
+            admin: self.listeners.admin.address.clone(),
             metrics: self
                 .listeners
                 .metrics
                 .as_ref()
-                .map(|listener| listener.address),
+                .map(|listener| listener.address.clone()),
         }
     }
 
@@ -188,13 +213,24 @@ impl<S: ServedStore> Server<S> {
             health,
             service,
             listeners,
+            workers,
         } = self;
         let bounds = config.bounds;
         let mut tasks = JoinSet::new();
         let reloader = reloader(&app, config.watch, loader, reloads, &wake);
         tasks.spawn(chores::reload(Arc::clone(&app), reloader));
         tasks.spawn(chores::tend(Arc::clone(&app)));
-        tasks.spawn(chores::wake_on_hangup(wake));
+        let mut wakes = vec![wake];
+        for tls in &app.tls {
+            let wake = Arc::new(Notify::new());
+            tasks.spawn(tls::follow(
+                Arc::clone(tls),
+                config.watch,
+                Arc::clone(&wake),
+            ));
+            wakes.push(wake);
+        }
+        tasks.spawn(chores::wake_on_hangup(wakes));
 
         let Listeners {
             grpc,
@@ -203,17 +239,24 @@ impl<S: ServedStore> Server<S> {
             metrics,
         } = listeners;
         let last = Arc::new(Drain::new());
+        // Operators get their answers however busy the workers are.
+        let here = Workers::here();
         let mut watching = JoinSet::new();
         let admin_service = admin::router(Arc::clone(&app));
-        watching.spawn(admin.serve(admin_service, bounds, Arc::clone(&last)));
+        watching.spawn(admin.serve(admin_service, bounds, Arc::clone(&last), here.turns()));
         if let Some(metrics) = metrics {
             let service = admin::metrics_router(Arc::clone(&app));
-            watching.spawn(metrics.serve(service, bounds, Arc::clone(&last)));
+            watching.spawn(metrics.serve(service, bounds, Arc::clone(&last), here.turns()));
         }
         let mut serving = JoinSet::new();
-        serving.spawn(grpc.serve(service, bounds, Arc::clone(&app.drain)));
+        serving.spawn(grpc.serve(service, bounds, Arc::clone(&app.drain), workers.turns()));
         let http_service = http::router(Arc::clone(&app));
-        serving.spawn(http.serve(http_service, bounds, Arc::clone(&app.drain)));
+        serving.spawn(http.serve(
+            http_service,
+            bounds,
+            Arc::clone(&app.drain),
+            workers.turns(),
+        ));
 
         follow_readiness(&app, &health, shutdown).await;
         app.leave();
@@ -232,31 +275,70 @@ impl<S: ServedStore> Server<S> {
 }
 
 impl Listeners {
-    async fn bind(config: &ServerConfig) -> Result<Self, BindError> {
-        let metrics = match config.metrics {
-            Some(address) => Some(bind("metrics", Protocol::Http1, address).await?),
+    async fn bind(config: &ServerConfig, secrets: &Secrets) -> Result<Self, BindError> {
+        let opening = |name, protocol, address, tls: &Option<Arc<Tls>>| Opening {
+            name,
+            protocol,
+            address,
+            unix_mode: config.unix_mode,
+            tls: tls.clone(),
+            is_blind: is_rls,
+        };
+        let (h1, h2) = (Protocol::Http1, Protocol::Http2);
+        let metrics = match &config.metrics {
+            Some(address) => Some(bind(opening("metrics", h1, address, &None)).await?),
             None => None,
         };
         Ok(Self {
-            grpc: bind("grpc", Protocol::Http2, config.grpc).await?,
-            http: bind("http", Protocol::Http1, config.http).await?,
-            admin: bind("admin", Protocol::Http1, config.admin).await?,
+            grpc: bind(opening("grpc", h2, &config.grpc, &secrets.grpc)).await?,
+            http: bind(opening("http", h1, &config.http, &secrets.http)).await?,
+            admin: bind(opening("admin", h1, &config.admin, &secrets.admin)).await?,
             metrics,
         })
     }
 }
 
-async fn bind(
-    name: &'static str,
-    protocol: Protocol,
-    address: SocketAddr,
-) -> Result<Listener, BindError> {
-    let bound = Listener::bind(name, protocol, address).await;
+async fn bind(opening: Opening<'_>) -> Result<Listener, BindError> {
+    let (name, address) = (opening.name, opening.address.clone());
+    let bound = Listener::bind(opening).await;
     bound.map_err(|source| BindError::Listen {
         name,
         address,
         source,
     })
+}
+
+/// The certificates of all listeners.
+struct Secrets {
+    grpc: Option<Arc<Tls>>,
+    http: Option<Arc<Tls>>,
+    admin: Option<Arc<Tls>>,
+}
+
+impl Secrets {
+    fn load(config: &ListenersTls) -> Result<Self, BindError> {
+        let load = |name, protocol, config: &Option<TlsConfig>| match config {
+            None => Ok(None),
+            Some(config) => Tls::load(name, protocol, config.clone())
+                .map(|tls| Some(Arc::new(tls)))
+                .map_err(|source| BindError::Tls { name, source }),
+        };
+        Ok(Self {
+            grpc: load("grpc", Protocol::Http2, &config.grpc)?,
+            http: load("http", Protocol::Http1, &config.http)?,
+            admin: load("admin", Protocol::Http1, &config.admin)?,
+        })
+    }
+
+    /// Whether the admin listener asks who clients are.
+    fn admin_is_closed(&self) -> bool {
+        self.admin.as_ref().is_some_and(|tls| tls.asks_for_names())
+    }
+
+    fn all(&self) -> Vec<Arc<Tls>> {
+        let all = [&self.grpc, &self.http, &self.admin];
+        all.into_iter().flatten().cloned().collect()
+    }
 }
 
 fn reloader<S: ServedStore>(

@@ -3,8 +3,9 @@
 use std::fmt::Debug;
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Check, Explanation, Limiter};
+use ratekeeper_limiter::Seed;
 use ratekeeper_store::{MemoryStore, Store};
+use tokio::runtime::Handle;
 
 /// A store that can be tended and measured.
 pub trait ServedStore: Store + Debug {
@@ -12,18 +13,47 @@ pub trait ServedStore: Store + Debug {
     /// few milliseconds, so it is not called where requests are answered.
     fn tend(&self, now: Timestamp);
 
+    /// Called once for each runtime that will ask it, before any request is there: a store that
+    /// needs connections makes them now.
+    fn prepare(&self, runtime: &Handle) {
+        let _ = runtime;
+    }
+
     /// How full it is.
     fn gauges(&self) -> StoreGauges;
 
-    /// How a limiter with this store would decide `check`, taking nothing; [`None`] for a store
-    /// that cannot look at once.
-    fn explain(limiter: &Limiter<Self>, check: &Check<'_>) -> Option<Explanation>
-    where
-        Self: Sized,
-    {
-        let _ = (limiter, check);
+    /// The secret that all nodes with this store name counters by, where they share one.
+    fn seed(&self) -> Option<Seed> {
         None
     }
+
+    /// What is in the way of deciding together, or will be: for operators.
+    fn faults(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// How its servers are doing, if it has any.
+    fn servers(&self) -> Vec<ServerGauges> {
+        Vec::new()
+    }
+}
+
+/// How one server of a store is doing: counts since the start.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ServerGauges {
+    /// Its name, for labels: never a secret.
+    pub shard: Box<str>,
+    /// Whether it is asked: 0 yes (closed), 1 probed (half-open), 2 no (open).
+    pub circuit: u8,
+    /// Decisions that it could not take, by cause.
+    pub errors: Vec<(&'static str, u64)>,
+    /// Calls by how long their answer took: the upper bound in seconds, and the count between
+    /// it and the bound before.
+    pub durations: Vec<(f64, u64)>,
+    /// How long all of them took together, in seconds.
+    pub duration_seconds: f64,
+    /// Other counts: their names without `ratelimit_redis_`, and what they are.
+    pub counts: Vec<(&'static str, &'static str, f64)>,
 }
 
 /// How full a store is.
@@ -50,10 +80,6 @@ impl ServedStore for MemoryStore {
     fn tend(&self, now: Timestamp) {
         let capacity = usize::try_from(self.stats().capacity).unwrap_or(usize::MAX);
         self.sweep(now, capacity.div_ceil(SWEEP_TENDS));
-    }
-
-    fn explain(limiter: &Limiter<Self>, check: &Check<'_>) -> Option<Explanation> {
-        Some(limiter.explain(check))
     }
 
     fn gauges(&self) -> StoreGauges {

@@ -29,3 +29,8 @@ pub mod envoy {
         }
     }
 }
+pub mod ratekeeper {
+    pub mod v1 {
+        include!("ratekeeper.v1.rs");
+    }
+}

@@ -1,6 +1,8 @@
 //! `/metrics`: what is counted, in the OpenMetrics text format. Every series is there from the
 //! start, at zero. Values of descriptors never become labels, except for rules that ask for it.
 
+mod servers;
+
 use std::fmt;
 use std::sync::atomic::Ordering;
 
@@ -15,13 +17,11 @@ use ratekeeper_rules::FailureMode;
 use crate::app::App;
 use crate::durations::DurationCounts;
 use crate::reload::ReloadStatus;
-use crate::store::{ServedStore, StoreGauges};
-
-/// What the text is.
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+use crate::store::{ServedStore, ServerGauges, StoreGauges};
+use crate::tls::TlsCounts;
 
 /// All metrics, as they are now.
-pub(super) fn text<S: ServedStore>(app: &App<S>) -> Result<String, fmt::Error> {
+pub(super) fn openmetrics<S: ServedStore>(app: &App<S>) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape::new(app)));
     let mut text = String::new();
@@ -36,11 +36,14 @@ struct Scrape {
     durations: DurationCounts,
     reloads: ReloadStatus,
     store: StoreGauges,
+    servers: Vec<ServerGauges>,
     unknown_domain: u64,
     unmatched: u64,
     concurrency_skipped: u64,
     /// By chore.
     failures: [(&'static str, u64); 2],
+    /// By listener.
+    tls: Vec<TlsCounts>,
 }
 
 #[derive(Debug)]
@@ -62,10 +65,12 @@ impl Scrape {
             durations: app.durations.counts(),
             reloads: app.reloads.borrow().clone(),
             store: app.limiter.store().gauges(),
+            servers: app.limiter.store().servers(),
             unknown_domain: totals.unknown_domain.load(Ordering::Relaxed),
             unmatched: totals.unmatched.load(Ordering::Relaxed),
             failures: app.chores.all().map(|chore| (chore.name, chore.failures())),
             concurrency_skipped: totals.concurrency_skipped.load(Ordering::Relaxed),
+            tls: app.tls.iter().map(|tls| tls.counts()).collect(),
         }
     }
 }
@@ -89,7 +94,9 @@ impl Collector for Scrape {
         self.remaining(&mut encoder)?;
         self.failures(&mut encoder)?;
         self.totals(&mut encoder)?;
-        self.store(&mut encoder)
+        self.tls(&mut encoder)?;
+        self.store(&mut encoder)?;
+        servers::encode(&self.servers, &mut encoder)
     }
 }
 
@@ -209,6 +216,27 @@ impl Scrape {
             ),
         ] {
             counter(encoder, name, help)?.encode_counter::<[Label<'_>; 0], _, u64>(&count, None)?;
+        }
+        Ok(())
+    }
+
+    fn tls(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        if self.tls.is_empty() {
+            return Ok(());
+        }
+        let help = "Loads of a listener's certificate, the first included";
+        let mut metric = counter(encoder, "ratelimit_tls_reload", help)?;
+        for tls in &self.tls {
+            for (result, count) in [("success", tls.accepted), ("error", tls.refused)] {
+                let labels = [("listener", tls.listener), ("result", result)];
+                count_of(&mut metric, labels, count)?;
+            }
+        }
+        let help = "TLS handshakes that failed: clients that were not let in, or gave up";
+        let mut metric = counter(encoder, "ratelimit_tls_handshake_failures", help)?;
+        for tls in &self.tls {
+            let labels = [("listener", tls.listener)];
+            count_of(&mut metric, labels, tls.failed_handshakes)?;
         }
         Ok(())
     }

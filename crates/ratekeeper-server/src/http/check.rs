@@ -1,26 +1,34 @@
-//! `/v1/check` and `/v1/checks`: our own check API.
+//! Our own API over HTTP: checks here, what is held for a while in [`hold`].
 
 mod answer;
+mod bodies;
+mod hold;
 mod object;
 mod question;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
-use axum::extract::{Query, State};
+use axum::extract::{Extension, Query, State};
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
-use ratekeeper_limiter::{Check, Decision, Waiting};
+use ratekeeper_limiter::{Begun, Check, Decision, Waiting};
 use serde::{Deserialize, Serialize};
 
 use super::ApiError;
 use crate::app::App;
+use crate::callers::Power;
+use crate::listen::Peer;
 use crate::store::ServedStore;
 use answer::Answer;
+use object::Object;
 use question::{Question, Questions};
+
+pub(super) use hold::{acquire, cancel, commit, peek, refund, release, renew, reserve};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,6 +41,7 @@ pub(super) struct Options {
 /// One check.
 pub(super) async fn one<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
+    Extension(peer): Extension<Peer>,
     options: Result<Query<Options>, QueryRejection>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -42,6 +51,7 @@ pub(super) async fn one<S: ServedStore>(
     let body = json_body(&headers, body)?;
     let question: Question<'_> = question::parse(&body)?;
     question.validate("")?;
+    admit_override(&app, &peer, &headers, &question)?;
     if !app.is_loaded() {
         return Err(ApiError::no_rules());
     }
@@ -58,19 +68,20 @@ struct Answers<'a> {
 /// Up to a thousand checks, each decided by itself; none is if one of them makes no sense.
 pub(super) async fn many<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
+    Extension(peer): Extension<Peer>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
     let body = json_body(&headers, body)?;
     let questions: Questions<'_> = question::parse(&body)?;
     questions.validate()?;
+    if let Some(question) = questions.checks.iter().find(|check| check.has_override()) {
+        admit_override(&app, &peer, &headers, question)?;
+    }
     if !app.is_loaded() {
         return Err(ApiError::no_rules());
     }
-    let mut decisions = Vec::with_capacity(questions.checks.len());
-    for question in &questions.checks {
-        decisions.push(ask(&app, question).await);
-    }
+    let decisions = ask_all(&app, &questions.checks).await;
     let answers = decisions.iter().zip(&questions.checks);
     let results = answers
         .map(|(decision, question)| Answer::new(decision, question.is_peek()))
@@ -88,26 +99,62 @@ pub(crate) async fn explain<S: ServedStore>(
     let question: Question<'_> = question::parse(&body)?;
     question.validate("")?;
     let entries = question.entries();
-    let descriptors = question.descriptors(&entries);
+    let descriptors = question.descriptors(&entries, 1);
     // As most edges ask: without a caller that could be made to wait.
     let check = Check {
         waiting: Waiting::Cannot,
         ..question.check(&descriptors)
     };
-    let Some(explanation) = S::explain(&app.limiter, &check) else {
-        let message = "the store of this service cannot be looked at";
-        return Err(ApiError::other(
-            StatusCode::NOT_IMPLEMENTED,
-            "UNIMPLEMENTED",
-            message,
-        ));
-    };
+    let explanation = app.limiter.explanation(&check).await;
     Ok(Json(explanation).into_response())
+}
+
+/// Whether whoever asks may bring the limits along that `question` has.
+fn admit_override<S: ServedStore>(
+    app: &App<S>,
+    peer: &Peer,
+    headers: &HeaderMap,
+    question: &Question<'_>,
+) -> Result<(), ApiError> {
+    match question.has_override() {
+        true => hold::admit(app, peer, headers, Power::Override).map(drop),
+        false => Ok(()),
+    }
+}
+
+/// Asks for all before it waits for any.
+async fn ask_all<S: ServedStore>(
+    app: &App<S>,
+    questions: &[Object<Question<'_>>],
+) -> Vec<Decision> {
+    let start = Instant::now();
+    let now = app.limiter.clock().now();
+    let begin = |question: &Object<Question<'_>>| {
+        let entries = question.entries();
+        let descriptors = question.descriptors(&entries, 1);
+        app.limiter.begin(&question.check(&descriptors), now)
+    };
+    let begun: Vec<_> = questions.iter().map(begin).collect();
+    let mut decisions = Vec::with_capacity(begun.len());
+    for (question, begun) in questions.iter().zip(begun) {
+        decisions.push(match begun {
+            Begun::Decided(decision) => decision,
+            Begun::Asked(asked) => {
+                let entries = question.entries();
+                let descriptors = question.descriptors(&entries, 1);
+                app.limiter
+                    .finish(&question.check(&descriptors), asked)
+                    .await
+            }
+        });
+    }
+    app.durations.add(start.elapsed());
+    decisions
 }
 
 async fn ask<S: ServedStore>(app: &App<S>, question: &Question<'_>) -> Decision {
     let entries = question.entries();
-    let descriptors = question.descriptors(&entries);
+    let descriptors = question.descriptors(&entries, 1);
     app.check(&question.check(&descriptors)).await
 }
 

@@ -2,9 +2,15 @@
 
 use axum::Json;
 use axum::extract::rejection::BytesRejection;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use http::header::{CONNECTION, HeaderValue, WWW_AUTHENTICATE};
 use http::{Method, StatusCode, Uri};
+use hyper::body::Body as _;
 use serde::Serialize;
+
+use crate::v1::{Reason, Refusal};
 
 /// A refusal: `{"error": {"code", "message", "field"}}`.
 #[derive(Debug)]
@@ -61,9 +67,49 @@ impl ApiError {
         )
     }
 
+    fn too_large() -> Self {
+        let status = StatusCode::PAYLOAD_TOO_LARGE;
+        Self::other(status, "TOO_LARGE", "the body is too large")
+    }
+
     pub(crate) fn no_rules() -> Self {
         let message = "no rules are loaded; see /readyz";
         Self::other(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", message)
+    }
+}
+
+impl ApiError {
+    /// The body of the answer.
+    pub(crate) fn to_json(&self) -> String {
+        // A few strings: nothing in there can fail.
+        serde_json::to_string(&self.body()).unwrap_or_default()
+    }
+
+    fn body(&self) -> Body<'_> {
+        Body {
+            error: Content {
+                code: self.code,
+                message: &self.message,
+                field: &self.field,
+            },
+        }
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        let (status, code) = match refusal.reason {
+            Reason::Invalid => (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"),
+            Reason::Unauthenticated => (StatusCode::UNAUTHORIZED, "UNAUTHENTICATED"),
+            Reason::Forbidden => (StatusCode::FORBIDDEN, "PERMISSION_DENIED"),
+            Reason::State(code) => (StatusCode::CONFLICT, code),
+            Reason::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, "RESOURCE_EXHAUSTED"),
+            Reason::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
+        };
+        Self {
+            field: refusal.field,
+            ..Self::other(status, code, refusal.message)
+        }
     }
 }
 
@@ -71,21 +117,34 @@ impl From<BytesRejection> for ApiError {
     fn from(rejection: BytesRejection) -> Self {
         let status = rejection.status();
         if status == StatusCode::PAYLOAD_TOO_LARGE {
-            return Self::other(status, "TOO_LARGE", "the body is too large");
+            return Self::too_large();
         }
-        Self::invalid("", rejection.body_text())
+        Self::invalid("body", rejection.body_text())
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let error = Content {
-            code: self.code,
-            message: &self.message,
-            field: &self.field,
-        };
-        (self.status, Json(Body { error })).into_response()
+        let mut response = (self.status, Json(self.body())).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+        }
+        response
     }
+}
+
+/// Refuses a body that says itself that it is too large, before any of it is waited for.
+pub(crate) async fn refuse_large(
+    State(body_bytes_max): State<usize>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if request.body().size_hint().lower() <= body_bytes_max as u64 {
+        return next.run(request).await;
+    }
+    // What follows on this connection is that body.
+    ([(CONNECTION, "close")], ApiError::too_large()).into_response()
 }
 
 pub(crate) async fn not_found(uri: Uri) -> ApiError {

@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde::Serialize;
 
 use crate::app::App;
-use crate::chores::{Chore, Chores};
+use crate::chores::Chore;
 use crate::store::ServedStore;
 
 /// The incumbent's: 200 `OK`, or 500 and nothing.
@@ -45,8 +45,9 @@ struct Rules {
     error: Option<String>,
 }
 
-fn faults(chores: &Chores) -> Vec<String> {
-    let failed = chores
+fn faults<S: ServedStore>(app: &App<S>) -> Vec<String> {
+    let failed = app
+        .chores
         .all()
         .into_iter()
         .filter(|chore| chore.failures() > 0);
@@ -57,7 +58,10 @@ fn faults(chores: &Chores) -> Vec<String> {
             chore.name
         )
     };
-    failed.map(told).collect()
+    failed
+        .map(told)
+        .chain(app.limiter.store().faults())
+        .collect()
 }
 
 /// 200 if requests should be sent here, else 503; and what became of the rules. A refused
@@ -87,7 +91,7 @@ pub(super) async fn readyz<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Re
             ready,
             state,
             rules,
-            faults: faults(&app.chores),
+            faults: faults(&app),
         }),
     )
         .into_response()

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 /// Counts reads and writes. A clock of its own would cost more than the count does.
@@ -27,16 +26,16 @@ impl Activity {
 }
 
 /// A socket whose reads and writes are counted.
-pub(super) struct Watched {
+pub(super) struct Watched<S> {
     /// There until the drop.
-    socket: Option<TcpStream>,
+    socket: Option<S>,
     activity: Activity,
-    back: Option<oneshot::Sender<TcpStream>>,
+    back: Option<oneshot::Sender<S>>,
 }
 
-impl Watched {
+impl<S> Watched<S> {
     /// Wraps `socket`; the receiver gets it back once the wrapper is dropped.
-    pub(super) fn new(socket: TcpStream) -> (Self, Activity, oneshot::Receiver<TcpStream>) {
+    pub(super) fn new(socket: S) -> (Self, Activity, oneshot::Receiver<S>) {
         let activity = Activity::default();
         let (back, receiver) = oneshot::channel();
         let watched = Self {
@@ -47,7 +46,10 @@ impl Watched {
         (watched, activity, receiver)
     }
 
-    fn socket(&mut self) -> io::Result<Pin<&mut TcpStream>> {
+    fn socket(&mut self) -> io::Result<Pin<&mut S>>
+    where
+        S: Unpin,
+    {
         self.socket
             .as_mut()
             .map(Pin::new)
@@ -55,7 +57,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl<S> Drop for Watched<S> {
     fn drop(&mut self) {
         if let (Some(socket), Some(back)) = (self.socket.take(), self.back.take()) {
             // Nobody waits for it any more: then it is closed here.
@@ -64,7 +66,10 @@ impl Drop for Watched {
     }
 }
 
-impl AsyncRead for Watched {
+// The socket is never pinned to its place here.
+impl<S> Unpin for Watched<S> {}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -76,7 +81,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,22 +1,27 @@
 //! One connection, from its first byte to its last.
 
+use std::future::poll_fn;
+use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::{MissedTickBehavior, interval_at, sleep, timeout};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, timeout};
 use tracing::debug;
 
 use super::activity::{Activity, Watched};
+use super::aside::Aside;
 use super::deadline::Deadline;
-use super::{Answer, Protocol};
+use super::line::Line;
+use super::socket::Accepted;
+use super::{Answer, IsBlind, Peer, Protocol};
 use crate::config::Bounds;
 use crate::drain::Drain;
+use crate::tls::Tls;
 
 /// For so long after the drain began an idle HTTP/1 connection stays open: a request may be on
 /// its way, which is then answered with `Connection: close`. HTTP/2 has GOAWAY for that.
@@ -25,30 +30,81 @@ const LAST_REQUEST: Duration = Duration::from_millis(100);
 /// For so long at most.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// hyper reads a head of this many times the bound, so that what is somewhat too large gets an
+/// answer that says so; of what is larger still it says 431 and nothing more.
+const HEAD_ROOM: usize = 4;
+
+/// How the connections of one listener are served.
+#[derive(Clone)]
+pub(super) struct Terms<S> {
+    pub(super) service: S,
+    pub(super) protocol: Protocol,
+    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) bounds: Bounds,
+    pub(super) drain: Arc<Drain>,
+    pub(super) is_blind: IsBlind,
+    /// Whether only this host can reach the listener.
+    pub(super) is_local: bool,
+}
+
 /// Serves one connection until either side ends it.
-pub(super) async fn serve(
-    stream: TcpStream,
-    protocol: Protocol,
-    service: impl Answer,
-    bounds: Bounds,
-    drain: Arc<Drain>,
-) {
-    // Decisions are small and awaited: none waits to be sent together with the next. A socket
-    // that refuses this is about to fail anyway.
-    let _ = stream.set_nodelay(true);
+pub(super) async fn serve(accepted: Accepted, terms: Terms<impl Answer>) {
+    let stream = match accepted.stream.attach() {
+        Ok(stream) => stream,
+        Err(error) => {
+            debug!(%error, "a connection cannot be served");
+            return;
+        }
+    };
+    let Some(tls) = terms.tls.clone() else {
+        let peer = Peer::unnamed(accepted.peer, terms.is_local);
+        return speak(stream, peer, terms).await;
+    };
+    // Whoever has not shown who it is has not asked anything either: the drain does not wait
+    // for it any longer than for the last words of others.
+    let leaving = async {
+        terms.drain.begun().await;
+        sleep(LINGER).await;
+    };
+    let handshake = timeout(terms.bounds.handshake_timeout, tls.accept(stream));
+    let secured = tokio::select! {
+        secured = handshake => secured,
+        () = leaving => return,
+    };
+    match secured {
+        Ok(Ok((stream, names))) => {
+            let peer = Peer {
+                names,
+                ..Peer::unnamed(accepted.peer, terms.is_local)
+            };
+            speak(stream, peer, terms).await;
+        }
+        Ok(Err(error)) => tls.note_failure(accepted.peer, &error),
+        Err(_) => tls.note_failure(accepted.peer, &"it took too long"),
+    }
+}
+
+/// Speaks HTTP with `peer`.
+async fn speak<IO>(stream: IO, peer: Peer, terms: Terms<impl Answer>)
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (bounds, protocol) = (terms.bounds, terms.protocol);
     let (watched, activity, back) = Watched::new(stream);
     let io = TokioIo::new(watched);
-    let service = Deadline::new(
-        service,
+    let line = Arc::new(Line::new(
+        peer,
         protocol,
-        bounds.request_timeout,
-        Arc::clone(&drain),
-    );
+        bounds,
+        terms.drain,
+        terms.is_blind,
+    ));
+    let service = Deadline::new(terms.service, Arc::clone(&line));
+    let aside = Aside::default();
     let watch = WatchOver {
         activity,
-        // A period of zero is a panic.
-        idle_timeout: bounds.idle_timeout.max(Duration::from_millis(1)),
-        drain,
+        line,
+        aside: aside.clone(),
     };
     let end = match protocol {
         Protocol::Http1 => {
@@ -56,7 +112,7 @@ pub(super) async fn serve(
             watch.drive(connection, LAST_REQUEST).await
         }
         Protocol::Http2 => {
-            let connection = http2(&bounds).serve_connection(io, service);
+            let connection = http2(&bounds, aside).serve_connection(io, service);
             watch.drive(connection, Duration::ZERO).await
         }
     };
@@ -65,10 +121,31 @@ pub(super) async fn serve(
     }
 }
 
+/// Longer than any connection lives: for what is not to happen.
+const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3_600);
+
+/// Looks at a connection from time to time, beginning a `period` from now.
+fn every(period: Duration) -> Interval {
+    // A period of zero is a panic.
+    let period = period.max(Duration::from_millis(1));
+    let mut interval = interval_at(Instant::now() + period, period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+/// A tenth more or less, so that connections that were opened together do not all come back
+/// together.
+fn jittered(age: Duration) -> Duration {
+    // The standard library's hasher is seeded anew for each: random enough for this.
+    let random = RandomState::new().hash_one(());
+    let share = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
+    age.mul_f64(0.9 + 0.2 * share)
+}
+
 /// Closes a socket so that the last answers arrive: closed with bytes unread, the kernel would
 /// reset the connection, and the peer lose what it had not read yet. So our half is closed
 /// first, and what the peer still sends is thrown away, until it closes its own.
-async fn linger(mut socket: TcpStream) {
+async fn linger(mut socket: impl AsyncRead + AsyncWrite + Unpin) {
     let _ = timeout(LINGER, async {
         socket.shutdown().await?;
         let mut waste = [0; 1024];
@@ -83,14 +160,14 @@ fn http1(bounds: &Bounds) -> http1::Builder {
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.head_timeout)
-        .max_header_size(bounds.head_bytes_max as usize)
-        // Pipelined requests are answered one by one, so half a closed connection is a whole one.
-        .half_close(false);
+        .max_header_size(bounds.head_bytes_max as usize * HEAD_ROOM)
+        // Whoever says that it has nothing more to say may still wait for an answer.
+        .half_close(true);
     builder
 }
 
-fn http2(bounds: &Bounds) -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn http2(bounds: &Bounds, aside: Aside) -> http2::Builder<Aside> {
+    let mut builder = http2::Builder::new(aside);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(bounds.streams_max)
@@ -104,50 +181,78 @@ fn http2(bounds: &Bounds) -> http2::Builder<TokioExecutor> {
 enum End {
     /// As the protocol has it.
     Done,
-    /// Nothing moved on it for too long.
-    Idle,
+    /// Nothing moved on it for too long, or it did not go when it was told to.
+    Cut,
 }
 
 /// What ends a connection other than its peers.
 struct WatchOver {
     activity: Activity,
-    idle_timeout: Duration,
-    drain: Arc<Drain>,
+    line: Arc<Line>,
+    aside: Aside,
 }
 
 impl WatchOver {
+    /// Drives the connection to its end. Timers that are off are not polled, and so cost nothing.
     async fn drive<C>(self, connection: C, last_request: Duration) -> End
     where
         C: GracefulConnection<Error: std::fmt::Display>,
     {
+        let bounds = &self.line.bounds;
         let mut connection = pin!(connection);
         let mut begun = pin!(async {
-            self.drain.begun().await;
+            self.line.drain.begun().await;
             sleep(last_request).await;
         });
-        let mut is_draining = false;
-        let start = tokio::time::Instant::now() + self.idle_timeout;
-        let mut idle = interval_at(start, self.idle_timeout);
-        idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_leaving = false;
+        let mut silence = every(bounds.idle_timeout);
         let mut seen = self.activity.count();
+        let mut idle = every(bounds.connection_idle_max.unwrap_or(FOREVER));
+        let mut requests = self.line.requests();
+        let mut age = pin!(sleep(bounds.connection_age_max.map_or(FOREVER, jittered)));
+        let mut grace = pin!(sleep(bounds.connection_age_grace));
+        let mut is_old = false;
         loop {
             tokio::select! {
                 biased;
-                end = connection.as_mut() => {
+                end = poll_fn(|cx| {
+                    let end = connection.as_mut().poll(cx);
+                    if end.is_pending() {
+                        self.aside.run(cx);
+                    }
+                    end
+                }) => {
                     if let Err(error) = end {
                         debug!(%error, "a connection ended badly");
                     }
                     return End::Done;
                 }
-                () = &mut begun, if !is_draining => {
-                    is_draining = true;
+                () = &mut begun, if !is_leaving => {
+                    is_leaving = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                _ = idle.tick() => {
+                () = &mut age, if !is_leaving && bounds.connection_age_max.is_some() => {
+                    (is_leaving, is_old) = (true, true);
+                    grace.as_mut().reset(Instant::now() + bounds.connection_age_grace);
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = &mut grace, if is_old => {
+                    debug!("a connection is cut off: it did not end within the grace of its age");
+                    return End::Cut;
+                }
+                _ = idle.tick(), if !is_leaving && bounds.connection_idle_max.is_some() => {
+                    let now = self.line.requests();
+                    if now == requests && now.are_done() {
+                        is_leaving = true;
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    requests = now;
+                }
+                _ = silence.tick() => {
                     let now = self.activity.count();
                     if now == seen {
                         debug!("a connection is closed: nothing moved on it");
-                        return End::Idle;
+                        return End::Cut;
                     }
                     seen = now;
                 }

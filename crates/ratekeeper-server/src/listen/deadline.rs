@@ -1,4 +1,4 @@
-//! Bounds how long one request may take.
+//! Bounds one request in size and time, and tells who sent it.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -8,163 +8,198 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::header::{CONNECTION, HeaderValue};
-use http::{HeaderMap, Request, Response, StatusCode};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use http::{HeaderMap, Request, Response};
+use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 
+use super::body::AnswerBody;
+use super::line::{Line, UnderWay};
+use super::refusal::Refusal;
 use super::{Answer, Protocol};
-use crate::drain::Drain;
 
-/// Answers "too late" itself when the service within takes longer than allowed, and tells
-/// HTTP/1 clients to come back on another connection once the server is on its way out.
-#[derive(Clone)]
+/// Refuses what is too large, answers "too late" itself when the service within takes longer
+/// than allowed or than the client waits, and tells HTTP/1 clients to come back on another
+/// connection once the server is on its way out. What is within finds the
+/// [`Peer`](super::Peer) among a request's extensions.
 pub(super) struct Deadline<S> {
     service: S,
-    protocol: Protocol,
-    timeout: Duration,
-    drain: Arc<Drain>,
+    line: Arc<Line>,
 }
 
 impl<S> Deadline<S> {
-    pub(super) const fn new(
-        service: S,
-        protocol: Protocol,
-        timeout: Duration,
-        drain: Arc<Drain>,
-    ) -> Self {
-        Self {
-            service,
-            protocol,
-            timeout,
-            drain,
-        }
+    pub(super) const fn new(service: S, line: Arc<Line>) -> Self {
+        Self { service, line }
     }
 }
 
 impl<S: Answer> hyper::service::Service<Request<Incoming>> for Deadline<S> {
-    type Response = Response<MaybeBody<S::Body>>;
+    type Response = Response<AnswerBody<S::Body>>;
     type Error = Infallible;
     type Future = Answering<S::Future>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        Answering {
-            // Every service here is always ready: none of them keeps a queue.
-            inner: self.service.clone().call(request),
-            sleep: None,
-            protocol: self.protocol,
-            timeout: self.timeout,
-            drain: Arc::clone(&self.drain),
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let refusal = Refusal::of_head(&request, &self.line);
+        let time = time_allowed(request.headers(), &self.line);
+        let under_way = Some(UnderWay::begin(&self.line));
+        match (refusal, time) {
+            (None, Ok(allowed)) => {
+                if !(self.line.is_blind)(request.uri().path()) {
+                    request.extensions_mut().insert(self.line.peer.clone());
+                }
+                Answering {
+                    // Every service here is always ready: none of them keeps a queue.
+                    inner: Some(self.service.clone().call(request)),
+                    sleep: None,
+                    allowed,
+                    refusal: Refusal::TooLate,
+                    under_way,
+                }
+            }
+            (Some(refusal), _) | (None, Err(refusal)) => Answering {
+                inner: None,
+                sleep: None,
+                allowed: Duration::ZERO,
+                refusal,
+                under_way,
+            },
         }
     }
 }
 
-pin_project! {
-    /// An answer on its way.
-    pub(super) struct Answering<F> {
-        #[pin]
-        inner: F,
-        // Made only when the answer does not come at once, which it does nearly always:
-        // a timer costs more than a decision.
-        #[pin]
-        sleep: Option<Sleep>,
-        protocol: Protocol,
-        timeout: Duration,
-        drain: Arc<Drain>,
+/// How long the request may take: as long as any, or as its client says that it waits.
+fn time_allowed(headers: &HeaderMap, line: &Line) -> Result<Duration, Refusal> {
+    let longest = line.bounds.request_timeout;
+    if line.protocol == Protocol::Http1 {
+        return Ok(longest);
+    }
+    let Some(timeout) = headers.get("grpc-timeout") else {
+        return Ok(longest);
+    };
+    match grpc_timeout(timeout.as_bytes()) {
+        None => Err(Refusal::BadTimeout),
+        // It has passed already: nothing is decided, so nothing is charged.
+        Some(Duration::ZERO) => Err(Refusal::TooLate),
+        Some(timeout) => Ok(longest.min(timeout)),
     }
 }
 
-impl<B, F> Future for Answering<F>
+/// The gRPC protocol's TimeoutValue (1 to 8 digits) and TimeoutUnit.
+fn grpc_timeout(text: &[u8]) -> Option<Duration> {
+    let (unit, digits) = text.split_last()?;
+    if digits.is_empty() || digits.len() > 8 {
+        return None;
+    }
+    let value = digits.iter().try_fold(0_u64, |value, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        Some(value * 10 + digit)
+    })?;
+    match unit {
+        b'H' => Some(Duration::from_secs(value * 3_600)),
+        b'M' => Some(Duration::from_secs(value * 60)),
+        b'S' => Some(Duration::from_secs(value)),
+        b'm' => Some(Duration::from_millis(value)),
+        b'u' => Some(Duration::from_micros(value)),
+        b'n' => Some(Duration::from_nanos(value)),
+        _ => None,
+    }
+}
+
+pin_project! {
+    /// An answer on its way, or the refusal.
+    pub(super) struct Answering<F> {
+        // None where the request is refused unheard.
+        #[pin]
+        inner: Option<F>,
+        // Begins when the answer is not there at once, which is rare.
+        #[pin]
+        sleep: Option<Sleep>,
+        allowed: Duration,
+        refusal: Refusal,
+        // There until the answer is.
+        under_way: Option<UnderWay>,
+    }
+}
+
+impl<F, B> Future for Answering<F>
 where
     F: Future<Output = Result<Response<B>, Infallible>>,
 {
-    type Output = Result<Response<MaybeBody<B>>, Infallible>;
+    type Output = Result<Response<AnswerBody<B>>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let mut response = match this.inner.poll(cx) {
-            Poll::Ready(Ok(response)) => response.map(|body| MaybeBody { body: Some(body) }),
-            Poll::Ready(Err(never)) => match never {},
-            Poll::Pending => {
-                if this.sleep.is_none() {
-                    this.sleep.set(Some(sleep(*this.timeout)));
+        let answer = match this.inner.as_pin_mut() {
+            None => None,
+            Some(inner) => match inner.poll(cx) {
+                Poll::Ready(Ok(answer)) => Some(answer),
+                Poll::Ready(Err(never)) => match never {},
+                Poll::Pending => {
+                    if this.sleep.is_none() {
+                        this.sleep.set(Some(sleep(*this.allowed)));
+                    }
+                    let sleep = this.sleep.as_pin_mut();
+                    if !sleep.is_some_and(|sleep| sleep.poll(cx).is_ready()) {
+                        return Poll::Pending;
+                    }
+                    None
                 }
-                let late = this
-                    .sleep
-                    .as_pin_mut()
-                    .is_some_and(|sleep| sleep.poll(cx).is_ready());
-                if !late {
-                    return Poll::Pending;
-                }
-                too_late(*this.protocol)
-            }
+            },
         };
-        if *this.protocol == Protocol::Http1 && this.drain.has_begun() {
-            response
-                .headers_mut()
-                .insert(CONNECTION, HeaderValue::from_static("close"));
+        let under_way = this.under_way.take();
+        Poll::Ready(Ok(finish(answer, *this.refusal, under_way)))
+    }
+}
+
+/// The service's answer, or the refusal where there is none.
+fn finish<B>(
+    answer: Option<Response<B>>,
+    refusal: Refusal,
+    under_way: Option<UnderWay>,
+) -> Response<AnswerBody<B>> {
+    let line = under_way.as_ref().map(UnderWay::line);
+    let protocol = line.map_or(Protocol::Http1, |line| line.protocol);
+    let is_last = protocol == Protocol::Http1 && line.is_some_and(|line| line.drain.has_begun());
+    let mut answer = match answer {
+        Some(answer) => answer.map(|body| AnswerBody::of_service(body, under_way)),
+        None => refusal.response(protocol).map(AnswerBody::of_text),
+    };
+    if is_last {
+        let close = HeaderValue::from_static("close");
+        answer.headers_mut().insert(CONNECTION, close);
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_read_as_grpc_writes_them() {
+        for (text, expected) in [
+            ("1H", Duration::from_secs(3_600)),
+            ("2M", Duration::from_secs(120)),
+            ("3S", Duration::from_secs(3)),
+            ("20m", Duration::from_millis(20)),
+            ("99999999u", Duration::from_micros(99_999_999)),
+            ("0n", Duration::ZERO),
+            ("99999999H", Duration::from_secs(99_999_999 * 3_600)),
+        ] {
+            assert_eq!(grpc_timeout(text.as_bytes()), Some(expected), "{text}");
         }
-        Poll::Ready(Ok(response))
-    }
-}
-
-fn too_late<B>(protocol: Protocol) -> Response<MaybeBody<B>> {
-    let mut response = Response::new(MaybeBody { body: None });
-    match protocol {
-        Protocol::Http1 => {
-            *response.status_mut() = StatusCode::REQUEST_TIMEOUT;
-            // Half of the request may still be in the pipe.
-            response
-                .headers_mut()
-                .insert(CONNECTION, HeaderValue::from_static("close"));
+        for text in [
+            "",
+            "m",
+            "1",
+            "123456789m",
+            "-1S",
+            "1.5S",
+            "1s",
+            " 1S",
+            "1S ",
+        ] {
+            assert_eq!(grpc_timeout(text.as_bytes()), None, "{text}");
         }
-        Protocol::Http2 => deadline_exceeded(response.headers_mut()),
-    }
-    response
-}
-
-fn deadline_exceeded(headers: &mut HeaderMap) {
-    headers.insert(
-        http::header::CONTENT_TYPE,
-        HeaderValue::from_static("application/grpc"),
-    );
-    // DEADLINE_EXCEEDED
-    headers.insert("grpc-status", HeaderValue::from_static("4"));
-    headers.insert(
-        "grpc-message",
-        HeaderValue::from_static("the request took too long"),
-    );
-}
-
-pin_project! {
-    /// The service's body, or none.
-    pub(super) struct MaybeBody<B> {
-        #[pin]
-        body: Option<B>,
-    }
-}
-
-impl<B: Body> Body for MaybeBody<B> {
-    type Data = B::Data;
-    type Error = B::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        match self.project().body.as_pin_mut() {
-            Some(body) => body.poll_frame(cx),
-            None => Poll::Ready(None),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body
-            .as_ref()
-            .map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
     }
 }

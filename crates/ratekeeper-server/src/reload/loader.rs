@@ -31,7 +31,7 @@ impl LoadError {
     #[must_use]
     pub fn brief(&self) -> String {
         match self {
-            Self::Read(ReadError::NotText(mistakes)) | Self::Refused(mistakes) => mistakes.brief(),
+            Self::Refused(mistakes) => mistakes.brief(),
             Self::Read(_) | Self::Empty(_) => self.to_string(),
         }
     }
@@ -153,6 +153,9 @@ impl Reading {
             }
             Err(error) => (error.to_string(), source_of(error)).hash(&mut hasher),
         }
+        if let Err(ReadError::Unreadable(unreadable)) = &sources {
+            unreadable.sources.hash(&mut hasher);
+        }
         Self {
             sources,
             fingerprint: hasher.finish(),
@@ -164,7 +167,12 @@ impl Reading {
     }
 
     fn compile(self, source: &RulesSource) -> Result<Loaded, LoadError> {
-        let sources = self.sources.map_err(LoadError::Read)?;
+        let sources = self.sources.map_err(|error| match error {
+            ReadError::Unreadable(unreadable) => {
+                LoadError::Refused(unreadable.all(&source.options))
+            }
+            error => LoadError::Read(error),
+        })?;
         if sources.is_empty() {
             return Err(LoadError::Empty(source.path.display().to_string()));
         }

@@ -14,8 +14,9 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::app::App;
+use crate::callers::Callers;
 use crate::chores;
-use crate::config::{Bounds, RlsConfig, RulesSource};
+use crate::config::{AuthConfig, Bounds, RlsConfig, RulesSource};
 
 /// Far more than any change needs; reached only where the test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -436,7 +437,10 @@ fn app() -> Arc<App<MemoryStore>> {
     Arc::new(App::new(
         Arc::new(limiter),
         RlsConfig::default(),
+        AuthConfig::default(),
+        Callers::new(Vec::new()),
         Bounds::default(),
         reloads,
+        Vec::new(),
     ))
 }

@@ -12,14 +12,14 @@ use tokio::sync::Notify;
 const LINKS_MAX: usize = 40;
 
 /// A watch of the file system. Dropping it ends it.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     _watcher: RecommendedWatcher,
 }
 
 impl Watch {
     /// Calls `wake` on every change at or below `path`, and of every folder in which one of
     /// its symbolic links lies.
-    pub(super) fn new(path: &Path, wake: &Arc<Notify>) -> notify::Result<Self> {
+    pub(crate) fn new(path: &Path, wake: &Arc<Notify>) -> notify::Result<Self> {
         let wake = Arc::clone(wake);
         let mut watcher = notify::recommended_watcher(move |event| {
             if is_change(&event) {

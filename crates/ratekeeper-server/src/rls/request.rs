@@ -1,6 +1,6 @@
 //! From Envoy's words to ours.
 
-use ratekeeper_limiter::{Check, Descriptor, MAX_HITS, Override, Waiting};
+use ratekeeper_limiter::{Descriptor, MAX_HITS, Override};
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
@@ -10,91 +10,63 @@ use smallvec::SmallVec;
 use super::Refusal;
 use crate::config::{DESCRIPTORS_MAX, ENTRIES_MAX};
 
-/// A request that makes sense: each descriptor's entries, cost and limit.
-pub(super) struct Question<'a> {
-    domain: &'a str,
-    /// All descriptors' entries, one after the other.
-    entries: SmallVec<[Entry<'a>; 8]>,
-    parts: SmallVec<[Part; 4]>,
+/// All descriptors' entries, one after the other.
+pub(super) type Entries<'a> = SmallVec<[Entry<'a>; 8]>;
+
+/// What a check borrows.
+pub(super) type Descriptors<'a> = SmallVec<[Descriptor<'a>; 4]>;
+
+/// The entries of a request that is within its bounds.
+pub(super) fn entries(request: &RateLimitRequest) -> Result<Entries<'_>, Refusal> {
+    let invalid = |message: &str| Err(Refusal::Invalid(message.to_owned()));
+    if request.domain.is_empty() {
+        return invalid("rate limit domain must not be empty");
+    }
+    if request.descriptors.is_empty() {
+        return invalid("rate limit descriptor list must not be empty");
+    }
+    if request.descriptors.len() > DESCRIPTORS_MAX {
+        let message = format!("descriptors: at most {DESCRIPTORS_MAX} in one request");
+        return Err(Refusal::Invalid(message));
+    }
+    let mut all = Entries::new();
+    for (number, descriptor) in request.descriptors.iter().enumerate() {
+        if descriptor.entries.len() > ENTRIES_MAX {
+            return Err(Refusal::Invalid(format!(
+                "descriptors[{number}].entries: at most {ENTRIES_MAX} in one descriptor"
+            )));
+        }
+        let entries = descriptor.entries.iter();
+        all.extend(entries.map(|entry| Entry {
+            key: &entry.key,
+            value: &entry.value,
+        }));
+    }
+    Ok(all)
 }
 
-struct Part {
-    /// Where its entries end in the common list.
-    entries_end: usize,
-    hits: i64,
-    limit: Option<Override>,
-}
-
-pub(super) type Views<'a> = SmallVec<[Descriptor<'a>; 4]>;
-
-impl<'a> Question<'a> {
-    pub(super) fn new(request: &'a RateLimitRequest) -> Result<Self, Refusal> {
-        let invalid = |message: &str| Err(Refusal::Invalid(message.to_owned()));
-        if request.domain.is_empty() {
-            return invalid("rate limit domain must not be empty");
-        }
-        if request.descriptors.is_empty() {
-            return invalid("rate limit descriptor list must not be empty");
-        }
-        if request.descriptors.len() > DESCRIPTORS_MAX {
-            let message = format!("descriptors: at most {DESCRIPTORS_MAX} in one request");
-            return Err(Refusal::Invalid(message));
-        }
-        let mut question = Self {
-            domain: &request.domain,
-            entries: SmallVec::new(),
-            parts: SmallVec::new(),
-        };
-        for (number, descriptor) in request.descriptors.iter().enumerate() {
-            if descriptor.entries.len() > ENTRIES_MAX {
-                return Err(Refusal::Invalid(format!(
-                    "descriptors[{number}].entries: at most {ENTRIES_MAX} in one descriptor"
-                )));
-            }
-            let entries = descriptor.entries.iter();
-            question.entries.extend(entries.map(|entry| Entry {
-                key: &entry.key,
-                value: &entry.value,
-            }));
-            question.parts.push(Part {
-                entries_end: question.entries.len(),
-                hits: hits(request.hits_addend, descriptor, number)?,
-                limit: descriptor
-                    .limit
-                    .as_ref()
-                    .map(|limit| own_limit(limit, number))
-                    .transpose()?,
-            });
-        }
-        Ok(question)
+/// The descriptors of a request whose entries are `entries`: each one's part of them, what it
+/// costs, and its limit.
+pub(super) fn descriptors<'a>(
+    request: &RateLimitRequest,
+    entries: &'a [Entry<'a>],
+) -> Result<Descriptors<'a>, Refusal> {
+    let mut all = Descriptors::new();
+    let mut rest = entries;
+    for (number, descriptor) in request.descriptors.iter().enumerate() {
+        // As many as were taken from it, so it is never out of range.
+        let (own, others) = rest
+            .split_at_checked(descriptor.entries.len())
+            .unwrap_or_default();
+        rest = others;
+        let limit = descriptor.limit.as_ref();
+        all.push(Descriptor {
+            entries: own,
+            hits: hits(request.hits_addend, descriptor, number)?,
+            limit: limit.map(|limit| own_limit(limit, number)).transpose()?,
+        });
     }
-
-    /// The descriptors, as a check borrows them.
-    pub(super) fn views(&self) -> Views<'_> {
-        let mut start = 0;
-        let view = |part: &Part| {
-            let entries = self
-                .entries
-                .get(start..part.entries_end)
-                .unwrap_or_default();
-            start = part.entries_end;
-            Descriptor {
-                entries,
-                hits: part.hits,
-                limit: part.limit,
-            }
-        };
-        self.parts.iter().map(view).collect()
-    }
-
-    /// Envoy cannot hold a request back.
-    pub(super) const fn check<'q>(&'q self, views: &'q [Descriptor<'q>]) -> Check<'q> {
-        Check {
-            domain: self.domain,
-            descriptors: views,
-            waiting: Waiting::Cannot,
-        }
-    }
+    Ok(all)
 }
 
 /// What a descriptor costs: its own addend, which may be 0, else the request's, else 1.

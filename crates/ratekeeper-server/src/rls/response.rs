@@ -1,6 +1,7 @@
 //! From our words to Envoy's.
 
 use ratekeeper_core::{Micros, Verdict};
+use ratekeeper_http::answer;
 use ratekeeper_limiter::{Binding, Code, Decision, Policy, Status};
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::{
     Code as WireCode, DescriptorStatus, RateLimit, rate_limit::Unit as WireUnit,
@@ -8,7 +9,7 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::{
 use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use ratekeeper_rules::{Profile, Unit};
 
-use super::{draft, headers, metadata};
+use super::{headers, metadata};
 use crate::config::RlsConfig;
 
 /// The answer to `request`; `policies` are those to be told, if any are.
@@ -38,9 +39,9 @@ pub(super) fn answer(
             .extend(headers::incumbents(names, decision, &statuses));
     }
     if config.draft_headers {
-        response
-            .response_headers_to_add
-            .extend(draft::headers(policies, decision));
+        response.response_headers_to_add.extend(
+            answer::draft(policies, decision).map(|(name, value)| headers::header(name, value)),
+        );
     }
     let has_headers = config.draft_headers || config.limit_headers.is_some();
     if has_headers && config.profile == Profile::Ratekeeper && decision.is_degraded() {

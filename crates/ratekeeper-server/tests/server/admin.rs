@@ -1,5 +1,6 @@
 //! The admin listener, and who may reach it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::support::{PATIENCE, RULES, request, start, start_with};
@@ -106,7 +107,7 @@ async fn other_names_than_loopback_are_refused() {
 #[tokio::test]
 async fn the_metrics_listener_shows_metrics_to_everyone_and_nothing_else() {
     let running = start_with(RULES, |config| {
-        config.metrics = Some("127.0.0.1:0".parse().unwrap())
+        config.metrics = Some("127.0.0.1:0".parse::<SocketAddr>().unwrap().into())
     })
     .await;
     let to = running.addresses.metrics.unwrap();
@@ -120,13 +121,13 @@ async fn the_metrics_listener_shows_metrics_to_everyone_and_nothing_else() {
         )
         .await;
     assert_eq!(status, 200);
-    assert!(text.ends_with("# EOF\n"));
+    assert!(text.contains("# TYPE ratelimit_denied_total counter\n"));
     assert_eq!(running.send(to, "GET", "/rlconfig", &[], "").await.0, 404);
     assert_eq!(running.send(to, "POST", "/metrics", &[], "").await.0, 405);
     running.stop().await;
 }
 
-async fn bind(config: ServerConfig) -> Result<Server<MemoryStore>, BindError> {
+pub(crate) async fn bind(config: ServerConfig) -> Result<Server<MemoryStore>, BindError> {
     let source = RulesSource {
         path: "does-not-matter".into(),
         read: ReadOptions::default(),
@@ -139,7 +140,7 @@ async fn bind(config: ServerConfig) -> Result<Server<MemoryStore>, BindError> {
 
 #[tokio::test]
 async fn an_admin_address_that_others_reach_is_refused() {
-    let admin = "0.0.0.0:0".parse().unwrap();
+    let admin = "0.0.0.0:0".parse::<SocketAddr>().unwrap().into();
     let config = ServerConfig {
         admin,
         ..ServerConfig::default()
@@ -157,7 +158,7 @@ async fn a_taken_address_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let config = ServerConfig {
-        grpc: address,
+        grpc: address.into(),
         ..ServerConfig::default()
     };
     let error = bind(config).await.unwrap_err();
@@ -223,6 +224,44 @@ async fn an_explanation_takes_nothing() {
         .send(to, "POST", "/admin/v1/explain", &json, "{}")
         .await;
     assert_eq!(status, 400, "{text}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn who_asks_for_openmetrics_gets_it() {
+    let running = start(RULES).await;
+    let to = running.addresses.admin;
+    let scrape = async |accept: &str| {
+        let url = format!("http://{to}/metrics");
+        let request = ::http::Request::get(url).header("accept", accept);
+        let body = http_body_util::Empty::<bytes::Bytes>::new();
+        let client =
+            hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
+                .build_http();
+        let response = client.request(request.body(body).unwrap()).await.unwrap();
+        let kind = response.headers()["content-type"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let text = http_body_util::BodyExt::collect(response.into_body())
+            .await
+            .unwrap();
+        (kind, String::from_utf8(text.to_bytes().to_vec()).unwrap())
+    };
+    let (kind, text) = scrape("application/openmetrics-text;version=1.0.0,text/plain;q=0.5").await;
+    assert!(
+        kind.starts_with("application/openmetrics-text; version=1.0.0"),
+        "{kind}"
+    );
+    assert!(text.contains("# TYPE ratelimit_denied counter\n"), "{text}");
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let (kind, text) = scrape("*/*").await;
+    assert!(kind.starts_with("text/plain; version=0.0.4"), "{kind}");
+    assert!(
+        text.contains("# TYPE ratelimit_denied_total counter\n"),
+        "{text}"
+    );
+    assert!(!text.contains("# EOF"), "{text}");
     running.stop().await;
 }
 

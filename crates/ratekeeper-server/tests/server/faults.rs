@@ -6,7 +6,7 @@ use crate::support::{PATIENCE, RULES, envoy, memory, request, start_on};
 use ratekeeper_core::Timestamp;
 use ratekeeper_server::{LimitHeaders, ServedStore, ServerConfig, StoreGauges};
 use ratekeeper_store::{
-    Answer, FullMode, MemoryStore, Never, Request, StepOutcome, Store, Verdicts,
+    Answer, Execution, FullMode, MemoryStore, Never, Request, StepOutcome, Store, Verdicts,
 };
 use serde_json::{Value, json};
 
@@ -81,6 +81,8 @@ impl Store for Full {
         Answer::Decided(Verdicts {
             allowed: true,
             outcomes: request.steps.iter().map(full).collect(),
+            at: request.now,
+            execution: Execution::Now,
         })
     }
 }

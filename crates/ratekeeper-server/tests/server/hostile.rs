@@ -1,5 +1,6 @@
 //! Clients that send too much, too slowly, or nothing at all.
 
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use crate::support::{PATIENCE, RULES, raw, request, start, start_with};
@@ -43,6 +44,38 @@ async fn a_body_that_never_ends_is_a_408() {
     )
     .await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert_eq!(error_of(&answer)["code"], "TIMEOUT");
+    running.stop().await;
+}
+
+/// The JSON error in an HTTP answer.
+fn error_of(answer: &str) -> serde_json::Value {
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    body["error"].clone()
+}
+
+/// The body never comes, and is not waited for.
+#[tokio::test]
+async fn a_body_that_says_that_it_is_too_large_is_refused_at_once() {
+    let running = start_with(RULES, |config| {
+        config.bounds.request_timeout = Duration::from_secs(3_600);
+    })
+    .await;
+    for (to, path) in [
+        (running.addresses.http, "/v1/check"),
+        (running.addresses.http, "/v1/checks"),
+        (running.addresses.http, "/json"),
+        (running.addresses.admin, "/admin/v1/explain"),
+    ] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             content-length: 1048577\r\n\r\n"
+        );
+        let answer = raw(to, head.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 413 "), "{path} {answer}");
+        assert_eq!(error_of(&answer)["code"], "TOO_LARGE");
+    }
     running.stop().await;
 }
 
@@ -52,6 +85,12 @@ async fn a_head_that_is_too_large_is_refused() {
     let mut head = b"GET /livez HTTP/1.1\r\nhost: a\r\nx: ".to_vec();
     head.extend([b'a'; 20_000]);
     head.extend(b"\r\n\r\n");
+    let answer = raw(running.addresses.http, &head).await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    assert_eq!(error_of(&answer)["code"], "TOO_LARGE");
+    // What is larger still is not read to its end.
+    head.truncate(head.len() - 4);
+    head.extend([b'a'; 200_000]);
     let answer = raw(running.addresses.http, &head).await;
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
     running.stop().await;
@@ -139,5 +178,41 @@ async fn connections_beyond_the_bound_wait_for_their_turn() {
     let answer = timeout(PATIENCE, third).await.unwrap().unwrap();
     assert!(answer.ends_with("OK"), "{answer}");
     drop(second);
+    running.stop().await;
+}
+
+/// One host cannot keep everybody else out. Addresses of loopback are not counted, so this one
+/// comes by way of the network.
+#[tokio::test]
+async fn connections_of_one_address_are_bounded() {
+    // Nothing is sent: the kernel says which of our addresses it would send from.
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let address = socket
+        .connect("192.0.2.1:9")
+        .and_then(|()| socket.local_addr());
+    let own = address.map(|address| address.ip());
+    let Some(own) = own.ok().filter(|own| !own.is_loopback()) else {
+        println!("this host has no address but loopback: nothing to see");
+        return;
+    };
+    let running = start_with(RULES, |config| {
+        config.http = SocketAddr::new(own, 0).into();
+        config.bounds.connections_per_address_max = 1;
+    })
+    .await;
+    let to = running.addresses.http;
+    let get = b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n";
+    let mut first = TcpStream::connect(to).await.unwrap();
+    first.write_all(get).await.unwrap();
+    let mut start = [0; 12];
+    timeout(PATIENCE, first.read_exact(&mut start))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200");
+    // The second is closed without a word.
+    let second = TcpStream::connect(to).await.unwrap();
+    assert_eq!(closed(second).await, b"");
+    drop(first);
     running.stop().await;
 }

@@ -3,10 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admin;
+mod auth;
+mod certificates;
+mod connections;
 mod drain;
 mod faults;
 mod grpc_extras;
 mod hostile;
 mod http;
+mod incumbent;
 mod rls;
 mod support;
+mod tls;
+mod unix_sockets;
+mod v1_grpc;
+mod v1_http;

@@ -14,8 +14,8 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use ratekeeper_rules::{Options, Profile, ReadOptions};
 use ratekeeper_server::{
-    Addresses, DrainDelay, Drained, ReloadStatus, RulesLoader, RulesSource, ServedStore, Server,
-    ServerConfig,
+    Addresses, DrainDelay, Drained, ListenAddress, ReloadStatus, RulesLoader, RulesSource,
+    ServedStore, Server, ServerConfig,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 use tempfile::TempDir;
@@ -49,9 +49,31 @@ descriptors:
     rate_limit: { unit: year, requests_per_unit: 1, algorithm: fixed_window }
 ";
 
+/// Where the tests' server listens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    pub(crate) grpc: SocketAddr,
+    pub(crate) http: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) metrics: Option<SocketAddr>,
+}
+
+impl Ports {
+    /// A listener at a Unix socket has no port: it gets one that nobody can connect to.
+    fn of(addresses: &Addresses) -> Self {
+        let nowhere = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+        Self {
+            grpc: addresses.grpc.tcp().unwrap_or(nowhere),
+            http: addresses.http.tcp().unwrap_or(nowhere),
+            admin: addresses.admin.tcp().unwrap_or(nowhere),
+            metrics: addresses.metrics.as_ref().and_then(ListenAddress::tcp),
+        }
+    }
+}
+
 /// A running server.
 pub(crate) struct Running<S = MemoryStore> {
-    pub(crate) addresses: Addresses,
+    pub(crate) addresses: Ports,
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) dir: TempDir,
     pub(crate) limiter: Arc<Limiter<S>>,
@@ -82,9 +104,9 @@ pub(crate) async fn start_on<S: ServedStore>(
 ) -> Running<S> {
     let free = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let mut config = ServerConfig {
-        grpc: free,
-        http: free,
-        admin: free,
+        grpc: free.into(),
+        http: free.into(),
+        admin: free.into(),
         drain_delay: Duration::ZERO,
         ..ServerConfig::default()
     };
@@ -101,13 +123,15 @@ pub(crate) async fn start_on<S: ServedStore>(
     };
     let mut loader = RulesLoader::new(source);
     let rules = loader.load().map(|loaded| loaded.rules).unwrap_or_default();
-    let limiter = Arc::new(Limiter::new(rules, store, LimiterOptions::default()));
+    let mut how = LimiterOptions::default();
+    how.profile = config.rls.profile;
+    let limiter = Arc::new(Limiter::new(rules, store, how));
     let server = Server::bind(config, Arc::clone(&limiter), loader)
         .await
         .unwrap();
     let (shutdown, stop) = oneshot::channel();
     Running {
-        addresses: server.addresses(),
+        addresses: Ports::of(&server.addresses()),
         reloads: server.reloads(),
         dir,
         limiter,
@@ -150,7 +174,9 @@ impl<S: ServedStore> Running<S> {
 
     /// Sends an HTTP request and answers its status and body.
     pub(crate) async fn http(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        self.send(self.addresses.http, method, path, &[], body)
+        let json = [("content-type", "application/json")];
+        let headers: &[_] = if body.is_empty() { &[] } else { &json };
+        self.send(self.addresses.http, method, path, headers, body)
             .await
     }
 

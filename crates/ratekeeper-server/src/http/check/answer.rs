@@ -73,6 +73,17 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// What `decision`, which took nothing, says of one hit more.
+    pub(super) fn of_peek(decision: &'a Decision, would_allow: bool) -> Self {
+        Self {
+            decision: match would_allow {
+                true => Word::Allow,
+                false => Word::Deny,
+            },
+            ..Self::new(decision, true)
+        }
+    }
+
     pub(super) fn is_denial(&self) -> bool {
         self.decision == Word::Deny
     }

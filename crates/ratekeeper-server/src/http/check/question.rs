@@ -2,17 +2,15 @@
 
 use std::borrow::Cow;
 
-use ratekeeper_limiter::{Check, Descriptor, MAX_HITS, Waiting};
-use ratekeeper_rules::Entry;
+use ratekeeper_limiter::{Check, Descriptor, MAX_HITS, Override, Waiting};
+use ratekeeper_rules::{Entry, Unit};
 use serde::Deserialize;
 use smallvec::SmallVec;
 
 use super::object::Object;
 use crate::config::{DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::http::ApiError;
-
-/// The most checks in one body.
-pub(super) const CHECKS_MAX: usize = 1_000;
+use crate::v1::check_count;
 
 /// A body of `/v1/checks`.
 #[derive(Deserialize, Debug)]
@@ -34,11 +32,49 @@ pub(super) struct Question<'a> {
 
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
-struct View<'a> {
+pub(super) struct View<'a> {
     #[serde(borrow)]
     entries: Vec<Object<Pair<'a>>>,
     /// 1 if absent; 0 looks only.
     hits: Option<u64>,
+    limit: Option<Object<OwnLimit>>,
+}
+
+/// A limit that a descriptor brings along.
+#[derive(Deserialize, Clone, Copy, Debug)]
+#[serde(deny_unknown_fields)]
+struct OwnLimit {
+    requests_per_unit: u64,
+    unit: UnitName,
+}
+
+#[derive(Deserialize, Clone, Copy, Debug)]
+#[serde(rename_all = "snake_case")]
+enum UnitName {
+    Second,
+    Minute,
+    Hour,
+    Day,
+    Week,
+    Month,
+    Year,
+}
+
+impl From<OwnLimit> for Override {
+    fn from(limit: OwnLimit) -> Self {
+        Self {
+            quota: limit.requests_per_unit,
+            unit: match limit.unit {
+                UnitName::Second => Unit::Second,
+                UnitName::Minute => Unit::Minute,
+                UnitName::Hour => Unit::Hour,
+                UnitName::Day => Unit::Day,
+                UnitName::Week => Unit::Week,
+                UnitName::Month => Unit::Month,
+                UnitName::Year => Unit::Year,
+            },
+        }
+    }
 }
 
 #[derive(Deserialize, Debug)]
@@ -55,26 +91,34 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiErro
     let mut reader = serde_json::Deserializer::from_slice(body);
     let Object(value) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
-        // A dot stands for the whole, a question mark for what could not be told.
-        let field = if path == "." || path == "?" {
-            String::new()
-        } else {
-            path
-        };
-        ApiError::invalid(field, error.into_inner().to_string())
+        let message = error.into_inner().to_string();
+        ApiError::invalid(field(path, &message), message)
     })?;
     reader
         .end()
-        .map_err(|error| ApiError::invalid("", error.to_string()))?;
+        .map_err(|error| ApiError::invalid("body", error.to_string()))?;
     Ok(value)
+}
+
+/// What is wrong: a missing field by its own name, what is no object of ours as the body.
+fn field(path: String, message: &str) -> String {
+    // A dot stands for the whole, a question mark for what could not be told.
+    let path = Some(path).filter(|path| path != "." && path != "?");
+    let missing = message
+        .strip_prefix("missing field `")
+        .and_then(|rest| rest.split_once('`'))
+        .map(|(name, _)| name);
+    match (path, missing) {
+        (None, None) => "body".to_owned(),
+        (Some(path), None) => path,
+        (None, Some(name)) => name.to_owned(),
+        (Some(path), Some(name)) => format!("{path}.{name}"),
+    }
 }
 
 impl Questions<'_> {
     pub(super) fn validate(&self) -> Result<(), ApiError> {
-        if self.checks.len() > CHECKS_MAX {
-            let message = format!("at most {CHECKS_MAX} checks in one request");
-            return Err(ApiError::invalid("checks", message));
-        }
+        check_count(self.checks.len())?;
         let mut checks = self.checks.iter().enumerate();
         checks.try_for_each(|(number, check)| check.validate(&format!("checks[{number}].")))
     }
@@ -83,7 +127,48 @@ impl Questions<'_> {
 type Entries<'a> = SmallVec<[Entry<'a>; 8]>;
 type Descriptors<'a> = SmallVec<[Descriptor<'a>; 4]>;
 
+impl<'a> Question<'a> {
+    pub(super) const fn of(domain: Cow<'a, str>, descriptors: Vec<Object<View<'a>>>) -> Self {
+        Self {
+            domain,
+            descriptors,
+        }
+    }
+}
+
 impl Question<'_> {
+    /// Whether it brings a limit along, which not everybody may do.
+    pub(super) fn has_override(&self) -> bool {
+        self.descriptors.iter().any(|view| view.limit.is_some())
+    }
+
+    /// Refuses limits that are brought along where they make no sense.
+    pub(super) fn refuse_overrides(&self) -> Result<(), ApiError> {
+        let mut views = self.descriptors.iter();
+        match views.position(|view| view.limit.is_some()) {
+            Some(number) => Err(ApiError::invalid(
+                format!("descriptors[{number}].limit"),
+                "only a check can bring a limit along; leave it out",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Which descriptors have hits of their own.
+    pub(super) fn own_hits(&self) -> SmallVec<[bool; 8]> {
+        self.descriptors
+            .iter()
+            .map(|view| view.hits.is_some())
+            .collect()
+    }
+
+    /// The number of the first descriptor that gives nothing back.
+    pub(super) fn zero_hits(&self) -> Option<usize> {
+        self.descriptors
+            .iter()
+            .position(|view| view.hits == Some(0))
+    }
+
     /// Checks what types do not; `prefix` leads the paths of what is wrong.
     pub(super) fn validate(&self, prefix: &str) -> Result<(), ApiError> {
         let refuse = |field: &str, message: &str| {
@@ -129,8 +214,9 @@ impl Question<'_> {
             .collect()
     }
 
-    /// The descriptors, with what [`Self::entries`] gave.
-    pub(super) fn descriptors<'q>(&self, entries: &'q [Entry<'q>]) -> Descriptors<'q> {
+    /// The descriptors, with what [`Self::entries`] gave; those without hits of their own cost
+    /// `cost`.
+    pub(super) fn descriptors<'q>(&self, entries: &'q [Entry<'q>], cost: i64) -> Descriptors<'q> {
         let mut rest = entries;
         let view = |view: &Object<View<'_>>| {
             let (own, others) = rest
@@ -138,9 +224,12 @@ impl Question<'_> {
                 .unwrap_or_default();
             rest = others;
             // `validate` has made sure that it fits.
-            let hits = i64::try_from(view.hits.unwrap_or(1)).unwrap_or(MAX_HITS);
+            let hits = view
+                .hits
+                .map_or(cost, |hits| i64::try_from(hits).unwrap_or(MAX_HITS));
             Descriptor {
                 hits,
+                limit: view.limit.as_ref().map(|limit| limit.0.into()),
                 ..Descriptor::new(own)
             }
         };

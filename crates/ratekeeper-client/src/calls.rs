@@ -1,0 +1,121 @@
+//! One call: its deadline, and whether it is made again.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_client::RateLimiterServiceClient;
+use tokio::time::{Instant, timeout_at};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+use crate::budget::Budget;
+use crate::error::{may_pass_later, was_not_carried_out};
+
+/// The client that tonic made, which speaks for one call.
+pub(crate) type Stub = RateLimiterServiceClient<Channel>;
+
+/// The pause before a retry; short, since the deadline is.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Whether a call may be carried out twice without harm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Repeat {
+    /// It may.
+    Harmless,
+    /// It would be charged twice.
+    Charged,
+}
+
+/// What all calls share.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    stub: Stub,
+    authorization: Option<MetadataValue<Ascii>>,
+    deadline: Duration,
+    budget: Budget,
+    pub(crate) made: AtomicU64,
+    pub(crate) retried: AtomicU64,
+}
+
+impl Calls {
+    pub(crate) fn new(
+        channel: Channel,
+        authorization: Option<MetadataValue<Ascii>>,
+        deadline: Duration,
+        budget: Budget,
+    ) -> Self {
+        Self {
+            stub: Stub::new(channel),
+            authorization,
+            deadline,
+            budget,
+            made: AtomicU64::new(0),
+            retried: AtomicU64::new(0),
+        }
+    }
+
+    /// Sends `message` by `send`, and again where that is certain to do no harm, the budget has
+    /// it, and the deadline leaves time.
+    pub(crate) async fn call<M, A, F>(
+        &self,
+        message: &M,
+        repeat: Repeat,
+        send: impl Fn(Stub, Request<M>) -> F,
+    ) -> Result<A, Status>
+    where
+        M: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        self.call_until(self.deadline(), message, repeat, send)
+            .await
+    }
+
+    /// When a call that begins now has to be answered.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.deadline
+    }
+
+    /// The same, until `end`.
+    pub(crate) async fn call_until<M, A, F>(
+        &self,
+        end: Instant,
+        message: &M,
+        repeat: Repeat,
+        send: impl Fn(Stub, Request<M>) -> F,
+    ) -> Result<A, Status>
+    where
+        M: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        // Relaxed: counts that order nothing else, here and below.
+        self.made.fetch_add(1, Ordering::Relaxed);
+        self.budget.earn();
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let mut request = Request::new(message.clone());
+            request.set_timeout(left);
+            if let Some(value) = &self.authorization {
+                request
+                    .metadata_mut()
+                    .insert("authorization", value.clone());
+            }
+            let answer = timeout_at(end, send(self.stub.clone(), request)).await;
+            let status = match answer {
+                Ok(Ok(answer)) => return Ok(answer.into_inner()),
+                Ok(Err(status)) => status,
+                Err(_) => Status::deadline_exceeded("no answer within the deadline"),
+            };
+            let again = match repeat {
+                Repeat::Harmless => may_pass_later(&status),
+                Repeat::Charged => was_not_carried_out(&status),
+            };
+            if !again || Instant::now() + PAUSE >= end || !self.budget.spend() {
+                return Err(status);
+            }
+            self.retried.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! The client.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ratekeeper_proto::ratekeeper::v1;
+use tonic::{Code, Status};
+
+use crate::budget::Budget;
+use crate::calls::{Calls, Repeat};
+use crate::channel::{authorization, connect};
+use crate::unsettled::{self, Cleaners, Unsettled};
+use crate::{Answer, Config, ConfigError, Error, Fallback, Peek, Permit, Question};
+
+/// A client. Clones share its connection, budget and counts.
+#[derive(Clone, Debug)]
+pub struct Client(pub(crate) Arc<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) calls: Calls,
+    /// Who gives back permits whose answers were lost.
+    pub(crate) cleaners: Cleaners,
+    fallback: Fallback,
+    degraded: AtomicU64,
+}
+
+/// What a client has counted since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counts {
+    /// Calls, retries aside.
+    pub calls: u64,
+    /// Retries.
+    pub retries: u64,
+    /// Checks that the [`Fallback`] answered.
+    pub fallbacks: u64,
+}
+
+/// The answer to an acquire.
+#[derive(Debug)]
+pub struct Acquired {
+    /// Whether the request may pass.
+    pub answer: Answer,
+    /// The permit; none if the request was denied, no concurrency limit holds for it, or the
+    /// service is away.
+    pub permit: Option<Permit>,
+}
+
+/// What is to be reserved.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ToReserve {
+    /// Who asks for what. A descriptor with hits of its own costs those, whatever is committed.
+    pub question: Question,
+    /// The most that it may turn out to cost: at least 1.
+    pub hits: u64,
+    /// How long it may take until it is settled: up to an hour, a minute if none.
+    pub ttl: Option<Duration>,
+    /// With one, the same reservation is made once within the ttl, and the call may be retried.
+    pub idempotency_key: Option<String>,
+}
+
+impl ToReserve {
+    /// `hits`, for a minute, without a key.
+    #[must_use]
+    pub const fn new(question: Question, hits: u64) -> Self {
+        Self {
+            question,
+            hits,
+            ttl: None,
+            idempotency_key: None,
+        }
+    }
+}
+
+/// The answer to a reserve.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reserved {
+    /// Whether the request may pass.
+    pub answer: Answer,
+    /// What to settle; none if the request was denied, or the service is away.
+    pub reservation: Option<Reservation>,
+}
+
+/// Hits that are reserved. Nothing happens when it is dropped: they stay charged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reservation {
+    /// What the service knows it by.
+    pub token: String,
+    /// Until it cannot be settled any more, counted from the answer.
+    pub expires_after: Duration,
+}
+
+/// What became of a reservation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settled {
+    /// Hits given back of each limit.
+    pub given_back: u64,
+    /// Limits that they were given back to.
+    pub limits: u32,
+    /// Whether the very same was done before, and this changed nothing.
+    pub is_repeat: bool,
+}
+
+/// What is left after a refund.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Refund {
+    /// The limit with the least remaining; none if none matched.
+    pub limit: Option<crate::Limit>,
+}
+
+impl Client {
+    /// A client as `config` says. It connects when it is first used, and again when the
+    /// connection was lost.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        if config.deadline.is_zero() {
+            return Err(ConfigError::Deadline);
+        }
+        let calls = Calls::new(
+            connect(&config)?,
+            authorization(&config)?,
+            config.deadline,
+            Budget::new(config.retries),
+        );
+        Ok(Self(Arc::new(Inner {
+            calls,
+            cleaners: Cleaners::default(),
+            fallback: config.fallback,
+            degraded: AtomicU64::new(0),
+        })))
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let calls = &self.0.calls;
+        // Relaxed: each is a count of its own.
+        Counts {
+            calls: calls.made.load(Ordering::Relaxed),
+            retries: calls.retried.load(Ordering::Relaxed),
+            fallbacks: self.0.degraded.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Decides a request. While the service is away the [`Fallback`] answers, marked as
+    /// degraded.
+    ///
+    /// # Errors
+    /// The service refuses the question, or the caller: what no waiting mends.
+    pub async fn check(&self, question: &Question) -> Result<Answer, Error> {
+        let call = async |mut stub: crate::calls::Stub, request| stub.check(request).await;
+        let answer = self
+            .0
+            .calls
+            .call(&question.check(), Repeat::Charged, call)
+            .await;
+        self.0.or_fallback(answer.map(Answer::from), || {
+            self.0.fallback.answer(question)
+        })
+    }
+
+    /// Decides up to 1,000 requests, each by itself, in order, in one message of at most 64 KiB.
+    ///
+    /// # Errors
+    /// As for [`Self::check`]; none was decided then.
+    pub async fn check_batch(&self, questions: &[Question]) -> Result<Vec<Answer>, Error> {
+        if questions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let checks = questions.iter().map(Question::check).collect();
+        let call = async |mut stub: crate::calls::Stub, request| stub.check_batch(request).await;
+        let message = v1::CheckBatchRequest { checks };
+        let answer = self.0.calls.call(&message, Repeat::Charged, call).await;
+        let answers = answer.map(|answer| answer.results.into_iter().map(Answer::from).collect());
+        let fallback = |question| self.0.fallback.answer(question);
+        self.0
+            .or_fallback(answers, || questions.iter().map(fallback).collect())
+    }
+
+    /// How a request stands. Takes nothing.
+    ///
+    /// # Errors
+    /// Any; there is no fallback for what is not decided.
+    pub async fn peek(&self, question: &Question) -> Result<Peek, Error> {
+        let Question {
+            domain,
+            descriptors,
+        } = question.clone();
+        let message = v1::PeekRequest {
+            domain,
+            descriptors,
+        };
+        let call = async |mut stub: crate::calls::Stub, request| stub.peek(request).await;
+        let answer = self.0.calls.call(&message, Repeat::Harmless, call).await?;
+        Ok(Peek {
+            would_allow: answer.decision() == v1::Decision::Allow,
+            degraded: answer.degraded,
+            limit: answer.limit.map(Into::into),
+        })
+    }
+
+    /// Decides a request, concurrency limits included, and holds a permit of those until it is
+    /// dropped. While the service is away the [`Fallback`] answers, and nothing is held: what
+    /// the service took without its answer coming in time, or while nobody waits for it any
+    /// more, is given back in the background. Rates stay charged.
+    ///
+    /// # Errors
+    /// As for [`Self::check`].
+    pub async fn acquire(&self, question: &Question) -> Result<Acquired, Error> {
+        let Question {
+            domain,
+            descriptors,
+        } = question.clone();
+        let message = v1::AcquireRequest {
+            domain,
+            descriptors,
+            idempotency_key: unsettled::new_key(),
+        };
+        let answer = self.0.take_permit(message).await;
+        let held = |answer: v1::AcquireResponse| {
+            let left = Duration::from_millis(answer.expires_after_ms);
+            let decision = answer.decision();
+            let permit = Some(answer.permit).filter(|token| !token.is_empty());
+            Acquired {
+                answer: Answer::new(decision, answer.limit, answer.delay_ms, answer.degraded),
+                permit: permit.map(|token| Permit::new(self, token, left)),
+            }
+        };
+        self.0.or_fallback(answer.map(held), || Acquired {
+            answer: self.0.fallback.answer(question),
+            permit: None,
+        })
+    }
+
+    /// Takes the most that a request may turn out to cost. While the service is away the
+    /// [`Fallback`] answers (a local one takes the hits), and there is nothing to settle.
+    ///
+    /// # Errors
+    /// As for [`Self::check`].
+    pub async fn reserve(&self, reserve: &ToReserve) -> Result<Reserved, Error> {
+        let question = &reserve.question;
+        let ttl_ms = reserve.ttl.map_or(0, |ttl| {
+            u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1)
+        });
+        let message = v1::ReserveRequest {
+            domain: question.domain.clone(),
+            descriptors: question.descriptors.clone(),
+            hits: reserve.hits,
+            ttl_ms,
+            idempotency_key: reserve.idempotency_key.clone().unwrap_or_default(),
+        };
+        let repeat = match message.idempotency_key.is_empty() {
+            true => Repeat::Charged,
+            false => Repeat::Harmless,
+        };
+        let call = async |mut stub: crate::calls::Stub, request| stub.reserve(request).await;
+        let answer = self.0.calls.call(&message, repeat, call).await;
+        let reserved = |answer: v1::ReserveResponse| {
+            let expires_after = Duration::from_millis(answer.expires_after_ms);
+            let decision = answer.decision();
+            let token = Some(answer.reservation).filter(|token| !token.is_empty());
+            Reserved {
+                answer: Answer::new(decision, answer.limit, answer.delay_ms, answer.degraded),
+                reservation: token.map(|token| Reservation {
+                    token,
+                    expires_after,
+                }),
+            }
+        };
+        self.0.or_fallback(answer.map(reserved), || {
+            let mut costly = question.clone();
+            for descriptor in &mut costly.descriptors {
+                descriptor.hits.get_or_insert(reserve.hits);
+            }
+            Reserved {
+                answer: self.0.fallback.answer(&costly),
+                reservation: None,
+            }
+        })
+    }
+
+    /// Settles a reservation: `hits` were needed, the rest is given back. Acts once.
+    ///
+    /// # Errors
+    /// Any; what is not settled in time stays charged in full.
+    pub async fn commit(&self, reservation: &Reservation, hits: u64) -> Result<Settled, Error> {
+        let message = v1::CommitRequest {
+            reservation: reservation.token.clone(),
+            hits,
+        };
+        let call = async |mut stub: crate::calls::Stub, request| stub.commit(request).await;
+        let answer = self.0.calls.call(&message, Repeat::Harmless, call).await?;
+        Ok(Settled {
+            given_back: answer.given_back,
+            limits: answer.limits,
+            is_repeat: answer.repeated_before,
+        })
+    }
+
+    /// Gives back all that was reserved. Acts once.
+    ///
+    /// # Errors
+    /// As for [`Self::commit`].
+    pub async fn cancel(&self, reservation: &Reservation) -> Result<Settled, Error> {
+        let message = v1::CancelRequest {
+            reservation: reservation.token.clone(),
+        };
+        let call = async |mut stub: crate::calls::Stub, request| stub.cancel(request).await;
+        let answer = self.0.calls.call(&message, Repeat::Harmless, call).await?;
+        Ok(Settled {
+            given_back: answer.given_back,
+            limits: answer.limits,
+            is_repeat: answer.repeated_before,
+        })
+    }
+
+    /// Gives back what the question's descriptors cost, of what counts now. With a key, once in
+    /// five minutes, and the call may be retried.
+    ///
+    /// # Errors
+    /// Any.
+    pub async fn refund(&self, question: &Question, key: Option<&str>) -> Result<Refund, Error> {
+        let Question {
+            domain,
+            descriptors,
+        } = question.clone();
+        let message = v1::RefundRequest {
+            domain,
+            descriptors,
+            idempotency_key: key.unwrap_or_default().to_owned(),
+        };
+        let repeat = match message.idempotency_key.is_empty() {
+            true => Repeat::Charged,
+            false => Repeat::Harmless,
+        };
+        let call = async |mut stub: crate::calls::Stub, request| stub.refund(request).await;
+        let answer = self.0.calls.call(&message, repeat, call).await?;
+        Ok(Refund {
+            limit: answer.limit.map(Into::into),
+        })
+    }
+}
+
+impl Inner {
+    /// The service's answer; the fallback's if it is away.
+    fn or_fallback<T>(
+        &self,
+        answer: Result<T, Status>,
+        fallback: impl FnOnce() -> T,
+    ) -> Result<T, Error> {
+        match answer.map_err(Error::from) {
+            Err(Error::Away(_)) => {
+                self.degraded.fetch_add(1, Ordering::Relaxed);
+                Ok(fallback())
+            }
+            answer => answer,
+        }
+    }
+
+    /// Acquires, and sees to it that no permit stays taken that nobody knows of.
+    async fn take_permit(
+        self: &Arc<Self>,
+        message: v1::AcquireRequest,
+    ) -> Result<v1::AcquireResponse, Status> {
+        let call = async |mut stub: crate::calls::Stub, request| stub.acquire(request).await;
+        let end = self.calls.deadline();
+        let unsettled = Unsettled::new(self, message);
+        // Not made again unless it was certainly not carried out: so the last status tells of
+        // all attempts.
+        let message = unsettled.message();
+        let answer = self
+            .calls
+            .call_until(end, message, Repeat::Charged, call)
+            .await;
+        match answer {
+            Err(status) if status.code() == Code::ResourceExhausted => {
+                // No room to remember the key: better no key than no permit.
+                let mut message = unsettled.settle();
+                message.idempotency_key.clear();
+                self.calls
+                    .call_until(end, &message, Repeat::Charged, call)
+                    .await
+            }
+            Err(status) if unsettled::is_ambiguous(&status) => Err(status),
+            answer => {
+                unsettled.settle();
+                answer
+            }
+        }
+    }
+
+    pub(crate) async fn release(&self, token: &str) -> Result<bool, Error> {
+        let message = v1::ReleaseRequest {
+            permit: token.to_owned(),
+        };
+        let call = async |mut stub: crate::calls::Stub, request| stub.release(request).await;
+        let answer = self.calls.call(&message, Repeat::Harmless, call).await?;
+        Ok(answer.was_held)
+    }
+
+    pub(crate) async fn renew(&self, token: &str) -> Result<Duration, Error> {
+        let message = v1::RenewRequest {
+            permit: token.to_owned(),
+        };
+        let call = async |mut stub: crate::calls::Stub, request| stub.renew(request).await;
+        let answer = self.calls.call(&message, Repeat::Harmless, call).await?;
+        Ok(Duration::from_millis(answer.expires_after_ms))
+    }
+}

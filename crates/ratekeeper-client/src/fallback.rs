@@ -1,0 +1,104 @@
+//! What checks are answered while the service is away.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper::{Check, Descriptor, Entry, MemoryLimiter, Micros, Waiting};
+
+use crate::{Answer, Limit, Question};
+
+/// What checks are answered while the service is away.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub enum Fallback {
+    /// They pass.
+    #[default]
+    Allow,
+    /// They are denied.
+    Deny,
+    /// This process decides, by rules and counters of its own: as if each process had the limits
+    /// for itself.
+    Local(Arc<MemoryLimiter>),
+}
+
+impl fmt::Debug for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allow => "Allow",
+            Self::Deny => "Deny",
+            Self::Local(_) => "Local(..)",
+        })
+    }
+}
+
+impl Fallback {
+    /// The answer to `question`, marked as degraded.
+    pub(crate) fn answer(&self, question: &Question) -> Answer {
+        match self {
+            Self::Allow => plain(true),
+            Self::Deny => plain(false),
+            Self::Local(limiter) => local(limiter, question),
+        }
+    }
+}
+
+fn plain(allowed: bool) -> Answer {
+    Answer {
+        allowed,
+        limit: None,
+        delay: Duration::ZERO,
+        degraded: true,
+    }
+}
+
+fn local(limiter: &MemoryLimiter, question: &Question) -> Answer {
+    let entries: Vec<Vec<Entry<'_>>> = question
+        .descriptors
+        .iter()
+        .map(|descriptor| {
+            let entries = descriptor.entries.iter();
+            entries
+                .map(|entry| Entry {
+                    key: &entry.key,
+                    value: &entry.value,
+                })
+                .collect()
+        })
+        .collect();
+    let descriptors: Vec<Descriptor<'_>> = entries
+        .iter()
+        .zip(&question.descriptors)
+        .map(|(entries, descriptor)| Descriptor {
+            hits: i64::try_from(descriptor.hits.unwrap_or(1)).unwrap_or(i64::MAX),
+            ..Descriptor::new(entries)
+        })
+        .collect();
+    let decision = limiter.check_now(&Check {
+        domain: &question.domain,
+        descriptors: &descriptors,
+        waiting: Waiting::Can,
+    });
+    let limit = decision.binding().map(|binding| Limit {
+        rule: decision
+            .rule(binding)
+            .map(|rule| rule.id.to_string())
+            .unwrap_or_default(),
+        limit: binding.quota,
+        remaining: binding.answered.remaining,
+        reset_after: span(binding.answered.reset_after),
+        retry_after: Some(binding.answered.retry_after)
+            .filter(|wait| *wait > Micros::ZERO && *wait < Micros::MAX)
+            .map(span),
+    });
+    Answer {
+        allowed: decision.allowed(),
+        limit,
+        delay: span(decision.delay()),
+        degraded: true,
+    }
+}
+
+fn span(micros: Micros) -> Duration {
+    Duration::from_micros(micros.get())
+}

@@ -1,0 +1,448 @@
+//! The client against the real service: there, stopped, hung, and back.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper::{Limiter, LimiterOptions, MemoryConfig, MemoryStore};
+use ratekeeper_client::{Client, Config, ConfigError, Error, Fallback, Question, ToReserve};
+use ratekeeper_server::{ListenAddress, RulesLoader, RulesSource, Server, ServerConfig};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// Far more than anything needs; reached only where a test fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Limits that no test can wait out: by the year.
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: user
+    rate_limit: { unit: year, requests_per_unit: 3, algorithm: fixed_window }
+  - key: job
+    concurrency: { limit: 1, timeout: 600ms }
+  - key: long_job
+    concurrency: { limit: 1, timeout: 1h }
+";
+
+struct Running {
+    address: ListenAddress,
+    limiter: Arc<Limiter<MemoryStore>>,
+    shutdown: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+    _dir: TempDir,
+}
+
+impl Running {
+    async fn start(grpc: &str) -> Self {
+        Self::start_with(grpc, MemoryConfig::default()).await
+    }
+
+    async fn start_with(grpc: &str, memory: MemoryConfig) -> Self {
+        let free: ListenAddress = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0).into();
+        let mut config = ServerConfig {
+            grpc: match grpc.strip_prefix("unix:") {
+                Some(path) => ListenAddress::Unix(path.into()),
+                None => ListenAddress::Tcp(grpc.parse().unwrap()),
+            },
+            http: free.clone(),
+            admin: free,
+            drain_delay: Duration::ZERO,
+            ..ServerConfig::default()
+        };
+        config.bounds.drain_timeout = Duration::from_millis(100);
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("rules.yaml"), RULES).unwrap();
+        let mut loader = RulesLoader::new(RulesSource {
+            path: dir.path().to_owned(),
+            read: ratekeeper::rules::ReadOptions::default(),
+            options: ratekeeper::rules::Options::default(),
+        });
+        let rules = loader.load().unwrap().rules;
+        let store = MemoryStore::new(memory).unwrap();
+        let limiter = Arc::new(Limiter::new(rules, store, LimiterOptions::default()));
+        let server = Server::bind(config, Arc::clone(&limiter), loader)
+            .await
+            .unwrap();
+        let address = server.addresses().grpc.clone();
+        let (shutdown, stop) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            server
+                .run(async {
+                    let _ = stop.await;
+                })
+                .await;
+        });
+        Self {
+            address,
+            limiter,
+            shutdown,
+            task,
+            _dir: dir,
+        }
+    }
+
+    fn client(&self, change: impl FnOnce(&mut Config)) -> Client {
+        client(&self.address.to_string(), change)
+    }
+
+    async fn stop(self) {
+        let _ = self.shutdown.send(());
+        self.task.await.unwrap();
+    }
+}
+
+/// A client with a deadline that only what hangs reaches.
+fn client(address: &str, change: impl FnOnce(&mut Config)) -> Client {
+    let mut config = Config::new(match address.starts_with("unix:") {
+        true => address.to_owned(),
+        false => format!("http://{address}"),
+    });
+    config.deadline = PATIENCE;
+    change(&mut config);
+    Client::new(config).unwrap()
+}
+
+fn user(name: &str) -> Question {
+    Question::new("d").descriptor([("user", name)])
+}
+
+fn job() -> Question {
+    Question::new("d").descriptor([("job", "a")])
+}
+
+/// Its permit ends after more than any test takes.
+fn long_job() -> Question {
+    Question::new("d").descriptor([("long_job", "a")])
+}
+
+/// What stands between a client and the service, and keeps answers back until it is told
+/// otherwise.
+struct Gate {
+    address: String,
+    open: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Gate {
+    async fn start(to: &ListenAddress) -> Self {
+        let to = to.tcp().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (open, is_open) = watch::channel(true);
+        let task = tokio::spawn(async move {
+            let mut lines = JoinSet::new();
+            while let Ok((near, _)) = listener.accept().await {
+                let (mut from_client, mut to_client) = near.into_split();
+                let far = TcpStream::connect(to).await.unwrap();
+                let (mut from_service, mut to_service) = far.into_split();
+                lines.spawn(async move {
+                    let _ = tokio::io::copy(&mut from_client, &mut to_service).await;
+                });
+                let mut is_open = is_open.clone();
+                lines.spawn(async move {
+                    let mut bytes = [0; 4096];
+                    while let Ok(count @ 1..) = from_service.read(&mut bytes).await {
+                        is_open.wait_for(|is_open| *is_open).await.unwrap();
+                        if to_client.write_all(&bytes[..count]).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Self {
+            address,
+            open,
+            task,
+        }
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The permit that `begin` has the service take, through a gate that keeps the answer back, is
+/// given back once the gate is open.
+async fn is_given_back(begin: impl AsyncFnOnce(&Client)) {
+    let running = Running::start("127.0.0.1:0").await;
+    let direct = running.client(|_| {});
+    let gate = Gate::start(&running.address).await;
+    let client = client(&gate.address, |config| {
+        config.deadline = Duration::from_millis(300);
+    });
+    wait(async || client.peek(&long_job()).await.is_ok()).await;
+    gate.open.send(false).unwrap();
+    begin(&client).await;
+    wait(async || !direct.peek(&long_job()).await.unwrap().would_allow).await;
+    gate.open.send(true).unwrap();
+    wait(async || direct.peek(&long_job()).await.unwrap().would_allow).await;
+    drop(gate);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_permit_whose_answer_is_late_is_given_back() {
+    is_given_back(async |client| {
+        let held = client.acquire(&long_job()).await.unwrap();
+        assert!(held.answer.degraded && held.permit.is_none());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_permit_that_nobody_waits_for_is_given_back() {
+    is_given_back(async |client| {
+        let question = long_job();
+        let waiting = client.acquire(&question);
+        let waited = tokio::time::timeout(Duration::from_millis(50), waiting).await;
+        assert!(waited.is_err());
+    })
+    .await;
+}
+
+/// Waits until `holds` does.
+async fn wait(mut holds: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap();
+}
+
+#[tokio::test]
+async fn checks_are_the_services() {
+    let running = Running::start("127.0.0.1:0").await;
+    let client = running.client(|_| {});
+    for left in [2, 1, 0] {
+        let answer = client.check(&user("a")).await.unwrap();
+        let limit = answer.limit.clone().unwrap();
+        assert!(answer.allowed && !answer.degraded && answer.retry_after().is_none());
+        assert_eq!(
+            (limit.rule.as_str(), limit.limit, limit.remaining),
+            ("d.user", 3, left)
+        );
+    }
+    let denied = client.check(&user("a")).await.unwrap();
+    assert!(!denied.allowed && denied.retry_after().is_some());
+    let questions = [user("a"), user("b").hits(3), user("b")];
+    let answers = client.check_batch(&questions).await.unwrap();
+    let allowed: Vec<_> = answers.iter().map(|answer| answer.allowed).collect();
+    assert_eq!(allowed, [false, true, false]);
+    assert!(!client.peek(&user("b")).await.unwrap().would_allow);
+    let refund = client.refund(&user("b").hits(2), Some("k")).await.unwrap();
+    assert_eq!(refund.limit.unwrap().remaining, 2);
+    assert!(client.peek(&user("b")).await.unwrap().would_allow);
+    let refused = client.check(&Question::new("d")).await.unwrap_err();
+    assert!(matches!(refused, Error::Invalid(why) if why.starts_with("descriptors: ")));
+    assert_eq!(client.counts().fallbacks, 0);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_permit_is_renewed_until_it_is_dropped() {
+    let running = Running::start("127.0.0.1:0").await;
+    let client = running.client(|_| {});
+    let held = client.acquire(&job()).await.unwrap();
+    let permit = held.permit.unwrap();
+    // Twice its timeout by the service's clock: somebody has renewed it.
+    let clock = running.limiter.clock();
+    let end = clock.now().after(ratekeeper::Micros::from_millis(1_200));
+    wait(async || clock.now() > end).await;
+    let denied = client.acquire(&job()).await.unwrap();
+    assert!(!denied.answer.allowed && denied.permit.is_none());
+    assert!(!permit.is_lost());
+    drop(permit);
+    wait(async || client.peek(&job()).await.unwrap().would_allow).await;
+    let again = client.acquire(&job()).await.unwrap().permit.unwrap();
+    assert!(again.release().await.unwrap());
+    assert!(client.peek(&job()).await.unwrap().would_allow);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn permits_are_taken_where_no_more_keys_can_be_remembered() {
+    let smallest = MemoryConfig {
+        memory_limit: MemoryConfig::LEAST,
+        ..MemoryConfig::default()
+    };
+    let running = Running::start_with("127.0.0.1:0", smallest).await;
+    let client = running.client(|_| {});
+    // Each key is remembered for five minutes, in 64 KiB.
+    for number in 0..2_000 {
+        let job = Question::new("d").descriptor([("long_job", number.to_string())]);
+        let held = client.acquire(&job).await.unwrap();
+        assert!(!held.answer.degraded, "{number}");
+        assert!(held.permit.unwrap().release().await.unwrap());
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_permit_that_was_lost_says_so() {
+    let running = Running::start("127.0.0.1:0").await;
+    let client = running.client(|_| {});
+    let permit = client.acquire(&job()).await.unwrap().permit.unwrap();
+    let released = running.limiter.release("", permit.token()).await.unwrap();
+    assert!(released.was_held);
+    wait(async || permit.is_lost()).await;
+    assert!(!permit.release().await.unwrap());
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn reservations_are_settled_once() {
+    let running = Running::start("127.0.0.1:0").await;
+    let client = running.client(|_| {});
+    let mut wanted = ToReserve::new(user("a"), 3);
+    wanted.idempotency_key = Some("k".to_owned());
+    let reserved = client.reserve(&wanted).await.unwrap().reservation.unwrap();
+    assert_eq!(
+        client
+            .reserve(&wanted)
+            .await
+            .unwrap()
+            .reservation
+            .unwrap()
+            .token,
+        reserved.token
+    );
+    assert!(!client.check(&user("a")).await.unwrap().allowed);
+    for is_repeat in [false, true] {
+        let settled = client.commit(&reserved, 1).await.unwrap();
+        assert_eq!((settled.given_back, settled.is_repeat), (2, is_repeat));
+    }
+    let refused = client.cancel(&reserved).await.unwrap_err();
+    assert!(matches!(refused, Error::State(_)), "{refused:?}");
+    assert!(client.check(&user("a").hits(2)).await.unwrap().allowed);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_service_that_is_away_is_answered_for_until_it_is_back() {
+    let running = Running::start("127.0.0.1:0").await;
+    let address = running.address.to_string();
+    let local = ratekeeper::from_yaml(&RULES.replace(": 3,", ": 1,")).unwrap();
+    let clients = [
+        Fallback::Allow,
+        Fallback::Deny,
+        Fallback::Local(Arc::new(local)),
+    ]
+    .map(|fallback| running.client(|config| config.fallback = fallback));
+    for client in &clients {
+        assert!(!client.check(&user("a")).await.unwrap().degraded);
+    }
+    running.stop().await;
+    for (client, expected) in clients
+        .iter()
+        .zip([[true, true], [false, false], [true, false]])
+    {
+        for allowed in expected {
+            let answer = client.check(&user("a")).await.unwrap();
+            assert_eq!((answer.allowed, answer.degraded), (allowed, true));
+        }
+        assert_eq!(client.counts().fallbacks, 2);
+        assert!(matches!(client.peek(&user("a")).await, Err(Error::Away(_))));
+        let held = client.acquire(&job()).await.unwrap();
+        assert!(held.answer.degraded && held.permit.is_none());
+        assert!(
+            client.counts().retries > 0,
+            "nobody was reached, so nothing was charged"
+        );
+    }
+    let back = Running::start(&address).await;
+    for client in &clients {
+        wait(async || !client.check(&user("a")).await.unwrap().degraded).await;
+    }
+    back.stop().await;
+}
+
+/// What accepts and never answers costs a call its deadline and no more; and a check, which may
+/// have been carried out, is not made again.
+#[tokio::test]
+async fn a_service_that_hangs_costs_a_deadline() {
+    let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = hung.local_addr().unwrap().to_string();
+    let client = client(&address, |config| {
+        config.deadline = Duration::from_millis(50)
+    });
+    let answer = tokio::time::timeout(PATIENCE, client.check(&user("a"))).await;
+    let answer = answer.unwrap().unwrap();
+    assert!(answer.allowed && answer.degraded);
+    assert_eq!((client.counts().calls, client.counts().retries), (1, 0));
+    drop(hung);
+}
+
+#[tokio::test]
+async fn retries_end_with_the_budget() {
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = gone.local_addr().unwrap().to_string();
+    drop(gone);
+    let client = client(&address, |config| {
+        config.retries.burst = 3;
+        config.retries.percent = 0;
+    });
+    for _ in 0..5 {
+        assert!(client.check(&user("a")).await.unwrap().degraded);
+    }
+    assert_eq!((client.counts().calls, client.counts().retries), (5, 3));
+}
+
+#[tokio::test]
+async fn unix_sockets_are_called_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("grpc.sock");
+    let running = Running::start(&format!("unix:{}", path.display())).await;
+    let client = client(&format!("unix:{}", path.display()), |_| {});
+    assert!(!client.check(&user("a")).await.unwrap().degraded);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_nobody_has_is_said() {
+    let running = Running::start("127.0.0.1:0").await;
+    let client = running.client(|config| config.token = Some("x".to_owned()));
+    assert!(
+        client.check(&user("a")).await.is_ok(),
+        "checks need no permission"
+    );
+    let refused = client.acquire(&job()).await.unwrap_err();
+    assert!(matches!(refused, Error::NotAllowed(_)), "{refused:?}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused() {
+    let with = |endpoint: &str, change: fn(&mut Config)| {
+        let mut config = Config::new(endpoint);
+        change(&mut config);
+        Client::new(config).err()
+    };
+    for endpoint in ["", "localhost:8081", "ftp://a", "http://"] {
+        let error = with(endpoint, |_| {});
+        assert!(
+            matches!(error, Some(ConfigError::Endpoint(_))),
+            "{endpoint} {error:?}"
+        );
+    }
+    let error = with("https://a:1", |_| {});
+    assert!(
+        matches!(error, Some(ConfigError::NoAuthorities)),
+        "{error:?}"
+    );
+    let error = with("http://a:1", |config| {
+        config.token = Some("a\nb".to_owned())
+    });
+    assert!(matches!(error, Some(ConfigError::Token)), "{error:?}");
+    let error = with("http://a:1", |config| config.deadline = Duration::ZERO);
+    assert!(matches!(error, Some(ConfigError::Deadline)), "{error:?}");
+}

@@ -1,0 +1,75 @@
+//! The servers of a store, each by its name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+
+use super::{Label, count_of, counter};
+use crate::store::ServerGauges;
+
+pub(super) fn encode(servers: &[ServerGauges], encoder: &mut DescriptorEncoder) -> fmt::Result {
+    if servers.is_empty() {
+        return Ok(());
+    }
+    let help = "Decisions that a Redis server could not take, by cause";
+    let mut metric = counter(encoder, "ratelimit_redis_errors", help)?;
+    for server in servers {
+        for (cause, count) in &server.errors {
+            count_of(
+                &mut metric,
+                [("shard", &server.shard), ("cause", cause)],
+                *count,
+            )?;
+        }
+    }
+    let help = "Whether a Redis server is asked: 0 closed, 1 half-open, 2 open";
+    let name = "ratelimit_circuit_state";
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for server in servers {
+        let labels = [("shard", &*server.shard)];
+        let circuit = i64::from(server.circuit);
+        metric.encode_family(&labels)?.encode_gauge(&circuit)?;
+    }
+    let help = "How long a call of a Redis server takes, answer included";
+    let name = "ratelimit_redis_command_duration_seconds";
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    for server in servers {
+        let labels = [("shard", &*server.shard)];
+        let count = server.durations.iter().map(|(_, count)| count).sum();
+        metric
+            .encode_family(&labels)?
+            .encode_histogram::<[Label<'_>; 0]>(
+                server.duration_seconds,
+                count,
+                &server.durations,
+                None,
+            )?;
+    }
+    counts(servers, encoder)
+}
+
+fn counts(servers: &[ServerGauges], encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let mut by_name: BTreeMap<&str, Vec<(&str, &str, f64)>> = BTreeMap::new();
+    for server in servers {
+        for (name, help, count) in &server.counts {
+            let row = (*help, &*server.shard, *count);
+            by_name.entry(name).or_default().push(row);
+        }
+    }
+    for (name, rows) in by_name {
+        let name = format!("ratelimit_redis_{name}");
+        let help = rows.first().map_or("", |(help, ..)| help);
+        let mut metric = counter(encoder, &name, help)?;
+        for (_, shard, count) in rows {
+            let labels = [("shard", shard)];
+            let none: Option<&prometheus_client::metrics::exemplar::Exemplar<[Label<'_>; 0], f64>> =
+                None;
+            metric
+                .encode_family(&labels)?
+                .encode_counter(&count, none)?;
+        }
+    }
+    Ok(())
+}

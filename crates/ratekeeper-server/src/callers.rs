@@ -1,0 +1,314 @@
+//! Who may do more than ask: overrides, refunds, permits and reservations.
+//!
+//! Whoever comes by a listener that only this host can reach, and shows nothing, may do all of
+//! it. Anybody else shows a bearer token or a client certificate that the settings know, and may
+//! do what they say.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+use crate::listen::Peer;
+use crate::tls::ClientName;
+
+/// Somebody who may do more than ask.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Caller {
+    /// The name that its permits and reservations are bound to.
+    pub name: Box<str>,
+    /// How it is known.
+    pub proof: Proof,
+    /// What it may do.
+    pub may: Powers,
+}
+
+/// How a caller is known.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Proof {
+    /// The SHA-256 of the bearer token in `authorization`.
+    TokenSha256([u8; 32]),
+    /// A subject alternative name of its verified certificate.
+    TlsName(ClientName),
+}
+
+impl fmt::Debug for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TokenSha256(_) => f.write_str("TokenSha256(..)"),
+            Self::TlsName(name) => f.debug_tuple("TlsName").field(name).finish(),
+        }
+    }
+}
+
+/// What a caller may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Powers {
+    /// Bring limits along.
+    pub overrides: bool,
+    /// Give hits back.
+    pub refund: bool,
+    /// Acquire, renew and release permits; reserve, commit and cancel.
+    pub hold: bool,
+}
+
+impl Powers {
+    const fn has(self, power: Power) -> bool {
+        match power {
+            Power::Override => self.overrides,
+            Power::Refund => self.refund,
+            Power::Hold => self.hold,
+        }
+    }
+}
+
+/// One thing that needs a permission.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Power {
+    Override,
+    Refund,
+    Hold,
+}
+
+impl Power {
+    /// Its name in the settings.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Override => "override",
+            Self::Refund => "refund",
+            Self::Hold => "hold",
+        }
+    }
+}
+
+/// Why somebody may not do what was asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Denied {
+    /// Nobody knows who it is.
+    Unknown(&'static str),
+    /// It is known, and may not.
+    Forbidden(String),
+}
+
+/// Somebody who may do what was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Admitted<'a> {
+    /// Its name; empty for whoever shows nothing.
+    pub(crate) name: &'a str,
+    /// Whether it may only because of where it is. A web page in a browser is there as well, and
+    /// is for the edge to tell.
+    pub(crate) is_by_place: bool,
+}
+
+/// The callers of the settings.
+#[derive(Debug)]
+pub(crate) struct Callers(Vec<Caller>);
+
+impl Callers {
+    pub(crate) const fn new(callers: Vec<Caller>) -> Self {
+        Self(callers)
+    }
+
+    /// Whoever asks, if it may do what needs `power`. `authorization` is the header of that name.
+    ///
+    /// The listener counts besides the peer's address: before one that others can reach, a proxy
+    /// on this host may pass on whatever they send.
+    pub(crate) fn admit(
+        &self,
+        peer: Option<&Peer>,
+        authorization: Option<&[u8]>,
+        power: Power,
+    ) -> Result<Admitted<'_>, Denied> {
+        let is_local = peer.is_some_and(|peer| peer.is_local() && peer.by_local_listener);
+        let known = match authorization {
+            Some(value) => Some(self.by_token(value)?),
+            None => peer.and_then(|peer| self.by_name(peer)),
+        };
+        let Some(Caller { name, may, .. }) = known else {
+            return match is_local {
+                true => Ok(Admitted {
+                    name: "",
+                    is_by_place: true,
+                }),
+                false => Err(Denied::Unknown(
+                    "say who you are: authorization: Bearer with a token, or a client certificate, that `callers` in \
+                     the settings knows; only on a loopback address or a Unix socket that is not needed",
+                )),
+            };
+        };
+        if may.has(power) {
+            return Ok(Admitted {
+                name,
+                is_by_place: false,
+            });
+        }
+        let power = power.name();
+        Err(Denied::Forbidden(format!(
+            "the caller {name:?} may not do this: it needs `{power}` in `may` of its entry in `callers`"
+        )))
+    }
+
+    fn by_token(&self, authorization: &[u8]) -> Result<&Caller, Denied> {
+        let token = authorization
+            .split_at_checked(7)
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
+            .map(|(_, token)| token.trim_ascii())
+            .ok_or(Denied::Unknown(
+                "authorization: expected Bearer and a token",
+            ))?;
+        let hash: [u8; 32] = Sha256::digest(token).into();
+        // All are compared, each in whole: the time tells nothing of how near a guess was.
+        let mut found = None;
+        for caller in &self.0 {
+            if let Proof::TokenSha256(known) = &caller.proof
+                && is_equal(known, &hash)
+            {
+                found = Some(caller);
+            }
+        }
+        found.ok_or(Denied::Unknown("authorization: nobody has this token"))
+    }
+
+    fn by_name(&self, peer: &Peer) -> Option<&Caller> {
+        self.0.iter().find(|caller| match &caller.proof {
+            Proof::TlsName(wanted) => peer.names.iter().any(|name| wanted.matches(name)),
+            Proof::TokenSha256(_) => false,
+        })
+    }
+}
+
+/// Looks at every byte, wherever they differ.
+fn is_equal(one: &[u8; 32], other: &[u8; 32]) -> bool {
+    let differences = one.iter().zip(other).map(|(a, b)| a ^ b);
+    std::hint::black_box(differences.fold(0, |all, each| all | each)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listen::PeerAddress;
+    use crate::tls::PeerName;
+
+    fn peer(address: &str, names: &[&str]) -> Peer {
+        Peer {
+            address: PeerAddress::Tcp(address.parse().expect("an address")),
+            names: names
+                .iter()
+                .map(|name| PeerName::Dns((*name).into()))
+                .collect(),
+            by_local_listener: true,
+        }
+    }
+
+    fn callers() -> Callers {
+        let may = Powers {
+            hold: true,
+            ..Powers::default()
+        };
+        let caller = |name: &str, proof| Caller {
+            name: name.into(),
+            proof,
+            may,
+        };
+        Callers::new(vec![
+            caller(
+                "token",
+                Proof::TokenSha256(Sha256::digest(b"secret").into()),
+            ),
+            caller(
+                "tls",
+                Proof::TlsName("billing.example".parse().expect("a name")),
+            ),
+        ])
+    }
+
+    #[test]
+    fn strangers_show_a_token_or_a_certificate() {
+        let callers = callers();
+        let far = peer("10.0.0.1:1", &[]);
+        let admit = |peer: &Peer, header: Option<&str>, power| {
+            let admitted = callers.admit(Some(peer), header.map(str::as_bytes), power)?;
+            assert!(!admitted.is_by_place);
+            Ok(admitted.name)
+        };
+        assert!(matches!(
+            admit(&far, None, Power::Hold),
+            Err(Denied::Unknown(_))
+        ));
+        assert_eq!(admit(&far, Some("Bearer secret"), Power::Hold), Ok("token"));
+        assert_eq!(
+            admit(&far, Some("bearer  secret "), Power::Hold),
+            Ok("token")
+        );
+        let wrong = [
+            "Bearer secre",
+            "Bearer ",
+            "Basic secret",
+            "secret",
+            "",
+            "Bearer secret2",
+        ];
+        for wrong in wrong {
+            assert!(
+                matches!(
+                    admit(&far, Some(wrong), Power::Hold),
+                    Err(Denied::Unknown(_))
+                ),
+                "{wrong}"
+            );
+        }
+        let refused = admit(&far, Some("Bearer secret"), Power::Refund);
+        assert!(matches!(refused, Err(Denied::Forbidden(why)) if why.contains("`refund`")));
+        let named = peer("10.0.0.1:1", &["x", "billing.example"]);
+        assert_eq!(admit(&named, None, Power::Hold), Ok("tls"));
+        let shouted = peer("10.0.0.1:1", &["Billing.Example"]);
+        assert_eq!(admit(&shouted, None, Power::Hold), Ok("tls"));
+        let otherwise = Peer {
+            names: [PeerName::Uri("billing.example".into())].into(),
+            ..far.clone()
+        };
+        assert!(admit(&otherwise, None, Power::Hold).is_err());
+        assert!(matches!(
+            admit(&named, None, Power::Override),
+            Err(Denied::Forbidden(_))
+        ));
+        assert!(callers.admit(None, None, Power::Hold).is_err());
+    }
+
+    #[test]
+    fn whoever_is_on_this_host_alone_may_do_all_of_it() {
+        let callers = callers();
+        let near = peer("127.0.0.1:1", &[]);
+        let by_open_listener = Peer {
+            by_local_listener: false,
+            ..near.clone()
+        };
+        let by_place = Admitted {
+            name: "",
+            is_by_place: true,
+        };
+        for power in [Power::Hold, Power::Refund, Power::Override] {
+            assert_eq!(callers.admit(Some(&near), None, power), Ok(by_place));
+            assert!(
+                callers
+                    .admit(Some(&near), Some(b"Bearer x"), power)
+                    .is_err()
+            );
+            assert!(matches!(
+                callers.admit(Some(&by_open_listener), None, power),
+                Err(Denied::Unknown(_))
+            ));
+        }
+    }
+
+    #[test]
+    fn whoever_is_known_may_do_what_is_its_own_wherever_it_is() {
+        let callers = callers();
+        let near = peer("127.0.0.1:1", &["billing.example"]);
+        for header in [None, Some(b"Bearer secret".as_slice())] {
+            let held = callers.admit(Some(&near), header, Power::Hold);
+            assert!(held.is_ok_and(|held| !held.is_by_place && !held.name.is_empty()));
+            let refused = callers.admit(Some(&near), header, Power::Refund);
+            assert!(matches!(refused, Err(Denied::Forbidden(_))));
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `/v1/auth`: forward-auth. A proxy tells of a request in headers and asks whether it may pass.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Extension, Query, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, StatusCode};
+use ratekeeper_http::answer::{self, Denial};
+use ratekeeper_http::{Forwarding, Hop, Malformed, Original};
+use ratekeeper_limiter::Check;
+use ratekeeper_rules::RuleSet;
+use serde::Deserialize;
+use tracing::warn;
+
+use super::ApiError;
+use crate::app::App;
+use crate::listen::{Peer, PeerAddress};
+use crate::store::ServedStore;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Options {
+    /// The domain whose rules decide, where there are several.
+    domain: Option<String>,
+    /// The status of a denial: 429, or what the proxy understands instead.
+    deny_status: Option<u16>,
+}
+
+/// Any method; the body is never read.
+pub(super) async fn answer<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    Extension(peer): Extension<Peer>,
+    options: Result<Query<Options>, QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let Query(options) = options.map_err(|error| ApiError::invalid("", error.body_text()))?;
+    let deny_status = deny_status(options.deny_status)?;
+    if !app.is_loaded() {
+        return Err(ApiError::no_rules());
+    }
+    note_stranger(&app.auth.forwarding, &peer, &headers);
+    let original = Original::forwarded(hop(&peer), &headers, &app.auth.forwarding)?;
+    let described = app.auth.mapping.describe(&original)?;
+    let snapshot = app.limiter.snapshot();
+    let domain = domain(
+        options.domain.as_deref(),
+        app.auth.domain.as_deref(),
+        snapshot.rules(),
+    )?;
+    if described.is_empty() {
+        return Ok(StatusCode::OK.into_response());
+    }
+    let entries = described.entries();
+    let descriptors = described.descriptors(&entries);
+    let check = Check::new(domain, &descriptors);
+    let decision = app.check(&check).await;
+    let headers = answer::headers(&app.limiter.policies(&check, &decision), &decision);
+    if decision.allowed() {
+        return Ok((StatusCode::OK, headers).into_response());
+    }
+    let body = Denial::new(&decision, domain, &descriptors);
+    Ok((deny_status, headers, Json(body)).into_response())
+}
+
+const fn hop(peer: &Peer) -> Hop {
+    match peer.address {
+        PeerAddress::Tcp(address) => Hop::Address(address.ip()),
+        PeerAddress::Unix => Hop::Unix,
+    }
+}
+
+/// The statuses that some proxy takes for a refusal; NGINX takes no other than 401 and 403.
+fn deny_status(asked: Option<u16>) -> Result<StatusCode, ApiError> {
+    match asked {
+        None | Some(429) => Ok(StatusCode::TOO_MANY_REQUESTS),
+        Some(401) => Ok(StatusCode::UNAUTHORIZED),
+        Some(403) => Ok(StatusCode::FORBIDDEN),
+        Some(other) => {
+            let message = format!("{other} is no status of a denial; write 401, 403 or 429");
+            Err(ApiError::invalid("?deny_status", message))
+        }
+    }
+}
+
+/// The domain that settings name, else the one asked for, else the only one there is.
+///
+/// A proxy may hand a client's query on as if it were its own, so a domain that is set is not to be chosen here.
+fn domain<'a>(
+    asked: Option<&'a str>,
+    set: Option<&'a str>,
+    rules: &'a RuleSet,
+) -> Result<&'a str, ApiError> {
+    match (asked, set) {
+        (Some(asked), Some(set)) if asked != set => {
+            let message = "the setting `auth` names another domain; remove one of the two";
+            return Err(ApiError::invalid("?domain", message));
+        }
+        (Some(domain), _) | (None, Some(domain)) => return Ok(domain),
+        (None, None) => {}
+    }
+    let mut domains = rules.domains();
+    let count = domains.len();
+    match domains.next() {
+        Some(only) if count == 1 => Ok(only.name()),
+        _ => {
+            let message = format!(
+                "the rules have {count} domains; say which is meant, with ?domain=NAME or with the setting `auth`"
+            );
+            Err(ApiError::invalid("?domain", message))
+        }
+    }
+}
+
+/// Says once that somebody's word is not taken, which is hard to find out otherwise.
+fn note_stranger(forwarding: &Forwarding, peer: &Peer, headers: &HeaderMap) {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    let claims = [
+        "x-forwarded-for",
+        "x-forwarded-uri",
+        "x-original-uri",
+        "forwarded",
+    ];
+    if !forwarding.trusted.contains(hop(peer))
+        && claims.iter().any(|claim| headers.contains_key(*claim))
+        // Relaxed: twice by two threads at once does no harm.
+        && !IS_SAID.swap(true, Ordering::Relaxed)
+    {
+        warn!(
+            peer = ?peer.address,
+            "forwarding headers on /v1/auth are ignored: the peer is not among trusted_proxies; said once"
+        );
+    }
+}
+
+impl From<Malformed> for ApiError {
+    fn from(malformed: Malformed) -> Self {
+        Self::invalid(malformed.place, malformed.message)
+    }
+}

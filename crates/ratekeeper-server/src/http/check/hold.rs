@@ -1,0 +1,282 @@
+//! Permits, reservations, refunds and peeks: `ratekeeper.v1` as JSON.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{Extension, State};
+use axum::response::{IntoResponse, Response};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use ratekeeper_core::Micros;
+use ratekeeper_limiter::{HoldError, Reserve, Settled};
+use serde::Serialize;
+
+use super::answer::Answer;
+use super::bodies::{Keyed, OfPermit, ToCancel, ToCommit, ToReserve};
+use super::question::{self, Question};
+use super::{ApiError, admit_override, json_body};
+use crate::app::App;
+use crate::callers::Power;
+use crate::listen::Peer;
+use crate::pages::{self, Scheme};
+use crate::store::ServedStore;
+use crate::v1::{Refusal, key, no_refund, reserved_hits, ttl};
+
+type AnApp<S> = State<Arc<App<S>>>;
+type Body = Result<Bytes, BytesRejection>;
+type Answered = Result<Response, ApiError>;
+
+/// The name of whoever asks, if it may do that. Whoever may for being on this host alone must
+/// not be a web page in a browser that runs here.
+pub(super) fn admit<'a, S: ServedStore>(
+    app: &'a App<S>,
+    peer: &Peer,
+    headers: &HeaderMap,
+    power: Power,
+) -> Result<&'a str, ApiError> {
+    let authorization = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
+    let admitted = app.callers.admit(Some(peer), authorization, power);
+    let admitted = admitted.map_err(Refusal::from)?;
+    if admitted.is_by_place {
+        pages::refuse(headers, peer, Scheme::of(app.is_encrypted("http")))?;
+    }
+    Ok(admitted.name)
+}
+
+fn is_loaded<S: ServedStore>(app: &App<S>) -> Result<(), ApiError> {
+    match app.is_loaded() {
+        true => Ok(()),
+        false => Err(ApiError::no_rules()),
+    }
+}
+
+fn refused(field: &'static str) -> impl Fn(HoldError) -> ApiError {
+    move |error| Refusal::of_hold(error, field).into()
+}
+
+fn answer(body: impl Serialize) -> Answered {
+    Ok(Json(body).into_response())
+}
+
+/// `/v1/peek`: how a request stands. Takes nothing.
+pub(in crate::http) async fn peek<S: ServedStore>(
+    State(app): AnApp<S>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
+    let body = json_body(&headers, body)?;
+    let question: Question<'_> = question::parse(&body)?;
+    question.validate("")?;
+    admit_override(&app, &peer, &headers, &question)?;
+    is_loaded(&app)?;
+    let entries = question.entries();
+    let descriptors = question.descriptors(&entries, 0);
+    let (decision, would_allow) = app.limiter.peek(&question.check(&descriptors)).await;
+    answer(Answer::of_peek(&decision, would_allow))
+}
+
+#[derive(Serialize)]
+struct Acquired<'a> {
+    #[serde(flatten)]
+    answer: Answer<'a>,
+    /// Absent where nothing is held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permit: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_after_ms: Option<u64>,
+    repeated_before: bool,
+}
+
+/// `/v1/acquire`: decides, and takes a permit of each concurrency limit.
+pub(in crate::http) async fn acquire<S: ServedStore>(
+    State(app): AnApp<S>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
+    let caller = admit(&app, &peer, &headers, Power::Hold)?;
+    let body = json_body(&headers, body)?;
+    let (question, named) = question::parse::<Keyed<'_>>(&body)?.split();
+    question.validate("")?;
+    question.refuse_overrides()?;
+    let key = key(&named)?;
+    is_loaded(&app)?;
+    let entries = question.entries();
+    let descriptors = question.descriptors(&entries, 1);
+    let check = question.check(&descriptors);
+    let acquired = app.limiter.acquire(caller, &check, key).await;
+    let acquired = acquired.map_err(refused("idempotency_key"))?;
+    let permit = acquired.permit.as_ref();
+    answer(Acquired {
+        answer: Answer::new(&acquired.decision, false),
+        permit: permit.map(|permit| &*permit.token),
+        expires_after_ms: permit.map(|permit| permit.expires_after.as_millis_ceil()),
+        repeated_before: acquired.is_repeat,
+    })
+}
+
+#[derive(Serialize)]
+struct Released {
+    was_held: bool,
+}
+
+/// `/v1/release`: gives a permit back.
+pub(in crate::http) async fn release<S: ServedStore>(
+    State(app): AnApp<S>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
+    let caller = admit(&app, &peer, &headers, Power::Hold)?;
+    let body = json_body(&headers, body)?;
+    let OfPermit { permit } = question::parse(&body)?;
+    let released = app.limiter.release(caller, &permit).await;
+    let was_held = released.map_err(refused("permit"))?.was_held;
+    answer(Released { was_held })
+}
+
+#[derive(Serialize)]
+struct Renewed {
+    expires_after_ms: u64,
+}
+
+/// `/v1/renew`: moves a permit's deadline on.
+pub(in crate::http) async fn renew<S: ServedStore>(
+    State(app): AnApp<S>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
+    let caller = admit(&app, &peer, &headers, Power::Hold)?;
+    let body = json_body(&headers, body)?;
+    let OfPermit { permit } = question::parse(&body)?;
+    let held = app.limiter.renew(caller, &permit).await;
+    let expires_after = held.map_err(refused("permit"))?.expires_after;
+    answer(Renewed {
+        expires_after_ms: expires_after.as_millis_ceil(),
+    })
+}
+
+#[derive(Serialize)]
+struct Reserved<'a> {
+    #[serde(flatten)]
+    answer: Answer<'a>,
+    /// Absent if the request was denied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reservation: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_after_ms: Option<u64>,
+    repeated_before: bool,
+}
+
+/// `/v1/reserve`: takes the most that a request may turn out to cost.
+pub(in crate::http) async fn reserve<S: ServedStore>(
+    State(app): AnApp<S>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
+    let caller = admit(&app, &peer, &headers, Power::Hold)?;
+    let body = json_body(&headers, body)?;
+    let wanted: ToReserve<'_> = question::parse(&body)?;
+    let (hits, ttl): (_, Micros) = (wanted.hits, ttl(wanted.ttl_ms)?);
+    let cost = reserved_hits(hits)?;
+    let (question, named) = wanted.split();
+    question.validate("")?;
+    question.refuse_overrides()?;
+    let key = key(&named)?;
+    is_loaded(&app)?;
+    let entries = question.entries();
+    let descriptors = question.descriptors(&entries, cost);
+    let reserve = Reserve {
+        check: question.check(&descriptors),
+        hits,
+        fixed: &question.own_hits(),
+        ttl,
+        key,
+    };
+    let reserved = app.limiter.reserve(caller, &reserve).await;
+    let reserved = reserved.map_err(refused("idempotency_key"))?;
+    let reservation = reserved.reservation.as_ref();
+    let left = |held: &ratekeeper_limiter::Reservation| held.expires_after.as_millis_ceil();
+    answer(Reserved {
+        answer: Answer::new(&reserved.decision, false),
+        reservation: reservation.map(|reservation| &*reservation.token),
+        expires_after_ms: reservation.map(left),
+        repeated_before: reserved.is_repeat,
+    })
+}
+
+#[derive(Serialize)]
+struct Concluded {
+    given_back: u64,
+    limits: usize,
+    limits_gone: usize,
+    repeated_before: bool,
+}
+
+fn concluded(settled: Result<Settled, HoldError>) -> Answered {
+    let settled = settled.map_err(refused("reservation"))?;
+    answer(Concluded {
+        given_back: settled.given_back,
+        limits: settled.limits,
+        limits_gone: settled.limits_gone,
+        repeated_before: settled.is_repeat,
+    })
+}
+
+/// `/v1/commit`: so much was needed, the rest is given back.
+pub(in crate::http) async fn commit<S: ServedStore>(
+    State(app): AnApp<S>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
+    let caller = admit(&app, &peer, &headers, Power::Hold)?;
+    let body = json_body(&headers, body)?;
+    let ToCommit { reservation, hits } = question::parse(&body)?;
+    concluded(app.limiter.commit(caller, &reservation, hits).await)
+}
+
+/// `/v1/cancel`: gives back all that was reserved.
+pub(in crate::http) async fn cancel<S: ServedStore>(
+    State(app): AnApp<S>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
+    let caller = admit(&app, &peer, &headers, Power::Hold)?;
+    let body = json_body(&headers, body)?;
+    let ToCancel { reservation } = question::parse(&body)?;
+    concluded(app.limiter.cancel(caller, &reservation).await)
+}
+
+/// `/v1/refund`: gives hits back where nothing was reserved.
+pub(in crate::http) async fn refund<S: ServedStore>(
+    State(app): AnApp<S>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
+    let caller = admit(&app, &peer, &headers, Power::Refund)?;
+    let body = json_body(&headers, body)?;
+    let (question, named) = question::parse::<Keyed<'_>>(&body)?.split();
+    question.validate("")?;
+    question.refuse_overrides()?;
+    if let Some(number) = question.zero_hits() {
+        return Err(no_refund(number).into());
+    }
+    let key = key(&named)?;
+    is_loaded(&app)?;
+    let entries = question.entries();
+    let descriptors = question.descriptors(&entries, 1);
+    let decision = app
+        .limiter
+        .refund(caller, &question.check(&descriptors), key)
+        .await;
+    let decision = decision.map_err(refused("idempotency_key"))?;
+    answer(Answer::new(&decision, true))
+}

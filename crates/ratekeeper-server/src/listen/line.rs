@@ -1,0 +1,109 @@
+//! What the requests of one connection have in common.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{IsBlind, Peer, Protocol};
+use crate::config::Bounds;
+use crate::drain::Drain;
+
+/// One connection, as its requests see it.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) peer: Peer,
+    pub(super) protocol: Protocol,
+    pub(super) bounds: Bounds,
+    pub(super) drain: Arc<Drain>,
+    pub(super) is_blind: IsBlind,
+    /// The requests so far in the upper half, those under way in the lower: one count to keep.
+    requests: AtomicU64,
+}
+
+/// One request more, and under way.
+const BEGUN: u64 = (1 << 32) + 1;
+
+/// The requests of a connection at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Requests(u64);
+
+impl Requests {
+    /// Whether none is under way.
+    pub(super) const fn are_done(self) -> bool {
+        self.0 & u32::MAX as u64 == 0
+    }
+}
+
+impl Line {
+    pub(super) fn new(
+        peer: Peer,
+        protocol: Protocol,
+        bounds: Bounds,
+        drain: Arc<Drain>,
+        is_blind: IsBlind,
+    ) -> Self {
+        Self {
+            peer,
+            protocol,
+            bounds,
+            drain,
+            is_blind,
+            requests: AtomicU64::new(0),
+        }
+    }
+
+    /// Differs from the last time if there were any in between.
+    pub(super) fn requests(&self) -> Requests {
+        // Relaxed: what begins meanwhile is seen the next time.
+        Requests(self.requests.load(Ordering::Relaxed))
+    }
+}
+
+/// A request from its head to the end of its answer.
+#[derive(Debug)]
+pub(super) struct UnderWay(Arc<Line>);
+
+impl UnderWay {
+    pub(super) fn begin(line: &Arc<Line>) -> Self {
+        line.requests.fetch_add(BEGUN, Ordering::Relaxed);
+        Self(Arc::clone(line))
+    }
+
+    pub(super) fn line(&self) -> &Line {
+        &self.0
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listen::PeerAddress;
+
+    #[test]
+    fn requests_are_counted_and_end() {
+        let peer = Peer::unnamed(PeerAddress::Unix, true);
+        let drain = Arc::new(Drain::new());
+        let line = Arc::new(Line::new(
+            peer,
+            Protocol::Http2,
+            Bounds::default(),
+            drain,
+            |_| false,
+        ));
+        let before = line.requests();
+        assert!(before.are_done());
+        let first = UnderWay::begin(&line);
+        let second = UnderWay::begin(&line);
+        drop(first);
+        assert!(!line.requests().are_done());
+        drop(second);
+        let after = line.requests();
+        assert!(after.are_done());
+        assert_ne!(before, after);
+    }
+}

@@ -1,0 +1,133 @@
+//! How many connections each address has, so that one host cannot take them all.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tracing::warn;
+
+use super::PeerAddress;
+
+/// The connections of one listener by where they come from. An address is known only as long
+/// as it has any, so there are no more of them than connections.
+#[derive(Debug)]
+pub(super) struct Shares {
+    listener: &'static str,
+    each_max: usize,
+    places: Arc<Places>,
+}
+
+/// What each address has.
+type Places = Mutex<HashMap<IpAddr, Held>>;
+
+/// What one address has.
+#[derive(Debug, Default)]
+struct Held {
+    connections: usize,
+    /// It was refused some, and that was said.
+    was_refused: bool,
+}
+
+/// The place of one connection, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    /// None for whoever is not counted.
+    counted: Option<(IpAddr, Arc<Places>)>,
+}
+
+impl Shares {
+    pub(super) fn new(listener: &'static str, each_max: usize) -> Self {
+        Self {
+            listener,
+            each_max: each_max.max(1),
+            places: Arc::default(),
+        }
+    }
+
+    /// A place for a connection of `peer`; none if its address has as many as it may. Whoever is
+    /// on this host may have any number: it could stop us as well.
+    pub(super) fn take(&self, peer: PeerAddress) -> Option<Share> {
+        let Some(place) = place_of(peer).filter(|_| !peer.is_local()) else {
+            return Some(Share { counted: None });
+        };
+        let mut places = self.places.lock();
+        let held = places.entry(place).or_default();
+        if held.connections >= self.each_max {
+            if !std::mem::replace(&mut held.was_refused, true) {
+                let (listener, most) = (self.listener, self.each_max);
+                warn!(listener, address = %place, most, "one address has all the connections it may: more are closed");
+            }
+            return None;
+        }
+        held.connections += 1;
+        Some(Share {
+            counted: Some((place, Arc::clone(&self.places))),
+        })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let Some((place, places)) = self.counted.take() else {
+            return;
+        };
+        if let Entry::Occupied(mut entry) = places.lock().entry(place) {
+            let held = entry.get_mut();
+            held.connections -= 1;
+            if held.connections == 0 {
+                entry.remove();
+            }
+        }
+    }
+}
+
+/// What is counted together: an address of IPv4, a /64 of IPv6.
+fn place_of(peer: PeerAddress) -> Option<IpAddr> {
+    let PeerAddress::Tcp(address) = peer else {
+        return None;
+    };
+    Some(match address.ip().to_canonical() {
+        IpAddr::V6(address) => {
+            let network = u128::MAX << 64;
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & network))
+        }
+        address => address,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(address: &str) -> PeerAddress {
+        PeerAddress::Tcp(address.parse().expect("an address"))
+    }
+
+    #[test]
+    fn an_address_has_its_share_and_no_more() {
+        let shares = Shares::new("gRPC", 2);
+        let first = shares.take(at("192.0.2.1:1")).expect("one of two");
+        let second = shares.take(at("[::ffff:192.0.2.1]:2")).expect("two of two");
+        assert!(shares.take(at("192.0.2.1:3")).is_none());
+        assert!(shares.take(at("192.0.2.2:1")).is_some(), "another address");
+        drop(first);
+        let third = shares.take(at("192.0.2.1:4")).expect("one is free again");
+        assert!(shares.take(at("192.0.2.1:5")).is_none());
+        drop((second, third));
+        assert!(shares.places.lock().is_empty(), "what is gone is forgotten");
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address_and_this_host_is_none() {
+        let shares = Shares::new("gRPC", 1);
+        let _first = shares.take(at("[2001:db8:0:1::1]:1")).expect("the first");
+        assert!(shares.take(at("[2001:db8:0:1:ffff::2]:1")).is_none());
+        assert!(shares.take(at("[2001:db8:0:2::1]:1")).is_some());
+        for local in [at("127.0.0.1:1"), at("[::1]:1"), PeerAddress::Unix] {
+            let held = [shares.take(local), shares.take(local)];
+            assert!(held.iter().all(Option::is_some), "{local:?}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Sockets of both families: what listens, and what was accepted.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use super::{ListenAddress, PeerAddress};
+use crate::listen::unix::SocketFile;
+
+/// What listens.
+#[derive(Debug)]
+pub(super) enum Socket {
+    Tcp(TcpListener),
+    /// With its file, which goes when it does.
+    Unix(UnixListener, SocketFile),
+}
+
+impl Socket {
+    /// Listens; a Unix socket's file gets the permissions `mode`, where there are any.
+    pub(super) async fn bind(address: &ListenAddress, mode: Option<u32>) -> io::Result<Self> {
+        match address {
+            ListenAddress::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
+            ListenAddress::Unix(path) => {
+                let (socket, file) = SocketFile::bind(path, mode).await?;
+                Ok(Self::Unix(socket, file))
+            }
+        }
+    }
+
+    /// Where it listens, with the port that was picked.
+    pub(super) fn address(&self) -> io::Result<ListenAddress> {
+        match self {
+            Self::Tcp(socket) => Ok(ListenAddress::Tcp(socket.local_addr()?)),
+            Self::Unix(_, file) => Ok(ListenAddress::Unix(file.path().to_owned())),
+        }
+    }
+
+    pub(super) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
+        let accepted = match self {
+            Self::Tcp(socket) => {
+                let (stream, address) = ready!(socket.poll_accept(cx))?;
+                Accepted {
+                    peer: PeerAddress::Tcp(address),
+                    stream: Detached::Tcp(stream.into_std()?),
+                }
+            }
+            Self::Unix(socket, _) => {
+                let (stream, _) = ready!(socket.poll_accept(cx))?;
+                Accepted {
+                    peer: PeerAddress::Unix,
+                    stream: Detached::Unix(stream.into_std()?),
+                }
+            }
+        };
+        Poll::Ready(Ok(accepted))
+    }
+}
+
+/// A connection, and who is at its other end.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    pub(super) peer: PeerAddress,
+    pub(super) stream: Detached,
+}
+
+/// A connection that no runtime looks after yet: the one that is to serve it need not be the
+/// one that accepted it.
+#[derive(Debug)]
+pub(super) enum Detached {
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Detached {
+    /// Hands it to the runtime of the calling task.
+    pub(super) fn attach(self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(stream) => {
+                let stream = TcpStream::from_std(stream)?;
+                // Decisions are small and awaited: none waits to be sent together with the
+                // next. A socket that refuses this is about to fail anyway.
+                let _ = stream.set_nodelay(true);
+                Ok(Stream::Tcp(stream))
+            }
+            Self::Unix(stream) => Ok(Stream::Unix(UnixStream::from_std(stream)?)),
+        }
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        // Both of them do.
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

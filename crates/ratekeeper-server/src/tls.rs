@@ -1,0 +1,156 @@
+//! TLS on a listener: its certificate, whom it lets in, and what becomes of both when the files
+//! change.
+
+mod error;
+mod files;
+mod names;
+mod reload;
+mod verify;
+
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tracing::debug;
+
+pub use error::{TlsError, TlsFile};
+pub use names::{BadClientName, ClientName, PeerName};
+pub(crate) use reload::follow;
+
+use crate::listen::{PeerAddress, Protocol};
+use files::Fingerprint;
+
+/// How a listener proves who it is, and whom it lets in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsConfig {
+    /// The certificate and what leads from it to the authority, as PEM.
+    pub certificate: PathBuf,
+    /// The certificate's private key, as PEM.
+    pub key: PathBuf,
+    /// The authorities of clients, as PEM: with them, only clients with a certificate of
+    /// theirs are let in.
+    pub client_ca: Option<PathBuf>,
+    /// The clients that are let in; empty for all that the authorities vouch for. Means
+    /// nothing without authorities.
+    pub client_names: Vec<ClientName>,
+}
+
+impl TlsConfig {
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        let own = [
+            Some(&self.certificate),
+            Some(&self.key),
+            self.client_ca.as_ref(),
+        ];
+        own.into_iter().flatten().map(PathBuf::as_path)
+    }
+}
+
+/// TLS on one listener.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    /// What the listener is called in logs and metrics.
+    pub(crate) listener: &'static str,
+    protocol: Protocol,
+    config: TlsConfig,
+    in_force: ArcSwap<ServerConfig>,
+    /// Of the files as they were first read.
+    first: Fingerprint,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    failed_handshakes: AtomicU64,
+}
+
+/// What happened to TLS on one listener so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TlsCounts {
+    pub(crate) listener: &'static str,
+    /// How often its files were loaded, the first time included.
+    pub(crate) accepted: u64,
+    /// How often they made no sense.
+    pub(crate) refused: u64,
+    /// How many clients did not get in.
+    pub(crate) failed_handshakes: u64,
+}
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// One of them cannot be read, or they do not fit together.
+    pub(crate) fn load(
+        listener: &'static str,
+        protocol: Protocol,
+        config: TlsConfig,
+    ) -> Result<Self, TlsError> {
+        let files = files::read(&config)?;
+        let first = files.fingerprint();
+        let in_force = files::understand(&files, &config, protocol)?;
+        let counts = Counts::default();
+        counts.accepted.store(1, Ordering::Relaxed);
+        Ok(Self {
+            listener,
+            protocol,
+            config,
+            in_force: ArcSwap::from_pointee(in_force),
+            first,
+            counts,
+        })
+    }
+
+    /// Whether clients have to show a certificate.
+    pub(crate) const fn asks_for_names(&self) -> bool {
+        self.config.client_ca.is_some()
+    }
+
+    /// Does the server's part of the handshake. Answers what the client's certificate calls it.
+    pub(crate) async fn accept<IO>(
+        &self,
+        stream: IO,
+    ) -> io::Result<(TlsStream<IO>, Arc<[PeerName]>)>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let acceptor = TlsAcceptor::from(self.in_force.load_full());
+        let stream = acceptor.accept(stream).await?;
+        let (_, session) = stream.get_ref();
+        let certificate = session.peer_certificates().and_then(|chain| chain.first());
+        // A certificate that got through the handshake can be read.
+        let names = certificate.and_then(|certificate| names::of_certificate(certificate));
+        Ok((stream, names.unwrap_or_default().into()))
+    }
+
+    /// Counts a handshake that failed. Whoever can connect can make it fail, so the log hears
+    /// of it only when it is asked to hear everything.
+    pub(crate) fn note_failure(&self, peer: PeerAddress, error: &impl Display) {
+        self.counts
+            .failed_handshakes
+            .fetch_add(1, Ordering::Relaxed);
+        debug!(listener = self.listener, ?peer, %error, "a TLS handshake failed");
+    }
+
+    pub(crate) fn counts(&self) -> TlsCounts {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        TlsCounts {
+            listener: self.listener,
+            accepted: count(&self.counts.accepted),
+            refused: count(&self.counts.refused),
+            failed_handshakes: count(&self.counts.failed_handshakes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! From decisions to our protocol's words.
+
+use ratekeeper_core::{Micros, Verdict};
+use ratekeeper_limiter::{Binding, Code, Decision, Status};
+use ratekeeper_proto::ratekeeper::v1;
+
+/// What a check is answered.
+pub(super) fn check(decision: &Decision, statuses: bool, is_peek: bool) -> v1::CheckResponse {
+    v1::CheckResponse {
+        decision: word(decision.allowed()).into(),
+        limit: binding(decision, is_peek),
+        delay_ms: millis(decision.delay()).unwrap_or(0),
+        degraded: decision.is_degraded(),
+        statuses: match statuses {
+            true => self::statuses(decision),
+            false => Vec::new(),
+        },
+    }
+}
+
+pub(super) const fn word(allowed: bool) -> v1::Decision {
+    match allowed {
+        true => v1::Decision::Allow,
+        false => v1::Decision::Deny,
+    }
+}
+
+/// The most restrictive limit. Of a request that passed, only a peek is told when to come back,
+/// though a limit of it may be over without denying it (quota mode).
+pub(super) fn binding(decision: &Decision, is_peek: bool) -> Option<v1::Limit> {
+    let mut limit = limit(decision, decision.binding()?);
+    if decision.allowed() && !is_peek {
+        limit.retry_after_ms = None;
+    }
+    Some(limit)
+}
+
+pub(super) fn statuses(decision: &Decision) -> Vec<v1::Status> {
+    let status = |status: &Status| v1::Status {
+        decision: word(status.code == Code::Ok).into(),
+        limit: status
+            .binding
+            .as_ref()
+            .map(|binding| limit(decision, binding)),
+        delay_ms: millis(status.delay).unwrap_or(0),
+        unlimited_rule: match status.unlimited {
+            Some(index) => decision.snapshot().rules().rule(index).id.to_string(),
+            None => String::new(),
+        },
+    };
+    decision.statuses().iter().map(status).collect()
+}
+
+fn limit(decision: &Decision, binding: &Binding) -> v1::Limit {
+    let answered = &binding.answered;
+    v1::Limit {
+        rule: decision
+            .rule(binding)
+            .map(|rule| String::from(&*rule.id))
+            .unwrap_or_default(),
+        limit: binding.quota,
+        remaining: answered.remaining,
+        // On a denial every word about time says the same, so that clients may go by any.
+        reset_after_ms: match answered.verdict {
+            Verdict::Later => answered.retry_after.as_millis_ceil(),
+            Verdict::Fits | Verdict::Never => answered.reset_after.as_millis_ceil(),
+        },
+        retry_after_ms: match answered.verdict {
+            Verdict::Never => None,
+            Verdict::Fits | Verdict::Later => millis(answered.retry_after),
+        },
+    }
+}
+
+/// None if there is nothing to wait for, or no wait helps.
+pub(super) fn millis(span: Micros) -> Option<u64> {
+    (span > Micros::ZERO && span < Micros::MAX).then(|| span.as_millis_ceil())
+}

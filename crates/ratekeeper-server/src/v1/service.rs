@@ -1,0 +1,346 @@
+//! The gRPC service: each method parses, calls one method of the limiter, maps the answer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ratekeeper_limiter::{Begun, Held, Reservation, Reserve, Settled};
+use ratekeeper_proto::ratekeeper::v1;
+use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::RateLimiterService;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::question::{Place, Question};
+use super::stream::{Answers, answers};
+use super::{Refusal, answer, check_count, key, no_refund, reserved_hits, ttl};
+use crate::app::App;
+use crate::callers::{Denied, Power};
+use crate::listen::Peer;
+use crate::store::ServedStore;
+
+/// Our own service on top of an [`App`].
+#[derive(Debug)]
+pub(crate) struct Service<S> {
+    pub(super) app: Arc<App<S>>,
+    /// Whether whoever sent the request at hand may bring limits along; for batches and streams.
+    override_admitted: Result<(), Refusal>,
+}
+
+impl<S: ServedStore> Service<S> {
+    pub(crate) const fn new(app: Arc<App<S>>) -> Self {
+        Self {
+            app,
+            // Single requests are admitted one by one.
+            override_admitted: Ok(()),
+        }
+    }
+
+    /// The name of whoever sent `request`, if it may do that.
+    fn admit<T>(&self, request: &Request<T>, power: Power) -> Result<&str, Refusal> {
+        let peer = request.extensions().get::<Peer>();
+        let authorization = request.metadata().get("authorization");
+        let authorization = authorization.map(|value| value.as_encoded_bytes());
+        let admitted = self.app.callers.admit(peer, authorization, power)?;
+        if admitted.is_by_place && request.metadata().contains_key("origin") {
+            return Err(Denied::Forbidden("web pages may not ask for this".to_owned()).into());
+        }
+        Ok(admitted.name)
+    }
+
+    fn is_loaded(&self) -> Result<(), Refusal> {
+        match self.app.is_loaded() {
+            true => Ok(()),
+            false => Err(Refusal::no_rules()),
+        }
+    }
+
+    /// Decides `checks`, each by itself, in order; none if one of them makes no sense.
+    pub(super) async fn decide(
+        &self,
+        checks: &[v1::CheckRequest],
+    ) -> Result<Vec<v1::CheckResponse>, Status> {
+        check_count(checks.len())?;
+        for (number, check) in checks.iter().enumerate() {
+            let place = Place::Check(number);
+            let question = Question::new(place, &check.domain, &check.descriptors)?;
+            if question.has_override() {
+                self.override_admitted.clone()?;
+            }
+        }
+        self.is_loaded()?;
+        let start = Instant::now();
+        let now = self.app.limiter.clock().now();
+        let mut results = Vec::with_capacity(checks.len());
+        let mut asked = Vec::new();
+        for (number, check) in checks.iter().enumerate() {
+            let question = Question::new(Place::Alone, &check.domain, &check.descriptors)?;
+            let views = question.views(1);
+            results.push(match self.app.limiter.begin(&question.check(&views), now) {
+                Begun::Decided(decision) => respond(&decision, check),
+                Begun::Asked(ticket) => {
+                    asked.push((number, ticket));
+                    v1::CheckResponse::default()
+                }
+            });
+        }
+        for (number, ticket) in asked {
+            let check = &checks[number];
+            let question = Question::new(Place::Alone, &check.domain, &check.descriptors)?;
+            let views = question.views(1);
+            let decision = self
+                .app
+                .limiter
+                .finish(&question.check(&views), ticket)
+                .await;
+            results[number] = respond(&decision, check);
+        }
+        self.app.durations.add(start.elapsed());
+        Ok(results)
+    }
+
+    /// The same service, for requests of whoever sent `request`.
+    fn of<T>(&self, request: &Request<T>) -> Self {
+        Self {
+            app: Arc::clone(&self.app),
+            override_admitted: self.admit(request, Power::Override).map(drop),
+        }
+    }
+}
+
+fn respond(decision: &ratekeeper_limiter::Decision, check: &v1::CheckRequest) -> v1::CheckResponse {
+    let hits = check.descriptors.iter().map(|descriptor| descriptor.hits);
+    let is_peek = { hits }.all(|hits| hits == Some(0));
+    answer::check(decision, check.statuses, is_peek)
+}
+
+#[tonic::async_trait]
+impl<S: ServedStore> RateLimiterService for Service<S> {
+    type CheckStreamStream = Answers;
+
+    async fn check(
+        &self,
+        request: Request<v1::CheckRequest>,
+    ) -> Result<Response<v1::CheckResponse>, Status> {
+        let check = request.get_ref();
+        let question = Question::new(Place::Alone, &check.domain, &check.descriptors)?;
+        if question.has_override() {
+            self.admit(&request, Power::Override)?;
+        }
+        self.is_loaded()?;
+        let views = question.views(1);
+        let decision = self.app.check(&question.check(&views)).await;
+        Ok(Response::new(respond(&decision, check)))
+    }
+
+    async fn check_batch(
+        &self,
+        request: Request<v1::CheckBatchRequest>,
+    ) -> Result<Response<v1::CheckBatchResponse>, Status> {
+        let service = self.of(&request);
+        let results = service.decide(&request.get_ref().checks).await?;
+        Ok(Response::new(v1::CheckBatchResponse { results }))
+    }
+
+    async fn check_stream(
+        &self,
+        request: Request<Streaming<v1::CheckStreamRequest>>,
+    ) -> Result<Response<Answers>, Status> {
+        let service = self.of(&request);
+        Ok(Response::new(answers(service, request.into_inner())))
+    }
+
+    async fn peek(
+        &self,
+        request: Request<v1::PeekRequest>,
+    ) -> Result<Response<v1::PeekResponse>, Status> {
+        let asked = request.get_ref();
+        let question = Question::new(Place::Alone, &asked.domain, &asked.descriptors)?;
+        if question.has_override() {
+            self.admit(&request, Power::Override)?;
+        }
+        self.is_loaded()?;
+        let views = question.views(0);
+        let (decision, would_allow) = self.app.limiter.peek(&question.check(&views)).await;
+        Ok(Response::new(v1::PeekResponse {
+            decision: answer::word(would_allow).into(),
+            limit: answer::binding(&decision, true),
+            degraded: decision.is_degraded(),
+            statuses: answer::statuses(&decision),
+        }))
+    }
+
+    async fn acquire(
+        &self,
+        request: Request<v1::AcquireRequest>,
+    ) -> Result<Response<v1::AcquireResponse>, Status> {
+        let caller = self.admit(&request, Power::Hold)?;
+        let asked = request.get_ref();
+        let question = Question::new(Place::Alone, &asked.domain, &asked.descriptors)?;
+        let question = question.without_overrides()?;
+        let key = key(&asked.idempotency_key)?;
+        self.is_loaded()?;
+        let views = question.views(1);
+        let check = question.check(&views);
+        let acquired = self.app.limiter.acquire(caller, &check, key).await;
+        let acquired = acquired.map_err(|error| Refusal::of_hold(error, "idempotency_key"))?;
+        let (permit, expires_after_ms) = match acquired.permit {
+            Some(Held {
+                token,
+                expires_after,
+            }) => (token, expires_after.as_millis_ceil()),
+            None => (String::new(), 0),
+        };
+        let decision = answer::check(&acquired.decision, false, false);
+        Ok(Response::new(v1::AcquireResponse {
+            decision: decision.decision,
+            limit: decision.limit,
+            delay_ms: decision.delay_ms,
+            degraded: decision.degraded,
+            permit,
+            expires_after_ms,
+            repeated_before: acquired.is_repeat,
+        }))
+    }
+
+    async fn release(
+        &self,
+        request: Request<v1::ReleaseRequest>,
+    ) -> Result<Response<v1::ReleaseResponse>, Status> {
+        let caller = self.admit(&request, Power::Hold)?;
+        let released = self
+            .app
+            .limiter
+            .release(caller, &request.get_ref().permit)
+            .await;
+        let released = released.map_err(|error| Refusal::of_hold(error, "permit"))?;
+        Ok(Response::new(v1::ReleaseResponse {
+            was_held: released.was_held,
+        }))
+    }
+
+    async fn renew(
+        &self,
+        request: Request<v1::RenewRequest>,
+    ) -> Result<Response<v1::RenewResponse>, Status> {
+        let caller = self.admit(&request, Power::Hold)?;
+        let held = self
+            .app
+            .limiter
+            .renew(caller, &request.get_ref().permit)
+            .await;
+        let held = held.map_err(|error| Refusal::of_hold(error, "permit"))?;
+        Ok(Response::new(v1::RenewResponse {
+            expires_after_ms: held.expires_after.as_millis_ceil(),
+        }))
+    }
+
+    async fn reserve(
+        &self,
+        request: Request<v1::ReserveRequest>,
+    ) -> Result<Response<v1::ReserveResponse>, Status> {
+        let caller = self.admit(&request, Power::Hold)?;
+        let asked = request.get_ref();
+        let question = Question::new(Place::Alone, &asked.domain, &asked.descriptors)?;
+        let question = question.without_overrides()?;
+        let (hits, ttl, key) = (
+            reserved_hits(asked.hits)?,
+            ttl(asked.ttl_ms)?,
+            key(&asked.idempotency_key)?,
+        );
+        self.is_loaded()?;
+        let views = question.views(hits);
+        let reserve = Reserve {
+            check: question.check(&views),
+            hits: asked.hits,
+            fixed: &question.own_hits(),
+            ttl,
+            key,
+        };
+        let reserved = self.app.limiter.reserve(caller, &reserve).await;
+        let reserved = reserved.map_err(|error| Refusal::of_hold(error, "idempotency_key"))?;
+        let (reservation, expires_after_ms) = match reserved.reservation {
+            Some(Reservation {
+                token,
+                expires_after,
+            }) => (token, expires_after.as_millis_ceil()),
+            None => (String::new(), 0),
+        };
+        let decision = answer::check(&reserved.decision, false, false);
+        Ok(Response::new(v1::ReserveResponse {
+            decision: decision.decision,
+            limit: decision.limit,
+            delay_ms: decision.delay_ms,
+            degraded: decision.degraded,
+            reservation,
+            expires_after_ms,
+            repeated_before: reserved.is_repeat,
+        }))
+    }
+
+    async fn commit(
+        &self,
+        request: Request<v1::CommitRequest>,
+    ) -> Result<Response<v1::CommitResponse>, Status> {
+        let caller = self.admit(&request, Power::Hold)?;
+        let v1::CommitRequest { reservation, hits } = request.get_ref();
+        let settled = self.app.limiter.commit(caller, reservation, *hits).await;
+        let settled = settled.map_err(|error| Refusal::of_hold(error, "reservation"))?;
+        let (limits, limits_gone) = counts(&settled);
+        Ok(Response::new(v1::CommitResponse {
+            given_back: settled.given_back,
+            limits,
+            limits_gone,
+            repeated_before: settled.is_repeat,
+        }))
+    }
+
+    async fn cancel(
+        &self,
+        request: Request<v1::CancelRequest>,
+    ) -> Result<Response<v1::CancelResponse>, Status> {
+        let caller = self.admit(&request, Power::Hold)?;
+        let settled = self
+            .app
+            .limiter
+            .cancel(caller, &request.get_ref().reservation);
+        let settled = settled.await;
+        let settled = settled.map_err(|error| Refusal::of_hold(error, "reservation"))?;
+        let (limits, limits_gone) = counts(&settled);
+        Ok(Response::new(v1::CancelResponse {
+            given_back: settled.given_back,
+            limits,
+            limits_gone,
+            repeated_before: settled.is_repeat,
+        }))
+    }
+
+    async fn refund(
+        &self,
+        request: Request<v1::RefundRequest>,
+    ) -> Result<Response<v1::RefundResponse>, Status> {
+        let caller = self.admit(&request, Power::Refund)?;
+        let asked = request.get_ref();
+        let question = Question::new(Place::Alone, &asked.domain, &asked.descriptors)?;
+        let question = question.without_overrides()?;
+        if let Some(number) = question.zero_hits() {
+            return Err(no_refund(number).into());
+        }
+        let key = key(&asked.idempotency_key)?;
+        self.is_loaded()?;
+        let views = question.views(1);
+        let decision = self
+            .app
+            .limiter
+            .refund(caller, &question.check(&views), key)
+            .await;
+        let decision = decision.map_err(|error| Refusal::of_hold(error, "idempotency_key"))?;
+        Ok(Response::new(v1::RefundResponse {
+            limit: answer::binding(&decision, true),
+            statuses: answer::statuses(&decision),
+            degraded: decision.is_degraded(),
+        }))
+    }
+}
+
+fn counts(settled: &Settled) -> (u32, u32) {
+    let count = |limits: usize| u32::try_from(limits).unwrap_or(u32::MAX);
+    (count(settled.limits), count(settled.limits_gone))
+}

@@ -1,0 +1,103 @@
+//! Answers of envoyproxy/ratelimit, recorded, are ours.
+//!
+//! `cargo xtask compat --record crates/ratekeeper-server/tests/server/incumbent.jsonl` records them anew, where Go is:
+//! what the real service said to random requests under random rules, but for the differences that
+//! docs/migrating-from-envoy-ratelimit.md lists.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ratekeeper_server::LimitHeaders;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::support::{envoy, start_with};
+
+#[derive(Deserialize)]
+struct Line {
+    rules: String,
+    asked: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+struct Step {
+    body: String,
+    status: u16,
+    answer: Option<Value>,
+}
+
+/// Seconds until the window of `unit` ends, as of now.
+fn until_reset(unit: &Value) -> u64 {
+    let day = 86_400;
+    let length = match unit.as_str().unwrap() {
+        "DAY" => day,
+        "WEEK" => 7 * day,
+        "MONTH" => 30 * day,
+        "YEAR" => 365 * day,
+        other => panic!("{other} is too short to be recorded"),
+    };
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    length - now % length
+}
+
+/// Takes the times until a reset out, which follow from the clock, and checks them.
+fn without_times(mut answer: Value) -> Value {
+    let mut resets = Vec::new();
+    for status in answer["statuses"].as_array_mut().unwrap() {
+        let status = status.as_object_mut().unwrap();
+        let Some(limit) = status.get("currentLimit") else {
+            assert!(!status.contains_key("durationUntilReset"));
+            continue;
+        };
+        let expected = until_reset(&limit["unit"]);
+        let said = status
+            .remove("durationUntilReset")
+            .expect("a limit has a reset");
+        let said: u64 = said
+            .as_str()
+            .unwrap()
+            .strip_suffix('s')
+            .unwrap()
+            .parse()
+            .unwrap();
+        // The second may have ended since, and the window with it.
+        assert!(
+            said == expected || said == expected + 1 || said == 1,
+            "{said} s, not {expected} s"
+        );
+        resets.push(said.to_string());
+    }
+    if let Some(headers) = answer.get_mut("responseHeadersToAdd") {
+        let reset = headers.as_array_mut().unwrap().pop().unwrap();
+        assert_eq!(reset["key"], "RateLimit-Reset");
+        assert!(
+            resets.iter().any(|said| reset["value"] == **said),
+            "{reset}"
+        );
+    }
+    answer
+}
+
+#[tokio::test]
+async fn recorded_answers_of_the_incumbent_are_ours() {
+    for line in include_str!("incumbent.jsonl").lines() {
+        let Line { rules, asked } = serde_json::from_str(line).unwrap();
+        let running = start_with(&rules, |config| {
+            envoy(config);
+            config.rls.limit_headers = Some(LimitHeaders::default());
+            config.rls.dynamic_metadata = true;
+        })
+        .await;
+        for step in asked {
+            let (status, text) = running.http("POST", "/json", &step.body).await;
+            assert_eq!(status, step.status, "{}: {text}\n{rules}", step.body);
+            if let Some(expected) = step.answer {
+                let answer = without_times(serde_json::from_str(&text).unwrap());
+                assert_eq!(answer, expected, "{}\n{rules}", step.body);
+            }
+        }
+        running.stop().await;
+    }
+}
