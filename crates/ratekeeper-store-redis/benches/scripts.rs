@@ -1,0 +1,168 @@
+//! What a decision costs Redis: CPU and bytes, by the server's own count.
+//!
+//! `cargo bench -p ratekeeper-store-redis` prints two tables: microseconds of the server's core for each decision, one
+//! decision a call and sixteen, over many keys, and bytes for each counter at a million keys. Times are the server's
+//! `used_cpu`, so that they mean something on a machine that does other things as well.
+
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
+use ratekeeper_store::{Charge, CounterKey, FullMode, Request, RuleSlot, Step};
+use ratekeeper_store_redis::script::{Call, Clock, Group, KeyName, Script};
+use ratekeeper_testkit::redis::{Client, Server, encode};
+
+/// Calls of one pipeline.
+const PIPELINE: usize = 16;
+
+/// Keys of the table of bytes.
+const COUNTERS: u64 = 1_000_000;
+
+fn main() {
+    // `cargo test --benches` runs this too, only to see that it runs.
+    let is_test = !std::env::args().any(|arg| arg == "--bench");
+    let counters = if is_test { 1_000 } else { COUNTERS };
+    println!(
+        "{:<28}{:>12}{:>12}{:>12}{:>12}",
+        "", "1 a call", "16 a call", "denied", "bytes"
+    );
+    for (name, limit) in limits() {
+        let row = Row::measure(&limit, counters);
+        println!(
+            "{name:<28}{:>12.2}{:>12.2}{:>12.2}{:>12.1}",
+            row.one, row.sixteen, row.denied, row.bytes
+        );
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    let ping = cost(&mut client, counters, |_, pipeline| {
+        encode(&["PING"], pipeline)
+    });
+    let incr = cost(&mut client, counters, |n, pipeline| {
+        encode(&["INCRBY", &format!("key:{n:016}"), "1"], pipeline);
+    });
+    println!("{:<28}{ping:>12.2}", "PING");
+    println!("{:<28}{incr:>12.2}", "INCRBY");
+}
+
+fn limits() -> Vec<(String, Limit)> {
+    let limit = |algorithm, quota, sub_windows| {
+        // So long that no bucket is full again, and forgotten, while this runs.
+        let spec = LimitSpec::new(algorithm, quota, Micros::from_secs(864_000));
+        let spec = LimitSpec {
+            sub_windows,
+            ..spec
+        };
+        Limit::try_new(spec).expect("a valid limit")
+    };
+    let mut limits: Vec<(String, Limit)> = Algorithm::ALL
+        .into_iter()
+        .map(|algorithm| (algorithm.name().to_owned(), limit(algorithm, 1_000, None)))
+        .collect();
+    let of_one = limit(Algorithm::SlidingWindow, 1_000, Some(1));
+    limits.push(("sliding_window of 1".to_owned(), of_one));
+    limits
+}
+
+struct Row {
+    one: f64,
+    sixteen: f64,
+    denied: f64,
+    bytes: f64,
+}
+
+impl Row {
+    fn measure(limit: &Limit, counters: u64) -> Self {
+        let server = Server::start();
+        let mut client = server.client();
+        let script = Script::new(Clock::Server);
+        client.ask(&["SCRIPT", "LOAD", script.text()]);
+        let before = memory(&mut client);
+        let names = KeyName::default();
+        let mut call = Call::new();
+        // Counters are made, sixteen a call.
+        let mut ask = |hits: i64, many: u64, next: u64, pipeline: &mut Vec<u8>| {
+            call.clear();
+            for number in next * many..(next + 1) * many {
+                call.push(&group(limit, number % counters, hits), &names);
+            }
+            push(&script, &call, pipeline);
+        };
+        let sixteen = cost(&mut client, counters / 16, |n, out| ask(1, 16, n, out)) / 16.0;
+        let one = cost(&mut client, counters / 8, |n, out| ask(1, 1, n, out));
+        let bytes = (memory(&mut client) - before) as f64 / counters as f64;
+        let oversized = i64::try_from(limit.capacity() + 1).unwrap_or(i64::MAX);
+        let denied = cost(&mut client, counters / 8, |n, out| {
+            ask(oversized, 1, n, out)
+        });
+        Self {
+            one,
+            sixteen,
+            denied,
+            bytes,
+        }
+    }
+}
+
+fn group(limit: &Limit, number: u64, hits: i64) -> Group {
+    // Spread as hashes are.
+    let spread = |n: u64| (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let step = Step {
+        key: CounterKey {
+            subject: spread(number),
+            identity: spread(spread(number)),
+        },
+        limit,
+        calendar: None,
+        hits,
+        charge: Charge::IfAllowed,
+        descriptor: 0,
+        shadow: false,
+        quota_mode: false,
+        rule: RuleSlot(0),
+        full_mode: FullMode::Allow,
+    };
+    Group::new(&Request::new(&[step], Mode::default(), Timestamp::EPOCH))
+}
+
+fn push(script: &Script, call: &Call, pipeline: &mut Vec<u8>) {
+    let count = call.keys().len().to_string();
+    let mut args: Vec<&[u8]> = vec![b"EVALSHA", script.sha1().as_bytes(), count.as_bytes()];
+    args.extend(call.keys());
+    args.push(call.plan());
+    encode(&args, pipeline);
+}
+
+/// Microseconds of the server's core for each of `calls` calls, in pipelines.
+fn cost(client: &mut Client, calls: u64, mut ask: impl FnMut(u64, &mut Vec<u8>)) -> f64 {
+    let before = cpu(client);
+    let mut pipeline = Vec::new();
+    let mut next = 0;
+    while next < calls {
+        pipeline.clear();
+        let most = (PIPELINE as u64).min(calls - next);
+        for number in next..next + most {
+            ask(number, &mut pipeline);
+        }
+        client.send(&pipeline);
+        for _ in 0..most {
+            let reply = client.read();
+            assert!(!reply.is_error(), "{reply:?}");
+        }
+        next += most;
+    }
+    (cpu(client) - before) * 1e6 / calls.max(1) as f64
+}
+
+/// Seconds of the server's processes so far.
+fn cpu(client: &mut Client) -> f64 {
+    field(client, "cpu", "used_cpu_user:") + field(client, "cpu", "used_cpu_sys:")
+}
+
+fn memory(client: &mut Client) -> u64 {
+    field(client, "memory", "used_memory:") as u64
+}
+
+fn field(client: &mut Client, section: &str, name: &str) -> f64 {
+    let info = client.ask(&["INFO", section]).text();
+    let line = info.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|value| value.parse().ok())
+        .unwrap_or_else(|| panic!("INFO has no {name}"))
+}

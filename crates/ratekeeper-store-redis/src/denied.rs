@@ -1,0 +1,165 @@
+//! Denials that are repeated from memory, so that a flood costs Redis next to nothing.
+//!
+//! What is kept is the state of the counters as Redis had it when it denied a request. A request
+//! for the same counters under the same limits is held to that state at the time it has become;
+//! only what is denied is answered from here. A look, a refund, a request that is charged when
+//! denied, or a permit never is. What others give back or change is seen after at most
+//! `deny_cache_max`; what this node gives back, at once.
+//!
+//! Each time that something is given back has a number, and each counter that of its last time.
+//! A denial that was asked for before the last time of any of its counters says nothing any more:
+//! neither one that is kept already, nor one that is still on its way.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use ratekeeper_core::Micros;
+use ratekeeper_store::{CounterKey, Request, Verdicts};
+
+use crate::queue::{Unhashed, signature};
+use crate::script::Known;
+
+/// Parts with a lock of their own.
+const PARTS: usize = 64;
+
+/// Denials that each part keeps; together 16,384.
+const DENIALS_MAX: usize = 256;
+
+/// Places for the last time that something was given back to a counter. Counters that share one
+/// are asked for once more than they had to be.
+const PLACES: usize = 4_096;
+
+/// The denials of one store.
+#[derive(Debug)]
+pub(crate) struct Denied {
+    parts: Box<[Mutex<Part>]>,
+    kept: AtomicUsize,
+    /// How often something was given back.
+    returns: AtomicU64,
+    /// The last of these times, for each place.
+    returned: Box<[AtomicU64]>,
+    /// Zero: nothing is kept.
+    max: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    denials: HashMap<u64, Denial, BuildHasherDefault<Unhashed>>,
+    answered: u64,
+}
+
+#[derive(Debug)]
+struct Denial {
+    known: Known,
+    /// When the decision was sent, which is before Redis read its clock: the time counted from
+    /// here is ahead of Redis's, never behind, so that nothing is denied which Redis would let
+    /// pass.
+    sent: Instant,
+    /// How often something had been given back by then.
+    returns: u64,
+}
+
+impl Denied {
+    pub(crate) fn new(max: Duration) -> Self {
+        Self {
+            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            kept: AtomicUsize::new(0),
+            returns: AtomicU64::new(0),
+            returned: (0..PLACES).map(|_| AtomicU64::default()).collect(),
+            max,
+        }
+    }
+
+    /// The denial of `request`, if it is known.
+    pub(crate) fn answer(&self, request: &Request<'_>, now: Instant) -> Option<Verdicts> {
+        // Relaxed: what was kept a moment ago may be found a moment later.
+        if self.kept.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let first = request.steps.first()?.key;
+        let mut part = self.part(first).lock();
+        let signature = signature(request);
+        let denial = part.denials.get(&signature)?;
+        let since = now.saturating_duration_since(denial.sent);
+        let is_over = since >= self.max || self.is_outdated(denial);
+        let verdicts = match !is_over {
+            true => denial.known.denial(request, Micros::from(since)),
+            false => None,
+        };
+        match verdicts.is_some() {
+            true => part.answered += 1,
+            // It is over, or somebody asks for less, or under another limit.
+            false if is_over => self.drop_one(&mut part, signature),
+            false => {}
+        }
+        verdicts
+    }
+
+    /// How often something was given back until now: to be asked before a decision is sent.
+    pub(crate) fn returns(&self) -> u64 {
+        self.returns.load(Ordering::Acquire)
+    }
+
+    /// Keeps what is known of a group that was denied, which was sent after so many `returns`.
+    pub(crate) fn keep(&self, signature: u64, known: Known, sent: Instant, returns: u64) {
+        let Some(first) = known.keys().next().filter(|_| !self.max.is_zero()) else {
+            return;
+        };
+        let mut part = self.part(first).lock();
+        let denial = Denial {
+            known,
+            sent,
+            returns,
+        };
+        if part.denials.len() >= DENIALS_MAX && !part.denials.contains_key(&signature) {
+            let old = part.denials.keys().next().copied();
+            old.into_iter()
+                .for_each(|old| self.drop_one(&mut part, old));
+        }
+        if part.denials.insert(signature, denial).is_none() {
+            self.kept.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets what is known of a counter that something was given back to.
+    pub(crate) fn forget(&self, key: CounterKey) {
+        if self.max.is_zero() {
+            return;
+        }
+        let number = self.returns.fetch_add(1, Ordering::AcqRel) + 1;
+        self.returned(key).fetch_max(number, Ordering::Release);
+    }
+
+    fn is_outdated(&self, denial: &Denial) -> bool {
+        let last = |key| self.returned(key).load(Ordering::Acquire);
+        denial.known.keys().any(|key| last(key) > denial.returns)
+    }
+
+    /// How many requests were answered from here.
+    pub(crate) fn answered(&self) -> u64 {
+        self.parts.iter().map(|part| part.lock().answered).sum()
+    }
+
+    fn drop_one(&self, part: &mut Part, signature: u64) {
+        if part.denials.remove(&signature).is_some() {
+            self.kept.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Where a denial lies whose first counter that is.
+    #[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
+    fn part(&self, key: CounterKey) -> &Mutex<Part> {
+        &self.parts[key.subject as usize % PARTS]
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
+    fn returned(&self, key: CounterKey) -> &AtomicU64 {
+        &self.returned[(key.subject ^ key.identity.rotate_left(32)) as usize % PLACES]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Mode, Timestamp};
+use ratekeeper_store::{Charge, FullMode, RuleSlot, Step};
+
+use super::*;
+use crate::script::{Group, Item, decode_and_keep};
+
+const MAX: Duration = Duration::from_secs(1);
+
+fn nothing() -> Limit {
+    let spec = LimitSpec::new(Algorithm::FixedWindow, 0, Micros::from_secs(3_600));
+    Limit::try_new(spec).expect("a valid limit")
+}
+
+fn step(limit: &Limit, number: u64) -> Step<'_> {
+    Step {
+        key: CounterKey {
+            subject: number,
+            identity: number,
+        },
+        limit,
+        calendar: None,
+        hits: 1,
+        charge: Charge::IfAllowed,
+        descriptor: 0,
+        shadow: false,
+        quota_mode: false,
+        rule: RuleSlot(0),
+        full_mode: FullMode::Allow,
+    }
+}
+
+/// What is known of the counters of `request` after Redis has denied it.
+fn denial(request: &Request<'_>) -> Known {
+    let groups = [Group::new(request)];
+    let mut items = vec![Item::Int(1_000_000)];
+    items.extend(request.steps.iter().map(|_| Item::Null));
+    items.push(Item::Int(0));
+    let mut kept = None;
+    decode_and_keep(&groups, items, |_, _| {}, |_, known| kept = Some(known))
+        .expect("an answer of the script");
+    kept.expect("it was denied")
+}
+
+#[test]
+fn a_denial_is_repeated_for_as_long_as_is_set() {
+    let (denied, sent) = (Denied::new(MAX), Instant::now());
+    let limit = nothing();
+    let steps = [step(&limit, 1)];
+    let request = Request::new(&steps, Mode::default(), Timestamp::EPOCH);
+    let known = denial(&request);
+    denied.keep(signature(&request), known, sent, denied.returns());
+    let almost = sent + MAX - Duration::from_micros(1);
+    assert!(denied.answer(&request, sent).is_some());
+    assert!(denied.answer(&request, almost).is_some());
+    assert!(denied.answer(&request, sent + MAX).is_none());
+    assert!(denied.answer(&request, sent).is_none(), "it is forgotten");
+    assert_eq!(denied.answered(), 2);
+}
+
+/// Whichever of its counters something is given back to.
+#[test]
+fn what_is_given_back_to_any_counter_is_seen_at_once() {
+    let (denied, now) = (Denied::new(MAX), Instant::now());
+    let limit = nothing();
+    let steps = [step(&limit, 1), step(&limit, 2)];
+    let request = Request::new(&steps, Mode::default(), Timestamp::EPOCH);
+    for (number, forgets) in [(1, true), (2, true), (3, false)] {
+        let known = denial(&request);
+        denied.keep(signature(&request), known, now, denied.returns());
+        denied.forget(step(&limit, number).key);
+        let answer = denied.answer(&request, now);
+        assert_eq!(answer.is_none(), forgets, "{number}");
+    }
+}
+
+#[test]
+fn a_denial_that_comes_after_what_was_given_back_is_not_kept() {
+    let (denied, now) = (Denied::new(MAX), Instant::now());
+    let limit = nothing();
+    let steps = [step(&limit, 1), step(&limit, 2)];
+    let request = Request::new(&steps, Mode::default(), Timestamp::EPOCH);
+    let before = denied.returns();
+    denied.forget(steps[1].key);
+    denied.keep(signature(&request), denial(&request), now, before);
+    assert!(denied.answer(&request, now).is_none());
+    let after = denied.returns();
+    denied.keep(signature(&request), denial(&request), now, after);
+    assert!(denied.answer(&request, now).is_some());
+}

@@ -1,0 +1,333 @@
+//! The decisions of one runtime for one shard: a queue, a connection, and what moves from the one
+//! to the other.
+//!
+//! While calls are in flight, decisions queue; a reply sends the queue as the next pipeline. So a
+//! lane without load sends each decision at once, and one under load sends ever larger pipelines,
+//! which is what Redis is fastest with.
+//!
+//! ```text
+//! decide -> [ queue ] --- up to 64 groups ---> in flight (at most 2) ---> answers
+//!               ^                                   |
+//!               `---------- a reply comes ----------'
+//! ```
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use ratekeeper_store::{Request, StoreError};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, sleep_until, timeout};
+
+use crate::breaker::{Circuit, Probe};
+use crate::config::RedisConfig;
+use crate::denied::Denied;
+use crate::flight::{Flight, Landed};
+use crate::link::Link;
+use crate::metrics::Fault;
+use crate::queue::{Member, Pushed, Queue, QueueBounds, Taken};
+use crate::script::{Clock, KeyName, Script};
+use crate::shard::Shard;
+use crate::ticket::Ticket;
+
+/// Before connecting again; twice as long each time, up to the cooldown of the breaker.
+const BACKOFF: Duration = Duration::from_millis(5);
+
+/// The longest of these.
+const BACKOFF_MAX: Duration = Duration::from_millis(100);
+
+/// The way from one runtime to one shard.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) shard: Arc<Shard>,
+    pub(crate) queue: Queue,
+    pub(crate) config: Arc<RedisConfig>,
+    pub(crate) asking: Arc<Asking>,
+    is_connected: AtomicBool,
+    /// Whether the last attempt to connect failed: nobody waits for the next.
+    is_missing: AtomicBool,
+}
+
+/// What lanes ask by, and what they learn.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    pub(crate) script: Script,
+    pub(crate) clock: Clock,
+    pub(crate) names: KeyName,
+    pub(crate) denied: Denied,
+    /// The latest time that a server was told, in microseconds: it never goes back.
+    pub(crate) told: AtomicU64,
+}
+
+/// Ends a lane when it is dropped.
+#[derive(Debug)]
+pub(crate) struct LaneTask(AbortHandle);
+
+impl Drop for LaneTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Lane {
+    /// A lane whose connection is kept by a task of `runtime`.
+    pub(crate) fn start(
+        shard: Arc<Shard>,
+        config: Arc<RedisConfig>,
+        asking: Arc<Asking>,
+        runtime: &Handle,
+    ) -> (Arc<Self>, LaneTask) {
+        let bounds = QueueBounds {
+            waiting_max: config.waiting_max,
+            merges: config.merges,
+        };
+        let lane = Arc::new(Self {
+            shard,
+            queue: Queue::new(bounds),
+            config,
+            asking,
+            is_connected: AtomicBool::new(false),
+            is_missing: AtomicBool::new(false),
+        });
+        let closing = Closing(Arc::clone(&lane));
+        let task = runtime.spawn(async move {
+            let lane = &closing.0;
+            tokio::join!(lane.watch_deadlines(), lane.keep_connected());
+        });
+        (lane, LaneTask(task.abort_handle()))
+    }
+
+    /// Lets `request` wait for its turn. [`None`] if the lane has ended.
+    pub(crate) fn push(&self, request: &Request<'_>, now: Instant) -> Option<Ticket> {
+        if self.is_missing.load(Ordering::Relaxed) && !self.queue.is_closed() {
+            self.missed(1, StoreError::Unavailable);
+            return Some(Ticket::failed(StoreError::Unavailable));
+        }
+        let mut waiting = None;
+        let pushed = self.queue.push(request, || {
+            let (reply, ticket) = Ticket::new();
+            waiting = Some(ticket);
+            Member::new(reply, now, now + self.config.deadline)
+        });
+        match pushed {
+            Pushed::Merged | Pushed::Queued => waiting,
+            Pushed::Full => {
+                self.shard.metrics.fault(Fault::Overloaded, 1);
+                Some(Ticket::failed(StoreError::Overloaded))
+            }
+            Pushed::Closed => None,
+        }
+    }
+
+    /// What a decision is told that waited too long for its turn: without a connection it is the
+    /// server that is missing.
+    fn late(&self) -> StoreError {
+        if self.is_connected.load(Ordering::Relaxed) {
+            StoreError::Overloaded
+        } else {
+            StoreError::Unavailable
+        }
+    }
+
+    /// Counts decisions that waited too long. The breaker does not.
+    pub(crate) fn missed(&self, decisions: usize, error: StoreError) {
+        let fault = match error {
+            StoreError::Overloaded => Fault::Overloaded,
+            _ => Fault::Connection,
+        };
+        if decisions > 0 {
+            self.shard.metrics.fault(fault, decisions);
+        }
+    }
+
+    /// Fails what waits beyond its deadline. Looks at most once in half a deadline.
+    async fn watch_deadlines(&self) {
+        loop {
+            self.queue.begun.notified().await;
+            loop {
+                let late = self.late();
+                let (expired, next) = self.queue.expire(Instant::now(), late);
+                self.missed(expired, late);
+                let Some(next) = next else {
+                    break;
+                };
+                sleep_until(next.into()).await;
+            }
+        }
+    }
+
+    /// Connects, serves, and does so again whenever the connection is lost.
+    async fn keep_connected(&self) {
+        let mut backoff = BACKOFF;
+        loop {
+            let link = match self.shard.breaker.circuit() {
+                Circuit::Closed => self.connect().await,
+                Circuit::Open | Circuit::HalfOpen => self.probe().await,
+            };
+            let Some(link) = link else {
+                if self.shard.breaker.is_closed() {
+                    sleep(backoff).await;
+                    backoff = BACKOFF_MAX.min(backoff * 2);
+                }
+                continue;
+            };
+            backoff = BACKOFF;
+            self.is_connected.store(true, Ordering::Relaxed);
+            let lost = Serving::new(self, link).run().await;
+            self.is_connected.store(false, Ordering::Relaxed);
+            if let Some(why) = lost {
+                self.shard.failed(Fault::Connection, 1, &why);
+            }
+            if !self.shard.breaker.is_closed() {
+                self.queue.fail(StoreError::Unavailable);
+            }
+        }
+    }
+
+    async fn connect(&self) -> Option<Link> {
+        match Link::open(&self.shard.endpoint, self.config.connect_timeout).await {
+            Ok(link) => {
+                self.is_missing.store(false, Ordering::Relaxed);
+                Some(link)
+            }
+            Err(error) => {
+                self.shard.failed(Fault::Connection, 1, &error.to_string());
+                self.is_missing.store(true, Ordering::Relaxed);
+                self.queue.fail(StoreError::Unavailable);
+                None
+            }
+        }
+    }
+
+    /// Waits for the cooldown to be over, and asks the server whether it is back: this lane or
+    /// another. A connection if it was this one, and the server is.
+    async fn probe(&self) -> Option<Link> {
+        // From here on it is the breaker that keeps decisions from waiting.
+        self.is_missing.store(false, Ordering::Relaxed);
+        let breaker = &self.shard.breaker;
+        tokio::select! {
+            () = sleep_until(breaker.probe_at().into()) => {}
+            () = breaker.wait_for(|circuit| circuit == Circuit::Closed) => return None,
+        }
+        let Some(probe) = breaker.try_probe(Instant::now()) else {
+            breaker
+                .wait_for(|circuit| circuit != Circuit::HalfOpen)
+                .await;
+            return None;
+        };
+        self.ask(probe).await
+    }
+
+    async fn ask(&self, probe: Probe<'_>) -> Option<Link> {
+        let link = Link::open(&self.shard.endpoint, self.config.connect_timeout).await;
+        let mut link = match link {
+            Ok(link) => link,
+            Err(error) => {
+                self.shard.failed(Fault::Connection, 1, &error.to_string());
+                return None;
+            }
+        };
+        let mut connection = link.connection.clone();
+        let command = redis::cmd("PING");
+        let ping = command.query_async::<redis::Value>(&mut connection);
+        let answered = tokio::select! {
+            answered = timeout(self.config.deadline, ping) => answered,
+            () = &mut link.driver => return None,
+        };
+        match answered {
+            Ok(Ok(_)) => {
+                probe.answered();
+                self.shard.served();
+                Some(link)
+            }
+            Ok(Err(error)) => {
+                self.shard.failed(Fault::Refused, 1, &error.to_string());
+                None
+            }
+            Err(_) => {
+                self.shard
+                    .failed(Fault::Timeout, 1, "a probe was not answered in time");
+                None
+            }
+        }
+    }
+}
+
+/// Lets nothing wait in a lane whose task has ended, however it ended.
+struct Closing(Arc<Lane>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.queue.close();
+    }
+}
+
+/// A lane with a connection.
+struct Serving<'a> {
+    lane: &'a Lane,
+    link: Link,
+    flying: FuturesUnordered<Pin<Box<dyn Future<Output = Landed> + Send + 'a>>>,
+}
+
+impl<'a> Serving<'a> {
+    fn new(lane: &'a Lane, link: Link) -> Self {
+        Self {
+            lane,
+            link,
+            flying: FuturesUnordered::new(),
+        }
+    }
+
+    /// Moves decisions until the connection is lost, and says why; or until the breaker opens.
+    async fn run(mut self) -> Option<String> {
+        let lane = self.lane;
+        let opened = lane
+            .shard
+            .breaker
+            .wait_for(|circuit| circuit != Circuit::Closed);
+        tokio::pin!(opened);
+        loop {
+            let has_room = self.fill();
+            tokio::select! {
+                biased;
+                Some(landed) = self.flying.next() => {
+                    if let Landed::Lost(why) = landed {
+                        return Some(why);
+                    }
+                }
+                () = &mut self.link.driver => return Some("the connection was closed".to_owned()),
+                () = lane.queue.filled.notified(), if has_room => {}
+                () = &mut opened => return None,
+            }
+        }
+    }
+
+    /// Sends what waits, as far as there is room; whether there is room for more.
+    fn fill(&mut self) -> bool {
+        let config = &self.lane.config;
+        while self.flying.len() < config.pipelines_max {
+            let late = StoreError::Overloaded;
+            let taken = self
+                .lane
+                .queue
+                .take(config.groups_max, Instant::now(), late);
+            self.lane.missed(taken.expired, late);
+            if taken.groups.is_empty() {
+                return true;
+            }
+            self.fly(taken);
+        }
+        false
+    }
+
+    fn fly(&mut self, taken: Taken) {
+        let flight = Flight::new(self.lane, taken);
+        let connection = self.link.connection.clone();
+        self.flying.push(Box::pin(flight.fly(connection)));
+    }
+}

@@ -1,0 +1,139 @@
+//! What is counted about one shard.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::Circuit;
+
+/// Upper bounds of the buckets of command durations, in microseconds.
+const BOUNDS_US: [u64; 12] = [
+    50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 100_000, 1_000_000, 10_000_000,
+];
+
+/// Why Redis was asked in vain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    /// A connection could not be made, or broke.
+    Connection,
+    /// No answer came within the deadline.
+    Timeout,
+    /// Our own queue was too long, or what is asked too large: never sent, or too late for an answer to come in time.
+    Overloaded,
+    /// The server is loading, full, read-only or otherwise not able to serve.
+    Refused,
+    /// The server answered what no script of ours answers, or that ours failed.
+    Reply,
+}
+
+impl Fault {
+    const ALL: [Self; 5] = [
+        Self::Connection,
+        Self::Timeout,
+        Self::Overloaded,
+        Self::Refused,
+        Self::Reply,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Timeout => "timeout",
+            Self::Overloaded => "overloaded",
+            Self::Refused => "refused",
+            Self::Reply => "reply",
+        }
+    }
+}
+
+/// The counts of one shard.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    faults: [AtomicU64; Fault::ALL.len()],
+    pipelines: AtomicU64,
+    calls: AtomicU64,
+    decisions: AtomicU64,
+    queued_us: AtomicU64,
+    reloads: AtomicU64,
+    durations: [AtomicU64; BOUNDS_US.len() + 1],
+    duration_us: AtomicU64,
+}
+
+impl Metrics {
+    pub(crate) fn fault(&self, fault: Fault, count: usize) {
+        self.faults[fault as usize].fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// A pipeline of `calls` for `decisions` is sent, which waited for `queued` all together.
+    pub(crate) fn sent(&self, calls: usize, decisions: usize, queued: Duration) {
+        self.pipelines.fetch_add(1, Ordering::Relaxed);
+        self.calls.fetch_add(calls as u64, Ordering::Relaxed);
+        self.decisions
+            .fetch_add(decisions as u64, Ordering::Relaxed);
+        self.queued_us.fetch_add(micros(queued), Ordering::Relaxed);
+    }
+
+    /// A pipeline was answered after `took`.
+    pub(crate) fn answered(&self, took: Duration) {
+        let took = micros(took);
+        let bucket = BOUNDS_US.iter().position(|bound| took <= *bound);
+        self.durations[bucket.unwrap_or(BOUNDS_US.len())].fetch_add(1, Ordering::Relaxed);
+        self.duration_us.fetch_add(took, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reloaded(&self) {
+        self.reloads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn counts(&self, shard: &str, circuit: Circuit, opened: u64) -> ShardCounts {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let bounds = BOUNDS_US.iter().map(|bound| *bound as f64 / 1e6);
+        let bounds = bounds.chain([f64::INFINITY]);
+        ShardCounts {
+            shard: shard.into(),
+            circuit,
+            opened,
+            faults: Fault::ALL.map(|fault| (fault.name(), load(&self.faults[fault as usize]))),
+            pipelines: load(&self.pipelines),
+            calls: load(&self.calls),
+            decisions: load(&self.decisions),
+            queued_seconds: load(&self.queued_us) as f64 / 1e6,
+            reloads: load(&self.reloads),
+            duration_buckets: bounds.zip(self.durations.iter().map(load)).collect(),
+            duration_seconds: load(&self.duration_us) as f64 / 1e6,
+        }
+    }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// What was counted about one shard since the start.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct ShardCounts {
+    /// Its name, for labels: never a secret.
+    pub shard: Box<str>,
+    /// What its breaker lets through.
+    pub circuit: Circuit,
+    /// How often the breaker has opened.
+    pub opened: u64,
+    /// Decisions that could not be taken there, by cause: `connection`, `timeout`,
+    /// `overloaded`, `refused`, `reply`.
+    pub faults: [(&'static str, u64); 5],
+    /// Pipelines sent.
+    pub pipelines: u64,
+    /// Groups of decisions in them: fewer than decisions where some were merged.
+    pub calls: u64,
+    /// Decisions in them.
+    pub decisions: u64,
+    /// How long decisions waited for their turn, all together.
+    pub queued_seconds: f64,
+    /// How often scripts had to be loaded again.
+    pub reloads: u64,
+    /// Pipelines by how long their answer took: the upper bound in seconds, and the count
+    /// between it and the bound before.
+    pub duration_buckets: Vec<(f64, u64)>,
+    /// How long all answers took together.
+    pub duration_seconds: f64,
+}

@@ -1,0 +1,338 @@
+//! Decisions that wait for their turn, in groups that are decided together.
+//!
+//! Requests that ask for the same counters under the same limits are one group, however many
+//! they are: a hot key costs one command per round trip. Within a group the order of arrival is
+//! kept. Everything here waits at the same time and has been told nothing yet, so any order of
+//! the groups is one in which the requests could have come.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use ratekeeper_core::Timestamp;
+use ratekeeper_store::{Request, StoreError};
+use tokio::sync::{Notify, oneshot};
+
+use crate::script::Group;
+use crate::ticket::Decided;
+
+/// Requests of one group: what one script call may be asked to step through.
+const MEMBERS_MAX: usize = 1_024;
+
+/// One of the requests of a group.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) queued_at: Instant,
+    pub(crate) deadline: Instant,
+    reply: Option<oneshot::Sender<Decided>>,
+}
+
+impl Member {
+    pub(crate) fn new(
+        reply: oneshot::Sender<Decided>,
+        queued_at: Instant,
+        deadline: Instant,
+    ) -> Self {
+        Self {
+            queued_at,
+            deadline,
+            reply: Some(reply),
+        }
+    }
+
+    /// Tells the caller, unless it was told before or has gone.
+    pub(crate) fn answer(&mut self, decided: Decided) {
+        if let Some(reply) = self.reply.take() {
+            let _ = reply.send(decided);
+        }
+    }
+
+    /// Whether nobody waits for it any more.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.reply.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+}
+
+/// Those who wait for the requests of a group, in the same order.
+#[derive(Debug)]
+pub(crate) struct Members {
+    pub(crate) list: Vec<Member>,
+    /// What the requests are found by: see [`signature`].
+    pub(crate) signature: u64,
+    /// The time of the first request, for servers that are told the time.
+    pub(crate) now: Timestamp,
+}
+
+impl Members {
+    pub(crate) fn fail(&mut self, error: StoreError) {
+        for member in &mut self.list {
+            member.answer(Err(error));
+        }
+    }
+
+    /// Fails the members whose deadline has come by `now`, and says how many; the earliest
+    /// deadline of the others.
+    pub(crate) fn expire(&mut self, now: Instant, error: StoreError) -> (usize, Option<Instant>) {
+        let (mut expired, mut next) = (0, None);
+        for member in self.list.iter_mut().filter(|it| !it.is_answered()) {
+            if member.deadline <= now {
+                member.answer(Err(error));
+                expired += 1;
+            } else {
+                next = earliest(next, Some(member.deadline));
+            }
+        }
+        (expired, next)
+    }
+}
+
+/// A group that waits.
+#[derive(Debug)]
+struct Waiting {
+    group: Group,
+    members: Members,
+}
+
+impl Waiting {
+    /// Takes the oldest requests out that nobody waits for any more, and says how many. One
+    /// among others stays: it is decided in vain.
+    fn prune(&mut self) -> usize {
+        let answered = self.members.list.iter().take_while(|it| it.is_answered());
+        let answered = answered.count();
+        if answered > 0 {
+            self.members.list.drain(..answered);
+            self.group.forget_first(answered);
+        }
+        answered
+    }
+
+    fn is_over(&self) -> bool {
+        self.members.list.iter().all(Member::is_answered)
+    }
+}
+
+pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// How much may wait, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueBounds {
+    /// Requests that wait at the same time; more are refused at once.
+    pub(crate) waiting_max: usize,
+    /// Whether requests that ask for the same are decided together.
+    pub(crate) merges: bool,
+}
+
+/// What is taken from a queue: as many members as groups, in the same order.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) groups: Vec<Group>,
+    pub(crate) members: Vec<Members>,
+    /// Requests that waited too long.
+    pub(crate) expired: usize,
+}
+
+/// The decisions that wait for one lane.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    inner: Mutex<Inner>,
+    bounds: QueueBounds,
+    /// Something came into the queue.
+    pub(crate) filled: Notify,
+    /// Something came into an empty queue, so that its deadline has to be watched.
+    pub(crate) begun: Notify,
+    closed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    groups: VecDeque<Waiting>,
+    /// How many groups have left the queue.
+    gone: u64,
+    waiting: usize,
+    /// The last group of each signature, counted from the first one ever.
+    last: HashMap<u64, u64, BuildHasherDefault<Unhashed>>,
+}
+
+/// What a queue did with a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pushed {
+    /// It waits with others that ask for the same.
+    Merged,
+    /// It waits by itself.
+    Queued,
+    /// There is no room.
+    Full,
+    /// Nobody takes from the queue any more.
+    Closed,
+}
+
+impl Queue {
+    pub(crate) fn new(bounds: QueueBounds) -> Self {
+        Self {
+            inner: Mutex::default(),
+            bounds,
+            filled: Notify::new(),
+            begun: Notify::new(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Lets `request` wait; `member` is only made if there is room.
+    pub(crate) fn push(&self, request: &Request<'_>, member: impl FnOnce() -> Member) -> Pushed {
+        let signature = signature(request);
+        let mut inner = self.inner.lock();
+        if self.closed.load(Ordering::Relaxed) {
+            return Pushed::Closed;
+        }
+        if inner.waiting >= self.bounds.waiting_max {
+            return Pushed::Full;
+        }
+        inner.waiting += 1;
+        let begins = inner.groups.is_empty();
+        if self.bounds.merges
+            && let Some(waiting) = inner.same(signature)
+            && waiting.group.merge(request)
+        {
+            waiting.members.list.push(member());
+            return Pushed::Merged;
+        }
+        inner.begin(Waiting {
+            group: Group::new(request),
+            members: Members {
+                list: vec![member()],
+                signature,
+                now: request.now,
+            },
+        });
+        drop(inner);
+        self.filled.notify_one();
+        if begins {
+            self.begun.notify_one();
+        }
+        Pushed::Queued
+    }
+
+    /// Up to `groups_max` groups, the oldest first, and who waits for them. Requests that nobody
+    /// waits for any more are left out; those whose deadline is over by `now` fail with `late`,
+    /// and are counted.
+    pub(crate) fn take(&self, groups_max: usize, now: Instant, late: StoreError) -> Taken {
+        let mut inner = self.inner.lock();
+        let mut taken = Taken::default();
+        while taken.groups.len() < groups_max
+            && let Some(mut waiting) = inner.pop()
+        {
+            let (expired, _) = waiting.members.expire(now, late);
+            taken.expired += expired;
+            if waiting.is_over() {
+                continue;
+            }
+            waiting.prune();
+            taken.groups.push(waiting.group);
+            taken.members.push(waiting.members);
+        }
+        taken
+    }
+
+    /// Fails everything whose deadline is over by `now`, and says how many; the earliest
+    /// deadline of the rest.
+    pub(crate) fn expire(&self, now: Instant, error: StoreError) -> (usize, Option<Instant>) {
+        let mut inner = self.inner.lock();
+        let (mut expired, mut next, mut removed) = (0, None, 0);
+        for waiting in &mut inner.groups {
+            let (count, then) = waiting.members.expire(now, error);
+            expired += count;
+            next = earliest(next, then);
+            // A group without requests is none; the last one goes with it.
+            if !waiting.is_over() {
+                removed += waiting.prune();
+            }
+        }
+        inner.waiting -= removed;
+        while inner.groups.front().is_some_and(Waiting::is_over) {
+            inner.pop();
+        }
+        (expired, next)
+    }
+
+    /// Fails everything that waits.
+    pub(crate) fn fail(&self, error: StoreError) {
+        let mut inner = self.inner.lock();
+        while let Some(mut waiting) = inner.pop() {
+            waiting.members.fail(error);
+        }
+    }
+
+    /// Lets nothing in any more, and fails what waits.
+    pub(crate) fn close(&self) {
+        let inner = self.inner.lock();
+        self.closed.store(true, Ordering::Relaxed);
+        drop(inner);
+        self.fail(StoreError::Unavailable);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+}
+
+impl Inner {
+    /// The last waiting group of that signature, if it has room for one more.
+    fn same(&mut self, signature: u64) -> Option<&mut Waiting> {
+        let place = self.last.get(&signature)?.checked_sub(self.gone)?;
+        let waiting = self.groups.get_mut(usize::try_from(place).ok()?)?;
+        (waiting.members.list.len() < MEMBERS_MAX).then_some(waiting)
+    }
+
+    fn begin(&mut self, waiting: Waiting) {
+        let number = self.gone + self.groups.len() as u64;
+        self.last.insert(waiting.members.signature, number);
+        self.groups.push_back(waiting);
+    }
+
+    fn pop(&mut self) -> Option<Waiting> {
+        let waiting = self.groups.pop_front()?;
+        let signature = waiting.members.signature;
+        if self.last.get(&signature) == Some(&self.gone) {
+            self.last.remove(&signature);
+        }
+        self.gone += 1;
+        self.waiting -= waiting.members.list.len();
+        Some(waiting)
+    }
+}
+
+/// The same for requests that ask for the same counters, and hardly ever for others: the names
+/// of counters are keyed hashes already.
+pub(crate) fn signature(request: &Request<'_>) -> u64 {
+    request.steps.iter().fold(0, |folded: u64, step| {
+        let folded = folded.rotate_left(23) ^ step.key.identity;
+        folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ step.key.subject.rotate_left(11)
+    })
+}
+
+/// Takes a signature as its hash.
+#[derive(Default)]
+pub(crate) struct Unhashed(u64);
+
+impl Hasher for Unhashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}

@@ -1,0 +1,184 @@
+//! Groups as the script takes them.
+
+use ratekeeper_core::{MAX_COUNT, Micros, Timestamp};
+use ratekeeper_store::{Charge, Extra, PermitAct, Until};
+
+use super::group::{Group, Part, Run};
+use super::key::KeyName;
+use super::params::LEAKY_WITHOUT_DELAY;
+
+/// A group of one plain step.
+const LONE: u8 = 1;
+
+/// Any other group.
+const STEPS: u8 = 2;
+
+/// The keys and the argument of one call of the script. It is made to be used again: pushing
+/// groups allocates nothing once it has grown.
+#[derive(Clone, Default, Debug)]
+pub struct Call {
+    keys: Vec<u8>,
+    /// Where each key ends.
+    ends: Vec<usize>,
+    plan: Vec<u8>,
+}
+
+impl Call {
+    /// A call of no group.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets all groups.
+    pub fn clear(&mut self) {
+        self.keys.clear();
+        self.ends.clear();
+        self.plan.clear();
+    }
+
+    /// Adds a group, decided after those that are here already. In a cluster all of a call's
+    /// counters must lie in one slot.
+    pub fn push(&mut self, group: &Group, names: &KeyName) {
+        for part in &group.parts {
+            names.counter(part.key, &mut self.keys);
+            self.ends.push(self.keys.len());
+        }
+        let once = group.extra.as_ref().and_then(|extra| extra.once);
+        if let (Some(once), Some(key)) = (once, group.first_key()) {
+            names.once(key.subject, once.id, &mut self.keys);
+            self.ends.push(self.keys.len());
+        }
+        if let (Some(id), Some(key)) = (group.forgets, group.first_key()) {
+            names.once(key.subject, id, &mut self.keys);
+            self.ends.push(self.keys.len());
+        }
+        match group.lone() {
+            Some(part) => self.pack_lone(part, &group.runs),
+            None => self.pack_steps(group),
+        }
+    }
+
+    /// The keys, in order: what follows their number in `EVALSHA`.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.ends.len()).map(|index| {
+            let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+            &self.keys[start..self.ends[index]]
+        })
+    }
+
+    /// The first argument after the keys. [`Clock::Told`](super::Clock::Told) takes the time as
+    /// the second: microseconds since the epoch, in decimal.
+    #[must_use]
+    pub fn plan(&self) -> &[u8] {
+        &self.plan
+    }
+
+    fn pack_lone(&mut self, part: &Part, runs: &[Run]) {
+        self.plan.extend_from_slice(&[LONE, part.params.code]);
+        self.short(runs.len());
+        part.params.pack(&mut self.plan);
+        self.runs(runs);
+    }
+
+    fn pack_steps(&mut self, group: &Group) {
+        let mode = u8::from(group.mode.shadow) | u8::from(group.mode.idle_quota) << 1;
+        let extra = group.extra.as_deref().copied().unwrap_or_default();
+        let extras = u8::from(extra.permit.is_some())
+            | u8::from(extra.once.is_some()) << 1
+            | u8::from(extra.taken_at.is_some()) << 2
+            | u8::from(group.forgets.is_some()) << 3;
+        let plain = u8::from(group.is_plain);
+        self.plan.extend_from_slice(&[STEPS, mode, plain, extras]);
+        self.short(group.parts.len());
+        self.short(group.runs.len());
+        self.extra(&extra);
+        let mut descriptor = None;
+        for part in &group.parts {
+            let is_first = descriptor != Some(part.descriptor);
+            descriptor = Some(part.descriptor);
+            let flags = u8::from(part.charge == Charge::Always)
+                | u8::from(part.shadow) << 1
+                | u8::from(part.quota_mode) << 2
+                | u8::from(is_first) << 3;
+            self.plan.extend_from_slice(&[part.params.code, flags]);
+            part.params.pack(&mut self.plan);
+        }
+        self.runs(&group.runs);
+    }
+
+    fn extra(&mut self, extra: &Extra) {
+        if let Some(permit) = extra.permit {
+            self.plan.extend_from_slice(&permit.id.to_be_bytes());
+            self.plan.push(match permit.act {
+                PermitAct::Acquire => 1,
+                PermitAct::Renew => 2,
+                PermitAct::Release => 3,
+            });
+        }
+        if let Some(once) = extra.once {
+            match once.until {
+                Until::At(time) => self.time(time),
+                Until::After(span) => self.span(span),
+            }
+            self.plan.extend_from_slice(&once.content.to_le_bytes());
+        }
+        if let Some(taken_at) = extra.taken_at {
+            self.time(taken_at);
+        }
+    }
+
+    fn runs(&mut self, runs: &[Run]) {
+        for run in runs {
+            self.plan.extend_from_slice(&run.requests.to_le_bytes());
+            for hits in &run.hits {
+                self.hits(*hits);
+            }
+        }
+    }
+
+    /// A number of steps or of runs, which groups keep below 2^16.
+    fn short(&mut self, number: usize) {
+        let number = u16::try_from(number).unwrap_or(u16::MAX);
+        self.plan.extend_from_slice(&number.to_le_bytes());
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "below 2^53")]
+    fn time(&mut self, time: Timestamp) {
+        let micros = time.as_micros() as f64;
+        self.plan.extend_from_slice(&micros.to_le_bytes());
+    }
+
+    /// As a number below 0, which no time is.
+    #[allow(clippy::cast_precision_loss, reason = "below 2^53")]
+    fn span(&mut self, span: Micros) {
+        let micros = -(span.get() as f64);
+        self.plan.extend_from_slice(&micros.to_le_bytes());
+    }
+
+    /// Hits beyond 2^53 - 1, which edges refuse, become that.
+    #[allow(clippy::cast_precision_loss, reason = "below 2^53")]
+    fn hits(&mut self, hits: i64) {
+        let most = MAX_COUNT.cast_signed();
+        let hits = hits.clamp(-most, most) as f64;
+        self.plan.extend_from_slice(&hits.to_le_bytes());
+    }
+}
+
+impl Group {
+    /// Its only part, if the script may take it the short way.
+    pub(super) fn lone(&self) -> Option<&Part> {
+        let [part] = self.parts.as_slice() else {
+            return None;
+        };
+        // One request alone cannot be refused because of another.
+        let is_leaky = part.params.code == LEAKY_WITHOUT_DELAY
+            && self.requests() == 1
+            && self.extra.is_none()
+            && self.mode == ratekeeper_core::Mode::default()
+            && part.charge == Charge::IfAllowed
+            && !part.quota_mode
+            && self.runs.iter().all(|run| run.hits[0] > 0);
+        (self.is_plain || is_leaky).then_some(part)
+    }
+}

@@ -1,0 +1,266 @@
+-- Decides any number of independent groups of requests, each atomically, in one call.
+--
+-- KEYS     the counters, in the order in which the groups' steps name them; one that a group names twice is here
+--          twice. After those of a group that is carried out once, the key that remembers it; then, if it undoes
+--          another that was, the key to forget. In a cluster all of them lie in one slot.
+-- ARGV[1]  the groups, one after the other, packed as by struct.pack('<...'); numbers are doubles (d) below 2^53.
+--
+--   a lone step:  B 1, B algorithm, H runs, 5 x d parameters, then for each run: I4 requests, d hits.
+--                 The hits are positive, and charged if they fit.
+--   any steps:    B 2, B mode (1 shadow, 2 idle quota), B 1 if the group is plain,
+--                 B extras (1 permit, 2 once, 4 taken at, 8 forget), H steps, H runs;
+--                 permit: c16 id, B act (1 acquire, 2 renew, 3 release); once: d until (below 0: so long from now), c8 content; taken at: d time;
+--                 for each step:  B algorithm, B flags (1 charged always, 2 shadow, 4 quota mode, 8 the first step of
+--                                 its descriptor), 5 x d parameters;
+--                 for each run:   I4 requests, then for each step d hits.
+--                 Plain: no counter twice, all hits positive, no step charged always, none in quota mode.
+--
+--   A group is one list of steps, asked for by requests that differ in their hits only; a run is so many requests of
+--   the same hits, in the order in which they came. The parameters are explained in each algorithm's file.
+--
+-- Returned: the time that counted (microseconds since the epoch), then for each group
+--   if it is carried out once: 0; or the time at which it was before, followed by what was returned then; or alone -1,
+--   if another request was carried out under its id, or the same one by other steps, or -2, if it is too late to know whether it was;
+--   the state of each step's counter as it was before the group (null if there was none; see the algorithms); and
+--   for each run how many of its requests were allowed (a lone step: how many fitted).
+-- From states and time the caller computes what is left and when to come back, by the same steps.
+--
+-- Commands: TIME once, and for each step a read, and a write with its expiry unless the request is denied.
+
+local call, byte, unpack_, pack = redis.call, string.byte, struct.unpack, struct.pack
+local floor, ceil, min, max, format = math.floor, math.ceil, math.min, math.max, string.format
+local MOST, FRACTION = 9007199254740991, 4294967296
+local plan = ARGV[1]
+--@ clock
+local out, filled, next_key, at, size = {now}, 1, 1, 1, #plan
+local act, permit = 0, nil
+
+while at <= size do
+  if byte(plan, at) == 1 then
+    local _, code, runs, a1, a2, a3, a4, a5
+    _, code, runs, a1, a2, a3, a4, a5, at = unpack_('<BBHddddd', plan, at)
+    local key = KEYS[next_key]
+    next_key = next_key + 1
+    local raw, room, settle, s1, s2, s3, s4
+    --@ get
+    --@ read
+    local known = filled + 1
+    out[known] = raw
+    filled = known
+    local hits, most, all_fit = 0, 0, true
+    for _ = 1, runs do
+      local requests, each
+      requests, each, at = unpack_('<I4d', plan, at)
+      local passed = 0
+      if each <= room then
+        passed = min(requests, floor(room / each))
+        hits = hits + passed * each
+        room = room - passed * each
+      end
+      if passed < requests then
+        all_fit = false
+        most = max(most, each)
+      end
+      filled = filled + 1
+      out[filled] = passed
+    end
+    --@ answer
+    if hits > 0 or (settle and not all_fit) then
+      local value, expiry
+      --@ charge
+      if code ~= 7 then
+        --@ set
+      end
+    end
+  else
+    local _, mode, plain, extras, steps, runs, until_, content, taken_at
+    _, mode, plain, extras, steps, runs, at = unpack_('<BBBBHH', plan, at)
+    if extras % 2 == 1 then
+      permit, act, at = unpack_('<c16B', plan, at)
+    end
+    if floor(extras / 2) % 2 == 1 then
+      until_, content, at = unpack_('<dc8', plan, at)
+      if until_ < 0 then
+        until_ = now - until_
+      end
+    end
+    if floor(extras / 4) % 2 == 1 then
+      taken_at, at = unpack_('<d', plan, at)
+    end
+    local codes, flags, params, first = {}, {}, {}, next_key
+    for step = 1, steps do
+      local a1, a2, a3, a4, a5
+      codes[step], flags[step], a1, a2, a3, a4, a5, at = unpack_('<BBddddd', plan, at)
+      params[step] = {a1, a2, a3, a4, a5}
+    end
+    next_key = first + steps
+    if until_ then
+      -- What was recorded can be read by the same steps only.
+      content = content .. act .. ' ' .. table.concat(codes, ' ')
+    end
+    local start, done, asked, requests = filled + 1, false, {}, {}
+    for run = 1, runs do
+      requests[run], at = unpack_('<I4', plan, at)
+      local hits = {}
+      for step = 1, steps do
+        hits[step], at = unpack_('<d', plan, at)
+      end
+      asked[run] = hits
+    end
+
+    if until_ then
+      local record = call('GET', KEYS[next_key])
+      next_key = next_key + 1
+      if record then
+        record = cmsgpack.unpack(record)
+        if record[1] > now then
+          done = true
+          if record[2] ~= content then
+            record = {0, 0, -1}
+          end
+          -- What was returned then, its time first.
+          for index = 3, #record do
+            filled = filled + 1
+            out[filled] = record[index]
+          end
+        end
+      end
+      if not done then
+        filled = filled + 1
+        out[filled] = 0
+        if until_ <= now then
+          out[filled], done = -2, true
+        end
+      end
+    end
+    if extras >= 8 then
+      if not done then
+        call('DEL', KEYS[next_key])
+      end
+      next_key = next_key + 1
+    end
+
+    local raws, values, expiries, is_allowed, asks = {}, {}, {}, false, false
+    if done then
+      runs = 0
+    else
+      for step = 1, steps do
+        local key, code = KEYS[first + step - 1], codes[step]
+        local raw = raws[key]
+        if raw == nil then
+          --@ get
+          raws[key] = raw
+        end
+        filled = filled + 1
+        out[filled] = raw
+      end
+    end
+    for run = 1, runs do
+      local passed, left, hits_of = 0, requests[run], asked[run]
+      -- A plain run is taken at once as far as every request gets the same answer; any other request by request.
+      while left > 0 do
+        local fit, rooms, settles, taken, together = {}, {}, {}, {}, left
+        for step = 1, steps do
+          local code, hits, key = codes[step], hits_of[step], KEYS[first + step - 1]
+          local a1, a2, a3, a4, a5 = unpack(params[step])
+          local raw, room, settle, s1, s2, s3, s4 = raws[key], nil, nil, nil, nil, nil, nil
+          if taken_at and hits < 0 then
+            -- Hits that do not count any more are not given back.
+            --@ gone
+          end
+          --@ read
+          local before = taken[key] or 0
+          if act > 0 and code == 7 then
+            fit[step] = s2 == 1 or (act == 1 and (before > 0 or room >= 1))
+          elseif hits > 0 then
+            fit[step] = before + hits <= room
+          elseif hits == 0 and before == 0 and code <= 2 then
+            fit[step] = s1 <= a1
+          else
+            fit[step] = true
+          end
+          if hits > 0 and (fit[step] or flags[step] % 2 == 1) then
+            taken[key] = before + hits
+          end
+          rooms[step], settles[step] = room, settle
+        end
+        -- Denied by any enforced step, or by every descriptor in quota mode.
+        local allowed, quotas, over, descriptor, counted, was_over = true, 0, 0, 0, -1, false
+        for step = 1, steps do
+          local flag = flags[step]
+          local denies = not fit[step] and floor(flag / 2) % 2 == 0
+          if flag >= 8 then
+            descriptor = descriptor + 1
+          end
+          if floor(flag / 4) % 2 == 0 then
+            allowed = allowed and not denies
+          else
+            if counted ~= descriptor then
+              counted, was_over, quotas = descriptor, false, quotas + 1
+            end
+            if denies and not was_over then
+              was_over, over = true, over + 1
+            end
+          end
+        end
+        if over > 0 and over == quotas and mode < 2 then
+          allowed = false
+        end
+        allowed = allowed or mode % 2 == 1
+        if plain == 0 then
+          together = 1
+        elseif allowed then
+          for step = 1, steps do
+            if fit[step] then
+              together = min(together, floor(rooms[step] / hits_of[step]))
+            end
+          end
+        end
+        is_allowed = is_allowed or allowed
+        for step = 1, steps do
+          local code, hits, key = codes[step], hits_of[step], KEYS[first + step - 1]
+          local raw = raws[key]
+          asks = asks or hits > 0
+          if hits >= 0 and flags[step] % 2 == 0 then
+            hits = (allowed and fit[step]) and hits * together or 0
+          end
+          local a1, a2, a3, a4, a5 = unpack(params[step])
+          if taken_at and hits < 0 then
+            --@ gone
+          end
+          local moves = hits ~= 0 or (settles[step] and not fit[step]) or (act > 1 and code == 7)
+          if moves and (raw or hits > 0) then
+            local room, settle, s1, s2, s3, s4, value, expiry
+            --@ read
+            --@ charge
+            raws[key], values[key], expiries[key] = value, value, expiry
+          end
+        end
+        if allowed then
+          passed = passed + together
+        end
+        left = left - together
+      end
+      filled = filled + 1
+      out[filled] = passed
+    end
+    for step = 1, steps do
+      local key = KEYS[first + step - 1]
+      local value, expiry = values[key], expiries[key]
+      if value and codes[step] ~= 7 then
+        values[key] = nil
+        --@ set
+      end
+    end
+    if until_ and not done and (is_allowed or not asks) then
+      local record = {until_, content, now}
+      for index = start + 1, filled do
+        record[#record + 1] = out[index]
+      end
+      local key, value, expiry = KEYS[first + steps], cmsgpack.pack(record), until_
+      --@ set
+    end
+    act = 0
+  end
+end
+return out

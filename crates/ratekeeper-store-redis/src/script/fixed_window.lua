@@ -1,0 +1,81 @@
+-- fixed_window: count + hits <= limit, in windows aligned to the epoch (1) or to a calendar (2).
+--
+-- Parameters: 1 limit; 2 window (microseconds);
+--   1: 3 unit, the window; 4 span, what one unit of time weighs in the state;
+--   2: 3 start and 4 end of the calendar's window, 5 end of the next.
+-- State: an integer, start / unit * span + count (2: a unit is a minute and a span 2^27); "count start" where that
+--   does not fit below 2^53.
+-- s1 count, s2 start, s3 end of the window.
+--@ gone 1
+if taken_at < now - now % a2 or taken_at >= now - now % a2 + a2 then
+  hits = 0
+end
+--@ gone 2
+if now >= a4 and (taken_at < a4 or taken_at >= a5) or now < a4 and (taken_at < a3 or taken_at >= a4) then
+  hits = 0
+end
+--@ read 1
+s2 = now - now % a2
+s3 = s2 + a2
+s1 = 0
+if raw then
+  local word, kept = tonumber(raw), nil
+  if word then
+    s1 = word % a4
+    kept = (word - s1) / a4 * a3
+  else
+    s1, kept = string.match(raw, '^(%d+) (%d+)$')
+    s1, kept = tonumber(s1) or 0, tonumber(kept) or 0
+  end
+  if kept < s2 then
+    s1 = 0
+  elseif kept < s3 then
+    s2 = kept
+  else
+    s2, s3 = kept, kept + a2
+  end
+end
+room = a1 - s1
+--@ charge 1
+s1 = max(0, min(s1 + hits, MOST))
+if s1 < a4 and s2 % a3 == 0 and s2 / a3 * a4 < MOST - s1 then
+  value = format('%.0f', s2 / a3 * a4 + s1)
+else
+  value = format('%.0f %.0f', s1, s2)
+end
+expiry = s3
+--@ read 2
+if now >= a4 then
+  s2, s3 = a4, a5
+else
+  s2, s3 = a3, a4
+end
+s1 = 0
+if raw then
+  local word, kept = tonumber(raw), nil
+  if word then
+    s1 = word % 134217728
+    kept = (word - s1) / 134217728 * 60000000
+  else
+    s1, kept = string.match(raw, '^(%d+) (%d+)$')
+    s1, kept = tonumber(s1) or 0, tonumber(kept) or 0
+  end
+  if kept < s2 then
+    s1 = 0
+  elseif kept < s3 then
+    s2 = kept
+  elseif kept < a5 then
+    s2, s3 = kept, a5
+  else
+    s2, s3 = kept, kept + a2
+  end
+end
+room = a1 - s1
+--@ charge 2
+s1 = max(0, min(s1 + hits, MOST))
+if s1 < 134217728 and s2 % 60000000 == 0 and s2 / 60000000 < 67108863 then
+  value = format('%.0f', s2 / 60000000 * 134217728 + s1)
+else
+  value = format('%.0f %.0f', s1, s2)
+end
+expiry = s3

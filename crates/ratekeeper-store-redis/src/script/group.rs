@@ -1,0 +1,209 @@
+//! Requests that are decided together.
+
+use ratekeeper_core::{Bounds, Limit, Mode};
+use ratekeeper_store::{Charge, CounterKey, Extra, FullMode, Request, RuleSlot, Step};
+use smallvec::SmallVec;
+
+use super::params::{LEAKY_WITHOUT_DELAY, Params};
+
+/// The most requests that are merged where each must be stepped by itself: the script would
+/// hold up everybody else.
+const STEPPED_MAX: u32 = 64;
+
+/// The most runs of a group.
+const RUNS_MAX: usize = 1_024;
+
+/// Requests for the same ordered list of counters, limits and flags, which differ in their hits
+/// at most, in the order in which they came. Each is decided as if it came alone.
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub(super) parts: SmallVec<[Part; 2]>,
+    pub(super) mode: Mode,
+    pub(super) extra: Option<Box<Extra>>,
+    pub(super) runs: SmallVec<[Run; 1]>,
+    /// The request that this one undoes, if that was to be carried out once.
+    pub(super) forgets: Option<u128>,
+    requests: u32,
+    /// Whether the script may take a run at once, rather than request by request.
+    pub(super) is_plain: bool,
+}
+
+/// A step without its hits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) key: CounterKey,
+    pub(super) limit: Limit,
+    pub(super) calendar: Option<Bounds>,
+    pub(super) charge: Charge,
+    pub(super) descriptor: u16,
+    pub(super) shadow: bool,
+    pub(super) quota_mode: bool,
+    pub(super) params: Params,
+    /// The first part of the group that asks for the same counter, perhaps itself.
+    pub(super) counter: u16,
+}
+
+/// So many requests of the same hits, one after the other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Run {
+    pub(super) requests: u32,
+    pub(super) hits: SmallVec<[i64; 2]>,
+}
+
+impl Group {
+    /// A group of one request.
+    #[must_use]
+    pub fn new(request: &Request<'_>) -> Self {
+        let mut parts: SmallVec<[Part; 2]> = SmallVec::with_capacity(request.steps.len());
+        for (index, step) in request.steps.iter().enumerate() {
+            let before = parts.iter().position(|part| part.key == step.key);
+            // More steps than a u16 counts are not sent; see `is_sendable`.
+            let counter = u16::try_from(before.unwrap_or(index)).unwrap_or(u16::MAX);
+            parts.push(Part::new(step, counter));
+        }
+        let mut group = Self {
+            parts,
+            mode: request.mode,
+            extra: request.extra.copied().map(Box::new),
+            runs: SmallVec::new(),
+            forgets: None,
+            requests: 0,
+            is_plain: true,
+        };
+        group.is_plain = group.mode == Mode::default() && group.parts_are_plain();
+        group.add(request.steps);
+        group
+    }
+
+    /// Whether the script takes so many steps: at most 65,535. Others must not be sent.
+    #[must_use]
+    pub fn is_sendable(request: &Request<'_>) -> bool {
+        request.steps.len() <= usize::from(u16::MAX)
+    }
+
+    /// Adds a request that asks for the same counters under the same limits, to be decided
+    /// after those that are here already. False, and nothing is changed, if it asks for
+    /// anything else, or if the group is as large as one may be.
+    pub fn merge(&mut self, request: &Request<'_>) -> bool {
+        let fits = self.runs.len() < RUNS_MAX && self.requests < u32::MAX;
+        if !fits || !self.asks(request) {
+            return false;
+        }
+        let is_plain = self.is_plain && request.steps.iter().all(|step| step.hits > 0);
+        if !is_plain && self.requests >= STEPPED_MAX {
+            return false;
+        }
+        self.add(request.steps);
+        true
+    }
+
+    /// Whether `request` asks for the same counters under the same limits, and for nothing
+    /// besides.
+    pub(crate) fn asks(&self, request: &Request<'_>) -> bool {
+        self.extra.is_none()
+            && request.extra.is_none()
+            && self.mode == request.mode
+            && self.parts.len() == request.steps.len()
+            && self.parts.iter().zip(request.steps).all(|(p, s)| p.asks(s))
+    }
+
+    /// Requests in it, at least 1.
+    #[must_use]
+    pub const fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    /// The first counter it asks for; None without steps, which nobody has to ask Redis.
+    #[must_use]
+    pub fn first_key(&self) -> Option<CounterKey> {
+        self.parts.first().map(|part| part.key)
+    }
+
+    /// The subjects of its counters: each lies in one slot of a cluster.
+    pub fn subjects(&self) -> impl Iterator<Item = u64> + '_ {
+        self.parts.iter().map(|part| part.key.subject)
+    }
+
+    /// The counters that some request gives something back to.
+    pub(crate) fn refunded(&self) -> impl Iterator<Item = CounterKey> + '_ {
+        let gives_back = |index: usize| self.runs.iter().any(move |run| run.hits[index] < 0);
+        let parts = self.parts.iter().enumerate();
+        parts
+            .filter(move |(index, _)| !self.is_plain && gives_back(*index))
+            .map(|(_, part)| part.key)
+    }
+
+    /// Takes the first `requests` out again, which is fewer than there are.
+    pub(crate) fn forget_first(&mut self, requests: usize) {
+        let mut left = u32::try_from(requests).unwrap_or(u32::MAX);
+        self.requests = self.requests.saturating_sub(left);
+        self.runs.retain(|run| {
+            let gone = left.min(run.requests);
+            left -= gone;
+            run.requests -= gone;
+            run.requests > 0
+        });
+    }
+
+    fn add(&mut self, steps: &[Step<'_>]) {
+        self.is_plain &= steps.iter().all(|step| step.hits > 0);
+        self.requests += 1;
+        let hits: SmallVec<[i64; 2]> = steps.iter().map(|step| step.hits).collect();
+        match self.runs.last_mut() {
+            Some(run) if run.hits == hits => run.requests += 1,
+            _ => self.runs.push(Run { requests: 1, hits }),
+        }
+    }
+
+    fn parts_are_plain(&self) -> bool {
+        let is_plain = |(index, part): (usize, &Part)| {
+            usize::from(part.counter) == index
+                && part.charge == Charge::IfAllowed
+                && !part.quota_mode
+                && part.params.code != LEAKY_WITHOUT_DELAY
+        };
+        self.extra.is_none() && self.parts.iter().enumerate().all(is_plain)
+    }
+}
+
+impl Part {
+    fn new(step: &Step<'_>, counter: u16) -> Self {
+        Self {
+            key: step.key,
+            limit: *step.limit,
+            calendar: step.calendar,
+            charge: step.charge,
+            descriptor: step.descriptor,
+            shadow: step.shadow,
+            quota_mode: step.quota_mode,
+            params: Params::new(step.limit, step.calendar),
+            counter,
+        }
+    }
+
+    fn asks(&self, step: &Step<'_>) -> bool {
+        self.key == step.key
+            && self.charge == step.charge
+            && self.descriptor == step.descriptor
+            && self.shadow == step.shadow
+            && self.quota_mode == step.quota_mode
+            && self.calendar == step.calendar
+            && self.limit == *step.limit
+    }
+
+    /// Redis has room for every counter, so what is answered without room is never asked.
+    pub(super) fn step(&self, hits: i64) -> Step<'_> {
+        Step {
+            key: self.key,
+            limit: &self.limit,
+            calendar: self.calendar,
+            hits,
+            charge: self.charge,
+            descriptor: self.descriptor,
+            shadow: self.shadow,
+            quota_mode: self.quota_mode,
+            rule: RuleSlot::default(),
+            full_mode: FullMode::Allow,
+        }
+    }
+}

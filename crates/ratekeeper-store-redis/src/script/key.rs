@@ -1,0 +1,116 @@
+//! The names of counters in Redis.
+
+use ratekeeper_store::CounterKey;
+
+/// How many slots a cluster has.
+const SLOTS: u16 = 16_384;
+
+/// The digits of base64url, which has no brace to steer a slot with.
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Digits of 64 bits.
+const LENGTH: usize = 11;
+
+/// Makes the keys of counters: `rk:{h1}h2`, with h1 the hash of domain and subject (the hash
+/// tag: one subject's counters lie in one slot) and h2 that of the counter's identity, 11
+/// digits of base64url each.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyName {
+    prefix: Box<[u8]>,
+}
+
+impl Default for KeyName {
+    fn default() -> Self {
+        Self::new("rk:")
+    }
+}
+
+impl KeyName {
+    /// Keys that begin with `prefix`, up to its first `{`: a brace would steer the slots.
+    #[must_use]
+    pub fn new(prefix: &str) -> Self {
+        let end = prefix.find('{').unwrap_or(prefix.len());
+        Self {
+            prefix: prefix.as_bytes()[..end].into(),
+        }
+    }
+
+    /// Appends the key of a counter.
+    pub fn counter(&self, key: CounterKey, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.prefix);
+        out.push(b'{');
+        out.extend_from_slice(&digits(key.subject));
+        out.push(b'}');
+        out.extend_from_slice(&digits(key.identity));
+    }
+
+    /// Appends the key under which a request is remembered that is carried out once, beside the
+    /// counters of that subject. A counter's key is shorter, so that none is the same.
+    pub fn once(&self, subject: u64, id: u128, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.prefix);
+        out.push(b'{');
+        out.extend_from_slice(&digits(subject));
+        out.push(b'}');
+        let [high, low] = [(id >> 64) as u64, (id & u128::from(u64::MAX)) as u64];
+        out.extend_from_slice(&digits(high));
+        out.extend_from_slice(&digits(low));
+    }
+}
+
+/// The slot of a subject's counters in a cluster: 0 to 16,383.
+#[must_use]
+pub fn slot(subject: u64) -> u16 {
+    crc16(&digits(subject)) % SLOTS
+}
+
+fn digits(mut bits: u64) -> [u8; LENGTH] {
+    let mut out = [0; LENGTH];
+    for digit in out.iter_mut().rev() {
+        *digit = DIGITS[(bits % 64) as usize];
+        bits /= 64;
+    }
+    out
+}
+
+/// The CRC that clusters hash keys with: XMODEM's, polynomial 0x1021.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc: u16, _| {
+            let shifted = crc << 1;
+            if crc & 0x8000 == 0 {
+                shifted
+            } else {
+                shifted ^ 0x1021
+            }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(subject: u64, identity: u64) -> String {
+        let mut out = Vec::new();
+        KeyName::default().counter(CounterKey { subject, identity }, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn keys_differ_where_their_counters_do() {
+        assert_eq!(key(0, u64::MAX), "rk:{AAAAAAAAAAA}P__________");
+        assert_eq!(key(1 << 6, 63), "rk:{AAAAAAAAABA}AAAAAAAAAA_");
+    }
+
+    #[test]
+    fn a_prefix_cannot_steer_slots() {
+        assert_eq!(KeyName::new("a{b}c"), KeyName::new("a"));
+    }
+
+    #[test]
+    fn slots_are_those_of_the_cluster_specification() {
+        // The check value of CRC-16/XMODEM.
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!(crc16(b""), 0);
+    }
+}

@@ -1,0 +1,94 @@
+//! What is known of the counters of a group that was denied.
+
+use ratekeeper_core::{Algorithm, Ask, Micros, Moment, StateRef, Timestamp, combine};
+use ratekeeper_store::{Charge, Execution, Request, StepOutcome, Verdicts};
+use smallvec::SmallVec;
+
+use super::group::Group;
+use super::replay::Replay;
+use super::state::Kept;
+
+/// The counters of a denied group, as they were right after. As long as nobody gives anything
+/// back, they only get fuller until time passes, and time is accounted for: what these states
+/// deny, Redis would.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    group: Group,
+    states: SmallVec<[Kept; 2]>,
+    at: Timestamp,
+}
+
+impl Known {
+    /// What `replay` has left of `group`; [`None`] if its denials are not to be repeated from
+    /// memory: where a denial changes counters, where permits are waited for, and where a
+    /// request takes twice from one counter.
+    pub(super) fn new(group: &Group, replay: Replay<'_>) -> Option<Self> {
+        let is_repeatable = group.extra.is_none()
+            && group.parts.iter().enumerate().all(|(index, part)| {
+                usize::from(part.counter) == index
+                    && part.charge == Charge::IfAllowed
+                    && part.limit.algorithm() != Algorithm::Concurrency
+            })
+            && group
+                .runs
+                .iter()
+                .all(|run| run.hits.iter().all(|hits| *hits > 0));
+        if !is_repeatable {
+            return None;
+        }
+        let (at, states) = replay.into_parts();
+        let mut group = group.clone();
+        // The last run is the one that was denied last.
+        let denied = group.runs.pop()?;
+        group.runs.clear();
+        group.runs.push(denied);
+        Some(Self { group, states, at })
+    }
+
+    /// The counters' names.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = ratekeeper_store::CounterKey> + '_ {
+        self.group.parts.iter().map(|part| part.key)
+    }
+
+    /// The answer to `request`, so long after these states were read, if that is a denial;
+    /// [`None`] if Redis has to be asked.
+    pub(crate) fn denial(&self, request: &Request<'_>, since: Micros) -> Option<Verdicts> {
+        if !self.group.asks(request) || !self.are_hits_known(request) {
+            return None;
+        }
+        let now = self.at.after(since);
+        let mut outcomes: SmallVec<[StepOutcome; 4]> = SmallVec::new();
+        for (step, kept) in request.steps.iter().zip(&self.states) {
+            let state = match kept {
+                Kept::Words(words) => StateRef::Words(words),
+                Kept::Heap(heap) => StateRef::Heap(heap),
+                Kept::Held(_) => return None,
+            };
+            let moment = Moment {
+                now,
+                calendar: step.calendar,
+            };
+            let outcome = step.limit.test(state, Ask::hits(step.hits), &moment);
+            outcomes.push(StepOutcome::Counted(outcome));
+        }
+        let votes = request.steps.iter().zip(&outcomes);
+        let votes = votes.map(|(step, outcome)| step.vote(outcome.fits()));
+        let allowed = combine(votes, request.mode);
+        (!allowed).then_some(Verdicts {
+            allowed,
+            outcomes,
+            at: now,
+            execution: Execution::Now,
+        })
+    }
+
+    /// Never a look or a refund. Of a log no more is known than the denied hits needed.
+    fn are_hits_known(&self, request: &Request<'_>) -> bool {
+        let denied = self.group.runs.first().map(|run| &run.hits);
+        let known = denied.into_iter().flatten();
+        request.steps.iter().zip(known).all(|(step, denied)| {
+            step.hits > 0
+                && (step.limit.algorithm() != Algorithm::SlidingLog || step.hits == *denied)
+        })
+    }
+}

@@ -1,0 +1,75 @@
+//! A limit as the script is told it.
+
+use ratekeeper_core::{Arithmetic, Bounds, Emission, Limit, MAX_COUNT};
+
+/// An algorithm's number in the script, and its five parameters; each script file says which.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Params {
+    pub(super) code: u8,
+    pub(super) numbers: [u64; 5],
+}
+
+/// The number of concurrency, whose state is no string.
+pub(super) const CONCURRENCY: u8 = 7;
+
+/// The number of the leaky bucket whose callers cannot wait: the only one that may refuse the
+/// second of two requests although there is room.
+pub(super) const LEAKY_WITHOUT_DELAY: u8 = 8;
+
+/// Microseconds of a minute: calendars' edges are counted in them.
+pub(super) const CALENDAR_UNIT: u64 = 60_000_000;
+
+/// What one unit of time weighs in the state of a calendar's window.
+pub(super) const CALENDAR_SPAN: u64 = 1 << 27;
+
+/// No clock is later than this, in microseconds (the year 2112), or a window's start is
+/// written beside the count instead of with it.
+const LATEST: u64 = 1 << 52;
+
+/// What one window weighs in the state of a fixed window: as much as leaves room for every
+/// window there will be.
+pub(super) const fn span(window: u64) -> u64 {
+    MAX_COUNT / (LATEST / window + 1)
+}
+
+impl Params {
+    pub(super) fn new(limit: &Limit, calendar: Option<Bounds>) -> Self {
+        let (quota, window) = (limit.quota(), limit.window().get());
+        let (code, numbers) = match (limit.arithmetic(), calendar) {
+            (Arithmetic::FixedWindow, None) => (1, [quota, window, window, span(window), 0]),
+            (Arithmetic::FixedWindow, Some(bounds)) => {
+                let edges = [bounds.start, bounds.end, bounds.next_end].map(|t| t.as_micros());
+                (2, [quota, window, edges[0], edges[1], edges[2]])
+            }
+            (Arithmetic::SlidingWindow(length), _) => {
+                let count = u64::from(limit.sub_windows());
+                (3, [quota, length.get(), count, window, 0])
+            }
+            (Arithmetic::TokenBucket(rate), _) => {
+                (4, [rate.burst, rate.interval, scale(rate), 0, 0])
+            }
+            (Arithmetic::Gcra(rate), _) => (5, gcra(rate)),
+            (Arithmetic::LeakyWithoutDelay(rate), _) => (LEAKY_WITHOUT_DELAY, gcra(rate)),
+            (Arithmetic::SlidingLog, _) => (6, [quota, window, 0, 0, 0]),
+            (Arithmetic::Concurrency, _) => (CONCURRENCY, [quota, window, 0, 0, 0]),
+        };
+        Self { code, numbers }
+    }
+
+    /// Appends the parameters as doubles, which hold them exactly.
+    #[allow(clippy::cast_precision_loss, reason = "all are below 2^53")]
+    pub(super) fn pack(&self, out: &mut Vec<u8>) {
+        for number in self.numbers {
+            out.extend_from_slice(&(number as f64).to_le_bytes());
+        }
+    }
+}
+
+const fn scale(rate: Emission) -> u64 {
+    1 << rate.bits
+}
+
+const fn gcra(rate: Emission) -> [u64; 5] {
+    let full = rate.burst * rate.interval;
+    [rate.interval, full, scale(rate), 0, 0]
+}

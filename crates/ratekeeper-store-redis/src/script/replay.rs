@@ -1,0 +1,137 @@
+//! The answers to a group's requests, from what the script has read: the steps that it took,
+//! taken again by core.
+
+use ratekeeper_core::concurrency::Held;
+use ratekeeper_core::{
+    Algorithm, Ask, Moment, Outcome, Spill, StateMut, StateRef, Timestamp, combine,
+};
+use ratekeeper_store::{Charge, Execution, PermitAct, Step, StepOutcome, Verdicts};
+use smallvec::SmallVec;
+
+use super::group::{Group, Run};
+use super::state::Kept;
+
+/// A group's counters, as they are before its next request.
+pub(super) struct Replay<'a> {
+    group: &'a Group,
+    now: Timestamp,
+    /// One for each part; only those count that are the first of their counter.
+    states: SmallVec<[Kept; 2]>,
+}
+
+impl<'a> Replay<'a> {
+    pub(super) fn new(group: &'a Group, now: Timestamp, states: SmallVec<[Kept; 2]>) -> Self {
+        Self { group, now, states }
+    }
+
+    /// The time of the decision, and what is then known of the counters.
+    pub(super) fn into_parts(self) -> (Timestamp, SmallVec<[Kept; 2]>) {
+        (self.now, self.states)
+    }
+
+    /// The answer to the next request, which is one of `run`.
+    pub(super) fn next(&mut self, run: &Run) -> Verdicts {
+        let steps: SmallVec<[Step<'a>; 2]> = (self.group.parts.iter())
+            .zip(&run.hits)
+            .map(|(part, hits)| self.as_of(part.step(*hits)))
+            .collect();
+        let outcomes = self.test(&steps);
+        let votes = steps.iter().zip(&outcomes);
+        let votes = votes.map(|(step, outcome)| step.vote(outcome.fits()));
+        let allowed = combine(votes, self.group.mode);
+        for (index, (step, outcome)) in steps.iter().zip(&outcomes).enumerate() {
+            let always = step.hits < 0 || step.charge == Charge::Always;
+            let is_charged = always || (allowed && outcome.fits());
+            self.charge(index, step, if is_charged { step.hits } else { 0 });
+        }
+        Verdicts {
+            allowed,
+            outcomes: outcomes.into_iter().map(StepOutcome::Counted).collect(),
+            at: self.now,
+            execution: Execution::Now,
+        }
+    }
+
+    fn test(&self, steps: &[Step<'_>]) -> SmallVec<[Outcome; 4]> {
+        let mut taken: SmallVec<[u64; 4]> = SmallVec::from_elem(0, steps.len());
+        let mut outcomes = SmallVec::with_capacity(steps.len());
+        for (index, step) in steps.iter().enumerate() {
+            let counter = usize::from(self.group.parts[index].counter);
+            let outcome = self.ask(counter, step, taken[counter]);
+            if outcome.fits() || step.charge == Charge::Always {
+                let takes = u64::try_from(step.hits).unwrap_or(0);
+                taken[counter] = taken[counter].saturating_add(takes);
+            }
+            outcomes.push(outcome);
+        }
+        outcomes
+    }
+
+    fn ask(&self, counter: usize, step: &Step<'_>, taken: u64) -> Outcome {
+        let ask = Ask {
+            taken,
+            hits: step.hits,
+        };
+        let state = match &self.states[counter] {
+            Kept::Held(held) => return self.ask_held(*held, step, ask),
+            Kept::Words(words) => StateRef::Words(words),
+            Kept::Heap(heap) => StateRef::Heap(heap),
+        };
+        step.limit.test(state, ask, &self.moment(step))
+    }
+
+    fn ask_held(&self, held: Held, step: &Step<'_>, ask: Ask) -> Outcome {
+        match self.act(step) {
+            Some(PermitAct::Acquire) => held.acquire(step.limit, ask.taken),
+            Some(PermitAct::Renew) => held.settle(step.limit, false),
+            Some(PermitAct::Release) => held.settle(step.limit, true),
+            None => held.test(step.limit, ask),
+        }
+    }
+
+    /// Charges the counter of the step, also 0 hits, which settles it. A group with an extra
+    /// has one request, so that nobody sees what became of its permits.
+    fn charge(&mut self, index: usize, step: &Step<'_>, hits: i64) {
+        let at = self.moment(step);
+        let counter = usize::from(self.group.parts[index].counter);
+        let state = match &mut self.states[counter] {
+            Kept::Held(held) => {
+                let room = step.limit.quota().saturating_sub(held.count);
+                held.count += u64::try_from(hits).unwrap_or(0).min(room);
+                return;
+            }
+            Kept::Words(words) => StateMut::Words(words),
+            Kept::Heap(heap) => StateMut::Heap(heap),
+        };
+        if step.limit.charge(state, hits, &at) == Err(Spill) {
+            // Sliding windows are read into a heap, which never spills.
+            debug_assert!(false, "a state of words outgrew them");
+        }
+    }
+
+    /// The step, without its hits if it gives back what does not count any more.
+    fn as_of(&self, step: Step<'a>) -> Step<'a> {
+        let taken_at = self.group.extra.as_ref().and_then(|extra| extra.taken_at);
+        let is_gone = |at| step.hits < 0 && !step.limit.still_counts(at, &self.moment(&step));
+        Step {
+            hits: if taken_at.is_some_and(is_gone) {
+                0
+            } else {
+                step.hits
+            },
+            ..step
+        }
+    }
+
+    fn act(&self, step: &Step<'_>) -> Option<PermitAct> {
+        let permit = self.group.extra.as_ref()?.permit?;
+        (step.limit.algorithm() == Algorithm::Concurrency).then_some(permit.act)
+    }
+
+    fn moment(&self, step: &Step<'_>) -> Moment {
+        Moment {
+            now: self.now,
+            calendar: step.calendar,
+        }
+    }
+}

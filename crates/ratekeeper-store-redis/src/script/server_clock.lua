@@ -1,0 +1,18 @@
+-- Reading and writing at the server's own time.
+--@ clock
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+--@ get
+if code == 7 then
+  raw = call('ZCOUNT', key, format('(%.0f', now), '+inf')
+  if act > 0 then
+    local deadline = call('ZSCORE', key, permit)
+    raw = raw * 2 + (deadline and tonumber(deadline) > now and 1 or 0)
+  end
+else
+  raw = call('GET', key)
+end
+--@ set
+call('SET', key, value, 'PX', max(1, ceil((expiry - now) / 1000)))
+--@ expire
+call('PEXPIRE', key, max(1, ceil((expiry - now) / 1000)))

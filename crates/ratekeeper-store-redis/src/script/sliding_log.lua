@@ -1,0 +1,74 @@
+-- sliding_log (6): hits in (now - window, now] + hits <= limit.
+--
+-- Parameters: 1 limit, 2 window (microseconds).
+-- State: I2 sum of all hits kept, then for each moment I7 time and I2 hits, oldest first. Where no request of a lone
+--   step was or could be told more, the moments between the oldest and the newest are returned as one.
+-- s1 hits in the window, s2 where the first moment lies that is in it, s3 the time that counts, s4 the newest moment.
+--@ gone 6
+if now - taken_at >= a2 then
+  hits = 0
+end
+--@ read 6
+s1, s2, s3, s4 = 0, 3, now, nil
+if raw and #raw >= 11 then
+  s1, s4 = unpack_('<H', raw), unpack_('<I7', raw, #raw - 8)
+  s3 = max(now, s4)
+  while s2 < #raw do
+    local time, gone = unpack_('<I7H', raw, s2)
+    if time + a2 > s3 then
+      break
+    end
+    s1 = s1 - gone
+    s2 = s2 + 9
+  end
+end
+room = a1 - s1
+--@ answer 6
+-- What is to be told: when the hits that make room for the largest denied one leave, and when the newest does.
+if raw and #raw - s2 > 450 then
+  local need, gone, last = most + max(0, s1 - a1), 0, s2
+  while gone < need and last < #raw - 17 do
+    local _, more = unpack_('<I7H', raw, last)
+    gone = gone + more
+    last = last + 9
+  end
+  if last < #raw - 17 then
+    local newest, newest_hits = unpack_('<I7H', raw, #raw - 8)
+    local middle = unpack_('<I7', raw, last)
+    out[known] = pack('<H', s1) .. string.sub(raw, s2, last - 1)
+      .. pack('<I7HI7H', middle, s1 - gone - newest_hits, newest, newest_hits)
+  end
+end
+--@ charge 6
+local more = min(max(hits, 0), a1)
+local excess = max(0, s1 + more - max(a1, s1))
+local kept, sum = raw and #raw >= 11 and string.sub(raw, s2) or '', s1
+while excess > 0 and #kept > 0 do
+  local time, oldest = unpack_('<I7H', kept)
+  local taken = min(excess, oldest)
+  excess, sum = excess - taken, sum - taken
+  kept = string.sub(kept, 10)
+  if taken < oldest then
+    kept = pack('<I7H', time, oldest - taken) .. kept
+  end
+end
+if more > 0 then
+  sum = sum + more
+  if #kept > 0 and s4 == s3 then
+    local _, newest = unpack_('<I7H', kept, #kept - 8)
+    kept, more = string.sub(kept, 1, -10), more + newest
+  end
+  kept = kept .. pack('<I7H', s3, more)
+end
+local refund = max(0, -hits)
+while refund > 0 and #kept > 0 do
+  local time, newest = unpack_('<I7H', kept, #kept - 8)
+  local taken = min(refund, newest)
+  refund, sum = refund - taken, sum - taken
+  kept = string.sub(kept, 1, -10)
+  if taken < newest then
+    kept = kept .. pack('<I7H', time, newest - taken)
+  end
+end
+value = pack('<H', sum) .. kept
+expiry = #kept > 0 and unpack_('<I7', kept, #kept - 8) + a2 or now

@@ -1,0 +1,135 @@
+//! States as the script keeps them, read back.
+
+use ratekeeper_core::concurrency::Held;
+use ratekeeper_core::{Heap, Words};
+
+use super::group::Part;
+use super::params::{CALENDAR_SPAN, CALENDAR_UNIT, CONCURRENCY, span};
+use super::reply::Item;
+
+/// The state of a counter, as the steps of core take it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Kept {
+    Words(Words),
+    Heap(Heap),
+    Held(Held),
+}
+
+impl Kept {
+    /// The state that the script has read; None if it is no such state.
+    pub(super) fn read(part: &Part, has_permit: bool, item: Item<'_>) -> Option<Self> {
+        if part.params.code == CONCURRENCY {
+            let Item::Int(number) = item else {
+                return None;
+            };
+            let number = u64::try_from(number).ok()?;
+            return Some(Self::Held(match has_permit {
+                true => Held {
+                    count: number / 2,
+                    this_one: number % 2 == 1,
+                },
+                false => Held {
+                    count: number,
+                    this_one: false,
+                },
+            }));
+        }
+        match item {
+            Item::Bytes(raw) => Some(Self::from_bytes(part, raw)),
+            Item::Null => Some(Self::fresh(part)),
+            Item::Int(_) => None,
+        }
+    }
+
+    fn fresh(part: &Part) -> Self {
+        match part.params.code {
+            3 | 6 => Self::Heap(Heap::new()),
+            _ => Self::Words([0; 4]),
+        }
+    }
+
+    /// What the script makes of `raw`: nothing counted, where it is none of its own states.
+    fn from_bytes(part: &Part, raw: &[u8]) -> Self {
+        let kept = match part.params.code {
+            1 => fixed(
+                raw,
+                span(part.limit.window().get()),
+                part.limit.window().get(),
+            ),
+            2 => fixed(raw, CALENDAR_SPAN, CALENDAR_UNIT),
+            3 => return Self::Heap(sliding(raw, u64::from(part.limit.sub_windows()))),
+            4 => token_bucket(raw),
+            6 => return Self::Heap(log(raw)),
+            _ => pair(raw).map(|(tat, fraction)| [tat, fraction, 0, 0]),
+        };
+        Self::Words(kept.unwrap_or_default())
+    }
+}
+
+/// `start / unit * span + count`, or the count and the start.
+fn fixed(raw: &[u8], span: u64, unit: u64) -> Option<Words> {
+    if let Some(word) = number(raw) {
+        return Some([word % span, word / span * unit, 0, 0]);
+    }
+    pair(raw).map(|(count, start)| [count, start, 0, 0])
+}
+
+/// One number, or two with a space between them; the second of one alone is 0.
+fn pair(raw: &[u8]) -> Option<(u64, u64)> {
+    match raw.iter().position(|byte| *byte == b' ') {
+        Some(space) => Some((number(&raw[..space])?, number(&raw[space + 1..])?)),
+        None => Some((number(raw)?, 0)),
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn token_bucket(raw: &[u8]) -> Option<Words> {
+    if raw.len() < 14 {
+        return None;
+    }
+    let fraction = raw.get(14..18).map_or(0, little);
+    Some([little(&raw[..7]), little(&raw[7..14]), fraction, 0])
+}
+
+/// Counts from the newest to the oldest, as the ring of core.
+fn sliding(raw: &[u8], sub_windows: u64) -> Heap {
+    let [width, rest @ ..] = raw else {
+        return Heap::new();
+    };
+    let width = usize::from(*width);
+    if rest.len() <= 6 || !(1..=7).contains(&width) {
+        return Heap::new();
+    }
+    let (index, counts) = rest.split_at(6);
+    let index = little(index);
+    let lanes = sub_windows + 1;
+    let mut ring = vec![0; usize::try_from(lanes).unwrap_or(0) + 1];
+    ring[0] = index;
+    for (age, count) in (0..lanes).zip(counts.chunks_exact(width)) {
+        let lane = (index + lanes - age) % lanes;
+        if let Some(place) = ring.get_mut(usize::try_from(lane).unwrap_or(0) + 1) {
+            *place = little(count);
+        }
+    }
+    ring
+}
+
+/// The sum, then moments and their hits.
+fn log(raw: &[u8]) -> Heap {
+    if raw.len() < 11 {
+        return Heap::new();
+    }
+    let (sum, entries) = raw.split_at(2);
+    let entries = entries.chunks_exact(9);
+    let pairs = entries.flat_map(|entry| [little(&entry[..7]), little(&entry[7..])]);
+    [little(sum), 2].into_iter().chain(pairs).collect()
+}
+
+/// Up to 8 bytes, the lowest first.
+fn little(bytes: &[u8]) -> u64 {
+    let byte = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
+    bytes.iter().rev().fold(0, byte)
+}

@@ -1,0 +1,128 @@
+//! The script's text, put together from its files.
+
+const DECIDE: &str = include_str!("decide.lua");
+
+const ALGORITHMS: [&str; 6] = [
+    include_str!("fixed_window.lua"),
+    include_str!("sliding_window.lua"),
+    include_str!("token_bucket.lua"),
+    include_str!("gcra.lua"),
+    include_str!("sliding_log.lua"),
+    include_str!("concurrency.lua"),
+];
+
+/// What begins a section, and in `decide.lua` the place of one.
+const MARK: &str = "--@ ";
+
+/// The place of one of the clock's sections inside a section of an algorithm.
+const INNER: &str = "--= ";
+
+/// Whose time counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// The server's own, as in production: all nodes share it.
+    Server,
+    /// Each call says the time, for tests and replay. Counters outlive their expiry by an hour.
+    Told,
+}
+
+impl Clock {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Server => include_str!("server_clock.lua"),
+            Self::Told => include_str!("told_clock.lua"),
+        }
+    }
+}
+
+/// The script, as it is loaded into a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Script {
+    text: String,
+    sha1: String,
+}
+
+impl Script {
+    /// The script that decides by this clock.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        let mut text = String::new();
+        for line in code(DECIDE) {
+            match line.trim_start().strip_prefix(MARK) {
+                Some(place @ ("gone" | "read" | "answer" | "charge")) => branches(place, &mut text),
+                Some(place) => section(clock.text(), place, &mut text),
+                None => push(line, &mut text),
+            }
+        }
+        let mut whole = String::with_capacity(text.len());
+        for line in text.lines() {
+            match line.strip_prefix(INNER) {
+                Some(place) => section(clock.text(), place, &mut whole),
+                None => push(line, &mut whole),
+            }
+        }
+        let sha1 = sha1_smol::Sha1::from(&whole).digest().to_string();
+        Self { text: whole, sha1 }
+    }
+
+    /// What `SCRIPT LOAD` takes.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What `EVALSHA` takes: 40 lower-case hexadecimal digits.
+    #[must_use]
+    pub fn sha1(&self) -> &str {
+        &self.sha1
+    }
+}
+
+/// The lines that are neither empty nor a comment.
+fn code(file: &str) -> impl Iterator<Item = &str> {
+    let is_code = |line: &&str| {
+        let line = line.trim_start();
+        let is_mark = line.starts_with(MARK) || line.starts_with(INNER);
+        !line.is_empty() && (is_mark || !line.starts_with("--"))
+    };
+    file.lines().filter(is_code)
+}
+
+fn push(line: &str, text: &mut String) {
+    text.push_str(line.trim_start());
+    text.push('\n');
+}
+
+/// Chooses among the algorithms' sections of that name by the step's algorithm.
+fn branches(name: &str, text: &mut String) {
+    let mut word = "if";
+    for file in ALGORITHMS {
+        let mut is_open = false;
+        for line in code(file) {
+            if let Some(head) = line.strip_prefix(MARK) {
+                let mut head = head.split(' ');
+                is_open = head.next() == Some(name);
+                if is_open {
+                    let codes: Vec<String> = head.map(|code| format!("code == {code}")).collect();
+                    push(&format!("{word} {} then", codes.join(" or ")), text);
+                    word = "elseif";
+                }
+            } else if is_open {
+                push(line, text);
+            }
+        }
+    }
+    push("end", text);
+}
+
+/// The section of that name.
+fn section(file: &str, name: &str, text: &mut String) {
+    let mut is_open = false;
+    for line in code(file) {
+        if let Some(head) = line.strip_prefix(MARK) {
+            is_open = head == name;
+        } else if is_open {
+            push(line, text);
+        }
+    }
+}

@@ -1,0 +1,18 @@
+-- Reading and writing at the time that ARGV[2] says (microseconds), for tests and replay: counters outlive their
+-- expiry by an hour, since the server's clock does not follow.
+--@ clock
+local now = tonumber(ARGV[2])
+--@ get
+if code == 7 then
+  raw = call('ZCOUNT', key, format('(%.0f', now), '+inf')
+  if act > 0 then
+    local deadline = call('ZSCORE', key, permit)
+    raw = raw * 2 + (deadline and tonumber(deadline) > now and 1 or 0)
+  end
+else
+  raw = call('GET', key)
+end
+--@ set
+call('SET', key, value, 'PX', 3600000 + max(1, ceil((expiry - now) / 1000)))
+--@ expire
+call('PEXPIRE', key, 3600000 + max(1, ceil((expiry - now) / 1000)))

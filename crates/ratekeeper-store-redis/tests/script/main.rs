@@ -1,0 +1,6 @@
+//! The script beside the steps of core, in a real server.
+
+mod conformance;
+mod differential;
+mod merging;
+mod told;

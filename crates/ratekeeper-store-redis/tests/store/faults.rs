@@ -1,0 +1,325 @@
+//! A server that fails, and comes back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper_core::{Algorithm, Limit, Micros};
+use ratekeeper_store::StoreError;
+use ratekeeper_store_redis::{Circuit, Endpoint, RedisConfig, RedisStore};
+use ratekeeper_testkit::process::DEADLINE;
+use ratekeeper_testkit::proxy::Proxy;
+use ratekeeper_testkit::redis::Server;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{decide, home, limit, patient, step, store};
+
+fn yearly(quota: u64) -> Limit {
+    limit(
+        Algorithm::FixedWindow,
+        quota,
+        Micros::from_secs(86_400 * 365),
+    )
+}
+
+/// Asks until the answer is as `wanted`.
+async fn until(store: &RedisStore, what: &str, wanted: impl Fn(Result<bool, StoreError>) -> bool) {
+    let limit = yearly(1_000_000);
+    let end = Instant::now() + DEADLINE;
+    loop {
+        let answer = decide(store, &[step(&limit, 99)]).await;
+        if wanted(answer.map(|verdicts| verdicts.allowed)) {
+            return;
+        }
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn circuit(store: &RedisStore) -> Circuit {
+    store.shards()[0].circuit
+}
+
+async fn until_circuit(store: &RedisStore, wanted: Circuit) {
+    let what = format!("the breaker is {wanted:?}");
+    let end = Instant::now() + DEADLINE;
+    while circuit(store) != wanted {
+        until(store, &what, |_| true).await;
+        // What fails at once lets nobody else of this runtime have a turn.
+        sleep(Duration::from_millis(1)).await;
+        assert!(Instant::now() < end, "waited in vain until {what}");
+    }
+}
+
+#[tokio::test]
+async fn a_killed_server_is_left_alone_and_found_again() {
+    let mut server = Server::start();
+    let store = store(&server, RedisConfig::default());
+    until(&store, "it answers", |answer| answer == Ok(true)).await;
+    server.process().kill();
+    until_circuit(&store, Circuit::Open).await;
+    let limit = yearly(10);
+    let answer = decide(&store, &[step(&limit, 1)]).await;
+    assert_eq!(answer, Err(StoreError::Unavailable));
+    assert!(
+        store.faults()[0].contains("does not serve"),
+        "{:?}",
+        store.faults()
+    );
+    server.restart();
+    until(&store, "it answers again", |answer| answer == Ok(true)).await;
+    assert_eq!(circuit(&store), Circuit::Closed);
+    assert!(store.faults().is_empty(), "{:?}", store.faults());
+}
+
+#[tokio::test]
+async fn a_hung_server_costs_a_deadline_and_then_nothing() {
+    let mut server = Server::start();
+    let store = store(&server, RedisConfig::default());
+    until(&store, "it answers", |answer| answer == Ok(true)).await;
+    server.process().pause();
+    until_circuit(&store, Circuit::Open).await;
+    let faults: Vec<_> = store.shards()[0].faults.into_iter().collect();
+    assert!(
+        faults
+            .iter()
+            .any(|(cause, count)| *cause == "timeout" && *count > 0)
+    );
+    server.process().resume();
+    until(&store, "it answers again", |answer| answer == Ok(true)).await;
+}
+
+#[tokio::test]
+async fn a_network_that_swallows_everything_is_left_alone_and_connections_that_are_cut_made_anew() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.port());
+    let url = format!("redis://127.0.0.1:{}/", proxy.port());
+    let endpoint = Endpoint::parse(&url).expect("a good URL");
+    let store = RedisStore::new(endpoint, RedisConfig::default(), home());
+    until(&store, "it answers", |answer| answer == Ok(true)).await;
+    proxy.swallow(true);
+    until_circuit(&store, Circuit::Open).await;
+    proxy.swallow(false);
+    until(&store, "it answers again", |answer| answer == Ok(true)).await;
+    proxy.cut_all();
+    until(&store, "it is asked anew", |answer| answer == Ok(true)).await;
+}
+
+/// Decisions that waited nearly until their deadline are sent, and answered too late: our load, and
+/// no fault of the server's.
+#[tokio::test]
+async fn a_queue_that_is_too_long_is_no_failure_of_the_server() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.port());
+    let url = format!("redis://127.0.0.1:{}/", proxy.port());
+    let mut config = RedisConfig::default();
+    config.deadline = Duration::from_millis(200);
+    config.groups_max = 4;
+    let endpoint = Endpoint::parse(&url).expect("a good URL");
+    let store = Arc::new(RedisStore::new(endpoint, config, home()));
+    until(&store, "it answers", |answer| answer == Ok(true)).await;
+    proxy.delay(Duration::from_millis(20));
+    let before = store.shards()[0].opened;
+    let mut tasks = JoinSet::new();
+    for number in 0..400 {
+        let store = Arc::clone(&store);
+        tasks.spawn(async move {
+            let limit = yearly(1_000_000);
+            for round in 0..5 {
+                let _ = decide(&*store, &[step(&limit, 1_000 + number * 5 + round)]).await;
+            }
+        });
+    }
+    tasks.join_all().await;
+    let counts = &store.shards()[0];
+    let faults: HashMap<_, _> = counts.faults.into_iter().collect();
+    assert!(faults["overloaded"] > 400, "{faults:?}");
+    assert!(counts.pipelines > 20, "{counts:?}");
+    assert_eq!((counts.opened, counts.circuit), (before, Circuit::Closed));
+}
+
+#[tokio::test]
+async fn a_request_of_too_many_steps_is_not_sent() {
+    let server = Server::start();
+    let store = store(&server, patient());
+    let limit = yearly(1_000);
+    let steps: Vec<_> = (0..65_536).map(|number| step(&limit, number)).collect();
+    let answer = decide(&store, &steps).await;
+    assert_eq!(answer, Err(StoreError::Overloaded));
+    let counts = &store.shards()[0];
+    assert_eq!((counts.decisions, counts.circuit), (0, Circuit::Closed));
+    assert!(decide(&store, &steps[..1]).await.is_ok());
+}
+
+/// Nobody waits for a second attempt to connect, nor for the breaker.
+#[tokio::test]
+async fn who_waits_for_a_connection_is_told_when_it_fails() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.port());
+    proxy.swallow(true);
+    let url = format!("redis://127.0.0.1:{}/", proxy.port());
+    let mut config = patient();
+    config.connect_timeout = Duration::from_millis(500);
+    let endpoint = Endpoint::parse(&url).expect("a good URL");
+    let store = RedisStore::new(endpoint, config, home());
+    let limit = yearly(10);
+    for _ in 0..3 {
+        let answer = decide(&store, &[step(&limit, 1)]).await;
+        assert_eq!(answer, Err(StoreError::Unavailable));
+        assert_eq!(circuit(&store), Circuit::Closed);
+    }
+}
+
+/// Whoever probes may end while the server is away.
+#[test]
+fn a_server_that_comes_back_is_found_by_another_runtime() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().expect("a runtime can be made")
+    };
+    let mut server = Server::start();
+    let store = store(&server, RedisConfig::default());
+    let first = runtime();
+    first.block_on(until(&store, "it answers", |answer| answer == Ok(true)));
+    server.process().kill();
+    first.block_on(until_circuit(&store, Circuit::Open));
+    drop(first);
+    server.restart();
+    runtime().block_on(until(&store, "it answers", |answer| answer == Ok(true)));
+}
+
+/// A server that is too old is not asked for a single decision, and that is said; a newer one in
+/// its place is.
+#[tokio::test]
+async fn a_server_that_is_too_old_is_not_used() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.port());
+    let reply = server.client().ask(&["INFO", "server"]);
+    let info = reply.text();
+    let version = info.lines().find(|line| line.starts_with("redis_version:"));
+    let version = version.expect("it says its version").trim_end();
+    let old = format!("redis_version:{:0>1$}", "5.0.7", version.len() - 14);
+    proxy.replace(version, &old);
+    let url = format!("redis://127.0.0.1:{}/", proxy.port());
+    let endpoint = Endpoint::parse(&url).expect("a good URL");
+    let store = RedisStore::new(endpoint, RedisConfig::default(), home());
+    store.greeted().await;
+    assert_eq!(circuit(&store), Circuit::Open);
+    let limit = yearly(10);
+    for _ in 0..100 {
+        let answer = decide(&store, &[step(&limit, 1)]).await;
+        assert_eq!(answer, Err(StoreError::Unavailable));
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(store.shards()[0].decisions, 0);
+    let faults = store.faults();
+    assert!(faults.iter().any(|it| it.contains("too old")), "{faults:?}");
+    proxy.replace_nothing();
+    until(&store, "it is used", |answer| answer == Ok(true)).await;
+    assert!(store.faults().is_empty(), "{:?}", store.faults());
+}
+
+#[tokio::test]
+async fn a_server_that_comes_later_is_found() {
+    let mut server = Server::start();
+    server.process().kill();
+    let store = store(&server, RedisConfig::default());
+    until(&store, "it is missed", |answer| answer.is_err()).await;
+    store.greeted().await;
+    assert!(
+        store
+            .status()
+            .error
+            .is_some_and(|why| why.contains("cannot connect"))
+    );
+    server.restart();
+    until(&store, "it answers", |answer| answer == Ok(true)).await;
+}
+
+#[tokio::test]
+async fn scripts_that_are_gone_are_loaded_again_unnoticed() {
+    let server = Server::start();
+    let store = store(&server, patient());
+    let mut client = server.client();
+    let limit = yearly(1_000);
+    for _ in 0..20 {
+        client.ask(&["SCRIPT", "FLUSH"]);
+        assert!(
+            decide(&store, &[step(&limit, 1)])
+                .await
+                .expect("no error")
+                .allowed
+        );
+    }
+    assert!(store.shards()[0].reloads >= 20);
+}
+
+#[tokio::test]
+async fn a_full_server_is_a_failure_and_no_denial() {
+    let server = Server::with(&["--maxmemory-policy", "noeviction"]);
+    let mut config = patient();
+    config.deny_cache_max = Duration::ZERO;
+    let store = store(&server, config);
+    let limit = yearly(1_000_000);
+    assert!(decide(&store, &[step(&limit, 1)]).await.is_ok());
+    let mut client = server.client();
+    client.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    let full = decide(&store, &[step(&limit, 2)]).await;
+    assert_eq!(full, Err(StoreError::Unavailable));
+    client.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    until(&store, "it has room again", |answer| answer == Ok(true)).await;
+}
+
+#[tokio::test]
+async fn nodes_share_the_seed_and_a_flush_does_not_split_them() {
+    let server = Server::start();
+    let url = format!("redis://127.0.0.1:{}/", server.port());
+    let endpoint = Endpoint::parse(&url).unwrap();
+    let node = || RedisStore::new(endpoint.clone(), patient(), home());
+    let (one, other) = (node(), node());
+    one.greeted().await;
+    other.greeted().await;
+    let seed = one.seed();
+    assert_eq!(other.seed(), seed);
+    let mut client = server.client();
+    client.ask(&["FLUSHALL"]);
+    let end = Instant::now() + DEADLINE;
+    while client.ask(&["GET", "rk:seed"]) != ratekeeper_testkit::redis::Reply::Bytes(seed.to_vec())
+    {
+        assert!(Instant::now() < end, "the seed is put back");
+        sleep(Duration::from_millis(20)).await;
+    }
+    let third = node();
+    third.greeted().await;
+    assert_eq!((one.seed(), other.seed(), third.seed()), (seed, seed, seed));
+}
+
+#[tokio::test]
+async fn what_the_server_says_is_told() {
+    let server = Server::with(&[
+        "--requirepass",
+        "right",
+        "--maxmemory-policy",
+        "allkeys-lru",
+    ]);
+    let status = async |password: &str| {
+        let url = format!("redis://:{password}@127.0.0.1:{}/", server.port());
+        let store = RedisStore::new(Endpoint::parse(&url).unwrap(), patient(), home());
+        store.greeted().await;
+        store.status()
+    };
+    let wrong = status("wrong").await.error.expect("it is refused");
+    assert!(
+        wrong.contains("refuses the login") && wrong.contains("authentication failed"),
+        "{wrong}"
+    );
+    let right = status("right").await;
+    assert_eq!(right.error, None);
+    assert!(right.server.is_some_and(|name| name.starts_with("Redis ")));
+    assert!(
+        right.warnings[0].contains("allkeys-lru"),
+        "{:?}",
+        right.warnings
+    );
+}

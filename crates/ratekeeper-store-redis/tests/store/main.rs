@@ -1,0 +1,8 @@
+//! The store beside real servers: that it counts exactly, repeats denials truly, and what becomes of it when the
+//! server fails.
+
+mod conformance;
+mod denials;
+mod exact;
+mod faults;
+mod support;

@@ -1,0 +1,81 @@
+//! Stores of their own for tests, and what is asked of them.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
+use ratekeeper_store::{
+    Answer, Charge, CounterKey, FullMode, Request, RuleSlot, Step, Store, StoreError, Verdicts,
+};
+use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
+use ratekeeper_testkit::redis::Server;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+static HOME: LazyLock<Runtime> = LazyLock::new(|| {
+    let mut builder = Builder::new_multi_thread();
+    builder
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime can be made")
+});
+
+/// Where the chores of all stores are done.
+pub(crate) fn home() -> Handle {
+    HOME.handle().clone()
+}
+
+/// Counters of the server that nobody else has.
+pub(crate) fn endpoint(server: &Server) -> Endpoint {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let url = format!("redis://127.0.0.1:{}/?prefix=s{number}:", server.port());
+    Endpoint::parse(&url).expect("a good URL")
+}
+
+/// Deadlines that slow machines keep, for tests that are not about them.
+pub(crate) fn patient() -> RedisConfig {
+    let mut config = RedisConfig::default();
+    config.deadline = Duration::from_secs(20);
+    config.connect_timeout = Duration::from_secs(20);
+    config
+}
+
+pub(crate) fn store(server: &Server, config: RedisConfig) -> RedisStore {
+    RedisStore::new(endpoint(server), config, home())
+}
+
+pub(crate) fn limit(algorithm: Algorithm, quota: u64, window: Micros) -> Limit {
+    Limit::try_new(LimitSpec::new(algorithm, quota, window)).expect("a valid limit")
+}
+
+pub(crate) fn step(limit: &Limit, number: u64) -> Step<'_> {
+    Step {
+        key: CounterKey {
+            subject: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            identity: number.wrapping_mul(0xd1b5_4a32_d192_ed03),
+        },
+        limit,
+        calendar: None,
+        hits: 1,
+        charge: Charge::IfAllowed,
+        descriptor: 0,
+        shadow: false,
+        quota_mode: false,
+        rule: RuleSlot(0),
+        full_mode: FullMode::Allow,
+    }
+}
+
+/// Decides `steps` by the server's time.
+pub(crate) async fn decide<S: Store>(
+    store: &S,
+    steps: &[Step<'_>],
+) -> Result<Verdicts, StoreError> {
+    let answer = store.decide(&Request::new(steps, Mode::default(), Timestamp::EPOCH));
+    match answer {
+        Answer::Decided(verdicts) => Ok(verdicts),
+        Answer::Pending(ticket) => ticket.await,
+    }
+}
