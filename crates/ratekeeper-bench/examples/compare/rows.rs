@@ -1,0 +1,216 @@
+//! What is compared with what.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use ratekeeper_bench::{Keys, Load, Over, Pace};
+
+use crate::Plan;
+use crate::instructions;
+use crate::servers::Server;
+use crate::table::{Alone, Memory, Table};
+use crate::versus::{By, Side, Versus, once, versus};
+
+/// Connections and streams of the closed loops.
+const CONNECTIONS: u32 = 4;
+const STREAMS: u32 = 16;
+
+/// Keys of the spread loads.
+const MANY: u32 = 100_000;
+
+/// Keys of the question how large a counter is, and how long they are asked about: each some
+/// five times, so that nearly none is missed.
+const MEMORY_KEYS: u32 = 200_000;
+const MEMORY_RUN: Duration = Duration::from_secs(12);
+
+/// Checks of a batch.
+const BATCH: u32 = 100;
+
+/// Alone runs of which the median is told.
+const RUNS: usize = 7;
+
+const SPREADS: [(&str, Keys); 3] = [
+    ("hot", Keys::Hot),
+    ("100 k uniform", Keys::Uniform(MANY)),
+    (
+        "100 k zipf",
+        Keys::Zipf {
+            keys: MANY,
+            exponent: 1.0,
+        },
+    ),
+];
+
+/// The servers, all up from the first comparison to the last; idle ones take no time.
+struct Servers {
+    ours: Server,
+    constant: Server,
+    throttlecrab: Option<Server>,
+}
+
+/// Runs everything that is wanted, and says so as it goes.
+pub(crate) fn all(plan: &Plan) -> Result<Table> {
+    let folder = std::env::temp_dir().join(format!("ratekeeper-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).context("there is no place for the rules")?;
+    let table = run(plan, &folder);
+    let _ = std::fs::remove_dir_all(&folder);
+    table
+}
+
+fn run(plan: &Plan, folder: &std::path::Path) -> Result<Table> {
+    let ours = Server::ratekeeper(plan, folder, &[])?;
+    let servers = Servers {
+        constant: Server::constant(plan, folder, &ours)?,
+        ours,
+        throttlecrab: plan
+            .throttlecrab
+            .as_deref()
+            .map(|program| Server::throttlecrab(plan, program)),
+    };
+    let mut table = Table::new(plan);
+    for (name, keys) in SPREADS {
+        table.versus(plan, &format!("closed, {name}"), |name| {
+            against_constant(plan, name, &servers, keys)
+        });
+    }
+    for (name, keys) in SPREADS {
+        // At half of what the constant server bears: the rate that was just found.
+        let Some(half) = table.half_load(name) else {
+            continue;
+        };
+        table.versus(plan, &format!("half load, {name}"), |name| {
+            at_rate(plan, name, &servers, keys, half)
+        });
+    }
+    table.versus(plan, "one stream, hot", |name| {
+        one_stream(plan, name, &servers)
+    });
+    if let Some(peer) = &servers.throttlecrab {
+        for (name, keys) in SPREADS {
+            table.versus(plan, &format!("throttlecrab, {name}"), |name| {
+                let (ours, theirs) = (closed(&servers.ours, keys), closed(peer, keys));
+                let pair = (("ratekeeper", ours), ("throttlecrab", theirs));
+                versus(plan, name, By::Rate, pair.0, pair.1)
+            });
+        }
+    }
+    for (over, carrier) in [(Over::Grpc, "gRPC"), (Over::Http, "HTTP")] {
+        for (name, keys) in [SPREADS[0], SPREADS[1]] {
+            table.alone(plan, &format!("{carrier} batch of {BATCH}, {name}"), || {
+                batch(plan, servers.ours.batches(over, BATCH), keys)
+            });
+        }
+    }
+    let answer_of = &servers.ours;
+    table.instructions(plan, "instructions", || {
+        instructions::count(plan, folder, answer_of)
+    });
+    drop(servers);
+    table.memory(plan, "memory", || memory(plan, folder));
+    Ok(table)
+}
+
+pub(crate) fn closed(server: &Server, keys: Keys) -> Load {
+    let mut load = server.load();
+    load.connections = CONNECTIONS;
+    load.streams = STREAMS;
+    load.keys = keys;
+    load
+}
+
+fn against_constant(plan: &Plan, name: &str, servers: &Servers, keys: Keys) -> Result<Versus> {
+    let ours = ("ratekeeper", closed(&servers.ours, keys));
+    let theirs = ("constant", closed(&servers.constant, keys));
+    versus(plan, name, By::Rate, ours, theirs)
+}
+
+fn at_rate(
+    plan: &Plan,
+    name: &str,
+    servers: &Servers,
+    keys: Keys,
+    per_second: f64,
+) -> Result<Versus> {
+    let open = |server: &Server| {
+        let mut load = closed(server, keys);
+        load.pace = Pace::Open { per_second };
+        load
+    };
+    let ours = ("ratekeeper", open(&servers.ours));
+    let theirs = ("constant", open(&servers.constant));
+    versus(plan, name, By::Cpu, ours, theirs)
+}
+
+fn one_stream(plan: &Plan, name: &str, servers: &Servers) -> Result<Versus> {
+    let one = |server: &Server| {
+        let mut load = server.load();
+        load.connections = 1;
+        load.streams = 1;
+        load
+    };
+    let ours = ("ratekeeper", one(&servers.ours));
+    let theirs = ("constant", one(&servers.constant));
+    versus(plan, name, By::Rate, ours, theirs)
+}
+
+fn batch(plan: &Plan, mut load: Load, keys: Keys) -> Result<Alone> {
+    load.keys = keys;
+    load.duration = plan.run;
+    load.warm_up = Duration::from_millis(100);
+    let runs = (0..RUNS).map(|_| once(&load)).collect::<Result<Vec<_>>>()?;
+    Ok(Alone(Side::of("ratekeeper", &runs)))
+}
+
+/// What a counter takes of resident memory. Our table is there from the start, so it is made as
+/// large as its counters need and filled, and compared with a server that has hardly any.
+fn memory(plan: &Plan, folder: &std::path::Path) -> Result<Vec<Memory>> {
+    let keys = Keys::Uniform(MEMORY_KEYS);
+    // 13 MiB of table for two hundred thousand counters of 57 B, filled to nine tenths.
+    let batches = |server: &Server| server.batches(Over::Http, 1_000);
+    let empty = Server::ratekeeper(plan, folder, &["--memory-limit", "1MiB"])?;
+    let before = warm(&empty, batches(&empty))?;
+    drop(empty);
+    let more = ["--memory-limit", "13MiB", "--max-share", "100%"];
+    let ours = Server::ratekeeper(plan, folder, &more)?;
+    let mut rows = vec![grown("ratekeeper", &ours, batches(&ours), keys, before)?];
+    drop(ours);
+    if let Some(program) = &plan.throttlecrab {
+        let peer = Server::throttlecrab(plan, program);
+        let load = closed(&peer, Keys::Hot);
+        let before = warm(&peer, load.clone())?;
+        rows.push(grown("throttlecrab", &peer, load, keys, before)?);
+    }
+    Ok(rows)
+}
+
+/// What is resident once connections and their buffers are there, and one counter.
+fn warm(server: &Server, mut load: Load) -> Result<u64> {
+    load.keys = Keys::Hot;
+    load.warm_up = Duration::ZERO;
+    load.duration = Duration::from_millis(500);
+    once(&load)?;
+    server.resident_bytes()
+}
+
+fn grown(
+    who: &'static str,
+    server: &Server,
+    mut load: Load,
+    keys: Keys,
+    before: u64,
+) -> Result<Memory> {
+    load.keys = keys;
+    load.warm_up = Duration::ZERO;
+    load.duration = MEMORY_RUN;
+    let begin = Instant::now();
+    once(&load)?;
+    let after = server.resident_bytes()?;
+    let bytes = after.saturating_sub(before) as f64;
+    Ok(Memory {
+        who,
+        keys: keys.count(),
+        bytes_per_key: bytes / f64::from(keys.count()),
+        resident_bytes: after,
+        seconds: begin.elapsed().as_secs_f64(),
+    })
+}

@@ -1,0 +1,257 @@
+//! Everything that was measured, for people and for programs.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::Plan;
+use crate::instructions::Instructions;
+use crate::machine;
+use crate::versus::{By, Side, Versus};
+
+/// Medians of a server that is compared with nothing.
+#[derive(Debug, Serialize)]
+pub(crate) struct Alone(pub(crate) Side);
+
+/// What counters take.
+#[derive(Debug, Serialize)]
+pub(crate) struct Memory {
+    pub(crate) who: &'static str,
+    pub(crate) keys: u32,
+    pub(crate) bytes_per_key: f64,
+    pub(crate) resident_bytes: u64,
+    pub(crate) seconds: f64,
+}
+
+/// All results. Its serde form is `target/bench/grpc.json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Table {
+    machine: String,
+    load_average_before: f64,
+    seconds_per_run: f64,
+    versus: Vec<Versus>,
+    alone: Vec<(String, Alone)>,
+    memory: Vec<Memory>,
+    instructions: Option<Instructions>,
+    /// What did not come about, and why.
+    missing: Vec<(String, String)>,
+}
+
+impl Table {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self {
+            machine: machine::describe(),
+            load_average_before: machine::load_average(),
+            seconds_per_run: plan.run.as_secs_f64(),
+            versus: Vec::new(),
+            alone: Vec::new(),
+            memory: Vec::new(),
+            instructions: None,
+            missing: Vec::new(),
+        }
+    }
+
+    pub(crate) fn versus(
+        &mut self,
+        plan: &Plan,
+        name: &str,
+        compare: impl FnOnce(&str) -> Result<Versus>,
+    ) {
+        if let Some(versus) = self.step(plan, name, || compare(name)) {
+            eprintln!("{}", line(&versus));
+            self.versus.push(versus);
+        }
+    }
+
+    pub(crate) fn alone(&mut self, plan: &Plan, name: &str, run: impl FnOnce() -> Result<Alone>) {
+        if let Some(alone) = self.step(plan, name, run) {
+            self.alone.push((name.to_owned(), alone));
+        }
+    }
+
+    pub(crate) fn memory(
+        &mut self,
+        plan: &Plan,
+        name: &str,
+        run: impl FnOnce() -> Result<Vec<Memory>>,
+    ) {
+        if let Some(rows) = self.step(plan, name, run) {
+            self.memory = rows;
+        }
+    }
+
+    pub(crate) fn instructions(
+        &mut self,
+        plan: &Plan,
+        name: &str,
+        count: impl FnOnce() -> Result<Instructions>,
+    ) {
+        self.instructions = self.step(plan, name, count);
+    }
+
+    /// Runs one comparison if it is wanted and there is time; one that fails leaves a note, and
+    /// the others go on.
+    fn step<T>(&mut self, plan: &Plan, name: &str, run: impl FnOnce() -> Result<T>) -> Option<T> {
+        if !plan.only.is_empty() && !plan.only.iter().any(|only| name.contains(only)) {
+            return None;
+        }
+        let result = if Instant::now() > plan.deadline {
+            Err(anyhow::anyhow!("no time was left for it"))
+        } else {
+            eprintln!("{name} …");
+            run()
+        };
+        match result {
+            Ok(result) => Some(result),
+            Err(error) => {
+                eprintln!("{name}: {error:#}");
+                self.missing.push((name.to_owned(), format!("{error:#}")));
+                None
+            }
+        }
+    }
+
+    /// Half of the rate at which the constant server was full with that spread.
+    pub(crate) fn half_load(&self, spread: &str) -> Option<f64> {
+        let name = format!("closed, {spread}");
+        let found = self.versus.iter().find(|versus| versus.name == name)?;
+        Some((found.theirs.decisions_per_second / 2.0 / 1_000.0).round() * 1_000.0)
+    }
+
+    /// Writes `grpc.json` and `grpc.md` into `folder`, and answers how much is missing.
+    pub(crate) fn write(&self, folder: &Path) -> Result<usize> {
+        let write = |name: &str, text: String| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        };
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+        write("grpc.json", serde_json::to_string_pretty(self)? + "\n")?;
+        write("grpc.md", self.to_string())?;
+        Ok(self.missing.len())
+    }
+}
+
+fn line(versus: &Versus) -> String {
+    let Versus {
+        name,
+        ratio,
+        ratio_low,
+        ratio_high,
+        pairs,
+        ..
+    } = versus;
+    let by = match versus.by {
+        By::Rate => "rate",
+        By::Cpu => "CPU",
+    };
+    let wide = if versus.converged { "" } else { ", WIDE" };
+    format!(
+        "{name}: {by} {ratio:.3} [{ratio_low:.3}, {ratio_high:.3}] n={pairs}{wide}; CPU {:+.2} us [{:+.2}, {:+.2}]",
+        versus.cpu_us_more, versus.cpu_us_more_low, versus.cpu_us_more_high
+    )
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "Measured on {}; {} s a run; load average before: {:.2}.\n",
+            self.machine, self.seconds_per_run, self.load_average_before
+        )?;
+        writeln!(
+            f,
+            "| load | server | k decisions/s | p50 us | p99 us | CPU us a decision | MiB | ratio [95 %] | CPU more, us [95 %] |"
+        )?;
+        writeln!(f, "|---|---|---:|---:|---:|---:|---:|---|---|")?;
+        for versus in &self.versus {
+            let by = match versus.by {
+                By::Rate => "rate",
+                By::Cpu => "CPU",
+            };
+            let wide = if versus.converged {
+                ""
+            } else {
+                ", wider than 3 %"
+            };
+            let ratio = format!(
+                "{by} {:.3} [{:.3}, {:.3}] n={}{wide}",
+                versus.ratio, versus.ratio_low, versus.ratio_high, versus.pairs
+            );
+            let more = format!(
+                "{:+.2} [{:+.2}, {:+.2}]",
+                versus.cpu_us_more, versus.cpu_us_more_low, versus.cpu_us_more_high
+            );
+            row(f, &versus.name, &versus.ours, &ratio, &more)?;
+            row(f, "", &versus.theirs, "", "")?;
+        }
+        for (name, Alone(side)) in &self.alone {
+            let per_core = format!("{:.2} M decisions/s a core", 1.0 / side.cpu_us);
+            row(f, name, side, &per_core, "")?;
+        }
+        if !self.memory.is_empty() {
+            writeln!(
+                f,
+                "\n| memory | keys | bytes a key, resident | MiB |\n|---|---:|---:|---:|"
+            )?;
+        }
+        for memory in &self.memory {
+            writeln!(
+                f,
+                "| {} | {} | {:.0} | {:.1} |",
+                memory.who,
+                memory.keys,
+                memory.bytes_per_key,
+                mebibytes(memory.resident_bytes)
+            )?;
+        }
+        if let Some(Instructions { ours, constant }) = self.instructions {
+            writeln!(
+                f,
+                "\nInstructions by decision over gRPC, hot, without the kernel's: {ours:.0}, of the constant \
+                 server {constant:.0}; a decision adds {:.0}.",
+                ours - constant
+            )?;
+        }
+        for versus in &self.versus {
+            let (ours, theirs) = (versus.ours.answer_bytes, versus.theirs.answer_bytes);
+            if versus.theirs.who == "constant" && ours != theirs {
+                writeln!(
+                    f,
+                    "\n{}: answers were {ours:?} bytes long, the constant one {theirs:?}.",
+                    versus.name
+                )?;
+            }
+        }
+        for (name, why) in &self.missing {
+            writeln!(f, "\nMissing: {name}: {why}")?;
+        }
+        Ok(())
+    }
+}
+
+fn row(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    side: &Side,
+    ratio: &str,
+    more: &str,
+) -> fmt::Result {
+    writeln!(
+        f,
+        "| {name} | {} | {:.1} | {:.0} | {:.0} | {:.2} | {:.0} | {ratio} | {more} |",
+        side.who,
+        side.decisions_per_second / 1e3,
+        side.p50_us,
+        side.p99_us,
+        side.cpu_us,
+        mebibytes(side.resident_bytes)
+    )
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}

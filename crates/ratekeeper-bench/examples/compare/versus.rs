@@ -1,0 +1,167 @@
+//! Two servers under the same load, in turns.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use ratekeeper_bench::{Load, Report, run};
+use ratekeeper_testkit::paired::{Paired, difference, try_paired};
+use serde::Serialize;
+
+use crate::Plan;
+
+/// Load before each run is measured.
+const WARM_UP: Duration = Duration::from_millis(60);
+
+/// What two servers were compared by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum By {
+    /// Decisions a second of a closed loop.
+    Rate,
+    /// Processor time of a decision, both at one offered rate.
+    Cpu,
+}
+
+/// How two servers compare.
+#[derive(Debug, Serialize)]
+pub(crate) struct Versus {
+    pub(crate) name: String,
+    pub(crate) by: By,
+    pub(crate) ours: Side,
+    pub(crate) theirs: Side,
+    /// Median of ours / theirs, pair by pair, and where it lies with 95 % confidence.
+    pub(crate) ratio: f64,
+    pub(crate) ratio_low: f64,
+    pub(crate) ratio_high: f64,
+    /// The same of ours - theirs in microseconds of processor time by decision.
+    pub(crate) cpu_us_more: f64,
+    pub(crate) cpu_us_more_low: f64,
+    pub(crate) cpu_us_more_high: f64,
+    pub(crate) pairs: usize,
+    /// Whether the ratio is known within 3 %.
+    pub(crate) converged: bool,
+}
+
+/// Medians of the runs of one server.
+#[derive(Debug, Serialize)]
+pub(crate) struct Side {
+    pub(crate) who: &'static str,
+    pub(crate) decisions_per_second: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) cpu_us: f64,
+    pub(crate) resident_bytes: u64,
+    /// Bytes of the shortest and the longest answer.
+    pub(crate) answer_bytes: (usize, usize),
+}
+
+/// Runs `ours` and `theirs`, which differ in nothing but their target, in turns.
+pub(crate) fn versus(
+    plan: &Plan,
+    name: &str,
+    by: By,
+    ours: (&'static str, Load),
+    theirs: (&'static str, Load),
+) -> Result<Versus> {
+    let mut runs = (Vec::new(), Vec::new());
+    let (our_load, their_load) = (prepared(plan, ours.1), prepared(plan, theirs.1));
+    let result = try_paired(
+        plan.patience,
+        || measure(&our_load, by, &mut runs.0),
+        || measure(&their_load, by, &mut runs.1),
+    )?;
+    // The first of each is not counted, as in the pairs.
+    let (ours_runs, their_runs) = (counted(&runs.0), counted(&runs.1));
+    let cpu: Vec<(f64, f64)> = ours_runs
+        .iter()
+        .zip(their_runs)
+        .map(|(ours, theirs)| (cpu_us(ours), cpu_us(theirs)))
+        .collect();
+    let (cpu_us_more, (cpu_us_more_low, cpu_us_more_high)) = difference(&cpu);
+    let converged = result.is_narrow();
+    let Paired {
+        ratio,
+        interval: (ratio_low, ratio_high),
+        pairs,
+        ..
+    } = result;
+    Ok(Versus {
+        name: name.to_owned(),
+        by,
+        ours: Side::of(ours.0, ours_runs),
+        theirs: Side::of(theirs.0, their_runs),
+        ratio,
+        ratio_low,
+        ratio_high,
+        cpu_us_more,
+        cpu_us_more_low,
+        cpu_us_more_high,
+        pairs,
+        converged,
+    })
+}
+
+fn prepared(plan: &Plan, mut load: Load) -> Load {
+    load.duration = plan.run;
+    load.warm_up = WARM_UP;
+    load
+}
+
+fn measure(load: &Load, by: By, runs: &mut Vec<Report>) -> Result<f64> {
+    let report = once(load)?;
+    let measure = match by {
+        By::Rate => report.decisions_per_second,
+        By::Cpu => cpu_us(&report),
+    };
+    runs.push(report);
+    Ok(measure)
+}
+
+/// Runs a load; requests without a decision spoil it.
+pub(crate) fn once(load: &Load) -> Result<Report> {
+    let report = run(load, |_| {})?;
+    if report.failed() > 0 || report.decisions == 0 {
+        bail!(
+            "{} at {}: {:?}",
+            report.service,
+            report.target,
+            report.errors
+        );
+    }
+    Ok(report)
+}
+
+fn counted(runs: &[Report]) -> &[Report] {
+    runs.split_first().map_or(runs, |(_, counted)| counted)
+}
+
+pub(crate) fn cpu_us(report: &Report) -> f64 {
+    report
+        .server
+        .map_or(f64::NAN, |server| server.cpu_us_per_decision)
+}
+
+impl Side {
+    pub(crate) fn of(who: &'static str, runs: &[Report]) -> Self {
+        let median = |of: &dyn Fn(&Report) -> f64| {
+            let mut values: Vec<f64> = runs.iter().map(of).collect();
+            values.sort_by(f64::total_cmp);
+            values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+        };
+        let shortest = runs.iter().map(|report| report.answer_bytes_min).min();
+        let longest = runs.iter().map(|report| report.answer_bytes_max).max();
+        let resident = runs.iter().filter_map(|report| report.server);
+        Self {
+            who,
+            decisions_per_second: median(&|report| report.decisions_per_second),
+            p50_us: median(&|report| report.latency.p50_us),
+            p99_us: median(&|report| report.latency.p99_us),
+            cpu_us: median(&cpu_us),
+            resident_bytes: resident
+                .map(|server| server.resident_bytes)
+                .max()
+                .unwrap_or_default(),
+            answer_bytes: (shortest.unwrap_or_default(), longest.unwrap_or_default()),
+        }
+    }
+}

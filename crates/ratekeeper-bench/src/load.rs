@@ -1,0 +1,117 @@
+//! What a run is told.
+
+use std::time::Duration;
+
+use crate::failure::LoadError;
+use crate::keys::{KEYS_MAX, Keys};
+use crate::service::{BATCH_MAX, Service};
+
+/// When requests are sent.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Pace {
+    /// Each stream asks again as soon as it is answered.
+    Closed,
+    /// So many requests a second are due over all connections, answered or not; above 0.
+    Open {
+        /// Requests a second.
+        per_second: f64,
+    },
+}
+
+/// A run.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Load {
+    /// `HOST:PORT`.
+    pub target: String,
+    /// What is asked there.
+    pub service: Service,
+    /// Connections, 1 to 10,000.
+    pub connections: u32,
+    /// Requests under way on each connection, 1 to 1,000; 1 over HTTP/1.1.
+    pub streams: u32,
+    /// Threads that the connections are spread over, at least 1.
+    pub threads: u32,
+    /// When requests are sent.
+    pub pace: Pace,
+    /// What they are about.
+    pub keys: Keys,
+    /// Load before anything is measured.
+    pub warm_up: Duration,
+    /// How long is measured; above 0, and an hour at the most together with the warm-up.
+    pub duration: Duration,
+    /// The server's process, to measure what a decision costs it; on this machine.
+    pub pid: Option<u32>,
+}
+
+/// The longest run.
+const RUN_MAX: Duration = Duration::from_secs(3_600);
+
+impl Load {
+    /// Four connections of 16 streams (16 of one over HTTP/1.1) in a closed loop, one hot key,
+    /// ten seconds after one of warm-up.
+    #[must_use]
+    pub fn new(target: impl Into<String>, service: Service) -> Self {
+        let (connections, streams) = if service.has_streams() {
+            (4, 16)
+        } else {
+            (16, 1)
+        };
+        Self {
+            target: target.into(),
+            service,
+            connections,
+            streams,
+            threads: 1,
+            pace: Pace::Closed,
+            keys: Keys::Hot,
+            warm_up: Duration::from_secs(1),
+            duration: Duration::from_secs(10),
+            pid: None,
+        }
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), LoadError> {
+        let within = |what: &str, value: u32, max: u32| match value {
+            1.. if value <= max => Ok(()),
+            _ => Err(LoadError::invalid(format!(
+                "{what}: {value} is not within 1 to {max}"
+            ))),
+        };
+        within("connections", self.connections, 10_000)?;
+        within("streams", self.streams, 1_000)?;
+        within("threads", self.threads, 1_024)?;
+        within("keys", self.keys.count(), KEYS_MAX)?;
+        if self.streams > 1 && !self.service.has_streams() {
+            return Err(LoadError::invalid(
+                "HTTP/1.1 carries one request at a time: ask with more connections instead of streams",
+            ));
+        }
+        if let Service::Batch { size, .. } = self.service
+            && !(1..=BATCH_MAX).contains(&size)
+        {
+            return Err(LoadError::batch(size));
+        }
+        if let Pace::Open { per_second } = self.pace
+            && !(per_second > 0.0 && per_second <= 1e8)
+        {
+            return Err(LoadError::invalid(format!(
+                "rate: {per_second} requests a second is not above 0 and at most 100 million"
+            )));
+        }
+        let total = self.warm_up.checked_add(self.duration);
+        if self.duration.is_zero() || total.is_none_or(|total| total > RUN_MAX) {
+            return Err(LoadError::invalid(
+                "duration: a run takes more than no time, and an hour at the most, warm-up included",
+            ));
+        }
+        let is_spread = self.keys.count() > 1;
+        let question = self.service.question();
+        if is_spread && question.is_some_and(|question| !question.has_place()) {
+            return Err(LoadError::invalid(
+                "entries: several keys need a value with a place for them, such as api_key={key}",
+            ));
+        }
+        Ok(())
+    }
+}

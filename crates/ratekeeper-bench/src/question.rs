@@ -1,0 +1,89 @@
+//! What is asked about a key.
+
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
+use ratekeeper_proto::ratekeeper::v1;
+use serde_json::{Value, json};
+
+/// What stands for the key in the value of an entry.
+pub(crate) const PLACE: &str = "{key}";
+
+/// A request of one descriptor, with a place for the key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Question {
+    domain: String,
+    entries: Vec<(String, String)>,
+}
+
+impl Question {
+    /// A question in `domain` about a descriptor of `entries`; `{key}` in a value becomes the key
+    /// of each request, which has the same length for all of them.
+    #[must_use]
+    pub fn new(domain: &str, entries: &[(impl AsRef<str>, impl AsRef<str>)]) -> Self {
+        Self {
+            domain: domain.to_owned(),
+            entries: entries
+                .iter()
+                .map(|(key, value)| (key.as_ref().to_owned(), value.as_ref().to_owned()))
+                .collect(),
+        }
+    }
+
+    /// Whether any value has a place for the key.
+    #[must_use]
+    pub fn has_place(&self) -> bool {
+        self.entries.iter().any(|(_, value)| value.contains(PLACE))
+    }
+
+    fn about(&self, key: u32) -> impl Iterator<Item = (&str, String)> {
+        let name = name(key);
+        self.entries
+            .iter()
+            .map(move |(key, value)| (key.as_str(), value.replace(PLACE, &name)))
+    }
+
+    pub(crate) fn envoy(&self, key: u32) -> RateLimitRequest {
+        let entries = self.about(key).map(|(key, value)| Entry {
+            key: key.to_owned(),
+            value,
+        });
+        RateLimitRequest {
+            domain: self.domain.clone(),
+            descriptors: vec![RateLimitDescriptor {
+                entries: entries.collect(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }
+    }
+
+    pub(crate) fn check(&self, key: u32) -> v1::CheckRequest {
+        let entries = self.about(key).map(|(key, value)| v1::Entry {
+            key: key.to_owned(),
+            value,
+        });
+        v1::CheckRequest {
+            domain: self.domain.clone(),
+            descriptors: vec![v1::Descriptor {
+                entries: entries.collect(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }
+    }
+
+    /// As `/v1/check` and `/json` both read it.
+    pub(crate) fn json(&self, key: u32) -> Value {
+        let entries: Vec<Value> = self
+            .about(key)
+            .map(|(key, value)| json!({ "key": key, "value": value }))
+            .collect();
+        json!({ "domain": self.domain, "descriptors": [{ "entries": entries }] })
+    }
+}
+
+/// What the key of that number is called. All names are of one length, so that no key costs more.
+pub(crate) fn name(key: u32) -> String {
+    format!("key-{key:012}")
+}

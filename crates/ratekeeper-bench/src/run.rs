@@ -1,0 +1,224 @@
+//! A run, from its first connection to its report.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::connect::{Stream, Target};
+use crate::failure::LoadError;
+use crate::load::Load;
+use crate::pace::Window;
+use crate::process::ProcessUse;
+use crate::report::{Report, ServerUse};
+use crate::tally::Tally;
+use crate::thread::{self, Job, Part};
+
+/// Between two looks at how far a run is.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Between everyone being connected and the first request.
+const BREATH: Duration = Duration::from_millis(2);
+
+/// How far a run is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Progress {
+    /// Time since the first request, warm-up included.
+    pub elapsed: Duration,
+    /// The whole of it.
+    pub total: Duration,
+    /// Decisions so far, warm-up included.
+    pub decisions: u64,
+}
+
+/// Puts `load` on its target and tells how that went. `progress` is called about ten times a
+/// second.
+///
+/// Requests that fail are no error but part of the report, once all connections were had.
+///
+/// # Errors
+/// The load makes no sense, the target cannot be connected to, or the process cannot be watched.
+pub fn run(load: &Load, progress: impl FnMut(Progress)) -> Result<Report, LoadError> {
+    load.validate()?;
+    let target = target(load)?;
+    if let Some(pid) = load.pid {
+        watched(pid)?;
+    }
+    let (payloads, order) = load.service.requests(load.keys);
+    let job = Arc::new(Job {
+        target,
+        payloads,
+        order,
+        pace: load.pace,
+        connections: load.connections,
+        streams: load.streams,
+    });
+    let threads = load.threads.min(load.connections);
+    let counts: Vec<_> = (0..threads).map(|_| Arc::new(AtomicU64::new(0))).collect();
+    let (connected, connections) = mpsc::channel();
+    let mut starts = Vec::new();
+    let mut running = Vec::new();
+    for (number, decisions) in (0..).zip(&counts) {
+        let (start, window) = mpsc::channel();
+        starts.push(start);
+        let part = Part {
+            connections: share(load.connections, threads, number),
+            decisions: Arc::clone(decisions),
+            connected: connected.clone(),
+            window,
+        };
+        let job = Arc::clone(&job);
+        running.push(
+            std::thread::Builder::new()
+                .name("load".to_owned())
+                .spawn(move || thread::run(&job, part))?,
+        );
+    }
+    drop(connected);
+    for _ in 0..threads {
+        // A thread that could not even start says nothing; its own error is found below.
+        if let Ok(Err(reason)) = connections.recv() {
+            return Err(LoadError::Connect {
+                target: load.target.clone(),
+                service: load.service.name(),
+                reason,
+            });
+        }
+    }
+    let start = Instant::now() + BREATH;
+    let window = Window {
+        start,
+        begin: start + load.warm_up,
+        end: start + load.warm_up + load.duration,
+    };
+    for start in starts {
+        // Gone only if its thread is, as above.
+        let _ = start.send(window);
+    }
+    let server = watch(load.pid, window, &counts, progress)?;
+    let mut tally = Tally::new();
+    for thread in running {
+        match thread.join() {
+            Ok(part) => tally.add(&part?),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+    Ok(Report::new(load, &tally, server))
+}
+
+/// Asks the target's first question once, and answers the bytes of the answer: the message of
+/// gRPC, the body of HTTP.
+///
+/// # Errors
+/// As [`run`], or the answer is no decision.
+pub fn first_answer(load: &Load) -> Result<Vec<u8>, LoadError> {
+    load.validate()?;
+    let target = target(load)?;
+    let (payloads, _) = load.service.requests(load.keys);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut streams = target
+            .connect(1)
+            .await
+            .map_err(|reason| LoadError::Connect {
+                target: load.target.clone(),
+                service: load.service.name(),
+                reason,
+            })?;
+        let Some(stream) = streams.first_mut() else {
+            return Ok(Vec::new());
+        };
+        let body = ask(stream, &payloads.get(0), load).await?;
+        let head = if load.service.has_streams() { 5 } else { 0 };
+        Ok(body.get(head..).unwrap_or_default().to_vec())
+    })
+}
+
+async fn ask(
+    stream: &mut Stream,
+    payload: &bytes::Bytes,
+    load: &Load,
+) -> Result<bytes::Bytes, LoadError> {
+    match stream.ask(payload.clone()).await {
+        Ok(answer) => Ok(answer.body),
+        Err(failure) => Err(LoadError::Answer {
+            target: load.target.clone(),
+            answer: failure.to_string(),
+        }),
+    }
+}
+
+fn target(load: &Load) -> Result<Target, LoadError> {
+    let wrong = |source| LoadError::Target {
+        target: load.target.clone(),
+        source,
+    };
+    let found = load.target.to_socket_addrs().map_err(wrong)?.next();
+    let none = || wrong(std::io::ErrorKind::NotFound.into());
+    let address: SocketAddr = found.ok_or_else(none)?;
+    Target::new(address, load.service.clone())
+        .map_err(|error| LoadError::invalid(format!("{}: {error}", load.target)))
+}
+
+/// The part of `all` connections that thread `number` of `threads` has.
+fn share(all: u32, threads: u32, number: u32) -> std::ops::Range<u32> {
+    let edge = |number: u32| (u64::from(all) * u64::from(number) / u64::from(threads)) as u32;
+    edge(number)..edge(number + 1)
+}
+
+fn watched(pid: u32) -> Result<ProcessUse, LoadError> {
+    ProcessUse::of(pid).map_err(|source| LoadError::Process { pid, source })
+}
+
+/// Waits for the end, and looks at what the server takes between the window's bounds. Decisions
+/// are counted at the very moments of the looks: on a busy processor these come late.
+fn watch(
+    pid: Option<u32>,
+    window: Window,
+    counts: &[Arc<AtomicU64>],
+    mut progress: impl FnMut(Progress),
+) -> Result<Option<ServerUse>, LoadError> {
+    let look = || -> Result<_, LoadError> {
+        let server = pid.map(watched).transpose()?;
+        Ok((server, decisions(counts), Instant::now()))
+    };
+    let mut wait = |until: Instant| {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            sleep(left.min(LOOK));
+            progress(Progress {
+                elapsed: window.start.elapsed(),
+                total: window.end - window.start,
+                decisions: decisions(counts),
+            });
+        }
+    };
+    wait(window.begin);
+    let (before, decisions_before, begin) = look()?;
+    wait(window.end);
+    let (after, decisions_after, end) = look()?;
+    let (Some(pid), Some(before), Some(after)) = (pid, before, after) else {
+        return Ok(None);
+    };
+    Ok(Some(ServerUse::new(
+        pid,
+        after.cpu.saturating_sub(before.cpu),
+        end - begin,
+        decisions_after - decisions_before,
+        after.resident_bytes,
+    )))
+}
+
+fn decisions(counts: &[Arc<AtomicU64>]) -> u64 {
+    counts
+        .iter()
+        .map(|count| count.load(Ordering::Relaxed))
+        .sum()
+}

@@ -1,0 +1,196 @@
+//! One thread of the load: its runtime, its connections, its counts.
+
+use std::cell::RefCell;
+use std::io;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::{sleep, timeout_at};
+
+use crate::connect::{Stream, Target};
+use crate::failure::Failure;
+use crate::load::Pace;
+use crate::pace::{Schedule, Window};
+use crate::payload::{Order, Payloads};
+use crate::tally::{Tally, Times};
+
+/// How long after the end answers are waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between two attempts to connect again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What all threads share.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) target: Target,
+    pub(crate) payloads: Payloads,
+    pub(crate) order: Order,
+    pub(crate) pace: Pace,
+    pub(crate) connections: u32,
+    pub(crate) streams: u32,
+}
+
+/// What a thread is given for itself.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// The numbers of its connections.
+    pub(crate) connections: Range<u32>,
+    /// Its decisions so far, warm-up included.
+    pub(crate) decisions: Arc<AtomicU64>,
+    /// Where it says that it is connected, or why it is not.
+    pub(crate) connected: Sender<Result<(), String>>,
+    /// Where it is told when to begin; nothing if it is not to.
+    pub(crate) window: Receiver<Window>,
+}
+
+/// Runs until the window is over and all is answered.
+pub(crate) fn run(job: &Arc<Job>, part: Part) -> io::Result<Tally> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let mut first = Vec::new();
+    for _ in part.connections.clone() {
+        match runtime.block_on(job.target.connect(job.streams)) {
+            Ok(streams) => first.push(streams),
+            Err(reason) => {
+                // Nobody listens any more if another thread has failed first.
+                let _ = part.connected.send(Err(reason));
+                return Ok(Tally::new());
+            }
+        }
+    }
+    let _ = part.connected.send(Ok(()));
+    let Ok(window) = part.window.recv() else {
+        return Ok(Tally::new());
+    };
+    Ok(load(&runtime, job, &part, first, window))
+}
+
+fn load(
+    runtime: &Runtime,
+    job: &Arc<Job>,
+    part: &Part,
+    first: Vec<Vec<Stream>>,
+    window: Window,
+) -> Tally {
+    let tally = Rc::new(RefCell::new(Tally::new()));
+    let under_way = Rc::new(RefCell::new(0));
+    let mut schedules = Vec::new();
+    let local = LocalSet::new();
+    let mut connections = JoinSet::new();
+    for (number, streams) in part.connections.clone().zip(first) {
+        let schedule = Rc::new(Schedule::new(window, job.pace, number, job.connections));
+        schedules.push(Rc::clone(&schedule));
+        let asker = Asker {
+            job: Arc::clone(job),
+            window,
+            schedule,
+            tally: Rc::clone(&tally),
+            under_way: Rc::clone(&under_way),
+            decisions: Arc::clone(&part.decisions),
+        };
+        connections.spawn_local_on(keep_asking(asker, number, streams), &local);
+    }
+    runtime.block_on(local.run_until(async {
+        let all = async { while connections.join_next().await.is_some() {} };
+        // In time: else what is left is counted below.
+        let _ = timeout_at((window.end + PATIENCE).into(), all).await;
+    }));
+    let mut tally = std::mem::replace(&mut *tally.borrow_mut(), Tally::new());
+    tally.failed(Failure::Unanswered, *under_way.borrow());
+    let left = schedules.iter().map(|schedule| schedule.left()).sum();
+    tally.failed(Failure::Unsent, left);
+    tally
+}
+
+/// What a stream needs to ask.
+#[derive(Clone)]
+struct Asker {
+    job: Arc<Job>,
+    window: Window,
+    schedule: Rc<Schedule>,
+    tally: Rc<RefCell<Tally>>,
+    under_way: Rc<RefCell<u64>>,
+    decisions: Arc<AtomicU64>,
+}
+
+/// Asks on all streams of a connection, and connects again when it is lost.
+async fn keep_asking(asker: Asker, number: u32, streams: Vec<Stream>) {
+    let mut next = Some(streams);
+    loop {
+        let streams = match next.take() {
+            Some(streams) => streams,
+            None => match asker.job.target.connect(asker.job.streams).await {
+                Ok(streams) => streams,
+                Err(_) => {
+                    asker.tally.borrow_mut().failed(Failure::Connect, 1);
+                    sleep(PAUSE).await;
+                    Vec::new()
+                }
+            },
+        };
+        let mut asking = JoinSet::new();
+        for (place, stream) in (0..).zip(streams) {
+            let order = asker.job.order.of_asker(number * asker.job.streams + place);
+            asking.spawn_local(asker.clone().ask(stream, order));
+        }
+        while asking.join_next().await.is_some() {}
+        if asker.schedule.is_over() {
+            return;
+        }
+    }
+}
+
+impl Asker {
+    /// Asks until all is over or the connection is lost.
+    async fn ask(self, mut stream: Stream, mut order: Order) {
+        while let Some(due) = self.schedule.next().await {
+            let payload = self.job.payloads.get(order.next());
+            let sent = match self.job.pace {
+                Pace::Closed => due,
+                Pace::Open { .. } => Instant::now(),
+            };
+            *self.under_way.borrow_mut() += 1;
+            let answer = stream.ask(payload).await;
+            *self.under_way.borrow_mut() -= 1;
+            let times = Times {
+                due,
+                sent,
+                answered: Instant::now(),
+            };
+            match answer {
+                Ok(answer) => {
+                    let decisions = answer.decisions;
+                    let count = u64::from(decisions.allowed) + u64::from(decisions.denied);
+                    // Relaxed: only counted, by this thread alone.
+                    self.decisions.fetch_add(count, Ordering::Relaxed);
+                    if self.counts(&times) {
+                        let mut tally = self.tally.borrow_mut();
+                        tally.answered(decisions, answer.body.len(), &times);
+                    }
+                }
+                Err(failure) => {
+                    // Also those of the warm-up: none is to go unseen.
+                    self.tally.borrow_mut().failed(failure, 1);
+                    if failure.is_of_connection() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A closed loop is measured by what is answered in the window; an open one by what was due in
+    /// it, however late it is answered.
+    fn counts(&self, times: &Times) -> bool {
+        self.window.holds(match self.job.pace {
+            Pace::Closed => times.answered,
+            Pace::Open { .. } => times.due,
+        })
+    }
+}

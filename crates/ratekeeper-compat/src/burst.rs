@@ -1,0 +1,163 @@
+//! Many requests at once for one counter: whichever comes first, the totals are the same.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use fastrand::Rng;
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
+    Entry, RateLimitOverride,
+};
+use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
+use tokio::task::JoinSet;
+
+use crate::answer::Reply;
+use crate::compare::{Outcome, compare};
+use crate::play::{Finding, Pair, Tally, now};
+use crate::random::{chance, pick};
+use crate::request::{Asked, Via};
+use crate::rules::Domain;
+use crate::target::Target;
+use crate::unit::Unit;
+use crate::world::World;
+use std::sync::Arc;
+
+/// One burst after the other on counters of their own, in `domain`.
+///
+/// Half of them are sent just before a second ends and again as soon as the next has begun: the
+/// edge of every window lies on one.
+///
+/// # Errors
+/// A service cannot be asked, or says what is no answer.
+pub(crate) async fn bursts(
+    pair: &Arc<Pair>,
+    world: &World,
+    domain: &Domain,
+    mut rng: Rng,
+    count: usize,
+) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for number in 0..count {
+        let asked = asked(&mut rng, domain, number);
+        let size = rng.usize(2..=40);
+        if chance(&mut rng, 50) {
+            until_the_end_of_the_second(Duration::from_millis(80)).await;
+            let in_time = burst(pair, world, domain, &asked, size, &mut tally).await?;
+            if !in_time {
+                // What came late is in the next second already, in one of the two.
+                continue;
+            }
+            until_the_end_of_the_second(Duration::ZERO).await;
+        }
+        burst(pair, world, domain, &asked, size, &mut tally).await?;
+    }
+    Ok(tally)
+}
+
+/// A request for a counter that nobody has asked for: by a limit of its own, which is a counter of
+/// the request's entries as any other is.
+fn asked(rng: &mut Rng, domain: &Domain, number: usize) -> Asked {
+    let entry = Entry {
+        key: "burst".to_owned(),
+        value: format!("{number}"),
+    };
+    let limit = RateLimitOverride {
+        requests_per_unit: rng.u32(0..30),
+        unit: if chance(rng, 50) {
+            1
+        } else {
+            pick(rng, &Unit::ALL).number()
+        },
+    };
+    let descriptor = RateLimitDescriptor {
+        entries: vec![entry],
+        limit: Some(limit),
+        hits_addend: chance(rng, 50).then(|| rng.u64(0..4)),
+        is_negative_hits: false,
+    };
+    let request = RateLimitRequest {
+        domain: domain.name.clone(),
+        descriptors: vec![descriptor],
+        hits_addend: 0,
+    };
+    Asked {
+        request,
+        via: Via::Grpc,
+    }
+}
+
+/// Waits until so little of this second is left; with none, until the next has begun.
+async fn until_the_end_of_the_second(left: Duration) {
+    let rest = Duration::from_secs(1) - Duration::from_nanos(now().subsec_nanos().into());
+    tokio::time::sleep(rest.saturating_sub(left) + Duration::from_micros(500)).await;
+}
+
+/// Whether all of it fell into one second; if not, nothing was compared.
+async fn burst(
+    pair: &Arc<Pair>,
+    world: &World,
+    domain: &Domain,
+    asked: &Asked,
+    size: usize,
+    tally: &mut Tally,
+) -> Result<bool> {
+    let begin = now().as_secs();
+    let (theirs, ours) = tokio::join!(
+        all_at_once(pair, |pair| &pair.theirs, asked, size),
+        all_at_once(pair, |pair| &pair.ours, asked, size),
+    );
+    let (theirs, ours) = (theirs?, ours?);
+    let end = now().as_secs();
+    if begin != end {
+        tally.clock_moved += 1;
+        return Ok(false);
+    }
+    for (theirs, ours) in theirs.into_iter().zip(ours) {
+        match compare(asked, world.modes, end, &theirs, &ours) {
+            Outcome::Equal(listed) => tally.equal(&listed, &theirs),
+            Outcome::Different(expected) => {
+                let (world, domain, asked) = (world.number, domain.name.clone(), asked.clone());
+                tally.different.push(Finding {
+                    world,
+                    domain,
+                    asked,
+                    theirs,
+                    expected: *expected,
+                    ours,
+                });
+                break;
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// The answers, those first that left the most: the order of arrival means nothing.
+async fn all_at_once(
+    pair: &Arc<Pair>,
+    target: fn(&Pair) -> &Target,
+    asked: &Asked,
+    size: usize,
+) -> Result<Vec<Reply>> {
+    let mut asking = JoinSet::new();
+    for _ in 0..size {
+        let (pair, asked) = (Arc::clone(pair), asked.clone());
+        asking.spawn(async move { target(&pair).ask(&asked).await });
+    }
+    let mut replies = Vec::with_capacity(size);
+    while let Some(reply) = asking.join_next().await {
+        replies.push(reply??);
+    }
+    replies.sort_by_key(|reply| {
+        let Reply::Decided { answer, .. } = reply else {
+            return (0, false);
+        };
+        let Some(status) = answer.statuses.first() else {
+            return (0, false);
+        };
+        // Without a reset: the incumbent's way to say that a limit in quota mode is over.
+        let is_over = status.code == "OVER_LIMIT" || status.duration_until_reset.is_none();
+        (u32::MAX - status.limit_remaining, is_over)
+    });
+    Ok(replies)
+}

@@ -1,0 +1,105 @@
+//! Clients that nobody here wrote, against our ports: grpcurl and ghz.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::Args;
+use crate::target::{Surroundings, Target};
+
+const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
+const RULES: &str = "
+domain: c
+descriptors:
+  - { key: user, rate_limit: { unit: year, requests_per_unit: 1000 } }
+";
+const REQUEST: &str =
+    r#"{"domain": "c", "descriptors": [{"entries": [{"key": "user", "value": "7"}]}]}"#;
+/// Calls of the load tool, more than the limit.
+const CALLS: u64 = 3_000;
+
+/// Lists the services, asks for a decision and for health, and sends a short load.
+///
+/// # Errors
+/// A client cannot be run, or gets another answer than it should.
+pub(crate) async fn clients(args: &Args) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let at = Surroundings::new(dir.path(), Vec::new());
+    at.write("c.yaml", RULES)?;
+    let ours = Target::ratekeeper(&args.ratekeeper, &at).await?;
+    let address = ours.grpc.to_string();
+
+    let list = printed(&args.grpcurl, &["-plaintext", &address, "list"]).await?;
+    for service in [SERVICE, "grpc.health.v1.Health"] {
+        ensure!(
+            list.lines().any(|line| line == service),
+            "grpcurl does not list {service}:\n{list}"
+        );
+    }
+    let method = format!("{SERVICE}/ShouldRateLimit");
+    let answer = printed(
+        &args.grpcurl,
+        &["-plaintext", "-d", REQUEST, &address, &method],
+    )
+    .await?;
+    let answer: Value = serde_json::from_str(&answer)?;
+    ensure!(
+        answer["overallCode"] == "OK" && answer["statuses"][0]["limitRemaining"] == 999,
+        "grpcurl was answered {answer}"
+    );
+    let health = [
+        "-plaintext",
+        "-d",
+        r#"{"service": "ratelimit"}"#,
+        &address,
+        "grpc.health.v1.Health/Check",
+    ];
+    let health = printed(&args.grpcurl, &health).await?;
+    ensure!(
+        health.contains("\"SERVING\""),
+        "grpcurl was answered {health}"
+    );
+
+    let (call, calls) = (format!("{SERVICE}.ShouldRateLimit"), CALLS.to_string());
+    let load = [
+        "--insecure",
+        "--call",
+        &call,
+        "-d",
+        REQUEST,
+        "-n",
+        &calls,
+        "-c",
+        "20",
+        "--format",
+        "json",
+        &address,
+    ];
+    let report: Value = serde_json::from_str(&printed(&args.ghz, &load).await?)?;
+    let codes = &report["statusCodeDistribution"];
+    ensure!(
+        codes["OK"] == CALLS && codes.as_object().is_some_and(|codes| codes.len() == 1),
+        "ghz was answered {codes}, {}",
+        report["errorDistribution"]
+    );
+    let rate = report["rps"].as_f64().unwrap_or_default();
+    println!(
+        "grpcurl lists, asks and checks health; ghz had {CALLS} answers and no error ({rate:.0}/s)"
+    );
+    ours.program.stop().await
+}
+
+async fn printed(program: &Path, args: &[&str]) -> Result<String> {
+    let mut command = Command::new(program);
+    let output = command.args(args).kill_on_drop(true).output().await;
+    let output = output.with_context(|| format!("cannot run {}", program.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{} {args:?} fails: {said}",
+        program.display()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,216 @@
+//! One task per domain: the same requests to both services, one after the other.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use fastrand::Rng;
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+
+use crate::answer::{Reply, Status};
+use crate::compare::{Outcome, compare};
+use crate::differences::Difference;
+use crate::request::Asked;
+use crate::rules::Domain;
+use crate::target::Target;
+use crate::unit::Unit;
+use crate::world::World;
+
+/// How far into a second it has surely begun for everyone.
+const AFTER: Duration = Duration::from_millis(2);
+
+/// Both services, told the same.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) theirs: Target,
+    pub(crate) ours: Target,
+}
+
+/// What was compared.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Answers that were compared.
+    pub(crate) answers: u64,
+    /// How many of them denied.
+    pub(crate) denied: u64,
+    /// Descriptors in them that met a limit.
+    pub(crate) limited: u64,
+    /// How many of them differed as the list says.
+    pub(crate) listed: BTreeMap<Difference, u64>,
+    /// What differed otherwise.
+    pub(crate) different: Vec<Finding>,
+    /// Comparisons given up: a second ended between the two answers.
+    pub(crate) clock_moved: u64,
+    /// Comparisons given up: two descriptors have one counter there.
+    pub(crate) keys_met: u64,
+}
+
+/// A difference that is not on the list.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    pub(crate) world: u64,
+    pub(crate) domain: String,
+    pub(crate) asked: Asked,
+    pub(crate) theirs: Reply,
+    pub(crate) expected: Reply,
+    pub(crate) ours: Reply,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.answers += other.answers;
+        self.denied += other.denied;
+        self.limited += other.limited;
+        for (difference, count) in other.listed {
+            *self.listed.entry(difference).or_default() += count;
+        }
+        self.different.extend(other.different);
+        self.clock_moved += other.clock_moved;
+        self.keys_met += other.keys_met;
+    }
+
+    /// Takes a pair in that is equal but for what is `listed`.
+    pub(crate) fn equal(&mut self, listed: &BTreeSet<Difference>, theirs: &Reply) {
+        self.answers += 1;
+        if let Reply::Decided { answer, .. } = theirs {
+            self.denied += u64::from(answer.overall_code == "OVER_LIMIT");
+            let limited = |status: &&Status| status.current_limit.is_some();
+            self.limited += answer.statuses.iter().filter(limited).count() as u64;
+        }
+        for difference in listed {
+            *self.listed.entry(*difference).or_default() += 1;
+        }
+    }
+}
+
+/// Sends `count` random requests of `domain` to both.
+///
+/// The play ends early where the two count differently from then on: after a difference, and where
+/// one of them may have counted a hit in the next minute.
+///
+/// # Errors
+/// A service cannot be asked, or says what is no answer.
+pub(crate) async fn play(
+    pair: &Pair,
+    world: &World,
+    domain: &Domain,
+    mut rng: Rng,
+    count: usize,
+) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let mut counters = Counters::default();
+    for _ in 0..count {
+        let asked = Asked::random(&mut rng, domain);
+        if counters.would_meet(&asked) {
+            tally.keys_met += 1;
+            continue;
+        }
+        clear_of_the_edge().await;
+        let begin = now().as_secs();
+        let (theirs, ours) = tokio::join!(pair.theirs.ask(&asked), pair.ours.ask(&asked));
+        let (theirs, ours) = (theirs?, ours?);
+        let end = now().as_secs();
+        if counters.met(&asked, &theirs, end) {
+            tally.keys_met += 1;
+            break;
+        }
+        if begin != end {
+            tally.clock_moved += 1;
+            if Unit::MINUTE.window_start(begin) != Unit::MINUTE.window_start(end) {
+                break;
+            }
+            // Counters of seconds begin anew; all others counted it in one window in both.
+            until_second(end + 1).await;
+            continue;
+        }
+        match compare(&asked, world.modes, end, &theirs, &ours) {
+            Outcome::Equal(listed) => tally.equal(&listed, &theirs),
+            Outcome::Different(expected) => {
+                let (world, domain) = (world.number, domain.name.clone());
+                tally.different.push(Finding {
+                    world,
+                    domain,
+                    asked,
+                    theirs,
+                    expected: *expected,
+                    ours,
+                });
+                break;
+            }
+        }
+    }
+    Ok(tally)
+}
+
+/// The wall clock, which both services read too.
+pub(crate) fn now() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+/// Waits until that second has begun.
+async fn until_second(second: u64) {
+    let rest = Duration::from_secs(second).saturating_sub(now());
+    tokio::time::sleep(rest + AFTER).await;
+}
+
+/// Waits out the end of a second: both services must see a request in the same one.
+pub(crate) async fn clear_of_the_edge() {
+    const BEFORE: u32 = 960_000_000;
+    let now = now();
+    if now.subsec_nanos() > BEFORE {
+        until_second(now.as_secs() + 1).await;
+    }
+}
+
+/// The incumbent's names of counters, which are texts joined without escapes: two descriptors with
+/// one text share a counter there, and so do two units whose windows begin at the same second. We
+/// keep those apart, so they are not compared.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Whose entries a joined text is.
+    entries: HashMap<String, Vec<(String, String)>>,
+    /// Whose unit a joined text has in the window that begins then.
+    units: HashMap<(String, u64), Unit>,
+}
+
+impl Counters {
+    pub(crate) fn would_meet(&mut self, asked: &Asked) -> bool {
+        let mut meets = false;
+        for view in &asked.request.descriptors {
+            let own: Vec<_> = view
+                .entries
+                .iter()
+                .map(|entry| (entry.key.clone(), entry.value.clone()))
+                .collect();
+            let known = self
+                .entries
+                .entry(joined(&view.entries))
+                .or_insert_with(|| own.clone());
+            meets |= *known != own;
+        }
+        meets
+    }
+
+    pub(crate) fn met(&mut self, asked: &Asked, theirs: &Reply, now: u64) -> bool {
+        let Reply::Decided { answer, .. } = theirs else {
+            return false;
+        };
+        let mut meets = false;
+        for (view, status) in asked.request.descriptors.iter().zip(&answer.statuses) {
+            if let Some(unit) = status.current_limit.as_ref().and_then(|limit| limit.unit()) {
+                let key = (joined(&view.entries), unit.window_start(now));
+                meets |= *self.units.entry(key).or_insert(unit) != unit;
+            }
+        }
+        meets
+    }
+}
+
+fn joined(entries: &[Entry]) -> String {
+    entries
+        .iter()
+        .map(|entry| format!("{}_{}_", entry.key, entry.value))
+        .collect()
+}

@@ -1,0 +1,292 @@
+//! Every difference on the list, shown: one request each, and what both must say to it.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
+    Entry, RateLimitOverride,
+};
+use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
+use tokio::process::Command;
+
+use crate::Args;
+use crate::answer::Reply;
+use crate::differences::Difference;
+use crate::play::Pair;
+use crate::request::{Asked, Via};
+use crate::target::{Surroundings, Target};
+
+const RULES: &str = "
+domain: p
+descriptors:
+  - { key: quota, quota_mode: true, rate_limit: { unit: year, requests_per_unit: 0 } }
+  - { key: path, value: '/v1/*/tail', rate_limit: { unit: year, requests_per_unit: 3 } }
+  - { key: given, rate_limit: { unit: year, requests_per_unit: 3 } }
+  - { key: a, rate_limit: { unit: year, requests_per_unit: 3 } }
+  - { key: a_b, rate_limit: { unit: year, requests_per_unit: 3 } }
+";
+const METADATA: &str = "
+domain: p
+descriptors:
+  - { key: a, metadata: { team: red }, rate_limit: { unit: year, requests_per_unit: 3 } }
+";
+
+/// Shows each difference.
+///
+/// # Errors
+/// One of them is not as listed; which, and what both said.
+pub(crate) async fn probes(args: &Args, redis: std::net::SocketAddr) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let at = Surroundings::new(
+        dir.path(),
+        vec![("RESPONSE_DYNAMIC_METADATA", "true".to_owned())],
+    );
+    at.write("p.yaml", RULES)?;
+    let pair = at.pair(args, redis).await?;
+    for probe in probes_in_order() {
+        for asked in &probe.before {
+            tokio::try_join!(pair.theirs.ask(asked), pair.ours.ask(asked))?;
+        }
+        let (theirs, ours) =
+            tokio::try_join!(pair.theirs.ask(&probe.asked), pair.ours.ask(&probe.asked))?;
+        let name = probe.difference.name();
+        ensure!(
+            (probe.theirs)(&theirs),
+            "{name}: the incumbent does not differ as listed any more: {theirs:?}"
+        );
+        ensure!(
+            (probe.ours)(&ours),
+            "{name}: we do not differ as listed: {ours:?}"
+        );
+    }
+    the_process_ends(pair).await?;
+    checkers_differ(args, METADATA, Difference::MetadataKey).await?;
+    refused_at_start(args, redis).await
+}
+
+/// One difference and how it shows.
+struct Probe {
+    difference: Difference,
+    /// Asked before, whatever comes.
+    before: Vec<Asked>,
+    asked: Asked,
+    theirs: fn(&Reply) -> bool,
+    ours: fn(&Reply) -> bool,
+}
+
+fn probes_in_order() -> Vec<Probe> {
+    let given = |negative| changed(&[("given", "x")], |view| view.is_negative_hits = negative);
+    let many = vec![view(&[("a", "x")]); 101];
+    vec![
+        probe(
+            Difference::GrpcCode,
+            grpc(vec![]),
+            |reply| failed(reply, "Unknown"),
+            |reply| failed(reply, "InvalidArgument"),
+        ),
+        probe(
+            Difference::JsonMessage,
+            Asked {
+                via: Via::Json("{}".to_owned()),
+                ..grpc(vec![])
+            },
+            |reply| matches!(reply, Reply::Refused { body, .. } if body == "Bad Request\n"),
+            |reply| matches!(reply, Reply::Refused { body, .. } if body.contains("domain")),
+        ),
+        probe(
+            Difference::QuotaMode,
+            grpc(vec![view(&[("quota", "x")])]),
+            |reply| said(reply, "OK", "OK", None) && !has_reset(reply),
+            |reply| said(reply, "OVER_LIMIT", "OVER_LIMIT", None) && has_reset(reply),
+        ),
+        probe(
+            Difference::QuotaMetadata,
+            grpc(vec![view(&[("quota", "x")])]),
+            has_quota_metadata,
+            |reply| !has_quota_metadata(reply),
+        ),
+        probe(
+            Difference::StarInside,
+            grpc(vec![view(&[("path", "/v1/x/tail")])]),
+            |reply| said(reply, "OK", "OK", Some(0)),
+            |reply| said(reply, "OK", "OK", Some(2)),
+        ),
+        Probe {
+            before: vec![given(false)],
+            ..probe(
+                Difference::NegativeHits,
+                given(true),
+                |reply| said(reply, "OK", "OK", Some(1)),
+                |reply| said(reply, "OK", "OK", Some(3)),
+            )
+        },
+        probe(
+            Difference::HitsMax,
+            changed(&[("given", "y")], |view| view.hits_addend = Some(1 << 53)),
+            |reply| said(reply, "OVER_LIMIT", "OVER_LIMIT", None),
+            |reply| failed(reply, "InvalidArgument"),
+        ),
+        Probe {
+            before: vec![grpc(vec![view(&[("a", "b_c")])])],
+            ..probe(
+                Difference::JoinedKeys,
+                grpc(vec![view(&[("a_b", "c")])]),
+                |reply| said(reply, "OK", "OK", Some(1)),
+                |reply| said(reply, "OK", "OK", Some(2)),
+            )
+        },
+        probe(
+            Difference::Bounds,
+            grpc(many),
+            |reply| said(reply, "OVER_LIMIT", "OK", None),
+            |reply| failed(reply, "InvalidArgument"),
+        ),
+    ]
+}
+
+fn probe(
+    difference: Difference,
+    asked: Asked,
+    theirs: fn(&Reply) -> bool,
+    ours: fn(&Reply) -> bool,
+) -> Probe {
+    Probe {
+        difference,
+        before: Vec::new(),
+        asked,
+        theirs,
+        ours,
+    }
+}
+
+fn view(pairs: &[(&str, &str)]) -> RateLimitDescriptor {
+    let entry = |(key, value): &(&str, &str)| Entry {
+        key: (*key).to_owned(),
+        value: (*value).to_owned(),
+    };
+    RateLimitDescriptor {
+        entries: pairs.iter().map(entry).collect(),
+        ..Default::default()
+    }
+}
+
+fn grpc(descriptors: Vec<RateLimitDescriptor>) -> Asked {
+    Asked {
+        request: RateLimitRequest {
+            domain: "p".to_owned(),
+            descriptors,
+            hits_addend: 0,
+        },
+        via: Via::Grpc,
+    }
+}
+
+fn changed(pairs: &[(&str, &str)], change: impl FnOnce(&mut RateLimitDescriptor)) -> Asked {
+    let mut view = view(pairs);
+    change(&mut view);
+    grpc(vec![view])
+}
+
+fn failed(reply: &Reply, code: &str) -> bool {
+    matches!(reply, Reply::Failed { code: said, .. } if said == code)
+}
+
+/// Whether it answers with that code overall, that of the first descriptor, and so many left.
+fn said(reply: &Reply, overall: &str, first: &str, remaining: Option<u32>) -> bool {
+    let Reply::Decided { answer, .. } = reply else {
+        return false;
+    };
+    let status = answer.statuses.first();
+    answer.overall_code == overall
+        && status.is_some_and(|status| {
+            status.code == first && remaining.is_none_or(|wanted| status.limit_remaining == wanted)
+        })
+}
+
+fn has_reset(reply: &Reply) -> bool {
+    let Reply::Decided { answer, .. } = reply else {
+        return false;
+    };
+    answer
+        .statuses
+        .first()
+        .is_some_and(|status| status.duration_until_reset.is_some())
+}
+
+fn has_quota_metadata(reply: &Reply) -> bool {
+    let Reply::Decided { answer, .. } = reply else {
+        return false;
+    };
+    answer
+        .dynamic_metadata
+        .as_ref()
+        .is_some_and(|metadata| metadata.contains_key("quotaModeEnabled"))
+}
+
+/// A unit that is none, over gRPC.
+async fn the_process_ends(pair: Pair) -> Result<()> {
+    let asked = changed(&[("a", "z")], |view| {
+        view.limit = Some(RateLimitOverride {
+            requests_per_unit: 1,
+            unit: 0,
+        });
+    });
+    let ours = pair.ours.ask(&asked).await?;
+    ensure!(
+        failed(&ours, "InvalidArgument"),
+        "override-unit: we say {ours:?}"
+    );
+    let theirs = pair.theirs.ask(&asked).await?;
+    let no_answer = matches!(theirs, Reply::Failed { .. });
+    ensure!(no_answer, "override-unit: the incumbent says {theirs:?}");
+    let Pair { mut theirs, ours } = pair;
+    theirs.program.ended().await?;
+    ours.program.stop().await
+}
+
+/// Rules that its checker refuses and ours does not.
+async fn checkers_differ(args: &Args, rules: &str, difference: Difference) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    std::fs::write(dir.path().join("r.yaml"), rules)?;
+    let theirs = Command::new(&args.checker)
+        .arg("-config_dir")
+        .arg(dir.path())
+        .output()
+        .await?;
+    ensure!(
+        !theirs.status.success(),
+        "{}: it accepts this now:\n{rules}",
+        difference.name()
+    );
+    let ours = Command::new(&args.ratekeeper)
+        .args(["rules", "check"])
+        .arg(dir.path())
+        .output()
+        .await?;
+    ensure!(
+        ours.status.success(),
+        "{}: we refuse this:\n{rules}",
+        difference.name()
+    );
+    Ok(())
+}
+
+/// Bad rules at start: it serves errors, we say why and end.
+async fn refused_at_start(args: &Args, redis: std::net::SocketAddr) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let at = Surroundings::new(dir.path(), Vec::new());
+    at.write(
+        "p.yaml",
+        "domain: p\ndescriptors:\n  - key: a\n    rate_limit: { unit: fortnight }\n",
+    )?;
+    let theirs = Target::incumbent(&args.incumbent, redis, &at).await?;
+    let reply = theirs.ask(&grpc(vec![view(&[("a", "x")])])).await?;
+    let name = Difference::RefusedAtStart.name();
+    let unloaded = matches!(&reply, Reply::Failed { message, .. } if message == "no rate limit configuration loaded");
+    ensure!(unloaded, "{name}: the incumbent says {reply:?}");
+    theirs.program.stop().await?;
+    let ended = at.ratekeeper_fails(Path::new(&args.ratekeeper)).await?;
+    ensure!(ended.contains("fortnight"), "{name}: we said {ended}");
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! What the incumbent answered, kept as a test that needs no Go.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use fastrand::Rng;
+use serde::Serialize;
+
+use crate::Args;
+use crate::answer::{Answer, Reply};
+use crate::compare::{Outcome, compare};
+use crate::json;
+use crate::play::{Counters, clear_of_the_edge, now};
+use crate::random::fork;
+use crate::request::{Asked, Via};
+use crate::rules::Domain;
+use crate::target::Surroundings;
+use crate::world::World;
+
+/// Requests to each domain.
+const REQUESTS: usize = 25;
+
+/// A domain and what was asked of it, one after the other.
+#[derive(Debug, Serialize)]
+struct Line {
+    rules: String,
+    asked: Vec<Step>,
+}
+
+/// A request to `/json`, and what we have to answer.
+#[derive(Debug, Serialize)]
+struct Step {
+    body: String,
+    status: u16,
+    /// None where it is refused. Without the times until a reset, which are the clock's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<Answer>,
+}
+
+/// Asks the incumbent, and writes what it said to `file`, changed as the list of differences says.
+/// All units are of a day or longer, so that no window ends while the file is played.
+///
+/// # Errors
+/// A program cannot be run, or we answer otherwise than is to be kept.
+pub(crate) async fn record(args: &Args, redis: SocketAddr, file: &Path) -> Result<()> {
+    let world = World::to_keep(&mut fork(args.seed, &[u64::MAX, u64::MAX]));
+    let dir = tempfile::tempdir()?;
+    let at = Surroundings::new(dir.path(), world.environment());
+    world.write(&at)?;
+    let pair = at.pair(args, redis).await?;
+    let mut text = String::new();
+    for (index, domain) in (1_u64..).zip(&world.domains) {
+        let mut rng = fork(args.seed, &[u64::MAX, index]);
+        let mut counters = Counters::default();
+        let mut asked = Vec::new();
+        while asked.len() < REQUESTS {
+            let one = one(&mut rng, domain);
+            if counters.would_meet(&one) {
+                continue;
+            }
+            clear_of_the_edge().await;
+            let begin = now().as_secs();
+            let (theirs, ours) = tokio::try_join!(pair.theirs.ask(&one), pair.ours.ask(&one))?;
+            let seconds = now().as_secs();
+            if begin != seconds {
+                bail!("the machine is too slow just now: a second ended between two answers");
+            }
+            if counters.met(&one, &theirs, seconds) {
+                break;
+            }
+            match compare(&one, world.modes, seconds, &theirs, &ours) {
+                Outcome::Equal(_) => asked.push(step(&mut rng, one, ours)?),
+                Outcome::Different(expected) => {
+                    bail!("{one:?}: {expected:?}, not {ours:?}; compare first")
+                }
+            }
+        }
+        let rules = domain.texts().concat();
+        writeln!(text, "{}", serde_json::to_string(&Line { rules, asked })?)?;
+    }
+    pair.theirs.program.stop().await?;
+    pair.ours.program.stop().await?;
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn one(rng: &mut Rng, domain: &Domain) -> Asked {
+    let mut asked = Asked::random(rng, domain);
+    for limit in asked
+        .request
+        .descriptors
+        .iter_mut()
+        .filter_map(|view| view.limit.as_mut())
+    {
+        if (1..=3).contains(&limit.unit) {
+            limit.unit = 4;
+        }
+    }
+    if let Via::Json(_) = asked.via {
+        asked.via = Via::Json(json::written(rng, &asked.request));
+    }
+    asked
+}
+
+fn step(rng: &mut Rng, asked: Asked, ours: Reply) -> Result<Step> {
+    let body = match asked.via {
+        Via::Json(body) => body,
+        Via::Grpc => json::written(rng, &asked.request),
+    };
+    let (status, answer) = match ours {
+        Reply::Decided { mut answer, .. } => {
+            for status in &mut answer.statuses {
+                status.duration_until_reset = None;
+            }
+            // The third header is the reset.
+            answer.response_headers_to_add.truncate(2);
+            let status = if answer.overall_code == "OK" {
+                200
+            } else {
+                429
+            };
+            (status, Some(answer))
+        }
+        Reply::Failed { .. } | Reply::Refused { .. } => (400, None),
+        Reply::Closed => bail!("we closed the connection"),
+    };
+    Ok(Step {
+        body,
+        status,
+        answer,
+    })
+}

@@ -1,0 +1,235 @@
+//! World after world, until enough answers are compared.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use tempfile::TempDir;
+use tokio::process::Command;
+use tokio::task::JoinSet;
+
+use crate::Args;
+use crate::burst::bursts;
+use crate::clients::clients;
+use crate::differences::Difference;
+use crate::play::{Finding, Pair, Tally, play};
+use crate::probe::probes;
+use crate::process::{Program, free_ports};
+use crate::random::fork;
+use crate::record::record;
+use crate::refusal::{Disagreement, Refusals, refusals};
+use crate::target::Surroundings;
+use crate::world::World;
+
+/// Requests to each domain of a world.
+const REQUESTS: usize = 250;
+/// Bursts on each domain of a world.
+const BURSTS: usize = 2;
+/// Findings that are enough to stop at.
+const FINDINGS_MAX: usize = 10;
+
+/// Compares until there are enough answers; whether nothing differed but what is listed.
+///
+/// # Errors
+/// A program cannot be run.
+pub(crate) async fn run(args: &Args) -> Result<bool> {
+    let dir = tempfile::tempdir().context("no folder for logs")?;
+    let (redis, redis_at) = start_redis(&args.redis, dir.path()).await?;
+    if let Some(file) = &args.record {
+        record(args, redis_at, file).await?;
+        redis.stop().await?;
+        return Ok(true);
+    }
+    let bar = progress(args.answers);
+    let mut tally = Tally::default();
+    let mut worlds = 0;
+    while tally.answers < args.answers && tally.different.len() < FINDINGS_MAX {
+        let world = World::random(&mut fork(args.seed, &[worlds]), worlds);
+        tally.add(one_world(args, redis_at, world).await?);
+        worlds += 1;
+        bar.set_position(tally.answers);
+        bar.set_message(format!(
+            "{worlds} sets of rules, {} differences",
+            tally.different.len()
+        ));
+    }
+    bar.finish_and_clear();
+    probes(args, redis_at).await?;
+    clients(args).await?;
+    redis.stop().await?;
+    eprintln!(
+        "{} sets of rules, most of them broken, to both checkers",
+        args.rules
+    );
+    let refusals = refusals(&args.checker, &args.ratekeeper, args.seed, args.rules).await?;
+    report(args, worlds, &tally);
+    tell_refusals(&refusals);
+    Ok(tally.different.is_empty() && refusals.disagreements.is_empty())
+}
+
+async fn start_redis(program: &Path, dir: &Path) -> Result<(Program, SocketAddr)> {
+    let [port] = free_ports()?;
+    let at = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    let mut command = Command::new(program);
+    command.current_dir(dir).args([
+        "--port",
+        &port.to_string(),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+    ]);
+    let mut redis = Program::start("redis", &mut command, dir)?;
+    redis
+        .until(async || tokio::net::TcpStream::connect(at).await.is_ok())
+        .await?;
+    Ok((redis, at))
+}
+
+/// Starts both services with the rules of one world, plays to every domain at once, stops both.
+async fn one_world(args: &Args, redis: SocketAddr, world: World) -> Result<Tally> {
+    let dir: TempDir = tempfile::tempdir()?;
+    let at = Surroundings::new(dir.path(), world.environment());
+    world.write(&at)?;
+    let pair = at.pair(args, redis).await?;
+    let (pair, world) = (Arc::new(pair), Arc::new(world));
+    let mut tally = Tally::default();
+    let unlimited = same_rlconfig(&pair, world.number).await?;
+    tally
+        .listed
+        .insert(Difference::RlconfigUnlimited, unlimited);
+    let mut plays = JoinSet::new();
+    for (index, domain) in world.domains.iter().enumerate() {
+        let rng = fork(args.seed, &[world.number, 1 + index as u64]);
+        let (pair, world, domain) = (Arc::clone(&pair), Arc::clone(&world), domain.clone());
+        plays.spawn(async move {
+            let mut tally = play(&pair, &world, &domain, rng.clone(), REQUESTS).await?;
+            tally.add(bursts(&pair, &world, &domain, rng, BURSTS).await?);
+            anyhow::Ok(tally)
+        });
+    }
+    while let Some(played) = plays.join_next().await {
+        tally.add(played??);
+    }
+    let Ok(pair) = Arc::try_unwrap(pair) else {
+        bail!("a play has not ended");
+    };
+    pair.theirs.program.stop().await?;
+    pair.ours.program.stop().await?;
+    Ok(tally)
+}
+
+/// `/rlconfig` of both; ours marks what is unlimited, which has no unit to be told.
+async fn same_rlconfig(pair: &Pair, world: u64) -> Result<u64> {
+    let (theirs, mut ours) = tokio::try_join!(pair.theirs.rlconfig(), pair.ours.rlconfig())?;
+    let mut unlimited = 0;
+    for line in &mut ours {
+        if let Some(rest) = line.strip_suffix(", unlimited: true") {
+            *line = rest.to_owned();
+            unlimited += 1;
+        }
+    }
+    let only = |these: &[String], those: &[String]| {
+        let alone = these.iter().filter(|line| !those.contains(line));
+        alone.cloned().collect::<Vec<_>>()
+    };
+    if theirs != ours {
+        let (theirs, ours) = (only(&theirs, &ours), only(&ours, &theirs));
+        bail!("/rlconfig differs in set {world}: only theirs {theirs:#?}, only ours {ours:#?}");
+    }
+    Ok(unlimited)
+}
+
+fn progress(answers: u64) -> ProgressBar {
+    let bar = ProgressBar::new(answers);
+    if let Ok(style) =
+        ProgressStyle::with_template("{bar:30} {pos}/{len} answers, {msg}, {eta} to go")
+    {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn report(args: &Args, worlds: u64, tally: &Tally) {
+    println!(
+        "seed {}: {} answers compared, under {worlds} sets of rules",
+        args.seed, tally.answers
+    );
+    println!(
+        "  {:>8}  of them deny, {} descriptors met a limit",
+        tally.denied, tally.limited
+    );
+    for (difference, count) in &tally.listed {
+        println!("  {count:>8}  differ as listed: {}", difference.name());
+    }
+    println!(
+        "  {:>8}  not compared: the second ended in between",
+        tally.clock_moved
+    );
+    println!(
+        "  {:>8}  not compared: two descriptors share a counter there",
+        tally.keys_met
+    );
+    println!("  {:>8}  differ otherwise", tally.different.len());
+    for finding in &tally.different {
+        show(args, finding);
+    }
+}
+
+fn tell_refusals(refusals: &Refusals) {
+    let Refusals {
+        asked,
+        refused,
+        listed,
+        disagreements,
+    } = refusals;
+    println!(
+        "{asked} sets of rules checked, of which it refuses {refused}; about {} we differ",
+        disagreements.len()
+    );
+    for (difference, count) in listed {
+        println!("  {count:>8}  differ as listed: {}", difference.name());
+    }
+    for Disagreement {
+        files,
+        merge,
+        theirs,
+        ours,
+    } in disagreements.iter().take(FINDINGS_MAX)
+    {
+        println!(
+            "\nmerged: {merge}\ntheirs: {theirs:?}\nours:   {ours:?}\n{}",
+            files.join("\n=====\n")
+        );
+    }
+}
+
+fn show(args: &Args, finding: &Finding) {
+    let Finding {
+        world,
+        domain,
+        asked,
+        theirs,
+        expected,
+        ours,
+    } = finding;
+    println!(
+        "\nseed {}, set {world}, domain {domain:?}\n  asked:    {asked:?}",
+        args.seed
+    );
+    println!("  theirs:   {theirs:?}\n  expected: {expected:?}\n  ours:     {ours:?}");
+    let rules = World::random(&mut fork(args.seed, &[*world]), *world);
+    println!("  modes:    {:?}", rules.modes);
+    for text in rules
+        .domains
+        .iter()
+        .filter(|known| known.name == *domain)
+        .flat_map(|domain| domain.texts())
+    {
+        println!("{text}");
+    }
+}

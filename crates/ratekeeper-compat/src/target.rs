@@ -1,0 +1,226 @@
+//! A running service, and the clients that speak to it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use tokio::process::Command;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::Args;
+use crate::answer::{Answer, Reply};
+use crate::play::Pair;
+use crate::process::{Program, free_ports};
+use crate::request::{Asked, Via};
+
+/// How long an answer may take. Far more than it needs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where a service runs: its rules, its logs, its environment.
+#[derive(Debug)]
+pub(crate) struct Surroundings<'a> {
+    /// The incumbent's RUNTIME_ROOT.
+    dir: &'a Path,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl<'a> Surroundings<'a> {
+    pub(crate) const fn new(dir: &'a Path, environment: Vec<(&'static str, String)>) -> Self {
+        Self { dir, environment }
+    }
+
+    /// Writes a file of rules to where the incumbent looks for them.
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
+        let dir = self.dir.join("ratelimit/config");
+        let path = dir.join(name);
+        std::fs::create_dir_all(&dir)
+            .and_then(|()| std::fs::write(&path, text))
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Starts both services here.
+    pub(crate) async fn pair(&self, args: &Args, redis: SocketAddr) -> Result<Pair> {
+        let (theirs, ours) = tokio::try_join!(
+            Target::incumbent(&args.incumbent, redis, self),
+            Target::ratekeeper(&args.ratekeeper, self),
+        )?;
+        Ok(Pair { theirs, ours })
+    }
+
+    /// Starts ours, which is to end with an error: what it says.
+    pub(crate) async fn ratekeeper_fails(&self, program: &Path) -> Result<String> {
+        let mut command = ours(program);
+        self.apply(&mut command);
+        let ports = ["GRPC_PORT", "PORT", "DEBUG_PORT"].map(|name| (name, "0"));
+        let output =
+            tokio::time::timeout(PATIENCE, command.envs(ports).kill_on_drop(true).output());
+        let output = output.await.context("it goes on")??;
+        anyhow::ensure!(!output.status.success(), "it ended with success");
+        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    fn apply(&self, command: &mut Command) {
+        let hosts = ["HOST", "GRPC_HOST", "DEBUG_HOST"];
+        command
+            .current_dir(self.dir)
+            .envs(self.environment.iter().map(|(name, value)| (*name, value)))
+            .envs(hosts.map(|name| (name, Ipv4Addr::LOCALHOST.to_string())))
+            .env("RUNTIME_ROOT", self.dir)
+            .env("RUNTIME_SUBDIRECTORY", "ratelimit");
+    }
+}
+
+fn ours(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(["serve", "--profile", "envoy"]).env_clear();
+    command.env("LOG_LEVEL", "error");
+    command
+}
+
+/// A service under test.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) program: Program,
+    pub(crate) grpc: SocketAddr,
+    http: SocketAddr,
+    admin: SocketAddr,
+    rls: RateLimitServiceClient<Channel>,
+    web: Client<HttpConnector, Full<Bytes>>,
+}
+
+impl Target {
+    /// The incumbent, on a Redis at `redis`.
+    pub(crate) async fn incumbent(
+        program: &Path,
+        redis: SocketAddr,
+        at: &Surroundings<'_>,
+    ) -> Result<Self> {
+        let mut command = Command::new(program);
+        command.env_clear().envs([
+            ("USE_STATSD", "false".to_owned()),
+            ("LOG_LEVEL", "PANIC".to_owned()),
+            ("REDIS_SOCKET_TYPE", "tcp".to_owned()),
+            ("REDIS_URL", redis.to_string()),
+            // The log of metrics: as good as never.
+            ("STATS_FLUSH_INTERVAL", "1h".to_owned()),
+        ]);
+        Self::start("incumbent", command, at).await
+    }
+
+    /// Ours, told the same.
+    pub(crate) async fn ratekeeper(program: &Path, at: &Surroundings<'_>) -> Result<Self> {
+        Self::start("ratekeeper", ours(program), at).await
+    }
+
+    async fn start(
+        name: &'static str,
+        mut command: Command,
+        at: &Surroundings<'_>,
+    ) -> Result<Self> {
+        let [grpc, http, admin] = free_ports()?;
+        let ports = [("GRPC_PORT", grpc), ("PORT", http), ("DEBUG_PORT", admin)];
+        at.apply(&mut command);
+        command.envs(ports.map(|(name, port)| (name, port.to_string())));
+        let at_port = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+        let mut program = Program::start(name, &mut command, at.dir)?;
+        let web = Client::builder(TokioExecutor::new()).build_http();
+        let healthy = format!("http://{}/healthcheck", at_port(http));
+        program
+            .until(async || {
+                get(&web, &healthy)
+                    .await
+                    .is_ok_and(|(status, _)| status == 200)
+            })
+            .await?;
+        let endpoint = Endpoint::from_shared(format!("http://{}", at_port(grpc)))?;
+        program
+            .until(async || endpoint.connect().await.is_ok())
+            .await?;
+        let rls = RateLimitServiceClient::new(endpoint.timeout(PATIENCE).connect().await?);
+        Ok(Self {
+            program,
+            grpc: at_port(grpc),
+            http: at_port(http),
+            admin: at_port(admin),
+            rls,
+            web,
+        })
+    }
+
+    /// Sends a request and waits for what comes back.
+    pub(crate) async fn ask(&self, asked: &Asked) -> Result<Reply> {
+        match &asked.via {
+            Via::Grpc => match self
+                .rls
+                .clone()
+                .should_rate_limit(asked.request.clone())
+                .await
+            {
+                Ok(response) => {
+                    let answer = Answer::from_message(response.get_ref())
+                        .context("an answer that is not understood")?;
+                    Ok(Reply::Decided { http: None, answer })
+                }
+                Err(status) => Ok(Reply::Failed {
+                    code: format!("{:?}", status.code()),
+                    message: status.message().to_owned(),
+                }),
+            },
+            Via::Json(body) => self.json(body).await,
+        }
+    }
+
+    async fn json(&self, body: &str) -> Result<Reply> {
+        let request = http::Request::post(format!("http://{}/json", self.http))
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::from(body.to_owned()))?;
+        let Ok(response) = tokio::time::timeout(PATIENCE, self.web.request(request)).await? else {
+            return Ok(Reply::Closed);
+        };
+        let status = response.status().as_u16();
+        let kind = response.headers().get(CONTENT_TYPE);
+        let kind = kind
+            .and_then(|kind| kind.to_str().ok())
+            .unwrap_or_default()
+            .to_owned();
+        let body = response.into_body().collect().await?.to_bytes();
+        if kind == "application/json" {
+            let answer = Answer::from_json(&body);
+            let answer = answer
+                .with_context(|| format!("not understood: {}", String::from_utf8_lossy(&body)))?;
+            return Ok(Reply::Decided {
+                http: Some((status, kind)),
+                answer,
+            });
+        }
+        let body = String::from_utf8_lossy(&body).into_owned();
+        Ok(Reply::Refused {
+            http: (status, kind),
+            body,
+        })
+    }
+
+    /// The lines of `/rlconfig`, sorted: the incumbent has them in random order.
+    pub(crate) async fn rlconfig(&self) -> Result<Vec<String>> {
+        let (_, text) = get(&self.web, &format!("http://{}/rlconfig", self.admin)).await?;
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        Ok(lines)
+    }
+}
+
+async fn get(web: &Client<HttpConnector, Full<Bytes>>, url: &str) -> Result<(u16, String)> {
+    let request = http::Request::get(url).body(Full::default())?;
+    let response = tokio::time::timeout(PATIENCE, web.request(request)).await??;
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await?.to_bytes();
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+}
