@@ -1,5 +1,9 @@
 //! The command line: what can be said, and the help that teaches it.
 
+mod bench;
+
+pub(crate) use bench::{Bench, BenchLoad};
+
 use crate::settings::Flags;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -12,6 +16,7 @@ Examples:
   ratekeeper rules check rules/                 would these rules load? (exit 0 yes, 1 no)
   ratekeeper rules explain --rules rules/ api api_key=abc,path=/login
   ratekeeper replay --rules rules/ --log access.log.gz
+  ratekeeper bench grpc --keys zipf:100000      how fast is it here?
 
 Exit codes: 0 done, 1 refused or failed (the message says why), 2 the command line was wrong.
 Settings: ratekeeper.yaml < RATEKEEPER_* < flags; `ratekeeper config show` prints all and where each came from.";
@@ -44,6 +49,9 @@ SIGTERM and Ctrl-C stop it gracefully: what was asked is answered first. SIGHUP 
     Rules(Rules),
     /// Play an access log through rules: what would have been limited
     Replay(Replay),
+    /// Put load on a running service, and say how it bore it
+    #[command(subcommand)]
+    Bench(Bench),
     /// Show settings
     #[command(subcommand)]
     Config(Config),
@@ -77,6 +85,7 @@ counter is fresh. An entry is key=value; a comma inside a value is written \\, a
 
 Examples:
   ratekeeper rules explain --rules rules/ api api_key=abc,path=/login
+  ratekeeper rules explain --rules rules/ api api_key=abc remote_address=192.0.2.7
   ratekeeper rules explain --address http://127.0.0.1:6070 api api_key=abc,path=/login")]
     Explain(RulesExplain),
     /// Print the JSON Schema of rules files, for editors
@@ -122,9 +131,9 @@ pub(crate) struct RulesExplain {
     pub(crate) json: bool,
     /// The domain the request is asked in
     pub(crate) domain: String,
-    /// The descriptor's entries in order: key=value,key=value
-    #[arg(value_name = "KEY=VALUE,…")]
-    pub(crate) entries: String,
+    /// A descriptor's entries in order: key=value,key=value. Several descriptors are one request
+    #[arg(value_name = "KEY=VALUE,…", required = true)]
+    pub(crate) descriptors: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -2,9 +2,11 @@
 //!
 //! HTTP/1.0 on purpose: the answer then ends with the connection, and nothing of chunks or keep-alive is needed.
 
+use crate::settings::UNIX;
 use anyhow::{Context, Result, bail};
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// How long connecting, sending and each read may take.
@@ -19,30 +21,55 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// Posts JSON to `path` at `address`, which is `http://HOST:PORT` or `HOST:PORT`.
+/// Posts JSON to `path` at `address`, which is `http://HOST:PORT`, `HOST:PORT` or `unix:/PATH`.
 ///
 /// # Errors
 /// The address is none, nobody answers there, or what comes back is not HTTP.
 pub(crate) fn post(address: &str, path: &str, json: &str) -> Result<Answer> {
-    let host = host(address)?;
-    let mut stream = connect(host)
-        .with_context(|| format!("nobody answers at {address}; is it the admin address?"))?;
+    let nobody = || format!("nobody answers at {address}; is it the admin address?");
+    let (stream, host) = match address.strip_prefix(UNIX) {
+        Some(socket) => (connect_unix(socket).with_context(nobody)?, "localhost"),
+        None => {
+            let host = host(address)?;
+            (connect(host).with_context(nobody)?, host)
+        }
+    };
     let request = format!(
         "POST {path} HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{json}",
         json.len(),
     );
-    let mut answer = Vec::new();
-    stream
-        .write_all(request.as_bytes())
-        .and_then(|()| stream.take(ANSWER_MAX).read_to_end(&mut answer))
-        .with_context(|| format!("{address} did not answer to the end"))?;
-    let answer = String::from_utf8_lossy(&answer);
+    let answer =
+        ask(stream, &request).with_context(|| format!("{address} did not answer to the end"))?;
     read(&answer).with_context(|| format!("{address} does not answer in HTTP"))
+}
+
+/// Sends a request and reads until the other side closes.
+fn ask(mut stream: Box<dyn Stream>, request: &str) -> std::io::Result<String> {
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// A connection of either kind.
+trait Stream: Read + Write {}
+
+impl Stream for TcpStream {}
+
+impl Stream for UnixStream {}
+
+fn connect_unix(path: &str) -> std::io::Result<Box<dyn Stream>> {
+    let stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(Box::new(stream))
 }
 
 fn host(address: &str) -> Result<&str> {
     if address.starts_with("https://") {
-        bail!("{address}: the admin address speaks http, not https");
+        bail!(
+            "{address}: this asks over http alone; post to /admin/v1/explain with curl and a client certificate"
+        );
     }
     let host = address
         .strip_prefix("http://")
@@ -59,14 +86,14 @@ fn host(address: &str) -> Result<&str> {
     Ok(host)
 }
 
-fn connect(host: &str) -> std::io::Result<TcpStream> {
+fn connect(host: &str) -> std::io::Result<Box<dyn Stream>> {
     let mut failed = std::io::Error::from(std::io::ErrorKind::NotFound);
     for address in host.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, PATIENCE) {
             Ok(stream) => {
                 stream.set_read_timeout(Some(PATIENCE))?;
                 stream.set_write_timeout(Some(PATIENCE))?;
-                return Ok(stream);
+                return Ok(Box::new(stream));
             }
             Err(error) => failed = error,
         }

@@ -12,10 +12,16 @@ mod output;
 mod rules;
 mod settings;
 mod state;
+mod store;
 
 use clap::Parser;
 use cli::Cli;
 use std::process::ExitCode;
+
+/// Requests are made of small pieces that live for microseconds, which is what this one is good at.
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

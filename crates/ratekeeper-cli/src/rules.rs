@@ -1,24 +1,36 @@
 //! Rules as the commands read them.
 
 use anyhow::{Context, Result};
-use ratekeeper_rules::{Loaded, Options, ReadOptions, Source};
+use ratekeeper_rules::{Diagnostics, Loaded, Options, ReadError, ReadOptions, Unreadable};
 use std::path::{Path, PathBuf};
+
+/// What was read: the sources, and what is wrong with files that are none.
+pub(crate) type Read = Unreadable;
 
 /// Reads files and folders.
 ///
 /// # Errors
-/// If one of them cannot be read.
-pub(crate) fn read_all(paths: &[PathBuf], every_file: bool) -> Result<Vec<Source>> {
-    let mut sources = Vec::new();
+/// If one of them is not there.
+pub(crate) fn read_all(paths: &[PathBuf], every_file: bool) -> Result<Read> {
+    let mut all = Read {
+        errors: Vec::new(),
+        sources: Vec::new(),
+    };
     for path in paths {
-        sources.extend(read(path, every_file)?);
+        let read = read(path, every_file)?;
+        all.errors.extend(read.errors);
+        all.sources.extend(read.sources);
     }
-    Ok(sources)
+    Ok(all)
 }
 
-fn read(path: &Path, every_file: bool) -> Result<Vec<Source>> {
+fn read(path: &Path, every_file: bool) -> Result<Read> {
     let options = ReadOptions { every_file };
-    let sources = ratekeeper_rules::read(path, &options)?;
+    let sources = match ratekeeper_rules::read(path, &options) {
+        Ok(sources) => sources,
+        Err(ReadError::Unreadable(read)) => return Ok(read),
+        Err(error) => return Err(error.into()),
+    };
     if sources.is_empty() {
         let wanted = if every_file {
             "file"
@@ -27,7 +39,22 @@ fn read(path: &Path, every_file: bool) -> Result<Vec<Source>> {
         };
         anyhow::bail!("there is no {wanted} in {}", path.display());
     }
-    Ok(sources)
+    Ok(Read {
+        errors: Vec::new(),
+        sources,
+    })
+}
+
+/// Compiles what was read.
+///
+/// # Errors
+/// All that is wrong with it.
+pub(crate) fn compile(read: Read, options: &Options) -> Result<Loaded, Diagnostics> {
+    if read.errors.is_empty() {
+        ratekeeper_rules::load(&read.sources, options)
+    } else {
+        Err(read.all(options))
+    }
 }
 
 /// Reads and compiles the rules at `path`, for a command that goes on with them.
@@ -35,7 +62,6 @@ fn read(path: &Path, every_file: bool) -> Result<Vec<Source>> {
 /// # Errors
 /// All that is wrong with them.
 pub(crate) fn load(path: &Path, every_file: bool, options: &Options) -> Result<Loaded> {
-    let sources = read(path, every_file)?;
-    ratekeeper_rules::load(&sources, options)
+    compile(read(path, every_file)?, options)
         .with_context(|| format!("the rules in {} are refused:\n", path.display()))
 }

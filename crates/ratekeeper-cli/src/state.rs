@@ -3,6 +3,7 @@
 //! The file also keeps the seed under which counters are named, so that they are found again; whoever reads it learns no
 //! API key, only how often some counter was hit.
 
+use crate::store::NodeStore;
 use anyhow::{Context, Result, bail};
 use ratekeeper_limiter::{Clock, Limiter, Seed};
 use ratekeeper_store::memory::{LoadError, MemoryStore};
@@ -105,7 +106,7 @@ pub(crate) struct Saver {
 
 impl Saver {
     /// Saves every ten seconds from now on; must be called in a runtime.
-    pub(crate) fn start(limiter: Arc<Limiter<MemoryStore>>, path: PathBuf) -> Saver {
+    pub(crate) fn start(limiter: Arc<Limiter<NodeStore>>, path: PathBuf) -> Saver {
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(keep_saving(limiter, path, stopped));
         Saver { stop, task }
@@ -121,7 +122,7 @@ impl Saver {
 }
 
 async fn keep_saving(
-    limiter: Arc<Limiter<MemoryStore>>,
+    limiter: Arc<Limiter<NodeStore>>,
     path: PathBuf,
     mut stopped: oneshot::Receiver<()>,
 ) {
@@ -150,11 +151,13 @@ async fn keep_saving(
     }
 }
 
-async fn save(limiter: Arc<Limiter<MemoryStore>>, path: PathBuf) -> io::Result<()> {
+async fn save(limiter: Arc<Limiter<NodeStore>>, path: PathBuf) -> io::Result<()> {
     let saving = spawn_blocking(move || {
         let now = limiter.clock().now();
-        limiter
-            .store()
+        let Some(store) = limiter.store().memory() else {
+            return Ok(());
+        };
+        store
             .save_file(&path, &limiter.seed().to_bytes(), now)
             .map(drop)
     });

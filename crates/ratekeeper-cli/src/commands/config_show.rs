@@ -2,15 +2,14 @@
 
 use crate::home::Home;
 use crate::output;
-use crate::settings::{self, Environment, Flags, Layers, SETTINGS, Setting, Settings};
+use crate::settings::{self, Environment, Flags, Layers, SETTINGS, Setting, Settings, masked};
 use anyhow::Result;
 use std::process::ExitCode;
 
 pub(crate) fn run(flags: &Flags, json: bool) -> Result<ExitCode> {
     let home = Home::find();
-    let layers = settings::layers(flags, &Environment::of_process(), &home)?;
     // What could not be served with is not shown as if it could.
-    let settings = Settings::from_layers(&layers, &home)?;
+    let (layers, settings) = settings::load(flags, &Environment::of_process(), &home)?;
     let shown = shown(&layers, &settings);
     let text = if json {
         as_json(&shown)?
@@ -18,6 +17,9 @@ pub(crate) fn run(flags: &Flags, json: bool) -> Result<ExitCode> {
         as_table(&shown)
     };
     output::print(&text)?;
+    for warning in layers.warnings() {
+        output::complain(&format!("ratekeeper: {warning}"));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -49,22 +51,6 @@ fn shown(layers: &Layers, settings: &Settings) -> Vec<Shown> {
 fn path(path: Option<&std::path::PathBuf>) -> String {
     path.map(|path| path.display().to_string())
         .unwrap_or_default()
-}
-
-/// A value with the password of a URL in it, without the password.
-fn masked(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return text.to_owned();
-    };
-    let end = rest.find('/').unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    match authority.rsplit_once('@') {
-        Some((credentials, host)) => {
-            let user = credentials.split_once(':').map_or("", |(user, _)| user);
-            format!("{scheme}://{user}:****@{host}{path}")
-        }
-        None => text.to_owned(),
-    }
 }
 
 fn as_table(shown: &[Shown]) -> String {
@@ -99,7 +85,7 @@ fn as_json(shown: &[Shown]) -> serde_json::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::masked;
+    use crate::settings::masked;
 
     #[test]
     fn passwords_in_urls_are_masked() {
@@ -109,6 +95,11 @@ mod tests {
         );
         assert_eq!(masked("redis://token@host"), "redis://:****@host");
         assert_eq!(masked("redis://host:6379"), "redis://host:6379");
+        assert_eq!(masked("redis://u:a/b?c@host/0"), "redis://u:****@host/0");
+        assert_eq!(
+            masked("redis+unix:///run/r.sock?db=1&pass=a%20b&prefix=x"),
+            "redis+unix:///run/r.sock?db=1&pass=****&prefix=x"
+        );
         assert_eq!(masked("info,ratekeeper=debug"), "info,ratekeeper=debug");
     }
 }

@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod bench;
 mod completions;
 mod config_show;
 mod replay;
@@ -24,6 +25,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Rules(Rules::Explain(args))) => rules_explain::run(&args),
         Some(Command::Rules(Rules::Schema)) => rules_schema::run(),
         Some(Command::Replay(args)) => replay::run(&args),
+        Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Config(Config::Show { flags, json })) => config_show::run(&flags, json),
         Some(Command::Completions { shell }) => completions::run(shell),
     }

@@ -12,12 +12,13 @@ pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
     let mut options = Options::default();
     options.merge_domains = args.merge_domains;
     options.profile = settings::profile(&args.profile).map_err(|message| anyhow!(message))?;
-    let sources = rules::read_all(&args.paths, false)?;
-    match ratekeeper_rules::load(&sources, &options) {
+    let read = rules::read_all(&args.paths, false)?;
+    let files = read.sources.len();
+    match rules::compile(read, &options) {
         Ok(loaded) => {
             warn(&loaded.warnings);
             if !args.quiet {
-                output::print(&summary(&loaded, sources.len()))?;
+                output::print(&summary(&loaded, files))?;
             }
             Ok(ExitCode::SUCCESS)
         }

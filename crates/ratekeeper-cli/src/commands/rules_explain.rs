@@ -4,27 +4,32 @@ mod shown;
 
 use crate::cli::RulesExplain;
 use crate::home::Home;
-use crate::settings::{self, Environment, Flags, Settings};
+use crate::settings::{self, Environment, Flags};
 use crate::{client, entries, limiter, output, rules};
 use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_limiter::{Check, Descriptor, Explanation, Waiting};
 use ratekeeper_rules::{Entry, Options};
+use serde_json::json;
 use std::process::ExitCode;
 
 /// Where a running service explains.
 const ENDPOINT: &str = "/admin/v1/explain";
 
+/// Each descriptor's entries: keys and values.
+type Descriptors = Vec<Vec<(String, String)>>;
+
 pub(crate) fn run(args: &RulesExplain) -> Result<ExitCode> {
-    let entries = match entries::parse(&args.entries) {
-        Ok(entries) => entries,
+    let parsed = args.descriptors.iter().map(|text| entries::parse(text));
+    let descriptors: Descriptors = match parsed.collect() {
+        Ok(descriptors) => descriptors,
         Err(message) => {
             output::complain(&format!("ratekeeper: {message}"));
             return Ok(ExitCode::from(2));
         }
     };
     let explanation = match &args.address {
-        Some(address) => ask(address, &args.domain, &entries)?,
-        None => explain(args, &entries)?,
+        Some(address) => ask(address, &args.domain, &descriptors)?,
+        None => explain(args, &descriptors)?,
     };
     let text = if args.json {
         format!("{}\n", serde_json::to_string_pretty(&explanation)?)
@@ -36,10 +41,14 @@ pub(crate) fn run(args: &RulesExplain) -> Result<ExitCode> {
 }
 
 /// Asks a running service about its live counters.
-fn ask(address: &str, domain: &str, entries: &[(String, String)]) -> Result<Explanation> {
-    let entry = |(key, value): &(String, String)| serde_json::json!({ "key": key, "value": value });
-    let entries: Vec<_> = entries.iter().map(entry).collect();
-    let check = serde_json::json!({ "domain": domain, "descriptors": [{ "entries": entries }] });
+fn ask(address: &str, domain: &str, descriptors: &Descriptors) -> Result<Explanation> {
+    let entry = |(key, value): &(String, String)| json!({ "key": key, "value": value });
+    let descriptor = |entries: &Vec<(String, String)>| {
+        let entries: Vec<_> = entries.iter().map(entry).collect();
+        json!({ "entries": entries })
+    };
+    let descriptors: Vec<_> = descriptors.iter().map(descriptor).collect();
+    let check = json!({ "domain": domain, "descriptors": descriptors });
     let answer = client::post(address, ENDPOINT, &check.to_string())?;
     match answer.status {
         200 => serde_json::from_str(&answer.body)
@@ -52,7 +61,7 @@ fn ask(address: &str, domain: &str, entries: &[(String, String)]) -> Result<Expl
 }
 
 /// Reads the rules here; every counter is fresh.
-fn explain(args: &RulesExplain, entries: &[(String, String)]) -> Result<Explanation> {
+fn explain(args: &RulesExplain, descriptors: &Descriptors) -> Result<Explanation> {
     let mut flags = Flags::default();
     if let Some(path) = &args.rules {
         flags = flags.with("rules", path.display().to_string());
@@ -64,8 +73,7 @@ fn explain(args: &RulesExplain, entries: &[(String, String)]) -> Result<Explanat
         flags = flags.with("merge_domains", "true".to_owned());
     }
     let home = Home::find();
-    let layers = settings::layers(&flags, &Environment::of_process(), &home)?;
-    let settings = Settings::from_layers(&layers, &home)?;
+    let (_, settings) = settings::load(&flags, &Environment::of_process(), &home)?;
     let path = settings.rules.path.as_deref();
     let path = path.ok_or_else(|| {
         anyhow!("there are no rules here; name them: --rules PATH, or ask a service: --address URL")
@@ -73,14 +81,22 @@ fn explain(args: &RulesExplain, entries: &[(String, String)]) -> Result<Explanat
     let options: Options = settings.rules.options();
     let loaded = rules::load(path, settings.rules.every_file, &options)?;
     let limiter = limiter::fresh(loaded.rules, &settings)?;
-    let entries: Vec<Entry<'_>> = entries
+    let entries: Vec<Vec<Entry<'_>>> = descriptors.iter().map(|list| borrowed(list)).collect();
+    let views: Vec<_> = entries
         .iter()
-        .map(|(key, value)| Entry { key, value })
+        .map(|entries| Descriptor::new(entries))
         .collect();
     let check = Check {
         domain: &args.domain,
-        descriptors: &[Descriptor::new(&entries)],
+        descriptors: &views,
         waiting: Waiting::Cannot,
     };
     Ok(limiter.explain(&check))
+}
+
+fn borrowed(entries: &[(String, String)]) -> Vec<Entry<'_>> {
+    entries
+        .iter()
+        .map(|(key, value)| Entry { key, value })
+        .collect()
 }

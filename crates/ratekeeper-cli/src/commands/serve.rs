@@ -11,7 +11,8 @@ use crate::{limiter, logging, output};
 use anyhow::{Result, anyhow};
 use ratekeeper_rules::{Loaded, ReadOptions};
 use ratekeeper_server::{
-    BindError, DrainDelay, Drained, RlsConfig, RulesLoader, RulesSource, Server, ServerConfig,
+    BindError, ConstantAnswer, DrainDelay, Drained, RlsConfig, RulesLoader, RulesSource, Server,
+    ServerConfig, TlsFile,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,30 +21,44 @@ use tracing::{info, warn};
 use welcome::Welcome;
 
 pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
+    start(flags, None)
+}
+
+/// Serves as [`run`] does, but answers every request of Envoy's over gRPC with `answer`.
+pub(crate) fn run_answering(flags: &Flags, answer: ConstantAnswer) -> Result<ExitCode> {
+    start(flags, Some(answer))
+}
+
+fn start(flags: &Flags, answer: Option<ConstantAnswer>) -> Result<ExitCode> {
     let home = Home::find();
-    let layers = settings::layers(flags, &Environment::of_process(), &home)?;
-    let settings = Settings::from_layers(&layers, &home)?;
+    let (layers, settings) = settings::load(flags, &Environment::of_process(), &home)?;
     logging::start(&settings.log)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    for warning in layers.warnings() {
+        warn!("{warning}");
+    }
+    // Requests are served by the server's worker threads; this one accepts, reloads and tends.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let ended = runtime.block_on(serve(&settings));
+    let ended = runtime.block_on(serve(&settings, answer));
     // Whoever asked twice does not wait for tasks that have not ended.
     runtime.shutdown_background();
     ended
 }
 
-async fn serve(settings: &Settings) -> Result<ExitCode> {
+async fn serve(settings: &Settings, answer: Option<ConstantAnswer>) -> Result<ExitCode> {
     let path = settings.rules.path.as_deref().ok_or_else(no_rules)?;
     let mut loader = RulesLoader::new(source(settings, path));
     let loaded = load(&mut loader, path)?;
-    let state = settings.counters.state.clone();
+    let state = settings.counters.kept().map(Path::to_path_buf);
     // Held until the last save: two services would take turns to overwrite each other's counters.
     let _claim = state.as_deref().map(state::claim).transpose()?;
-    let limiter = Arc::new(limiter::kept(loaded.rules, settings)?);
+    let limiter = Arc::new(limiter::served(loaded.rules, settings).await?);
     // Before anything is printed: whoever waits for that may stop us at once.
     let stop = stop::Signals::listen()?;
-    let server = Server::bind(config(settings), Arc::clone(&limiter), loader)
+    let mut config = config(settings);
+    config.constant_answer = answer;
+    let server = Server::bind(config, Arc::clone(&limiter), loader)
         .await
         .map_err(advise)?;
     let addresses = server.addresses();
@@ -54,8 +69,9 @@ async fn serve(settings: &Settings) -> Result<ExitCode> {
     let welcome = Welcome {
         rules: limiter.snapshot().rules(),
         path,
-        memory_limit: settings.counters.memory_limit,
-        addresses,
+        counters: &counters(settings),
+        addresses: &addresses,
+        tls: &settings.listen.tls,
         program: &program,
     }
     .text();
@@ -73,6 +89,17 @@ async fn serve(settings: &Settings) -> Result<ExitCode> {
         saver.finish().await;
     }
     Ok(code)
+}
+
+/// Where the counters are, for people.
+fn counters(settings: &Settings) -> String {
+    match &settings.counters.redis {
+        Some(redis) => format!("counters in Redis at {}", redis.endpoint.name()),
+        None => {
+            let most = output::bytes(settings.counters.memory_limit);
+            format!("counters in memory ({most} at most)")
+        }
+    }
 }
 
 /// Completes when nothing is to be waited for any more. Who asks again during the drain delay
@@ -123,20 +150,32 @@ fn load(loader: &mut RulesLoader, path: &Path) -> Result<Loaded> {
 }
 
 fn config(settings: &Settings) -> ServerConfig {
+    let listen = &settings.listen;
     let mut config = ServerConfig {
-        grpc: settings.listen.grpc,
-        http: settings.listen.http,
-        admin: settings.listen.admin,
-        metrics: settings.listen.metrics,
-        drain_delay: settings.listen.drain_delay,
+        grpc: listen.grpc.clone(),
+        http: listen.http.clone(),
+        admin: listen.admin.clone(),
+        metrics: listen.metrics.clone(),
+        unix_mode: listen.unix_mode,
+        tls: listen.tls.clone(),
+        worker_threads: Some(listen.worker_threads),
+        drain_delay: listen.drain_delay,
         rls: RlsConfig {
             profile: settings.rules.profile,
             dynamic_metadata: settings.envoy.dynamic_metadata,
             limit_headers: settings.envoy.limit_headers.clone(),
             draft_headers: settings.envoy.draft_headers,
         },
+        auth: settings.auth.clone(),
+        callers: settings.callers.clone(),
         ..ServerConfig::default()
     };
+    let connections = &listen.grpc_connections;
+    config.bounds.connection_age_max = connections.age_max;
+    config.bounds.connection_age_grace = connections.age_grace;
+    config.bounds.connection_idle_max = connections.idle_max;
+    config.bounds.ping_interval = connections.keepalive_time;
+    config.bounds.ping_timeout = connections.keepalive_timeout;
     config.watch.enabled = settings.rules.watch;
     config
 }
@@ -150,6 +189,14 @@ fn advise(error: BindError) -> anyhow::Error {
             anyhow!(
                 "{error:#}; choose another address with --{flag} HOST:PORT, where port 0 picks a free one"
             )
+        }
+        BindError::Tls { name, source } => {
+            let part = match source.file {
+                TlsFile::Certificate => "cert",
+                TlsFile::Key => "key",
+                TlsFile::ClientCa => "client_ca",
+            };
+            anyhow!("{name}_tls_{part}: {source}")
         }
         _ => error.into(),
     }

@@ -1,8 +1,9 @@
 //! The environment: our own `RATEKEEPER_*`, and what envoyproxy/ratelimit reads where we have a counterpart.
 
+use super::incumbent;
 use super::layer::{Layers, Origin, Said};
 use super::problem::{Problem, nearest};
-use super::table::{PREFIX, SETTINGS, find};
+use super::table::{PREFIX, SETTINGS};
 use std::collections::BTreeMap;
 
 /// Variables with our prefix that are no settings.
@@ -10,9 +11,6 @@ pub(crate) const OTHERS: [&str; 1] = [CONFIG];
 
 /// Names the settings file.
 pub(crate) const CONFIG: &str = "RATEKEEPER_CONFIG";
-
-/// The incumbent's name for where its configuration lies. Under it every file is one of rules, whatever its name.
-pub(crate) const RUNTIME_ROOT: &str = "RUNTIME_ROOT";
 
 /// A copy of the environment, taken once at start; names and values that are not Unicode are left out.
 #[derive(Clone, Debug, Default)]
@@ -46,9 +44,22 @@ impl Environment {
             .filter(|value| !value.is_empty())
     }
 
+    /// The variables of that name that are set; of one that ends with `*`, all that begin so.
+    pub(super) fn called<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let (start, is_family) = match name.strip_suffix('*') {
+            Some(start) => (start, true),
+            None => (name, false),
+        };
+        self.0
+            .range(start.to_owned()..)
+            .take_while(move |(found, _)| found.starts_with(start))
+            .filter(move |(found, text)| (is_family || *found == start) && !text.is_empty())
+            .map(|(found, text)| (found.as_str(), text.as_str()))
+    }
+
     /// Puts the incumbent's variables and then ours over `layers`.
     pub(crate) fn put(&self, layers: &mut Layers, problems: &mut Vec<Problem>) {
-        self.put_incumbents(layers);
+        incumbent::put(self, layers, problems);
         for setting in SETTINGS {
             let name = setting.variable();
             if let Some(text) = self.get(&name) {
@@ -64,102 +75,6 @@ impl Environment {
         for name in self.0.keys().filter(|name| name.starts_with(PREFIX)) {
             problems.extend(unknown(name));
         }
-    }
-
-    fn put_incumbents(&self, layers: &mut Layers) {
-        self.put_address(layers, "http", "HOST", "PORT");
-        self.put_address(layers, "grpc", "GRPC_HOST", "GRPC_PORT");
-        self.put_address(layers, "admin", "DEBUG_HOST", "DEBUG_PORT");
-        self.put_same(layers, "merge_domains", "MERGE_DOMAIN_CONFIG");
-        self.put_same(layers, "log_level", "LOG_LEVEL");
-        self.put_same(layers, "log_format", "LOG_FORMAT");
-        self.put_same(layers, "shadow_mode", "SHADOW_MODE");
-        self.put_same(layers, "quota_mode", "QUOTA_MODE");
-        self.put_same(layers, "dynamic_metadata", "RESPONSE_DYNAMIC_METADATA");
-        self.put_same(layers, "limit_header", "LIMIT_LIMIT_HEADER");
-        self.put_same(layers, "remaining_header", "LIMIT_REMAINING_HEADER");
-        self.put_same(layers, "reset_header", "LIMIT_RESET_HEADER");
-        if self.is_true("LIMIT_RESPONSE_HEADERS_ENABLED") {
-            put_text(
-                layers,
-                "response_headers",
-                "LIMIT_RESPONSE_HEADERS_ENABLED",
-                "limits".to_owned(),
-            );
-        }
-        if self.is_true("USE_PROMETHEUS") {
-            let text = self.get("PROMETHEUS_ADDR").unwrap_or(":9090").to_owned();
-            put_text(layers, "metrics", "USE_PROMETHEUS", text);
-        }
-        if let Some(root) = self.get(RUNTIME_ROOT) {
-            let part = |name: &str, default: &str| self.get(name).unwrap_or(default).to_owned();
-            let path: std::path::PathBuf = [
-                root.to_owned(),
-                part("RUNTIME_SUBDIRECTORY", ""),
-                part("RUNTIME_APPDIRECTORY", "config"),
-            ]
-            .iter()
-            .filter(|part| !part.is_empty())
-            .collect();
-            put_text(
-                layers,
-                "rules",
-                RUNTIME_ROOT,
-                path.to_string_lossy().into_owned(),
-            );
-        }
-    }
-
-    /// The incumbent keeps hosts and ports apart; one of the two leaves the other as it stands.
-    fn put_address(&self, layers: &mut Layers, key: &str, host: &'static str, port: &'static str) {
-        let Some(setting) = find(key) else { return };
-        let (said_host, said_port) = (self.get(host), self.get(port));
-        let name = match (said_host, said_port) {
-            (None, None) => return,
-            (Some(_), None) => host.to_owned(),
-            (None, Some(_)) => port.to_owned(),
-            (Some(_), Some(_)) => format!("{host} and {port}"),
-        };
-        let now = layers.get(setting).text;
-        let (host_now, port_now) = now.rsplit_once(':').unwrap_or((&now, "0"));
-        let host = said_host.unwrap_or(host_now);
-        let port = said_port.unwrap_or(port_now);
-        let bare_v6 = host.contains(':') && !host.starts_with('[');
-        let text = if bare_v6 {
-            format!("[{host}]:{port}")
-        } else {
-            format!("{host}:{port}")
-        };
-        layers.put(
-            setting,
-            Said {
-                text,
-                origin: Origin::Variable(name),
-            },
-        );
-    }
-
-    fn is_true(&self, name: &str) -> bool {
-        self.get(name)
-            .is_some_and(|text| super::values::switch(text) == Ok(true))
-    }
-
-    fn put_same(&self, layers: &mut Layers, key: &str, name: &str) {
-        if let Some(text) = self.get(name) {
-            put_text(layers, key, name, text.to_owned());
-        }
-    }
-}
-
-fn put_text(layers: &mut Layers, key: &str, name: &str, text: String) {
-    if let Some(setting) = find(key) {
-        layers.put(
-            setting,
-            Said {
-                text,
-                origin: Origin::Variable(name.to_owned()),
-            },
-        );
     }
 }
 
@@ -190,6 +105,7 @@ fn unknown(name: &str) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::find;
     use super::*;
 
     fn put(pairs: &[(&str, &str)]) -> (Layers, Vec<String>) {
@@ -218,18 +134,6 @@ mod tests {
         assert_eq!(
             value(&layers, "grpc"),
             ("[::1]:8081".into(), "GRPC_HOST".into())
-        );
-    }
-
-    #[test]
-    fn the_incumbents_runtime_root_names_the_rules() {
-        let (layers, _) = put(&[
-            ("RUNTIME_ROOT", "/data"),
-            ("RUNTIME_SUBDIRECTORY", "ratelimit"),
-        ]);
-        assert_eq!(
-            value(&layers, "rules"),
-            ("/data/ratelimit/config".into(), "RUNTIME_ROOT".into())
         );
     }
 

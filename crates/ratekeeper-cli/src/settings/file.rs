@@ -1,9 +1,10 @@
-//! `ratekeeper.yaml`: one `key: value` a line.
+//! `ratekeeper.yaml`: one `key: value` a line, but for the few values that are nested.
 //!
 //! The file is read as YAML events, not into a type, so that all that is wrong with it is said in one run and every
 //! value keeps its place and the text that was written.
 
 use super::layer::{Layers, Origin, Said};
+use super::nested;
 use super::problem::{Problem, nearest};
 use super::table::{SETTINGS, find};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
@@ -43,10 +44,7 @@ impl Reader<'_> {
         while let Some(event) = events.next_event() {
             let (event, span) = event.map_err(|error| {
                 let mark = error.marker();
-                (
-                    (mark.line(), mark.col() + 1),
-                    format!("this is not YAML: {}", error.info()),
-                )
+                ((mark.line(), mark.col() + 1), nested::not_yaml(&error))
             })?;
             let place = place(span);
             match event {
@@ -67,16 +65,24 @@ impl Reader<'_> {
                     if depth == 1
                         && let Some((name, at)) = key.take()
                     {
+                        if find(&name).is_some_and(|setting| setting.nested) {
+                            let value = nested::read(&mut events, event, span)
+                                .map_err(|(span, message)| (self::place(span), message))?;
+                            let text = value.to_string();
+                            self.entry(layers, &name, at, &text, ScalarStyle::Literal, place);
+                            continue;
+                        }
                         self.nested(&name, at);
                     }
                     depth += 1;
                 }
                 Event::MappingEnd | Event::SequenceEnd => depth = depth.saturating_sub(1),
                 Event::Alias(_) if depth == 1 => {
-                    return Err((
-                        place,
-                        "aliases are not understood here: write the value out".into(),
-                    ));
+                    let message = "aliases are not understood here: write the value out";
+                    if key.take().is_none() {
+                        return Err((place, message.into()));
+                    }
+                    self.refuse(place, message.into());
                 }
                 Event::DocumentEnd => break,
                 _ => {}
@@ -216,6 +222,9 @@ mod tests {
         );
         assert!(read("just words\n").1[0].starts_with("r.yaml:1:1: expected"));
         assert!(read("http: 'a\n").1[0].contains("this is not YAML"));
+        let (_, problems) = read("http: &a :1\ngrpc: *a\nbananas: 3\n");
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].starts_with("r.yaml:2:7: aliases are not understood here"));
         assert!(read("").1.is_empty());
         assert!(read("# nothing\n").1.is_empty());
     }

@@ -1,5 +1,6 @@
 //! Raw values and where they came from, before anybody asks what they mean.
 
+use super::problem::Problem;
 use super::table::{SETTINGS, Setting};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,6 +45,8 @@ pub(crate) struct Said {
 #[derive(Clone, Debug)]
 pub(crate) struct Layers {
     said: BTreeMap<&'static str, Said>,
+    /// What was said in vain.
+    warnings: Vec<Problem>,
 }
 
 impl Layers {
@@ -60,7 +63,18 @@ impl Layers {
         };
         Layers {
             said: SETTINGS.iter().map(default).collect(),
+            warnings: Vec::new(),
         }
+    }
+
+    /// Keeps what is to be said of a value that changes nothing.
+    pub(super) fn warn(&mut self, warning: Problem) {
+        self.warnings.push(warning);
+    }
+
+    /// What was said in vain, by the place where it was said.
+    pub(crate) fn warnings(&self) -> &[Problem] {
+        &self.warnings
     }
 
     /// Puts one value over what is there.

@@ -3,10 +3,13 @@
 //! Values stay text until all layers lie on each other; then [`Settings::from_layers`] gives each its meaning, once, and
 //! says everything that is wrong in one run. Nothing outside this crate reads the environment.
 
+mod callers;
 mod environment;
 mod file;
 mod flags;
+mod incumbent;
 mod layer;
+mod nested;
 mod problem;
 mod table;
 mod typed;
@@ -18,13 +21,16 @@ pub(crate) use layer::Layers;
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use table::{SETTINGS, Setting};
 pub(crate) use typed::profile;
+pub(crate) use values::masked;
+pub(crate) use values::{UNIX, duration};
 
 use crate::home::Home;
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Options, Profile};
-use ratekeeper_server::LimitHeaders;
+use ratekeeper_server::{AuthConfig, Caller, LimitHeaders, ListenAddress, ListenersTls};
+use ratekeeper_store_redis::{Endpoint, RedisConfig};
 use std::io::Read;
-use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use typed::Typed;
@@ -37,6 +43,10 @@ pub(crate) struct Settings {
     pub(crate) counters: Counters,
     pub(crate) modes: Modes,
     pub(crate) envoy: EnvoySettings,
+    /// How forward-auth is answered.
+    pub(crate) auth: AuthConfig,
+    /// Who may do more than ask.
+    pub(crate) callers: Vec<Caller>,
     pub(crate) log: LogSettings,
 }
 
@@ -68,12 +78,28 @@ impl RulesSettings {
 /// The addresses that are opened, and when they are closed.
 #[derive(Debug)]
 pub(crate) struct Listen {
-    pub(crate) grpc: SocketAddr,
-    pub(crate) http: SocketAddr,
-    pub(crate) admin: SocketAddr,
-    pub(crate) metrics: Option<SocketAddr>,
+    pub(crate) grpc: ListenAddress,
+    pub(crate) http: ListenAddress,
+    pub(crate) admin: ListenAddress,
+    pub(crate) metrics: Option<ListenAddress>,
+    /// Of Unix sockets' files; `None` leaves them to the umask.
+    pub(crate) unix_mode: Option<u32>,
+    pub(crate) tls: ListenersTls,
+    pub(crate) grpc_connections: GrpcConnections,
+    /// On how many threads they are served.
+    pub(crate) worker_threads: NonZeroUsize,
     /// For how long they stay open after a shutdown began.
     pub(crate) drain_delay: Duration,
+}
+
+/// How long gRPC connections live, and how they are looked after.
+#[derive(Debug)]
+pub(crate) struct GrpcConnections {
+    pub(crate) age_max: Option<Duration>,
+    pub(crate) age_grace: Duration,
+    pub(crate) idle_max: Option<Duration>,
+    pub(crate) keepalive_time: Duration,
+    pub(crate) keepalive_timeout: Duration,
 }
 
 /// Where counters live.
@@ -85,6 +111,28 @@ pub(crate) struct Counters {
     pub(crate) max_share_percent: u8,
     /// Where they are saved, if anywhere.
     pub(crate) state: Option<PathBuf>,
+    /// The Redis they are in; `None` for memory.
+    pub(crate) redis: Option<RedisSettings>,
+}
+
+impl Counters {
+    /// Where counters in memory are saved, if they are in memory and are saved.
+    pub(crate) fn kept(&self) -> Option<&Path> {
+        self.state.as_deref().filter(|_| self.redis.is_none())
+    }
+}
+
+/// Which Redis, and how it is asked.
+#[derive(Debug)]
+pub(crate) struct RedisSettings {
+    pub(crate) endpoint: Endpoint,
+    /// The URL without its password.
+    pub(crate) shown: String,
+    pub(crate) config: RedisConfig,
+    /// What limits are multiplied with while it cannot be asked, above 0 and at most 1.
+    pub(crate) local_factor: f64,
+    /// Whether nothing is served unless it is there at the start.
+    pub(crate) is_required: bool,
 }
 
 /// How Envoy is answered.
@@ -112,37 +160,53 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Lays all layers on each other: defaults, the settings file, the environment, flags.
+/// Lays all layers on each other (defaults, the settings file, the environment, flags) and gives every value its
+/// meaning.
 ///
 /// # Errors
-/// All that is wrong with them, at once.
-pub(crate) fn layers(
+/// All that is wrong with names and values, at once.
+pub(crate) fn load(
     flags: &Flags,
     environment: &Environment,
     home: &Home,
-) -> Result<Layers, Problems> {
-    let mut layers = Layers::defaults();
+) -> Result<(Layers, Settings), Problems> {
     let mut problems = Vec::new();
+    let layers = lay(flags, environment, home, &mut problems);
+    match Settings::from_layers(&layers, home) {
+        Ok(settings) if problems.is_empty() => Ok((layers, settings)),
+        Ok(_) => Err(Problems(problems)),
+        Err(Problems(values)) => {
+            problems.extend(values);
+            Err(Problems(problems))
+        }
+    }
+}
+
+/// The layers on each other; what is wrong with names goes to `problems`.
+fn lay(
+    flags: &Flags,
+    environment: &Environment,
+    home: &Home,
+    problems: &mut Vec<Problem>,
+) -> Layers {
+    let mut layers = Layers::defaults();
     let named = flags
         .config
         .clone()
         .or_else(|| environment.get(environment::CONFIG).map(PathBuf::from));
     if let Some(path) = named.or_else(|| home.settings_file()) {
         match read(&path) {
-            Ok(text) => file::put(&text, &path, &mut layers, &mut problems),
+            Ok(text) => file::put(&text, &path, &mut layers, problems),
             Err(message) => problems.push(Problem {
                 place: path.display().to_string(),
                 message,
             }),
         }
     }
-    environment.put(&mut layers, &mut problems);
+    environment.put(&mut layers, problems);
     flags.put(&mut layers);
-    if problems.is_empty() {
-        Ok(layers)
-    } else {
-        Err(Problems(problems))
-    }
+    incumbent::judge(environment, &layers, problems);
+    layers
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -172,6 +236,8 @@ impl Settings {
             counters: typed.counters(),
             modes: typed.modes(),
             envoy: typed.envoy(),
+            auth: typed.auth(),
+            callers: typed.callers(),
             log: typed.log(),
         };
         typed.finish(settings)

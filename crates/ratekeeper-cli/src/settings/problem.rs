@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// One thing that is wrong: where, what, and what to write instead.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     /// `ratekeeper.yaml:3:1`, `RATEKEEPER_HTTP` or `--http`.
     pub(crate) place: String,

@@ -17,6 +17,8 @@ pub(crate) struct Setting {
     pub(crate) help: &'static str,
     /// Whether a bare `--flag` means `true`.
     pub(crate) switch: bool,
+    /// Whether the value may be a list or a mapping; it is then kept as JSON.
+    pub(crate) nested: bool,
 }
 
 impl Setting {
@@ -51,6 +53,14 @@ const fn value(
         default,
         help,
         switch: false,
+        nested: false,
+    }
+}
+
+const fn nested(key: &'static str, value_name: &'static str, help: &'static str) -> Setting {
+    Setting {
+        nested: true,
+        ..value(key, value_name, "", help)
     }
 }
 
@@ -61,8 +71,17 @@ const fn switch(key: &'static str, help: &'static str) -> Setting {
         default: "false",
         help,
         switch: true,
+        nested: false,
     }
 }
+
+const TLS_CERT: &str = "Encrypt here: the certificate, with what leads from it to its authority, as PEM; read again when \
+     it changes";
+const TLS_KEY: &str = "The certificate's private key, as PEM, not encrypted";
+const TLS_CLIENT_CA: &str =
+    "Let in only clients with a certificate of these authorities (mTLS), as PEM";
+const TLS_CLIENT_NAMES: &str = "Of those let in only these, by subject alternative name: DNS names (`*.` stands for one label), \
+     URIs, IP addresses, with commas between them";
 
 /// All settings, in the order in which they are shown.
 pub(crate) static SETTINGS: &[Setting] = &[
@@ -79,6 +98,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         default: "true",
         help: "Put changed rules in force as they are saved; SIGHUP does that in either case",
         switch: true,
+        nested: false,
     },
     switch(
         "merge_domains",
@@ -95,13 +115,13 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "grpc",
         "ADDR",
         "0.0.0.0:8081",
-        "Where Envoy's RateLimitService listens; port 0 picks a free one",
+        "Where Envoy's RateLimitService listens; port 0 picks a free one, unix:/PATH is a Unix socket",
     ),
     value(
         "http",
         "ADDR",
         "0.0.0.0:8080",
-        "Where HTTP checks are answered: /v1/check, /json, /healthcheck",
+        "Where HTTP checks are answered: /v1/check, /v1/auth, /json, /healthcheck",
     ),
     value(
         "admin",
@@ -116,6 +136,62 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "One more address that serves /metrics alone, for scrapers on other hosts",
     ),
     value(
+        "unix_mode",
+        "MODE",
+        "",
+        "The permissions of the files of Unix sockets, as chmod takes them: 0660; whoever may write may connect. Unset: \
+         what the umask leaves",
+    ),
+    value("grpc_tls_cert", "FILE", "", TLS_CERT),
+    value("grpc_tls_key", "FILE", "", TLS_KEY),
+    value("grpc_tls_client_ca", "FILE", "", TLS_CLIENT_CA),
+    value("grpc_tls_client_names", "NAMES", "", TLS_CLIENT_NAMES),
+    value("http_tls_cert", "FILE", "", TLS_CERT),
+    value("http_tls_key", "FILE", "", TLS_KEY),
+    value("http_tls_client_ca", "FILE", "", TLS_CLIENT_CA),
+    value("http_tls_client_names", "NAMES", "", TLS_CLIENT_NAMES),
+    value("admin_tls_cert", "FILE", "", TLS_CERT),
+    value("admin_tls_key", "FILE", "", TLS_KEY),
+    value("admin_tls_client_ca", "FILE", "", TLS_CLIENT_CA),
+    value("admin_tls_client_names", "NAMES", "", TLS_CLIENT_NAMES),
+    value(
+        "grpc_max_connection_age",
+        "DURATION",
+        "24h",
+        "After how long a gRPC connection is told to go (GOAWAY), give or take a tenth, so that clients spread over new \
+         instances; requests under way are answered; 0s for never",
+    ),
+    value(
+        "grpc_max_connection_age_grace",
+        "DURATION",
+        "1h",
+        "How long requests under way may take then, before the connection is cut off",
+    ),
+    value(
+        "grpc_max_connection_idle",
+        "DURATION",
+        "0s",
+        "After how long without a request a gRPC connection is told to go, or up to twice that; 0s for never",
+    ),
+    value(
+        "grpc_keepalive_time",
+        "DURATION",
+        "30s",
+        "After how long without a byte from it a gRPC client is asked whether it is there (an HTTP/2 ping), 1s at least",
+    ),
+    value(
+        "grpc_keepalive_timeout",
+        "DURATION",
+        "20s",
+        "How long it may take to answer that before the connection is closed, 1s at least",
+    ),
+    value(
+        "worker_threads",
+        "NUMBER",
+        "",
+        "On how many threads gRPC and HTTP are served, each with its own connections. Unset: one for each core",
+    ),
+    value(
         "drain_delay",
         "DURATION",
         "3s",
@@ -126,7 +202,46 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "store",
         "WHERE",
         "memory",
-        "Where counters live; `memory` is what this version has",
+        "Where counters live: `memory`, or the URL of a Redis or Valkey that nodes share: \
+         redis://user:password@host:6379/0, rediss:// for TLS, redis+unix:///path; ?prefix=text keeps services apart",
+    ),
+    value(
+        "store_deadline",
+        "DURATION",
+        "10ms",
+        "How long a decision may wait for Redis, all in all, before the failure mode answers; 1ms to 1s",
+    ),
+    value(
+        "deny_cache_max",
+        "DURATION",
+        "1s",
+        "For how long a denial may be repeated from memory; hits given back on another node are seen after that; 0s \
+         asks each time, 10s at most",
+    ),
+    Setting {
+        key: "store_merge",
+        value_name: "BOOL",
+        default: "true",
+        help: "Decide requests for the same counters together that wait for Redis at the same time",
+        switch: true,
+        nested: false,
+    },
+    value(
+        "store_batch",
+        "COUNT",
+        "64",
+        "How many groups of requests one call of Redis may decide; 1 to 1024",
+    ),
+    value(
+        "local_factor",
+        "FACTOR",
+        "1",
+        "What limits are multiplied with while this node decides by itself: 1 refuses nobody within their limit, 1 \
+         divided by the number of nodes lets no more pass",
+    ),
+    switch(
+        "require_store",
+        "Do not start unless Redis is there; without, rules' failure modes decide until it is",
     ),
     value(
         "memory_limit",
@@ -197,6 +312,32 @@ pub(crate) static SETTINGS: &[Setting] = &[
     switch(
         "dynamic_metadata",
         "Answer Envoy with dynamic metadata: domain, descriptors, the rules' metadata",
+    ),
+    value(
+        "trusted_proxies",
+        "NETWORKS",
+        "loopback",
+        "The proxies whose word about a request counts on /v1/auth: addresses and networks with commas, and \
+         `loopback` for this host and Unix sockets; empty for nobody's",
+    ),
+    value(
+        "client_header",
+        "NAME",
+        "x-forwarded-for",
+        "The one header in which those proxies say who connected to them: `x-forwarded-for`, `forwarded` (RFC 7239), \
+         or one with a single address such as `x-real-ip`",
+    ),
+    nested(
+        "auth",
+        "MAPPING",
+        "What becomes of a request on /v1/auth: `domain`, and `descriptors` from parts of it. Unset: one descriptor \
+         each for remote_address, api_key (from x-api-key), method and path, in the only domain there is",
+    ),
+    nested(
+        "callers",
+        "LIST",
+        "Who may, besides whoever shows nothing on a loopback or Unix listener, bring limits along, refund, and hold permits and reservations: a \
+         list of `name`, `token_sha256` or `tls_name`, and `may` of override, refund, hold",
     ),
     value(
         "log_level",

@@ -10,6 +10,21 @@ fn environment(pairs: &[(&str, &str)]) -> Environment {
     Environment::of(pairs)
 }
 
+fn port(address: &ListenAddress) -> u16 {
+    address.tcp().expect("a network address").port()
+}
+
+/// The layers alone, or what is wrong with the names in them.
+fn layers(flags: &Flags, environment: &Environment, home: &Home) -> Result<Layers, Problems> {
+    let mut problems = Vec::new();
+    let layers = lay(flags, environment, home, &mut problems);
+    if problems.is_empty() {
+        Ok(layers)
+    } else {
+        Err(Problems(problems))
+    }
+}
+
 fn shown(layers: &Layers, key: &str) -> (String, String) {
     let said = layers.said(key).expect("a known key");
     (said.text, said.origin.to_string())
@@ -35,9 +50,9 @@ fn flags_go_before_the_environment_and_that_before_the_file() -> std::io::Result
     );
     assert_eq!(shown(&layers, "store"), ("memory".into(), "default".into()));
     let settings = Settings::from_layers(&layers, &home).expect("all of it has a meaning");
-    assert_eq!(settings.listen.http.port(), 3);
-    assert_eq!(settings.listen.grpc.port(), 2);
-    assert_eq!(settings.listen.admin.port(), 1);
+    assert_eq!(port(&settings.listen.http), 3);
+    assert_eq!(port(&settings.listen.grpc), 2);
+    assert_eq!(port(&settings.listen.admin), 1);
     Ok(())
 }
 
@@ -46,7 +61,7 @@ fn every_value_without_a_meaning_is_said_at_once() {
     let home = home(Path::new("/nowhere/at/all"));
     let flags = Flags::default()
         .with("memory_limit", "12QB".into())
-        .with("store", "redis://localhost".into())
+        .with("store", "redis".into())
         .with("on_store_failure", "open".into())
         .with("log_level", "loud".into())
         .with("http", "8080".into());
@@ -59,13 +74,39 @@ fn every_value_without_a_meaning_is_said_at_once() {
         "{text}"
     );
     assert!(
-        text.contains("--store: counters in Redis or Valkey are not in this version"),
+        text.contains("--store: `redis` is no store; write `memory`"),
         "{text}"
     );
     assert!(
         text.contains("write `local` or `allow` or `deny`"),
         "{text}"
     );
+}
+
+#[test]
+fn wrong_names_and_wrong_values_are_said_in_one_run() -> std::io::Result<()> {
+    let root = tempfile::tempdir()?;
+    let file = root.path().join("ratekeeper.yaml");
+    std::fs::write(
+        &file,
+        "htpp: :1\nmemory_limit: much\nlog_format: [x]\ngrpc: here\n",
+    )?;
+    let environment = environment(&[("BACKEND_TYPE", "memcache")]);
+    let home = home(root.path());
+    let problems = load(&Flags::default(), &environment, &home).expect_err("four things are wrong");
+    let text = problems
+        .to_string()
+        .replace(&file.display().to_string(), "r");
+    let starts: Vec<_> = text
+        .lines()
+        .map(|line| line.split(' ').next().unwrap_or_default())
+        .collect();
+    assert_eq!(
+        starts,
+        ["r:1:1:", "r:3:1:", "BACKEND_TYPE:", "r:4:7:", "r:2:15:"],
+        "{text}"
+    );
+    Ok(())
 }
 
 #[test]
@@ -113,6 +154,57 @@ fn the_defaults_have_a_meaning() {
     assert_eq!(settings.rules.path, None);
 }
 
+/// What is said about these settings together.
+fn complaint(pairs: &[(&str, &str)]) -> String {
+    let home = home(Path::new("/nowhere/at/all"));
+    let layers = layers(&Flags::default(), &environment(pairs), &home).expect("known names");
+    let problems = Settings::from_layers(&layers, &home).expect_err("no such meaning");
+    problems.to_string()
+}
+
+#[test]
+fn half_of_tls_is_refused() {
+    for (given, missing) in [
+        ("GRPC_TLS_CERT", "grpc_tls_key"),
+        ("HTTP_TLS_KEY", "http_tls_cert"),
+        ("ADMIN_TLS_CLIENT_CA", "admin_tls_cert"),
+        ("GRPC_TLS_CLIENT_NAMES", "grpc_tls_client_ca"),
+    ] {
+        let variable = format!("RATEKEEPER_{given}");
+        let said = complaint(&[(&variable, "a.example")]);
+        let expected = format!("{variable}: it means nothing without `{missing}`; set both");
+        assert!(said.contains(&expected), "{said}");
+    }
+    let said = complaint(&[
+        ("RATEKEEPER_GRPC_TLS_CERT", "c"),
+        ("RATEKEEPER_GRPC_TLS_KEY", "k"),
+        ("RATEKEEPER_GRPC_TLS_CLIENT_NAMES", "a.example"),
+    ]);
+    assert!(said.contains("without `grpc_tls_client_ca`"), "{said}");
+}
+
+#[test]
+fn listeners_that_make_no_sense_are_said() {
+    let said = complaint(&[
+        ("RATEKEEPER_GRPC", "unix:grpc.sock"),
+        ("RATEKEEPER_UNIX_MODE", "rw"),
+        ("RATEKEEPER_WORKER_THREADS", "0"),
+        ("RATEKEEPER_HTTP_TLS_CLIENT_NAMES", "a b"),
+        ("RATEKEEPER_GRPC_KEEPALIVE_TIME", "10ms"),
+        ("RATEKEEPER_GRPC_MAX_CONNECTION_AGE", "old"),
+    ]);
+    for part in [
+        "write its whole path",
+        "are no permissions",
+        "is no number of threads",
+        "is no name of a client",
+        "write 1s or more",
+        "is no span of time",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+}
+
 #[test]
 fn the_manual_lists_every_setting_as_it_is() {
     let manual = include_str!("../../../../docs/configuration.md");
@@ -128,4 +220,103 @@ fn the_manual_lists_every_setting_as_it_is() {
         manual.contains(&table),
         "docs/configuration.md should have this table:\n{table}"
     );
+}
+
+/// The problems of a settings file with this text.
+fn problems_of_file(text: &str) -> String {
+    let root = tempfile::tempdir().expect("a folder can be made");
+    std::fs::write(root.path().join("ratekeeper.yaml"), text).expect("files can be written");
+    let home = home(root.path());
+    let problems = match layers(&Flags::default(), &Environment::default(), &home) {
+        Ok(layers) => Settings::from_layers(&layers, &home).expect_err("something is wrong"),
+        Err(problems) => problems,
+    };
+    problems
+        .to_string()
+        .replace(&root.path().display().to_string(), "")
+}
+
+#[test]
+fn descriptors_of_forward_auth_are_nested() -> std::io::Result<()> {
+    let root = tempfile::tempdir()?;
+    let text = "\
+auth:
+  domain: shop
+  descriptors:
+  - - { key: tenant, from: header:x-tenant, default: 7 }
+    - key: endpoint
+      from: endpoint
+  - - { key: all, value: true }
+trusted_proxies: loopback, 10.0.0.0/8
+client_header: X-Real-IP
+";
+    std::fs::write(root.path().join("ratekeeper.yaml"), text)?;
+    let home = home(root.path());
+    let layers =
+        layers(&Flags::default(), &Environment::default(), &home).expect("the file is good");
+    let auth = Settings::from_layers(&layers, &home)
+        .expect("so are its values")
+        .auth;
+    let descriptors = "[[{key: tenant, from: 'header:x-tenant', default: '7'}, {key: endpoint, from: endpoint}], \
+                       [{key: all, value: 'true'}]]";
+    let flag = format!("{{descriptors: {descriptors}}}");
+    assert_eq!(auth.domain.as_deref(), Some("shop"));
+    let hop = |address: &str| ratekeeper_http::Hop::Address(address.parse().expect("an address"));
+    assert!(auth.forwarding.trusted.contains(hop("10.1.1.1")));
+    assert_eq!(auth.forwarding.client_header.to_string(), "x-real-ip");
+
+    // A flag says the same on one line, and goes before the file.
+    let flags = Flags::default().with("auth", flag);
+    let layers = self::layers(&flags, &Environment::default(), &home).expect("the file is good");
+    let by_flag = Settings::from_layers(&layers, &home)
+        .expect("so is the flag")
+        .auth;
+    assert_eq!(by_flag.mapping, auth.mapping);
+    assert_ne!(by_flag.mapping, ratekeeper_http::Mapping::default());
+    assert_eq!(by_flag.domain, None);
+    Ok(())
+}
+
+#[test]
+fn slips_in_forward_auth_are_named_with_their_place() {
+    for (text, message) in [
+        (
+            "auth:\n  descriptors:\n  - - { key: a, from: pth }\n",
+            "/ratekeeper.yaml:2:3: auth: descriptors[0][0]: `pth` is no part of a request; write remote_address",
+        ),
+        (
+            "auth:\n  descriptor: []\n",
+            "descriptor: unknown field `descriptor`",
+        ),
+        (
+            "auth: { domain: [a] }\n",
+            "domain: expected the name of one",
+        ),
+        ("auth: [a]\n", "expected a mapping with `domain`"),
+        ("auth: yes\n", "expected a mapping with `domain`"),
+        (
+            "auth: { descriptors: [] }\n",
+            "descriptors: expected 1 to 100 of them",
+        ),
+        ("auth: { a: *b }\n", "/ratekeeper.yaml:1:12: "),
+        (
+            "auth: { a: &x 1, b: *x }\n",
+            "/ratekeeper.yaml:1:21: aliases are not understood here",
+        ),
+        (
+            "trusted_proxies: 10.0.0.1/8\n",
+            "has bits beyond its prefix; write 10.0.0.0/8",
+        ),
+        (
+            "trusted_proxies: [10.0.0.0/8]\n",
+            "takes one value, not a list or a mapping",
+        ),
+        (
+            "client_header: x y\n",
+            "`x y` cannot be the name of a header",
+        ),
+    ] {
+        let said = problems_of_file(text);
+        assert!(said.contains(message), "{text}: {said}");
+    }
 }

@@ -1,14 +1,24 @@
 //! From text to types: what each setting means, and what is wrong with one that means nothing.
 
-use super::environment::RUNTIME_ROOT;
+use super::callers;
+use super::incumbent::RUNTIME_ROOT;
 use super::layer::{Layers, Origin, Said};
 use super::problem::{Problem, Problems};
-use super::{Counters, EnvoySettings, Listen, LogFormat, LogSettings, RulesSettings, values};
+use super::{
+    Counters, EnvoySettings, GrpcConnections, Listen, LogFormat, LogSettings, RedisSettings,
+    RulesSettings, nested, values,
+};
 use crate::home::Home;
+use ratekeeper_http::{Forwarding, Mapping};
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Profile};
-use ratekeeper_server::LimitHeaders;
-use std::net::SocketAddr;
+use ratekeeper_server::{
+    AuthConfig, BadClientName, Caller, ClientName, LimitHeaders, ListenAddress, ListenersTls,
+    TlsConfig,
+};
+use ratekeeper_store_redis::{Endpoint, RedisConfig};
+use serde_json::Value;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -96,23 +106,97 @@ impl<'a> Typed<'a> {
     }
 
     pub(super) fn listen(&mut self) -> Listen {
-        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-        let maybe = |text: &str| {
-            (!text.is_empty())
-                .then(|| values::address(text))
-                .transpose()
-        };
+        let nowhere = || ListenAddress::Tcp(([0, 0, 0, 0], 0).into());
         Listen {
-            grpc: self.get("grpc", nowhere, values::address),
-            http: self.get("http", nowhere, values::address),
-            admin: self.get("admin", nowhere, values::address),
-            metrics: self.get("metrics", None, maybe),
+            grpc: self.get("grpc", nowhere(), values::listen_address),
+            http: self.get("http", nowhere(), values::listen_address),
+            admin: self.get("admin", nowhere(), values::listen_address),
+            metrics: self.get("metrics", None, |text| {
+                values::maybe(text, values::listen_address)
+            }),
+            unix_mode: self.get("unix_mode", None, |text| {
+                values::maybe(text, values::permissions)
+            }),
+            tls: self.listeners_tls(),
+            grpc_connections: self.grpc_connections(),
+            worker_threads: self.get("worker_threads", NonZeroUsize::MIN, worker_threads),
             drain_delay: self.get("drain_delay", Duration::ZERO, drain_delay),
         }
     }
 
+    fn grpc_connections(&mut self) -> GrpcConnections {
+        let second = Duration::from_secs(1);
+        GrpcConnections {
+            age_max: self.get("grpc_max_connection_age", None, values::some_duration),
+            age_grace: self.get("grpc_max_connection_age_grace", second, values::duration),
+            idle_max: self.get("grpc_max_connection_idle", None, values::some_duration),
+            keepalive_time: self.get("grpc_keepalive_time", second, keepalive),
+            keepalive_timeout: self.get("grpc_keepalive_timeout", second, keepalive),
+        }
+    }
+
+    fn listeners_tls(&mut self) -> ListenersTls {
+        ListenersTls {
+            grpc: self.tls([
+                "grpc_tls_cert",
+                "grpc_tls_key",
+                "grpc_tls_client_ca",
+                "grpc_tls_client_names",
+            ]),
+            http: self.tls([
+                "http_tls_cert",
+                "http_tls_key",
+                "http_tls_client_ca",
+                "http_tls_client_names",
+            ]),
+            admin: self.tls([
+                "admin_tls_cert",
+                "admin_tls_key",
+                "admin_tls_client_ca",
+                "admin_tls_client_names",
+            ]),
+        }
+    }
+
+    /// TLS of one listener; `None` where it is off. A part that means nothing without another is a mistake: whoever
+    /// names authorities expects clients to be asked.
+    fn tls(
+        &mut self,
+        [cert, key, client_ca, client_names]: [&'static str; 4],
+    ) -> Option<TlsConfig> {
+        let names = self.get(client_names, Vec::new(), tls_names);
+        let paths = (self.path(cert), self.path(key), self.path(client_ca));
+        let has_names = !names.is_empty();
+        match paths {
+            (Some(certificate), Some(private), client_ca_path) => {
+                if has_names && client_ca_path.is_none() {
+                    self.lacks::<()>(client_names, client_ca);
+                }
+                Some(TlsConfig {
+                    certificate,
+                    key: private,
+                    client_ca: client_ca_path,
+                    client_names: names,
+                })
+            }
+            (None, None, None) if !has_names => None,
+            (Some(_), None, _) => self.lacks(cert, key),
+            (None, Some(_), _) => self.lacks(key, cert),
+            (None, None, Some(_)) => self.lacks(client_ca, cert),
+            (None, None, None) => self.lacks(client_names, client_ca),
+        }
+    }
+
+    /// `key` is set, and means nothing without `other`.
+    fn lacks<T>(&mut self, key: &str, other: &str) -> Option<T> {
+        self.get(key, (), |_| {
+            Err(format!("it means nothing without `{other}`; set both"))
+        });
+        None
+    }
+
     pub(super) fn counters(&mut self) -> Counters {
-        self.get("store", (), store);
+        let redis = self.redis();
         let data_dir = self.path("data_dir");
         Counters {
             memory_limit: self.get("memory_limit", MEMORY_LIMIT_MIN, memory_limit),
@@ -120,7 +204,30 @@ impl<'a> Typed<'a> {
             state: self
                 .path("state")
                 .or_else(|| Some(data_dir?.join("counters.state"))),
+            redis,
         }
+    }
+
+    fn redis(&mut self) -> Option<RedisSettings> {
+        let endpoint = self.get("store", None, store);
+        let mut config = RedisConfig::default();
+        config.deadline = self.get("store_deadline", config.deadline, store_deadline);
+        config.deny_cache_max = self.get("deny_cache_max", config.deny_cache_max, deny_cache_max);
+        config.merges = self.get("store_merge", config.merges, values::switch);
+        config.groups_max = self.get("store_batch", config.groups_max, store_batch);
+        let local_factor = self.get("local_factor", 1.0, local_factor);
+        let is_required = self.get("require_store", false, values::switch);
+        let shown = self
+            .layers
+            .said("store")
+            .map(|said| values::masked(&said.text));
+        Some(RedisSettings {
+            endpoint: endpoint?,
+            shown: shown.unwrap_or_default(),
+            config,
+            local_factor,
+            is_required,
+        })
     }
 
     pub(super) fn envoy(&mut self) -> EnvoySettings {
@@ -135,6 +242,23 @@ impl<'a> Typed<'a> {
             draft_headers: draft,
             dynamic_metadata: self.get("dynamic_metadata", false, values::switch),
         }
+    }
+
+    pub(super) fn auth(&mut self) -> AuthConfig {
+        let forwarding = Forwarding {
+            trusted: self.get("trusted_proxies", Default::default(), str::parse),
+            client_header: self.get("client_header", Default::default(), str::parse),
+        };
+        let (domain, mapping) = self.get("auth", Default::default(), auth);
+        AuthConfig {
+            forwarding,
+            mapping,
+            domain,
+        }
+    }
+
+    pub(super) fn callers(&mut self) -> Vec<Caller> {
+        self.get("callers", Vec::new(), callers::callers)
     }
 
     pub(super) fn log(&mut self) -> LogSettings {
@@ -168,14 +292,53 @@ fn failure_mode(text: &str) -> Result<FailureMode, String> {
     values::one_of(text, &words)
 }
 
-fn store(text: &str) -> Result<(), String> {
-    if text.starts_with("redis://")
-        || text.starts_with("rediss://")
-        || text.starts_with("valkey://")
-    {
-        return Err("counters in Redis or Valkey are not in this version; write `memory`".into());
+/// Where counters live: `None` in memory.
+fn store(text: &str) -> Result<Option<Endpoint>, String> {
+    if text == "memory" {
+        return Ok(None);
     }
-    values::one_of(text, &[("memory", ())])
+    if !text.contains("://") {
+        return Err(format!(
+            "`{text}` is no store; write `memory`, or where Redis is, such as redis://127.0.0.1/"
+        ));
+    }
+    let endpoint = Endpoint::parse(text);
+    endpoint
+        .map(Some)
+        .map_err(|error| format!("`{}`: {error}", values::masked(text)))
+}
+
+/// Long enough for a way there and back, and too short for a caller to notice.
+fn store_deadline(text: &str) -> Result<Duration, String> {
+    bounded_duration(text, Duration::from_millis(1), Duration::from_secs(1))
+}
+
+fn deny_cache_max(text: &str) -> Result<Duration, String> {
+    bounded_duration(text, Duration::ZERO, Duration::from_secs(10))
+}
+
+fn bounded_duration(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    let duration = values::duration(text)?;
+    if !(least..=most).contains(&duration) {
+        return Err(format!("`{text}` is not {least:?} to {most:?}"));
+    }
+    Ok(duration)
+}
+
+fn store_batch(text: &str) -> Result<usize, String> {
+    let batch = text
+        .parse()
+        .ok()
+        .filter(|batch| (1..=1_024).contains(batch));
+    batch.ok_or_else(|| format!("`{text}` is not a number from 1 to 1024"))
+}
+
+fn local_factor(text: &str) -> Result<f64, String> {
+    let factor = text
+        .parse()
+        .ok()
+        .filter(|factor| *factor > 0.0 && *factor <= 1.0);
+    factor.ok_or_else(|| format!("`{text}` is not a number above 0 and up to 1, such as 0.5"))
 }
 
 fn memory_limit(text: &str) -> Result<u64, String> {
@@ -186,6 +349,45 @@ fn memory_limit(text: &str) -> Result<u64, String> {
         ));
     }
     Ok(size)
+}
+
+/// The most threads that can be asked for: what more there is would only take turns.
+const WORKER_THREADS_MAX: usize = 1_024;
+
+/// A number of threads; one for each core that this process may use where none is said.
+fn worker_threads(text: &str) -> Result<NonZeroUsize, String> {
+    if text.is_empty() {
+        // A system that cannot say how many cores it has gets one thread.
+        return Ok(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN));
+    }
+    let number = text.parse().ok();
+    let number = number.filter(|threads: &NonZeroUsize| threads.get() <= WORKER_THREADS_MAX);
+    number.ok_or_else(|| {
+        format!("`{text}` is no number of threads; write 1 to {WORKER_THREADS_MAX}, or nothing for one for each core")
+    })
+}
+
+/// The names of clients, with commas between them.
+fn tls_names(text: &str) -> Result<Vec<ClientName>, String> {
+    let names = text
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
+    names
+        .map(|name| {
+            name.parse()
+                .map_err(|error: BadClientName| error.to_string())
+        })
+        .collect()
+}
+
+/// A second at least: pings are work for both sides.
+fn keepalive(text: &str) -> Result<Duration, String> {
+    let duration = values::duration(text)?;
+    if duration < Duration::from_secs(1) {
+        return Err(format!("`{text}` is too short; write 1s or more"));
+    }
+    Ok(duration)
 }
 
 /// At most what a supervisor may be expected to wait.
@@ -217,6 +419,30 @@ fn header_kinds(text: &str) -> Result<(bool, bool), String> {
         }
     }
     Ok((limits, draft))
+}
+
+/// The domain and the descriptors of forward-auth.
+fn auth(text: &str) -> Result<(Option<Box<str>>, Mapping), String> {
+    if text.is_empty() {
+        return Ok(Default::default());
+    }
+    let mut value = nested::parse(text)?;
+    let Some(fields) = value.as_object_mut() else {
+        return Err("expected a mapping with `domain`, `descriptors` or both".to_owned());
+    };
+    let domain = match fields.remove("domain") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(name)) if !name.is_empty() => Some(name.into()),
+        Some(_) => return Err("domain: expected the name of one".to_owned()),
+    };
+    let mapping = serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        match path.as_str() {
+            "." => error.into_inner().to_string(),
+            path => format!("{path}: {}", error.into_inner()),
+        }
+    })?;
+    Ok((domain, mapping))
 }
 
 /// A name as HTTP allows it (RFC 9110, section 5.6.2).

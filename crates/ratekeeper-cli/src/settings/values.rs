@@ -1,7 +1,9 @@
 //! What the text of a setting means: addresses, sizes, durations, switches.
 
 use ratekeeper_rules::window::parse_duration;
+use ratekeeper_server::ListenAddress;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::time::Duration;
 
 /// An address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `:8080` (every IPv4 interface), and
@@ -31,6 +33,35 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     found
         .next()
         .ok_or_else(|| format!("`{host}` has no address; write an IP address"))
+}
+
+/// What stands before the path of a Unix socket.
+pub(crate) const UNIX: &str = "unix:";
+
+/// An address as [`address`] takes it, or a Unix socket: `unix:/run/ratekeeper/grpc.sock`.
+pub(crate) fn listen_address(text: &str) -> Result<ListenAddress, String> {
+    let Some(path) = text.strip_prefix(UNIX) else {
+        return address(text).map(ListenAddress::Tcp);
+    };
+    let path = Path::new(path);
+    if !path.is_absolute() || path.file_name().is_none() {
+        return Err(format!(
+            "`{text}` is no Unix socket; write its whole path, as in unix:/run/ratekeeper/grpc.sock"
+        ));
+    }
+    Ok(ListenAddress::Unix(path.to_path_buf()))
+}
+
+/// Permissions as `chmod` takes them: `0660`, `600`.
+pub(crate) fn permissions(text: &str) -> Result<u32, String> {
+    let octal =
+        !text.is_empty() && text.len() <= 4 && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+    let mode = u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| octal && *mode <= 0o777);
+    mode.ok_or_else(|| {
+        format!("`{text}` are no permissions; write them as chmod takes them, as in 0660")
+    })
 }
 
 /// A size in bytes: `256MiB`, `1GiB`, `64kB`, or a bare number of bytes.
@@ -67,6 +98,22 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_micros(micros.get()))
 }
 
+/// A span of time; none where it is 0.
+pub(crate) fn some_duration(text: &str) -> Result<Option<Duration>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    duration(text).map(|duration| (!duration.is_zero()).then_some(duration))
+}
+
+/// What `parse` makes of a text; nothing of an empty one.
+pub(crate) fn maybe<T>(
+    text: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    (!text.is_empty()).then(|| parse(text)).transpose()
+}
+
 /// `true` or `false`, and the other spellings people and the incumbent use.
 pub(crate) fn switch(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
@@ -89,6 +136,30 @@ pub(crate) fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Stri
         "`{text}` is not known here; write {}",
         known.join(" or ")
     ))
+}
+
+/// A value with the password of a URL in it, without the password.
+pub(crate) fn masked(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return text.to_owned();
+    };
+    // A password that was not escaped may hold anything: the last @ ends it.
+    let rest = match rest.rsplit_once('@') {
+        Some((credentials, host)) => {
+            let user = credentials.split_once(':').map_or("", |(user, _)| user);
+            format!("{user}:****@{host}")
+        }
+        None => rest.to_owned(),
+    };
+    let Some((place, query)) = rest.split_once('?') else {
+        return format!("{scheme}://{rest}");
+    };
+    let shown = query.split('&').map(|pair| match pair.split_once('=') {
+        Some(("pass", _)) => "pass=****",
+        _ => pair,
+    });
+    let shown: Vec<&str> = shown.collect();
+    format!("{scheme}://{place}?{}", shown.join("&"))
 }
 
 #[cfg(test)]
@@ -117,6 +188,30 @@ mod tests {
             "::1:80:x",
         ] {
             assert!(address(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn unix_sockets_have_whole_paths() {
+        assert_eq!(
+            listen_address("unix:/run/a.sock"),
+            Ok(ListenAddress::Unix("/run/a.sock".into()))
+        );
+        assert_eq!(
+            listen_address("127.0.0.1:1"),
+            Ok(ListenAddress::Tcp(([127, 0, 0, 1], 1).into()))
+        );
+        for bad in ["unix:", "unix:a.sock", "unix:/", "unix://..", "unix"] {
+            assert!(listen_address(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn permissions_are_octal() {
+        assert_eq!(permissions("0660"), Ok(0o660));
+        assert_eq!(permissions("600"), Ok(0o600));
+        for bad in ["", "0o660", "888", "1777", "07777", "rw", "-1", "+60"] {
+            assert!(permissions(bad).is_err(), "{bad}");
         }
     }
 

@@ -88,3 +88,39 @@ fn values_that_mean_nothing_are_refused_together() {
         said.err
     );
 }
+
+#[test]
+fn what_the_incumbent_can_and_we_cannot_stops_the_start() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", "domain: d\n");
+    for (name, value) in [
+        ("CONFIG_TYPE", "GRPC_XDS_SOTW"),
+        ("BACKEND_TYPE", "memcache"),
+    ] {
+        let mut command = ratekeeper(folder.path(), &["serve", "--rules", "rules.yaml"]);
+        let said = said(
+            command
+                .env(name, value)
+                .output()
+                .expect("the binary starts"),
+        );
+        assert_eq!(said.code, Some(1), "{name}");
+        let begin = format!("ratekeeper: {name}: `{value}` cannot be had here");
+        assert!(said.err.starts_with(&begin), "{}", said.err);
+        assert_eq!(said.out, "");
+    }
+}
+
+#[test]
+fn what_the_incumbent_knows_and_nothing_depends_on_is_named() {
+    let folder = tempdir().expect("a folder can be made");
+    let mut command = ratekeeper(folder.path(), &["config", "show"]);
+    command.env("STATSD_HOST", "localhost").env("PORT", "9000");
+    let said = said(command.output().expect("the binary starts"));
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let lines: Vec<_> = said.err.lines().collect();
+    let [line] = lines[..] else {
+        panic!("{}", said.err)
+    };
+    assert!(line.starts_with("ratekeeper: STATSD_HOST: "), "{line}");
+}

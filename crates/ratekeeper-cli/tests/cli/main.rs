@@ -1,7 +1,10 @@
 //! The real binary, as people and scripts run it.
 
+mod bench;
 mod config;
 mod first_run;
+mod listeners;
+mod redis;
 mod replay;
 mod rules;
 mod serve;

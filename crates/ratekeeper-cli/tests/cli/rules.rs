@@ -45,6 +45,26 @@ fn all_errors_of_all_files_are_said_in_one_run() {
 }
 
 #[test]
+fn a_file_that_is_no_text_hides_no_error_of_another() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules/a.yaml", "domain: a\nbananas: 3\n");
+    std::fs::write(folder.path().join("rules/b.yaml"), b"domain: \xff\n").expect("it is written");
+    for args in [
+        &["rules", "check", "rules"][..],
+        &["serve", "--rules", "rules"],
+    ] {
+        let said = run(folder.path(), args);
+        assert_eq!(said.code, Some(1));
+        for line in [
+            "rules/a.yaml:2:1: unknown key 'bananas'",
+            "rules/b.yaml:1:9: this is not UTF-8: byte 0xff",
+        ] {
+            assert!(said.err.contains(line), "{args:?}: {}", said.err);
+        }
+    }
+}
+
+#[test]
 fn one_domain_in_two_files_needs_a_flag() {
     let folder = tempdir().expect("a folder can be made");
     write(
@@ -126,6 +146,30 @@ fn fresh_rules_are_explained() {
         &["rules", "explain", "--rules", "rules.yaml", "other", "a=b"],
     );
     assert!(said.out.contains("no rules"), "{}", said.out);
+    assert!(said.out.contains("there are rules for d\n"), "{}", said.out);
+}
+
+#[test]
+fn several_descriptors_are_one_request() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let args = [
+        "rules",
+        "explain",
+        "--rules",
+        "rules.yaml",
+        "d",
+        "tenant=a",
+        "tenant=b,path=/login",
+    ];
+    let said = run(folder.path(), &args);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.out.contains("\n[tenant=a]\n"), "{}", said.out);
+    assert!(
+        said.out.contains("\n[tenant=b, path=/login]\n"),
+        "{}",
+        said.out
+    );
 }
 
 #[test]

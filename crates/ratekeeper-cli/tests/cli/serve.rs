@@ -182,16 +182,3 @@ fn an_address_that_is_taken_is_named_with_its_flag() {
     );
     assert!(said.err.contains("--http HOST:PORT"), "{}", said.err);
 }
-
-#[test]
-fn redis_is_refused_with_a_sentence() {
-    let folder = tempdir().expect("a folder can be made");
-    let said = run(folder.path(), &["serve", "--store", "redis://localhost"]);
-    assert_eq!(said.code, Some(1));
-    assert!(
-        said.err
-            .contains("counters in Redis or Valkey are not in this version"),
-        "{}",
-        said.err
-    );
-}

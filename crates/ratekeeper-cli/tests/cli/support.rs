@@ -126,6 +126,10 @@ impl Service {
                 .split_whitespace()
                 .nth(3)
                 .expect("the line names an address");
+            if place.starts_with("unix:") {
+                // It has no port; nobody connects to this one.
+                return SocketAddr::from(([127, 0, 0, 1], 0));
+            }
             place
                 .trim_start_matches("http://")
                 .parse()

@@ -1,7 +1,9 @@
 //! An explanation for people.
 
 use crate::output;
-use ratekeeper_limiter::{ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
+use ratekeeper_limiter::{
+    DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation,
+};
 use std::fmt::Write as _;
 
 /// The whole of it, a line for each node and each limit.
@@ -17,6 +19,15 @@ pub(crate) fn text(explanation: &Explanation) -> String {
         evaluation => format!("evaluation: {evaluation}"),
     };
     let _ = writeln!(text, "domain {} ({how}): {answer}", explanation.domain);
+    if !explanation.domains.is_empty() {
+        let known = explanation.domains.join(", ");
+        let more = if explanation.domains.len() < DOMAINS_SHOWN {
+            ""
+        } else {
+            ", …"
+        };
+        let _ = writeln!(text, "there are rules for {known}{more}");
+    }
     for each in &explanation.descriptors {
         descriptor(&mut text, each);
     }

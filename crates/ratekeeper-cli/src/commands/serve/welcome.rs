@@ -1,9 +1,9 @@
 //! What is printed once everything listens: where, and three commands to try.
 
 use super::sample::Sample;
-use crate::output::{self, bytes, count};
+use crate::output::{self, count};
 use ratekeeper_rules::RuleSet;
-use ratekeeper_server::Addresses;
+use ratekeeper_server::{Addresses, ListenAddress, ListenersTls, TlsConfig};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,9 +12,10 @@ use std::path::Path;
 pub(crate) struct Welcome<'a> {
     pub(crate) rules: &'a RuleSet,
     pub(crate) path: &'a Path,
-    /// In bytes.
-    pub(crate) memory_limit: u64,
-    pub(crate) addresses: Addresses,
+    /// Where the counters are.
+    pub(crate) counters: &'a str,
+    pub(crate) addresses: &'a Addresses,
+    pub(crate) tls: &'a ListenersTls,
     /// How this program was called, so that the commands to try can be pasted.
     pub(crate) program: &'a str,
 }
@@ -22,12 +23,12 @@ pub(crate) struct Welcome<'a> {
 impl Welcome<'_> {
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
-            "ratekeeper {}: {} in {} from {}, counters in memory ({} at most)\n\n",
+            "ratekeeper {}: {} in {} from {}, {}\n\n",
             env!("CARGO_PKG_VERSION"),
             count(self.rules.rules().len(), "rule"),
             count(self.rules.domains().len(), "domain"),
             self.path.display(),
-            bytes(self.memory_limit),
+            self.counters,
         );
         text.push_str(&self.places());
         text.push_str("\nTry:\n");
@@ -55,32 +56,30 @@ impl Welcome<'_> {
             ),
             row(
                 "HTTP",
-                format!("http://{}", self.addresses.http),
-                "/v1/check, /json, /healthcheck",
+                url(&self.addresses.http, self.tls.http.as_ref()),
+                "/v1/check, /v1/auth, /json, /healthcheck",
             ),
             row(
                 "admin",
-                format!("http://{}", self.addresses.admin),
+                url(&self.addresses.admin, self.tls.admin.as_ref()),
                 "/metrics, /rlconfig, /admin/v1",
             ),
         ];
-        if let Some(metrics) = self.addresses.metrics {
-            rows.push(row("metrics", format!("http://{metrics}"), "/metrics"));
+        if let Some(metrics) = &self.addresses.metrics {
+            rows.push(row("metrics", url(metrics, None), "/metrics"));
         }
         output::table(&rows, 2)
     }
 
     fn commands(&self) -> [String; 3] {
-        let (http, admin) = (
-            reachable(self.addresses.http),
-            reachable(self.addresses.admin),
-        );
-        let metrics = format!("curl -s http://{admin}/metrics | grep ratelimit_decisions_total");
+        let http = curl(&self.addresses.http, self.tls.http.as_ref());
+        let admin = curl(&self.addresses.admin, self.tls.admin.as_ref());
+        let metrics = format!("{admin}/metrics | grep ratelimit_decisions_total");
         let Some(sample) = Sample::of(self.rules) else {
             return [
-                format!("curl -s http://{http}/readyz"),
+                format!("{http}/readyz"),
                 metrics,
-                format!("curl -s http://{admin}/rlconfig"),
+                format!("{admin}/rlconfig"),
             ];
         };
         let entry =
@@ -100,24 +99,64 @@ impl Welcome<'_> {
         let program = quoted(self.program);
         [
             format!(
-                "for i in {tries}; do curl -s http://{http}/v1/check -H content-type:application/json -d {body}; echo; done"
+                "for i in {tries}; do {http}/v1/check -H content-type:application/json -d {body}; echo; done"
             ),
             metrics,
-            format!("{program} rules explain --address http://{admin} {domain} {entries}"),
+            match self.tls.admin {
+                // `rules explain` asks in the clear.
+                Some(_) => format!("{admin}/rlconfig"),
+                None => {
+                    let address = quoted(&url(&reachable(&self.addresses.admin), None));
+                    format!("{program} rules explain --address {address} {domain} {entries}")
+                }
+            },
         ]
     }
 }
 
+/// Where a listener is: a URL, or a Unix socket.
+fn url(address: &ListenAddress, tls: Option<&TlsConfig>) -> String {
+    match (address, tls) {
+        (ListenAddress::Tcp(address), None) => format!("http://{address}"),
+        (ListenAddress::Tcp(address), Some(_)) => format!("https://{address}"),
+        (ListenAddress::Unix(_), _) => address.to_string(),
+    }
+}
+
+/// The beginning of a command that asks a listener, up to the path.
+fn curl(address: &ListenAddress, tls: Option<&TlsConfig>) -> String {
+    let url = match (address, tls) {
+        (ListenAddress::Tcp(_), _) => url(&reachable(address), tls),
+        (ListenAddress::Unix(_), None) => "http://localhost".to_owned(),
+        (ListenAddress::Unix(_), Some(_)) => "https://localhost".to_owned(),
+    };
+    let mut words = vec!["curl -s".to_owned()];
+    if let ListenAddress::Unix(path) = address {
+        words.push(format!("--unix-socket {}", quoted(&path.to_string_lossy())));
+    }
+    if let Some(tls) = tls {
+        // Whoever tries it out need not have its authority at hand.
+        words.push("-k".to_owned());
+        if tls.client_ca.is_some() {
+            words.push("--cert CLIENT.pem --key CLIENT.key".to_owned());
+        }
+    }
+    words.push(url);
+    words.join(" ")
+}
+
 /// Where this host reaches a listener: one that listens everywhere is on loopback too.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let mut address = address;
+fn reachable(address: &ListenAddress) -> ListenAddress {
+    let ListenAddress::Tcp(mut address) = *address else {
+        return address.clone();
+    };
     if address.ip().is_unspecified() {
         match address {
             SocketAddr::V4(_) => address.set_ip(std::net::Ipv4Addr::LOCALHOST.into()),
             SocketAddr::V6(_) => address.set_ip(std::net::Ipv6Addr::LOCALHOST.into()),
         }
     }
-    address
+    ListenAddress::Tcp(address)
 }
 
 /// As a shell takes it for one word.
@@ -151,9 +190,29 @@ mod tests {
 
     #[test]
     fn what_listens_everywhere_is_reached_on_loopback() {
-        let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
-        assert_eq!(reachable(address("0.0.0.0:1")), address("127.0.0.1:1"));
-        assert_eq!(reachable(address("[::]:1")), address("[::1]:1"));
-        assert_eq!(reachable(address("192.0.2.1:1")), address("192.0.2.1:1"));
+        let address =
+            |text: &str| ListenAddress::Tcp(text.parse::<SocketAddr>().expect("an address"));
+        assert_eq!(reachable(&address("0.0.0.0:1")), address("127.0.0.1:1"));
+        assert_eq!(reachable(&address("[::]:1")), address("[::1]:1"));
+        assert_eq!(reachable(&address("192.0.2.1:1")), address("192.0.2.1:1"));
+    }
+
+    #[test]
+    fn commands_reach_sockets_and_those_that_encrypt() {
+        let tcp = ListenAddress::Tcp(([0, 0, 0, 0], 80).into());
+        let unix = ListenAddress::Unix("/run/a b.sock".into());
+        let mut tls = TlsConfig {
+            certificate: "c".into(),
+            key: "k".into(),
+            client_ca: None,
+            client_names: Vec::new(),
+        };
+        assert_eq!(curl(&tcp, None), "curl -s http://127.0.0.1:80");
+        assert_eq!(curl(&tcp, Some(&tls)), "curl -s -k https://127.0.0.1:80");
+        tls.client_ca = Some("ca".into());
+        assert_eq!(
+            curl(&unix, Some(&tls)),
+            "curl -s --unix-socket '/run/a b.sock' -k --cert CLIENT.pem --key CLIENT.key https://localhost"
+        );
     }
 }

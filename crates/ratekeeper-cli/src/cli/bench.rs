@@ -1,0 +1,147 @@
+//! `ratekeeper bench`: what load is put on whom.
+
+use crate::entries;
+use crate::settings::{self, Flags};
+use clap::{Args, Subcommand};
+use ratekeeper_bench::{BATCH_MAX, Keys};
+use std::time::Duration;
+
+/// What can be put under load.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Envoy's rate limit service, over gRPC
+    #[command(after_help = "\
+Examples:
+  ratekeeper bench grpc --target 127.0.0.1:8081
+  ratekeeper bench grpc --keys zipf:100000 --rate 20000 --duration 30s
+  ratekeeper bench grpc --pid $(pgrep -x ratekeeper) --json")]
+    Grpc {
+        #[command(flatten)]
+        load: BenchLoad,
+        /// Requests under way on each connection
+        #[arg(long, value_name = "N", default_value_t = 16)]
+        streams: u32,
+    },
+    /// Single checks, over HTTP/1.1
+    #[command(after_help = "\
+Examples:
+  ratekeeper bench http --target 127.0.0.1:8080
+  ratekeeper bench http --path /json --connections 64")]
+    Http {
+        #[command(flatten)]
+        load: BenchLoad,
+        /// Where to ask: our own checks, or Envoy's protocol as JSON
+        #[arg(long, value_name = "PATH", default_value = "/v1/check", value_parser = ["/v1/check", "/json"])]
+        path: String,
+    },
+    /// Many checks a request, over gRPC (ratekeeper.v1) or HTTP/1.1 (/v1/checks)
+    #[command(after_help = "\
+Examples:
+  ratekeeper bench batch --size 100 --keys uniform:100000
+  ratekeeper bench batch --over http --target 127.0.0.1:8080")]
+    Batch {
+        #[command(flatten)]
+        load: BenchLoad,
+        /// What carries them
+        #[arg(long, value_name = "PROTOCOL", default_value = "grpc", value_parser = ["grpc", "http"])]
+        over: String,
+        /// Checks in each request, 1 to 1000
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=i64::from(BATCH_MAX)))]
+        size: u32,
+    },
+    /// Serve one constant answer over gRPC: what everything but the decision costs
+    #[command(after_help = "\
+Takes the flags of `ratekeeper serve` and serves as it does, with the same listeners, runtime and codec. But a
+RateLimitRequest is decoded and never decided: each is answered with the same bytes. What `bench grpc` measures on
+it is the ceiling for any decision by this binary on this machine.
+
+Examples:
+  ratekeeper bench ceiling --rules rules/ --grpc 127.0.0.1:8091
+  ratekeeper bench grpc --target 127.0.0.1:8091")]
+    Ceiling {
+        #[command(flatten)]
+        flags: Flags,
+        /// The answer, an encoded RateLimitResponse in hexadecimal [default: one descriptor within its limit]
+        #[arg(long, value_name = "HEX", value_parser = hex)]
+        answer: Option<Answer>,
+    },
+}
+
+/// What every load has.
+#[derive(Debug, Args)]
+pub(crate) struct BenchLoad {
+    /// Where the service listens [default: 127.0.0.1 at the port of `ratekeeper serve`]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) target: Option<String>,
+    /// Connections [default: 4 of gRPC, 16 of HTTP]
+    #[arg(long, value_name = "N")]
+    pub(crate) connections: Option<u32>,
+    /// Threads that the connections are spread over
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) threads: u32,
+    /// Open loop: so many requests a second are due, and latency counts from when each was [default: closed loop,
+    /// each stream asks again as soon as it is answered]
+    #[arg(long, value_name = "PER_SECOND")]
+    pub(crate) rate: Option<f64>,
+    /// What requests are about: hot, uniform:N, zipf:N or zipf:N:EXPONENT keys
+    #[arg(long, value_name = "SPREAD", default_value = "hot")]
+    pub(crate) keys: Keys,
+    /// How long to measure
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = settings::duration)]
+    pub(crate) duration: Duration,
+    /// Load before anything is measured
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = settings::duration)]
+    pub(crate) warm_up: Duration,
+    /// The domain to ask in
+    #[arg(long, default_value = "api")]
+    pub(crate) domain: String,
+    /// The descriptor to ask about; {key} becomes the key
+    #[arg(long, value_name = "KEY=VALUE,…", default_value = "api_key={key}", value_parser = entries)]
+    pub(crate) entries: Entries,
+    /// The server's process on this machine: its processor time by decision and its memory are told too
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Entries as typed. A type of its own: a list would be several arguments to clap.
+#[derive(Clone, Debug)]
+pub(crate) struct Entries(pub(crate) Vec<(String, String)>);
+
+fn entries(text: &str) -> Result<Entries, String> {
+    entries::parse(text).map(Entries)
+}
+
+/// An encoded answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer(pub(crate) Vec<u8>);
+
+fn hex(text: &str) -> Result<Answer, String> {
+    let wanted = || "an answer is pairs of hexadecimal digits, as in 0801".to_owned();
+    // A sign would be taken for a digit.
+    let digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !text.len().is_multiple_of(2) || !digits {
+        return Err(wanted());
+    }
+    let pairs = (0..text.len()).step_by(2);
+    let bytes = pairs.map(|at| u8::from_str_radix(&text[at..at + 2], 16));
+    bytes
+        .collect::<Result<_, _>>()
+        .map(Answer)
+        .map_err(|_| wanted())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hex;
+
+    #[test]
+    fn answers_are_pairs_of_digits() {
+        assert_eq!(hex("0801fF").map(|answer| answer.0), Ok(vec![8, 1, 255]));
+        for bad in ["080", "zz", "+1", "é"] {
+            assert!(hex(bad).is_err(), "{bad}");
+        }
+    }
+}

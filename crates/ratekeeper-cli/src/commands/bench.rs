@@ -1,0 +1,123 @@
+//! `ratekeeper bench`.
+
+use super::serve;
+use crate::cli::{Bench, BenchLoad};
+use crate::output;
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use ratekeeper_bench::{HttpPath, Load, Over, Pace, Progress, Question, Service};
+use ratekeeper_server::ConstantAnswer;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+/// An answer of the usual size: OK, and one descriptor with 4,000,000,000 a minute, 3,999,999,999 of them left for
+/// another 60 s.
+const USUAL_ANSWER: [u8; 26] = [
+    0x08, 0x01, 0x12, 0x16, 0x08, 0x01, 0x12, 0x08, 0x08, 0x80, 0xd0, 0xac, 0xf3, 0x0e, 0x10, 0x02,
+    0x18, 0xff, 0xcf, 0xac, 0xf3, 0x0e, 0x22, 0x02, 0x08, 0x3c,
+];
+
+pub(crate) fn run(args: Bench) -> Result<ExitCode> {
+    match args {
+        Bench::Grpc { load, streams } => {
+            let service = Service::Rls(question(&load));
+            let mut wanted = wanted(&load, service, 8081);
+            wanted.streams = streams;
+            put(&wanted, load.json)
+        }
+        Bench::Http { load, path } => {
+            let path = match path.as_str() {
+                "/json" => HttpPath::Json,
+                _ => HttpPath::Check,
+            };
+            let service = Service::Http(path, question(&load));
+            put(&wanted(&load, service, 8080), load.json)
+        }
+        Bench::Batch { load, over, size } => {
+            let (over, port) = match over.as_str() {
+                "grpc" => (Over::Grpc, 8081),
+                _ => (Over::Http, 8080),
+            };
+            let service = Service::Batch {
+                over,
+                question: question(&load),
+                size,
+            };
+            put(&wanted(&load, service, port), load.json)
+        }
+        Bench::Ceiling { flags, answer } => {
+            let bytes = answer.map_or_else(|| USUAL_ANSWER.to_vec(), |answer| answer.0);
+            let answer = ConstantAnswer::decode(&bytes).context("--answer")?;
+            serve::run_answering(&flags, answer)
+        }
+    }
+}
+
+fn question(load: &BenchLoad) -> Question {
+    Question::new(&load.domain, &load.entries.0)
+}
+
+fn wanted(args: &BenchLoad, service: Service, port: u16) -> Load {
+    let target = args.target.clone();
+    let target = target.unwrap_or_else(|| format!("127.0.0.1:{port}"));
+    let mut load = Load::new(target, service);
+    load.connections = args.connections.unwrap_or(load.connections);
+    load.threads = args.threads;
+    load.keys = args.keys;
+    load.duration = args.duration;
+    load.warm_up = args.warm_up;
+    load.pid = args.pid;
+    if let Some(per_second) = args.rate {
+        load.pace = Pace::Open { per_second };
+    }
+    load
+}
+
+/// Puts the load on its target and prints how that went; requests without a decision are a failure.
+fn put(load: &Load, json: bool) -> Result<ExitCode> {
+    let bar = bar();
+    let report = ratekeeper_bench::run(load, |progress| show(&bar, progress));
+    bar.finish_and_clear();
+    let report = report?;
+    let text = if json {
+        serde_json::to_string_pretty(&report)? + "\n"
+    } else {
+        report.to_string()
+    };
+    output::print(&text)?;
+    if report.failed() > 0 {
+        output::complain(&format!(
+            "ratekeeper: {} got no decision",
+            output::count(
+                usize::try_from(report.failed()).unwrap_or(usize::MAX),
+                "request"
+            )
+        ));
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A bar on standard error, for people.
+fn bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::no_length();
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}  {eta} left") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn show(bar: &ProgressBar, progress: Progress) {
+    let millis = |span: std::time::Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    bar.set_length(millis(progress.total));
+    bar.set_position(millis(progress.elapsed.min(progress.total)));
+    let seconds = progress.elapsed.as_secs_f64().max(1e-3);
+    bar.set_message(format!(
+        "{} decisions, {:.0}/s",
+        progress.decisions,
+        progress.decisions as f64 / seconds
+    ));
+}

@@ -1,0 +1,187 @@
+//! `callers`: who may do more than ask.
+
+use ratekeeper_server::{BadClientName, Caller, ClientName, Powers, Proof};
+use serde::Deserialize;
+
+use super::nested;
+
+/// The most callers: each token that is shown is compared with all of them.
+const CALLERS_MAX: usize = 1_000;
+
+/// A caller as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    token_sha256: Option<String>,
+    tls_name: Option<String>,
+    may: Vec<May>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum May {
+    Override,
+    Refund,
+    Hold,
+}
+
+/// The callers that `text` lists.
+///
+/// # Errors
+/// What is wrong with it, with the number of the entry and the name of its field.
+pub(super) fn callers(text: &str) -> Result<Vec<Caller>, String> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let value = nested::parse(text)?;
+    let entries: Vec<Entry> = serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let error = error.into_inner();
+        match path.as_str() {
+            "." => format!("expected a list of callers: {error}"),
+            path => format!("{path}: {error}"),
+        }
+    })?;
+    if entries.len() > CALLERS_MAX {
+        return Err(format!("at most {CALLERS_MAX} callers"));
+    }
+    let mut callers: Vec<Caller> = Vec::with_capacity(entries.len());
+    for (number, entry) in entries.iter().enumerate() {
+        let caller = caller(entry).map_err(|message| format!("[{number}].{message}"))?;
+        if callers.iter().any(|other| other.name == caller.name) {
+            return Err(format!("[{number}].name: `{}` is there twice", caller.name));
+        }
+        if callers.iter().any(|other| other.proof == caller.proof) {
+            return Err(format!(
+                "[{number}]: another caller has the same token or name; nobody could tell the two apart"
+            ));
+        }
+        callers.push(caller);
+    }
+    Ok(callers)
+}
+
+fn caller(entry: &Entry) -> Result<Caller, String> {
+    if entry.name.is_empty() {
+        return Err("name: it must not be empty".to_owned());
+    }
+    let proof = match (&entry.token_sha256, &entry.tls_name) {
+        (Some(hash), None) => Proof::TokenSha256(sha256(hash)?),
+        (None, Some(name)) => Proof::TlsName(tls_name(name)?),
+        _ => {
+            return Err(
+                "token_sha256: expected either that, with the SHA-256 of a bearer token, or tls_name, with a name in \
+                 a client certificate"
+                    .to_owned(),
+            );
+        }
+    };
+    let mut may = Powers::default();
+    for power in &entry.may {
+        match power {
+            May::Override => may.overrides = true,
+            May::Refund => may.refund = true,
+            May::Hold => may.hold = true,
+        }
+    }
+    Ok(Caller {
+        name: entry.name.as_str().into(),
+        proof,
+        may,
+    })
+}
+
+fn tls_name(text: &str) -> Result<ClientName, String> {
+    text.parse()
+        .map_err(|error: BadClientName| format!("tls_name: {error}"))
+}
+
+/// 64 hexadecimal digits.
+fn sha256(text: &str) -> Result<[u8; 32], String> {
+    let wrong = || {
+        "token_sha256: expected 64 hexadecimal digits in quotes, as `printf %s TOKEN | sha256sum` prints them".to_owned()
+    };
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let digits: Option<Vec<u32>> = text.as_bytes().iter().map(digit).collect();
+    let digits = digits
+        .filter(|digits| digits.len() == 64)
+        .ok_or_else(wrong)?;
+    let (pairs, _) = digits.as_chunks::<2>();
+    let mut hash = [0; 32];
+    for (byte, [high, low]) in hash.iter_mut().zip(pairs) {
+        *byte = u8::try_from(high << 4 | low).map_err(|_| wrong())?;
+    }
+    Ok(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+
+    #[test]
+    fn callers_are_listed_with_what_they_may() {
+        let text = format!(
+            "[{{name: a, token_sha256: '{HASH}', may: [hold, refund]}}, {{name: b, tls_name: b.example, may: [override]}}]"
+        );
+        let callers = callers(&text).expect("it is good");
+        assert_eq!(callers.len(), 2);
+        assert_eq!((&*callers[0].name, &*callers[1].name), ("a", "b"));
+        let Proof::TokenSha256(hash) = &callers[0].proof else {
+            panic!("a token");
+        };
+        assert_eq!((hash[0], hash[31]), (0x2b, 0x5b));
+        assert_eq!(
+            callers[1].proof,
+            Proof::TlsName("b.example".parse().expect("a name"))
+        );
+        assert!(callers[0].may.hold && callers[0].may.refund && !callers[0].may.overrides);
+        assert!(callers[1].may.overrides && !callers[1].may.hold);
+        assert_eq!(super::callers(""), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let cases = [
+            ("7", "expected a list of callers"),
+            (
+                "[{name: a, tls_name: x, may: [all]}]",
+                "[0].may[0]: unknown variant `all`",
+            ),
+            (
+                "[{name: a, tls_nam: x, may: []}]",
+                "[0].tls_nam: unknown field",
+            ),
+            (
+                "[{name: a, may: []}]",
+                "[0].token_sha256: expected either that",
+            ),
+            (
+                "[{name: a, tls_name: '', may: []}]",
+                "[0].tls_name: `` is no name of a client",
+            ),
+            (
+                "[{name: '', tls_name: x, may: []}]",
+                "[0].name: it must not be empty",
+            ),
+            (
+                "[{name: a, token_sha256: 'abc', may: []}]",
+                "[0].token_sha256: expected 64",
+            ),
+            (
+                "[{name: a, tls_name: x, may: []}, {name: a, tls_name: y, may: []}]",
+                "[1].name: `a` is there twice",
+            ),
+            (
+                "[{name: a, tls_name: x, may: []}, {name: b, tls_name: X, may: []}]",
+                "[1]: another caller has the same",
+            ),
+        ];
+        for (text, message) in cases {
+            let said = callers(text).expect_err(text);
+            assert!(said.starts_with(message), "{said}");
+        }
+    }
+}

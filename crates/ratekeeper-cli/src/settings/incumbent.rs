@@ -1,0 +1,233 @@
+//! The environment variables of envoyproxy/ratelimit: what each is here.
+//!
+//! One table says it, for the start, for `config show` and for the page about migrating (held equal by a test). A
+//! variable that is not understood and that answers depend on stops the start: a limiter that quietly decides otherwise
+//! than it was told to is worse than none. What no answer depends on is named once, and the start goes on.
+
+mod variables;
+
+use super::environment::Environment;
+use super::layer::{Layers, Origin, Said};
+use super::problem::Problem;
+use super::table::find;
+use super::values::{self, UNIX};
+use std::path::PathBuf;
+use variables::Here::{Is, Makes, Moot, Stops, Unused};
+use variables::VARIABLES;
+
+/// The incumbent's name for where its configuration lies. Under it every file is one of rules, whatever its name.
+pub(crate) const RUNTIME_ROOT: &str = "RUNTIME_ROOT";
+/// Where that is if it is not said.
+const RUNTIME_ROOT_DEFAULT: &str = "/srv/runtime_data/current";
+/// What else says where rules are.
+const RUNTIME_PARTS: [&str; 2] = ["RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"];
+/// A switch that means something under the profile `envoy` alone.
+const STOP_INCREMENT: &str = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT";
+
+/// Puts the incumbent's variables over `layers`; what cannot be is said in `problems`.
+pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
+    for (name, here, says) in VARIABLES {
+        for (name, text) in environment.called(name) {
+            match here {
+                Is(key) => put_text(layers, key, name, text.to_owned()),
+                Unused(fine) if !fine.holds(text) => layers.warn(Problem {
+                    place: name.to_owned(),
+                    message: format!(
+                        "this variable of envoyproxy/ratelimit changes nothing here: {says}"
+                    ),
+                }),
+                Stops(fine) if !fine.holds(text) => problems.push(Problem {
+                    place: name.to_owned(),
+                    message: format!(
+                        "`{text}` cannot be had here, and answers depend on it: {says}"
+                    ),
+                }),
+                Makes | Moot | Unused(_) | Stops(_) => {}
+            }
+        }
+    }
+    put_address(environment, layers, "http", "HOST", "PORT");
+    put_address(environment, layers, "grpc", "GRPC_HOST", "GRPC_PORT");
+    put_address(environment, layers, "admin", "DEBUG_HOST", "DEBUG_PORT");
+    if let Some(path) = environment.get("GRPC_UDS") {
+        put_text(layers, "grpc", "GRPC_UDS", format!("{UNIX}{path}"));
+    }
+    put_tls(environment, layers, problems);
+    put_store(environment, layers, problems);
+    put_rules(environment, layers);
+    if is_true(environment, "LIMIT_RESPONSE_HEADERS_ENABLED", problems) {
+        let text = "limits".to_owned();
+        put_text(
+            layers,
+            "response_headers",
+            "LIMIT_RESPONSE_HEADERS_ENABLED",
+            text,
+        );
+    }
+    if is_true(environment, "USE_PROMETHEUS", problems) {
+        let text = environment.get("PROMETHEUS_ADDR").unwrap_or(":9090");
+        put_text(layers, "metrics", "USE_PROMETHEUS", text.to_owned());
+    }
+}
+
+/// What can only be judged when all layers lie on each other.
+pub(super) fn judge(environment: &Environment, layers: &Layers, problems: &mut Vec<Problem>) {
+    let profile = layers.said("profile").map(|said| said.text);
+    let counts_denied = profile.is_some_and(|profile| profile.eq_ignore_ascii_case("envoy"));
+    if is_true(environment, STOP_INCREMENT, problems) && counts_denied {
+        let message = "under the profile `envoy` denied requests are counted, and answers depend on it: leave this \
+                       out, or use the profile `ratekeeper`, under which they are not, with `algorithm: fixed_window`";
+        problems.push(Problem {
+            place: STOP_INCREMENT.to_owned(),
+            message: message.to_owned(),
+        });
+    }
+}
+
+/// The incumbent keeps hosts and ports apart; one of the two leaves the other as it stands.
+fn put_address(
+    environment: &Environment,
+    layers: &mut Layers,
+    key: &str,
+    host: &'static str,
+    port: &'static str,
+) {
+    let Some(setting) = find(key) else { return };
+    let (said_host, said_port) = (environment.get(host), environment.get(port));
+    let name = match (said_host, said_port) {
+        (None, None) => return,
+        (Some(_), None) => host.to_owned(),
+        (None, Some(_)) => port.to_owned(),
+        (Some(_), Some(_)) => format!("{host} and {port}"),
+    };
+    let now = layers.get(setting).text;
+    // A Unix socket has neither.
+    let (host_now, port_now) = match now.strip_prefix(UNIX) {
+        Some(_) => ("0.0.0.0", "0"),
+        None => now.rsplit_once(':').unwrap_or((&now, "0")),
+    };
+    let host = said_host.unwrap_or(host_now);
+    let port = said_port.unwrap_or(port_now);
+    let bare_v6 = host.contains(':') && !host.starts_with('[');
+    let text = if bare_v6 {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    };
+    let origin = Origin::Variable(name);
+    layers.put(setting, Said { text, origin });
+}
+
+/// The incumbent has files and a switch for them; here TLS is on where there are files.
+fn put_tls(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
+    const USE: &str = "GRPC_SERVER_USE_TLS";
+    if !is_true(environment, USE, problems) {
+        return;
+    }
+    for (key, name, needed) in [
+        ("grpc_tls_cert", "GRPC_SERVER_TLS_CERT", true),
+        ("grpc_tls_key", "GRPC_SERVER_TLS_KEY", true),
+        ("grpc_tls_client_ca", "GRPC_CLIENT_TLS_CACERT", false),
+        ("grpc_tls_client_names", "GRPC_CLIENT_TLS_SAN", false),
+    ] {
+        match environment.get(name) {
+            Some(text) => put_text(layers, key, name, text.to_owned()),
+            None if needed => problems.push(Problem {
+                place: USE.to_owned(),
+                message: format!("it needs {name}, which is not set"),
+            }),
+            None => {}
+        }
+    }
+}
+
+/// The incumbent says apart what a URL says in one.
+fn put_store(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
+    let with_tls = is_true(environment, "REDIS_TLS", problems);
+    let Some(at) = environment.get("REDIS_URL") else {
+        return;
+    };
+    let prefix = environment.get("CACHE_KEY_PREFIX").map(escaped);
+    let prefix = prefix.map(|prefix| format!("prefix={prefix}"));
+    let login = environment.get("REDIS_AUTH").map(|auth| {
+        let (user, password) = auth.split_once(':').unwrap_or(("", auth));
+        (escaped(user), escaped(password))
+    });
+    let kind = environment.get("REDIS_SOCKET_TYPE").unwrap_or("unix");
+    let text = if at.contains("://") {
+        at.to_owned()
+    } else if kind.eq_ignore_ascii_case("tcp") {
+        let scheme = if with_tls { "rediss" } else { "redis" };
+        let login = login.map(|(user, password)| format!("{user}:{password}@"));
+        let query = prefix.map(|prefix| format!("?{prefix}"));
+        let (login, query) = (login.unwrap_or_default(), query.unwrap_or_default());
+        format!("{scheme}://{login}{at}/{query}")
+    } else {
+        let login = login.map(|(user, password)| match &*user {
+            "" => format!("pass={password}"),
+            user => format!("user={user}&pass={password}"),
+        });
+        let query: Vec<_> = login.into_iter().chain(prefix).collect();
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!("redis+unix://{at}{mark}{}", query.join("&"))
+    };
+    put_text(layers, "store", "REDIS_URL", text);
+}
+
+/// As it may stand in a URL.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(byte));
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+fn put_rules(environment: &Environment, layers: &mut Layers) {
+    let root = environment.get(RUNTIME_ROOT);
+    let [below, last] = RUNTIME_PARTS.map(|name| environment.get(name));
+    if root.is_none() && below.is_none() && last.is_none() {
+        return;
+    }
+    let path: PathBuf = [
+        root.unwrap_or(RUNTIME_ROOT_DEFAULT),
+        below.unwrap_or(""),
+        last.unwrap_or("config"),
+    ]
+    .iter()
+    .filter(|part| !part.is_empty())
+    .collect();
+    put_text(
+        layers,
+        "rules",
+        RUNTIME_ROOT,
+        path.to_string_lossy().into_owned(),
+    );
+}
+
+/// Whether a switch is on; one that is neither on nor off is a problem.
+fn is_true(environment: &Environment, name: &str, problems: &mut Vec<Problem>) -> bool {
+    let read = environment.get(name).map_or(Ok(false), values::switch);
+    read.unwrap_or_else(|message| {
+        problems.push(Problem {
+            place: name.to_owned(),
+            message,
+        });
+        false
+    })
+}
+
+fn put_text(layers: &mut Layers, key: &str, name: &str, text: String) {
+    if let Some(setting) = find(key) {
+        let origin = Origin::Variable(name.to_owned());
+        layers.put(setting, Said { text, origin });
+    }
+}
+
+#[cfg(test)]
+mod tests;

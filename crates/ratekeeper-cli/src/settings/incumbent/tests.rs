@@ -1,0 +1,298 @@
+use super::variables::Fine::{self, False, Nothing, Only};
+use super::*;
+
+fn put(pairs: &[(&str, &str)]) -> (Layers, Vec<String>) {
+    let (mut layers, mut problems) = (Layers::defaults(), Vec::new());
+    let environment = Environment::of(pairs);
+    environment.put(&mut layers, &mut problems);
+    judge(&environment, &layers, &mut problems);
+    (layers, problems.iter().map(ToString::to_string).collect())
+}
+
+fn value(layers: &Layers, key: &str) -> (String, String) {
+    let said = layers.get(find(key).expect("a known key"));
+    (said.text, said.origin.to_string())
+}
+
+/// The one setting that `pairs` change: its value and where it says that it came from.
+fn one(pairs: &[(&str, &str)], key: &str) -> (String, String) {
+    let (layers, problems) = put(pairs);
+    assert_eq!(problems, Vec::<String>::new(), "{pairs:?}");
+    assert!(layers.warnings().is_empty(), "{pairs:?}");
+    value(&layers, key)
+}
+
+fn warnings(pairs: &[(&str, &str)]) -> Vec<String> {
+    let (layers, problems) = put(pairs);
+    assert_eq!(problems, Vec::<String>::new(), "{pairs:?}");
+    layers.warnings().iter().map(ToString::to_string).collect()
+}
+
+fn expect(pairs: &[(&str, &str)], key: &str, text: &str, origin: &str) {
+    assert_eq!(one(pairs, key), (text.into(), origin.into()), "{pairs:?}");
+}
+
+#[test]
+fn what_is_a_setting_sets_it() {
+    expect(&[("PORT", "9000")], "http", "0.0.0.0:9000", "PORT");
+    expect(
+        &[("HOST", "::1"), ("PORT", "9")],
+        "http",
+        "[::1]:9",
+        "HOST and PORT",
+    );
+    expect(&[("GRPC_HOST", "::1")], "grpc", "[::1]:8081", "GRPC_HOST");
+    expect(&[("GRPC_PORT", "9")], "grpc", "0.0.0.0:9", "GRPC_PORT");
+    expect(&[("DEBUG_PORT", "9")], "admin", "127.0.0.1:9", "DEBUG_PORT");
+    expect(
+        &[("DEBUG_HOST", "::1")],
+        "admin",
+        "[::1]:6070",
+        "DEBUG_HOST",
+    );
+    let socket = [("GRPC_UDS", "/run/r.sock"), ("GRPC_PORT", "9")];
+    expect(&socket, "grpc", "unix:/run/r.sock", "GRPC_UDS");
+    for (name, key, text) in [
+        ("GRPC_MAX_CONNECTION_AGE", "grpc_max_connection_age", "1h"),
+        (
+            "GRPC_MAX_CONNECTION_AGE_GRACE",
+            "grpc_max_connection_age_grace",
+            "1m",
+        ),
+        ("LOG_LEVEL", "log_level", "WARN"),
+        ("LOG_FORMAT", "log_format", "json"),
+        ("LIMIT_LIMIT_HEADER", "limit_header", "X-A"),
+        ("LIMIT_REMAINING_HEADER", "remaining_header", "X-B"),
+        ("LIMIT_RESET_HEADER", "reset_header", "X-C"),
+        ("SHADOW_MODE", "shadow_mode", "true"),
+        ("QUOTA_MODE", "quota_mode", "true"),
+        ("RESPONSE_DYNAMIC_METADATA", "dynamic_metadata", "true"),
+        ("MERGE_DOMAIN_CONFIG", "merge_domains", "true"),
+    ] {
+        expect(&[(name, text)], key, text, name);
+    }
+    let enabled = "LIMIT_RESPONSE_HEADERS_ENABLED";
+    expect(&[(enabled, "true")], "response_headers", "limits", enabled);
+    expect(&[(enabled, "false")], "response_headers", "", "default");
+    expect(
+        &[("USE_PROMETHEUS", "t")],
+        "metrics",
+        ":9090",
+        "USE_PROMETHEUS",
+    );
+    let both = [("USE_PROMETHEUS", "1"), ("PROMETHEUS_ADDR", ":9")];
+    expect(&both, "metrics", ":9", "USE_PROMETHEUS");
+    expect(&[("PROMETHEUS_ADDR", ":9")], "metrics", "", "default");
+}
+
+#[test]
+fn tls_is_on_where_the_switch_is() {
+    let files = [
+        ("GRPC_SERVER_TLS_CERT", "grpc_tls_cert"),
+        ("GRPC_SERVER_TLS_KEY", "grpc_tls_key"),
+        ("GRPC_CLIENT_TLS_CACERT", "grpc_tls_client_ca"),
+        ("GRPC_CLIENT_TLS_SAN", "grpc_tls_client_names"),
+    ];
+    let mut said: Vec<_> = files.map(|(name, _)| (name, "x")).into();
+    for (_, key) in files {
+        expect(&said, key, "", "default");
+    }
+    said.push(("GRPC_SERVER_USE_TLS", "true"));
+    for (name, key) in files {
+        expect(&said, key, "x", name);
+    }
+    let (_, problems) = put(&[("GRPC_SERVER_USE_TLS", "true")]);
+    let needs = |name| format!("GRPC_SERVER_USE_TLS: it needs {name}, which is not set");
+    assert_eq!(
+        problems,
+        ["GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY"].map(needs)
+    );
+}
+
+#[test]
+fn redis_is_a_store() {
+    let url = |pairs: &[(&str, &str)]| {
+        let (text, origin) = one(pairs, "store");
+        assert_eq!(origin, "REDIS_URL");
+        assert!(
+            ratekeeper_store_redis::Endpoint::parse(&text).is_ok(),
+            "{text}"
+        );
+        text
+    };
+    let tcp = [("REDIS_SOCKET_TYPE", "tcp"), ("REDIS_URL", "r:6379")];
+    assert_eq!(url(&tcp), "redis://r:6379/");
+    let more = [
+        ("REDIS_TLS", "true"),
+        ("REDIS_AUTH", "me:p@ss"),
+        ("CACHE_KEY_PREFIX", "a:"),
+    ];
+    let all = [&tcp[..], &more].concat();
+    assert_eq!(url(&all), "rediss://me:p%40ss@r:6379/?prefix=a%3A");
+    let socket = ("REDIS_URL", "/run/r.sock");
+    assert_eq!(url(&[socket]), "redis+unix:///run/r.sock");
+    let login = ("REDIS_AUTH", "x");
+    assert_eq!(url(&[socket, login]), "redis+unix:///run/r.sock?pass=x");
+    assert_eq!(url(&[("REDIS_URL", "redis://r/")]), "redis://r/");
+    expect(&[login], "store", "memory", "default");
+    for (name, text) in [
+        ("REDIS_TYPE", "CLUSTER"),
+        ("REDIS_TLS_CACERT", "ca.pem"),
+        ("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", "true"),
+    ] {
+        assert_eq!(put(&[(name, text)]).1.len(), 1, "{name}");
+    }
+}
+
+#[test]
+fn the_runtime_variables_name_the_rules() {
+    let parts = [
+        ("RUNTIME_ROOT", "/data"),
+        ("RUNTIME_SUBDIRECTORY", "ratelimit"),
+    ];
+    expect(&parts, "rules", "/data/ratelimit/config", "RUNTIME_ROOT");
+    let last = [("RUNTIME_APPDIRECTORY", "limits")];
+    expect(
+        &last,
+        "rules",
+        "/srv/runtime_data/current/limits",
+        "RUNTIME_ROOT",
+    );
+    expect(&[("RUNTIME_WATCH_ROOT", "false")], "rules", "", "default");
+    expect(
+        &[("RUNTIME_IGNOREDOTFILES", "true")],
+        "rules",
+        "",
+        "default",
+    );
+}
+
+#[test]
+fn what_answers_depend_on_and_cannot_be_had_stops_the_start() {
+    for (name, text, words) in [
+        ("CONFIG_TYPE", "GRPC_XDS_SOTW", "put them into a folder"),
+        ("CONFIG_TYPE", "bananas", "put them into a folder"),
+        ("BACKEND_TYPE", "memcache", "leave BACKEND_TYPE out"),
+        ("LIMIT_REQUEST_HEADERS_ENABLED", "true", "leave it out"),
+    ] {
+        let (_, problems) = put(&[(name, text)]);
+        let [problem] = &problems[..] else {
+            panic!("{name}: {problems:?}")
+        };
+        assert!(
+            problem.starts_with(&format!("{name}: `{text}` cannot be had here")),
+            "{problem}"
+        );
+        assert!(problem.contains(words), "{problem}");
+    }
+    for (name, text) in [
+        ("CONFIG_TYPE", "FILE"),
+        ("BACKEND_TYPE", "redis"),
+        ("LIMIT_REQUEST_HEADERS_ENABLED", "false"),
+        ("CONFIG_TYPE", ""),
+    ] {
+        assert_eq!(warnings(&[(name, text)]), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn denials_that_cost_nothing_are_a_profile() {
+    let stop = (STOP_INCREMENT, "true");
+    assert_eq!(warnings(&[stop]), Vec::<String>::new());
+    let (_, problems) = put(&[stop, ("RATEKEEPER_PROFILE", "envoy")]);
+    assert_eq!(problems.len(), 1);
+    assert!(
+        problems[0].contains("use the profile `ratekeeper`"),
+        "{problems:?}"
+    );
+    let off = (STOP_INCREMENT, "false");
+    assert_eq!(
+        warnings(&[off, ("RATEKEEPER_PROFILE", "envoy")]),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn what_nothing_depends_on_is_named_once() {
+    let said = warnings(&[
+        ("STATSD_HOST", "localhost"),
+        ("USE_STATSD", "false"),
+        ("CONFIG_GRPC_XDS_NODE_ID", "a"),
+        ("LOCAL_CACHE_SIZE_IN_BYTES", "0"),
+        ("TRACING_ENABLED", "true"),
+        ("PROMETHEUS_PATH", "/metrics"),
+    ]);
+    let names: Vec<_> = said
+        .iter()
+        .filter_map(|line| Some(line.split_once(':')?.0))
+        .collect();
+    assert_eq!(
+        names,
+        ["CONFIG_GRPC_XDS_NODE_ID", "STATSD_HOST", "TRACING_ENABLED"]
+    );
+    assert!(said[1].ends_with("there is no statsd; metrics are for Prometheus, at /metrics"));
+}
+
+#[test]
+fn a_switch_that_is_neither_on_nor_off_is_refused() {
+    for name in [
+        "GRPC_SERVER_USE_TLS",
+        "LIMIT_RESPONSE_HEADERS_ENABLED",
+        "USE_PROMETHEUS",
+        STOP_INCREMENT,
+    ] {
+        let (_, problems) = put(&[(name, "maybe")]);
+        assert_eq!(
+            problems,
+            [format!("{name}: `maybe` is neither true nor false")]
+        );
+    }
+}
+
+#[test]
+fn every_key_in_the_table_is_a_setting_and_no_name_is_there_twice() {
+    for (index, (name, here, says)) in VARIABLES.iter().enumerate() {
+        let key = match here {
+            Is(key) => Some(*key),
+            Makes => says
+                .strip_prefix('`')
+                .and_then(|says| Some(says.split_once('`')?.0)),
+            Moot | Unused(_) | Stops(_) => None,
+        };
+        if let Some(key) = key {
+            assert!(find(key).is_some(), "{name}: {key}");
+        }
+        assert!(
+            VARIABLES[..index].iter().all(|(other, ..)| other != name),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn the_page_about_migrating_has_this_table() {
+    let page = include_str!("../../../../../docs/migrating-from-envoy-ratelimit.md");
+    let mut table = String::from("| variable | here |\n|---|---|\n");
+    for (name, here, says) in VARIABLES {
+        let here = match here {
+            Is(key) => format!("`{key}`"),
+            Makes => (*says).to_owned(),
+            Moot => format!("needs no counterpart: {says}"),
+            Unused(fine) => format!("named at start{}: {says}", but(fine)),
+            Stops(fine) => format!("**stops the start**{}: {says}", but(fine)),
+        };
+        table += &format!("| `{name}` | {here} |\n");
+    }
+    assert!(
+        page.contains(&table),
+        "the page should have this table:\n{table}"
+    );
+}
+
+fn but(fine: &Fine) -> String {
+    match fine {
+        Nothing => String::new(),
+        False => " unless it is false".to_owned(),
+        Only(text) => format!(" unless it is `{text}`"),
+    }
+}

@@ -1,0 +1,255 @@
+//! Which variables there are, and what each is here.
+
+use super::{RUNTIME_ROOT, STOP_INCREMENT};
+use crate::settings::values;
+use Fine::{False, Nothing, Only};
+use Here::{Is, Makes, Moot, Stops, Unused};
+
+/// What a variable of the incumbent is here.
+#[derive(Debug)]
+pub(super) enum Here {
+    /// A setting, in the same words.
+    Is(&'static str),
+    /// A part of a setting, or one in other words: which, and how.
+    Makes,
+    /// Nothing, and nothing is lost: why.
+    Moot,
+    /// Nothing. Which values are fine all the same; and why no answer depends on the others.
+    Unused(Fine),
+    /// Nothing, and answers depend on it. Which values are fine; and what to do instead of the others.
+    Stops(Fine),
+}
+
+/// Values that need no word.
+#[derive(Debug)]
+pub(super) enum Fine {
+    /// None.
+    Nothing,
+    /// Whatever means false.
+    False,
+    /// This one.
+    Only(&'static str),
+}
+
+impl Fine {
+    pub(super) fn holds(&self, text: &str) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::False => values::switch(text) == Ok(false),
+            Self::Only(fine) => text.eq_ignore_ascii_case(fine),
+        }
+    }
+}
+
+const NO_STATSD: &str = "there is no statsd; metrics are for Prometheus, at /metrics";
+const NO_XDS: &str = "rules come from files, not over xDS";
+const NO_MEMCACHE: &str = "counters are not in memcached";
+const NO_TRACING: &str = "there are no traces";
+const OF_ITSELF: &str = "stores see to that by themselves";
+const POOL: &str = "connections and deadlines are of another kind";
+const ONE_REDIS: &str = "all counters are in one Redis";
+
+/// Every variable that the incumbent reads, in the order of its own settings: what it is here, and what to say of that. A
+/// name that ends with `*` stands for all that begin so.
+pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
+    ("HOST", Makes, "`http`: the host"),
+    ("PORT", Makes, "`http`: the port"),
+    (
+        "DEBUG_HOST",
+        Makes,
+        "`admin`: the host; loopback unless it is set",
+    ),
+    ("DEBUG_PORT", Makes, "`admin`: the port"),
+    (
+        "GRPC_UDS",
+        Makes,
+        "`grpc`: `unix:` and the path; goes before host and port",
+    ),
+    ("GRPC_HOST", Makes, "`grpc`: the host"),
+    ("GRPC_PORT", Makes, "`grpc`: the port"),
+    ("GRPC_MAX_CONNECTION_AGE", Is("grpc_max_connection_age"), ""),
+    (
+        "GRPC_MAX_CONNECTION_AGE_GRACE",
+        Is("grpc_max_connection_age_grace"),
+        "",
+    ),
+    (
+        "GRPC_SERVER_USE_TLS",
+        Makes,
+        "the four below count if it is true",
+    ),
+    ("GRPC_SERVER_TLS_CERT", Makes, "`grpc_tls_cert`"),
+    ("GRPC_SERVER_TLS_KEY", Makes, "`grpc_tls_key`"),
+    ("GRPC_CLIENT_TLS_CACERT", Makes, "`grpc_tls_client_ca`"),
+    ("GRPC_CLIENT_TLS_SAN", Makes, "`grpc_tls_client_names`"),
+    ("LOG_LEVEL", Is("log_level"), ""),
+    ("LOG_FORMAT", Is("log_format"), ""),
+    (
+        "CONFIG_TYPE",
+        Stops(Only("FILE")),
+        "rules come from files: put them into a folder, name that with RUNTIME_ROOT or --rules, and leave CONFIG_TYPE out",
+    ),
+    (
+        "FORCE_START_WITHOUT_INITIAL_CONFIG",
+        Unused(False),
+        "it starts with rules or not at all",
+    ),
+    ("CONFIG_GRPC_XDS_*", Unused(Nothing), NO_XDS),
+    ("XDS_CLIENT_*", Unused(Nothing), NO_XDS),
+    ("USE_DOG_STATSD", Unused(False), NO_STATSD),
+    ("USE_DOG_STATSD_MOGRIFIERS", Unused(Nothing), NO_STATSD),
+    ("DOG_STATSD_MOGRIFIER_*", Unused(Nothing), NO_STATSD),
+    ("USE_STATSD", Unused(False), NO_STATSD),
+    ("STATSD_HOST", Unused(Nothing), NO_STATSD),
+    ("STATSD_PORT", Unused(Nothing), NO_STATSD),
+    (
+        "EXTRA_TAGS",
+        Unused(Nothing),
+        "Prometheus adds labels as it scrapes",
+    ),
+    (
+        "STATS_FLUSH_INTERVAL",
+        Unused(Nothing),
+        "metrics are counted as they are read",
+    ),
+    ("DISABLE_STATS", Unused(False), "metrics are always counted"),
+    ("USE_PROMETHEUS", Makes, "`metrics`: turns it on"),
+    (
+        "PROMETHEUS_ADDR",
+        Makes,
+        "`metrics`: the address, with USE_PROMETHEUS",
+    ),
+    (
+        "PROMETHEUS_PATH",
+        Unused(Only("/metrics")),
+        "the path is /metrics",
+    ),
+    (
+        "PROMETHEUS_MAPPER_YAML",
+        Unused(Nothing),
+        "metrics have labels of their own",
+    ),
+    (
+        "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS",
+        Unused(False),
+        "times are in seconds",
+    ),
+    (
+        RUNTIME_ROOT,
+        Makes,
+        "`rules`: the first part of the folder, every file of which is read",
+    ),
+    ("RUNTIME_SUBDIRECTORY", Makes, "`rules`: the second part"),
+    ("RUNTIME_APPDIRECTORY", Makes, "`rules`: the last part"),
+    (
+        "RUNTIME_IGNOREDOTFILES",
+        Unused(Only("true")),
+        "files whose names begin with a dot are never read",
+    ),
+    (
+        "RUNTIME_WATCH_ROOT",
+        Moot,
+        "both are watched: the folder, and the links that lead to it",
+    ),
+    ("EXPIRATION_JITTER_MAX_SECONDS", Unused(Nothing), OF_ITSELF),
+    ("LOCAL_CACHE_SIZE_IN_BYTES", Unused(Only("0")), OF_ITSELF),
+    (
+        "NEAR_LIMIT_RATIO",
+        Unused(Nothing),
+        "ratelimit_remaining has shares of its own",
+    ),
+    (
+        "CACHE_KEY_PREFIX",
+        Makes,
+        "`store`: `prefix`, with REDIS_URL",
+    ),
+    (
+        "BACKEND_TYPE",
+        Stops(Only("redis")),
+        "counters cannot be in memcached; leave BACKEND_TYPE out",
+    ),
+    (
+        STOP_INCREMENT,
+        Makes,
+        "`profile`: so it is under the profile `ratekeeper`; with `envoy` it stops the start",
+    ),
+    (
+        "LIMIT_RESPONSE_HEADERS_ENABLED",
+        Makes,
+        "`response_headers`: `limits`",
+    ),
+    ("LIMIT_LIMIT_HEADER", Is("limit_header"), ""),
+    ("LIMIT_REMAINING_HEADER", Is("remaining_header"), ""),
+    ("LIMIT_RESET_HEADER", Is("reset_header"), ""),
+    (
+        "LIMIT_REQUEST_HEADERS_ENABLED",
+        Stops(False),
+        "headers are added to responses alone; leave it out",
+    ),
+    (
+        "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED",
+        Moot,
+        "it is not ready without rules",
+    ),
+    (
+        "REDIS_URL",
+        Makes,
+        "`store`: the address; one with `://` is taken as it is",
+    ),
+    (
+        "REDIS_SOCKET_TYPE",
+        Makes,
+        "`store`: `tcp`, or `unix` if it is not set",
+    ),
+    ("REDIS_AUTH", Makes, "`store`: password, or user:password"),
+    ("REDIS_TLS", Makes, "`store`: `rediss://`"),
+    (
+        "REDIS_TYPE",
+        Stops(Only("SINGLE")),
+        "a single Redis can be named so; for others see the setting `store`",
+    ),
+    (
+        "REDIS_TLS_CLIENT_CERT",
+        Stops(Nothing),
+        "leave it out: Redis is shown no certificate",
+    ),
+    (
+        "REDIS_TLS_CLIENT_KEY",
+        Stops(Nothing),
+        "leave it out: Redis is shown no certificate",
+    ),
+    (
+        "REDIS_TLS_CACERT",
+        Stops(Nothing),
+        "add the authority to those that the system trusts",
+    ),
+    (
+        "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION",
+        Stops(False),
+        "certificates are always verified; leave it out",
+    ),
+    ("REDIS_PERSECOND", Unused(False), ONE_REDIS),
+    ("REDIS_PERSECOND_*", Unused(Nothing), ONE_REDIS),
+    ("REDIS_POOL_*", Unused(Nothing), POOL),
+    ("REDIS_PIPELINE_*", Unused(Nothing), POOL),
+    ("REDIS_CLUSTER_*", Unused(Nothing), POOL),
+    ("REDIS_SENTINEL_AUTH", Unused(Nothing), POOL),
+    ("REDIS_TIMEOUT", Unused(Nothing), POOL),
+    ("REDIS_STARTUP_*", Unused(Nothing), POOL),
+    (
+        "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION",
+        Unused(False),
+        "it goes on by itself while Redis is away",
+    ),
+    (
+        "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR",
+        Unused(False),
+        POOL,
+    ),
+    ("MEMCACHE_*", Unused(Nothing), NO_MEMCACHE),
+    ("SHADOW_MODE", Is("shadow_mode"), ""),
+    ("QUOTA_MODE", Is("quota_mode"), ""),
+    ("RESPONSE_DYNAMIC_METADATA", Is("dynamic_metadata"), ""),
+    ("MERGE_DOMAIN_CONFIG", Is("merge_domains"), ""),
+    ("TRACING_*", Unused(False), NO_TRACING),
+];

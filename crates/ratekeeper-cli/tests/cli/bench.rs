@@ -1,0 +1,156 @@
+//! `ratekeeper bench`.
+
+use crate::support::{FREE_PORTS, Service, ratekeeper, run, write};
+use std::path::Path;
+use tempfile::tempdir;
+
+const RULES: &str =
+    "domain: api\ndescriptors:\n- { key: api_key, rate_limit: { window: 1h, limit: 3 } }\n";
+
+fn start(folder: &Path, command: &[&str]) -> Service {
+    write(folder, "rules.yaml", RULES);
+    let args = [command, &FREE_PORTS, &["--rules", "rules.yaml"]].concat();
+    Service::start(ratekeeper(folder, &args), folder)
+}
+
+/// Runs a short bench and answers its JSON.
+fn bench(folder: &Path, args: &[&str]) -> serde_json::Value {
+    let short = ["--duration", "200ms", "--warm-up", "0", "--json"];
+    let said = run(folder, &[&["bench"], args, &short].concat());
+    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+    serde_json::from_str(&said.out).expect("it prints JSON")
+}
+
+#[test]
+fn each_transport_counts_the_same_three_allowances() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = start(folder.path(), &["serve"]);
+    let (grpc, http) = (service.grpc.to_string(), service.http.to_string());
+    let report = bench(folder.path(), &["grpc", "--target", &grpc]);
+    assert_eq!(report["schema"], 1);
+    assert_eq!(report["allowed"], 3, "{report}");
+    assert_eq!(report["pace"], "closed");
+    assert_eq!(report["server"], serde_json::Value::Null);
+    for args in [
+        &["http", "--target", &http][..],
+        &["http", "--target", &http, "--path", "/json"],
+        &["batch", "--over", "http", "--target", &http, "--size", "7"],
+        &["batch", "--target", &grpc, "--size", "7"],
+    ] {
+        let report = bench(folder.path(), args);
+        assert_eq!(report["allowed"], 0, "{report}");
+        assert_eq!(report["denied"], report["decisions"], "{report}");
+        assert_ne!(report["decisions"], 0, "{report}");
+    }
+    assert!(service.stop().success());
+}
+
+#[test]
+fn an_open_loop_and_other_entries_and_a_table() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = start(folder.path(), &["serve"]);
+    let grpc = service.grpc.to_string();
+    let open = [
+        "grpc",
+        "--target",
+        &grpc,
+        "--rate",
+        "500",
+        "--keys",
+        "uniform:1000",
+    ];
+    let report = bench(folder.path(), &open);
+    assert_eq!(report["requests"], 100, "{report}");
+    assert_eq!(report["offered_per_second"], 500.0);
+    let pid = std::process::id().to_string();
+    let watched = [
+        "bench",
+        "grpc",
+        "--target",
+        &grpc,
+        "--entries",
+        "nothing=1",
+        "--pid",
+        &pid,
+    ];
+    let said = run(
+        folder.path(),
+        &[&watched[..], &["--duration", "100ms"]].concat(),
+    );
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    for word in [
+        "decisions",
+        "p99.9",
+        "0 denied",
+        "MiB resident",
+        "failed                none",
+    ] {
+        assert!(said.out.contains(word), "{word}: {}", said.out);
+    }
+}
+
+#[test]
+fn the_ceiling_decides_nothing() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = start(folder.path(), &["bench", "ceiling"]);
+    let grpc = service.grpc.to_string();
+    let report = bench(folder.path(), &["grpc", "--target", &grpc]);
+    assert_eq!(
+        report["denied"], 0,
+        "three a minute would not have lasted: {report}"
+    );
+    assert!(report["allowed"].as_u64() > Some(3), "{report}");
+    assert_eq!(report["answer_bytes_min"], 31, "{report}");
+    assert_eq!(report["answer_bytes_max"], 31, "{report}");
+    assert!(service.stop().success());
+    let bad = run(folder.path(), &["bench", "ceiling", "--answer", "0a"]);
+    assert_eq!(bad.code, Some(1));
+    assert!(bad.err.contains("RateLimitResponse"), "{}", bad.err);
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let folder = tempdir().expect("a folder can be made");
+    let fails = |args: &[&str], code: i32, word: &str| {
+        let said = run(folder.path(), &[&["bench"], args].concat());
+        assert_eq!(said.code, Some(code), "{}{}", said.out, said.err);
+        assert!(said.err.contains(word), "{word}: {}", said.err);
+    };
+    fails(&["grpc", "--keys", "cold"], 2, "write hot, uniform:N");
+    fails(&["grpc", "--entries", "x"], 2, "write key=value");
+    fails(&["grpc", "--duration", "0"], 1, "duration");
+    fails(&["grpc", "--target", "here"], 1, "write HOST:PORT");
+    fails(
+        &["grpc", "--target", "127.0.0.1:1"],
+        1,
+        "cannot connect to 127.0.0.1:1",
+    );
+    fails(
+        &["grpc", "--keys", "uniform:2", "--entries", "a=b"],
+        1,
+        "{key}",
+    );
+    fails(&["batch", "--size", "1001"], 2, "1000");
+    fails(&["ceiling", "--answer", "xyz"], 2, "hexadecimal");
+}
+
+#[test]
+fn requests_without_a_decision_are_a_failure() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = start(folder.path(), &["serve"]);
+    let grpc = service.grpc.to_string();
+    let args = [
+        "bench",
+        "grpc",
+        "--target",
+        &grpc,
+        "--domain",
+        "",
+        "--duration",
+        "100ms",
+    ];
+    let said = run(folder.path(), &args);
+    assert_eq!(said.code, Some(1), "{}", said.out);
+    assert!(said.out.contains("grpc 3"), "{}", said.out);
+    assert!(said.err.contains("got no decision"), "{}", said.err);
+}

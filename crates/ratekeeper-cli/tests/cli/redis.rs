@@ -1,0 +1,178 @@
+//! `ratekeeper serve --store redis://…`, with real servers.
+
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
+use ratekeeper_testkit::process::{eventually, free_port};
+use ratekeeper_testkit::redis::Server;
+use std::path::Path;
+use tempfile::tempdir;
+
+const RULES: &str = "domain: d
+descriptors:
+- { key: user, rate_limit: { window: 24h, limit: 3 } }
+- { key: strict, rate_limit: { window: 24h, limit: 3 }, on_store_failure: deny }
+";
+
+/// A node in a folder of its own. Slow machines are no failure of Redis.
+fn node(folder: &Path, name: &str, store: &str, more: &[&str]) -> Service {
+    let folder = folder.join(name);
+    std::fs::create_dir(&folder).expect("a folder can be made");
+    write(&folder, "rules.yaml", RULES);
+    let args = ["serve", "--rules", "rules.yaml", "--store", store];
+    let args: Vec<&str> = args
+        .iter()
+        .chain(&FREE_PORTS)
+        .chain(more)
+        .copied()
+        .collect();
+    Service::start(ratekeeper(&folder, &args), &folder)
+}
+
+fn url(server: &Server) -> String {
+    format!("redis://127.0.0.1:{}/", server.port())
+}
+
+const PATIENT: [&str; 2] = ["--store-deadline", "1s"];
+
+fn faults(service: &Service) -> String {
+    let (status, body) = http(service.http, "GET", "/readyz", "");
+    assert_eq!(
+        status, 200,
+        "a node without its store is ready all the same: {body}"
+    );
+    let body: serde_json::Value = serde_json::from_str(&body).expect("it is JSON");
+    body["faults"].to_string()
+}
+
+/// Asks for `user` until the answer is marked, or is not any more.
+fn until_degraded(service: &Service, user: &str, degraded: bool) -> serde_json::Value {
+    let mut last = serde_json::Value::Null;
+    eventually("the store is found to be as it is", || {
+        last = service.check(&[("user", user)]);
+        last["degraded"] == degraded
+    });
+    last
+}
+
+#[test]
+fn two_nodes_share_their_limits() {
+    let server = Server::start();
+    let folder = tempdir().expect("a folder can be made");
+    let one = node(folder.path(), "one", &url(&server), &PATIENT);
+    let two = node(folder.path(), "two", &url(&server), &PATIENT);
+    for (service, remaining) in [(&one, 2), (&two, 1), (&one, 0)] {
+        let answer = service.check(&[("user", "ada")]);
+        assert_eq!(answer["remaining"], remaining, "{answer}");
+        assert_eq!(answer["degraded"], false, "{answer}");
+    }
+    for service in [&one, &two, &one] {
+        assert_eq!(service.check(&[("user", "ada")])["decision"], "deny");
+        assert_eq!(faults(service), "[]");
+    }
+    let (_, metrics) = http(one.admin, "GET", "/metrics", "");
+    let shard = format!("shard=\"127.0.0.1:{}\"", server.port());
+    for series in [
+        format!("ratelimit_circuit_state{{{shard}}} 0"),
+        format!("ratelimit_redis_errors_total{{{shard},cause=\"timeout\"}} 0"),
+        format!("ratelimit_redis_decisions_total{{{shard}}}"),
+        format!("ratelimit_redis_command_duration_seconds_count{{{shard}}}"),
+    ] {
+        assert!(metrics.contains(&series), "no {series} in {metrics}");
+    }
+    let asked = r#"{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"ada"}]}]}"#;
+    let (status, explained) = http(two.admin, "POST", "/admin/v1/explain", asked);
+    assert_eq!(status, 200, "{explained}");
+}
+
+#[test]
+fn without_redis_the_rules_say_what_is_answered() {
+    let mut server = Server::start();
+    let folder = tempdir().expect("a folder can be made");
+    let service = node(folder.path(), "one", &url(&server), &[]);
+    until_degraded(&service, "warm", false);
+    server.process().kill();
+    until_degraded(&service, "warm", true);
+    for decision in ["allow", "allow", "allow", "deny"] {
+        let answer = service.check(&[("user", "bob")]);
+        assert_eq!(
+            answer["decision"], decision,
+            "this node goes on by itself: {answer}"
+        );
+        assert_eq!(answer["degraded"], true, "{answer}");
+    }
+    assert_eq!(service.check(&[("strict", "bob")])["decision"], "deny");
+    assert!(
+        faults(&service).contains("does not serve"),
+        "{}",
+        faults(&service)
+    );
+    let (_, metrics) = http(service.admin, "GET", "/metrics", "");
+    let counted = "ratelimit_failopen_total{domain=\"d\",rule=\"d.strict\",mode=\"deny\"} 1";
+    assert!(metrics.contains(counted), "{metrics}");
+    server.restart();
+    let back = until_degraded(&service, "bob", false);
+    assert_eq!(
+        back["decision"], "allow",
+        "what was counted meanwhile is dropped: {back}"
+    );
+    assert_eq!(faults(&service), "[]");
+}
+
+#[test]
+fn it_serves_before_redis_is_there() {
+    let mut server = Server::start();
+    server.process().kill();
+    let folder = tempdir().expect("a folder can be made");
+    let service = node(folder.path(), "one", &url(&server), &[]);
+    assert_eq!(service.check(&[("user", "ada")])["degraded"], true);
+    assert!(
+        service.log().contains("cannot connect to 127.0.0.1"),
+        "{}",
+        service.log()
+    );
+    server.restart();
+    until_degraded(&service, "ada", false);
+}
+
+#[test]
+fn a_store_that_is_required_is_named_when_it_is_missing() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let store = format!("redis://app:geheim@127.0.0.1:{}/", free_port());
+    let args = [
+        "serve",
+        "--rules",
+        "rules.yaml",
+        "--require-store",
+        "--store",
+        &store,
+    ];
+    let said = run(folder.path(), &args);
+    assert_eq!(said.code, Some(1));
+    let told = [
+        "--store redis://app:****@127.0.0.1",
+        "cannot connect",
+        "--require-store",
+    ];
+    for part in told {
+        assert!(said.err.contains(part), "no {part} in {}", said.err);
+    }
+    assert!(!said.err.contains("geheim"), "{}", said.err);
+}
+
+#[test]
+fn a_url_that_means_nothing_is_refused_with_what_to_write() {
+    let folder = tempdir().expect("a folder can be made");
+    for (store, part) in [
+        ("redis", "write `memory`, or where Redis is"),
+        ("http://:geheim@localhost/", "redis://HOST:PORT/"),
+        (
+            "redis://:geheim@localhost/?pool=9",
+            "there is no parameter `pool`",
+        ),
+    ] {
+        let said = run(folder.path(), &["serve", "--store", store]);
+        assert_eq!(said.code, Some(1), "{store}");
+        assert!(said.err.contains(part), "{store}: {}", said.err);
+        assert!(!said.err.contains("geheim"), "{}", said.err);
+    }
+}

@@ -1,0 +1,226 @@
+//! Envoy with examples/envoy.
+
+use crate::support::{Ratekeeper, Request, Service, Told, with_changes};
+use ratekeeper_testkit::process::{Process, eventually, free_port, tool};
+use tempfile::TempDir;
+
+/// What the example waits for an answer, and what tests wait where something else is tested: machines that run tests
+/// are slow at times, and a limit that nobody answered for is none.
+const SHIPPED: &str = "timeout: 0.02s";
+const PATIENT: &str = "timeout: 20s";
+
+struct Edge {
+    port: u16,
+    service: Service,
+    ratekeeper: Ratekeeper,
+    _envoy: Process,
+    _folder: TempDir,
+}
+
+impl Edge {
+    fn start(timeout: &str) -> Edge {
+        let service = Service::start();
+        let ratekeeper = Ratekeeper::start("envoy");
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let (port, admin) = (free_port(), free_port());
+        let changes = [
+            ("port_value: 10000", format!("port_value: {port}")),
+            ("port_value: 9901", format!("port_value: {admin}")),
+            (
+                "port_value: 9000",
+                format!("port_value: {}", service.address.port()),
+            ),
+            (
+                "port_value: 8081",
+                format!("port_value: {}", ratekeeper.grpc()),
+            ),
+            (SHIPPED, timeout.to_owned()),
+        ];
+        let config = with_changes("envoy/envoy.yaml", folder.path(), &changes);
+        let mut command = tool("envoy");
+        command.arg("-c").arg(config).args([
+            "--disable-hot-restart",
+            "--concurrency",
+            "1",
+            "--log-level",
+            "warning",
+        ]);
+        let mut envoy = Process::spawn("envoy", command);
+        envoy.wait_for_port(port);
+        Edge {
+            port,
+            service,
+            ratekeeper,
+            _envoy: envoy,
+            _folder: folder,
+        }
+    }
+
+    fn get<'a>(&self, path: &'a str) -> Request<'a> {
+        Request::get(self.port, path)
+    }
+
+    fn statuses(&self, request: &Request<'_>, count: usize) -> Vec<u16> {
+        (0..count).map(|_| request.status()).collect()
+    }
+}
+
+/// The limit in Envoy's header: the binding one's quota, then each policy.
+fn limit(told: &Told) -> (&str, &str) {
+    let value = told.header("x-ratelimit-limit");
+    value.split_once(", ").unwrap_or((value, ""))
+}
+
+/// Within the window of a minute, and the twelfth of it by which a sliding window's answer may be late.
+fn assert_reset(told: &Told) {
+    let reset = told.number("x-ratelimit-reset");
+    assert!((1..=65).contains(&reset), "{reset}: {:?}", told.headers);
+}
+
+#[test]
+fn it_serves_then_denies_with_envoys_headers() {
+    let edge = Edge::start(PATIENT);
+    for remaining in (0..5).rev() {
+        let told = edge.get("/").send();
+        assert_eq!((told.status, &*told.body), (200, "served"));
+        assert_eq!(told.number("x-ratelimit-remaining"), remaining);
+        assert_eq!(limit(&told), ("5", r#"5;w=60;name="per-address""#));
+        assert_reset(&told);
+        assert!(!told.has("x-envoy-ratelimited"));
+    }
+    // Another address is not had by writing one.
+    let told = edge
+        .get("/")
+        .header("x-forwarded-for", "203.0.113.7")
+        .send();
+    assert_eq!(told.status, 429);
+    assert_eq!(told.header("x-envoy-ratelimited"), "true");
+    assert_eq!(told.number("x-ratelimit-remaining"), 0);
+    assert_reset(&told);
+    assert_eq!(
+        edge.service.requests(),
+        5,
+        "a denied request does not reach the service"
+    );
+}
+
+#[test]
+fn of_several_limits_the_closest_is_told() {
+    let edge = Edge::start(PATIENT);
+    let told = edge.get("/").header("x-api-key", "ada").send();
+    assert_eq!(told.status, 200);
+    let (closest, policies) = limit(&told);
+    assert_eq!(closest, "5");
+    assert_eq!(
+        policies,
+        r#"5;w=60;name="per-address", 100;w=60;name="per-key""#
+    );
+}
+
+#[test]
+fn routes_have_descriptors_of_their_own() {
+    let edge = Edge::start(PATIENT);
+    let ada = Request::new(edge.port, "POST", "/orders").header("x-api-key", "ada");
+    assert_eq!(edge.statuses(&ada, 4), [200, 200, 429, 429]);
+    let told = ada.send();
+    assert_eq!(limit(&told), ("2", r#"2;w=3600;name="writes""#));
+    let bob = Request::new(edge.port, "POST", "/orders").header("x-api-key", "bob");
+    assert_eq!(bob.status(), 200);
+    // Reads are another route, and the address has not been counted yet.
+    let read = edge.get("/orders").header("x-api-key", "ada").send();
+    assert_eq!(
+        (read.status, read.number("x-ratelimit-remaining")),
+        (200, 4)
+    );
+    // Without a key there is no descriptor.
+    let anonymous = Request::new(edge.port, "POST", "/orders");
+    assert_eq!(edge.statuses(&anonymous, 4), [200; 4]);
+}
+
+#[test]
+fn a_shadow_rule_denies_nobody_and_is_counted() {
+    let edge = Edge::start(PATIENT);
+    assert_eq!(edge.statuses(&edge.get("/search?q=a"), 8), [200; 8]);
+    let rule = r#"{domain="edge",rule="edge.remote_address.endpoint_search""#;
+    let shadow = format!("ratelimit_decisions_total{rule},decision=\"shadow_deny\"}}");
+    assert_eq!(edge.ratekeeper.metric(&shadow), 6.0, "{shadow}");
+    assert_eq!(edge.get("/").send().number("x-ratelimit-remaining"), 4);
+}
+
+#[test]
+fn a_route_brings_its_own_limit() {
+    let edge = Edge::start(PATIENT);
+    let ada = edge.get("/premium").header("x-api-key", "ada");
+    assert_eq!(edge.statuses(&ada, 7), [200, 200, 200, 200, 200, 429, 429]);
+    let told = ada.send();
+    assert!(
+        told.header("x-ratelimit-limit").starts_with("5, 5;w=3600"),
+        "{:?}",
+        told.headers
+    );
+    assert_eq!(
+        edge.get("/premium").header("x-api-key", "bob").status(),
+        200
+    );
+}
+
+#[test]
+fn costs_are_counted_at_the_end_of_the_stream() {
+    let edge = Edge::start(PATIENT);
+    let spend = |path, key| edge.get(path).header("x-api-key", key).send();
+    let told = spend("/generate?tokens=60", "ada");
+    assert_eq!(
+        (told.status, told.number("x-ratelimit-remaining")),
+        (200, 100)
+    );
+    // The answer is there before its cost is counted. To ask costs nothing.
+    let left = || spend("/generate?tokens=0", "ada").number("x-ratelimit-remaining");
+    eventually("60 tokens are counted", || left() == 40);
+    assert_eq!(
+        spend("/generate?tokens=60", "ada").status,
+        200,
+        "some are left"
+    );
+    let is_denied = || spend("/generate?tokens=0", "ada").status == 429;
+    eventually("more is spent than there was", is_denied);
+    assert_eq!(spend("/generate?tokens=1", "bob").status, 200);
+}
+
+#[test]
+fn without_ratekeeper_requests_pass_and_limits_return_with_it() {
+    let mut edge = Edge::start(PATIENT);
+    assert_eq!(
+        edge.statuses(&edge.get("/"), 6),
+        [200, 200, 200, 200, 200, 429]
+    );
+    edge.ratekeeper.process().kill();
+    for _ in 0..10 {
+        let told = edge.get("/").send();
+        assert_eq!(told.status, 200, "{:?}", told.headers);
+        assert!(
+            !told.has("x-ratelimit-limit"),
+            "nobody counted: {:?}",
+            told.headers
+        );
+    }
+    edge.ratekeeper.start_again();
+    eventually("limits are back", || edge.get("/").status() == 429);
+}
+
+#[test]
+fn a_hung_ratekeeper_is_not_waited_for() {
+    let mut edge = Edge::start(SHIPPED);
+    eventually("it limits", || edge.get("/").status() == 429);
+    edge.ratekeeper.process().pause();
+    for _ in 0..10 {
+        let told = edge.get("/").send();
+        assert_eq!(told.status, 200);
+        assert!(
+            !told.has("x-ratelimit-limit"),
+            "nobody counted: {:?}",
+            told.headers
+        );
+    }
+    edge.ratekeeper.process().resume();
+    eventually("limits are back", || edge.get("/").status() == 429);
+}

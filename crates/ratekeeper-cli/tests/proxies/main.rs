@@ -1,0 +1,7 @@
+//! Real proxies with the configurations we ship, the real binary behind them, and a service of the test's own.
+#![cfg(unix)]
+
+mod envoy;
+mod forward_auth;
+mod readme;
+mod support;
