@@ -1,6 +1,7 @@
-//! Bodies of `/json`, `/v1/check` and `/v1/checks`: refused, or a question that the limiter answers.
+//! Bodies of `/json` and of everything under `/v1`: refused, or a question that the limiter answers.
 #![no_main]
 
+use bodies::{Keyed, OfPermit, ToCancel, ToCommit, ToReserve};
 use libfuzzer_sys::fuzz_target;
 use question::{Question, Questions};
 use ratekeeper_core::Timestamp;
@@ -10,9 +11,12 @@ use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use std::sync::LazyLock;
 
 // The server shows its edges over the network only; these files of it need nothing but how refusals are made.
-#[path = "../../crates/ratekeeper-server/src/config.rs"]
-#[allow(dead_code, reason = "only its bounds of a question are used")]
-mod config;
+#[path = "../../crates/ratekeeper-server/src/http/check/bodies.rs"]
+#[allow(
+    dead_code,
+    reason = "not all that the server reads of a body is read here"
+)]
+mod bodies;
 #[path = "../../crates/ratekeeper-server/src/http/check/object.rs"]
 mod object;
 #[path = "../../crates/ratekeeper-server/src/http/check/question.rs"]
@@ -21,6 +25,24 @@ mod object;
     reason = "not all that the server asks of a question is asked here"
 )]
 mod question;
+
+/// Stands for the server's bounds.
+mod config {
+    pub(crate) const DESCRIPTORS_MAX: usize = 100;
+    pub(crate) const ENTRIES_MAX: usize = 32;
+}
+
+mod v1 {
+    use crate::http::ApiError;
+
+    /// Stands for the server's: how many checks a batch may have.
+    pub(crate) fn check_count(count: usize) -> Result<(), ApiError> {
+        if (1..=1_000).contains(&count) {
+            return Ok(());
+        }
+        Err(ApiError)
+    }
+}
 
 mod http {
     /// Stands for the server's: what is wrong, and where in the body.
@@ -72,6 +94,15 @@ fuzz_target!(|body: &[u8]| {
     {
         questions.checks.iter().for_each(|question| ask(question));
     }
+    if let Ok(keyed) = question::parse::<Keyed<'_>>(body) {
+        ask(&keyed.split().0);
+    }
+    if let Ok(wanted) = question::parse::<ToReserve<'_>>(body) {
+        ask(&wanted.split().0);
+    }
+    let _ = question::parse::<OfPermit<'_>>(body);
+    let _ = question::parse::<ToCommit<'_>>(body);
+    let _ = question::parse::<ToCancel<'_>>(body);
 });
 
 fn ask(question: &Question<'_>) {
@@ -79,7 +110,7 @@ fn ask(question: &Question<'_>) {
         return;
     }
     let entries = question.entries();
-    let descriptors = question.descriptors(&entries);
+    let descriptors = question.descriptors(&entries, 1);
     let decision = LIMITER.check_at(&question.check(&descriptors), Timestamp::from_secs(1_000));
     assert_eq!(decision.statuses().len(), descriptors.len());
 }

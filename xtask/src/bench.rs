@@ -1,5 +1,8 @@
-//! `cargo xtask bench core`: what a decision costs in time and memory, how exact it is, how fast a log is replayed, and
-//! how soon the service is there.
+//! `cargo xtask bench`: over gRPC, beside a server that decides nothing and a peer. `cargo xtask bench core`: what a
+//! decision costs in time and memory in process, how exact it is, how fast a log is replayed, and how soon the
+//! service is there.
+
+mod grpc;
 
 use crate::run::release_binary;
 use crate::steps::{Steps, cargo, root};
@@ -13,11 +16,13 @@ use std::time::{Duration, Instant};
 const STARTS: usize = 11;
 
 pub(crate) fn bench(args: &[String]) -> Result<()> {
-    match args {
-        [what] if what == "core" => core(),
-        [] => bail!("say which benchmark: `cargo xtask bench core`"),
-        _ => bail!(
-            "there is no benchmark {:?}; there is `core`",
+    match args.split_first() {
+        None => grpc::grpc(&[]),
+        Some((what, rest)) if what == "grpc" => grpc::grpc(rest),
+        Some((what, [])) if what == "core" => core(),
+        Some((flag, _)) if flag.starts_with("--") => grpc::grpc(args),
+        Some(_) => bail!(
+            "there is no benchmark {:?}; there are `grpc` and `core`",
             args.join(" ")
         ),
     }

@@ -5,7 +5,14 @@ use crate::steps::{Steps, cargo, root};
 use anyhow::{Context, Result, bail};
 
 /// The fuzz targets: the name, and what it throws its bytes at.
-const TARGETS: [&str; 4] = ["rules", "descriptors", "access_log", "json"];
+const TARGETS: [&str; 6] = [
+    "rules",
+    "descriptors",
+    "access_log",
+    "json",
+    "tokens",
+    "forwarding",
+];
 
 /// Runs every target, or the one named, for 60 seconds each or what `--seconds` says.
 pub(crate) fn fuzz(args: &[String]) -> Result<()> {

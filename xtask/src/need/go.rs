@@ -1,0 +1,85 @@
+//! Programs that come from `go install`: only `cargo xtask compat` needs them.
+
+use crate::steps::{succeed, target};
+use anyhow::{Context, Result, bail};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A program that comes from `go install`.
+pub(crate) struct GoTool {
+    /// How the comparison is told where it is.
+    pub(crate) flag: &'static str,
+    /// The program.
+    pub(crate) name: &'static str,
+    /// The package that is installed.
+    pub(crate) package: &'static str,
+    /// The version this repository is compared with.
+    pub(crate) version: &'static str,
+}
+
+/// The last version of the incumbent that Go's proxy has; it makes no releases.
+const INCUMBENT: &str = "v1.4.1-0.20260122083618-3fb702589d36";
+
+/// What `cargo xtask compat` starts: the incumbent, its checker of rules, and clients.
+pub(crate) const FOR_COMPAT: [GoTool; 4] = [
+    GoTool {
+        flag: "--incumbent",
+        name: "service_cmd",
+        package: "github.com/envoyproxy/ratelimit/src/service_cmd",
+        version: INCUMBENT,
+    },
+    GoTool {
+        flag: "--checker",
+        name: "config_check_cmd",
+        package: "github.com/envoyproxy/ratelimit/src/config_check_cmd",
+        version: INCUMBENT,
+    },
+    GoTool {
+        flag: "--grpcurl",
+        name: "grpcurl",
+        package: "github.com/fullstorydev/grpcurl/cmd/grpcurl",
+        version: "v1.9.4",
+    },
+    GoTool {
+        flag: "--ghz",
+        name: "ghz",
+        package: "github.com/bojand/ghz/cmd/ghz",
+        version: "v0.93.0",
+    },
+];
+
+/// Sees to it that all of `tools` are there, below the target folder; each one's flag and place.
+pub(crate) fn install(tools: &[GoTool]) -> Result<Vec<(&'static str, PathBuf)>> {
+    let install = |tool: &GoTool| Ok((tool.flag, one(tool)?));
+    tools.iter().map(install).collect()
+}
+
+fn one(tool: &GoTool) -> Result<PathBuf> {
+    let GoTool {
+        name,
+        package,
+        version,
+        ..
+    } = tool;
+    // A folder for each version, into which go puts the program whole or not at all.
+    let folder = target().join("tools/go").join(version);
+    let program = folder.join(name);
+    if program.is_file() {
+        return Ok(program);
+    }
+    if !super::on_path("go") {
+        bail!(
+            "Go is missing, which {name} is built with: install it from https://go.dev/dl and run this again"
+        );
+    }
+    eprintln!("installing {name} {version} with go install, once; this takes a minute or two");
+    let what = format!("{package}@{version}");
+    std::fs::create_dir_all(&folder)?;
+    succeed(
+        Command::new("go")
+            .args(["install", &what])
+            .env("GOBIN", folder.canonicalize()?),
+    )
+    .with_context(|| format!("go install {what} failed"))?;
+    Ok(program)
+}
