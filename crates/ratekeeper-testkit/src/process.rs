@@ -27,7 +27,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 /// How long a condition may take to come true. It is never waited for longer than it needs, and machines that run
 /// tests are slow at times.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(90);
 
 /// How often a condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
