@@ -2,5 +2,6 @@
 
 mod conformance;
 mod differential;
+mod extras;
 mod merging;
 mod told;

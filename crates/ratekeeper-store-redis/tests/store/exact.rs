@@ -1,96 +1,115 @@
-//! However many ask at once, no more and no fewer pass than the limit.
+//! However many processes ask at once, no more and no fewer pass than the limit.
+//!
+//! Four processes of 64 tasks each flood one counter after the other, of every algorithm and every kind of window. What
+//! they were answered is put together by the server's time and asked of a counter in memory again: each moment must
+//! have let pass just as many.
 
-use std::sync::Arc;
+mod cases;
+mod node;
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
 use std::thread;
 
-use ratekeeper_core::{Algorithm, Micros};
-use ratekeeper_store_redis::{RedisConfig, RedisStore};
+use ratekeeper_core::{Mode, Timestamp};
+use ratekeeper_store::{MemoryConfig, MemoryStore, Request};
 use ratekeeper_testkit::redis::Server;
-use tokio::runtime::Builder;
-use tokio::task::JoinSet;
 
-use crate::support::{decide, endpoint, home, limit, patient, step};
+use cases::{Case, cases};
+use node::{ASKED, Mechanisms, NODES, TASKS};
 
-const NODES: usize = 4;
-const TASKS: usize = 64;
+/// Requests of all nodes for one counter.
+const FLOOD: u64 = (NODES * TASKS * ASKED) as u64;
 
-/// So long that nothing comes back while a test runs.
-const WINDOW: Micros = Micros::from_secs(365 * 86_400);
+/// What all nodes were answered about one counter, by the time of the decision.
+type History = BTreeMap<u64, Answers>;
 
-/// What passes of `asked` requests of each task, of every node, for one counter.
-fn admitted(stores: &[Arc<RedisStore>], algorithm: Algorithm, quota: u64, asked: usize) -> u64 {
-    let nodes = stores.iter().map(|store| {
-        let store = Arc::clone(store);
-        thread::spawn(move || flood(&store, algorithm, quota, asked))
-    });
-    let nodes: Vec<_> = nodes.collect();
-    let admitted = nodes
-        .into_iter()
-        .map(|node| node.join().expect("no node fails"));
-    admitted.sum()
+#[derive(Clone, Copy, Default, Debug)]
+struct Answers {
+    asked: u64,
+    passed: u64,
 }
-
-/// A node: a runtime of one thread, as the server has them.
-fn flood(store: &Arc<RedisStore>, algorithm: Algorithm, quota: u64, asked: usize) -> u64 {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime can be made").block_on(async {
-        let mut tasks = JoinSet::new();
-        for _ in 0..TASKS {
-            let store = Arc::clone(store);
-            tasks.spawn(async move {
-                let limit = limit(algorithm, quota, WINDOW);
-                let mut admitted = 0;
-                for _ in 0..asked {
-                    let verdicts = decide(&*store, &[step(&limit, 1)]).await;
-                    admitted += u64::from(verdicts.expect("the server answers").allowed);
-                }
-                admitted
-            });
-        }
-        tasks.join_all().await.into_iter().sum()
-    })
-}
-
-fn stores(server: &Server, config: &RedisConfig) -> Vec<Arc<RedisStore>> {
-    let endpoint = endpoint(server);
-    let store = || RedisStore::new(endpoint.clone(), config.clone(), home());
-    (0..NODES).map(|_| Arc::new(store())).collect()
-}
-
-const ALGORITHMS: [Algorithm; 6] = [
-    Algorithm::FixedWindow,
-    Algorithm::SlidingWindow,
-    Algorithm::SlidingLog,
-    Algorithm::TokenBucket,
-    Algorithm::Gcra,
-    Algorithm::LeakyBucket,
-];
 
 #[test]
-fn four_nodes_admit_exactly_the_limit() {
-    let server = Server::start();
-    for algorithm in ALGORITHMS {
-        let stores = stores(&server, &patient());
-        let passed = admitted(&stores, algorithm, 1_000, 20);
-        assert_eq!(passed, 1_000, "{}", algorithm.name());
-        let merged = stores.iter().flat_map(|store| store.shards());
-        let merged: u64 = merged.map(|shard| shard.decisions - shard.calls).sum();
-        assert!(merged > 0, "requests for one counter are decided together");
-    }
+fn four_processes_admit_exactly_the_limit() {
+    flooded(Mechanisms::On);
 }
 
 #[test]
 fn they_do_so_with_every_mechanism_off() {
-    let server = Server::start();
-    let mut config = patient();
-    config.merges = false;
-    config.groups_max = 1;
-    config.pipelines_max = 1_024;
-    config.deny_cache_max = std::time::Duration::ZERO;
-    for algorithm in ALGORITHMS {
-        let stores = stores(&server, &config);
-        let passed = admitted(&stores, algorithm, 300, 5);
-        assert_eq!(passed, 300, "{}", algorithm.name());
-        assert!(stores.iter().all(|store| store.denied_from_memory() == 0));
+    flooded(Mechanisms::Off);
+}
+
+/// Not a test by itself: what the others start as processes of their own.
+#[test]
+fn node() {
+    if let Some(orders) = node::orders() {
+        node::run(&orders);
     }
+}
+
+fn flooded(mechanisms: Mechanisms) {
+    let server = Server::start();
+    let nodes: Vec<_> = (0..NODES)
+        .map(|_| {
+            let mut command = Command::new(std::env::current_exe().expect("a test has a program"));
+            command.args(["exact::node", "--exact", "--nocapture"]);
+            node::order(&mut command, server.port(), mechanisms);
+            let node = command
+                .stdout(Stdio::piped())
+                .stderr(Stdio::inherit())
+                .spawn();
+            let node = node.expect("it can be started again");
+            thread::spawn(move || node.wait_with_output().expect("it can be waited for"))
+        })
+        .collect();
+    let mut histories: Vec<History> = cases().iter().map(|_| History::new()).collect();
+    for node in nodes {
+        let output = node.join().expect("it was waited for");
+        assert!(output.status.success(), "a node failed");
+        collect(&String::from_utf8_lossy(&output.stdout), &mut histories);
+    }
+    for (case, history) in cases().iter().zip(&histories) {
+        check(case, history);
+    }
+}
+
+/// Adds what a node has printed.
+fn collect(output: &str, histories: &mut [History]) {
+    for line in output.lines() {
+        let Some(numbers) = line.strip_prefix(node::ANSWERS) else {
+            continue;
+        };
+        let numbers: Vec<u64> = numbers
+            .split_ascii_whitespace()
+            .map(|number| number.parse().expect("a number"))
+            .collect();
+        let [case, at, asked, passed] = numbers[..] else {
+            panic!("{line:?} is not what a node says");
+        };
+        let case = usize::try_from(case).expect("a number of a case");
+        let answers = histories[case].entry(at).or_default();
+        answers.asked += asked;
+        answers.passed += passed;
+    }
+}
+
+fn check(case: &Case, history: &History) {
+    let asked: u64 = history.values().map(|answers| answers.asked).sum();
+    let passed: u64 = history.values().map(|answers| answers.passed).sum();
+    assert_eq!(asked, FLOOD, "{case:?}: every request is answered");
+    if let Some(exactly) = case.admits() {
+        assert_eq!(passed, exactly, "{case:?}");
+    }
+    if case.is_permit() {
+        return;
+    }
+    let memory = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
+    for (at, answers) in history {
+        let steps = [case.step()];
+        let request = Request::new(&steps, Mode::default(), Timestamp::from_micros(*at));
+        let fits = (0..answers.asked).filter(|_| memory.decide_now(&request).allowed);
+        assert_eq!(answers.passed, fits.count() as u64, "{case:?} at {at}");
+    }
+    assert!(passed > 0, "{case:?}");
 }

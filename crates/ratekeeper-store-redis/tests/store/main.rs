@@ -5,4 +5,6 @@ mod conformance;
 mod denials;
 mod exact;
 mod faults;
+mod staleness;
 mod support;
+mod together;

@@ -1,0 +1,208 @@
+//! What few requests want besides their steps, in the script as in memory: permits, requests that are carried out once,
+//! hits that are given back only if they still count. Every field of every answer.
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
+use ratekeeper_store::{
+    Answer, Charge, CounterKey, Extra, FullMode, MemoryConfig, MemoryStore, Once, Permit,
+    PermitAct, Request, RuleSlot, Step, Store, Until,
+};
+use ratekeeper_testkit::redis::Server;
+
+use crate::told::Told;
+
+/// Different requests of a history.
+const REQUESTS: usize = 8;
+
+/// Where histories begin.
+const START: Timestamp = Timestamp::from_secs(1_789_000_123);
+
+/// How long permits are held and windows are, and about how long a history takes.
+const WINDOW: Micros = Micros::from_secs(60);
+
+/// A request as it is drawn, which may be sent any number of times. Times are in milliseconds.
+#[derive(Clone, Debug)]
+struct Drawn {
+    steps: Vec<DrawnStep>,
+    wish: Wish,
+    once: Option<DrawnOnce>,
+    /// How long before the beginning, or after it, the hits were taken that are given back.
+    taken: Option<Result<u64, u64>>,
+}
+
+#[derive(Clone, Debug)]
+struct DrawnStep {
+    counter: usize,
+    hits: i64,
+    always: bool,
+    shadow: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Wish {
+    /// To count.
+    Count,
+    /// Something of that permit.
+    Permit(u128, PermitAct),
+}
+
+#[derive(Clone, Debug)]
+struct DrawnOnce {
+    id: u128,
+    /// From the beginning, or so long from now.
+    until: Result<u64, u64>,
+}
+
+#[test]
+fn extras_are_the_same_as_in_memory() {
+    let server = Server::start();
+    let limits = limits();
+    let turns = prop::collection::vec((0..9_000_u64, 0..REQUESTS), 1..60);
+    let history = (
+        prop::collection::vec(request(limits.len()), REQUESTS),
+        turns,
+    );
+    let config = Config {
+        cases: 150,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let result = TestRunner::new(config).run(&history, |(requests, turns)| {
+        let told = Told::new(&server);
+        let memory = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
+        let mut now = START;
+        for (gap, number) in turns {
+            now = now.after(Micros::from_millis(gap));
+            let drawn = &requests[number];
+            // What is asked for is known by its number, and an id may stand for two.
+            let (steps, extra) = (drawn.steps(&limits), drawn.extra(number as u64));
+            let request = Request {
+                extra: Some(&extra),
+                ..Request::new(&steps, Mode::default(), now)
+            };
+            let Answer::Decided(found) = told.decide(&request);
+            prop_assert_eq!(found, memory.decide_now(&request), "{:?}", drawn);
+        }
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+/// Several of each algorithm; those of permits come first.
+fn limits() -> Vec<Limit> {
+    let limit = |algorithm, quota| {
+        let spec = LimitSpec::new(algorithm, quota, WINDOW);
+        Limit::try_new(spec).expect("a valid limit")
+    };
+    let permits = [0, 1, 3].map(|quota| limit(Algorithm::Concurrency, quota));
+    let counting = Algorithm::ALL
+        .into_iter()
+        .filter(|algorithm| *algorithm != Algorithm::Concurrency)
+        .flat_map(|algorithm| [3, 40].map(|quota| limit(algorithm, quota)));
+    permits.into_iter().chain(counting).collect()
+}
+
+fn request(limits: usize) -> impl Strategy<Value = Drawn> {
+    let act = prop_oneof![
+        3 => Just(PermitAct::Acquire),
+        1 => Just(PermitAct::Renew),
+        1 => Just(PermitAct::Release),
+    ];
+    let wish = prop_oneof![
+        Just(Wish::Count),
+        (1..6_u128, act).prop_map(|(id, act)| Wish::Permit(id, act)),
+    ];
+    let until = prop_oneof![(0..120_000_u64).prop_map(Ok), (1..60_000_u64).prop_map(Err),];
+    let taken = prop_oneof![
+        (0..100_000_u64).prop_map(Ok),
+        (0..100_000_u64).prop_map(Err),
+    ];
+    let once = (1..6_u128, until).prop_map(|(id, until)| DrawnOnce { id, until });
+    (
+        prop::collection::vec(drawn_step(limits), 1..4),
+        wish,
+        prop::option::weighted(0.4, once),
+        prop::option::weighted(0.4, taken),
+    )
+        .prop_map(|(steps, wish, once, taken)| Drawn {
+            steps,
+            wish,
+            once,
+            taken,
+        })
+}
+
+fn drawn_step(limits: usize) -> impl Strategy<Value = DrawnStep> {
+    let hits = prop_oneof![4 => 1..4_i64, 1 => Just(0), 2 => -4..0_i64];
+    let flags = [0.1, 0.1].map(prop::bool::weighted);
+    (0..limits, hits, flags).prop_map(|(counter, hits, [always, shadow])| DrawnStep {
+        counter,
+        hits,
+        always,
+        shadow,
+    })
+}
+
+impl Drawn {
+    fn steps<'a>(&self, limits: &'a [Limit]) -> Vec<Step<'a>> {
+        let make = |(descriptor, drawn): (u16, &DrawnStep)| {
+            let limit = &limits[drawn.counter];
+            let hits = match (limit.algorithm(), self.wish) {
+                (Algorithm::Concurrency, Wish::Permit(_, PermitAct::Acquire)) => 1,
+                (Algorithm::Concurrency, _) => 0,
+                // Whoever settles a permit takes nothing by the way.
+                (_, Wish::Permit(_, PermitAct::Renew | PermitAct::Release)) => drawn.hits.min(0),
+                _ => drawn.hits,
+            };
+            Step {
+                key: CounterKey {
+                    subject: 7,
+                    identity: drawn.counter as u64,
+                },
+                limit,
+                calendar: None,
+                hits,
+                charge: match drawn.always {
+                    true => Charge::Always,
+                    false => Charge::IfAllowed,
+                },
+                descriptor,
+                shadow: drawn.shadow,
+                quota_mode: false,
+                rule: RuleSlot(0),
+                full_mode: FullMode::Allow,
+            }
+        };
+        (0..).zip(&self.steps).map(make).collect()
+    }
+
+    fn extra(&self, content: u64) -> Extra {
+        let permit = match self.wish {
+            Wish::Count => None,
+            Wish::Permit(id, act) => Some(Permit { id, act }),
+        };
+        let once = self.once.as_ref().map(|once| Once {
+            id: once.id,
+            until: match once.until {
+                Ok(millis) => Until::At(START.after(Micros::from_millis(millis))),
+                Err(millis) => Until::After(Micros::from_millis(millis)),
+            },
+            content,
+        });
+        let taken_at = self.taken.map(|taken| match taken {
+            Ok(before) => {
+                let before = Micros::from_millis(before).get();
+                Timestamp::from_micros(START.as_micros() - before)
+            }
+            Err(after) => START.after(Micros::from_millis(after)),
+        });
+        Extra {
+            permit,
+            once,
+            taken_at,
+        }
+    }
+}
