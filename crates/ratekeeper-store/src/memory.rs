@@ -1,8 +1,10 @@
 //! Counters in the memory of this process.
 //!
-//! 64 shards, each a lock over a fixed table of counters. A counter costs 57 bytes, its key
-//! included, whatever its descriptor; a table can be nine tenths full before anybody has to
-//! go for a new counter. All memory is bounded when the store is made: a new counter that
+//! 64 shards, each a lock over a table of counters. A table grows with them, a few hundred
+//! places at a time, so that as much memory is touched as there are counters; its address
+//! space, and with it the most memory that it takes, is reserved when the store is made. A
+//! counter costs 57 bytes, its key included, whatever its descriptor; a table at its largest
+//! can be nine tenths full before anybody has to go for a new counter. Then a new one that
 //! finds no room takes the place of an expired one, else of the one with the largest part of
 //! its limit left, never of one that refuses.
 //!
@@ -198,6 +200,7 @@ impl MemoryStore {
         cx.executed = allowed || step.charge == Charge::Always;
         shard.execute(&self.budget, cx.executed);
         shard.charge(&cx, step, &plan, allowed);
+        shard.grow(&self.budget);
         (allowed, plan.outcome)
     }
 
@@ -260,6 +263,7 @@ impl MemoryStore {
         for (step, plan) in steps.iter().zip(&plans) {
             locked.shard(plan.shard).charge(&cx, step, plan, allowed);
         }
+        locked.grow(&self.budget);
         Verdicts {
             allowed,
             outcomes: plans.iter().map(|plan| plan.outcome).collect(),
@@ -285,6 +289,7 @@ impl MemoryStore {
             stats.counters += shard.table.used() as u64;
             stats.capacity += shard.table.capacity() as u64;
             stats.table_bytes += (shard.table.buckets() * table::BUCKET_BYTES) as u64;
+            stats.table_bytes_max += (shard.table.buckets_max() * table::BUCKET_BYTES) as u64;
             stats.heap_counters += shard.heaps.used() as u64;
             stats.evicted_expired += shard.tally.evicted_expired;
             stats.evicted_live += shard.tally.evicted_live;
@@ -370,6 +375,12 @@ impl<'a> Locked<'a> {
     fn execute(&mut self, budget: &Budget, charged: bool) {
         for shard in &mut self.guards {
             shard.execute(budget, charged);
+        }
+    }
+
+    fn grow(&mut self, budget: &Budget) {
+        for shard in &mut self.guards {
+            shard.grow(budget);
         }
     }
 }

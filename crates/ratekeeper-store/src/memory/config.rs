@@ -1,7 +1,7 @@
 //! How large the store is.
 
 use super::MEMORY_SHARDS;
-use super::table::{BUCKET_BYTES, BUCKETS_MAX};
+use super::table::{BUCKET_BYTES, BUCKETS_MAX, Table};
 
 /// The size of a [`MemoryStore`](super::MemoryStore), fixed when it is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ impl MemoryConfig {
         let once_bytes = memory_limit / 16;
         let heap_bytes = memory_limit / 4 - once_bytes;
         let buckets = (memory_limit - heap_bytes - once_bytes) / MEMORY_SHARDS / BUCKET_BYTES;
-        let buckets = prime_up_to(buckets.min(BUCKETS_MAX));
+        let buckets = Table::buckets_within(buckets.min(BUCKETS_MAX));
         // A zeroed vector that is too large would abort the process; asking first does not.
         Vec::<u8>::new()
             .try_reserve_exact(buckets * BUCKET_BYTES * MEMORY_SHARDS)
@@ -74,20 +74,10 @@ pub enum MemoryError {
 
 /// What a configuration comes to.
 pub(super) struct Sizes {
-    /// Buckets of each shard.
+    /// Buckets of each shard at its largest.
     pub(super) buckets: usize,
     /// Bytes of out-of-line states.
     pub(super) heap_bytes: usize,
     /// Bytes of what is to be carried out once.
     pub(super) once_bytes: usize,
-}
-
-/// The largest prime up to `most`, which is at least 2.
-fn prime_up_to(most: usize) -> usize {
-    let is_prime = |n: usize| {
-        (2..)
-            .take_while(|d| d * d <= n)
-            .all(|d| !n.is_multiple_of(d))
-    };
-    (2..=most).rev().find(|n| is_prime(*n)).unwrap_or(2)
 }

@@ -122,8 +122,7 @@ impl MemoryStore {
         if shard.table.find(probe).is_some() {
             return Put::Alive;
         }
-        let free = shard.table.window(probe).find(|(_, used)| used.is_none());
-        let Some((place, _)) = free else {
+        let Some(place) = shard.table.free_place(probe) else {
             return Put::NoRoom;
         };
         let words = match state {
@@ -137,6 +136,7 @@ impl MemoryStore {
         };
         shard.adopt(place, probe, meta.with_rule(NO_RULE));
         *shard.table.state_mut(place) = words;
+        shard.grow(&self.budget);
         Put::Alive
     }
 }

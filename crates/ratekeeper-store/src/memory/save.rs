@@ -31,7 +31,9 @@ impl MemoryStore {
     /// made with, for instance.
     ///
     /// Decisions go on meanwhile: a lock is held for a few microseconds at a time, so that
-    /// the counters are saved as they were at slightly different times.
+    /// the counters are saved as they were at slightly different times. Where the table grows at
+    /// that moment, counters move to a later part of it: none is missed, and some are in the file
+    /// twice, of which loading takes the first.
     ///
     /// # Errors
     /// Those of `out`, and `InvalidInput` if the header is too long.
@@ -42,9 +44,9 @@ impl MemoryStore {
         let mut block = Block::default();
         for shard in &self.shards {
             for from in (0..self.buckets_per_shard).step_by(BUCKETS_PER_LOCK) {
-                let to = (from + BUCKETS_PER_LOCK).min(self.buckets_per_shard);
                 let shard = shard.0.lock();
-                if shard.table.used() == 0 {
+                let to = (from + BUCKETS_PER_LOCK).min(shard.table.buckets());
+                if from >= to || shard.table.used() == 0 {
                     break;
                 }
                 let now = now.max(shard.now);

@@ -1,6 +1,8 @@
 //! One shard: a table, its out-of-line states, and what requests do with both. Everything
 //! here happens under the shard's lock.
 
+use std::ops::Range;
+
 use ratekeeper_core::{Ask, Limit, Mode, Moment, Shape, StateMut, StateRef, Timestamp};
 
 use super::heap::{Budget, Slab, bytes_of};
@@ -285,10 +287,41 @@ impl Shard {
         bytes
     }
 
-    /// Forgets an expired counter.
-    pub(super) fn reclaim(&mut self, budget: &Budget, place: Place) {
-        budget.release(self.forget(place));
-        self.tally.evicted_expired += 1;
+    /// Forgets the counters of those buckets that have expired.
+    pub(super) fn reclaim_expired(&mut self, budget: &Budget, buckets: Range<usize>) {
+        for bucket in buckets {
+            for slot in 0..SLOTS {
+                let place = self.table.used_at(bucket, slot);
+                if let Some(place) = place.filter(|at| self.table.meta(*at).is_expired(self.now)) {
+                    budget.release(self.forget(place));
+                    self.tally.evicted_expired += 1;
+                }
+            }
+        }
+    }
+
+    /// Makes room for the counters to come where the request at hand has left little. Counters
+    /// may move, so no plan may hold a place any more.
+    #[inline]
+    pub(super) fn grow(&mut self, budget: &Budget) {
+        if let Some(segment) = self.table.take_crowded() {
+            self.relieve(budget, segment);
+        }
+    }
+
+    #[cold]
+    fn relieve(&mut self, budget: &Budget, segment: usize) {
+        self.reclaim_expired(budget, self.table.buckets_of(segment));
+        if !self.table.is_dense(segment) {
+            return;
+        }
+        for (meta, [word, ..]) in self.table.split(segment) {
+            if meta.is_heap() {
+                budget.release(self.heaps.remove(word));
+            }
+            self.count_rule(meta.rule(), -1);
+            self.tally.evicted_live += 1;
+        }
     }
 
     /// Forgets everything.

@@ -15,8 +15,10 @@ pub struct MemoryStats {
     pub counters: u64,
     /// Counters there is room for.
     pub capacity: u64,
-    /// Bytes of the table when every page of it has been touched.
+    /// Bytes of the table now: it grows with its counters, and never shrinks.
     pub table_bytes: u64,
+    /// The most that `table_bytes` may be.
+    pub table_bytes_max: u64,
     /// Counters whose state lies out of line.
     pub heap_counters: u64,
     /// Bytes of out-of-line states, bookkeeping included.

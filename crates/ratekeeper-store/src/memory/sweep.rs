@@ -1,7 +1,8 @@
 //! Forgetting what has expired, in the background.
 //!
 //! Decisions reclaim the expired counters they come across, which is enough to keep the
-//! store bounded. Sweeping makes the gauges true and gives the heap's bytes back.
+//! store bounded. Sweeping makes the gauges true and gives the heap's bytes back. The table keeps
+//! its memory: what grew once grows again, and places that are free are the first to be taken.
 
 use std::sync::atomic::Ordering;
 
@@ -50,19 +51,12 @@ impl MemoryStore {
         // What is forgotten here must not come back as new in a window that has ended: a check
         // that read the clock earlier, and comes later, gets this time too.
         shard.now = shard.now.max(now);
-        let now = shard.now;
         let before = shard.table.used();
         if before == 0 {
             return 0;
         }
-        for bucket in buckets {
-            for slot in 0..SLOTS {
-                let place = shard.table.used_at(bucket, slot);
-                if let Some(place) = place.filter(|at| shard.table.meta(*at).is_expired(now)) {
-                    shard.reclaim(&self.budget, place);
-                }
-            }
-        }
+        let in_use = buckets.start..buckets.end.min(shard.table.buckets());
+        shard.reclaim_expired(&self.budget, in_use);
         before - shard.table.used()
     }
 }

@@ -1,4 +1,4 @@
-//! A fixed hash table of counters, packed for the cache and for the byte.
+//! A hash table of counters, packed for the cache and for the byte.
 //!
 //! ```text
 //!  bucket: 400 bytes, 50 words
@@ -10,27 +10,36 @@
 //! 2019): a bucket's tags are compared at once, in a register, and a counter that found its
 //! bucket full lies in one further along its probe path, which each passed bucket counts in
 //! its overflow byte. A bucket that overflowed nothing ends a search, and removal needs no
-//! tombstones. Unlike F14 the table never moves a counter and never grows: the path is
-//! [`WINDOW`] buckets long, and what does not fit there must evict.
+//! tombstones. Unlike F14's a path is [`WINDOW`] buckets long at most, all of one
+//! [segment](segments), and what does not fit there must evict.
 //!
 //! Each key has a slot of its home bucket where it is put if that is free and sought first:
 //! most searches then go straight to the counter, one trip to memory instead of two, and
 //! never look at the tags. The metas of a bucket lie together, since whoever seeks a counter
 //! to evict or to sweep reads them all.
 //!
-//! The number of buckets is a prime, so that any memory limit is used to the last bucket, and
-//! a path of any stride visits each bucket once. The memory comes zeroed from the system, page
-//! by page as it is touched: an unused table costs nothing.
+//! The memory of the largest table is reserved at once, and comes zeroed from the system, page
+//! by page as segments come into use: a few counters lie close together, however many there is
+//! room for. A table does not shrink; what has expired leaves room for others where it lay.
+
+mod probe;
+mod segments;
+mod tags;
+
+use std::ops::Range;
 
 use ratekeeper_core::Words;
 
 use super::meta::Meta;
 use crate::CounterKey;
+pub(super) use probe::Probe;
+use segments::Segments;
+use tags::{matches, overflow, overflow_less, overflow_more, tag_of};
 
 /// Counters a bucket holds.
 pub(super) const SLOTS: usize = 7;
 
-/// Buckets in which a counter may lie.
+/// Buckets in which a counter may lie, repeated ones counted.
 pub(super) const WINDOW: usize = 16;
 
 /// Bytes of a bucket.
@@ -49,7 +58,7 @@ type Bucket = [u64; BUCKET_WORDS];
 /// Subject, identity, and four words of state.
 type Entry = [u64; ENTRY_WORDS];
 
-/// Where a counter lies. Stays valid until that counter is removed.
+/// Where a counter lies. Stays valid until that counter is removed or its segment split.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Place {
     /// The number of its bucket's first word.
@@ -57,96 +66,63 @@ pub(super) struct Place {
     slot: u32,
 }
 
-/// A key with what the table derives from it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Probe {
-    pub(super) key: CounterKey,
-    hash: u64,
-}
-
-impl Probe {
-    #[inline]
-    pub(super) fn new(key: CounterKey) -> Self {
-        // Keys are keyed hashes already; one multiplication makes the table good-natured
-        // towards callers that number their counters.
-        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let wide = u128::from(key.identity ^ key.subject.rotate_left(32)) * u128::from(ODD);
-        let [low, high] = [wide as u64, (wide >> 64) as u64];
-        Self {
-            key,
-            hash: low ^ high,
-        }
-    }
-
-    /// Six bits that the table itself does not use.
-    #[inline]
-    pub(super) const fn shard_bits(self) -> usize {
-        (self.hash & 63) as usize
-    }
-
-    #[inline]
-    const fn tag(self) -> u8 {
-        let tag = (self.hash >> 6) as u8;
-        if tag == 0 { 1 } else { tag }
-    }
-
-    /// The slot of the home bucket where the counter is sought first.
-    #[inline]
-    const fn slot(self) -> usize {
-        ((((self.hash >> 30) & 0xffff) * SLOTS as u64) >> 16) as usize
-    }
-}
-
-/// The buckets in which a counter may lie, the likeliest first.
-struct Path {
-    bucket: usize,
-    stride: usize,
-    buckets: usize,
-    left: usize,
-}
-
-impl Iterator for Path {
-    type Item = usize;
-
-    #[inline]
-    fn next(&mut self) -> Option<usize> {
-        self.left = self.left.checked_sub(1)?;
-        let bucket = self.bucket;
-        let next = bucket + self.stride;
-        self.bucket = if next < self.buckets {
-            next
-        } else {
-            next - self.buckets
-        };
-        Some(bucket)
-    }
-}
-
 /// The buckets.
 #[derive(Debug)]
 pub(super) struct Table {
     words: Vec<u64>,
-    buckets: usize,
+    segments: Segments,
     used: usize,
+    /// A segment that is to be split before more counters come.
+    crowded: Option<usize>,
 }
 
 impl Table {
-    /// A table of `buckets`, a prime of at most [`BUCKETS_MAX`].
+    /// A table that grows to `buckets`, at most [`BUCKETS_MAX`], or a few less.
     pub(super) fn new(buckets: usize) -> Self {
-        Self {
-            words: vec![0; buckets * BUCKET_WORDS],
-            buckets,
-            used: 0,
+        Self::of(Segments::new(buckets))
+    }
+
+    /// A table of at most two to the power of `depth_max` segments of so many buckets.
+    #[cfg(test)]
+    pub(super) fn growing(depth_max: u32, buckets: usize) -> Self {
+        Self::of(Segments::of(depth_max, buckets))
+    }
+
+    /// Splits all there is to split.
+    #[cfg(test)]
+    pub(super) fn grow_fully(&mut self) {
+        while let Some(segment) = self.segments.shallowest() {
+            assert!(self.split(segment).is_empty());
         }
     }
 
-    pub(super) const fn buckets(&self) -> usize {
-        self.buckets
+    fn of(segments: Segments) -> Self {
+        Self {
+            words: vec![0; segments.buckets_max() * BUCKET_WORDS],
+            segments,
+            used: 0,
+            crowded: None,
+        }
     }
 
-    /// Counters there are places for.
+    /// The most buckets that a table of at most `buckets` grows to.
+    pub(super) fn buckets_within(buckets: usize) -> usize {
+        Segments::new(buckets).buckets_max()
+    }
+
+    /// Buckets in use: those below this number.
+    pub(super) const fn buckets(&self) -> usize {
+        self.segments.buckets()
+    }
+
+    /// Buckets of the table at its largest.
+    pub(super) const fn buckets_max(&self) -> usize {
+        self.segments.buckets_max()
+    }
+
+    /// Counters there are places for, when the table is at its largest.
     pub(super) const fn capacity(&self) -> usize {
-        self.buckets * SLOTS
+        self.buckets_max() * SLOTS
     }
 
     /// Counters in the table.
@@ -154,34 +130,33 @@ impl Table {
         self.used
     }
 
-    /// The bucket where a key's path begins.
-    #[inline]
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "below the number of buckets"
-    )]
-    fn home(&self, probe: Probe) -> usize {
-        // Multiply and shift: a division without the division (Lemire, "Fast random integer
-        // generation in an interval", 2019).
-        ((u128::from(probe.hash) * self.buckets as u128) >> 64) as usize
-    }
-
     /// The place where a key is sought first.
     #[inline]
     fn first(&self, probe: Probe) -> Place {
-        place(self.home(probe), probe.slot())
+        let home = self.segments.home(probe) * BUCKET_WORDS;
+        place(self.segments.origin(probe) + home, probe.slot())
     }
 
-    fn path(&self, probe: Probe) -> Path {
-        // The stride comes from bits that nothing else looks at.
-        let strides = (self.buckets - 1).min(256) as u64;
-        let stride = 1 + ((((probe.hash >> 14) & 0xffff) * strides) >> 16);
-        Path {
-            bucket: self.home(probe),
-            stride: stride as usize,
-            buckets: self.buckets,
-            left: WINDOW.min(self.buckets),
-        }
+    /// The buckets in which a key's counter may lie, the likeliest first; of each the first word.
+    fn path(&self, probe: Probe) -> impl Iterator<Item = usize> + use<> {
+        self.path_from(self.segments.origin(probe), probe)
+    }
+
+    /// The same for a counter that lies in the segment that begins at `origin`.
+    fn path_from(&self, origin: usize, probe: Probe) -> impl Iterator<Item = usize> + use<> {
+        let buckets = self.segments.buckets_each();
+        let home = self.segments.home(probe);
+        std::iter::once(home)
+            .chain(probe.others(buckets))
+            .take(WINDOW)
+            .map(move |bucket| origin + bucket * BUCKET_WORDS)
+    }
+
+    /// The same for the counter at `at`.
+    fn path_to(&self, at: Place, probe: Probe) -> impl Iterator<Item = usize> + use<> {
+        let segment = self.segments.at(at.base());
+        let buckets = self.segments.buckets_of(segment);
+        self.path_from(buckets.start * BUCKET_WORDS, probe)
     }
 
     /// Where the counter of that key lies.
@@ -197,14 +172,14 @@ impl Table {
     #[inline(never)]
     fn find_along(&self, probe: Probe) -> Option<Place> {
         self.path(probe)
-            .find_map(|bucket| self.find_in(bucket, probe))?
+            .find_map(|base| self.find_in(base, probe))?
     }
 
     /// Where in that bucket the counter lies, if it does; none at all to look further.
     #[inline]
-    fn find_in(&self, bucket: usize, probe: Probe) -> Option<Option<Place>> {
-        let tags = self.tags(bucket);
-        let places = matches(tags, probe.tag()).map(|slot| place(bucket, slot));
+    fn find_in(&self, base: usize, probe: Probe) -> Option<Option<Place>> {
+        let tags = self.words[base];
+        let places = matches(tags, probe.tag()).map(|slot| place(base, slot));
         match { places }.find(|place| self.is_at(*place, probe.key)) {
             None if overflow(tags) > 0 => None,
             place => Some(place),
@@ -212,24 +187,14 @@ impl Table {
     }
 
     #[inline]
-    fn tags(&self, bucket: usize) -> u64 {
-        self.words[bucket * BUCKET_WORDS]
-    }
-
-    #[inline]
-    fn tags_mut(&mut self, bucket: usize) -> &mut u64 {
-        &mut self.words[bucket * BUCKET_WORDS]
-    }
-
-    #[inline]
     fn bucket(&self, at: Place) -> &Bucket {
-        let bucket = self.words[at.base as usize..].first_chunk();
+        let bucket = self.words[at.base()..].first_chunk();
         bucket.expect("a place lies within the table")
     }
 
     #[inline]
     fn bucket_mut(&mut self, at: Place) -> &mut Bucket {
-        let bucket = self.words[at.base as usize..].first_chunk_mut();
+        let bucket = self.words[at.base()..].first_chunk_mut();
         bucket.expect("a place lies within the table")
     }
 
@@ -252,23 +217,27 @@ impl Table {
         if !self.meta(first).is_used() {
             return Some(first);
         }
-        self.path(probe).find_map(|bucket| {
-            let slot = matches(self.tags(bucket), 0).next()?;
-            Some(place(bucket, slot))
+        self.path(probe).find_map(|base| {
+            let slot = matches(self.words[base], 0).next()?;
+            Some(place(base, slot))
         })
     }
 
     /// The places of a key's window, the likeliest first: each with the counter's meta, or
     /// none if it is free.
     pub(super) fn window(&self, probe: Probe) -> impl Iterator<Item = (Place, Option<Meta>)> + '_ {
-        self.path(probe).flat_map(|bucket| self.places(bucket))
+        self.path(probe).flat_map(|base| self.places_from(base))
     }
 
-    /// The places of one bucket.
+    /// The places of the bucket of that number.
     pub(super) fn places(&self, bucket: usize) -> impl Iterator<Item = (Place, Option<Meta>)> + '_ {
-        let tags = self.tags(bucket);
+        self.places_from(bucket * BUCKET_WORDS)
+    }
+
+    fn places_from(&self, base: usize) -> impl Iterator<Item = (Place, Option<Meta>)> + '_ {
+        let tags = self.words[base];
         (0..SLOTS).map(move |slot| {
-            let place = place(bucket, slot);
+            let place = place(base, slot);
             let used = tag_of(tags, slot) != 0;
             (place, used.then(|| self.meta(place)))
         })
@@ -276,15 +245,16 @@ impl Table {
 
     /// The place of that number, if a counter lies there.
     pub(super) fn used_at(&self, bucket: usize, slot: usize) -> Option<Place> {
-        let used = tag_of(self.tags(bucket), slot) != 0;
-        used.then_some(place(bucket, slot))
+        let base = bucket * BUCKET_WORDS;
+        let used = tag_of(self.words[base], slot) != 0;
+        used.then_some(place(base, slot))
     }
 
     /// Puts a counter at a free place of its window, its state all zero.
     pub(super) fn insert(&mut self, at: Place, probe: Probe, meta: Meta) {
-        for bucket in self.path(probe) {
-            let tags = self.tags_mut(bucket);
-            if bucket == at.bucket() {
+        for base in self.path_to(at, probe) {
+            let tags = &mut self.words[base];
+            if base == at.base() {
                 *tags |= u64::from(probe.tag()) << (8 * at.slot());
                 break;
             }
@@ -294,13 +264,17 @@ impl Table {
         *self.entry_mut(at) = [subject, identity, 0, 0, 0, 0];
         self.set_meta(at, meta);
         self.used += 1;
+        let segment = self.segments.at(at.base());
+        if self.segments.add(segment) {
+            self.crowded = Some(segment);
+        }
     }
 
     /// Takes the counter away from `at`.
     pub(super) fn remove(&mut self, at: Place) {
-        for bucket in self.path(Probe::new(self.key(at))) {
-            let tags = self.tags_mut(bucket);
-            if bucket == at.bucket() {
+        for base in self.path_to(at, Probe::new(self.key(at))) {
+            let tags = &mut self.words[base];
+            if base == at.base() {
                 *tags &= !(0xff << (8 * at.slot()));
                 break;
             }
@@ -309,6 +283,56 @@ impl Table {
         *self.entry_mut(at) = [0; ENTRY_WORDS];
         self.bucket_mut(at)[METAS + at.slot()] = 0;
         self.used -= 1;
+        self.segments.subtract(self.segments.at(at.base()));
+    }
+
+    /// A segment that has become crowded and can be split, once; the next counter that comes
+    /// to it names it again.
+    #[inline]
+    pub(super) const fn take_crowded(&mut self) -> Option<usize> {
+        self.crowded.take()
+    }
+
+    /// Whether so much of a segment is taken that only a split gives room for long.
+    pub(super) fn is_dense(&self, segment: usize) -> bool {
+        self.segments.is_dense(segment)
+    }
+
+    /// The buckets of a segment, by number.
+    pub(super) const fn buckets_of(&self, segment: usize) -> Range<usize> {
+        self.segments.buckets_of(segment)
+    }
+
+    /// Splits a segment that became crowded: about half of its counters move to the next one.
+    /// Gives those that found no place there, which takes keys that are no hashes.
+    #[must_use = "they are gone from the table"]
+    pub(super) fn split(&mut self, segment: usize) -> Vec<(Meta, Words)> {
+        let new = self.segments.split(segment);
+        let new = self.segments.buckets_of(new);
+        // A page that is read before it is written faults twice.
+        self.words[new.start * BUCKET_WORDS..new.end * BUCKET_WORDS].fill(0);
+        let mut homeless = Vec::new();
+        for bucket in self.segments.buckets_of(segment) {
+            for slot in 0..SLOTS {
+                let Some(at) = self.used_at(bucket, slot) else {
+                    continue;
+                };
+                let probe = Probe::new(self.key(at));
+                if self.segments.at(self.segments.origin(probe)) == segment {
+                    continue;
+                }
+                let (meta, state) = (self.meta(at), *self.state(at));
+                self.remove(at);
+                match self.free_place(probe) {
+                    Some(place) => {
+                        self.insert(place, probe, meta);
+                        *self.state_mut(place) = state;
+                    }
+                    None => homeless.push((meta, state)),
+                }
+            }
+        }
+        homeless
     }
 
     /// Whether the counter of that key lies at `at`. A free place has a key too: zeros.
@@ -347,8 +371,9 @@ impl Table {
 }
 
 impl Place {
-    const fn bucket(self) -> usize {
-        self.base as usize / BUCKET_WORDS
+    #[inline]
+    const fn base(self) -> usize {
+        self.base as usize
     }
 
     #[inline]
@@ -359,55 +384,9 @@ impl Place {
 
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "BUCKETS_MAX sees to it")]
-const fn place(bucket: usize, slot: usize) -> Place {
+const fn place(base: usize, slot: usize) -> Place {
     Place {
-        base: (bucket * BUCKET_WORDS) as u32,
+        base: base as u32,
         slot: slot as u32,
     }
-}
-
-#[inline]
-const fn tag_of(tags: u64, slot: usize) -> u8 {
-    (tags >> (8 * slot)) as u8
-}
-
-#[inline]
-const fn overflow(tags: u64) -> u64 {
-    tags >> 56
-}
-
-/// One more counter passed this bucket. At 255 nobody knows any more, and it stays there:
-/// searches then go on where they need not.
-const fn overflow_more(tags: u64) -> u64 {
-    if overflow(tags) == 255 {
-        tags
-    } else {
-        tags + (1 << 56)
-    }
-}
-
-const fn overflow_less(tags: u64) -> u64 {
-    match overflow(tags) {
-        0 | 255 => tags,
-        _ => tags - (1 << 56),
-    }
-}
-
-/// The slots whose tag equals `tag`, and now and then one more: a byte is zero where they
-/// are equal, and a borrow finds it (Mycroft's trick), sometimes spilling into the next.
-/// The first one is always right.
-#[inline]
-fn matches(tags: u64, tag: u8) -> impl Iterator<Item = usize> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const TOPS: u64 = 0x0080_8080_8080_8080;
-    let differ = tags ^ (ONES * u64::from(tag));
-    let mut hits = differ.wrapping_sub(ONES) & !differ & TOPS;
-    std::iter::from_fn(move || {
-        if hits == 0 {
-            return None;
-        }
-        let slot = hits.trailing_zeros() as usize / 8;
-        hits &= hits - 1;
-        Some(slot)
-    })
 }

@@ -1,4 +1,5 @@
 mod bounded;
+mod growth;
 mod once;
 mod state_file;
 mod table;

@@ -1,0 +1,157 @@
+//! A table that grows answers as one that was large from the start.
+
+use proptest::prelude::*;
+use ratekeeper_core::{Algorithm, Limit, Mode, Timestamp};
+
+use super::{limit, step};
+use crate::memory::table::Probe;
+use crate::memory::{MemoryConfig, MemoryStore};
+use crate::{Charge, CounterKey, Request, RuleSlot, Step};
+
+/// Room for six segments' worth of counters in each shard, and eight segments.
+const CONFIG: MemoryConfig = MemoryConfig {
+    memory_limit: 24 << 20,
+    max_share_percent: 100,
+};
+
+fn grown() -> MemoryStore {
+    let store = MemoryStore::new(CONFIG).unwrap();
+    for cell in &store.shards {
+        let table = &mut cell.0.lock().table;
+        table.grow_fully();
+        assert_eq!(table.buckets(), table.buckets_max());
+    }
+    store
+}
+
+/// Names of counters of the first shard alone, so that few of them make it grow.
+fn keys(count: usize) -> Vec<CounterKey> {
+    let keys = (0..).map(|identity| CounterKey {
+        subject: 7,
+        identity,
+    });
+    let first = keys.filter(|key| Probe::new(*key).shard_bits() == 0);
+    first.take(count).collect()
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    key: usize,
+    algorithm: usize,
+    hits: i64,
+    always: bool,
+}
+
+fn asked(keys: usize) -> impl Strategy<Value = Asked> {
+    let hits = prop_oneof![8 => Just(1_i64), 2 => 0..4_i64, 1 => -2..0_i64];
+    (0..keys, 0..3_usize, hits, prop::bool::weighted(0.1)).prop_map(
+        |(key, algorithm, hits, always)| Asked {
+            key,
+            algorithm,
+            hits,
+            always,
+        },
+    )
+}
+
+fn steps<'a>(asked: &[Asked], keys: &[CounterKey], limits: &'a [Limit; 3]) -> Vec<Step<'a>> {
+    let step = |asked: &Asked| {
+        let CounterKey { subject, identity } = keys[asked.key];
+        let number = asked.algorithm;
+        Step {
+            key: CounterKey {
+                // Each algorithm has a counter of its own, in another shard mostly.
+                subject: subject + number as u64,
+                identity,
+            },
+            hits: asked.hits,
+            charge: if asked.always {
+                Charge::Always
+            } else {
+                Charge::IfAllowed
+            },
+            rule: RuleSlot(number as u16),
+            ..step(&limits[number], identity)
+        }
+    };
+    asked.iter().map(step).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn growing_changes_no_answer(
+        requests in prop::collection::vec(
+            (prop::collection::vec(asked(4_000), 1..5), 0..3_u64),
+            4_000..6_000,
+        ),
+    ) {
+        let keys = keys(4_000);
+        let limits = [
+            limit(Algorithm::FixedWindow, 3, 3_600),
+            limit(Algorithm::SlidingLog, 3, 600),
+            limit(Algorithm::TokenBucket, 3, 60),
+        ];
+        let (growing, large) = (MemoryStore::new(CONFIG).unwrap(), grown());
+        let mut secs = 10_000;
+        for (asked, pause) in &requests {
+            secs += pause;
+            let steps = steps(asked, &keys, &limits);
+            let request = Request::new(&steps, Mode::default(), Timestamp::from_secs(secs));
+            prop_assert_eq!(growing.decide_now(&request), large.decide_now(&request));
+        }
+        let (growing, large) = (growing.stats(), large.stats());
+        prop_assert!(growing.table_bytes > growing.table_bytes_max / 8 && growing.table_bytes < large.table_bytes);
+        prop_assert_eq!(growing.evicted_live, 0);
+        prop_assert_eq!(large.evicted_live, 0);
+    }
+}
+
+/// A name that is as good as a hash, as those of a limiter are.
+fn hashed(number: u64) -> u64 {
+    siphasher::sip::SipHasher13::new().hash(&number.to_le_bytes())
+}
+
+#[test]
+fn a_store_takes_memory_as_counters_come() {
+    let store = MemoryStore::new(MemoryConfig::default()).unwrap();
+    let ten = limit(Algorithm::Gcra, 10, 3_600);
+    let least = store.stats().table_bytes;
+    assert!(least < 8 << 20, "{least}");
+    let now = Timestamp::from_secs(1_000);
+    for identity in 0..200_000 {
+        let steps = [step(&ten, hashed(identity))];
+        assert!(
+            store
+                .decide_now(&Request::new(&steps, Mode::default(), now))
+                .allowed
+        );
+    }
+    let stats = store.stats();
+    let each = stats.table_bytes / stats.counters;
+    assert!(stats.counters == 200_000 && each < 160, "{stats:?}");
+}
+
+#[test]
+fn expired_counters_make_room_before_the_table_grows() {
+    let store = MemoryStore::new(MemoryConfig::default()).unwrap();
+    let short = limit(Algorithm::FixedWindow, 10, 1);
+    let least = store.stats().table_bytes;
+    for identity in 0..400_000 {
+        let now = Timestamp::from_micros(1_000_000_000 + identity * 100);
+        let steps = [step(&short, hashed(identity))];
+        assert!(
+            store
+                .decide_now(&Request::new(&steps, Mode::default(), now))
+                .allowed
+        );
+    }
+    // Ten thousand live at once, and nobody sweeps.
+    let stats = store.stats();
+    assert_eq!(stats.table_bytes, least, "{stats:?}");
+    assert!(
+        stats.evicted_expired > 300_000 && stats.evicted_live == 0,
+        "{stats:?}"
+    );
+}
