@@ -168,9 +168,14 @@ pub struct Policy {
     pub source: Source,
     /// Hits a window holds.
     pub quota: u64,
-    /// The window.
+    /// The window; of a concurrency limit, the timeout of a permit.
     pub window: Micros,
+    /// Whether it limits how many requests are in flight.
+    pub is_concurrency: bool,
 }
+
+/// The limits that a request is held to: two lie where the list does.
+pub type Policies = SmallVec<[Policy; 2]>;
 
 /// What a limit answered, counted or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,6 +4,7 @@
 //! Both are handed out as opaque [tokens](token) that say all that is needed to settle them,
 //! so nothing is kept of them here. A token belongs to the caller that it was made for.
 
+mod admission;
 mod permits;
 mod reservations;
 pub(crate) mod token;
@@ -14,6 +15,7 @@ use ratekeeper_store::{
 };
 use smallvec::SmallVec;
 
+pub use admission::{Admission, Admitted, Admitting, Slots};
 pub use permits::{Acquired, Held, Released};
 pub use reservations::{Reservation, Reserve, Reserved, Settled};
 pub use token::TOKEN_CHARS_MAX;
@@ -125,14 +127,18 @@ impl<S: Store> Limiter<S> {
         extra: &Extra,
         now: Timestamp,
     ) -> Result<Verdicts, StoreError> {
-        let request = Request {
-            extra: Some(extra),
-            ..Request::new(steps, Mode::default(), now)
-        };
-        match self.store().decide(&request) {
+        match self.send(steps, extra, now) {
             Answer::Decided(verdicts) => Ok(verdicts),
             Answer::Pending(ticket) => ticket.await,
         }
+    }
+
+    /// Asks the store.
+    fn send(&self, steps: &[Step<'_>], extra: &Extra, now: Timestamp) -> Answer<S::Ticket> {
+        self.store().decide(&Request {
+            extra: Some(extra),
+            ..Request::new(steps, Mode::default(), now)
+        })
     }
 
     /// Decides `check` with `extra`: the decision, and what it took of the limits that

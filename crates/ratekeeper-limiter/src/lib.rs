@@ -23,11 +23,12 @@ mod stats;
 pub use batch::{Asked, Begun};
 pub use clock::Clock;
 pub use compiled::{Modes, Snapshot};
-pub use decision::{Answered, Binding, Code, Decision, Policy, Source, Status};
+pub use decision::{Answered, Binding, Code, Decision, Policies, Policy, Source, Status};
 pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
 pub use fallback::{Fallback, FallbackConfig, FallbackError};
 pub use hold::{
-    Acquired, Held, HoldError, Released, Reservation, Reserve, Reserved, Settled, TOKEN_CHARS_MAX,
+    Acquired, Admission, Admitted, Admitting, Held, HoldError, Released, Reservation, Reserve,
+    Reserved, Settled, Slots, TOKEN_CHARS_MAX,
 };
 pub use identity::Seed;
 pub use limiter::{Limiter, LimiterOptions};

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use crate::Clock;
 use crate::batch::Begun;
 use crate::compiled::{Modes, Snapshot};
-use crate::decision::{Answered, Decision, Policy, Source};
+use crate::decision::{Answered, Decision, Policies, Source};
 use crate::explain::Explanation;
 use crate::fallback::Fallback;
 use crate::hold::token::Sealer;
@@ -245,7 +245,7 @@ impl<S: Store> Limiter<S> {
 
     /// The enforced limits that `check` is held to, each once, by the rules that `decision` was
     /// taken with. Matches again, so it is for callers who are to be told all of them.
-    pub fn policies(&self, check: &Check<'_>, decision: &Decision) -> Vec<Policy> {
+    pub fn policies(&self, check: &Check<'_>, decision: &Decision) -> Policies {
         let overrides = overrides(check, self.options.profile);
         let unheard = Totals::default();
         let context = self.context(decision.snapshot(), self.clock.now());

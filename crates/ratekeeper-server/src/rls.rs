@@ -6,7 +6,7 @@ mod metadata;
 mod request;
 mod response;
 
-use ratekeeper_limiter::{Check, Waiting};
+use ratekeeper_limiter::{Check, Policies, Waiting};
 use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 
 pub use constant::{ConstantAnswer, NoAnswer};
@@ -48,7 +48,7 @@ pub(crate) async fn decide<S: ServedStore>(
     let policies = if app.rls.draft_headers {
         app.limiter.policies(&check, &decision)
     } else {
-        Vec::new()
+        Policies::new()
     };
     Ok(response::answer(&app.rls, request, &decision, &policies))
 }

@@ -39,7 +39,7 @@ pub struct Released {
     pub was_held: bool,
 }
 
-fn is_concurrency(step: &Step<'_>) -> bool {
+pub(super) fn is_concurrency(step: &Step<'_>) -> bool {
     step.limit.algorithm() == Algorithm::Concurrency
 }
 

@@ -1,12 +1,12 @@
 //! From the store's verdicts to statuses and statistics.
 
-use ratekeeper_core::{Mode, combine, quota_denies};
+use ratekeeper_core::{Algorithm, Mode, combine, quota_denies};
 use ratekeeper_rules::{FailureMode, RuleIndex, Unit};
 use ratekeeper_store::{Step, Verdicts};
 
 use super::Plan;
 use crate::compiled::Compiled;
-use crate::decision::{Answered, Binding, Code, Policy, Source, Status, Statuses};
+use crate::decision::{Answered, Binding, Code, Policies, Policy, Source, Status, Statuses};
 use crate::hold::TakenPart;
 use crate::hold::token::Part;
 use crate::stats::Answer;
@@ -135,7 +135,23 @@ impl<'a> Plan<'a> {
                 && step.hits > 0
                 && is_part(step)
         });
-        let part = |(step, source, _): (&Step<'_>, Source, Answered)| match source {
+        let part = |(step, source, _): (&Step<'_>, Source, Answered)| self.part(step, source);
+        answers.filter_map(part).collect()
+    }
+
+    /// What the request takes of the limits that `is_part` names, if it is let in.
+    pub(crate) fn parts(
+        &self,
+        is_part: impl Fn(&Step<'_>) -> bool,
+    ) -> impl Iterator<Item = TakenPart> {
+        let steps = self.steps.iter().zip(&self.sources);
+        steps
+            .filter(move |(step, _)| is_part(step))
+            .filter_map(|(step, source)| self.part(step, *source))
+    }
+
+    fn part(&self, step: &Step<'_>, source: Source) -> Option<TakenPart> {
+        match source {
             Source::Rule(index) => Some(TakenPart {
                 part: Part {
                     rule: self.context.snapshot.compiled(index).token,
@@ -148,8 +164,7 @@ impl<'a> Plan<'a> {
             }),
             // Whoever settles could not know the limit.
             Source::Override => None,
-        };
-        answers.filter_map(part).collect()
+        }
     }
 
     /// Whether one hit on each descriptor would pass, from the verdicts of a plan of peeks.
@@ -204,14 +219,15 @@ impl<'a> Plan<'a> {
     }
 
     /// The enforced limits that take part, each once, in the order of the descriptors.
-    pub(crate) fn policies(&self) -> Vec<Policy> {
-        let mut policies: Vec<Policy> = Vec::new();
+    pub(crate) fn policies(&self) -> Policies {
+        let mut policies = Policies::new();
         for (step, source) in self.steps.iter().zip(&self.sources) {
             let limit = step.limit;
             let policy = Policy {
                 source: *source,
                 quota: limit.quota(),
                 window: limit.window(),
+                is_concurrency: limit.algorithm() == Algorithm::Concurrency,
             };
             if !step.shadow && !policies.contains(&policy) {
                 policies.push(policy);

@@ -1,0 +1,210 @@
+//! Requests that are held until they have ended: they wait for their turn, and give back what they hold.
+
+use ratekeeper_core::{Micros, Timestamp};
+use ratekeeper_store::{
+    Answer, Extra, Permit, PermitAct, StepOutcome, Store, StoreError, Verdicts,
+};
+use smallvec::SmallVec;
+
+use super::HoldError;
+use super::permits::is_concurrency;
+use super::token::Part;
+use crate::plan::{Context, Plan, overrides};
+use crate::stats::Totals;
+use crate::{Check, Decision, Limiter, Policies};
+
+/// What is said of a request that is held until it has ended.
+#[derive(Debug)]
+pub struct Admitted {
+    /// Whether the request may go on, and what of which limit is left.
+    pub decision: Decision,
+    /// The enforced limits that it is held to, each once.
+    pub policies: Policies,
+    /// What it holds of concurrency limits, or may hold, where the store gave no answer: to be
+    /// [given back](Limiter::release_slots), also after a denial. None if it holds nothing.
+    pub slots: Option<Slots>,
+}
+
+/// A request whose store was asked, and has not answered.
+#[derive(Debug)]
+pub struct Admission {
+    decision: Decision,
+    now: Timestamp,
+    slots: Option<Slots>,
+}
+
+impl Admission {
+    /// What the request will hold, if it is let in: to be given back if its answer is not waited for.
+    #[must_use]
+    pub fn slots(&self) -> Option<&Slots> {
+        self.slots.as_ref()
+    }
+}
+
+/// A request that is to be let in.
+#[derive(Debug)]
+pub enum Admitting<T> {
+    /// The store decided at once.
+    Decided(Admitted),
+    /// It was asked: await the ticket, then [conclude](Limiter::conclude_admission).
+    Asked(Admission, T),
+}
+
+/// A permit of each concurrency limit that a request is held to, in the hands of this process: as
+/// good as the token of [`Limiter::acquire`], and never written down.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    id: u128,
+    parts: SmallVec<[Part; 2]>,
+    expires_after: Micros,
+}
+
+impl Slots {
+    /// Until they end by themselves, counted from when they were taken or renewed: the shortest
+    /// timeout of their limits.
+    #[must_use]
+    pub const fn expires_after(&self) -> Micros {
+        self.expires_after
+    }
+
+    const fn extra(&self, act: PermitAct) -> Extra {
+        Extra {
+            permit: Some(Permit { id: self.id, act }),
+            once: None,
+            taken_at: None,
+        }
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// Asks the store to decide `check` as of `now`, a time that [`Self::clock`] has just shown,
+    /// concurrency limits included, and does not wait for it. Rates and permits are taken together
+    /// or not at all. Where no concurrency limit matches it costs what a check costs.
+    #[inline]
+    pub fn begin_admission(&self, check: &Check<'_>, now: Timestamp) -> Admitting<S::Ticket> {
+        let mut decision = Decision::begin(self.load());
+        let overrides = overrides(check, self.profile());
+        let (snapshot, statuses) = decision.parts();
+        let context = Context {
+            permits: true,
+            ..self.context(snapshot, now)
+        };
+        let plan = Plan::new(context, check, &overrides);
+        let slots = self.slots(&plan);
+        let extra = slots.as_ref().map(|slots| slots.extra(PermitAct::Acquire));
+        match self.ask(&plan, now, extra.as_ref()) {
+            Answer::Decided(verdicts) => {
+                plan.fill(&verdicts, statuses, |step, _, answered| {
+                    self.note(step, &answered, now);
+                });
+                let policies = plan.policies();
+                drop(plan);
+                decision.conclude(verdicts.allowed);
+                Admitting::Decided(Admitted {
+                    decision,
+                    policies,
+                    slots: slots.filter(|_| verdicts.allowed),
+                })
+            }
+            Answer::Pending(ticket) => {
+                drop(plan);
+                let admission = Admission {
+                    decision,
+                    now,
+                    slots,
+                };
+                Admitting::Asked(admission, ticket)
+            }
+        }
+    }
+
+    /// What the store's `answer` to `check` comes to, the same that was
+    /// [begun](Self::begin_admission).
+    pub fn conclude_admission(
+        &self,
+        check: &Check<'_>,
+        admission: Admission,
+        answer: Result<Verdicts, StoreError>,
+    ) -> Admitted {
+        let Admission {
+            mut decision,
+            now,
+            slots,
+        } = admission;
+        let overrides = overrides(check, self.profile());
+        // Matched once more rather than kept: by the same rules, and heard of already.
+        let unheard = Totals::default();
+        let (snapshot, statuses) = decision.parts();
+        let context = Context {
+            totals: &unheard,
+            permits: true,
+            ..self.context(snapshot, now)
+        };
+        let plan = Plan::new(context, check, &overrides);
+        // What was asked in vain may have been done all the same.
+        let may_be_held = answer.as_ref().map_or(true, |verdicts| verdicts.allowed);
+        let verdicts = answer.unwrap_or_else(|_| {
+            let extra = slots.as_ref().map(|slots| slots.extra(PermitAct::Acquire));
+            self.unanswered(&plan, now, extra.as_ref())
+        });
+        plan.fill(&verdicts, statuses, |step, _, answered| {
+            self.note(step, &answered, now);
+        });
+        let policies = plan.policies();
+        drop(plan);
+        decision.conclude(verdicts.allowed);
+        Admitted {
+            decision,
+            policies,
+            slots: slots.filter(|_| may_be_held),
+        }
+    }
+
+    /// Gives slots back. Twice is as good as once. Done at once, unless there is a ticket to await;
+    /// what cannot be given back ends at its deadline.
+    #[must_use = "a ticket that is dropped may never be sent"]
+    pub fn release_slots(&self, slots: &Slots) -> Option<S::Ticket> {
+        match self.act_on(slots, PermitAct::Release) {
+            Answer::Decided(_) => None,
+            Answer::Pending(ticket) => Some(ticket),
+        }
+    }
+
+    /// Moves the deadline of slots on, to their limits' timeouts from now.
+    ///
+    /// # Errors
+    /// [`HoldError::NotHeld`] if one is not held any more; [`HoldError::Store`].
+    pub async fn renew_slots(&self, slots: &Slots) -> Result<(), HoldError> {
+        let verdicts = match self.act_on(slots, PermitAct::Renew) {
+            Answer::Decided(verdicts) => verdicts,
+            Answer::Pending(ticket) => ticket.await?,
+        };
+        let is_held = |outcome: &StepOutcome| matches!(outcome, StepOutcome::Counted(outcome) if outcome.fits());
+        match !verdicts.outcomes.is_empty() && verdicts.outcomes.iter().all(is_held) {
+            true => Ok(()),
+            false => Err(HoldError::NotHeld),
+        }
+    }
+
+    fn act_on(&self, slots: &Slots, act: PermitAct) -> Answer<S::Ticket> {
+        let now = self.clock().now();
+        let snapshot = self.load();
+        let steps = snapshot.settlement(&slots.parts, now, |_| 0);
+        self.send(&steps, &slots.extra(act), now)
+    }
+
+    /// The permits that the steps of `plan` take.
+    fn slots(&self, plan: &Plan<'_>) -> Option<Slots> {
+        let mut parts = SmallVec::new();
+        let mut expires_after = Micros::MAX;
+        for taken in plan.parts(|step| is_concurrency(step) && step.hits > 0) {
+            expires_after = expires_after.min(taken.window);
+            parts.push(taken.part);
+        }
+        (!parts.is_empty()).then(|| Slots {
+            id: self.new_id(),
+            parts,
+            expires_after,
+        })
+    }
+}
