@@ -24,6 +24,16 @@ const ARROWS: &[(&str, &[&str])] = &[
         "ratekeeper-http",
         &["ratekeeper-core", "ratekeeper-limiter", "ratekeeper-rules"],
     ),
+    (
+        "ratekeeper-tower",
+        &[
+            "ratekeeper-core",
+            "ratekeeper-http",
+            "ratekeeper-limiter",
+            "ratekeeper-rules",
+            "ratekeeper-store",
+        ],
+    ),
     ("ratekeeper-proto", &[]),
     (
         "ratekeeper-server",
@@ -56,6 +66,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-limiter",
             "ratekeeper-rules",
             "ratekeeper-store",
+            "ratekeeper-tower",
         ],
     ),
     ("ratekeeper-client", &["ratekeeper", "ratekeeper-proto"]),
@@ -205,23 +216,23 @@ fn only_the_edges_know_protobuf() {
 
 #[test]
 fn the_library_brings_no_server() {
-    let tree = cargo(&[
-        "tree",
-        "--package",
-        "ratekeeper",
-        "--edges",
-        "normal",
-        "--prefix",
-        "none",
-        "--locked",
-        "--offline",
-    ]);
-    for line in tree.lines() {
-        let crate_name = line.split(' ').next().unwrap_or_default();
-        assert!(
-            !NOT_IN_THE_LIBRARY.contains(&crate_name),
-            "`cargo add ratekeeper` would build {crate_name}"
+    // The layer waits, so it has a clock's timers; whoever uses it has a runtime.
+    for (features, besides) in [(&[][..], ""), (&["--features", "tower"], "tokio")] {
+        let tree = cargo(
+            &[
+                &["tree", "--package", "ratekeeper", "--edges", "normal"][..],
+                &["--prefix", "none", "--locked", "--offline"],
+                features,
+            ]
+            .concat(),
         );
+        for line in tree.lines() {
+            let crate_name = line.split(' ').next().unwrap_or_default();
+            assert!(
+                crate_name == besides || !NOT_IN_THE_LIBRARY.contains(&crate_name),
+                "`cargo add ratekeeper {features:?}` would build {crate_name}"
+            );
+        }
     }
 }
 

@@ -32,6 +32,8 @@
 //! - [`Limiter::replace_rules`] puts other rules in force, all at once; counters whose identity did not change keep
 //!   their usage.
 //! - [`Limiter::explain`] says how a request is decided, and takes nothing.
+//! - With the feature `tower`, `ratekeeper::tower::RateLimitLayer` limits the requests to any tower HTTP service: axum,
+//!   tonic, hyper.
 //!
 //! # What is not
 //!
@@ -51,6 +53,8 @@ pub use ratekeeper_rules as rules;
 pub use ratekeeper_rules::{Entry, RuleSet};
 pub use ratekeeper_store as store;
 pub use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+#[cfg(feature = "tower")]
+pub use ratekeeper_tower as tower;
 
 use ratekeeper_rules::{Options, ReadError, ReadOptions, Source};
 use std::path::Path;

@@ -3,7 +3,7 @@ use ratekeeper_limiter::{Check, Decision, Descriptor, Limiter, LimiterOptions};
 use ratekeeper_rules::{Entry, Options, Source, load};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
-use super::{Denial, LimitState, headers};
+use super::{Denial, Standing, headers};
 
 const RULES: &str = "
 domain: d
@@ -131,5 +131,6 @@ fn where_nothing_matches_nothing_is_told() {
     let (decision, headers, _) = ask(&limiter, &other);
     assert!(decision.allowed());
     assert!(headers.is_empty());
-    assert_eq!(LimitState::of(&decision), None);
+    let standing = Standing::new(&[], &decision, ratekeeper_core::Timestamp::default());
+    assert_eq!(standing.binding, None);
 }

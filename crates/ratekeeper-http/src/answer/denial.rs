@@ -1,0 +1,116 @@
+//! What a denied request is told in its answer's body.
+
+use ratekeeper_limiter::{Decision, Descriptor, Status};
+use ratekeeper_rules::secret::{fingerprint, is_secret_by_default};
+use ratekeeper_rules::window::format_duration;
+use serde::Serialize;
+
+use super::Standing;
+
+/// Why a request is denied: its caller is over a limit. As JSON it is the body of the answer:
+/// `{"error": {"code", "message", "retry_after", "limit", "window", "scope"}}`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Denial {
+    error: Content,
+    /// The names of the policies that deny, as the headers say them.
+    #[serde(skip)]
+    pub(super) violated: Vec<String>,
+    #[serde(skip)]
+    rule: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct Content {
+    code: &'static str,
+    message: String,
+    /// Seconds; null if no wait helps.
+    retry_after: Option<u64>,
+    limit: Option<u64>,
+    window: Option<String>,
+    scope: Option<String>,
+}
+
+impl Denial {
+    /// What `decision` says to a request of `descriptors` in `domain`. Values of secret entries are fingerprints.
+    #[must_use]
+    pub fn new(decision: &Decision, domain: &str, descriptors: &[Descriptor<'_>]) -> Self {
+        let standing = Standing::new(&[], decision, ratekeeper_core::Timestamp::default());
+        Self::of(&standing, scope(decision, domain, descriptors))
+    }
+
+    /// What `standing` says to a request that is denied. `scope` names whom the limit holds for, without secrets.
+    #[must_use]
+    pub fn of(standing: &Standing<'_>, scope: Option<String>) -> Self {
+        let binding = standing.binding.as_ref();
+        let retry_after = binding.and_then(super::Bound::retry_after_secs);
+        let message = match retry_after {
+            Some(1) => "Rate limit exceeded. Retry after 1 second.".to_owned(),
+            Some(seconds) => format!("Rate limit exceeded. Retry after {seconds} seconds."),
+            None => "Rate limit exceeded: the limit has no room for this request at any time."
+                .to_owned(),
+        };
+        let window = binding.and_then(|binding| binding.quota.window);
+        Self {
+            error: Content {
+                code: "RATE_LIMITED",
+                message,
+                retry_after,
+                limit: binding.map(|binding| binding.quota.limit),
+                window: window.map(format_duration),
+                scope,
+            },
+            violated: binding
+                .map(|binding| binding.quota.name.clone().into_owned())
+                .into_iter()
+                .collect(),
+            rule: binding.map_or_else(String::new, |binding| binding.rule.clone().into_owned()),
+        }
+    }
+
+    /// The id of the rule that denies; empty where none is known.
+    #[must_use]
+    pub fn rule(&self) -> &str {
+        &self.rule
+    }
+
+    /// Whom the limit holds for, without secrets.
+    #[must_use]
+    pub fn scope(&self) -> Option<&str> {
+        self.error.scope.as_deref()
+    }
+
+    /// Whole seconds to wait; none if no wait helps.
+    #[must_use]
+    pub fn retry_after_secs(&self) -> Option<u64> {
+        self.error.retry_after
+    }
+
+    /// What it says, in words.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.error.message
+    }
+}
+
+/// The entries whose limit denies: `api_key:~1f0c83aa:endpoint:POST /orders`.
+#[must_use]
+pub fn scope(decision: &Decision, domain: &str, descriptors: &[Descriptor<'_>]) -> Option<String> {
+    let binding = decision.binding()?;
+    let is_binding = |status: &Status| {
+        let other = status.binding.as_ref();
+        other.is_some_and(|other| std::ptr::eq(other, binding))
+    };
+    let number = decision.statuses().iter().position(is_binding)?;
+    let rules = decision.snapshot().rules().domain(domain);
+    let is_secret =
+        |key: &str| rules.map_or_else(|| is_secret_by_default(key), |rules| rules.is_secret(key));
+    let entries = descriptors.get(number)?.entries.iter();
+    let shown = entries.map(|entry| {
+        if is_secret(entry.key) {
+            format!("{}:{}", entry.key, fingerprint(entry.value))
+        } else {
+            format!("{}:{}", entry.key, entry.value)
+        }
+    });
+    Some(shown.collect::<Vec<_>>().join(":"))
+}

@@ -1,0 +1,98 @@
+//! In which form a client reads a refusal.
+
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
+use serde::Deserialize;
+
+/// The form of a refusal's body where a request does not say which it wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BodyForm {
+    /// `{"error": {"code", "message", …}}`.
+    #[default]
+    Json,
+    /// `application/problem+json` (RFC 9457), with the problem types of the IETF's draft.
+    Problem,
+}
+
+/// The form of an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// A status, and a body of that form.
+    Http(BodyForm),
+    /// gRPC: status 200, and the error in headers; with the content type of the request.
+    Grpc(HeaderValue),
+}
+
+impl Form {
+    /// The form that a request of these headers wants: gRPC if it is that itself, else the one of the two that its
+    /// `Accept` prefers by name, else `usual`.
+    #[must_use]
+    pub fn wanted(headers: &HeaderMap, usual: BodyForm) -> Self {
+        match headers.get(CONTENT_TYPE) {
+            Some(kind) if kind.as_bytes().starts_with(b"application/grpc") => {
+                Self::Grpc(kind.clone())
+            }
+            _ => Self::Http(accepted(headers).unwrap_or(usual)),
+        }
+    }
+}
+
+/// The form that `Accept` prefers by name.
+fn accepted(headers: &HeaderMap) -> Option<BodyForm> {
+    let mut best: Option<(f32, BodyForm)> = None;
+    for line in headers.get_all(ACCEPT) {
+        for range in line.to_str().unwrap_or_default().split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let form = match parts.next() {
+                Some("application/json") => BodyForm::Json,
+                Some("application/problem+json") => BodyForm::Problem,
+                _ => continue,
+            };
+            let quality = parts.find_map(|part| part.strip_prefix("q="));
+            let quality = quality.map_or(1.0, |q| q.parse().unwrap_or(0.0));
+            // Of equals the first counts.
+            if quality > best.map_or(0.0, |(quality, _)| quality) {
+                best = Some((quality, form));
+            }
+        }
+    }
+    best.map(|(_, form)| form)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(name: http::HeaderName, value: &'static str) -> Form {
+        let headers = HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
+        Form::wanted(&headers, BodyForm::Json)
+    }
+
+    #[test]
+    fn who_names_a_form_gets_it() {
+        use BodyForm::{Json, Problem};
+        for (accept, form) in [
+            ("*/*", Json),
+            ("application/problem+json", Problem),
+            ("application/json, application/problem+json", Json),
+            (
+                "application/json;q=0.5, application/problem+json; q=0.9",
+                Problem,
+            ),
+            ("application/problem+json;q=0", Json),
+            ("application/problem+json;q=nonsense", Json),
+            ("text/html, application/problem+json;q=0.1", Problem),
+        ] {
+            assert_eq!(wanted(ACCEPT, accept), Form::Http(form), "{accept}");
+        }
+        let kind = "application/grpc+proto";
+        let same = HeaderValue::from_static(kind);
+        assert_eq!(wanted(CONTENT_TYPE, kind), Form::Grpc(same));
+        assert_eq!(wanted(CONTENT_TYPE, "application/json"), Form::Http(Json));
+        assert_eq!(
+            Form::wanted(&HeaderMap::new(), Problem),
+            Form::Http(Problem)
+        );
+    }
+}

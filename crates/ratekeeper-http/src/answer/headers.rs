@@ -1,0 +1,238 @@
+//! In which headers a client is told of its limits.
+
+use std::str::FromStr;
+use std::time::{Duration, UNIX_EPOCH};
+
+use http::header::RETRY_AFTER;
+use http::{HeaderName, HeaderValue};
+use ratekeeper_core::Micros;
+use serde::Deserialize;
+
+use super::standing::shown;
+use super::{Bound, DEGRADED, Standing, draft};
+
+static LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+static REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+static RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+static USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
+static RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
+static RULE: HeaderName = HeaderName::from_static("x-ratelimit-rule");
+static POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+static STATE: HeaderName = HeaderName::from_static("ratelimit");
+
+/// The first second after the year 9999, where HTTP's dates end.
+const DATES_END: u64 = 253_402_300_800;
+
+/// Names and values, each name once.
+pub type HeaderLines = Vec<(HeaderName, HeaderValue)>;
+
+/// In which headers a client is told of its limits, on allowed answers and denials alike.
+///
+/// Read from a list with commas of `draft`, `x-ratelimit`, `x-ratelimit-epoch`, `github`, `retry-after`,
+/// `retry-after-date` and `rule`; `none` for none at all. By default `draft,x-ratelimit,retry-after`. Answers of which
+/// some limit was not counted carry [`DEGRADED`] besides, unless there are no headers at all.
+///
+/// ```
+/// use ratekeeper_http::answer::{Headers, LimitHeaders};
+///
+/// let headers: Headers = "draft, github, retry-after-date".parse()?;
+/// assert_eq!(headers.limits, Some(LimitHeaders::GitHub));
+/// // They share their names, and would contradict each other about the reset.
+/// assert!("github, x-ratelimit".parse::<Headers>().is_err());
+/// # Ok::<(), ratekeeper_http::answer::UnknownHeaders>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct Headers {
+    /// `draft`: `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers.
+    pub draft: bool,
+    /// `X-RateLimit-Limit` and its kin, in one of three ways.
+    pub limits: Option<LimitHeaders>,
+    /// `Retry-After`, after a denial that a wait ends.
+    pub retry_after: Option<RetryAfter>,
+    /// `rule`: `X-RateLimit-Rule`, after a denial: the id of the rule that denied.
+    pub rule: bool,
+}
+
+/// `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LimitHeaders {
+    /// `x-ratelimit`: the reset in seconds from now.
+    Delta,
+    /// `x-ratelimit-epoch`: the reset in seconds since the Unix epoch.
+    Epoch,
+    /// `github`: as `Epoch`, and `X-RateLimit-Used` and `-Resource`.
+    GitHub,
+}
+
+/// How `Retry-After` says when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RetryAfter {
+    /// `retry-after`: in seconds from now, never 0.
+    Seconds,
+    /// `retry-after-date`: as a date.
+    Date,
+}
+
+/// Why a list of headers has no meaning.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UnknownHeaders(String);
+
+impl Default for Headers {
+    fn default() -> Self {
+        Self {
+            draft: true,
+            limits: Some(LimitHeaders::Delta),
+            retry_after: Some(RetryAfter::Seconds),
+            rule: false,
+        }
+    }
+}
+
+impl Headers {
+    /// No header at all.
+    pub const NONE: Self = Self {
+        draft: false,
+        limits: None,
+        retry_after: None,
+        rule: false,
+    };
+
+    /// The headers that tell `standing`.
+    #[must_use]
+    pub fn lines(&self, standing: &Standing<'_>) -> HeaderLines {
+        let mut lines = HeaderLines::new();
+        if *self == Self::NONE {
+            return lines;
+        }
+        if let Some(binding) = &standing.binding {
+            lines.reserve(6);
+            if let Some(kind) = self.limits {
+                kind.put(standing, binding, &mut lines);
+            }
+            if self.draft {
+                put(&mut lines, &POLICY, draft::policy(standing));
+                put(&mut lines, &STATE, draft::state(standing));
+            }
+            if let (Some(kind), Some(seconds)) = (self.retry_after, binding.retry_after_secs()) {
+                lines.push((RETRY_AFTER, kind.value(standing, seconds)));
+            }
+            if self.rule && !standing.allowed {
+                put(&mut lines, &RULE, Some(shown(&binding.rule).into_owned()));
+            }
+        }
+        if standing.degraded {
+            lines.push((DEGRADED, HeaderValue::from_static("true")));
+        }
+        lines
+    }
+}
+
+impl LimitHeaders {
+    fn put(self, standing: &Standing<'_>, binding: &Bound<'_>, lines: &mut HeaderLines) {
+        let reset = match self {
+            Self::Delta => binding.reset_after.as_secs_ceil(),
+            Self::Epoch | Self::GitHub => epoch_secs(standing, binding.reset_after),
+        };
+        lines.push((LIMIT.clone(), binding.quota.limit.into()));
+        lines.push((REMAINING.clone(), binding.remaining.into()));
+        lines.push((RESET.clone(), reset.into()));
+        if self == Self::GitHub {
+            let used = binding.quota.limit.saturating_sub(binding.remaining);
+            lines.push((USED.clone(), used.into()));
+            put(
+                lines,
+                &RESOURCE,
+                Some(binding.quota.name.clone().into_owned()),
+            );
+        }
+    }
+}
+
+impl RetryAfter {
+    fn value(self, standing: &Standing<'_>, seconds: u64) -> HeaderValue {
+        let date = epoch_secs(standing, Micros::from_secs(seconds));
+        if self == Self::Seconds || date >= DATES_END {
+            return seconds.into();
+        }
+        let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(date));
+        HeaderValue::try_from(date).unwrap_or_else(|_| seconds.into())
+    }
+}
+
+fn epoch_secs(standing: &Standing<'_>, span: Micros) -> u64 {
+    standing.at.after(span).as_micros().div_ceil(1_000_000)
+}
+
+/// What is printable ASCII is a header's value.
+fn put(lines: &mut HeaderLines, name: &HeaderName, value: Option<String>) {
+    if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
+        lines.push((name.clone(), value));
+    }
+}
+
+impl FromStr for Headers {
+    type Err = UnknownHeaders;
+
+    fn from_str(list: &str) -> Result<Self, UnknownHeaders> {
+        let words = list
+            .split(',')
+            .map(str::trim)
+            .filter(|word| !word.is_empty());
+        Self::of(words)
+    }
+}
+
+impl Headers {
+    fn of<'a>(words: impl Iterator<Item = &'a str>) -> Result<Self, UnknownHeaders> {
+        let mut headers = Self::NONE;
+        for word in words {
+            match word {
+                "none" => {}
+                "draft" => headers.draft = true,
+                "rule" => headers.rule = true,
+                "x-ratelimit" => one(&mut headers.limits, LimitHeaders::Delta, word)?,
+                "x-ratelimit-epoch" => one(&mut headers.limits, LimitHeaders::Epoch, word)?,
+                "github" => one(&mut headers.limits, LimitHeaders::GitHub, word)?,
+                "retry-after" => one(&mut headers.retry_after, RetryAfter::Seconds, word)?,
+                "retry-after-date" => one(&mut headers.retry_after, RetryAfter::Date, word)?,
+                _ => {
+                    return Err(UnknownHeaders(format!(
+                        "`{word}` is none of draft, x-ratelimit, x-ratelimit-epoch, github, retry-after, \
+                         retry-after-date, rule and none"
+                    )));
+                }
+            }
+        }
+        Ok(headers)
+    }
+}
+
+fn one<T: PartialEq>(place: &mut Option<T>, value: T, word: &str) -> Result<(), UnknownHeaders> {
+    match place.replace(value) {
+        Some(other) if place.as_ref() != Some(&other) => Err(UnknownHeaders(format!(
+            "`{word}` has the same headers as another of the list and means something else by them; keep one of them"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A list, or the same in one text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Text(String),
+    List(Vec<String>),
+}
+
+impl TryFrom<Written> for Headers {
+    type Error = UnknownHeaders;
+
+    fn try_from(written: Written) -> Result<Self, UnknownHeaders> {
+        match written {
+            Written::Text(text) => text.parse(),
+            Written::List(words) => Self::of(words.iter().map(String::as_str)),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The answer to a request that may not pass.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response, StatusCode};
+use serde::Serialize;
+use serde_json::json;
+
+use super::{BodyForm, Denial, Form, HeaderLines, grpc};
+use crate::Malformed;
+
+/// Why a request may not pass.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Its caller is over a limit: 429, `RESOURCE_EXHAUSTED`.
+    Denied(Box<Denial>),
+    /// Nobody could decide, or there is no room to hold it: 503, `UNAVAILABLE`. With seconds to wait, at least 1.
+    Overloaded {
+        /// What is overloaded or away: a sentence.
+        message: &'static str,
+        /// When to come back, in seconds.
+        retry_after: u64,
+    },
+    /// It can be understood in two ways, or in none: 400, `INVALID_ARGUMENT`.
+    Malformed(Malformed),
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    error: Error<'a>,
+}
+
+#[derive(Serialize)]
+struct Error<'a> {
+    code: &'static str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+}
+
+impl Refusal {
+    /// Its status over HTTP.
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        match self {
+            Self::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Malformed(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    /// The answer in `form`, with `lines` among its headers.
+    #[must_use]
+    pub fn response(&self, form: &Form, lines: HeaderLines) -> Response<Bytes> {
+        let (status, body, kind) = match form {
+            Form::Http(BodyForm::Json) => (
+                self.status(),
+                self.json(),
+                HeaderValue::from_static("application/json"),
+            ),
+            Form::Http(BodyForm::Problem) => (
+                self.status(),
+                self.problem(),
+                HeaderValue::from_static("application/problem+json"),
+            ),
+            Form::Grpc(kind) => (StatusCode::OK, Bytes::new(), kind.clone()),
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.extend(lines);
+        headers.insert(CONTENT_TYPE, kind);
+        if let Self::Overloaded { retry_after, .. } = self {
+            headers.insert(http::header::RETRY_AFTER, (*retry_after).into());
+        }
+        if matches!(form, Form::Grpc(_)) {
+            headers.extend(grpc::error(
+                self.grpc_code(),
+                &self.message(),
+                self.wait_secs(),
+            ));
+        }
+        response
+    }
+
+    fn json(&self) -> Bytes {
+        match self {
+            Self::Denied(denial) => written(denial),
+            Self::Overloaded { .. } | Self::Malformed(_) => {
+                let (code, retry_after) = match self {
+                    Self::Overloaded { retry_after, .. } => ("OVERLOADED", Some(*retry_after)),
+                    _ => ("BAD_REQUEST", None),
+                };
+                let message = &self.message();
+                written(&Body {
+                    error: Error {
+                        code,
+                        message,
+                        retry_after,
+                    },
+                })
+            }
+        }
+    }
+
+    /// The problem types are those that the draft registers; what is malformed has none of its own.
+    fn problem(&self) -> Bytes {
+        let status = self.status();
+        let (kind, title) = match self {
+            Self::Denied(_) => (
+                "https://iana.org/assignments/http-problem-types#quota-exceeded",
+                "Quota Exceeded",
+            ),
+            Self::Overloaded { .. } => (
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                "Temporary Reduced Capacity",
+            ),
+            Self::Malformed(_) => ("about:blank", status.canonical_reason().unwrap_or_default()),
+        };
+        let mut problem = json!({
+            "type": kind,
+            "title": title,
+            "status": status.as_u16(),
+            "detail": self.message(),
+        });
+        if let Self::Denied(denial) = self {
+            problem["violated-policies"] = json!(denial.violated);
+        }
+        written(&problem)
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Denied(denial) => denial.message().to_owned(),
+            Self::Overloaded { message, .. } => (*message).to_owned(),
+            Self::Malformed(malformed) => malformed.to_string(),
+        }
+    }
+
+    fn wait_secs(&self) -> Option<u64> {
+        match self {
+            Self::Denied(denial) => denial.retry_after_secs(),
+            Self::Overloaded { retry_after, .. } => Some(*retry_after),
+            Self::Malformed(_) => None,
+        }
+    }
+
+    const fn grpc_code(&self) -> grpc::Code {
+        match self {
+            Self::Denied(_) => grpc::Code::ResourceExhausted,
+            Self::Overloaded { .. } => grpc::Code::Unavailable,
+            Self::Malformed(_) => grpc::Code::InvalidArgument,
+        }
+    }
+}
+
+/// Texts and numbers are always JSON.
+fn written(body: &impl Serialize) -> Bytes {
+    serde_json::to_vec(body).unwrap_or_default().into()
+}

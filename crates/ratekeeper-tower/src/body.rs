@@ -1,0 +1,93 @@
+//! The body of an answer, and what is held while it is sent.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+pin_project! {
+    /// The body of the inner service's answer, or of a refusal. What the request holds of concurrency limits it holds
+    /// until this has ended, failed, or was dropped.
+    #[derive(Debug)]
+    pub struct ResponseBody<B, P> {
+        #[pin]
+        kind: Kind<B>,
+        permit: Option<P>,
+    }
+}
+
+pin_project! {
+    #[project = KindProjection]
+    #[derive(Debug)]
+    enum Kind<B> {
+        Inner {
+            #[pin]
+            body: B,
+        },
+        Refusal {
+            text: Bytes,
+        },
+    }
+}
+
+impl<B: Body, P> ResponseBody<B, P> {
+    pub(crate) fn inner(body: B, permit: Option<P>) -> Self {
+        // Nobody asks a body that is empty.
+        let permit = permit.filter(|_| !body.is_end_stream());
+        Self {
+            kind: Kind::Inner { body },
+            permit,
+        }
+    }
+
+    pub(crate) const fn refusal(text: Bytes) -> Self {
+        Self {
+            kind: Kind::Refusal { text },
+            permit: None,
+        }
+    }
+}
+
+impl<B, P> Body for ResponseBody<B, P>
+where
+    B: Body<Data = Bytes>,
+{
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let this = self.project();
+        match this.kind.project() {
+            KindProjection::Inner { mut body } => {
+                let frame = ready!(body.as_mut().poll_frame(cx));
+                if !matches!(frame, Some(Ok(_))) || body.is_end_stream() {
+                    *this.permit = None;
+                }
+                Poll::Ready(frame)
+            }
+            KindProjection::Refusal { text } => {
+                let text = std::mem::take(text);
+                Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Inner { body } => body.is_end_stream(),
+            Kind::Refusal { text } => text.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Inner { body } => body.size_hint(),
+            Kind::Refusal { text } => SizeHint::with_exact(text.len() as u64),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Rate limits inside any tower HTTP service: axum, tonic, hyper.
+//!
+//! A [`RateLimitLayer`] turns each request into a question, asks an [`Enforcer`], and lets the request pass to the inner
+//! service, holds it back until it is its turn, or refuses it. The enforcer is a limiter in this process, which decides
+//! without allocating or awaiting anything while its counters are in memory, or a service elsewhere.
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use std::sync::Arc;
+//!
+//! use http::{Request, Response, StatusCode};
+//! use http_body_util::Empty;
+//! use ratekeeper_limiter::{Limiter, LimiterOptions};
+//! use ratekeeper_rules::{Options, Source, load};
+//! use ratekeeper_store::{MemoryConfig, MemoryStore};
+//! use ratekeeper_tower::RateLimitLayer;
+//! use tower::{Layer, Service, ServiceExt, service_fn};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let text = "
+//! domain: shop
+//! descriptors:
+//!   - key: api_key
+//!     rate_limit: { window: 1m, limit: 1 }
+//! ";
+//! let source = Source { name: "rules.yaml".into(), text: text.into() };
+//! let rules = load(&[source], &Options::default())?.rules;
+//! let store = MemoryStore::new(MemoryConfig::default())?;
+//! let limiter = Arc::new(Limiter::new(rules, store, LimiterOptions::default()));
+//!
+//! let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Empty::new())));
+//! let mut shop = RateLimitLayer::new(limiter, "shop").layer(inner);
+//!
+//! let request = || Request::get("/orders").header("x-api-key", "ada").body(());
+//! let first = shop.ready().await?.call(request()?).await?;
+//! assert_eq!(first.headers()["x-ratelimit-remaining"], "0");
+//! let second = shop.ready().await?.call(request()?).await?;
+//! assert_eq!(second.status(), StatusCode::TOO_MANY_REQUESTS);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What a request takes of concurrency limits it holds until the body of its answer has ended, or whatever else ends
+//! it: the client goes, the inner service fails or panics, everything is dropped.
+//!
+//! It listens nowhere, reads no body, and decides nothing itself.
+
+mod asked;
+mod body;
+mod embedded;
+mod enforcer;
+mod future;
+mod layer;
+mod permit;
+mod question;
+mod service;
+mod switch;
+mod turn;
+mod watch;
+
+pub use body::ResponseBody;
+pub use embedded::Asking;
+pub use enforcer::{Admission, Asked, Enforcer, Terms, Verdict};
+pub use future::ResponseFuture;
+pub use layer::RateLimitLayer;
+pub use permit::Permit;
+pub use ratekeeper_http::answer::{BodyForm, Headers, LimitHeaders, RetryAfter};
+pub use ratekeeper_http::{Forwarding, Hop, Mapping, TrustedProxies};
+pub use service::RateLimit;
+pub use switch::{Mode, Switch};
+pub use watch::Counts;

@@ -1,0 +1,75 @@
+//! The service.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use tower_service::Service;
+
+use crate::body::ResponseBody;
+use crate::future::{Later, ResponseFuture};
+use crate::layer::Shared;
+use crate::turn::Turn;
+use crate::{Asked, Enforcer};
+
+/// A service whose requests are limited; made by a [`RateLimitLayer`](crate::RateLimitLayer).
+#[derive(Clone, Debug)]
+pub struct RateLimit<S, E> {
+    inner: S,
+    shared: Arc<Shared<E>>,
+}
+
+impl<S, E> RateLimit<S, E> {
+    pub(crate) const fn new(inner: S, shared: Arc<Shared<E>>) -> Self {
+        Self { inner, shared }
+    }
+}
+
+impl<S, E, B, R> Service<Request<B>> for RateLimit<S, E>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    E: Enforcer,
+    R: Body<Data = Bytes>,
+{
+    type Response = Response<ResponseBody<R, E::Permit>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, E, B>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let shared = &self.shared;
+        let mode = shared.switch.mode();
+        let turn = match shared.ask(&request, mode) {
+            Ok(None) => Turn::NOW,
+            Ok(Some(Asked::Decided(admission))) => shared.turn(admission, mode, request.headers()),
+            Ok(Some(Asked::Pending(asking))) => {
+                let later = self.later(request);
+                return ResponseFuture::asking(Arc::clone(&self.shared), mode, asking, later);
+            }
+            Err(malformed) => shared.malformed(malformed, mode, request.headers()),
+        };
+        match turn {
+            Turn::Now(pass) => ResponseFuture::calling(self.inner.call(request), pass),
+            Turn::After(delay, place, pass) => {
+                ResponseFuture::waiting(delay, place, pass, self.later(request))
+            }
+            Turn::Never(response) => ResponseFuture::refused(response),
+        }
+    }
+}
+
+impl<S: Clone, E> RateLimit<S, E> {
+    /// What is called once it may be: the service that was found ready, while a clone of it takes its place.
+    fn later<B>(&mut self, request: Request<B>) -> Later<S, B> {
+        let clone = self.inner.clone();
+        Later {
+            service: std::mem::replace(&mut self.inner, clone),
+            request,
+        }
+    }
+}

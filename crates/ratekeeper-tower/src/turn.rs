@@ -1,0 +1,175 @@
+//! What becomes of a request: the one place where an answer of an enforcer turns into something done.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use ratekeeper_http::Malformed;
+use ratekeeper_http::answer::{Form, HeaderLines, Refusal};
+use ratekeeper_limiter::{Check, Waiting};
+
+use crate::asked::original;
+use crate::layer::Shared;
+use crate::watch::Watch;
+use crate::{Admission, Asked, Enforcer, Mode, Terms, Verdict};
+
+/// What a refused request is told to wait where nobody knows.
+const OVERLOADED_RETRY_SECS: u64 = 1;
+
+/// What an enforcer says of a request.
+pub(crate) type AskedOf<E> = Asked<<E as Enforcer>::Permit, <E as Enforcer>::Asking>;
+
+/// When a request may go on to the inner service.
+pub(crate) enum Turn<P> {
+    Now(Pass<P>),
+    /// After so long, which it waits in a place of its own.
+    After(Duration, Place, Pass<P>),
+    Never(Response<Bytes>),
+}
+
+impl<P> Turn<P> {
+    /// At once, with nothing to tell and nothing held.
+    pub(crate) const NOW: Self = Self::Now(Pass {
+        lines: HeaderLines::new(),
+        permit: None,
+    });
+}
+
+/// What a request takes along that may pass.
+#[derive(Debug)]
+pub(crate) struct Pass<P> {
+    /// What its client is told, whatever the inner service answers.
+    pub(crate) lines: HeaderLines,
+    pub(crate) permit: Option<P>,
+}
+
+/// A place among those who wait, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Watch>);
+
+impl Place {
+    /// None if all of `most` places are taken.
+    fn take(watch: &Arc<Watch>, most: u64) -> Option<Self> {
+        let one_more = |waiting| (waiting < most).then_some(waiting + 1);
+        // Relaxed: the count guards nothing but itself.
+        let taken = watch
+            .waiting
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        taken.is_ok().then(|| Self(Arc::clone(watch)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<E: Enforcer> Shared<E> {
+    /// Asks the enforcer about `request`; None if there is nothing to ask.
+    pub(crate) fn ask<B>(
+        &self,
+        request: &Request<B>,
+        mode: Mode,
+    ) -> Result<Option<AskedOf<E>>, Malformed> {
+        if mode == Mode::Off {
+            return Ok(None);
+        }
+        let peer = (self.peer)(request.extensions());
+        let original = original(request, peer, &self.forwarding)?;
+        let described = self.mapping.describe(&original)?;
+        if described.is_empty() {
+            return Ok(None);
+        }
+        let entries = described.entries();
+        let descriptors = described.descriptors(&entries);
+        let check = Check {
+            domain: &self.domain,
+            descriptors: &descriptors,
+            waiting: Waiting::Can,
+        };
+        let terms = Terms {
+            headers: self.headers,
+            wait_max: self.wait_max,
+        };
+        Ok(Some(self.enforcer.ask(&check, terms)))
+    }
+
+    /// What `admission` comes to, for a request of these headers.
+    pub(crate) fn turn(
+        &self,
+        admission: Admission<E::Permit>,
+        mode: Mode,
+        headers: &HeaderMap,
+    ) -> Turn<E::Permit> {
+        if admission.degraded {
+            self.watch.degraded();
+        }
+        let lines = admission.headers;
+        match (admission.verdict, mode) {
+            (Verdict::Pass { permit, .. }, Mode::Off | Mode::Shadow) => Turn::Now(Pass {
+                lines: HeaderLines::new(),
+                permit,
+            }),
+            (Verdict::Pass { delay, permit }, Mode::On) if delay.is_zero() => {
+                Turn::Now(Pass { lines, permit })
+            }
+            (Verdict::Pass { delay, permit }, Mode::On) => {
+                match Place::take(&self.watch, self.waiting_max) {
+                    Some(place) => {
+                        self.watch.waited();
+                        Turn::After(delay, place, Pass { lines, permit })
+                    }
+                    None => self.overloaded("too many requests wait for their turn here", headers),
+                }
+            }
+            (Verdict::Deny(denial), Mode::On) => {
+                self.watch.denied(&denial, true);
+                self.refuse(&Refusal::Denied(denial), lines, headers)
+            }
+            (Verdict::Deny(denial), Mode::Off | Mode::Shadow) => {
+                self.watch.denied(&denial, false);
+                Turn::NOW
+            }
+            (Verdict::Unavailable, Mode::On) => {
+                self.overloaded("nobody could say whether this may pass", headers)
+            }
+            (Verdict::Unavailable, Mode::Off | Mode::Shadow) => Turn::NOW,
+        }
+    }
+
+    /// What becomes of a request that can be understood in two ways.
+    pub(crate) fn malformed(
+        &self,
+        malformed: Malformed,
+        mode: Mode,
+        headers: &HeaderMap,
+    ) -> Turn<E::Permit> {
+        self.watch.malformed(&malformed);
+        match mode {
+            Mode::On => self.refuse(&Refusal::Malformed(malformed), HeaderLines::new(), headers),
+            Mode::Off | Mode::Shadow => Turn::NOW,
+        }
+    }
+
+    fn overloaded(&self, message: &'static str, headers: &HeaderMap) -> Turn<E::Permit> {
+        self.watch.overloaded(message);
+        let refusal = Refusal::Overloaded {
+            message,
+            retry_after: OVERLOADED_RETRY_SECS,
+        };
+        self.refuse(&refusal, HeaderLines::new(), headers)
+    }
+
+    fn refuse(
+        &self,
+        refusal: &Refusal,
+        lines: HeaderLines,
+        headers: &HeaderMap,
+    ) -> Turn<E::Permit> {
+        let form = Form::wanted(headers, self.body_form);
+        Turn::Never(refusal.response(&form, lines))
+    }
+}

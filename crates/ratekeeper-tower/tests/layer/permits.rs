@@ -1,0 +1,208 @@
+//! What a request holds is given back, however it ends.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+use ratekeeper_store::{
+    Answer, MemoryConfig, MemoryStore, Never, PermitAct, Request as StoreRequest, Store,
+};
+use ratekeeper_tower::RateLimitLayer;
+use tokio::sync::mpsc;
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{full, layer, limiter_with, of};
+
+const ONE_AT_A_TIME: &str = "
+domain: d
+descriptors:
+- key: api_key
+  concurrency: { limit: 1, timeout: 60s }
+";
+
+/// A body that ends when its sender is dropped, and fails with what it is sent.
+struct Fed(mpsc::Receiver<Result<&'static str, &'static str>>);
+
+impl Body for Fed {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        let frame = |text: &'static str| Frame::data(Bytes::from_static(text.as_bytes()));
+        let fed = self.0.poll_recv(cx);
+        fed.map(|fed| fed.map(|fed| fed.map(frame)))
+    }
+}
+
+/// What a service does with a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Whole,
+    Empty,
+    BodyDropped,
+    BodyFails,
+    ClientGone,
+    Fails,
+    Panics,
+}
+
+#[tokio::test]
+async fn a_place_is_free_again_however_a_request_ends() {
+    let layer = layer(ONE_AT_A_TIME);
+    for end in [
+        End::Whole,
+        End::Empty,
+        End::BodyDropped,
+        End::BodyFails,
+        End::ClientGone,
+        End::Fails,
+        End::Panics,
+    ] {
+        let (feed, fed) = mpsc::channel(1);
+        let fed = std::sync::Mutex::new(Some(fed));
+        let called = service_fn(async |_: Request<()>| match end {
+            End::Fails => Err("it failed"),
+            End::Panics => panic!("it panicked"),
+            End::ClientGone => std::future::pending().await,
+            _ => {
+                let fed = fed.lock().expect("a lock").take().expect("called once");
+                Ok(Response::new(Fed(fed)))
+            }
+        });
+        // A second request finds the place taken for as long as the first one holds it.
+        let others = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
+        let other = layer.layer(others);
+        let status = async || {
+            other
+                .clone()
+                .oneshot(of("ada"))
+                .await
+                .expect("an answer")
+                .status()
+        };
+        let taken = StatusCode::TOO_MANY_REQUESTS;
+        {
+            let mut answer = Box::pin(layer.layer(called).oneshot(of("ada")));
+            let polled = poll_once(&mut answer).await;
+            match (end, polled) {
+                (End::ClientGone, Polled::Pending) => assert_eq!(status().await, taken),
+                (End::Fails, Polled::Ready(Err(_))) | (End::Panics, Polled::Panicked) => {}
+                (_, Polled::Ready(Ok(answer))) => {
+                    assert_eq!(status().await, taken, "{end:?}");
+                    let mut body = answer.into_body();
+                    feed.send(Ok("a part")).await.expect("it is read");
+                    assert!(body.frame().await.is_some_and(|frame| frame.is_ok()));
+                    assert_eq!(status().await, taken, "{end:?}");
+                    match end {
+                        End::BodyDropped => drop(body),
+                        End::BodyFails => {
+                            feed.send(Err("it broke")).await.expect("it is read");
+                            assert!(body.frame().await.is_some_and(|frame| frame.is_err()));
+                            assert_eq!(status().await, StatusCode::OK, "{end:?}");
+                        }
+                        _ => {
+                            drop(feed);
+                            assert!(body.frame().await.is_none());
+                            // Before it is dropped: it has ended.
+                            assert_eq!(status().await, StatusCode::OK, "{end:?}");
+                        }
+                    }
+                }
+                (end, _) => panic!("{end:?} went another way"),
+            }
+        }
+        assert_eq!(status().await, StatusCode::OK, "{end:?}");
+    }
+}
+
+enum Polled<T> {
+    Ready(T),
+    Pending,
+    Panicked,
+}
+
+/// Polls `future` once.
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Polled<F::Output> {
+    std::future::poll_fn(|cx| {
+        let poll = std::panic::AssertUnwindSafe(|| Pin::new(&mut *future).poll(cx));
+        Poll::Ready(match std::panic::catch_unwind(poll) {
+            Ok(Poll::Ready(output)) => Polled::Ready(output),
+            Ok(Poll::Pending) => Polled::Pending,
+            Err(_) => Polled::Panicked,
+        })
+    })
+    .await
+}
+
+/// Counters in memory, and how often permits in them were renewed.
+struct Renewals {
+    memory: MemoryStore,
+    renewed: AtomicU32,
+}
+
+impl Store for Renewals {
+    type Ticket = Never;
+
+    fn decide(&self, request: &StoreRequest<'_>) -> Answer<Never> {
+        let act = request.extra.and_then(|extra| extra.permit);
+        if act.is_some_and(|permit| permit.act == PermitAct::Renew) {
+            self.renewed.fetch_add(1, Ordering::Relaxed);
+        }
+        self.memory.decide(request)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_is_renewed_as_long_as_the_request_runs() {
+    let store = Renewals {
+        memory: MemoryStore::new(MemoryConfig::default()).expect("there is memory"),
+        renewed: AtomicU32::new(0),
+    };
+    let limiter = limiter_with(ONE_AT_A_TIME, store);
+    let renewed = || limiter.store().renewed.load(Ordering::Relaxed);
+    let layer = RateLimitLayer::new(Arc::clone(&limiter), "d");
+    let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("slow")));
+    let held = layer
+        .layer(called)
+        .oneshot(of("ada"))
+        .await
+        .expect("an answer");
+    tokio::time::sleep(Duration::from_secs(65)).await;
+    // A third of the timeout apart.
+    assert_eq!(renewed(), 3);
+    drop(held);
+    tokio::time::sleep(Duration::from_secs(65)).await;
+    assert_eq!(renewed(), 3);
+}
+
+#[tokio::test]
+async fn twenty_in_flight_are_twenty() {
+    let rules = ONE_AT_A_TIME.replace("limit: 1", "limit: 20");
+    let layer = layer(&rules);
+    let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("slow")));
+    let limited = layer.layer(called);
+    let ask = async || limited.clone().oneshot(of("ada")).await.expect("an answer");
+    let mut held = Vec::new();
+    for left in (0..20).rev() {
+        let answer = ask().await;
+        assert_eq!(answer.headers()["x-ratelimit-remaining"], left.to_string());
+        assert_eq!(
+            answer.headers()["ratelimit-policy"],
+            r#""d.api_key#concurrency";q=20;qu="concurrent-requests""#
+        );
+        held.push(answer);
+    }
+    assert_eq!(ask().await.status(), StatusCode::TOO_MANY_REQUESTS);
+    held.pop();
+    assert_eq!(ask().await.status(), StatusCode::OK);
+}
