@@ -21,13 +21,15 @@ pub struct Mode {
     /// Whether a descriptor without any step counts as a quota-mode one that fits
     /// (under the incumbent's global `QUOTA_MODE` even an unmatched descriptor does).
     pub idle_quota: bool,
+    /// Whether these votes are but a part of the request's, and another part has denied it.
+    pub denied: bool,
 }
 
 /// Whether the request is allowed: denied if any enforced limit denies; limits in quota mode
 /// deny only if every quota-mode descriptor of the request is over (the incumbent's rule).
 pub fn combine(votes: impl IntoIterator<Item = Vote>, mode: Mode) -> bool {
-    if mode.shadow {
-        return true;
+    if mode.shadow || mode.denied {
+        return mode.shadow;
     }
     let mut quota = Quota::default();
     for vote in votes {

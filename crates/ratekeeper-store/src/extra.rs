@@ -14,6 +14,9 @@ pub struct Extra {
     /// hits of that time any more ([`Limit::still_counts`](ratekeeper_core::Limit::still_counts))
     /// is decided as if its hits were 0.
     pub taken_at: Option<Timestamp>,
+    /// The [id](Once::id) of a request that this one undoes: it is not known any more, so that
+    /// it may be carried out again. It had the same first step, and lies in the same place.
+    pub forgets: Option<u128>,
 }
 
 /// A permit, and what is to become of it.

@@ -4,8 +4,10 @@
 //! answers and charges the counters, or charges none. It knows counters, limits and time;
 //! it knows no rules, no tenants and no protocol.
 //!
-//! [`memory`] is the store of one node.
+//! [`memory`] is the store of one node. [`across`] decides a request whose counters live in
+//! several places.
 
+pub mod across;
 mod extra;
 pub mod memory;
 mod step;

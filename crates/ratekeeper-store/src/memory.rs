@@ -147,9 +147,10 @@ impl MemoryStore {
     #[inline(never)]
     fn decide_extra(&self, request: &Request<'_>, extra: &Extra) -> Verdicts {
         let decide = || self.decide_all(request.steps, request);
-        match extra.once {
-            Some(once) => self.records.decide(once, request, decide),
-            None => decide(),
+        match (extra.once, extra.forgets) {
+            (Some(once), _) => self.records.decide(once, request, decide),
+            (None, Some(id)) => self.records.undo(id, decide),
+            (None, None) => decide(),
         }
     }
 

@@ -84,7 +84,8 @@ impl Step<'_> {
     /// What `combine` answers if this step is all there is.
     #[inline]
     pub(crate) fn decides_alone(&self, fits: bool, mode: Mode) -> bool {
-        fits || self.shadow || mode.shadow || (self.quota_mode && mode.idle_quota)
+        let passes = fits || self.shadow || (self.quota_mode && mode.idle_quota);
+        mode.shadow || (passes && !mode.denied)
     }
 
     /// The step, without its hits if it gives back what was taken at `taken_at` and does not
@@ -226,9 +227,9 @@ mod tests {
     fn a_step_alone_is_combined_like_any_other() {
         let spec = LimitSpec::new(Algorithm::Gcra, 1, Micros::from_secs(1));
         let limit = Limit::try_new(spec).unwrap();
-        for bits in 0..32 {
-            let [fits, shadow, quota_mode, all_shadow, idle_quota] =
-                [1, 2, 4, 8, 16].map(|bit| bits & bit != 0);
+        for bits in 0..64 {
+            let [fits, shadow, quota_mode, all_shadow, idle_quota, denied] =
+                [1, 2, 4, 8, 16, 32].map(|bit| bits & bit != 0);
             let step = Step {
                 key: CounterKey {
                     subject: 0,
@@ -247,6 +248,7 @@ mod tests {
             let mode = Mode {
                 shadow: all_shadow,
                 idle_quota,
+                denied,
             };
             let combined = combine([step.vote(fits)], mode);
             assert_eq!(

@@ -32,13 +32,13 @@ fn allowed(votes: &[Vote], mode: Mode) -> bool {
     }
     let some = !quota_descriptors.is_empty() && !mode.idle_quota;
     let quota_over = some && quota_descriptors.values().all(|over| *over);
-    mode.shadow || (!enforced_over && !quota_over)
+    mode.shadow || (!enforced_over && !quota_over && !mode.denied)
 }
 
 proptest! {
     #[test]
-    fn follows_the_table(votes in votes(), shadow in any::<bool>(), idle_quota in any::<bool>()) {
-        let mode = Mode { shadow, idle_quota };
+    fn follows_the_table(votes in votes(), (shadow, idle_quota, denied) in any::<(bool, bool, bool)>()) {
+        let mode = Mode { shadow, idle_quota, denied };
         prop_assert_eq!(combine(votes.iter().copied(), mode), allowed(&votes, mode));
     }
 }

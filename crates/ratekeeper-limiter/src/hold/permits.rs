@@ -76,7 +76,7 @@ impl<S: Store> Limiter<S> {
                 until: Until::After(KEY_TTL),
                 content: content_of(&self.sealer(), check, 0),
             }),
-            taken_at: None,
+            ..Extra::default()
         };
         let (decision, taken) = self.take(check, now, &extra, is_concurrency).await?;
         let Taken {

@@ -171,7 +171,7 @@ impl<S: Store> Limiter<S> {
                 content,
             }),
             taken_at: Some(claim.taken_at),
-            permit: None,
+            ..Extra::default()
         };
         let verdicts = self.settle(&steps, &extra, now).await?;
         let is_repeat = match verdicts.execution {

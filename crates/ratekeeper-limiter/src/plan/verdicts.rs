@@ -18,6 +18,7 @@ impl<'a> Plan<'a> {
         Mode {
             shadow: modes.shadow,
             idle_quota: modes.quota && self.has_idle_descriptor(),
+            denied: false,
         }
     }
 

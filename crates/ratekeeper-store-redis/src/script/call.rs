@@ -49,7 +49,8 @@ impl Call {
             names.once(key.subject, once.id, &mut self.keys);
             self.ends.push(self.keys.len());
         }
-        if let (Some(id), Some(key)) = (group.forgets, group.first_key()) {
+        let forgets = group.extra.as_ref().and_then(|extra| extra.forgets);
+        if let (Some(id), Some(key)) = (forgets, group.first_key()) {
             names.once(key.subject, id, &mut self.keys);
             self.ends.push(self.keys.len());
         }
@@ -82,12 +83,14 @@ impl Call {
     }
 
     fn pack_steps(&mut self, group: &Group) {
-        let mode = u8::from(group.mode.shadow) | u8::from(group.mode.idle_quota) << 1;
+        let mode = u8::from(group.mode.shadow)
+            | u8::from(group.mode.idle_quota) << 1
+            | u8::from(group.mode.denied) << 2;
         let extra = group.extra.as_deref().copied().unwrap_or_default();
         let extras = u8::from(extra.permit.is_some())
             | u8::from(extra.once.is_some()) << 1
             | u8::from(extra.taken_at.is_some()) << 2
-            | u8::from(group.forgets.is_some()) << 3;
+            | u8::from(extra.forgets.is_some()) << 3;
         let plain = u8::from(group.is_plain);
         self.plan.extend_from_slice(&[STEPS, mode, plain, extras]);
         self.short(group.parts.len());

@@ -7,7 +7,7 @@
 --
 --   a lone step:  B 1, B algorithm, H runs, 5 x d parameters, then for each run: I4 requests, d hits.
 --                 The hits are positive, and charged if they fit.
---   any steps:    B 2, B mode (1 shadow, 2 idle quota), B 1 if the group is plain,
+--   any steps:    B 2, B mode (1 shadow, 2 idle quota, 4 denied elsewhere), B 1 if the group is plain,
 --                 B extras (1 permit, 2 once, 4 taken at, 8 forget), H steps, H runs;
 --                 permit: c16 id, B act (1 acquire, 2 renew, 3 release); once: d until (below 0: so long from now), c8 content; taken at: d time;
 --                 for each step:  B algorithm, B flags (1 charged always, 2 shadow, 4 quota mode, 8 the first step of
@@ -203,7 +203,7 @@ while at <= size do
             end
           end
         end
-        if over > 0 and over == quotas and mode < 2 then
+        if mode >= 4 or (over > 0 and over == quotas and mode < 2) then
           allowed = false
         end
         allowed = allowed or mode % 2 == 1

@@ -21,8 +21,6 @@ pub struct Group {
     pub(super) mode: Mode,
     pub(super) extra: Option<Box<Extra>>,
     pub(super) runs: SmallVec<[Run; 1]>,
-    /// The request that this one undoes, if that was to be carried out once.
-    pub(super) forgets: Option<u128>,
     requests: u32,
     /// Whether the script may take a run at once, rather than request by request.
     pub(super) is_plain: bool,
@@ -66,7 +64,6 @@ impl Group {
             mode: request.mode,
             extra: request.extra.copied().map(Box::new),
             runs: SmallVec::new(),
-            forgets: None,
             requests: 0,
             is_plain: true,
         };

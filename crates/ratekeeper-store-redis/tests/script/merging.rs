@@ -16,7 +16,7 @@ use crate::told::{Told, answers, load, names, push};
 /// Requests for the same steps, which differ in their hits.
 #[derive(Clone, Debug)]
 struct DrawnGroup {
-    mode: (bool, bool),
+    mode: (bool, bool, bool),
     steps: Vec<DrawnStep>,
     /// How often, and the hits of each step.
     runs: Vec<(usize, Vec<i64>)>,
@@ -136,7 +136,8 @@ fn limits() -> Vec<Limit> {
 }
 
 fn group(limits: usize) -> impl Strategy<Value = DrawnGroup> {
-    let mode = (prop::bool::weighted(0.05), prop::bool::weighted(0.1));
+    let [shadow, idle, denied] = [0.05, 0.1, 0.05].map(prop::bool::weighted);
+    let mode = (shadow, idle, denied);
     (prop::collection::vec(drawn_step(limits), 1..4), mode).prop_flat_map(|(steps, mode)| {
         let hits = prop_oneof![8 => Just(1), 3 => 1..8_i64, 1 => 0..1_i64, 1 => -3..0_i64, 1 => 500..6_000_i64];
         let run = (1..30_usize, prop::collection::vec(hits, steps.len()));
@@ -170,6 +171,7 @@ impl DrawnGroup {
         let mode = Mode {
             shadow: self.mode.0,
             idle_quota: self.mode.1,
+            denied: self.mode.2,
         };
         let mut groups: Vec<Group> = Vec::new();
         for (often, hits) in &self.runs {

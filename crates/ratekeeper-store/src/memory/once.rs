@@ -126,6 +126,15 @@ impl Records {
         verdicts
     }
 
+    /// Decides what undoes the request of that id, of which nothing is known from then on.
+    pub(super) fn undo(&self, id: u128, decide: impl FnOnce() -> Verdicts) -> Verdicts {
+        let mut part = self.part(id);
+        if let Some(record) = part.records.remove(&id) {
+            part.bytes -= record.bytes();
+        }
+        decide()
+    }
+
     /// Forgets what has ended by `now`.
     pub(super) fn sweep(&self, now: Timestamp) {
         for part in &self.parts {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use ratekeeper_core::{
-    Ask, Limit, Micros, Mode, Moment, Spill, State, StateMut, Timestamp, combine,
+    Algorithm, Ask, Limit, Micros, Mode, Moment, Spill, State, StateMut, Timestamp, combine,
 };
 use ratekeeper_store::{
     Charge, CounterKey, Execution, Request, Step, StepOutcome, Store, Verdicts,
@@ -18,7 +18,7 @@ use super::{NOW, decide, every_limit, step};
 struct Drawn {
     /// Milliseconds since the last one.
     gap: u64,
-    mode: (bool, bool),
+    mode: (bool, bool, bool),
     steps: Vec<DrawnStep>,
 }
 
@@ -55,6 +55,7 @@ pub fn equals_the_pure_steps<S: Store>(make: impl Fn() -> S) {
             let mode = Mode {
                 shadow: drawn.mode.0,
                 idle_quota: drawn.mode.1,
+                denied: drawn.mode.2,
             };
             let request = Request::new(&steps, mode, now);
             prop_assert_eq!(decide(&store, &request), model.decide(&request));
@@ -68,7 +69,8 @@ pub fn equals_the_pure_steps<S: Store>(make: impl Fn() -> S) {
 
 fn request(limits: usize) -> impl Strategy<Value = Drawn> {
     let gap = prop_oneof![Just(0), 0..50_u64, 0..4_000_000_u64];
-    let mode = (prop::bool::weighted(0.05), prop::bool::weighted(0.1));
+    let [shadow, idle, denied] = [0.05, 0.1, 0.05].map(prop::bool::weighted);
+    let mode = (shadow, idle, denied);
     let steps = prop::collection::vec(drawn_step(limits), 1..6);
     (gap, mode, steps).prop_map(|(gap, mode, steps)| Drawn { gap, mode, steps })
 }
@@ -106,7 +108,16 @@ impl Drawn {
                 ..step(&limits[drawn.counter], drawn.counter as u64)
             }
         };
-        self.steps.iter().map(make).collect()
+        let mut steps: Vec<Step<'_>> = self.steps.iter().map(make).collect();
+        let is_spread = |one: &Step<'_>, other: &Step<'_>| one.key.subject != other.key.subject;
+        if steps.iter().any(|step| is_spread(step, &steps[0])) {
+            // Nobody can name what is taken without a permit, so no store of several places
+            // promises to give it back.
+            let permits = |step: &&mut Step<'_>| step.limit.algorithm() == Algorithm::Concurrency;
+            let permits = steps.iter_mut().filter(permits);
+            permits.for_each(|step| step.hits = step.hits.min(0));
+        }
+        steps
     }
 }
 

@@ -1,0 +1,304 @@
+//! A request on its way to several places and back.
+
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use ratekeeper_core::{Bounds, Limit, Timestamp};
+use smallvec::SmallVec;
+
+use super::parts::Parts;
+use super::verdict::{give_back, whole};
+use super::{Place, Places};
+use crate::{Answer, Charge, CounterKey, FullMode, Request, RuleSlot, Step, StoreError, Verdicts};
+
+/// One place, and the steps that lie there.
+#[derive(Debug)]
+pub(super) struct Leg<T> {
+    pub(super) place: Place,
+    /// Which of the ordered steps.
+    pub(super) range: Range<usize>,
+    /// The permit that it takes there.
+    pub(super) permit: Option<u128>,
+    pub(super) asked: Asked<T>,
+}
+
+/// How far a place has been asked.
+#[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "what is decided at once is not moved to a heap"
+)]
+pub(super) enum Asked<T> {
+    Not,
+    Waiting(T),
+    Answered(Result<Verdicts, StoreError>),
+}
+
+impl<T> Leg<T> {
+    /// What the place has answered. One that was not asked has not.
+    pub(super) fn answer(&self) -> Result<&Verdicts, StoreError> {
+        match &self.asked {
+            Asked::Answered(answer) => answer.as_ref().map_err(|error| *error),
+            Asked::Not | Asked::Waiting(_) => Err(StoreError::Unavailable),
+        }
+    }
+}
+
+/// Hits that a place was asked to take back.
+#[derive(Debug)]
+pub(super) struct Returning<T> {
+    pub(super) hits: u64,
+    pub(super) ticket: T,
+}
+
+/// Concludes at once if all places have answered; else somebody has to await them.
+pub(super) fn begin<P: Places>(
+    places: &P,
+    request: &Request<'_>,
+    parts: Parts,
+    steps: &[Step<'_>],
+    legs: SmallVec<[Leg<P::Ticket>; 4]>,
+) -> Answer<Ticket<P>> {
+    let mut answer = None;
+    let mut returns = SmallVec::new();
+    if legs
+        .iter()
+        .all(|leg| matches!(leg.asked, Asked::Answered(_)))
+    {
+        let concluded = conclude(places, &parts, steps, &legs, request.now);
+        returns = concluded.1;
+        match concluded.0 {
+            Ok(verdicts) if returns.is_empty() => return Answer::Decided(verdicts),
+            concluded => answer = Some(concluded),
+        }
+    }
+    Answer::Pending(Ticket(State::Several(Some(Box::new(Journey {
+        places: places.clone(),
+        parts,
+        steps: steps.iter().map(OwnStep::new).collect(),
+        now: request.now,
+        legs,
+        answer,
+        returns,
+    })))))
+}
+
+type Returns<P> = SmallVec<[Returning<<P as Places>::Ticket>; 2]>;
+
+/// The answer, and what is on its way back because of it.
+fn conclude<P: Places>(
+    places: &P,
+    parts: &Parts,
+    steps: &[Step<'_>],
+    legs: &[Leg<P::Ticket>],
+    now: Timestamp,
+) -> (Result<Verdicts, StoreError>, Returns<P>) {
+    let answer = whole(parts, steps, legs);
+    let is_allowed = answer.as_ref().is_ok_and(|verdicts| verdicts.allowed);
+    // What asks for nothing is done in each place, whatever the others say.
+    let has_taken = !is_allowed && steps.iter().any(|step| step.hits > 0);
+    let back = legs.iter().filter(|_| has_taken);
+    let returns = back.filter_map(|leg| give_back(places, parts, steps, leg, now));
+    let returns = returns.collect();
+    (answer, returns)
+}
+
+/// What is awaited while several places, or one, decide.
+///
+/// Dropped before that, the request is seen through all the same: nobody else knows what is to be
+/// given back. A request of one place is dropped with its ticket.
+pub struct Ticket<P: Places>(State<P>);
+
+enum State<P: Places> {
+    One(P::Ticket),
+    Failed(StoreError),
+    /// [`None`] once it has been awaited, or somebody else awaits the rest.
+    Several(Option<Box<Journey<P>>>),
+}
+
+impl<P: Places> Ticket<P> {
+    pub(super) const fn one(ticket: P::Ticket) -> Self {
+        Self(State::One(ticket))
+    }
+
+    /// A ticket that has failed already.
+    #[must_use]
+    pub const fn failed(error: StoreError) -> Self {
+        Self(State::Failed(error))
+    }
+}
+
+impl<P: Places> Future for Ticket<P> {
+    type Output = Result<Verdicts, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let several = match &mut self.0 {
+            State::One(ticket) => return Pin::new(ticket).poll(cx),
+            State::Failed(error) => return Poll::Ready(Err(*error)),
+            State::Several(several) => several,
+        };
+        let Some(journey) = several else {
+            return Poll::Ready(Err(StoreError::Unavailable));
+        };
+        ready!(journey.poll_answer(cx));
+        // Who may ask again under the same id must not come before it is forgotten.
+        if journey.parts.once().is_some() {
+            ready!(journey.poll_returns(cx));
+        }
+        let answer = journey.answer.as_mut();
+        // The answer goes to the caller; that there is one is what the rest goes by.
+        let answer = answer.map(|answer| std::mem::replace(answer, Err(StoreError::Unavailable)));
+        if let Some(journey) = several.take().filter(|journey| !journey.returns.is_empty()) {
+            journey.detach();
+        }
+        Poll::Ready(answer.unwrap_or(Err(StoreError::Unavailable)))
+    }
+}
+
+impl<P: Places> Drop for Ticket<P> {
+    fn drop(&mut self) {
+        if let State::Several(several) = &mut self.0
+            && let Some(journey) = several.take()
+        {
+            journey.detach();
+        }
+    }
+}
+
+impl<P: Places> std::fmt::Debug for Ticket<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ticket").finish_non_exhaustive()
+    }
+}
+
+/// What is left of a request whose caller has gone or has its answer: places that have not
+/// answered yet, and hits that are on their way back.
+pub struct Rest<P: Places>(Box<Journey<P>>);
+
+impl<P: Places> Future for Rest<P> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        ready!(self.0.poll_answer(cx));
+        self.0.poll_returns(cx)
+    }
+}
+
+impl<P: Places> std::fmt::Debug for Rest<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rest").finish_non_exhaustive()
+    }
+}
+
+struct Journey<P: Places> {
+    places: P,
+    parts: Parts,
+    steps: SmallVec<[OwnStep; 4]>,
+    now: Timestamp,
+    legs: SmallVec<[Leg<P::Ticket>; 4]>,
+    /// Known once all places have answered.
+    answer: Option<Result<Verdicts, StoreError>>,
+    returns: Returns<P>,
+}
+
+// Nothing in it is pinned: tickets are `Unpin`, and polled where they lie.
+impl<P: Places> Unpin for Journey<P> {}
+
+impl<P: Places> Journey<P> {
+    fn detach(self: Box<Self>) {
+        let places = self.places.clone();
+        places.detach(Rest(self));
+    }
+
+    /// Waits for all places, and has given back what is to be given back.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.answer.is_some() {
+            return Poll::Ready(());
+        }
+        let mut waiting = false;
+        for leg in &mut self.legs {
+            if let Asked::Waiting(ticket) = &mut leg.asked {
+                match Pin::new(ticket).poll(cx) {
+                    Poll::Ready(answer) => leg.asked = Asked::Answered(answer),
+                    Poll::Pending => waiting = true,
+                }
+            }
+        }
+        if waiting {
+            return Poll::Pending;
+        }
+        let steps: SmallVec<[Step<'_>; 4]> = self.steps.iter().map(OwnStep::step).collect();
+        let (answer, returns) = conclude(&self.places, &self.parts, &steps, &self.legs, self.now);
+        drop(steps);
+        (self.answer, self.returns) = (Some(answer), returns);
+        Poll::Ready(())
+    }
+
+    /// Waits until it is known what became of what is given back.
+    fn poll_returns(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let places = &self.places;
+        self.returns
+            .retain(|it| match Pin::new(&mut it.ticket).poll(cx) {
+                Poll::Pending => true,
+                Poll::Ready(returned) => {
+                    if returned.is_err() {
+                        places.stranded(it.hits);
+                    }
+                    false
+                }
+            });
+        match self.returns.is_empty() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+}
+
+/// A step that outlives its request.
+#[derive(Clone, Copy, Debug)]
+struct OwnStep {
+    key: CounterKey,
+    limit: Limit,
+    calendar: Option<Bounds>,
+    hits: i64,
+    charge: Charge,
+    descriptor: u16,
+    shadow: bool,
+    quota_mode: bool,
+    rule: RuleSlot,
+    full_mode: FullMode,
+}
+
+impl OwnStep {
+    fn new(step: &Step<'_>) -> Self {
+        Self {
+            key: step.key,
+            limit: *step.limit,
+            calendar: step.calendar,
+            hits: step.hits,
+            charge: step.charge,
+            descriptor: step.descriptor,
+            shadow: step.shadow,
+            quota_mode: step.quota_mode,
+            rule: step.rule,
+            full_mode: step.full_mode,
+        }
+    }
+
+    fn step(&self) -> Step<'_> {
+        Step {
+            key: self.key,
+            limit: &self.limit,
+            calendar: self.calendar,
+            hits: self.hits,
+            charge: self.charge,
+            descriptor: self.descriptor,
+            shadow: self.shadow,
+            quota_mode: self.quota_mode,
+            rule: self.rule,
+            full_mode: self.full_mode,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What the parts' answers come to, and what is to be given back.
+
+use ratekeeper_core::{Algorithm, Mode, Timestamp};
+use smallvec::SmallVec;
+
+use super::Places;
+use super::journey::{Leg, Returning};
+use super::parts::Parts;
+use crate::{
+    Answer, Charge, Execution, Extra, FullMode, Permit, PermitAct, Request, Step, StepOutcome,
+    StoreError, Verdicts,
+};
+
+/// The answer of the whole, once all places have answered.
+pub(super) fn whole<T>(
+    parts: &Parts,
+    steps: &[Step<'_>],
+    legs: &[Leg<T>],
+) -> Result<Verdicts, StoreError> {
+    let mut outcomes: SmallVec<[StepOutcome; 4]> =
+        SmallVec::from_elem(StepOutcome::Full(FullMode::Deny), parts.len());
+    let (mut allowed, mut is_repeat) = (true, true);
+    // A time that every place has reached: nothing is later given back to a window that began
+    // in between.
+    let mut at = Timestamp::from_micros(u64::MAX);
+    let mut unexecuted = None;
+    for leg in legs {
+        let verdicts = leg.answer()?;
+        allowed &= verdicts.allowed;
+        at = at.min(verdicts.at);
+        match verdicts.execution {
+            Execution::Now => is_repeat = false,
+            Execution::Before => {}
+            Execution::Conflict | Execution::NoRoom | Execution::Unknown => {
+                unexecuted.get_or_insert(verdicts);
+            }
+        }
+        for (place, outcome) in leg.range.clone().zip(&verdicts.outcomes) {
+            outcomes[parts.number(place)] = *outcome;
+        }
+    }
+    if let Some(refused) = unexecuted {
+        return Ok(Verdicts {
+            allowed: false,
+            outcomes: SmallVec::from_elem(StepOutcome::Full(FullMode::Deny), parts.len()),
+            at: refused.at,
+            execution: refused.execution,
+        });
+    }
+    let fits = |place: usize| outcomes[parts.number(place)].fits();
+    allowed = allowed && !parts.quota_denies(steps, fits);
+    let execution = if is_repeat {
+        Execution::Before
+    } else {
+        Execution::Now
+    };
+    Ok(Verdicts {
+        allowed,
+        outcomes,
+        at,
+        execution,
+    })
+}
+
+/// Asks the place of `leg` to give back what it has taken now, if it has, and to forget that.
+pub(super) fn give_back<P: Places>(
+    places: &P,
+    parts: &Parts,
+    steps: &[Step<'_>],
+    leg: &Leg<P::Ticket>,
+    now: Timestamp,
+) -> Option<Returning<P::Ticket>> {
+    let verdicts = leg.answer().ok()?;
+    if verdicts.execution != Execution::Now {
+        return None;
+    }
+    let steps = &steps[leg.range.clone()];
+    let asks = steps.iter().any(|step| step.hits > 0);
+    let forgets = parts.once().filter(|_| verdicts.allowed || !asks);
+    let mut back: SmallVec<[Step<'_>; 4]> = SmallVec::new();
+    let (mut hits, mut permit) = (0, None);
+    for (number, (step, outcome)) in steps.iter().zip(&verdicts.outcomes).enumerate() {
+        let mut returned = 0;
+        if verdicts.allowed && takes(step, outcome) {
+            let is_permit = step.limit.algorithm() == Algorithm::Concurrency;
+            if is_permit && leg.permit.is_none() {
+                // Nameless permits, which end at their deadline and not before.
+                places.stranded(step.hits.unsigned_abs());
+                continue;
+            }
+            hits += step.hits.unsigned_abs();
+            match is_permit {
+                true => permit = leg.permit,
+                false => returned = -step.hits,
+            }
+        } else if number > 0 || forgets.is_none() {
+            // Only the first step has to be there, which the request is known by.
+            continue;
+        }
+        back.push(Step {
+            hits: returned,
+            charge: Charge::IfAllowed,
+            shadow: true,
+            quota_mode: false,
+            ..*step
+        });
+    }
+    if back.is_empty() {
+        return None;
+    }
+    let extra = Extra {
+        permit: permit.map(|id| Permit {
+            id,
+            act: PermitAct::Release,
+        }),
+        once: None,
+        taken_at: Some(verdicts.at),
+        forgets,
+    };
+    let request = Request {
+        extra: Some(&extra),
+        ..Request::new(&back, Mode::default(), now)
+    };
+    match places.ask(leg.place, &request) {
+        Answer::Decided(_) => None,
+        Answer::Pending(ticket) => Some(Returning { hits, ticket }),
+    }
+}
+
+/// Whether an allowed part has taken the step's hits, which a denied request does not.
+fn takes(step: &Step<'_>, outcome: &StepOutcome) -> bool {
+    let is_counted = matches!(outcome, StepOutcome::Counted(outcome) if outcome.fits());
+    step.hits > 0 && step.charge == Charge::IfAllowed && is_counted
+}

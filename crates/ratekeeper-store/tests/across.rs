@@ -1,0 +1,425 @@
+//! Counters of one request in several stores: the answers of a single one.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
+use ratekeeper_store::across::{self, Place, Places, Rest};
+use ratekeeper_store::{
+    Answer, Charge, CounterKey, Execution, Extra, FullMode, MemoryConfig, MemoryStore, Once,
+    Request, RuleSlot, Step, StepOutcome, Store, StoreError, Until, Verdicts,
+};
+
+const NOW: Timestamp = Timestamp::from_micros(1_789_000_123_456_789);
+
+/// Stores of which each has the counters of some subjects.
+#[derive(Clone)]
+struct Spread(Arc<Stores>);
+
+struct Stores {
+    places: Vec<MemoryStore>,
+    /// Whether answers have to be awaited.
+    is_far: bool,
+    /// What the next questions are answered instead of being asked.
+    faults: Mutex<VecDeque<Option<StoreError>>>,
+    asked: AtomicU64,
+    stranded: AtomicU64,
+    rests: Mutex<Vec<Rest<Spread>>>,
+}
+
+/// An answer that is there the second time that somebody looks.
+struct Far(Option<Result<Verdicts, StoreError>>, bool);
+
+impl Future for Far {
+    type Output = Result<Verdicts, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.1 {
+            self.1 = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(self.0.take().expect("a ticket is awaited once"))
+    }
+}
+
+fn memory() -> MemoryStore {
+    let config = MemoryConfig {
+        memory_limit: 64 << 20,
+        ..MemoryConfig::default()
+    };
+    MemoryStore::new(config).expect("a small store")
+}
+
+impl Spread {
+    fn new(places: usize, is_far: bool) -> Self {
+        Self(Arc::new(Stores {
+            places: (0..places).map(|_| memory()).collect(),
+            is_far,
+            faults: Mutex::default(),
+            asked: AtomicU64::new(0),
+            stranded: AtomicU64::new(0),
+            rests: Mutex::default(),
+        }))
+    }
+
+    fn place(&self, step: &Step<'_>) -> Place {
+        Place(u32::try_from(step.key.subject % self.0.places.len() as u64).unwrap_or(0))
+    }
+
+    /// What the next places that are asked answer instead.
+    fn fail(&self, faults: &[Option<StoreError>]) {
+        self.0.faults.lock().extend(faults);
+    }
+
+    fn stranded(&self) -> u64 {
+        self.0.stranded.load(Ordering::Relaxed)
+    }
+
+    fn see_to_the_rest(&self) {
+        let rests = std::mem::take(&mut *self.0.rests.lock());
+        rests.into_iter().for_each(wait);
+    }
+
+    fn ask(&self, request: &Request<'_>) -> Result<Verdicts, StoreError> {
+        let answer = match self.decide(request) {
+            Answer::Decided(verdicts) => Ok(verdicts),
+            Answer::Pending(ticket) => wait(ticket),
+        };
+        self.see_to_the_rest();
+        answer
+    }
+
+    fn left(&self, step: Step<'_>) -> u64 {
+        left(self, step)
+    }
+}
+
+impl Places for Spread {
+    type Ticket = Far;
+
+    fn ask(&self, place: Place, request: &Request<'_>) -> Answer<Far> {
+        self.0.asked.fetch_add(1, Ordering::Relaxed);
+        if let Some(Some(fault)) = self.0.faults.lock().pop_front() {
+            return Answer::Pending(Far(Some(Err(fault)), false));
+        }
+        let verdicts = self.0.places[place.0 as usize].decide_now(request);
+        match self.0.is_far {
+            true => Answer::Pending(Far(Some(Ok(verdicts)), false)),
+            false => Answer::Decided(verdicts),
+        }
+    }
+
+    fn detach(&self, rest: Rest<Self>) {
+        self.0.rests.lock().push(rest);
+    }
+
+    fn stranded(&self, hits: u64) {
+        self.0.stranded.fetch_add(hits, Ordering::Relaxed);
+    }
+}
+
+impl Store for Spread {
+    type Ticket = across::Ticket<Self>;
+
+    fn decide(&self, request: &Request<'_>) -> Answer<Self::Ticket> {
+        let answer = across::decide(self, request, |step| self.place(step));
+        if !self.0.is_far {
+            assert!(
+                matches!(answer, Answer::Decided(_)) || self.0.asked.load(Ordering::Relaxed) > 0
+            );
+        }
+        answer
+    }
+}
+
+fn wait<F: Future + Unpin>(mut future: F) -> F::Output {
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(output) = Pin::new(&mut future).poll(&mut context) {
+            return output;
+        }
+    }
+}
+
+mod near {
+    ratekeeper_testkit::conformance!(|| super::Spread::new(4, false));
+}
+
+mod far {
+    ratekeeper_testkit::conformance!(|| super::Spread::new(4, true));
+}
+
+fn limit(algorithm: Algorithm, quota: u64) -> Limit {
+    let spec = LimitSpec::new(algorithm, quota, Micros::from_secs(3_600));
+    Limit::try_new(spec).expect("a valid limit")
+}
+
+/// Counter `number` of the place of that number.
+fn step(limit: &Limit, number: u64) -> Step<'_> {
+    Step {
+        key: CounterKey {
+            subject: number,
+            identity: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        },
+        limit,
+        calendar: None,
+        hits: 1,
+        charge: Charge::IfAllowed,
+        descriptor: 0,
+        shadow: false,
+        quota_mode: false,
+        rule: RuleSlot(0),
+        full_mode: FullMode::Allow,
+    }
+}
+
+fn request<'a>(steps: &'a [Step<'a>]) -> Request<'a> {
+    Request::new(steps, Mode::default(), NOW)
+}
+
+fn left<S: Store>(store: &S, step: Step<'_>) -> u64 {
+    let looks = [Step { hits: 0, ..step }];
+    match ratekeeper_testkit::conformance::decide(store, &request(&looks)).outcomes[0] {
+        StepOutcome::Counted(outcome) => outcome.remaining,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A step as it is drawn: which counter, what it costs, how it is meant.
+#[derive(Clone, Debug)]
+struct Drawn {
+    counter: usize,
+    hits: i64,
+    flags: [bool; 2],
+    descriptor: u16,
+}
+
+fn drawn() -> impl Strategy<Value = Drawn> {
+    let hits = prop_oneof![4 => 1..4_i64, 1 => Just(0), 1 => -2..0_i64];
+    let flags = [0.2, 0.35].map(prop::bool::weighted);
+    (0..12_usize, hits, flags, 0..3_u16).prop_map(|(counter, hits, flags, descriptor)| Drawn {
+        counter,
+        hits,
+        flags,
+        descriptor,
+    })
+}
+
+fn steps<'a>(limits: &'a [Limit], drawn: &[Drawn]) -> Vec<Step<'a>> {
+    let mut steps: Vec<_> = drawn
+        .iter()
+        .map(|drawn| Step {
+            hits: drawn.hits,
+            charge: if drawn.counter % 4 == 3 {
+                Charge::Always
+            } else {
+                Charge::IfAllowed
+            },
+            shadow: drawn.flags[0],
+            quota_mode: drawn.flags[1],
+            descriptor: drawn.descriptor,
+            ..step(&limits[drawn.counter], drawn.counter as u64)
+        })
+        .collect();
+    steps.sort_by_key(|step| step.descriptor);
+    steps
+}
+
+proptest! {
+    /// What is allowed is answered as one store answers it. What is denied, too; and every
+    /// counter is then as if it had been decided by that store.
+    #[test]
+    fn several_stores_are_one(
+        requests in prop::collection::vec(prop::collection::vec(drawn(), 1..6), 1..20),
+        (idle, far) in any::<(bool, bool)>(),
+    ) {
+        // Without the two that cannot give back whole what others are behind in.
+        let algorithms = [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::SlidingLog,
+            Algorithm::TokenBucket, Algorithm::Gcra, Algorithm::FixedWindow];
+        let limits: Vec<Limit> = (0..12).map(|n| limit(algorithms[n % 6], 2 + n as u64 % 5)).collect();
+        let (one, several) = (memory(), Spread::new(3, far));
+        for drawn in &requests {
+            let steps = steps(&limits, drawn);
+            let mode = Mode { idle_quota: idle, ..Mode::default() };
+            let request = Request { mode, ..request(&steps) };
+            let (expected, found) = (one.decide_now(&request), several.ask(&request));
+            prop_assert_eq!(Ok(expected), found);
+            for (number, limit) in (0..).zip(&limits) {
+                let step = step(limit, number);
+                prop_assert_eq!(left(&one, step), several.left(step), "counter {}", number);
+            }
+        }
+        prop_assert_eq!(several.stranded(), 0);
+    }
+}
+
+#[test]
+fn what_a_failed_place_left_others_with_is_given_back() {
+    let (wide, store) = (limit(Algorithm::FixedWindow, 10), Spread::new(2, true));
+    let steps = [step(&wide, 0), step(&wide, 1)];
+    store.fail(&[None, Some(StoreError::Timeout)]);
+    assert_eq!(store.ask(&request(&steps)), Err(StoreError::Timeout));
+    assert_eq!(steps.map(|step| store.left(step)), [10, 10]);
+    assert_eq!(store.stranded(), 0);
+    // The place that has taken its part cannot be reached either, when that is to come back.
+    store.fail(&[
+        None,
+        Some(StoreError::Timeout),
+        Some(StoreError::Unavailable),
+    ]);
+    assert_eq!(store.ask(&request(&steps)), Err(StoreError::Timeout));
+    assert_eq!(steps.map(|step| store.left(step)), [9, 10]);
+    assert_eq!(store.stranded(), 1);
+}
+
+#[test]
+fn who_leaves_early_leaves_nothing_taken() {
+    let (wide, none) = (limit(Algorithm::Gcra, 10), limit(Algorithm::Gcra, 0));
+    let store = Spread::new(2, true);
+    for (second, rest) in [(&wide, 9), (&none, 10)] {
+        let steps = [step(&wide, 0), step(second, 1)];
+        let Answer::Pending(ticket) = store.decide(&request(&steps)) else {
+            panic!("nothing is near");
+        };
+        drop(ticket);
+        store.see_to_the_rest();
+        assert_eq!(store.left(steps[0]), rest);
+        let back = [Step {
+            hits: -1,
+            ..steps[0]
+        }];
+        store.ask(&request(&back)).unwrap();
+    }
+}
+
+#[test]
+fn others_may_be_denied_meanwhile_and_never_allowed_more() {
+    let (one, none) = (
+        limit(Algorithm::FixedWindow, 1),
+        limit(Algorithm::FixedWindow, 0),
+    );
+    let store = Spread::new(2, true);
+    let steps = [step(&one, 0), step(&none, 1)];
+    let Answer::Pending(ticket) = store.decide(&request(&steps)) else {
+        panic!("nothing is near");
+    };
+    assert!(
+        !store.ask(&request(&steps[..1])).unwrap().allowed,
+        "it is taken for now"
+    );
+    assert!(!wait(ticket).unwrap().allowed);
+    store.see_to_the_rest();
+    assert!(store.ask(&request(&steps[..1])).unwrap().allowed);
+    assert!(!store.ask(&request(&steps[..1])).unwrap().allowed);
+}
+
+#[test]
+fn a_denial_at_hand_spares_the_others() {
+    let (wide, none) = (
+        limit(Algorithm::FixedWindow, 10),
+        limit(Algorithm::FixedWindow, 0),
+    );
+    let store = Spread::new(2, false);
+    let always = Step {
+        charge: Charge::Always,
+        ..step(&wide, 3)
+    };
+    let steps = [step(&none, 0), step(&wide, 1), always];
+    for left in [9, 8] {
+        let asked = store.0.asked.load(Ordering::Relaxed);
+        assert!(!store.ask(&request(&steps)).unwrap().allowed);
+        assert_eq!(
+            store.0.asked.load(Ordering::Relaxed),
+            asked + 2,
+            "nothing had to come back"
+        );
+        assert_eq!((store.left(steps[1]), store.left(always)), (10, left));
+    }
+}
+
+#[test]
+fn a_request_whose_rules_have_changed_is_no_repeat_anywhere() {
+    let wide = limit(Algorithm::FixedWindow, 10);
+    for far in [false, true] {
+        let store = Spread::new(3, far);
+        let once = Once {
+            id: 7,
+            until: Until::After(Micros::from_secs(60)),
+            content: 1,
+        };
+        let extra = Extra {
+            once: Some(once),
+            ..Extra::default()
+        };
+        let ask = |steps: &[Step<'_>]| {
+            let request = Request {
+                extra: Some(&extra),
+                ..request(steps)
+            };
+            store.ask(&request).unwrap()
+        };
+        let steps = [0, 1, 2, 3].map(|number| step(&wide, number));
+        assert_eq!(ask(&steps[..2]).execution, Execution::Now);
+        assert_eq!(ask(&steps[..2]).execution, Execution::Before);
+        // As many steps, and one of them elsewhere.
+        for other in [
+            [steps[0], steps[2]],
+            [steps[3], steps[1]],
+            [steps[1], steps[2]],
+        ] {
+            assert_eq!(ask(&other).execution, Execution::Conflict);
+        }
+        assert_eq!(steps.map(|step| store.left(step)), [9, 9, 10, 10]);
+    }
+}
+
+#[test]
+fn a_denied_request_is_forgotten_before_it_is_answered() {
+    let (wide, one) = (
+        limit(Algorithm::FixedWindow, 10),
+        limit(Algorithm::FixedWindow, 1),
+    );
+    for far in [false, true] {
+        let store = Spread::new(2, far);
+        let steps = [step(&wide, 0), step(&one, 1)];
+        assert!(store.ask(&request(&steps[1..])).unwrap().allowed);
+        let once = Once {
+            id: 7,
+            until: Until::After(Micros::from_secs(60)),
+            content: 1,
+        };
+        let extra = Extra {
+            once: Some(once),
+            ..Extra::default()
+        };
+        let request = Request {
+            extra: Some(&extra),
+            ..request(&steps)
+        };
+        for _ in 0..2 {
+            let verdicts = store.ask(&request).unwrap();
+            assert_eq!(
+                (verdicts.allowed, verdicts.execution),
+                (false, Execution::Now)
+            );
+        }
+        assert_eq!(store.left(steps[0]), 10);
+        let back = [Step {
+            hits: -1,
+            ..steps[1]
+        }];
+        store.ask(&self::request(&back)).unwrap();
+        for execution in [Execution::Now, Execution::Before] {
+            let verdicts = store.ask(&request).unwrap();
+            assert_eq!((verdicts.allowed, verdicts.execution), (true, execution));
+            assert_eq!(store.left(steps[0]), 9);
+        }
+    }
+}
