@@ -67,11 +67,10 @@ impl Slots {
         self.expires_after
     }
 
-    const fn extra(&self, act: PermitAct) -> Extra {
+    fn extra(&self, act: PermitAct) -> Extra {
         Extra {
             permit: Some(Permit { id: self.id, act }),
-            once: None,
-            taken_at: None,
+            ..Extra::default()
         }
     }
 }
