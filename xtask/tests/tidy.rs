@@ -101,16 +101,20 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     // Asks from outside, as any client does.
     ("ratekeeper-compat", &["ratekeeper-proto"]),
+    // What users copy.
+    ("example-axum", &["ratekeeper"]),
+    ("example-tonic", &["ratekeeper"]),
     ("xtask", &[]),
 ];
 
 /// Who may use the wire formats.
-const KNOW_PROTOBUF: [&str; 5] = [
+const KNOW_PROTOBUF: [&str; 6] = [
     "ratekeeper-proto",
     "ratekeeper-server",
     "ratekeeper-client",
     "ratekeeper-bench",
     "ratekeeper-compat",
+    "example-tonic",
 ];
 
 /// What an embedder's build must not meet.

@@ -360,6 +360,12 @@ impl Inner {
         }
     }
 
+    /// The fallback's answer to a question that the service would not answer.
+    pub(crate) fn fall_back(&self, question: &Question) -> Answer {
+        self.degraded.fetch_add(1, Ordering::Relaxed);
+        self.fallback.answer(question)
+    }
+
     /// Acquires, and sees to it that no permit stays taken that nobody knows of.
     async fn take_permit(
         self: &Arc<Self>,

@@ -32,6 +32,9 @@
 //! # }
 //! ```
 //!
+//! [`Service`] puts the client behind the tower layer of `ratekeeper`: requests to an axum or tonic service are limited by
+//! the service, and by the [`Fallback`] while it is away.
+//!
 //! What a request costs may be known only afterwards:
 //!
 //! ```no_run
@@ -53,6 +56,7 @@ mod calls;
 mod channel;
 mod client;
 mod config;
+mod enforcer;
 mod error;
 mod fallback;
 mod permit;
@@ -61,6 +65,7 @@ mod unsettled;
 
 pub use client::{Acquired, Client, Counts, Refund, Reservation, Reserved, Settled, ToReserve};
 pub use config::{Config, ConfigError, Identity, RetryBudget, Tls};
+pub use enforcer::{Asking, Held, Service};
 pub use error::Error;
 pub use fallback::Fallback;
 pub use permit::Permit;

@@ -65,6 +65,7 @@ pub use enforcer::{Admission, Asked, Enforcer, Terms, Verdict};
 pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;
 pub use permit::Permit;
+pub use ratekeeper_http::answer;
 pub use ratekeeper_http::answer::{BodyForm, Headers, LimitHeaders, RetryAfter};
 pub use ratekeeper_http::{Forwarding, Hop, Mapping, TrustedProxies};
 pub use service::RateLimit;

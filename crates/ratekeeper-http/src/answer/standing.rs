@@ -101,6 +101,17 @@ impl<'a> Standing<'a> {
 }
 
 impl<'a> Quota<'a> {
+    /// A quota of which nothing is known but its name and its size, as a service tells it.
+    #[must_use]
+    pub fn named(name: &'a str, limit: u64) -> Self {
+        Self {
+            name: shown(name),
+            limit,
+            window: None,
+            is_concurrency: false,
+        }
+    }
+
     fn new(policy: &Policy, name: Cow<'a, str>) -> Self {
         Self {
             name,
@@ -118,10 +129,8 @@ impl<'a> Bound<'a> {
         let is_later = answered.verdict == Verdict::Later;
         Self {
             quota: quota.unwrap_or_else(|| Quota {
-                name: shown(rule),
-                limit: binding.quota,
                 window: Some(binding.window),
-                is_concurrency: false,
+                ..Quota::named(rule, binding.quota)
             }),
             rule: Cow::Borrowed(rule),
             remaining: if answered.fits() {

@@ -1,0 +1,47 @@
+//! An axum service whose requests are limited.
+//!
+//! ```console
+//! $ cargo run -p example-axum
+//! $ curl -i -H 'x-api-key: ada' http://127.0.0.1:3000/orders
+//! ```
+//!
+//! The sixth request within a minute is answered with 429, and every answer says what is left.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::routing::get;
+use ratekeeper::tower::{Hop, RateLimitLayer};
+use tokio::net::TcpListener;
+
+const RULES: &str = include_str!("../rules.yaml");
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let address = std::env::args().nth(1);
+    let address = address.as_deref().unwrap_or("127.0.0.1:3000");
+
+    let limiter = Arc::new(ratekeeper::from_yaml(RULES)?);
+    let limits = RateLimitLayer::new(limiter, "shop").peer(|extensions| {
+        let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
+        Some(Hop::Address(peer.ip()))
+    });
+    let app = Router::new()
+        .route("/orders", get(async || "no orders yet\n"))
+        .route("/reports", get(report))
+        .layer(limits);
+
+    let listener = TcpListener::bind(address).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    Ok(axum::serve(listener, app).await?)
+}
+
+async fn report() -> &'static str {
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    "nothing to report\n"
+}
