@@ -180,6 +180,7 @@ impl Kind {
         Mode {
             shadow: self.mode.0,
             idle_quota: self.mode.1,
+            denied: false,
         }
     }
 
