@@ -203,6 +203,7 @@ impl Drawn {
             permit,
             once,
             taken_at,
+            forgets: None,
         }
     }
 }
