@@ -3,9 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use ratekeeper_store::StoreError;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
 use crate::lane::Lane;
@@ -69,7 +71,15 @@ impl<'a> Flight<'a> {
                 tokio::select! {
                     biased;
                     reply = &mut asked => break reply,
-                    () = sleep_until(next.into()) => next = self.overdue(Instant::now()),
+                    () = sleep_until(next.into()) => {
+                        // After a pause of this process the answer may lie in the socket: it is read
+                        // before anybody is told that none came.
+                        yield_now().await;
+                        if let Some(reply) = asked.as_mut().now_or_never() {
+                            break reply;
+                        }
+                        next = self.overdue(Instant::now());
+                    }
                 }
             }
         };

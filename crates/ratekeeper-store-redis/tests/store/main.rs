@@ -5,6 +5,7 @@ mod conformance;
 mod denials;
 mod exact;
 mod faults;
+mod pauses;
 mod staleness;
 mod support;
 mod together;

@@ -1,0 +1,42 @@
+//! A node that stood still for longer than a deadline, while the server answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper_core::{Algorithm, Micros};
+use ratekeeper_store_redis::RedisConfig;
+use ratekeeper_testkit::redis::Server;
+use tokio::task::yield_now;
+
+use crate::support::{decide, limit, patient, step, store};
+
+/// Long enough for a slow machine to connect, and to answer while the node stands still.
+const DEADLINE: Duration = Duration::from_millis(500);
+
+#[tokio::test]
+async fn an_answer_that_is_there_is_taken_however_late_it_is_read() {
+    let server = Server::start();
+    let mut config: RedisConfig = patient();
+    config.deadline = DEADLINE;
+    let store = Arc::new(store(&server, config));
+    let hour = Micros::from_secs(3_600);
+    let limit = limit(Algorithm::FixedWindow, 10, hour);
+    // The connection is there, and so is the script.
+    while decide(&*store, &[step(&limit, 1)]).await.is_err() {}
+    for _ in 0..3 {
+        let sent = store.shards()[0].pipelines;
+        let asking = Arc::clone(&store);
+        let asked = tokio::spawn(async move { decide(&*asking, &[step(&limit, 2)]).await });
+        while store.shards()[0].pipelines == sent {
+            yield_now().await;
+        }
+        // It is on its way once the connection has had a turn.
+        for _ in 0..8 {
+            yield_now().await;
+        }
+        // Nothing of this runtime moves.
+        std::thread::sleep(DEADLINE * 2);
+        let verdicts = asked.await.expect("the task ends");
+        assert!(verdicts.expect("the server has answered").allowed);
+    }
+}
