@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use http::HeaderName;
 use ratekeeper_limiter::Descriptor;
@@ -9,14 +10,15 @@ use ratekeeper_rules::Entry;
 use serde::Deserialize;
 use smallvec::SmallVec;
 
-use crate::{Malformed, Original, Source};
+use crate::view::View;
+use crate::{Identity, Malformed, Original, Source};
 
 /// The most descriptors of a mapping.
 const DESCRIPTORS_MAX: usize = 100;
 /// The most entries of one descriptor.
 const ENTRIES_MAX: usize = 32;
 /// The part of an IPv6 address that one customer has for themselves, in most networks.
-const IPV6_PREFIX: u8 = 64;
+pub(crate) const IPV6_PREFIX: u8 = 64;
 
 /// Which descriptors a request has: a list of them, each a list of entries.
 ///
@@ -79,17 +81,24 @@ impl Mapping {
         })
     }
 
-    /// The descriptors that `request` has.
+    /// The descriptors that `request` has, for callers who have no service levels. Whoever calls is told by the default
+    /// [`Identity`].
     ///
     /// # Errors
     /// The request says two things about one source. See [`Malformed`].
-    pub fn describe<'a>(&'a self, request: &'a Original<'_>) -> Result<Described<'a>, Malformed> {
+    pub fn describe<'a>(&'a self, request: &'a Original<'a>) -> Result<Described<'a>, Malformed> {
+        static IDENTITY: LazyLock<Identity> = LazyLock::new(Identity::default);
+        self.describe_view(&View::new(request, &IDENTITY))
+    }
+
+    /// The descriptors that the request of `view` has.
+    pub(crate) fn describe_view<'a>(&'a self, view: &View<'a>) -> Result<Described<'a>, Malformed> {
         let mut described = Described::default();
         for fields in &self.descriptors {
             let start = described.pairs.len();
             let mut is_whole = true;
             for field in fields {
-                match field.value(request, self.ipv6_prefix)? {
+                match field.value(view, self.ipv6_prefix)? {
                     Some(value) => described.pairs.push((&field.key, value)),
                     None => is_whole = false,
                 }
@@ -130,11 +139,11 @@ impl Default for Mapping {
 impl Field {
     fn value<'a>(
         &'a self,
-        request: &'a Original<'_>,
+        view: &View<'a>,
         ipv6_prefix: u8,
     ) -> Result<Option<Cow<'a, str>>, Malformed> {
         let found = match &self.source {
-            Some(source) => source.value(request, ipv6_prefix)?,
+            Some(source) => source.value(view, ipv6_prefix)?,
             None => None,
         };
         Ok(found.or_else(|| self.default.as_deref().map(Cow::Borrowed)))
@@ -144,30 +153,24 @@ impl Field {
 /// The entries of a request's descriptors, to be borrowed by a check.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Described<'a> {
-    /// All descriptors' entries, one after the other.
+    /// All descriptors' entries, one after the other: keys and values.
     pairs: SmallVec<[(&'a str, Cow<'a, str>); 8]>,
     /// Where the entries of each end.
     ends: SmallVec<[usize; 8]>,
 }
 
-impl Described<'_> {
+impl<'a> Described<'a> {
     /// Whether the request has no descriptor at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// All entries, key and value, one descriptor's after the other's.
-    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.pairs.iter().map(|(key, value)| (*key, &**value))
-    }
-
-    /// The entries as rules match them, for [`Described::descriptors`].
+    /// The entries as rules match them, one descriptor's after the other's, for [`Described::descriptors`].
     #[must_use]
     pub fn entries(&self) -> SmallVec<[Entry<'_>; 8]> {
-        self.pairs()
-            .map(|(key, value)| Entry { key, value })
-            .collect()
+        let pairs = self.pairs.iter();
+        pairs.map(|(key, value)| Entry { key, value }).collect()
     }
 
     /// The descriptors, with what [`Described::entries`] gave; each costs one hit.
@@ -180,6 +183,12 @@ impl Described<'_> {
             Descriptor::new(own)
         };
         self.ends.iter().map(descriptor).collect()
+    }
+
+    /// Adds a descriptor of these entries.
+    pub(crate) fn push(&mut self, entries: impl IntoIterator<Item = (&'a str, Cow<'a, str>)>) {
+        self.pairs.extend(entries);
+        self.ends.push(self.pairs.len());
     }
 }
 

@@ -84,6 +84,43 @@ impl<'a> Original<'a> {
         Ok(original)
     }
 
+    /// A request as whoever listens received it from `peer` over `scheme`, `http` or `https`.
+    ///
+    /// The client's address is the one behind trusted proxies. Method, path and host are the request's own.
+    ///
+    /// # Errors
+    /// A trusted proxy names something that is no address, or the host is none, or two.
+    pub fn received(
+        peer: Hop,
+        scheme: &'static str,
+        method: &'a http::Method,
+        uri: &'a http::Uri,
+        headers: &'a HeaderMap,
+        forwarding: &Forwarding,
+    ) -> Result<Self, Malformed> {
+        let name = &http::header::HOST;
+        let said = match uri.authority() {
+            Some(authority) => Some(authority.host().as_bytes()),
+            None => {
+                let mut lines = headers.get_all(name).iter();
+                let first = lines.next();
+                if lines.any(|line| Some(line) != first) {
+                    return Err(Malformed::twice(format!("header {name}")));
+                }
+                first.map(HeaderValue::as_bytes)
+            }
+        };
+        let said = said.filter(|said| !said.is_empty());
+        Ok(Self {
+            client: forwarding.client(peer, headers)?,
+            method: Some(method.as_str()),
+            scheme: Some(scheme),
+            host: said.map(|said| host(name, said)).transpose()?,
+            target: Target::of(uri),
+            headers,
+        })
+    }
+
     /// The host and the scheme as the nearest proxy says them in `Forwarded`.
     fn take_forwarded(&mut self) -> Result<(), Malformed> {
         let name = &http::header::FORWARDED;

@@ -7,8 +7,10 @@ use std::str::FromStr;
 
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderName, HeaderValue};
+use ratekeeper_rules::PathPattern;
 
 use crate::target::{decode, split};
+use crate::view::View;
 use crate::{Malformed, Original};
 
 /// A part of a request. What a request does not have, or has empty, is missing.
@@ -24,6 +26,8 @@ pub enum Source {
     Endpoint,
     /// `path_segment:2`: one segment, counted from 1.
     PathSegment(u16),
+    /// `path:/v1/organizations/{org}/**`: what stands for the variable, in paths that match.
+    PathVariable(PathPattern),
     /// `host`: without its port, in lower case.
     Host,
     /// `scheme`: `https`.
@@ -36,10 +40,12 @@ pub enum Source {
     Cookie(Box<str>),
     /// `bearer`: the token of `Authorization: Bearer`.
     Bearer,
+    /// `identity`: who calls, by the first part of the request that says so ([`Identity`](crate::Identity)).
+    Identity,
 }
 
-const KNOWN: &str = "remote_address, method, path, endpoint, path_segment:N, host, scheme, header:NAME, query:NAME, \
-                     cookie:NAME or bearer";
+const KNOWN: &str = "remote_address, method, path, path:PATTERN, endpoint, path_segment:N, host, scheme, header:NAME, \
+                     query:NAME, cookie:NAME, bearer or identity";
 
 impl FromStr for Source {
     type Err = String;
@@ -59,6 +65,8 @@ impl FromStr for Source {
             ("host", None) => Self::Host,
             ("scheme", None) => Self::Scheme,
             ("bearer", None) => Self::Bearer,
+            ("identity", None) => Self::Identity,
+            ("path", Some(pattern)) => Self::PathVariable(path_variable(text, pattern)?),
             ("path_segment", Some(number)) => match number.parse() {
                 Ok(number) if number > 0 => Self::PathSegment(number),
                 _ => {
@@ -94,21 +102,35 @@ impl fmt::Display for Source {
             Self::Query(name) => write!(f, "query:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Bearer => f.write_str("bearer"),
+            Self::Identity => f.write_str("identity"),
+            Self::PathVariable(pattern) => write!(f, "path:{}", pattern.as_str()),
         }
     }
 }
 
+/// A pattern with one variable, which is what is asked for.
+fn path_variable(text: &str, pattern: &str) -> Result<PathPattern, String> {
+    let pattern = PathPattern::parse(pattern).map_err(|why| format!("`{text}`: {why}"))?;
+    match pattern.variables().count() {
+        1 => Ok(pattern),
+        count => Err(format!(
+            "`{text}`: the pattern has {count} variables instead of one; write path:/v1/organizations/{{org}}/**"
+        )),
+    }
+}
+
 impl Source {
-    /// The value in `request`, None if it is missing or empty; `ipv6_prefix` is for [`Source::RemoteAddress`].
+    /// The value in the request, None if it is missing or empty; `ipv6_prefix` is for [`Source::RemoteAddress`].
     ///
     /// # Errors
     /// The request says two different things: which of them the service behind goes by is not known here, so neither
     /// is counted.
     pub(crate) fn value<'a>(
         &self,
-        request: &'a Original<'_>,
+        view: &View<'a>,
         ipv6_prefix: u8,
     ) -> Result<Option<Cow<'a, str>>, Malformed> {
+        let request = view.request;
         let target = request.target.as_ref();
         let value = match self {
             Self::RemoteAddress => request
@@ -147,8 +169,19 @@ impl Source {
                 .map(|token| text_of(&AUTHORIZATION, token))
                 .transpose()?
                 .map(Cow::Borrowed),
+            Self::PathVariable(pattern) => target
+                .and_then(|target| pattern.capture(&target.path))
+                .map(name_in_path)
+                .transpose()?
+                .map(Cow::Borrowed),
+            Self::Identity => Some(view.caller()?.name),
         };
         Ok(value.filter(|value| !value.is_empty()))
+    }
+
+    /// Whether it is whatever somebody chose to write, unlike an address.
+    pub(crate) const fn is_said(&self) -> bool {
+        !matches!(self, Self::RemoteAddress)
     }
 
     fn place(&self) -> String {
@@ -177,8 +210,29 @@ fn network(client: IpAddr, ipv6_prefix: u8) -> String {
     }
 }
 
-fn lines<'a>(request: &Original<'a>, name: &HeaderName) -> impl Iterator<Item = &'a HeaderValue> {
+fn lines<'a>(
+    request: &'a Original<'_>,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a HeaderValue> {
     request.headers.get_all(name).iter()
+}
+
+/// A segment that names somebody.
+///
+/// What is still percent-encoded in a path is a slash, a percent sign, a control character or what is no UTF-8. The
+/// service behind may decode it and read another name, or another path.
+pub(crate) fn name_in_path(segment: &str) -> Result<&str, Malformed> {
+    match segment.contains('%') {
+        false => Ok(segment),
+        true => Err(Malformed {
+            place: "path".to_owned(),
+            message: format!(
+                "the segment {} names somebody, and has an encoded slash, percent sign, control character or bytes \
+                 that are no UTF-8",
+                crate::malformed::excerpt(segment.as_bytes())
+            ),
+        }),
+    }
 }
 
 /// The value that all agree on.

@@ -49,6 +49,38 @@ impl<'a> Target<'a> {
         })
     }
 
+    /// The target of a request that somebody received; None if it has no path, as those of CONNECT.
+    #[must_use]
+    pub fn of(uri: &'a http::Uri) -> Option<Self> {
+        let (path, query) = match uri.path_and_query()?.as_str().split_once('?') {
+            Some((path, query)) => (path, query),
+            None => (uri.path(), ""),
+        };
+        Some(Self {
+            path: if path == "*" {
+                Cow::Borrowed(path)
+            } else {
+                path_in_one_spelling(path.as_bytes())
+            },
+            query: query.as_bytes(),
+        })
+    }
+
+    /// Refuses what some services read as `.` or `..` and others as a name: `/orders/..;x/admin`.
+    pub(crate) fn check_segments(&self) -> Result<(), Malformed> {
+        let name = |segment: &str| matches!(segment.split_once(';'), Some(("." | "..", _)));
+        match self.path.contains(";") && self.path.split('/').any(name) {
+            false => Ok(()),
+            true => Err(Malformed {
+                place: "path".to_owned(),
+                message: format!(
+                    "{} has a dot segment with parameters, which services read in different ways",
+                    excerpt(self.path.as_bytes())
+                ),
+            }),
+        }
+    }
+
     /// The segment of that number, counted from 1: of `/orders/7/items`, `orders` is 1. None beyond the last.
     #[must_use]
     pub fn segment(&self, number: u16) -> Option<&str> {

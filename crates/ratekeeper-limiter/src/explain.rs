@@ -34,6 +34,9 @@ pub struct Explanation {
 /// How one descriptor is matched.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ExplainedDescriptor {
+    /// The domain of its rules, if that is not the check's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
     /// `key=value` of every entry; secrets are fingerprinted.
     pub entries: Vec<String>,
     /// The nodes that matched, one for each entry, as far as they go.
@@ -93,7 +96,7 @@ impl Explanation {
         let descriptors = (0_u16..)
             .zip(check.descriptors)
             .map(|(number, descriptor)| {
-                let Some(domain) = domain else {
+                let Some(domain) = snapshot.domain(descriptor.domain_in(check.domain)) else {
                     return ExplainedDescriptor::unknown(descriptor);
                 };
                 Explainer {
@@ -133,6 +136,7 @@ impl ExplainedDescriptor {
     fn unknown(descriptor: &Descriptor<'_>) -> Self {
         let shown = |entry: &Entry<'_>| shown(entry, secret::is_secret_by_default(entry.key));
         Self {
+            domain: descriptor.domain.map(str::to_owned),
             entries: descriptor.entries.iter().map(shown).collect(),
             nodes: Vec::new(),
             note: Some("the domain has no rules: everything is allowed".to_owned()),
@@ -183,6 +187,7 @@ impl Explainer<'_, '_> {
         };
         let shown = |entry: &Entry<'_>| shown(entry, self.domain.is_secret(entry.key));
         ExplainedDescriptor {
+            domain: descriptor.domain.map(str::to_owned),
             entries: descriptor.entries.iter().map(shown).collect(),
             nodes,
             note,

@@ -100,16 +100,23 @@ impl<'a> Plan<'a> {
             unlimited: SmallVec::new(),
             details: Vec::new(),
         };
-        let Some(domain) = context.snapshot.domain(check.domain) else {
-            context
-                .totals
-                .unknown_domain
-                .fetch_add(1, Ordering::Relaxed);
-            return plan;
-        };
+        let common = context.snapshot.domain(check.domain);
+        let mut is_known = common.is_some();
         for (number, descriptor) in (0..descriptors).zip(check.descriptors) {
+            let domain = match descriptor.domain {
+                None => common,
+                Some(name) => context.snapshot.domain(name),
+            };
+            let Some(domain) = domain else {
+                is_known = false;
+                continue;
+            };
             let own = overrides.get(usize::from(number)).and_then(Option::as_ref);
             plan.add(domain, number, descriptor, own);
+        }
+        if !is_known {
+            let unknown = &context.totals.unknown_domain;
+            unknown.fetch_add(1, Ordering::Relaxed);
         }
         if context.snapshot.has_replaces {
             plan.drop_replaced();

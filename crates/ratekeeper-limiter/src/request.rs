@@ -10,7 +10,8 @@ pub const MAX_HITS: i64 = MAX_COUNT as i64;
 /// A request to be decided.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
-    /// The namespace of rules; a domain without rules allows everything.
+    /// The namespace of rules, where a descriptor names no other; a domain without rules allows
+    /// everything.
     pub domain: &'a str,
     /// What the request is, from as many points of view as there are; the limits of all count.
     pub descriptors: &'a [Descriptor<'a>],
@@ -33,6 +34,9 @@ impl<'a> Check<'a> {
 /// One view of a request: who calls, or what is called.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor<'a> {
+    /// The namespace of its rules, if that is not the check's: limits of several domains are then
+    /// taken together or not at all.
+    pub domain: Option<&'a str>,
     /// Matched in order.
     pub entries: &'a [Entry<'a>],
     /// What it costs: 1 for most requests, 0 looks only, negative gives back.
@@ -47,10 +51,17 @@ impl<'a> Descriptor<'a> {
     #[must_use]
     pub const fn new(entries: &'a [Entry<'a>]) -> Self {
         Self {
+            domain: None,
             entries,
             hits: 1,
             limit: None,
         }
+    }
+
+    /// The namespace of its rules, in a check of `common`.
+    #[must_use]
+    pub fn domain_in(&self, common: &'a str) -> &'a str {
+        self.domain.unwrap_or(common)
     }
 }
 

@@ -52,4 +52,6 @@ pub use read::{ReadError, ReadOptions, Source, Unreadable, read};
 pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, PlanLimit, Rule, RuleLimit, Unit};
 pub use ruleset::{Domain, Evaluation, Node, RuleIndex, RuleSet};
 pub use schema::json_schema;
-pub use slas::{PathPattern, Segment, ServiceLevel};
+pub use slas::{
+    LEVEL_KEYS, LevelMatch, PathPattern, SERVICE_LEVELS, Segment, ServiceLevel, Standing, TENANT,
+};

@@ -1,5 +1,7 @@
 //! From texts to a [`RuleSet`].
 
+mod levels;
+
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use crate::parse::descriptors::{Compiler, Level, Path, Surrounding};
 use crate::parse::fields::At;
 use crate::parse::root::{Defaults, Root, Settings, parse_root};
 use crate::report::Report;
-use crate::slas::{PathPattern, ServiceLevel};
+use crate::slas::{PathPattern, SERVICE_LEVELS, ServiceLevels};
 use crate::yaml::{self, Mark, Node as Tree};
 use crate::{
     Diagnostic, Diagnostics, Domain, Evaluation, FailureMode, Node, Rule, RuleSet, Source, secret,
@@ -169,10 +171,10 @@ fn compile(
             (&mut rules, &mut drafts),
         );
     }
+    let levels = levels::compile(roots, options, reports, (&mut rules, &mut drafts));
     id::assign(&mut rules, &drafts, reports);
     check_replaces(&rules, &drafts, reports);
-    let service_levels = service_levels(roots, reports);
-    assemble(domains, rules, service_levels)
+    assemble(domains, rules, levels)
 }
 
 /// Finds or makes the domain of a file; where a domain may not be twice, that is reported.
@@ -307,29 +309,13 @@ fn check_replaces(rules: &[Rule], drafts: &[Draft], reports: &mut [Report<'_>]) 
     }
 }
 
-fn service_levels(roots: Vec<Root<'_>>, reports: &mut [Report<'_>]) -> Vec<ServiceLevel> {
-    let mut known: HashMap<Box<str>, String> = HashMap::new();
-    let mut levels = Vec::new();
-    for (root, report) in roots.into_iter().zip(reports) {
-        for level in root.service_levels {
-            let mark = Mark {
-                line: level.place.line,
-                column: level.place.column,
-                length: 1,
-            };
-            if let Some(earlier) = known.get(&level.id) {
-                let message = format!("duplicate id '{}' of a service level", level.id);
-                report.error(mark, message, format!("it is at {earlier} already"));
-            }
-            known.insert(level.id.clone(), level.place.to_string());
-            levels.push(level);
-        }
-    }
-    levels
-}
-
-fn assemble(domains: Vec<Draught>, rules: Vec<Rule>, service_levels: Vec<ServiceLevel>) -> RuleSet {
-    let domains: Vec<_> = domains
+fn assemble(
+    draughts: Vec<Draught>,
+    rules: Vec<Rule>,
+    (nodes, service_levels): (Vec<Node>, ServiceLevels),
+) -> RuleSet {
+    let named_by_files = draughts.len();
+    let mut domains: Vec<_> = draughts
         .into_iter()
         .map(|draught| Domain {
             name: draught.name,
@@ -347,12 +333,23 @@ fn assemble(domains: Vec<Draught>, rules: Vec<Rule>, service_levels: Vec<Service
             root: Children::new(draught.nodes),
         })
         .collect();
+    if !nodes.is_empty() {
+        domains.push(Domain {
+            name: SERVICE_LEVELS.into(),
+            evaluation: Evaluation::Leaf,
+            tenant: None,
+            plans: Vec::new(),
+            secrets: BTreeSet::new(),
+            root: Children::new(nodes),
+        });
+    }
     let by_name = (0_u32..)
         .zip(&domains)
         .map(|(index, domain)| (domain.name().into(), index))
         .collect();
     RuleSet {
         domains,
+        named_by_files,
         by_name,
         rules,
         service_levels,

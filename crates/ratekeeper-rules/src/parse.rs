@@ -4,6 +4,7 @@ mod concurrency;
 pub(crate) mod context;
 pub(crate) mod descriptors;
 pub(crate) mod fields;
+pub(crate) mod levels;
 mod limits;
 mod metadata;
 mod nearest;

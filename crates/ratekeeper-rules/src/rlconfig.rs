@@ -14,7 +14,7 @@ impl RuleSet {
     #[must_use]
     pub fn rlconfig(&self) -> String {
         let mut text = String::new();
-        for domain in self.domains() {
+        for domain in &self.domains {
             let path = domain.name().to_owned();
             for node in domain.nodes() {
                 // Writing to a string cannot fail.

@@ -7,16 +7,18 @@ use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::matching::{Children, Walk};
-use crate::slas::ServiceLevel;
+use crate::slas::{LevelMatch, ServiceLevel, ServiceLevels, Standing};
 use crate::{Entry, Rule, secret};
 
 /// All domains and rules of one load. It never changes; a reload makes another one.
 #[derive(Debug, Default)]
 pub struct RuleSet {
+    /// Those of files, then that of the service levels if there are any.
     pub(crate) domains: Vec<Domain>,
+    pub(crate) named_by_files: usize,
     pub(crate) by_name: HashMap<Box<str>, u32>,
     pub(crate) rules: Vec<Rule>,
-    pub(crate) service_levels: Vec<ServiceLevel>,
+    pub(crate) service_levels: ServiceLevels,
 }
 
 impl RuleSet {
@@ -32,9 +34,16 @@ impl RuleSet {
         self.domains.get(index as usize)
     }
 
-    /// All domains, in the order in which their first files were read.
+    /// All domains that files name, in the order in which their first files were read.
     pub fn domains(&self) -> std::slice::Iter<'_, Domain> {
-        self.domains.iter()
+        let named = self.domains.get(..self.named_by_files);
+        named.unwrap_or_default().iter()
+    }
+
+    /// The domain that the service levels are counted under, [`SERVICE_LEVELS`](crate::SERVICE_LEVELS); none without any.
+    #[must_use]
+    pub fn service_level_domain(&self) -> Option<&Domain> {
+        self.domains.get(self.named_by_files)
     }
 
     /// All rules, in the order of the files. A [`RuleIndex`] of this set's nodes points into it.
@@ -55,7 +64,30 @@ impl RuleSet {
     /// The HTTP service levels (`slas:`) of all files.
     #[must_use]
     pub fn service_levels(&self) -> &[ServiceLevel] {
-        &self.service_levels
+        self.service_levels.as_slice()
+    }
+
+    /// The service level of a request: of those that are enabled and about its method and path, the most specific.
+    ///
+    /// Patterns are compared from the left, segment by segment. At the first difference a literal comes before a
+    /// placeholder (`*`, `{name}`), that before the end of the pattern, and that before `**`. Of two patterns alike,
+    /// the one that lists the method comes before the one of all methods. `path` is decoded and has no dot segments;
+    /// a slash at its end and what follows a `;` in a segment do not count. No allocation; about as many steps as the
+    /// path has segments.
+    #[must_use]
+    pub fn service_level<'a>(&'a self, method: &'a str, path: &'a str) -> Option<LevelMatch<'a>> {
+        self.service_levels.find(method, path)
+    }
+
+    /// Every service level whose path matches, the most specific first, and why it holds or does not. Tries them
+    /// all: for whoever is to be told.
+    #[must_use]
+    pub fn service_level_standings(
+        &self,
+        method: &str,
+        path: &str,
+    ) -> Vec<(&ServiceLevel, Standing)> {
+        self.service_levels.standings(method, path)
     }
 }
 

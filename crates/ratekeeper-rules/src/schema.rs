@@ -245,7 +245,7 @@ struct Concurrency {
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its shape is used")]
 struct ServiceLevel {
-    /// Unique among all service levels.
+    /// Unique among all service levels and rules.
     id: Text,
     /// false switches it off.
     enabled: Option<bool>,
@@ -259,6 +259,22 @@ struct ServiceLevel {
     /// The limits; all must pass.
     #[schemars(length(min = 1))]
     tiers: Vec<Tier>,
+    /// Decide and count, but never deny.
+    shadow_mode: Option<bool>,
+    /// The algorithm of tiers that name none: else fixed_window.
+    algorithm: Option<Algorithm>,
+    /// How nodes share the counters.
+    consistency: Option<Consistency>,
+    /// Whether a denied request is counted as well.
+    count_denied: Option<bool>,
+    /// The share of tenants that denials are enforced for: `10%`.
+    enforce: Option<Share>,
+    /// What an edge that cannot wait does with a leaky bucket's delay.
+    leaky_over_rls: Option<LeakyOverRls>,
+    /// What is answered while the store cannot answer.
+    on_store_failure: Option<FailureMode>,
+    /// The store that keeps the counters.
+    store: Option<String>,
 }
 
 /// Which calls.

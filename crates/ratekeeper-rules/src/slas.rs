@@ -1,152 +1,144 @@
 //! HTTP service levels (`slas:`): which methods and paths, and how many calls a period.
+//!
+//! They are limits like any other. Loading makes a domain of its own of them, [`SERVICE_LEVELS`], whose descriptors
+//! are who calls, the service level, and the method; so counters, statistics and answers need nothing else. What is
+//! particular is how a request finds its service level: by method and path, here.
 
-use ratekeeper_core::Limit;
+pub(crate) mod conflicts;
+mod pattern;
+mod router;
 
-use crate::Place;
+use crate::{Place, RuleIndex};
 
-/// One service level, checked. It is enforced by the gateway and the tower layer.
+pub use pattern::{PathPattern, Segment};
+use router::Router;
+
+/// The domain that service levels become. A file may have a domain of this name only where no file has `slas:`.
+pub const SERVICE_LEVELS: &str = "slas";
+
+/// The variable of a path that names the tenant.
+pub const TENANT: &str = "tenant";
+
+/// The keys of a service level's descriptor after who calls: which service level, and which method.
+pub const LEVEL_KEYS: [&str; 2] = ["sla", "method"];
+
+/// One service level, checked.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct ServiceLevel {
-    /// Unique among all service levels.
+    /// Unique among all service levels and rules.
     pub id: Box<str>,
-    /// Off: it is there and does nothing.
+    /// Off: it is there and does nothing, not even keep a less specific one from matching.
     pub enabled: bool,
     /// Methods in capitals; empty means all.
     pub methods: Vec<Box<str>>,
-    /// The path, relative to [`Self::base`].
+    /// The whole path, base included.
     pub pattern: PathPattern,
-    /// What the pattern is relative to; [`None`] is the root.
-    pub base: Option<PathPattern>,
-    /// The limits, at least one; all must pass.
-    pub tiers: Vec<Limit>,
+    /// The rules that its tiers have become, at least one; all must pass.
+    pub rules: Vec<RuleIndex>,
     /// Where it stands.
     pub place: Place,
 }
 
-/// A path with placeholders.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PathPattern {
-    text: Box<str>,
-    segments: Vec<Segment>,
-}
-
-/// One segment of a [`PathPattern`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Segment {
-    /// Exactly this.
-    Literal(Box<str>),
-    /// `*`: any one segment.
-    Any,
-    /// `**`: the rest, if there is any. The last one only.
-    Rest,
-    /// `{name}`: any one segment, by name; left out of the counter's key.
-    Variable(Box<str>),
-}
-
-impl PathPattern {
-    /// As written.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
-    /// From the left.
-    #[must_use]
-    pub fn segments(&self) -> &[Segment] {
-        &self.segments
-    }
-}
-
-/// Longest pattern, in bytes.
-const PATTERN_BYTES_MAX: usize = 4_096;
-
-impl PathPattern {
-    /// Reads `/product/*`, `/files/**`, `/orgs/{org}/users`.
+impl ServiceLevel {
+    /// The method that a request of `method` is counted by; None if this is not about it.
     ///
-    /// # Errors
-    /// What is wrong with it, as a sentence.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let Some(path) = text.strip_prefix('/') else {
-            return Err(format!("the path '{text}' does not start with `/`"));
-        };
-        if text.len() > PATTERN_BYTES_MAX {
-            return Err(format!("the path is longer than {PATTERN_BYTES_MAX} bytes"));
+    /// A service level of all methods counts those that nobody has heard of together, as `other`: a caller who makes
+    /// them up gets no fresh counter for each.
+    #[must_use]
+    pub fn counted_method<'a>(&self, method: &'a str) -> Option<&'a str> {
+        let is_listed = self.methods.iter().any(|own| **own == *method);
+        match (is_listed, self.methods.is_empty()) {
+            (true, _) => Some(method),
+            (false, true) if KNOWN_METHODS.contains(&method) => Some(method),
+            (false, true) => Some("other"),
+            (false, false) => None,
         }
-        let mut segments: Vec<Segment> = Vec::new();
-        for part in path.split('/').filter(|_| !path.is_empty()) {
-            if segments.last() == Some(&Segment::Rest) {
-                return Err("`**` is the rest of a path: nothing can follow it".to_owned());
-            }
-            let segment = Segment::parse(part)?;
-            if matches!(segment, Segment::Variable(_)) && segments.contains(&segment) {
-                return Err(format!("the variable {part} is there twice"));
-            }
-            segments.push(segment);
-        }
-        Ok(Self {
-            text: text.into(),
-            segments,
+    }
+}
+
+/// Those of RFC 9110 and RFC 5789.
+const KNOWN_METHODS: [&str; 9] = [
+    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
+];
+
+/// The service level of a request.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LevelMatch<'a> {
+    /// The most specific one that is about the request.
+    pub level: &'a ServiceLevel,
+    /// What stands in the path for `{tenant}`; None if the pattern has no such variable.
+    pub tenant: Option<&'a str>,
+    /// The method that the request is counted by.
+    pub method: &'a str,
+}
+
+/// Why a service level whose path matches a request does or does not hold for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It is the most specific one.
+    Holds,
+    /// Another one is more specific.
+    LessSpecific,
+    /// It is about other methods.
+    OtherMethod,
+    /// It is switched off.
+    Disabled,
+}
+
+/// All service levels of a load.
+#[derive(Debug, Default)]
+pub(crate) struct ServiceLevels {
+    levels: Vec<ServiceLevel>,
+    router: Router,
+}
+
+impl ServiceLevels {
+    pub(crate) fn new(levels: Vec<ServiceLevel>) -> Self {
+        let router = Router::new(&levels);
+        Self { levels, router }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[ServiceLevel] {
+        &self.levels
+    }
+
+    pub(crate) fn find<'a>(&'a self, method: &'a str, path: &'a str) -> Option<LevelMatch<'a>> {
+        let counted = |index: u32| self.levels.get(index as usize)?.counted_method(method);
+        let index = self.router.find(path, |index| counted(index).is_some())?;
+        let level = self.levels.get(index as usize)?;
+        let tenant = level.pattern.variable(TENANT);
+        Some(LevelMatch {
+            level,
+            tenant: tenant.and_then(|at| pattern::segments_of(path).nth(at)),
+            method: level.counted_method(method)?,
         })
     }
 
-    /// Whether it ends in `**`.
-    #[must_use]
-    pub fn has_rest(&self) -> bool {
-        self.segments.last() == Some(&Segment::Rest)
+    pub(crate) fn standings(&self, method: &str, path: &str) -> Vec<(&ServiceLevel, Standing)> {
+        let mut about: Vec<_> = self
+            .levels
+            .iter()
+            .filter(|level| level.pattern.matches(path))
+            .collect();
+        about.sort_by(|one, other| {
+            let methods = one.methods.is_empty().cmp(&other.methods.is_empty());
+            one.pattern.by_specificity(&other.pattern).then(methods)
+        });
+        let mut is_found = false;
+        let standing = |level: &ServiceLevel| match () {
+            () if !level.enabled => Standing::Disabled,
+            () if level.counted_method(method).is_none() => Standing::OtherMethod,
+            () if std::mem::replace(&mut is_found, true) => Standing::LessSpecific,
+            () => Standing::Holds,
+        };
+        let mut standing = standing;
+        about
+            .into_iter()
+            .map(|level| (level, standing(level)))
+            .collect()
     }
-}
-
-impl Segment {
-    fn parse(part: &str) -> Result<Self, String> {
-        let variable = part
-            .strip_prefix('{')
-            .and_then(|part| part.strip_suffix('}'));
-        match (part, variable) {
-            ("", _) => Err("the path has an empty segment".to_owned()),
-            ("*", _) => Ok(Self::Any),
-            ("**", _) => Ok(Self::Rest),
-            (_, Some(name)) if is_name(name) => Ok(Self::Variable(name.into())),
-            (_, Some(name)) => Err(format!(
-                "'{name}' is no name for a variable: use letters, digits and _"
-            )),
-            _ if part.contains('*') => Err(format!("in '{part}' the `*` is not a whole segment")),
-            _ if part.contains(['{', '}', '?', '#']) => {
-                Err(format!("'{part}' is no segment of a path"))
-            }
-            _ => Ok(Self::Literal(part.into())),
-        }
-    }
-}
-
-fn is_name(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{PathPattern, Segment};
-
-    #[test]
-    fn patterns_have_literals_stars_and_variables() {
-        let pattern = PathPattern::parse("/v1/orgs/{org}/*/**").expect("a good pattern");
-        let expected = [
-            Segment::Literal("v1".into()),
-            Segment::Literal("orgs".into()),
-            Segment::Variable("org".into()),
-            Segment::Any,
-            Segment::Rest,
-        ];
-        assert_eq!(pattern.segments(), expected);
-        assert!(pattern.has_rest());
-        assert!(PathPattern::parse("/").is_ok_and(|root| root.segments().is_empty()));
-        for wrong in [
-            "", "product", "/a//b", "/a/", "/a*", "/**/a", "/{}", "/{a}/{a}", "/{a-b}", "/a?b=c",
-        ] {
-            assert!(PathPattern::parse(wrong).is_err(), "{wrong}");
-        }
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::callers::Caller;
-use ratekeeper_http::{Forwarding, Mapping};
+use ratekeeper_http::{Describer, Forwarding};
 use ratekeeper_rules::{Options, Profile, ReadOptions};
 
 use crate::listen::ListenAddress;
@@ -126,14 +126,12 @@ impl Default for LimitHeaders {
 }
 
 /// How `/v1/auth` understands the proxies that ask there.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct AuthConfig {
     /// Whose word about a request counts.
     pub forwarding: Forwarding,
     /// What becomes of a request.
-    pub mapping: Mapping,
-    /// The domain where the question names none; None for the only one there is.
-    pub domain: Option<Box<str>>,
+    pub describer: Describer,
 }
 
 /// What keeps one caller from taking everything.

@@ -17,6 +17,7 @@ pub(crate) struct Question {
 /// A descriptor, but for its entries.
 #[derive(Debug)]
 struct Asked {
+    domain: Option<Box<str>>,
     /// Where its entries end.
     end: usize,
     hits: i64,
@@ -31,6 +32,7 @@ impl Question {
             let entries = descriptor.entries.iter();
             texts.extend(entries.map(|entry| (entry.key.into(), entry.value.into())));
             descriptors.push(Asked {
+                domain: descriptor.domain.map(Into::into),
                 end: texts.len(),
                 hits: descriptor.hits,
                 limit: descriptor.limit,
@@ -59,6 +61,7 @@ impl Question {
                 let own = entries.get(start..asked.end).unwrap_or_default();
                 start = asked.end;
                 Descriptor {
+                    domain: asked.domain.as_deref(),
                     entries: own,
                     hits: asked.hits,
                     limit: asked.limit,

@@ -11,6 +11,7 @@ mod incumbent;
 mod layer;
 mod nested;
 mod problem;
+mod requests;
 mod table;
 mod typed;
 mod values;
@@ -26,7 +27,7 @@ pub(crate) use values::{UNIX, duration};
 
 use crate::home::Home;
 use ratekeeper_limiter::Modes;
-use ratekeeper_rules::{FailureMode, Options, Profile};
+use ratekeeper_rules::{FailureMode, Options, PathPattern, Profile};
 use ratekeeper_server::{AuthConfig, Caller, LimitHeaders, ListenAddress, ListenersTls};
 use ratekeeper_store_redis::{Endpoint, RedisConfig};
 use std::io::Read;
@@ -62,6 +63,8 @@ pub(crate) struct RulesSettings {
     pub(crate) profile: Profile,
     /// For rules that do not say.
     pub(crate) on_store_failure: FailureMode,
+    /// For files with service levels that do not say.
+    pub(crate) slas_base: Option<PathPattern>,
 }
 
 impl RulesSettings {
@@ -71,6 +74,7 @@ impl RulesSettings {
         options.merge_domains = self.merge_domains;
         options.profile = self.profile;
         options.on_store_failure = self.on_store_failure;
+        options.slas_base = self.slas_base.clone();
         options
     }
 }

@@ -105,6 +105,13 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "Let several files add to one domain instead of refusing that",
     ),
     value(
+        "slas_base",
+        "PATH",
+        "",
+        "What the paths of service levels (`slas:`) are relative to, in files that do not say; it may name the \
+         tenant: /v1/organizations/{tenant}",
+    ),
+    value(
         "profile",
         "NAME",
         "ratekeeper",
@@ -332,6 +339,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "MAPPING",
         "What becomes of a request on /v1/auth: `domain`, and `descriptors` from parts of it. Unset: one descriptor \
          each for remote_address, api_key (from x-api-key), method and path, in the only domain there is",
+    ),
+    nested(
+        "identity",
+        "MAPPING",
+        "Who calls, for service levels and for descriptors `from: identity`: `from`, a list of parts of a request that \
+         are tried in order, `default`, `known` and `ipv6_prefix`. Unset: the x-api-key header, else the address",
     ),
     nested(
         "callers",

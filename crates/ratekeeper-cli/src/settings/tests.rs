@@ -260,7 +260,7 @@ client_header: X-Real-IP
     let descriptors = "[[{key: tenant, from: 'header:x-tenant', default: '7'}, {key: endpoint, from: endpoint}], \
                        [{key: all, value: 'true'}]]";
     let flag = format!("{{descriptors: {descriptors}}}");
-    assert_eq!(auth.domain.as_deref(), Some("shop"));
+    assert_eq!(auth.describer.domain.as_deref(), Some("shop"));
     let hop = |address: &str| ratekeeper_http::Hop::Address(address.parse().expect("an address"));
     assert!(auth.forwarding.trusted.contains(hop("10.1.1.1")));
     assert_eq!(auth.forwarding.client_header.to_string(), "x-real-ip");
@@ -271,9 +271,12 @@ client_header: X-Real-IP
     let by_flag = Settings::from_layers(&layers, &home)
         .expect("so is the flag")
         .auth;
-    assert_eq!(by_flag.mapping, auth.mapping);
-    assert_ne!(by_flag.mapping, ratekeeper_http::Mapping::default());
-    assert_eq!(by_flag.domain, None);
+    assert_eq!(by_flag.describer.mapping, auth.describer.mapping);
+    assert_ne!(
+        by_flag.describer.mapping,
+        ratekeeper_http::Mapping::default()
+    );
+    assert_eq!(by_flag.describer.domain, None);
     Ok(())
 }
 
@@ -303,6 +306,13 @@ fn slips_in_forward_auth_are_named_with_their_place() {
             "auth: { a: &x 1, b: *x }\n",
             "/ratekeeper.yaml:1:21: aliases are not understood here",
         ),
+        (
+            "identity:\n  from: [ method, hedder ]\n",
+            "/ratekeeper.yaml:2:3: identity: from[1]: `hedder` is no part of a request; write remote_address",
+        ),
+        ("identity: [ method ]\n", "identity: "),
+        ("slas_base: v1\n", "the path 'v1' does not start with `/`"),
+        ("slas_base: /v1/**\n", "a base cannot end in `**`"),
         (
             "trusted_proxies: 10.0.0.1/8\n",
             "has bits beyond its prefix; write 10.0.0.0/8",

@@ -4,12 +4,13 @@ use super::callers;
 use super::incumbent::RUNTIME_ROOT;
 use super::layer::{Layers, Origin, Said};
 use super::problem::{Problem, Problems};
+use super::requests::{auth, identity, slas_base};
 use super::{
     Counters, EnvoySettings, GrpcConnections, Listen, LogFormat, LogSettings, RedisSettings,
-    RulesSettings, nested, values,
+    RulesSettings, values,
 };
 use crate::home::Home;
-use ratekeeper_http::{Forwarding, Mapping};
+use ratekeeper_http::{Describer, Forwarding, Identity};
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Profile};
 use ratekeeper_server::{
@@ -17,7 +18,6 @@ use ratekeeper_server::{
     TlsConfig,
 };
 use ratekeeper_store_redis::{Endpoint, RedisConfig};
-use serde_json::Value;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -95,6 +95,7 @@ impl<'a> Typed<'a> {
             merge_domains: self.get("merge_domains", false, values::switch),
             profile: self.get("profile", Profile::Ratekeeper, profile),
             on_store_failure: self.get("on_store_failure", FailureMode::Local, failure_mode),
+            slas_base: self.get("slas_base", None, slas_base),
         }
     }
 
@@ -250,10 +251,14 @@ impl<'a> Typed<'a> {
             client_header: self.get("client_header", Default::default(), str::parse),
         };
         let (domain, mapping) = self.get("auth", Default::default(), auth);
+        let identity = self.get("identity", Identity::default(), identity);
         AuthConfig {
             forwarding,
-            mapping,
-            domain,
+            describer: Describer {
+                identity,
+                mapping,
+                domain,
+            },
         }
     }
 
@@ -419,30 +424,6 @@ fn header_kinds(text: &str) -> Result<(bool, bool), String> {
         }
     }
     Ok((limits, draft))
-}
-
-/// The domain and the descriptors of forward-auth.
-fn auth(text: &str) -> Result<(Option<Box<str>>, Mapping), String> {
-    if text.is_empty() {
-        return Ok(Default::default());
-    }
-    let mut value = nested::parse(text)?;
-    let Some(fields) = value.as_object_mut() else {
-        return Err("expected a mapping with `domain`, `descriptors` or both".to_owned());
-    };
-    let domain = match fields.remove("domain") {
-        None | Some(Value::Null) => None,
-        Some(Value::String(name)) if !name.is_empty() => Some(name.into()),
-        Some(_) => return Err("domain: expected the name of one".to_owned()),
-    };
-    let mapping = serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        match path.as_str() {
-            "." => error.into_inner().to_string(),
-            path => format!("{path}: {}", error.into_inner()),
-        }
-    })?;
-    Ok((domain, mapping))
 }
 
 /// A name as HTTP allows it (RFC 9110, section 5.6.2).

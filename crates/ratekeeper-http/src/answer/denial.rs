@@ -101,11 +101,12 @@ pub fn scope(decision: &Decision, domain: &str, descriptors: &[Descriptor<'_>]) 
         other.is_some_and(|other| std::ptr::eq(other, binding))
     };
     let number = decision.statuses().iter().position(is_binding)?;
-    let rules = decision.snapshot().rules().domain(domain);
+    let descriptor = descriptors.get(number)?;
+    let rules = decision.snapshot().rules();
+    let rules = rules.domain(descriptor.domain_in(domain));
     let is_secret =
         |key: &str| rules.map_or_else(|| is_secret_by_default(key), |rules| rules.is_secret(key));
-    let entries = descriptors.get(number)?.entries.iter();
-    let shown = entries.map(|entry| {
+    let shown = descriptor.entries.iter().map(|entry| {
         if is_secret(entry.key) {
             format!("{}:{}", entry.key, fingerprint(entry.value))
         } else {

@@ -1,8 +1,9 @@
 use http::{HeaderMap, HeaderValue};
+use ratekeeper_rules::RuleSet;
 use serde_json::{Value, json};
 
 use super::Mapping;
-use crate::{Forwarding, Hop, Malformed, Original};
+use crate::{Describer, Forwarding, Hop, Malformed, Original, Refused};
 
 fn mapping(descriptors: Value) -> Mapping {
     serde_json::from_value(json!({ "descriptors": descriptors })).expect("a mapping")
@@ -24,9 +25,15 @@ fn described(
     }
     let peer = Hop::Address("127.0.0.1".parse().expect("an address"));
     let original = Original::forwarded(peer, &headers, &Forwarding::default())?;
-    let described = mapping.describe(&original)?;
-    let entries = described.entries();
-    let descriptors = described.descriptors(&entries);
+    let describer = Describer {
+        mapping: mapping.clone(),
+        ..Describer::default()
+    };
+    let rules = RuleSet::default();
+    let question = describer.question(&original, Some("d"), &rules);
+    let question = question.map_err(|Refused::Malformed(malformed)| malformed)?;
+    let entries = question.entries();
+    let descriptors = question.descriptors(&entries);
     let shown = descriptors.iter().map(|descriptor| {
         let entries = descriptor.entries.iter();
         let pairs: Vec<_> = entries

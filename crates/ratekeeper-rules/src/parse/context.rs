@@ -141,7 +141,22 @@ const CONCURRENCY: [&str; 10] = [
     "store",
 ];
 
-const SERVICE_LEVEL: [&str; 6] = ["id", "enabled", "match", "methods", "pathPattern", "tiers"];
+const SERVICE_LEVEL: [&str; 14] = [
+    "id",
+    "enabled",
+    "match",
+    "methods",
+    "pathPattern",
+    "tiers",
+    "algorithm",
+    "consistency",
+    "count_denied",
+    "enforce",
+    "leaky_over_rls",
+    "on_store_failure",
+    "shadow_mode",
+    "store",
+];
 const SERVICE_MATCH: [&str; 2] = ["methods", "pathPattern"];
 const TIER: [&str; 5] = ["period", "threshold", "algorithm", "burst", "sub_windows"];
 

@@ -60,7 +60,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    fn to(&self, composite: Box<str>, shown: Box<str>) -> Self {
+    pub(super) fn to(&self, composite: Box<str>, shown: Box<str>) -> Self {
         let mut path = self.clone();
         path.composites.push(composite);
         path.shown.push(shown);
@@ -74,16 +74,16 @@ impl Path {
 }
 
 /// What of a descriptor all of its limits share.
-struct Owner<'p> {
-    path: &'p Path,
-    policy: Policy,
-    id: Option<At<Box<str>>>,
-    shadow: bool,
-    quota_mode: bool,
-    detailed_metric: bool,
-    value_to_metric: bool,
-    metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
-    plans: Arc<[PlanLimit]>,
+pub(super) struct Owner<'p> {
+    pub(super) path: &'p Path,
+    pub(super) policy: Policy,
+    pub(super) id: Option<At<Box<str>>>,
+    pub(super) shadow: bool,
+    pub(super) quota_mode: bool,
+    pub(super) detailed_metric: bool,
+    pub(super) value_to_metric: bool,
+    pub(super) metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
+    pub(super) plans: Arc<[PlanLimit]>,
 }
 
 impl Compiler<'_, '_, '_> {
@@ -235,12 +235,17 @@ impl Compiler<'_, '_, '_> {
             plans,
             policy,
         };
-        let suffixes = suffixes(&limits, is_list);
-        for (limit, suffix) in limits.into_iter().zip(suffixes) {
-            self.rule(limit, suffix, &owner);
-        }
+        self.rules_of(limits, is_list, &owner);
         if let Some(limit) = concurrency {
             self.rule(limit, Some("concurrency".to_owned()), &owner);
+        }
+    }
+
+    /// One rule of each limit; a list's ids end in their windows.
+    pub(super) fn rules_of(&mut self, limits: Vec<ParsedLimit>, is_list: bool, owner: &Owner<'_>) {
+        let suffixes = suffixes(&limits, is_list);
+        for (limit, suffix) in limits.into_iter().zip(suffixes) {
+            self.rule(limit, suffix, owner);
         }
     }
 

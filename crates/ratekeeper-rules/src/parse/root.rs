@@ -6,10 +6,10 @@ use std::rc::Rc;
 use super::context::Context;
 use super::fields::{At, Fields};
 use super::policy::Policy;
-use super::service_levels::parse_service_levels;
+use super::service_levels::{Around, ParsedLevel, parse_service_levels};
 use crate::Evaluation;
 use crate::report::Report;
-use crate::slas::{PathPattern, ServiceLevel};
+use crate::slas::PathPattern;
 use crate::yaml::{Mark, Node};
 
 /// What a file says about its domain, apart from the descriptors.
@@ -29,7 +29,7 @@ pub(crate) struct Root<'t> {
     pub(crate) domain: Option<At<&'t str>>,
     pub(crate) settings: Settings,
     pub(crate) descriptors: Option<&'t [Rc<Node>]>,
-    pub(crate) service_levels: Vec<ServiceLevel>,
+    pub(crate) service_levels: Vec<ParsedLevel>,
 }
 
 /// What holds for all files.
@@ -48,15 +48,19 @@ pub(crate) fn parse_root<'t>(
         return None;
     };
     if let Some(levels) = tree.as_list().filter(|levels| !levels.is_empty()) {
-        let base = defaults.slas_base.clone();
-        let service_levels = parse_service_levels(levels, base.as_ref(), report);
+        let around = Around {
+            base: defaults.slas_base.as_ref(),
+            policy: &Policy::default(),
+        };
+        let service_levels = parse_service_levels(levels, around, report);
         return Some(Root {
             service_levels,
             ..Root::default()
         });
     }
     let fields = Fields::new(tree, Context::Root, report)?;
-    let service_levels = parse_slas(&fields, defaults, report);
+    let settings = parse_settings(&fields, report);
+    let service_levels = parse_slas(&fields, defaults, &settings.policy, report);
     let domain = fields
         .text("domain", report)
         .filter(|at| !at.value.is_empty());
@@ -70,7 +74,7 @@ pub(crate) fn parse_root<'t>(
     }
     Some(Root {
         domain,
-        settings: parse_settings(&fields, report),
+        settings,
         descriptors: fields.list("descriptors", report),
         service_levels,
     })
@@ -130,8 +134,9 @@ fn parse_plan_names(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<V
 fn parse_slas(
     fields: &Fields<'_>,
     defaults: &Defaults,
+    policy: &Policy,
     report: &mut Report<'_>,
-) -> Vec<ServiceLevel> {
+) -> Vec<ParsedLevel> {
     let own = fields.text("slas_base", report);
     let base = match own.map(|at| (PathPattern::parse(at.value), at.mark)) {
         None => defaults.slas_base.clone(),
@@ -149,8 +154,10 @@ fn parse_slas(
             None
         }
     };
-    let levels = fields.list("slas", report);
-    levels
-        .map(|levels| parse_service_levels(levels, base.as_ref(), report))
-        .unwrap_or_default()
+    let levels = fields.list("slas", report).unwrap_or_default();
+    let around = Around {
+        base: base.as_ref(),
+        policy,
+    };
+    parse_service_levels(levels, around, report)
 }

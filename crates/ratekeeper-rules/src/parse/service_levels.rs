@@ -2,33 +2,51 @@
 
 use std::rc::Rc;
 
-use ratekeeper_core::{Algorithm, Limit, Micros};
+use ratekeeper_core::{Algorithm, Micros};
 
 use super::context::Context;
 use super::fields::{At, Fields, not_a_map};
-use super::limits::{checked_limit, parse_id};
+use super::limits::{ParsedLimit, checked_limit, parse_id};
 use super::policy::Policy;
 use crate::report::Report;
-use crate::slas::{PathPattern, ServiceLevel};
-use crate::window::parse_duration;
+use crate::slas::PathPattern;
+use crate::window::{format_duration, parse_duration};
 use crate::yaml::{Kind, Mark, Node, Resolved, Scalar};
+use crate::{RuleLimit, Unit};
+
+/// A service level as it stands in a file, checked.
+#[derive(Debug)]
+pub(crate) struct ParsedLevel {
+    pub(crate) mark: Mark,
+    pub(crate) id: At<Box<str>>,
+    pub(crate) methods: Vec<Box<str>>,
+    /// Base included.
+    pub(crate) pattern: PathPattern,
+    pub(crate) shadow: bool,
+    pub(crate) policy: Policy,
+    pub(crate) tiers: Vec<ParsedLimit>,
+}
+
+/// What service levels take from around them.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) base: Option<&'a PathPattern>,
+    /// What the file says of all its limits.
+    pub(crate) policy: &'a Policy,
+}
 
 /// Reads a list of service levels; what is wrong with them has been reported.
 pub(super) fn parse_service_levels(
     items: &[Rc<Node>],
-    base: Option<&PathPattern>,
+    around: Around<'_>,
     report: &mut Report<'_>,
-) -> Vec<ServiceLevel> {
-    if let Some(first) = items.first() {
-        let message = "service levels are checked, but not enforced by this version: there is no gateway in it";
-        report.warn(first.mark, message, None);
-    }
+) -> Vec<ParsedLevel> {
     let mut levels = Vec::new();
     for item in items {
         if item.as_map().is_none() {
             not_a_map(item, report);
         } else if let Some(fields) = Fields::new(item, Context::ServiceLevel, report) {
-            levels.extend(parse_level(&fields, base, report));
+            levels.extend(parse_level(&fields, around, report));
         }
     }
     levels
@@ -36,10 +54,26 @@ pub(super) fn parse_service_levels(
 
 fn parse_level(
     fields: &Fields<'_>,
-    base: Option<&PathPattern>,
+    around: Around<'_>,
     report: &mut Report<'_>,
-) -> Option<ServiceLevel> {
-    let id = parse_id(fields, report);
+) -> Option<ParsedLevel> {
+    let id = parse_level_id(fields, report);
+    let policy = Policy::parse(fields, report).within(around.policy);
+    let shadow = fields.boolean("shadow_mode", report);
+    let tiers = parse_tiers(fields, &policy, report);
+    let (methods, pattern) = parse_match(fields, around.base, report)?;
+    Some(ParsedLevel {
+        mark: fields.mark,
+        id: id?,
+        methods,
+        pattern: pattern?,
+        shadow: shadow.is_some_and(|at| at.value),
+        policy,
+        tiers,
+    })
+}
+
+fn parse_level_id(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<Box<str>>> {
     if !fields.has("id") {
         report.error(
             fields.mark,
@@ -47,23 +81,19 @@ fn parse_level(
             "write `id: get-product`",
         );
     }
-    let enabled = fields.boolean("enabled", report).is_none_or(|at| at.value);
-    let tiers = parse_tiers(fields, report);
-    let (methods, pattern) = parse_match(fields, report)?;
-    Some(ServiceLevel {
-        id: id?.value,
-        enabled,
-        methods,
-        pattern: pattern?,
-        base: base.cloned(),
-        tiers,
-        place: report.place(fields.mark),
-    })
+    let id = parse_id(fields, report)?;
+    if id.value.contains('*') {
+        let message = format!("the id '{}' of a service level has a `*`", id.value);
+        report.error(id.mark, message, "write another sign for it");
+        return None;
+    }
+    Some(id)
 }
 
 /// Methods and path, under `match:` or beside the id.
 fn parse_match(
     fields: &Fields<'_>,
+    base: Option<&PathPattern>,
     report: &mut Report<'_>,
 ) -> Option<(Vec<Box<str>>, Option<PathPattern>)> {
     let nested = match fields.get("match") {
@@ -96,11 +126,15 @@ fn parse_match(
             );
         }
     }
-    let pattern = parse_pattern(&fields, report);
+    let pattern = parse_pattern(&fields, base, report);
     Some((methods, pattern))
 }
 
-fn parse_pattern(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<PathPattern> {
+fn parse_pattern(
+    fields: &Fields<'_>,
+    base: Option<&PathPattern>,
+    report: &mut Report<'_>,
+) -> Option<PathPattern> {
     let Some(At { value, mark }) = fields.text("pathPattern", report) else {
         if !fields.has("pathPattern") {
             report.error(
@@ -111,7 +145,12 @@ fn parse_pattern(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<PathPat
         }
         return None;
     };
-    match PathPattern::parse(value) {
+    let pattern = PathPattern::parse(value);
+    let whole = pattern.and_then(|pattern| match base {
+        Some(base) => pattern.below(base),
+        None => Ok(pattern),
+    });
+    match whole {
         Ok(pattern) => Some(pattern),
         Err(why) => {
             let help = "a path such as `/product/*`: `*` is one segment, `**` the rest, `{name}` a variable";
@@ -121,7 +160,7 @@ fn parse_pattern(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<PathPat
     }
 }
 
-fn parse_tiers(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Limit> {
+fn parse_tiers(fields: &Fields<'_>, policy: &Policy, report: &mut Report<'_>) -> Vec<ParsedLimit> {
     let items = fields.list("tiers", report).unwrap_or_default();
     if items.is_empty()
         && fields
@@ -135,32 +174,33 @@ fn parse_tiers(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Limit> {
             "write `tiers: [ { period: 10, threshold: 1000 } ]`",
         );
     }
-    let mut tiers: Vec<(Mark, Limit)> = Vec::new();
+    let mut tiers: Vec<ParsedLimit> = Vec::new();
     for item in items {
         if item.as_map().is_none() {
             not_a_map(item, report);
             continue;
         }
-        let Some((mark, tier)) = parse_tier(item, report) else {
+        let Some(tier) = parse_tier(item, policy, report) else {
             continue;
         };
-        let twin = tiers.iter().find(|(_, other)| {
-            other.algorithm() == tier.algorithm() && other.window() == tier.window()
-        });
-        if let Some((twin, _)) = twin {
-            let message = format!("a tier of the same period is on line {}", twin.line);
-            report.error(mark, message, "keep the smaller one");
+        let counted = |tier: &ParsedLimit| match tier.limit {
+            RuleLimit::Limited(limit) => Some((limit.algorithm(), limit.window())),
+            RuleLimit::Unlimited => None,
+        };
+        let twin = tiers.iter().find(|other| counted(other) == counted(&tier));
+        if let Some(twin) = twin {
+            let message = format!("a tier of the same period is on line {}", twin.mark.line);
+            report.error(tier.mark, message, "keep the smaller one");
         }
-        tiers.push((mark, tier));
+        tiers.push(tier);
     }
-    tiers.into_iter().map(|(_, tier)| tier).collect()
+    tiers
 }
 
-fn parse_tier(item: &Node, report: &mut Report<'_>) -> Option<(Mark, Limit)> {
+fn parse_tier(item: &Node, outer: &Policy, report: &mut Report<'_>) -> Option<ParsedLimit> {
     let fields = Fields::new(item, Context::Tier, report)?;
-    let algorithm = Policy::parse(&fields, report)
-        .algorithm
-        .unwrap_or(Algorithm::FixedWindow);
+    let policy = Policy::parse(&fields, report).within(outer);
+    let algorithm = policy.algorithm.unwrap_or(Algorithm::FixedWindow);
     let period = parse_period(&fields, report);
     let threshold = fields.hits("threshold", report);
     if !fields.has("threshold") {
@@ -170,14 +210,15 @@ fn parse_tier(item: &Node, report: &mut Report<'_>) -> Option<(Mark, Limit)> {
             "write `threshold: 1000`: calls a period",
         );
     }
-    let limit = checked_limit(
-        &fields,
-        algorithm,
-        threshold?.value,
-        (period?, false),
-        report,
-    )?;
-    Some((fields.mark, limit))
+    let (threshold, period) = (threshold?.value, period?);
+    let limit = checked_limit(&fields, algorithm, threshold, (period, false), report)?;
+    Some(ParsedLimit {
+        limit: RuleLimit::Limited(limit),
+        unit: Unit::from_window(period),
+        window_text: format_duration(period).into(),
+        policy,
+        ..ParsedLimit::unlimited(fields.mark)
+    })
 }
 
 /// Whole seconds, or a duration with its unit.

@@ -9,9 +9,8 @@ use axum::extract::{Extension, Query, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 use ratekeeper_http::answer::{self, Denial};
-use ratekeeper_http::{Forwarding, Hop, Malformed, Original};
+use ratekeeper_http::{Forwarding, Hop, Malformed, Original, Refused, UnclearDomain};
 use ratekeeper_limiter::Check;
-use ratekeeper_rules::RuleSet;
 use serde::Deserialize;
 use tracing::warn;
 
@@ -43,25 +42,25 @@ pub(super) async fn answer<S: ServedStore>(
     }
     note_stranger(&app.auth.forwarding, &peer, &headers);
     let original = Original::forwarded(hop(&peer), &headers, &app.auth.forwarding)?;
-    let described = app.auth.mapping.describe(&original)?;
     let snapshot = app.limiter.snapshot();
-    let domain = domain(
-        options.domain.as_deref(),
-        app.auth.domain.as_deref(),
-        snapshot.rules(),
-    )?;
-    if described.is_empty() {
+    let (describer, rules) = (&app.auth.describer, snapshot.rules());
+    let domain = describer.domain(options.domain.as_deref(), rules)?;
+    if domain.is_none() && rules.service_levels().is_empty() {
+        return Err(UnclearDomain::Several(0).into());
+    }
+    let question = describer.question(&original, domain, rules)?;
+    if question.is_empty() {
         return Ok(StatusCode::OK.into_response());
     }
-    let entries = described.entries();
-    let descriptors = described.descriptors(&entries);
-    let check = Check::new(domain, &descriptors);
+    let entries = question.entries();
+    let descriptors = question.descriptors(&entries);
+    let check = Check::new(question.domain(), &descriptors);
     let decision = app.check(&check).await;
     let headers = answer::headers(&app.limiter.policies(&check, &decision), &decision);
     if decision.allowed() {
         return Ok((StatusCode::OK, headers).into_response());
     }
-    let body = Denial::new(&decision, domain, &descriptors);
+    let body = Denial::new(&decision, question.domain(), &descriptors);
     Ok((deny_status, headers, Json(body)).into_response())
 }
 
@@ -81,35 +80,6 @@ fn deny_status(asked: Option<u16>) -> Result<StatusCode, ApiError> {
         Some(other) => {
             let message = format!("{other} is no status of a denial; write 401, 403 or 429");
             Err(ApiError::invalid("?deny_status", message))
-        }
-    }
-}
-
-/// The domain that settings name, else the one asked for, else the only one there is.
-///
-/// A proxy may hand a client's query on as if it were its own, so a domain that is set is not to be chosen here.
-fn domain<'a>(
-    asked: Option<&'a str>,
-    set: Option<&'a str>,
-    rules: &'a RuleSet,
-) -> Result<&'a str, ApiError> {
-    match (asked, set) {
-        (Some(asked), Some(set)) if asked != set => {
-            let message = "the setting `auth` names another domain; remove one of the two";
-            return Err(ApiError::invalid("?domain", message));
-        }
-        (Some(domain), _) | (None, Some(domain)) => return Ok(domain),
-        (None, None) => {}
-    }
-    let mut domains = rules.domains();
-    let count = domains.len();
-    match domains.next() {
-        Some(only) if count == 1 => Ok(only.name()),
-        _ => {
-            let message = format!(
-                "the rules have {count} domains; say which is meant, with ?domain=NAME or with the setting `auth`"
-            );
-            Err(ApiError::invalid("?domain", message))
         }
     }
 }
@@ -138,5 +108,28 @@ fn note_stranger(forwarding: &Forwarding, peer: &Peer, headers: &HeaderMap) {
 impl From<Malformed> for ApiError {
     fn from(malformed: Malformed) -> Self {
         Self::invalid(malformed.place, malformed.message)
+    }
+}
+
+impl From<Refused> for ApiError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Malformed(malformed) => malformed.into(),
+        }
+    }
+}
+
+/// A proxy may hand a client's query on as if it were its own, so a domain that is set is not to be chosen here.
+impl From<UnclearDomain> for ApiError {
+    fn from(unclear: UnclearDomain) -> Self {
+        let message = match unclear {
+            UnclearDomain::Contradicted => {
+                "the setting `auth` names another domain; remove one of the two".to_owned()
+            }
+            UnclearDomain::Several(count) => format!(
+                "the rules have {count} domains; say which is meant, with ?domain=NAME or with the setting `auth`"
+            ),
+        };
+        Self::invalid("?domain", message)
     }
 }

@@ -61,9 +61,9 @@ pub(super) fn descriptors<'a>(
         rest = others;
         let limit = descriptor.limit.as_ref();
         all.push(Descriptor {
-            entries: own,
             hits: hits(request.hits_addend, descriptor, number)?,
             limit: limit.map(|limit| own_limit(limit, number)).transpose()?,
+            ..Descriptor::new(own)
         });
     }
     Ok(all)

@@ -135,9 +135,9 @@ impl<'a> Question<'a> {
             let entries = self.entries.get(start..part.entries_end);
             start = part.entries_end;
             Descriptor {
-                entries: entries.unwrap_or_default(),
                 hits: part.hits.unwrap_or(hits),
                 limit: part.limit,
+                ..Descriptor::new(entries.unwrap_or_default())
             }
         };
         self.parts.iter().map(view).collect()

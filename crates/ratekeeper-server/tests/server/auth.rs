@@ -322,7 +322,10 @@ async fn the_domain_is_the_only_one_or_named() {
         200
     );
 
-    let named = start_with(two, |config| config.auth.domain = Some("elsewhere".into())).await;
+    let named = start_with(two, |config| {
+        config.auth.describer.domain = Some("elsewhere".into())
+    })
+    .await;
     let other = ask(&named, "GET", "/v1/auth?domain=a", &path).await;
     assert!(
         other
@@ -352,7 +355,7 @@ descriptors:
         { "key": "endpoint", "from": "endpoint" },
     ]] });
     let server = start_with(rules, |config| {
-        config.auth.mapping = serde_json::from_value(mapping).unwrap();
+        config.auth.describer.mapping = serde_json::from_value(mapping).unwrap();
     })
     .await;
     let post = [
@@ -370,4 +373,53 @@ descriptors:
         assert_eq!(told.status, 200);
         assert!(!told.headers.contains_key("ratelimit"));
     }
+}
+
+#[tokio::test]
+async fn service_levels_hold_by_method_and_path() {
+    let rules = "
+slas_base: /v1/organizations/{tenant}
+slas:
+- id: get-product
+  match: { methods: [GET], pathPattern: /product/* }
+  tiers: [ { period: 1d, threshold: 2 } ]
+- id: put-product
+  match: { methods: [PUT], pathPattern: /product/* }
+  tiers: [ { period: 1d, threshold: 1 } ]
+";
+    let server = start(rules).await;
+    let calls = |method, uri| [("x-forwarded-method", method), ("x-forwarded-uri", uri)];
+    let (a, b) = (
+        calls("GET", "/v1/organizations/A/product/7"),
+        calls("GET", "/v1/organizations/B/product/7"),
+    );
+    for remaining in ["1", "0"] {
+        let told = ask(&server, "GET", "/v1/auth", &a).await;
+        assert_eq!(told.status, 200);
+        assert_eq!(told.header("x-ratelimit-remaining"), remaining);
+        assert_eq!(
+            told.header("ratelimit-policy"),
+            r#""get-product";q=2;w=86400"#
+        );
+    }
+    let told = ask(&server, "GET", "/v1/auth", &a).await;
+    assert_eq!(told.status, 429);
+    assert_eq!(
+        told.body["error"]["scope"],
+        "tenant:A:sla:get-product:method:GET"
+    );
+    assert_eq!(ask(&server, "GET", "/v1/auth", &b).await.status, 200);
+    let put = calls("PUT", "/v1/organizations/A/product/8");
+    assert_eq!(ask(&server, "GET", "/v1/auth", &put).await.status, 200);
+    assert_eq!(ask(&server, "GET", "/v1/auth", &put).await.status, 429);
+    let users = calls("GET", "/v1/organizations/A/users");
+    let told = ask(&server, "GET", "/v1/auth", &users).await;
+    assert_eq!(told.status, 200);
+    assert!(!told.headers.contains_key("ratelimit"));
+    let odd = calls("GET", "/v1/organizations/A%2FB/product/7");
+    let said = ask(&server, "GET", "/v1/auth", &odd).await.refusal();
+    assert!(
+        said.starts_with("path: the segment `A%2FB` names somebody"),
+        "{said}"
+    );
 }

@@ -1,0 +1,58 @@
+//! What settings say about HTTP requests: who sends them, and what rules are asked about them.
+
+use super::nested;
+use ratekeeper_http::{Identity, IdentityConfig, Mapping};
+use ratekeeper_rules::PathPattern;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The domain and the descriptors of forward-auth.
+pub(super) fn auth(text: &str) -> Result<(Option<Box<str>>, Mapping), String> {
+    if text.is_empty() {
+        return Ok(Default::default());
+    }
+    let mut value = nested::parse(text)?;
+    let Some(fields) = value.as_object_mut() else {
+        return Err("expected a mapping with `domain`, `descriptors` or both".to_owned());
+    };
+    let domain = match fields.remove("domain") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(name)) if !name.is_empty() => Some(name.into()),
+        Some(_) => return Err("domain: expected the name of one".to_owned()),
+    };
+    Ok((domain, meaning(value)?))
+}
+
+/// Who calls.
+pub(super) fn identity(text: &str) -> Result<Identity, String> {
+    if text.is_empty() {
+        return Ok(Identity::default());
+    }
+    let config: IdentityConfig = meaning(nested::parse(text)?)?;
+    Identity::open(&config).map_err(|error| error.to_string())
+}
+
+/// What a nested value means; what has no meaning is named by its path.
+fn meaning<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        match path.as_str() {
+            "." => error.into_inner().to_string(),
+            path => format!("{path}: {}", error.into_inner()),
+        }
+    })
+}
+
+/// What the patterns of service levels are relative to.
+pub(super) fn slas_base(text: &str) -> Result<Option<PathPattern>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let base = PathPattern::parse(text)?;
+    match base.has_rest() {
+        true => Err(
+            "a base cannot end in `**`: write the path up to where the patterns start".to_owned(),
+        ),
+        false => Ok(Some(base)),
+    }
+}

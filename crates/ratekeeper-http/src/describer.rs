@@ -1,0 +1,207 @@
+//! From a request to what the limiter is asked.
+
+use http::StatusCode;
+use ratekeeper_limiter::Descriptor;
+use ratekeeper_rules::{Entry, LEVEL_KEYS, LevelMatch, RuleSet, SERVICE_LEVELS, TENANT};
+use smallvec::SmallVec;
+
+use crate::mapping::Described;
+use crate::view::View;
+use crate::{Caller, Identity, Malformed, Mapping, Original};
+
+/// Turns requests into questions for a limiter: who calls, which service level holds, and the descriptors for the
+/// rules of a domain.
+///
+/// ```
+/// use http::{HeaderMap, Method, Uri};
+/// use ratekeeper_http::{Describer, Forwarding, Hop, Original};
+/// use ratekeeper_limiter::Check;
+/// use ratekeeper_rules::{Options, Source, load};
+///
+/// let text = "slas: [ { id: get, pathPattern: '/product/*', tiers: [ { period: 10, threshold: 2 } ] } ]".to_owned();
+/// let rules = load(&[Source { name: "slas.yaml".to_owned(), text }], &Options::default())?.rules;
+///
+/// let (uri, headers) = (Uri::from_static("/product/7"), HeaderMap::new());
+/// let hop = Hop::Address("203.0.113.7".parse()?);
+/// let original = Original::received(hop, "http", &Method::GET, &uri, &headers, &Forwarding::default())?;
+///
+/// let describer = Describer::default();
+/// let domain = describer.domain(None, &rules)?;
+/// let question = describer.question(&original, domain, &rules)?;
+/// let entries = question.entries();
+/// let descriptors = question.descriptors(&entries);
+/// let check = Check::new(question.domain(), &descriptors);
+/// let pairs: Vec<_> = check.descriptors[0].entries.iter().map(|entry| (entry.key, entry.value)).collect();
+/// assert_eq!(pairs, [("remote_address", "203.0.113.7"), ("sla", "get"), ("method", "GET")]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Describer {
+    /// Who calls.
+    pub identity: Identity,
+    /// The descriptors for the rules of a domain.
+    pub mapping: Mapping,
+    /// The domain, where nobody asks for another; None for the only one that there are rules for.
+    pub domain: Option<Box<str>>,
+}
+
+/// Nobody says which domain of several is meant, or somebody asks for another than settings do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum UnclearDomain {
+    /// There are so many.
+    #[error("the rules have {0} domains, and nothing says which is meant")]
+    Several(usize),
+    /// Whoever asks names one, and settings another.
+    #[error("the settings name another domain")]
+    Contradicted,
+}
+
+/// Why there is no question.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refused {
+    /// The request has no meaning, or two.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+}
+
+impl Refused {
+    /// The status of the answer.
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        match self {
+            Self::Malformed(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+impl Describer {
+    /// The domain whose rules decide: that of the settings, else the one `asked` for, else the only one there is; None
+    /// if there is none, only service levels or nothing at all.
+    ///
+    /// # Errors
+    /// See [`UnclearDomain`].
+    pub fn domain<'a>(
+        &'a self,
+        asked: Option<&'a str>,
+        rules: &'a RuleSet,
+    ) -> Result<Option<&'a str>, UnclearDomain> {
+        match (asked, self.domain.as_deref()) {
+            (Some(asked), Some(set)) if asked != set => return Err(UnclearDomain::Contradicted),
+            (Some(domain), _) | (None, Some(domain)) => return Ok(Some(domain)),
+            (None, None) => {}
+        }
+        let mut domains = rules.domains();
+        match domains.len() {
+            0 | 1 => Ok(domains.next().map(|domain| domain.name())),
+            count => Err(UnclearDomain::Several(count)),
+        }
+    }
+
+    /// What the limiter is to be asked about `request`: the descriptors that `domain` is asked with, and the service
+    /// level of `rules` that holds. Parts of the request are borrowed; an address and what had to be decoded are not.
+    ///
+    /// # Errors
+    /// The request says two things about something that counts. Nothing is to be decided then.
+    pub fn question<'a>(
+        &'a self,
+        request: &'a Original<'a>,
+        domain: Option<&'a str>,
+        rules: &'a RuleSet,
+    ) -> Result<Question<'a>, Refused> {
+        let view = View::new(request, &self.identity);
+        let mut described = match domain {
+            Some(_) => self.mapping.describe_view(&view)?,
+            None => Described::default(),
+        };
+        let level = self.level(request, rules)?;
+        if let Some(level) = &level {
+            let caller = match level.tenant {
+                Some(tenant) => self.identity.tenant(TENANT, tenant)?,
+                None => view.caller()?,
+            };
+            let [level_key, method_key] = LEVEL_KEYS;
+            described.push([
+                (caller.key, caller.name),
+                (level_key, (&*level.level.id).into()),
+                (method_key, level.method.into()),
+            ]);
+        }
+        Ok(Question {
+            domain: domain.unwrap_or(SERVICE_LEVELS),
+            described,
+            level,
+            caller: view.into_caller(),
+        })
+    }
+
+    /// The service level of a request, if its method and path are known and one is about them.
+    fn level<'a>(
+        &self,
+        request: &'a Original<'a>,
+        rules: &'a RuleSet,
+    ) -> Result<Option<LevelMatch<'a>>, Malformed> {
+        if rules.service_levels().is_empty() {
+            return Ok(None);
+        }
+        let Some(target) = &request.target else {
+            return Ok(None);
+        };
+        target.check_segments()?;
+        Ok(rules.service_level(request.method.unwrap_or_default(), &target.path))
+    }
+}
+
+/// What a limiter is to be asked about a request.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Question<'a> {
+    domain: &'a str,
+    described: Described<'a>,
+    level: Option<LevelMatch<'a>>,
+    caller: Option<Caller<'a>>,
+}
+
+impl<'a> Question<'a> {
+    /// The domain of the check.
+    #[must_use]
+    pub const fn domain(&self) -> &'a str {
+        self.domain
+    }
+
+    /// The service level that holds.
+    #[must_use]
+    pub const fn level(&self) -> Option<LevelMatch<'a>> {
+        self.level
+    }
+
+    /// Who calls, if a service level or a descriptor needed to know.
+    #[must_use]
+    pub const fn caller(&self) -> Option<&Caller<'a>> {
+        self.caller.as_ref()
+    }
+
+    /// Whether there is nothing to ask: no descriptor, no service level. The request may pass.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.described.is_empty()
+    }
+
+    /// The entries of all descriptors, for [`Self::descriptors`].
+    #[must_use]
+    pub fn entries(&self) -> SmallVec<[Entry<'_>; 8]> {
+        self.described.entries()
+    }
+
+    /// The descriptors, of what [`Self::entries`] gave; each costs one hit. That of the service level is the last, and
+    /// of the domain [`SERVICE_LEVELS`].
+    #[must_use]
+    pub fn descriptors<'e>(&self, entries: &'e [Entry<'e>]) -> SmallVec<[Descriptor<'e>; 4]> {
+        let mut descriptors = self.described.descriptors(entries);
+        if let (Some(_), Some(last)) = (self.level, descriptors.last_mut()) {
+            last.domain = Some(SERVICE_LEVELS);
+        }
+        descriptors
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Who calls.
+
+mod config;
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use crate::source::Source;
+use crate::view::View;
+use crate::{Malformed, mapping};
+
+pub use config::{IdentityConfig, IdentityError};
+
+/// The key of the entry that names somebody whom nothing names.
+const NOBODY_KEY: &str = "identity";
+/// The name of somebody whom nothing names, unless settings have another.
+const NOBODY: &str = "anonymous";
+
+/// How a request tells who calls: parts of it that are tried in order, the first that is there counting.
+///
+/// By default the `x-api-key` header, else the client's address.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    sources: Vec<Named>,
+    default: Box<str>,
+    known: Option<HashSet<Box<str>>>,
+    ipv6_prefix: u8,
+}
+
+/// A part of a request that names somebody, and what kind of name that is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Named {
+    source: Source,
+    /// The key of the entry with the name. Names of different kinds have different keys, so that nobody gets at
+    /// another one's counter by a name of another kind, and API keys are known for secrets.
+    key: Box<str>,
+}
+
+/// Who calls.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Caller<'a> {
+    /// What kind of name it is, as the key of an entry: `api_key`, `remote_address`, `org`.
+    pub key: &'a str,
+    /// The name. Secret if the key is that of a secret
+    /// ([`is_secret_by_default`](ratekeeper_rules::secret::is_secret_by_default)).
+    pub name: Cow<'a, str>,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        let api_key = Source::Header(http::HeaderName::from_static("x-api-key"));
+        Self {
+            sources: [api_key, Source::RemoteAddress].map(Named::from).into(),
+            default: NOBODY.into(),
+            known: None,
+            ipv6_prefix: mapping::IPV6_PREFIX,
+        }
+    }
+}
+
+impl Identity {
+    /// Who sent the request of `view`.
+    pub(crate) fn caller<'a>(&'a self, view: &View<'a>) -> Result<Caller<'a>, Malformed> {
+        for named in &self.sources {
+            if let Some(name) = named.source.value(view, self.ipv6_prefix)? {
+                let is_known = !named.source.is_said() || self.knows(&name);
+                let key = &named.key;
+                return Ok(if is_known {
+                    Caller { key, name }
+                } else {
+                    self.nobody()
+                });
+            }
+        }
+        Ok(self.nobody())
+    }
+
+    /// The tenant that a path names.
+    pub(crate) fn tenant<'a>(
+        &'a self,
+        key: &'static str,
+        segment: &'a str,
+    ) -> Result<Caller<'a>, Malformed> {
+        let name = crate::source::name_in_path(segment)?;
+        Ok(if self.knows(name) {
+            let name = Cow::Borrowed(name);
+            Caller { key, name }
+        } else {
+            self.nobody()
+        })
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        self.known.as_ref().is_none_or(|known| known.contains(name))
+    }
+
+    fn nobody(&self) -> Caller<'_> {
+        Caller {
+            key: NOBODY_KEY,
+            name: Cow::Borrowed(&self.default),
+        }
+    }
+}
+
+impl From<Source> for Named {
+    fn from(source: Source) -> Self {
+        let key = match &source {
+            Source::Header(_) | Source::Query(_) | Source::Cookie(_) | Source::Bearer => {
+                "api_key".to_owned()
+            }
+            Source::PathVariable(pattern) => {
+                pattern.variables().next().unwrap_or_default().to_owned()
+            }
+            Source::PathSegment(_) => "path_segment".to_owned(),
+            other => other.to_string(),
+        };
+        Self {
+            source,
+            key: key.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

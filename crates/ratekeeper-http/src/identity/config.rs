@@ -1,0 +1,123 @@
+//! What settings say about who calls.
+
+use serde::Deserialize;
+
+use super::{Identity, NOBODY, Named};
+use crate::mapping::IPV6_PREFIX;
+use crate::source::Source;
+
+/// The most parts of a request that are tried.
+const SOURCES_MAX: usize = 16;
+
+/// What settings say; [`Identity::open`] makes an [`Identity`] of it.
+///
+/// ```yaml
+/// from: [ 'header:x-api-key', 'path:/v1/organizations/{org}/**', remote_address ]
+/// default: anonymous             # whom nothing of that names
+/// known: [ acme, globex ]        # optional: whoever is none of these is the default, too
+/// ipv6_prefix: 64                # optional
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IdentityConfig {
+    from: Option<Vec<RawNamed>>,
+    default: Option<Box<str>>,
+    known: Option<Vec<Box<str>>>,
+    ipv6_prefix: Option<u8>,
+}
+
+/// `header:x-org`, or that with a key for its entry.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(untagged)]
+enum RawNamed {
+    Source(String),
+    Keyed(Keyed),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keyed {
+    from: String,
+    key: Box<str>,
+}
+
+/// What is wrong with an [`IdentityConfig`], or with a file that it names.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{place}: {message}")]
+pub struct IdentityError {
+    /// The key of the settings.
+    pub place: String,
+    /// What is wrong, and what to write instead.
+    pub message: String,
+}
+
+impl IdentityError {
+    pub(crate) fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            place: place.into(),
+            message: message.into(),
+        }
+    }
+}
+
+impl Identity {
+    /// The identity that `config` describes.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn open(config: &IdentityConfig) -> Result<Self, IdentityError> {
+        let sources = match &config.from {
+            None => Self::default().sources,
+            Some(list) if list.is_empty() || list.len() > SOURCES_MAX => {
+                let message = format!("expected 1 to {SOURCES_MAX} parts of a request");
+                return Err(IdentityError::new("from", message));
+            }
+            Some(list) => {
+                let named = list.iter().enumerate();
+                let named = named.map(|(at, raw)| {
+                    raw.named()
+                        .map_err(|message| IdentityError::new(format!("from[{at}]"), message))
+                });
+                named.collect::<Result<_, _>>()?
+            }
+        };
+        let ipv6_prefix = config.ipv6_prefix.unwrap_or(IPV6_PREFIX);
+        if !(1..=128).contains(&ipv6_prefix) {
+            let message = format!("{ipv6_prefix} is not 1 to 128");
+            return Err(IdentityError::new("ipv6_prefix", message));
+        }
+        let default: Box<str> = config.default.clone().unwrap_or_else(|| NOBODY.into());
+        if default.is_empty() {
+            return Err(IdentityError::new(
+                "default",
+                "it is empty; write `default: anonymous`",
+            ));
+        }
+        let known = config.known.as_ref();
+        Ok(Self {
+            sources,
+            default,
+            known: known.map(|names| names.iter().cloned().collect()),
+            ipv6_prefix,
+        })
+    }
+}
+
+impl RawNamed {
+    fn named(&self) -> Result<Named, String> {
+        let (from, key) = match self {
+            Self::Source(from) => (from, None),
+            Self::Keyed(keyed) if keyed.key.is_empty() => return Err("the key is empty".to_owned()),
+            Self::Keyed(keyed) => (&keyed.from, Some(keyed.key.clone())),
+        };
+        let source: Source = from.parse()?;
+        if source == Source::Identity {
+            return Err("`identity` is what this list says; name a part of the request".to_owned());
+        }
+        let named = Named::from(source);
+        Ok(Named {
+            key: key.unwrap_or(named.key),
+            ..named
+        })
+    }
+}

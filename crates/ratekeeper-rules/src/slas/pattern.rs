@@ -1,0 +1,271 @@
+//! Paths with placeholders.
+
+use std::cmp::Ordering;
+
+/// A path with placeholders.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PathPattern {
+    text: Box<str>,
+    segments: Vec<Segment>,
+}
+
+/// One segment of a [`PathPattern`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Segment {
+    /// Exactly this, in the spelling of a decoded path.
+    Literal(Box<str>),
+    /// `*`: any one segment.
+    Any,
+    /// `**`: the rest, if there is any. The last one only.
+    Rest,
+    /// `{name}`: any one segment, by name; left out of the counter's key.
+    Variable(Box<str>),
+}
+
+impl PathPattern {
+    /// As written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// From the left.
+    #[must_use]
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+}
+
+/// Longest pattern, in bytes.
+const PATTERN_BYTES_MAX: usize = 4_096;
+/// The most segments of a pattern: matching goes as deep.
+const SEGMENTS_MAX: usize = 64;
+
+/// The segments of a request's path as patterns see them: without the parameters that follow a `;` (servers of
+/// servlets route without them, so they would lead past a limit), and without empty ones, so that a slash at the end
+/// changes nothing.
+pub(super) fn segments_of(path: &str) -> impl Iterator<Item = &str> + Clone {
+    let parts = path.split('/');
+    let parts = parts.map(|part| part.split_once(';').map_or(part, |(name, _)| name));
+    parts.filter(|part| !part.is_empty())
+}
+
+impl PathPattern {
+    /// Reads `/product/*`, `/files/**`, `/orgs/{org}/users`.
+    ///
+    /// # Errors
+    /// What is wrong with it, as a sentence.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let Some(path) = text.strip_prefix('/') else {
+            return Err(format!("the path '{text}' does not start with `/`"));
+        };
+        if text.len() > PATTERN_BYTES_MAX {
+            return Err(format!("the path is longer than {PATTERN_BYTES_MAX} bytes"));
+        }
+        let mut segments: Vec<Segment> = Vec::new();
+        for part in path.split('/').filter(|_| !path.is_empty()) {
+            if segments.last() == Some(&Segment::Rest) {
+                return Err("`**` is the rest of a path: nothing can follow it".to_owned());
+            }
+            let segment = Segment::parse(part)?;
+            if matches!(segment, Segment::Variable(_)) && segments.contains(&segment) {
+                return Err(format!("the variable {part} is there twice"));
+            }
+            segments.push(segment);
+        }
+        if segments.len() > SEGMENTS_MAX {
+            return Err(format!("the path has more than {SEGMENTS_MAX} segments"));
+        }
+        Ok(Self {
+            text: text.into(),
+            segments,
+        })
+    }
+
+    /// Whether it ends in `**`.
+    #[must_use]
+    pub fn has_rest(&self) -> bool {
+        self.segments.last() == Some(&Segment::Rest)
+    }
+
+    /// This pattern below `base`, which does not end in `**`.
+    ///
+    /// # Errors
+    /// What is wrong with the two together, as a sentence.
+    pub(crate) fn below(&self, base: &Self) -> Result<Self, String> {
+        if self.segments.is_empty() {
+            return Ok(base.clone());
+        }
+        Self::parse(&format!("{}{}", base.text.trim_end_matches('/'), self.text))
+    }
+
+    /// The names of its variables, from the left.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().filter_map(|segment| match segment {
+            Segment::Variable(name) => Some(&**name),
+            _ => None,
+        })
+    }
+
+    /// What stands in `path` for the first variable; None if the path does not match or there is no variable.
+    #[must_use]
+    pub fn capture<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let is_variable = |segment: &Segment| matches!(segment, Segment::Variable(_));
+        let at = self.segments.iter().position(is_variable)?;
+        segments_of(path).nth(at).filter(|_| self.matches(path))
+    }
+
+    /// Whether a request's path, in one spelling, matches.
+    pub(super) fn matches(&self, path: &str) -> bool {
+        let mut rest = segments_of(path);
+        for segment in &self.segments {
+            let is_met = match (segment, rest.next()) {
+                (Segment::Rest, _) => return true,
+                (Segment::Literal(literal), Some(part)) => **literal == *part,
+                (Segment::Any | Segment::Variable(_), Some(_)) => true,
+                (_, None) => false,
+            };
+            if !is_met {
+                return false;
+            }
+        }
+        rest.next().is_none()
+    }
+
+    /// The place of the segment that a variable of this name stands for.
+    pub(super) fn variable(&self, name: &str) -> Option<usize> {
+        let is_it = |segment: &Segment| matches!(segment, Segment::Variable(own) if **own == *name);
+        self.segments.iter().position(is_it)
+    }
+
+    /// The same for patterns that match the same paths: variables have no names.
+    pub(super) fn shape(&self) -> String {
+        let part = |segment: &Segment| match segment {
+            Segment::Literal(literal) => format!("/{literal}"),
+            Segment::Any | Segment::Variable(_) => "/*".to_owned(),
+            Segment::Rest => "/**".to_owned(),
+        };
+        self.segments.iter().map(part).collect()
+    }
+
+    /// Of two patterns that match one path, the more specific comes first. They are compared from the left; at the
+    /// first difference a literal comes before a placeholder, that before the end of the pattern, that before `**`.
+    pub(super) fn by_specificity(&self, other: &Self) -> Ordering {
+        self.ranks().cmp(other.ranks())
+    }
+
+    fn ranks(&self) -> impl Iterator<Item = u8> {
+        let rank = |segment: &Segment| match segment {
+            Segment::Literal(_) => 0,
+            Segment::Any | Segment::Variable(_) => 1,
+            Segment::Rest => 3,
+        };
+        self.segments.iter().map(rank).chain([2])
+    }
+}
+
+impl Segment {
+    fn parse(part: &str) -> Result<Self, String> {
+        let variable = part
+            .strip_prefix('{')
+            .and_then(|part| part.strip_suffix('}'));
+        match (part, variable) {
+            ("", _) => Err("the path has an empty segment".to_owned()),
+            ("*", _) => Ok(Self::Any),
+            ("**", _) => Ok(Self::Rest),
+            (_, Some(name)) if is_name(name) => Ok(Self::Variable(name.into())),
+            (_, Some(name)) => Err(format!(
+                "'{name}' is no name for a variable: use letters, digits and _"
+            )),
+            _ if part.contains('*') => Err(format!("in '{part}' the `*` is not a whole segment")),
+            (".", _) | ("..", _) => Err(format!("'{part}' is followed before paths are matched")),
+            _ if part.contains('%') && !is_spelt_so(part) => Err(format!(
+                "in '{part}' a character is percent-encoded: paths are matched decoded, so write the character itself"
+            )),
+            _ if part.contains(';') => Err(format!(
+                "in '{part}' there is a `;`: what follows it in a path is not matched"
+            )),
+            _ if part.contains(['{', '}', '?', '#']) => {
+                Err(format!("'{part}' is no segment of a path"))
+            }
+            _ => Ok(Self::Literal(part.into())),
+        }
+    }
+}
+
+/// Whether each `%` begins what stays encoded in a path: a slash within a segment, or the percent sign itself.
+fn is_spelt_so(part: &str) -> bool {
+    let mut escapes = part.split('%').skip(1);
+    escapes.all(|escape| escape.starts_with("2F") || escape.starts_with("25"))
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PathPattern, Segment};
+
+    #[test]
+    fn patterns_have_literals_stars_and_variables() {
+        let pattern = PathPattern::parse("/v1/orgs/{org}/*/**").expect("a good pattern");
+        let expected = [
+            Segment::Literal("v1".into()),
+            Segment::Literal("orgs".into()),
+            Segment::Variable("org".into()),
+            Segment::Any,
+            Segment::Rest,
+        ];
+        assert_eq!(pattern.segments(), expected);
+        assert!(pattern.has_rest());
+        assert!(PathPattern::parse("/").is_ok_and(|root| root.segments().is_empty()));
+        for wrong in [
+            "",
+            "product",
+            "/a//b",
+            "/a/",
+            "/a*",
+            "/**/a",
+            "/{}",
+            "/{a}/{a}",
+            "/{a-b}",
+            "/a?b=c",
+            "/.",
+            "/a/../b",
+            "/caf%C3%A9",
+            "/a;b",
+        ] {
+            assert!(PathPattern::parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(PathPattern::parse(&"/a".repeat(65)).is_err());
+        assert!(PathPattern::parse("/a%2Fb/100%25").is_ok());
+    }
+
+    #[test]
+    fn a_path_has_neither_parameters_nor_empty_segments() {
+        let segments = |path| super::segments_of(path).collect::<Vec<_>>();
+        assert_eq!(segments("/a;v=1/b;/;x/c/"), ["a", "b", "c"]);
+        assert!(segments("/").is_empty());
+    }
+
+    #[test]
+    fn a_base_comes_before() {
+        let parse = |text| PathPattern::parse(text).expect("a good pattern");
+        let below = |text, base| {
+            parse(text)
+                .below(&parse(base))
+                .map(|both| both.as_str().to_owned())
+        };
+        assert_eq!(
+            below("/p/*", "/v1/{tenant}"),
+            Ok("/v1/{tenant}/p/*".to_owned())
+        );
+        assert_eq!(below("/", "/v1"), Ok("/v1".to_owned()));
+        assert_eq!(below("/p", "/"), Ok("/p".to_owned()));
+        assert!(below("/{tenant}", "/v1/{tenant}").is_err());
+    }
+}

@@ -1,0 +1,161 @@
+use proptest::prelude::*;
+
+use super::{PathPattern, ServiceLevel, ServiceLevels, Standing};
+use crate::Place;
+
+fn level(id: &str, methods: &[&str], pattern: &str) -> ServiceLevel {
+    ServiceLevel {
+        id: id.into(),
+        enabled: true,
+        methods: methods.iter().map(|method| (*method).into()).collect(),
+        pattern: PathPattern::parse(pattern).expect(pattern),
+        rules: Vec::new(),
+        place: Place {
+            file: "slas.yaml".into(),
+            line: 1,
+            column: 1,
+        },
+    }
+}
+
+fn levels(patterns: &[(&[&str], &str)]) -> ServiceLevels {
+    let level = |(methods, pattern): &(&[&str], &str)| level(pattern, methods, pattern);
+    ServiceLevels::new(patterns.iter().map(level).collect())
+}
+
+/// The pattern that holds, `-` if none does.
+fn holds<'a>(levels: &'a ServiceLevels, method: &str, path: &str) -> &'a str {
+    levels.find(method, path).map_or("-", |found| {
+        let index = levels
+            .as_slice()
+            .iter()
+            .position(|level| level == found.level);
+        &levels.as_slice()[index.expect("one of them")].id
+    })
+}
+
+#[test]
+fn the_most_specific_pattern_holds() {
+    let all = levels(&[
+        (&[], "/**"),
+        (&[], "/product/**"),
+        (&[], "/product/*"),
+        (&[], "/product/7"),
+        (&[], "/product/{id}/reviews"),
+        (&[], "/*/7/reviews"),
+    ]);
+    for (path, wanted) in [
+        ("/", "/**"),
+        ("/users", "/**"),
+        ("/product", "/product/**"),
+        ("/product/", "/product/**"),
+        ("/product/8", "/product/*"),
+        ("/product/8/", "/product/*"),
+        ("/product/7", "/product/7"),
+        ("/product;v=1/7;a=b", "/product/7"),
+        ("/product/7/reviews", "/product/{id}/reviews"),
+        ("/user/7/reviews", "/*/7/reviews"),
+        ("/product/7/photos", "/product/**"),
+        ("/productX", "/**"),
+    ] {
+        assert_eq!(holds(&all, "GET", path), wanted, "{path}");
+    }
+}
+
+#[test]
+fn another_method_is_another_service_level() {
+    let all = levels(&[
+        (&["GET"], "/product/7"),
+        (&["PUT", "POST"], "/product/*"),
+        (&[], "/product/{id}"),
+    ]);
+    assert_eq!(holds(&all, "GET", "/product/7"), "/product/7");
+    assert_eq!(holds(&all, "PUT", "/product/7"), "/product/*");
+    assert_eq!(holds(&all, "DELETE", "/product/7"), "/product/{id}");
+    assert_eq!(holds(&all, "get", "/product/7"), "/product/{id}");
+    let counted = |method| all.find(method, "/product/7").map(|found| found.method);
+    assert_eq!(counted("DELETE"), Some("DELETE"));
+    assert_eq!(counted("get"), Some("other"));
+    assert_eq!(counted("BREW"), Some("other"));
+}
+
+#[test]
+fn the_tenant_is_a_variable_of_the_path() {
+    let all = levels(&[
+        (&[], "/v1/organizations/{tenant}/product/*"),
+        (&[], "/v1/organizations/*/users"),
+    ]);
+    let tenant = |path| all.find("GET", path).and_then(|found| found.tenant);
+    assert_eq!(tenant("/v1/organizations/A/product/7"), Some("A"));
+    assert_eq!(tenant("/v1;x/organizations/A;y=1/product/7/"), Some("A"));
+    assert_eq!(tenant("/v1/organizations/A/users"), None);
+    assert_eq!(holds(&all, "GET", "/v1/organizations/product/7"), "-");
+}
+
+#[test]
+fn what_is_disabled_does_not_stand_in_the_way() {
+    let mut off = level("off", &[], "/product/7");
+    off.enabled = false;
+    let all = ServiceLevels::new(vec![off, level("on", &[], "/product/*")]);
+    assert_eq!(holds(&all, "GET", "/product/7"), "on");
+    let standings: Vec<_> = all
+        .standings("GET", "/product/7")
+        .into_iter()
+        .map(|(level, standing)| (&*level.id, standing))
+        .collect();
+    assert_eq!(
+        standings,
+        [("off", Standing::Disabled), ("on", Standing::Holds)]
+    );
+}
+
+fn segment() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["a", "b", "c", "*", "{x}", "{tenant}"])
+}
+
+fn pattern() -> impl Strategy<Value = String> {
+    let segments = prop::collection::vec(segment(), 0..5);
+    (segments, any::<bool>()).prop_map(|(segments, has_rest)| {
+        let mut seen = Vec::new();
+        let mut text = String::new();
+        for segment in segments {
+            let is_new = !segment.starts_with('{') || !seen.contains(&segment);
+            seen.push(segment);
+            text.push('/');
+            text.push_str(if is_new { segment } else { "*" });
+        }
+        if has_rest {
+            text.push_str("/**");
+        }
+        if text.is_empty() {
+            "/".to_owned()
+        } else {
+            text
+        }
+    })
+}
+
+proptest! {
+    /// The router finds what trying all patterns and comparing those that match finds, whatever the order they are in.
+    #[test]
+    fn the_router_finds_the_most_specific_of_all(
+        patterns in prop::collection::vec((pattern(), prop::sample::select(vec![&[][..], &["GET"], &["PUT"]])), 1..20),
+        path in prop::collection::vec(prop::sample::select(vec!["a", "b", "c", "d", ""]), 0..6),
+        method in prop::sample::select(vec!["GET", "PUT", "POST"]),
+    ) {
+        let mut taken = super::conflicts::Taken::default();
+        let all = patterns.iter().enumerate();
+        let all: Vec<_> = all
+            .map(|(number, (pattern, methods))| level(&number.to_string(), methods, pattern))
+            .filter(|level| taken.take(level).is_none())
+            .collect();
+        let reversed = ServiceLevels::new(all.iter().rev().cloned().collect());
+        let levels = ServiceLevels::new(all);
+        let path = format!("/{}", path.join("/"));
+        let found = levels.find(method, &path).map(|found| &*found.level.id);
+        let scanned = levels.standings(method, &path);
+        let scanned = scanned.iter().find(|(_, standing)| *standing == Standing::Holds);
+        prop_assert_eq!(found, scanned.map(|(level, _)| &*level.id));
+        prop_assert_eq!(found, reversed.find(method, &path).map(|found| &*found.level.id));
+    }
+}
