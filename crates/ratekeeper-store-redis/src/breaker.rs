@@ -10,7 +10,9 @@
 //!
 //! A failure is a connection that broke or could not be made, a pipeline without an answer within
 //! the deadline, or an answer by which the server says that it cannot serve. A decision that
-//! waited too long for its turn is none: that is our load, not the server's fault.
+//! waited too long for its turn is none: that is our load, not the server's fault. Failures of one
+//! moment are one: all that is under way when a server stands still fails together, and how much
+//! that is says nothing of how long it stood.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -19,6 +21,9 @@ use tokio::sync::Notify;
 
 /// How many failures in a row open it.
 const FAILURES_MAX: u32 = 3;
+
+/// How far apart failures are that count as two.
+const MOMENT: Duration = Duration::from_millis(5);
 
 /// How long it stays open before the first probe; twice as long after each that fails.
 const COOLDOWN: Duration = Duration::from_millis(100);
@@ -66,6 +71,8 @@ pub(crate) struct Breaker {
     origin: Instant,
     state: AtomicU8,
     failures: AtomicU32,
+    /// When the last of them was, in microseconds after `origin`.
+    failed_at: AtomicU64,
     /// Microseconds after `origin` until which no probe is made.
     open_until: AtomicU64,
     /// The length of the last cooldown, in microseconds.
@@ -83,6 +90,7 @@ impl Breaker {
             origin: Instant::now(),
             state: AtomicU8::new(Circuit::Closed.number()),
             failures: AtomicU32::new(0),
+            failed_at: AtomicU64::new(0),
             open_until: AtomicU64::new(0),
             cooldown: AtomicU64::new(0),
             opened: AtomicU64::new(0),
@@ -114,6 +122,20 @@ impl Breaker {
 
     /// The shard failed. True if that opened the breaker.
     pub(crate) fn failed(&self, now: Instant) -> bool {
+        let at = micros(now.saturating_duration_since(self.origin));
+        let last = self.failed_at.load(Ordering::Relaxed);
+        let is_first = self.failures.load(Ordering::Relaxed) == 0;
+        if !is_first && at < last + micros(MOMENT) {
+            return false;
+        }
+        let order = Ordering::Relaxed;
+        if (self.failed_at)
+            .compare_exchange(last, at, order, order)
+            .is_err()
+        {
+            // Another failure of this moment was counted meanwhile.
+            return false;
+        }
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         if failures < FAILURES_MAX || !self.is_closed() {
             return false;
@@ -235,8 +257,9 @@ mod tests {
 
     fn opened() -> (Breaker, Instant) {
         let breaker = Breaker::new();
-        let now = Instant::now();
+        let mut now = Instant::now();
         for opens in [false, false, true] {
+            now += MOMENT;
             assert_eq!(breaker.failed(now), opens);
         }
         assert_eq!(breaker.circuit(), Circuit::Open);
@@ -246,14 +269,30 @@ mod tests {
     #[test]
     fn failures_in_a_row_open_it_and_others_do_not() {
         let breaker = Breaker::new();
-        let now = Instant::now();
+        let mut now = Instant::now();
         for _ in 0..10 {
-            breaker.failed(now);
-            breaker.failed(now);
+            for _ in 0..2 {
+                now += MOMENT;
+                breaker.failed(now);
+            }
             breaker.succeeded();
         }
         assert!(breaker.is_closed());
         assert_eq!(opened().0.opened(), 1);
+    }
+
+    #[test]
+    fn what_fails_at_the_same_moment_is_one_failure() {
+        let breaker = Breaker::new();
+        let start = Instant::now() + MOMENT;
+        for opens in [false, false, true] {
+            let now = start + MOMENT * breaker.failures.load(Ordering::Relaxed);
+            assert_eq!(breaker.failed(now), opens);
+            for _ in 0..100 {
+                assert!(!breaker.failed(now + MOMENT / 2));
+            }
+        }
+        assert_eq!(breaker.circuit(), Circuit::Open);
     }
 
     #[test]
