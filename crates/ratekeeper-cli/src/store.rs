@@ -7,12 +7,12 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::Seed;
 use ratekeeper_server::{ServedStore, ServerGauges, StoreGauges};
 use ratekeeper_store::{Answer, MemoryStore, Request, Store};
-use ratekeeper_store_redis::{RedisStore, ShardCounts, Ticket};
+use ratekeeper_store_redis::{RedisStore, ShardCounts, Ticket, TlsFile};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use crate::settings::RedisSettings;
+use crate::settings::{RedisSettings, TLS_KEYS};
 
 /// How long a service waits at its start for Redis to say what it is. It serves in either case.
 const GREETING: Duration = Duration::from_secs(2);
@@ -41,7 +41,7 @@ impl NodeStore {
         let _ = timeout(GREETING, store.greeted()).await;
         let status = store.status();
         let why = match (status.error, &status.server) {
-            (Some(why), _) => Some(why),
+            (Some(why), _) => Some(file_at_fault(settings).unwrap_or(why)),
             (None, None) => Some(format!("no answer within {GREETING:?}")),
             (None, Some(server)) => {
                 info!(server, "counters are in Redis");
@@ -130,6 +130,18 @@ impl ServedStore for NodeStore {
             }
         }
     }
+}
+
+/// What is wrong with a file that it takes to connect, and by which setting it was named.
+fn file_at_fault(settings: &RedisSettings) -> Option<String> {
+    let error = settings.endpoint.check_tls().err()?;
+    let [ca, cert, key] = TLS_KEYS;
+    let setting = match error.file {
+        TlsFile::Authorities => ca,
+        TlsFile::Certificate => cert,
+        TlsFile::Key => key,
+    };
+    Some(format!("{setting}: {error}"))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts in metrics are doubles")]

@@ -35,6 +35,7 @@ impl Greeting {
     pub(crate) fn name(&self) -> String {
         match &self.valkey_version {
             Some(version) => format!("Valkey {version}"),
+            None if self.redis_version.is_empty() => "Redis of an unknown version".to_owned(),
             None => format!("Redis {}", self.redis_version),
         }
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -18,7 +19,8 @@ use tracing::warn;
 
 use crate::config::RedisConfig;
 use crate::greeting::Greeting;
-use crate::link::Link;
+use crate::link::{Link, said};
+use crate::rights;
 use crate::shard::Shard;
 
 /// How often the secret is compared.
@@ -77,6 +79,7 @@ impl Keeper {
         let chore = Chore {
             shard,
             config,
+            prefix: prefix.to_owned(),
             key: format!("{prefix}seed"),
             kept: Arc::clone(&kept),
         };
@@ -105,6 +108,9 @@ impl Keeper {
 struct Chore {
     shard: Arc<Shard>,
     config: Arc<RedisConfig>,
+    /// What all keys begin with.
+    prefix: String,
+    /// Where the seed lies.
     key: String,
     kept: Arc<Kept>,
 }
@@ -126,16 +132,13 @@ impl Chore {
 
     /// Connects, and looks after the server until that fails: why.
     async fn look_after(&self, told: &watch::Sender<bool>) -> Result<(), String> {
-        let link = Link::open(&self.shard.endpoint, self.config.connect_timeout).await;
+        let link = Link::open(&self.shard.node, self.config.connect_timeout).await;
         let Link {
             mut connection,
             driver,
         } = link.map_err(|error| error.to_string())?;
         let keep = async {
-            let info: String = self
-                .ask(redis::cmd("INFO").query_async(&mut connection))
-                .await?;
-            self.greet(&info)?;
+            self.greet(&mut connection).await?;
             loop {
                 self.compare(&mut connection).await?;
                 told.send_replace(true);
@@ -148,15 +151,33 @@ impl Chore {
         }
     }
 
-    fn greet(&self, info: &str) -> Result<(), String> {
-        let greeting = Greeting::read(info);
-        if let Some(why) = greeting.refusal() {
+    /// Asks the server what it is and what we may do there.
+    async fn greet(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
+        let mut warnings = Vec::new();
+        let question = redis::cmd("INFO");
+        let info = match self.ask(question.query_async::<String>(connection)).await {
+            // Not all who let others use their server let them see so much.
+            Err(why) if why.starts_with("NOPERM") => {
+                warnings.push(format!(
+                    "Redis at {} does not say what it is ({why}): neither its version nor its maxmemory-policy is \
+                     checked",
+                    self.shard.name
+                ));
+                String::new()
+            }
+            info => info?,
+        };
+        let greeting = Greeting::read(&info);
+        let refusal = match greeting.refusal() {
+            Some(why) => Some(why),
+            None => self.lacks(connection).await?,
+        };
+        if let Some(why) = refusal {
             self.shard.refused(&why);
-            self.kept.status.lock().error = Some(why.clone());
             return Err(why);
         }
         self.shard.accepted();
-        let warnings = greeting.warnings(&self.shard.name);
+        warnings.extend(greeting.warnings(&self.shard.name));
         let mut status = self.kept.status.lock();
         for warning in warnings.iter().filter(|it| !status.warnings.contains(it)) {
             warn!(shard = %self.shard.name, "{warning}");
@@ -169,11 +190,29 @@ impl Chore {
         Ok(())
     }
 
-    /// Puts the seed back if it is gone, and adopts the one that is there.
-    async fn compare(
+    /// What we may not do there and would have to.
+    async fn lacks(
         &self,
-        connection: &mut redis::aio::MultiplexedConnection,
-    ) -> Result<(), String> {
+        connection: &mut MultiplexedConnection,
+    ) -> Result<Option<String>, String> {
+        let question = rights::question(&self.prefix);
+        let login = &self.shard.node.login;
+        match self
+            .ask(question.query_async::<Vec<String>>(connection))
+            .await
+        {
+            Ok(lacking) if lacking.is_empty() => Ok(None),
+            Ok(lacking) => Ok(Some(rights::refusal(&lacking, login, &self.prefix))),
+            Err(why) if why.starts_with("NOPERM") => {
+                let grant = rights::grant(login, &self.prefix);
+                Ok(Some(format!("{why}; grant what is needed: {grant}")))
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Puts the seed back if it is gone, and adopts the one that is there.
+    async fn compare(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
         if self.kept.is_set {
             let ping = redis::cmd("PING");
             return self
@@ -202,7 +241,7 @@ impl Chore {
 
     async fn ask<T>(&self, asked: impl Future<Output = RedisResult<T>>) -> Result<T, String> {
         match timeout(PATIENCE, asked).await {
-            Ok(answered) => answered.map_err(|error| error.to_string()),
+            Ok(answered) => answered.map_err(|error| said(&error)),
             Err(_) => Err(format!("no answer within {PATIENCE:?}")),
         }
     }

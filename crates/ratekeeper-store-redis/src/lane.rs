@@ -190,7 +190,7 @@ impl Lane {
     }
 
     async fn connect(&self) -> Option<Link> {
-        match Link::open(&self.shard.endpoint, self.config.connect_timeout).await {
+        match Link::open(&self.shard.node, self.config.connect_timeout).await {
             Ok(link) => {
                 self.is_missing.store(false, Ordering::Relaxed);
                 Some(link)
@@ -224,7 +224,7 @@ impl Lane {
     }
 
     async fn ask(&self, probe: Probe<'_>) -> Option<Link> {
-        let link = Link::open(&self.shard.endpoint, self.config.connect_timeout).await;
+        let link = Link::open(&self.shard.node, self.config.connect_timeout).await;
         let mut link = match link {
             Ok(link) => link,
             Err(error) => {

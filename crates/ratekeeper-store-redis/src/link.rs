@@ -3,19 +3,21 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisError};
+use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, Value};
 use rustls::pki_types::{InvalidDnsNameError, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::endpoint::{Address, Endpoint};
+use crate::node::{Address, Node};
+use crate::tls::{Tls, TlsFileError};
+
+/// By which servers say that it is not us whom they serve, and that it does not help to ask again.
+const STRANGER: [&str; 4] = ["NOAUTH", "WRONGPASS", "NOPERM", "DENIED"];
 
 /// A connection that has been let in. Nothing moves on it but while `driver` is polled.
 pub(crate) struct Link {
@@ -31,15 +33,24 @@ pub enum LinkError {
     /// The server cannot be reached.
     #[error("cannot connect to {0}: {1}")]
     Connect(String, #[source] io::Error),
-    /// The server's certificate, or ours to verify it by, is not good.
+    /// The server's certificate, or ours, is not good to the other.
     #[error("no TLS with {0}: {1}")]
     Tls(String, #[source] io::Error),
+    /// A file that is needed for TLS is not good.
+    #[error("no TLS with {0}: {1}")]
+    TlsFile(String, #[source] TlsFileError),
     /// The server's name cannot stand in a certificate.
     #[error("no TLS with {0}: this name cannot stand in a certificate")]
     Name(String, #[source] InvalidDnsNameError),
-    /// The server does not let us in.
+    /// The server does not let us in: what it said.
     #[error("{0} refuses the login: {1}")]
-    Login(String, #[source] RedisError),
+    Login(String, String),
+    /// The server does not give us the database: what it said.
+    #[error("{0} refuses database {1}: {2}")]
+    Database(String, i64, String),
+    /// The connection broke before the first answer.
+    #[error("{0} broke off before it answered: {1}")]
+    Closed(String, String),
     /// It took too long.
     #[error("{0} did not answer within {1:?}")]
     Timeout(String, Duration),
@@ -50,83 +61,145 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 impl Link {
     /// Connects and logs in, all of it `within` that time.
-    pub(crate) async fn open(endpoint: &Endpoint, within: Duration) -> Result<Self, LinkError> {
-        match timeout(within, Self::enter(endpoint)).await {
+    pub(crate) async fn open(node: &Node, within: Duration) -> Result<Self, LinkError> {
+        match timeout(within, Self::enter(node)).await {
             Ok(entered) => entered,
-            Err(_) => Err(LinkError::Timeout(endpoint.name(), within)),
+            // A server that does not know TLS waits for more of what it cannot read.
+            Err(_) if node.tls.is_some() => {
+                let why = io::Error::other(format!("no answer within {within:?}"));
+                Err(LinkError::Tls(node.name(), why))
+            }
+            Err(_) => Err(LinkError::Timeout(node.name(), within)),
         }
     }
 
-    async fn enter(endpoint: &Endpoint) -> Result<Self, LinkError> {
-        let stream = connect(endpoint).await?;
+    async fn enter(node: &Node) -> Result<Self, LinkError> {
+        let stream = connect(node).await?;
         // Deadlines are the callers': theirs end earlier than any that could be set here.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let entered = MultiplexedConnection::new_with_config(&endpoint.login, stream, config).await;
-        let (connection, driver) =
-            entered.map_err(|error| LinkError::Login(endpoint.name(), error))?;
-        Ok(Self {
+        // The client library would log in as well, and keep to itself what the server says to that.
+        let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let opened = MultiplexedConnection::new_with_config(&nobody, stream, config).await;
+        let (connection, driver) = opened.map_err(|error| closed(node, &error))?;
+        let mut link = Self {
             connection,
             driver: Box::pin(driver),
-        })
+        };
+        let entering = log_in(node, link.connection.clone());
+        tokio::pin!(entering);
+        tokio::select! {
+            biased;
+            entered = &mut entering => entered?,
+            () = &mut link.driver => {
+                // Why that is, whoever was waiting for an answer is told.
+                entering.await?;
+                let why = "the connection was closed".to_owned();
+                return Err(LinkError::Closed(node.name(), why));
+            }
+        }
+        Ok(link)
     }
 }
 
-async fn connect(endpoint: &Endpoint) -> Result<Box<dyn Stream>, LinkError> {
-    match &endpoint.address {
-        Address::Tcp { host, port } => Ok(Box::new(tcp(endpoint, host, *port).await?)),
-        Address::Tls { host, port } => {
-            let tcp = tcp(endpoint, host, *port).await?;
-            let refused = |error| LinkError::Tls(endpoint.name(), error);
-            let name = ServerName::try_from(host.clone())
-                .map_err(|error| LinkError::Name(endpoint.name(), error))?;
-            let connector = TlsConnector::from(tls().map_err(refused)?);
-            let stream = connector.connect(name, tcp).await.map_err(refused)?;
-            Ok(Box::new(stream))
+/// Says who we are and which database is ours, and looks whether we are let in.
+async fn log_in(node: &Node, mut connection: MultiplexedConnection) -> Result<(), LinkError> {
+    let login = &node.login;
+    if let Some(password) = &login.password {
+        let mut auth = redis::cmd("AUTH");
+        auth.arg(&login.user).arg(password);
+        let refused = |why| LinkError::Login(node.name(), why);
+        ask(node, &mut connection, &auth)
+            .await?
+            .map_err(|error| refused(said(&error)))?;
+    }
+    if login.db != 0 {
+        let mut select = redis::cmd("SELECT");
+        select.arg(login.db);
+        let refused = |why| LinkError::Database(node.name(), login.db, why);
+        ask(node, &mut connection, &select)
+            .await?
+            .map_err(|error| refused(said(&error)))?;
+    }
+    // Who is to say a password is told so by whatever is asked first.
+    match ask(node, &mut connection, &redis::cmd("PING")).await? {
+        Err(error) if error.code().is_some_and(|code| STRANGER.contains(&code)) => {
+            Err(LinkError::Login(node.name(), said(&error)))
+        }
+        // Whether it can serve, such as while it is loading, is seen by whoever asks for more.
+        _ => Ok(()),
+    }
+}
+
+/// What the server says, or that it is gone.
+async fn ask(
+    node: &Node,
+    connection: &mut MultiplexedConnection,
+    command: &Cmd,
+) -> Result<Result<Value, RedisError>, LinkError> {
+    let answered = connection.send_packed_command(command).await;
+    match answered.and_then(Value::extract_error) {
+        Err(error) if error.is_io_error() || error.is_unrecoverable_error() => {
+            Err(closed(node, &error))
+        }
+        answered => Ok(answered),
+    }
+}
+
+fn closed(node: &Node, error: &RedisError) -> LinkError {
+    LinkError::Closed(node.name(), error.to_string())
+}
+
+/// A server's error in its own words.
+pub(crate) fn said(error: &RedisError) -> String {
+    match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        _ => error.to_string(),
+    }
+}
+
+async fn connect(node: &Node) -> Result<Box<dyn Stream>, LinkError> {
+    match &node.address {
+        Address::Tcp { host, port } => {
+            let stream = tcp(node, host, *port).await?;
+            match &node.tls {
+                None => Ok(Box::new(stream)),
+                Some(tls) => encrypted(node, host, tls, stream).await,
+            }
         }
         #[cfg(unix)]
         Address::Unix(path) => {
             let stream = tokio::net::UnixStream::connect(path).await;
-            let stream = stream.map_err(|error| LinkError::Connect(endpoint.name(), error))?;
+            let stream = stream.map_err(|error| LinkError::Connect(node.name(), error))?;
             Ok(Box::new(stream))
         }
         #[cfg(not(unix))]
         Address::Unix(_) => {
             let error = io::Error::from(io::ErrorKind::Unsupported);
-            Err(LinkError::Connect(endpoint.name(), error))
+            Err(LinkError::Connect(node.name(), error))
         }
     }
 }
 
-async fn tcp(endpoint: &Endpoint, host: &str, port: u16) -> Result<TcpStream, LinkError> {
+async fn tcp(node: &Node, host: &str, port: u16) -> Result<TcpStream, LinkError> {
     let connected = TcpStream::connect((host, port)).await;
-    let stream = connected.map_err(|error| LinkError::Connect(endpoint.name(), error))?;
+    let stream = connected.map_err(|error| LinkError::Connect(node.name(), error))?;
     // A pipeline is one write; what follows it must not wait for its acknowledgement.
     let set = stream.set_nodelay(true);
-    set.map_err(|error| LinkError::Connect(endpoint.name(), error))?;
+    set.map_err(|error| LinkError::Connect(node.name(), error))?;
     Ok(stream)
 }
 
-/// TLS by the system's authorities, read once.
-fn tls() -> io::Result<Arc<ClientConfig>> {
-    static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
-    if let Some(config) = CONFIG.get() {
-        return Ok(Arc::clone(config));
-    }
-    let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        let why = found.errors.first().map(ToString::to_string);
-        let why = why.unwrap_or_else(|| "there are none".to_owned());
-        return Err(io::Error::other(format!(
-            "the system's certificate authorities cannot be had: {why}"
-        )));
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::clone(CONFIG.get_or_init(|| Arc::new(config))))
+async fn encrypted(
+    node: &Node,
+    host: &str,
+    tls: &Tls,
+    stream: TcpStream,
+) -> Result<Box<dyn Stream>, LinkError> {
+    let config = tls.config();
+    let config = config.map_err(|error| LinkError::TlsFile(node.name(), error))?;
+    let name = ServerName::try_from(host.to_owned());
+    let name = name.map_err(|error| LinkError::Name(node.name(), error))?;
+    let encrypted = TlsConnector::from(config).connect(name, stream).await;
+    let stream = encrypted.map_err(|error| LinkError::Tls(node.name(), error))?;
+    Ok(Box::new(stream))
 }

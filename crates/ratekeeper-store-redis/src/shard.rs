@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use tracing::{error, info, warn};
 
 use crate::breaker::Breaker;
-use crate::endpoint::Endpoint;
 use crate::metrics::{Fault, Metrics, ShardCounts};
+use crate::node::Node;
 
 /// How long nothing more is said of answers that cannot be used.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -16,7 +16,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// One server, its breaker and its counts.
 #[derive(Debug)]
 pub(crate) struct Shard {
-    pub(crate) endpoint: Endpoint,
+    pub(crate) node: Node,
     pub(crate) name: Box<str>,
     pub(crate) breaker: Breaker,
     pub(crate) metrics: Metrics,
@@ -30,10 +30,10 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(crate) fn new(endpoint: Endpoint) -> Self {
+    pub(crate) fn new(node: Node) -> Self {
         Self {
-            name: endpoint.name().into(),
-            endpoint,
+            name: node.name().into(),
+            node,
             breaker: Breaker::new(),
             metrics: Metrics::default(),
             trouble: Mutex::new(None),
@@ -132,8 +132,7 @@ mod tests {
 
     #[test]
     fn answers_that_cannot_be_used_are_not_said_each_time() {
-        let endpoint = Endpoint::parse("redis://127.0.0.1:1/").expect("a good URL");
-        let (shard, now) = (Shard::new(endpoint), Instant::now());
+        let (shard, now) = (Shard::new(Node::default()), Instant::now());
         assert!(shard.may_say_garbled(now));
         assert!(!shard.may_say_garbled(now));
         assert!(!shard.may_say_garbled(now + SILENCE / 2));

@@ -78,7 +78,7 @@ impl RedisStore {
             config.groups_max = 1;
             config.deny_cache_max = std::time::Duration::ZERO;
         }
-        let shard = Arc::new(Shard::new(endpoint));
+        let shard = Arc::new(Shard::new(endpoint.first()));
         let asking = Asking {
             script: Script::new(clock),
             clock,

@@ -36,6 +36,7 @@ fn shown(layers: &Layers, settings: &Settings) -> Vec<Shown> {
                 path(settings.counters.state.as_ref()),
                 "data_dir".to_owned(),
             ),
+            (_, false) if setting.secret => ("****".to_owned(), said.origin.to_string()),
             _ => (masked(&said.text), said.origin.to_string()),
         };
         let origin = if text.is_empty() {

@@ -4,6 +4,7 @@
 //! variable that is not understood and that answers depend on stops the start: a limiter that quietly decides otherwise
 //! than it was told to is worse than none. What no answer depends on is named once, and the start goes on.
 
+mod store;
 mod variables;
 
 use super::environment::Environment;
@@ -53,7 +54,7 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
         put_text(layers, "grpc", "GRPC_UDS", format!("{UNIX}{path}"));
     }
     put_tls(environment, layers, problems);
-    put_store(environment, layers, problems);
+    store::put(environment, layers, problems);
     put_rules(environment, layers);
     if is_true(environment, "LIMIT_RESPONSE_HEADERS_ENABLED", problems) {
         let text = "limits".to_owned();
@@ -139,53 +140,6 @@ fn put_tls(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Pr
             None => {}
         }
     }
-}
-
-/// The incumbent says apart what a URL says in one.
-fn put_store(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
-    let with_tls = is_true(environment, "REDIS_TLS", problems);
-    let Some(at) = environment.get("REDIS_URL") else {
-        return;
-    };
-    let prefix = environment.get("CACHE_KEY_PREFIX").map(escaped);
-    let prefix = prefix.map(|prefix| format!("prefix={prefix}"));
-    let login = environment.get("REDIS_AUTH").map(|auth| {
-        let (user, password) = auth.split_once(':').unwrap_or(("", auth));
-        (escaped(user), escaped(password))
-    });
-    let kind = environment.get("REDIS_SOCKET_TYPE").unwrap_or("unix");
-    let text = if at.contains("://") {
-        at.to_owned()
-    } else if kind.eq_ignore_ascii_case("tcp") {
-        let scheme = if with_tls { "rediss" } else { "redis" };
-        let login = login.map(|(user, password)| format!("{user}:{password}@"));
-        let query = prefix.map(|prefix| format!("?{prefix}"));
-        let (login, query) = (login.unwrap_or_default(), query.unwrap_or_default());
-        format!("{scheme}://{login}{at}/{query}")
-    } else {
-        let login = login.map(|(user, password)| match &*user {
-            "" => format!("pass={password}"),
-            user => format!("user={user}&pass={password}"),
-        });
-        let query: Vec<_> = login.into_iter().chain(prefix).collect();
-        let mark = if query.is_empty() { "" } else { "?" };
-        format!("redis+unix://{at}{mark}{}", query.join("&"))
-    };
-    put_text(layers, "store", "REDIS_URL", text);
-}
-
-/// As it may stand in a URL.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(char::from(byte));
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }
 
 fn put_rules(environment: &Environment, layers: &mut Layers) {

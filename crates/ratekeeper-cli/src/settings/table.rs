@@ -19,6 +19,8 @@ pub(crate) struct Setting {
     pub(crate) switch: bool,
     /// Whether the value may be a list or a mapping; it is then kept as JSON.
     pub(crate) nested: bool,
+    /// Whether nobody is to see the value.
+    pub(crate) secret: bool,
 }
 
 impl Setting {
@@ -54,6 +56,14 @@ const fn value(
         help,
         switch: false,
         nested: false,
+        secret: false,
+    }
+}
+
+const fn secret(key: &'static str, value_name: &'static str, help: &'static str) -> Setting {
+    Setting {
+        secret: true,
+        ..value(key, value_name, "", help)
     }
 }
 
@@ -72,6 +82,7 @@ const fn switch(key: &'static str, help: &'static str) -> Setting {
         help,
         switch: true,
         nested: false,
+        secret: false,
     }
 }
 
@@ -99,6 +110,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         help: "Put changed rules in force as they are saved; SIGHUP does that in either case",
         switch: true,
         nested: false,
+        secret: false,
     },
     switch(
         "merge_domains",
@@ -213,6 +225,30 @@ pub(crate) static SETTINGS: &[Setting] = &[
          redis://user:password@host:6379/0, rediss:// for TLS, redis+unix:///path; ?prefix=text keeps services apart",
     ),
     value(
+        "store_ca",
+        "FILE",
+        "",
+        "With rediss://: the authorities that vouch for Redis, as PEM. Unset: those that the system trusts",
+    ),
+    value(
+        "store_cert",
+        "FILE",
+        "",
+        "With rediss://: the certificate that Redis is shown (mTLS), as PEM; read again when it changes",
+    ),
+    value(
+        "store_key",
+        "FILE",
+        "",
+        "The private key of that certificate, as PEM, not encrypted",
+    ),
+    secret(
+        "store_hash_key",
+        "HEX",
+        "The key of the hashes that name counters in Redis: 32 hexadecimal digits, the same on all nodes. Unset: one is \
+         made, and shared by way of Redis",
+    ),
+    value(
         "store_deadline",
         "DURATION",
         "10ms",
@@ -232,6 +268,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         help: "Decide requests for the same counters together that wait for Redis at the same time",
         switch: true,
         nested: false,
+        secret: false,
     },
     value(
         "store_batch",

@@ -6,8 +6,7 @@ use super::layer::{Layers, Origin, Said};
 use super::problem::{Problem, Problems};
 use super::requests::{auth, identity, slas_base};
 use super::{
-    Counters, EnvoySettings, GrpcConnections, Listen, LogFormat, LogSettings, RedisSettings,
-    RulesSettings, values,
+    Counters, EnvoySettings, GrpcConnections, Listen, LogFormat, LogSettings, RulesSettings, values,
 };
 use crate::home::Home;
 use ratekeeper_http::{Describer, Forwarding, Identity};
@@ -17,7 +16,6 @@ use ratekeeper_server::{
     AuthConfig, BadClientName, Caller, ClientName, LimitHeaders, ListenAddress, ListenersTls,
     TlsConfig,
 };
-use ratekeeper_store_redis::{Endpoint, RedisConfig};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,7 +25,7 @@ const MEMORY_LIMIT_MIN: u64 = 1 << 20;
 
 /// Gives values their types and keeps what is wrong with them.
 pub(super) struct Typed<'a> {
-    layers: &'a Layers,
+    pub(super) layers: &'a Layers,
     problems: Vec<Problem>,
 }
 
@@ -49,7 +47,7 @@ impl<'a> Typed<'a> {
     }
 
     /// The value of `key` as `parse` understands it; `instead` where it does not, which no caller gets to see.
-    fn get<T>(
+    pub(super) fn get<T>(
         &mut self,
         key: &str,
         instead: T,
@@ -69,7 +67,7 @@ impl<'a> Typed<'a> {
     }
 
     /// A path; `None` where it is off. One in a settings file counts from that file's folder.
-    fn path(&mut self, key: &str) -> Option<PathBuf> {
+    pub(super) fn path(&mut self, key: &str) -> Option<PathBuf> {
         let Said { text, origin } = self.layers.said(key)?;
         if text.is_empty() {
             return None;
@@ -189,7 +187,7 @@ impl<'a> Typed<'a> {
     }
 
     /// `key` is set, and means nothing without `other`.
-    fn lacks<T>(&mut self, key: &str, other: &str) -> Option<T> {
+    pub(super) fn lacks<T>(&mut self, key: &str, other: &str) -> Option<T> {
         self.get(key, (), |_| {
             Err(format!("it means nothing without `{other}`; set both"))
         });
@@ -207,28 +205,6 @@ impl<'a> Typed<'a> {
                 .or_else(|| Some(data_dir?.join("counters.state"))),
             redis,
         }
-    }
-
-    fn redis(&mut self) -> Option<RedisSettings> {
-        let endpoint = self.get("store", None, store);
-        let mut config = RedisConfig::default();
-        config.deadline = self.get("store_deadline", config.deadline, store_deadline);
-        config.deny_cache_max = self.get("deny_cache_max", config.deny_cache_max, deny_cache_max);
-        config.merges = self.get("store_merge", config.merges, values::switch);
-        config.groups_max = self.get("store_batch", config.groups_max, store_batch);
-        let local_factor = self.get("local_factor", 1.0, local_factor);
-        let is_required = self.get("require_store", false, values::switch);
-        let shown = self
-            .layers
-            .said("store")
-            .map(|said| values::masked(&said.text));
-        Some(RedisSettings {
-            endpoint: endpoint?,
-            shown: shown.unwrap_or_default(),
-            config,
-            local_factor,
-            is_required,
-        })
     }
 
     pub(super) fn envoy(&mut self) -> EnvoySettings {
@@ -295,55 +271,6 @@ fn failure_mode(text: &str) -> Result<FailureMode, String> {
         ("deny", FailureMode::Deny),
     ];
     values::one_of(text, &words)
-}
-
-/// Where counters live: `None` in memory.
-fn store(text: &str) -> Result<Option<Endpoint>, String> {
-    if text == "memory" {
-        return Ok(None);
-    }
-    if !text.contains("://") {
-        return Err(format!(
-            "`{text}` is no store; write `memory`, or where Redis is, such as redis://127.0.0.1/"
-        ));
-    }
-    let endpoint = Endpoint::parse(text);
-    endpoint
-        .map(Some)
-        .map_err(|error| format!("`{}`: {error}", values::masked(text)))
-}
-
-/// Long enough for a way there and back, and too short for a caller to notice.
-fn store_deadline(text: &str) -> Result<Duration, String> {
-    bounded_duration(text, Duration::from_millis(1), Duration::from_secs(1))
-}
-
-fn deny_cache_max(text: &str) -> Result<Duration, String> {
-    bounded_duration(text, Duration::ZERO, Duration::from_secs(10))
-}
-
-fn bounded_duration(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
-    let duration = values::duration(text)?;
-    if !(least..=most).contains(&duration) {
-        return Err(format!("`{text}` is not {least:?} to {most:?}"));
-    }
-    Ok(duration)
-}
-
-fn store_batch(text: &str) -> Result<usize, String> {
-    let batch = text
-        .parse()
-        .ok()
-        .filter(|batch| (1..=1_024).contains(batch));
-    batch.ok_or_else(|| format!("`{text}` is not a number from 1 to 1024"))
-}
-
-fn local_factor(text: &str) -> Result<f64, String> {
-    let factor = text
-        .parse()
-        .ok()
-        .filter(|factor| *factor > 0.0 && *factor <= 1.0);
-    factor.ok_or_else(|| format!("`{text}` is not a number above 0 and up to 1, such as 0.5"))
 }
 
 fn memory_limit(text: &str) -> Result<u64, String> {

@@ -155,11 +155,20 @@ pub(crate) fn masked(text: &str) -> String {
         return format!("{scheme}://{rest}");
     };
     let shown = query.split('&').map(|pair| match pair.split_once('=') {
-        Some(("pass", _)) => "pass=****",
-        _ => pair,
+        Some((name @ ("pass" | "sentinel_pass"), _)) => format!("{name}=****"),
+        _ => pair.to_owned(),
     });
-    let shown: Vec<&str> = shown.collect();
+    let shown: Vec<String> = shown.collect();
     format!("{scheme}://{place}?{}", shown.join("&"))
+}
+
+/// 128 bits as 32 hexadecimal digits. What is wrong with them is said without repeating them.
+pub(crate) fn hash_key(text: &str) -> Result<[u8; 16], String> {
+    let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let key = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
+    key.map(u128::to_be_bytes).ok_or_else(|| {
+        "this is no key of 32 hexadecimal digits, as `openssl rand -hex 16` prints them".to_owned()
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! `ratekeeper serve --store redis://…`, with real servers.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, said, write};
+use ratekeeper_testkit::certificates::{Authority, Validity, put};
 use ratekeeper_testkit::process::{eventually, free_port};
-use ratekeeper_testkit::redis::Server;
+use ratekeeper_testkit::redis::{Reply, Server};
 use std::path::Path;
 use tempfile::tempdir;
 
@@ -159,6 +160,120 @@ fn a_store_that_is_required_is_named_when_it_is_missing() {
     assert!(!said.err.contains("geheim"), "{}", said.err);
 }
 
+/// Which setting, what was tried, what came of it; and it serves all the same.
+#[test]
+fn certificates_are_named_by_their_settings() {
+    let folder = tempdir().expect("a folder can be made");
+    let store = format!("rediss://127.0.0.1:{}/", free_port());
+    let service = node(folder.path(), "one", &store, &["--store-ca", "none.pem"]);
+    assert_eq!(service.check(&[("user", "ada")])["degraded"], true);
+    let log = service.log();
+    for part in [
+        &*store,
+        "store_ca: none.pem: it cannot be read",
+        "serving by the rules",
+    ] {
+        assert!(log.contains(part), "no {part} in {log}");
+    }
+    for (args, part) in [
+        (
+            ["--store-ca", "ca.pem"],
+            "--store-ca: it means nothing for a store that is not encrypted",
+        ),
+        (
+            ["--store-cert", "a.pem"],
+            "--store-cert: it means nothing without `store_key`",
+        ),
+        (["--store-hash-key", "geheim"], "32 hexadecimal digits"),
+    ] {
+        let args = [&["serve", "--store", "redis://localhost/"][..], &args].concat();
+        let said = run(folder.path(), &args);
+        assert_eq!(said.code, Some(1), "{args:?}");
+        assert!(
+            said.err.contains(part) && !said.err.contains("geheim"),
+            "{}",
+            said.err
+        );
+    }
+}
+
+/// Encrypted, by an authority that the system trusts, and with a hash key that is not in Redis.
+#[test]
+fn a_node_needs_no_secret_in_redis() {
+    let authority = Authority::new();
+    let folder = tempdir().expect("a folder can be made");
+    authority
+        .issue("127.0.0.1", Validity::Valid)
+        .write(folder.path());
+    put(&folder.path().join("ca.pem"), &authority.pem());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (port, certificate, key, ca) = (
+        free_port().to_string(),
+        path("tls.crt"),
+        path("tls.key"),
+        path("ca.pem"),
+    );
+    let options = [
+        "--tls-cert-file",
+        &certificate,
+        "--tls-key-file",
+        &key,
+        "--tls-ca-cert-file",
+        &ca,
+    ];
+    let options = [
+        &options[..],
+        &[
+            "--tls-port",
+            &port,
+            "--requirepass",
+            "geheim",
+            "--tls-auth-clients",
+            "no",
+        ],
+    ]
+    .concat();
+    let server = Server::with(&options);
+    write(folder.path(), "rules.yaml", RULES);
+    let mut command = ratekeeper(
+        folder.path(),
+        &["serve", "--rules", "rules.yaml", "--require-store"],
+    );
+    command
+        .args(FREE_PORTS)
+        .args(PATIENT)
+        .env("SSL_CERT_FILE", &ca)
+        .env(
+            "RATEKEEPER_STORE",
+            format!("rediss://:geheim@127.0.0.1:{port}/"),
+        )
+        .env(
+            "RATEKEEPER_STORE_HASH_KEY",
+            "00112233445566778899aabbccddeeff",
+        );
+    let service = Service::start(command, folder.path());
+    assert_eq!(service.check(&[("user", "ada")])["degraded"], false);
+    let mut client = server.client();
+    client.ask(&["AUTH", "geheim"]);
+    assert_eq!(client.ask(&["EXISTS", "rk:seed"]), Reply::Int(0));
+    assert_eq!(client.ask(&["DBSIZE"]), Reply::Int(1));
+    assert!(!service.log().contains("geheim"), "{}", service.log());
+
+    let mut command = ratekeeper(folder.path(), &["config", "show"]);
+    command
+        .env("RATEKEEPER_STORE", "redis+unix:///run/r.sock?pass=geheim")
+        .env(
+            "RATEKEEPER_STORE_HASH_KEY",
+            "00112233445566778899aabbccddeeff",
+        );
+    let shown = said(command.output().expect("the binary starts"));
+    assert!(
+        !shown.out.contains("geheim") && !shown.out.contains("0011"),
+        "{}",
+        shown.out
+    );
+}
+
 #[test]
 fn a_url_that_means_nothing_is_refused_with_what_to_write() {
     let folder = tempdir().expect("a folder can be made");
@@ -169,6 +284,7 @@ fn a_url_that_means_nothing_is_refused_with_what_to_write() {
             "redis://:geheim@localhost/?pool=9",
             "there is no parameter `pool`",
         ),
+        ("redis://geheim@localhost/", "no password"),
     ] {
         let said = run(folder.path(), &["serve", "--store", store]);
         assert_eq!(said.code, Some(1), "{store}");

@@ -2,6 +2,7 @@
 //! server fails.
 
 mod conformance;
+mod connections;
 mod denials;
 mod exact;
 mod faults;

@@ -135,12 +135,41 @@ fn redis_is_a_store() {
     assert_eq!(url(&[socket, login]), "redis+unix:///run/r.sock?pass=x");
     assert_eq!(url(&[("REDIS_URL", "redis://r/")]), "redis://r/");
     expect(&[login], "store", "memory", "default");
-    for (name, text) in [
-        ("REDIS_TYPE", "CLUSTER"),
-        ("REDIS_TLS_CACERT", "ca.pem"),
-        ("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", "true"),
+    let cluster = [("REDIS_TYPE", "cluster"), ("REDIS_URL", "a:1,b:2"), login];
+    assert_eq!(url(&cluster), "redis+cluster://:x@a:1,b:2/");
+    let sentinels = [
+        ("REDIS_TYPE", "SENTINEL"),
+        ("REDIS_URL", "main,a:1,b:2"),
+        ("REDIS_TLS", "true"),
+        ("REDIS_SENTINEL_AUTH", "me:y"),
+        ("CACHE_KEY_PREFIX", "a:"),
+    ];
+    let wanted = "rediss+sentinel://a:1,b:2/main?prefix=a%3A&sentinel_user=me&sentinel_pass=y";
+    assert_eq!(url(&sentinels), wanted);
+    for pairs in [
+        &[("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", "true")][..],
+        &[("REDIS_TYPE", "SENTINEL"), ("REDIS_URL", "main")],
+        &[("REDIS_TYPE", "ring"), ("REDIS_URL", "a:1")],
     ] {
-        assert_eq!(put(&[(name, text)]).1.len(), 1, "{name}");
+        assert_eq!(put(pairs).1.len(), 1, "{pairs:?}");
+    }
+}
+
+#[test]
+fn certificates_for_redis_count_where_redis_is_encrypted() {
+    let files = [
+        ("REDIS_TLS_CACERT", "store_ca"),
+        ("REDIS_TLS_CLIENT_CERT", "store_cert"),
+        ("REDIS_TLS_CLIENT_KEY", "store_key"),
+    ];
+    let mut said: Vec<_> = files.map(|(name, _)| (name, "x")).into();
+    said.extend([("REDIS_SOCKET_TYPE", "tcp"), ("REDIS_URL", "r:1")]);
+    for (_, key) in files {
+        expect(&said, key, "", "default");
+    }
+    said.push(("REDIS_TLS", "true"));
+    for (name, key) in files {
+        expect(&said, key, "x", name);
     }
 }
 

@@ -194,7 +194,7 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     (
         "REDIS_URL",
         Makes,
-        "`store`: the address; one with `://` is taken as it is",
+        "`store`: the address, or several with commas; one with `://` is taken as it is",
     ),
     (
         "REDIS_SOCKET_TYPE",
@@ -205,24 +205,16 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     ("REDIS_TLS", Makes, "`store`: `rediss://`"),
     (
         "REDIS_TYPE",
-        Stops(Only("SINGLE")),
-        "a single Redis can be named so; for others see the setting `store`",
+        Makes,
+        "`store`: `SINGLE`, `SENTINEL` (`redis+sentinel://`) or `CLUSTER` (`redis+cluster://`)",
     ),
     (
         "REDIS_TLS_CLIENT_CERT",
-        Stops(Nothing),
-        "leave it out: Redis is shown no certificate",
+        Makes,
+        "`store_cert`, with REDIS_TLS",
     ),
-    (
-        "REDIS_TLS_CLIENT_KEY",
-        Stops(Nothing),
-        "leave it out: Redis is shown no certificate",
-    ),
-    (
-        "REDIS_TLS_CACERT",
-        Stops(Nothing),
-        "add the authority to those that the system trusts",
-    ),
+    ("REDIS_TLS_CLIENT_KEY", Makes, "`store_key`, with REDIS_TLS"),
+    ("REDIS_TLS_CACERT", Makes, "`store_ca`, with REDIS_TLS"),
     (
         "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION",
         Stops(False),
@@ -233,7 +225,11 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     ("REDIS_POOL_*", Unused(Nothing), POOL),
     ("REDIS_PIPELINE_*", Unused(Nothing), POOL),
     ("REDIS_CLUSTER_*", Unused(Nothing), POOL),
-    ("REDIS_SENTINEL_AUTH", Unused(Nothing), POOL),
+    (
+        "REDIS_SENTINEL_AUTH",
+        Makes,
+        "`store`: `sentinel_pass`, and `sentinel_user` before a colon",
+    ),
     ("REDIS_TIMEOUT", Unused(Nothing), POOL),
     ("REDIS_STARTUP_*", Unused(Nothing), POOL),
     (

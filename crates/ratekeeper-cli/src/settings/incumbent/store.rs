@@ -1,0 +1,130 @@
+//! The incumbent says apart what a URL says in one.
+
+use super::super::environment::Environment;
+use super::super::layer::Layers;
+use super::super::problem::Problem;
+use super::{is_true, put_text};
+
+/// What kinds of Redis the incumbent knows.
+enum Kind {
+    Single,
+    Sentinel,
+    Cluster,
+}
+
+/// Puts together `store` from the incumbent's variables, and the files beside it.
+pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
+    let with_tls = is_true(environment, "REDIS_TLS", problems);
+    let Some(at) = environment.get("REDIS_URL") else {
+        return;
+    };
+    if with_tls || at.starts_with("rediss") {
+        for (name, key) in [
+            ("REDIS_TLS_CACERT", "store_ca"),
+            ("REDIS_TLS_CLIENT_CERT", "store_cert"),
+            ("REDIS_TLS_CLIENT_KEY", "store_key"),
+        ] {
+            if let Some(path) = environment.get(name) {
+                put_text(layers, key, name, path.to_owned());
+            }
+        }
+    }
+    match kind(environment).and_then(|kind| url(environment, &kind, at, with_tls)) {
+        Ok(url) => put_text(layers, "store", "REDIS_URL", url),
+        Err(problem) => problems.push(problem),
+    }
+}
+
+fn kind(environment: &Environment) -> Result<Kind, Problem> {
+    let text = environment.get("REDIS_TYPE").unwrap_or("SINGLE");
+    match text.to_ascii_uppercase().as_str() {
+        "SINGLE" => Ok(Kind::Single),
+        "SENTINEL" => Ok(Kind::Sentinel),
+        "CLUSTER" => Ok(Kind::Cluster),
+        _ => Err(Problem {
+            place: "REDIS_TYPE".to_owned(),
+            message: format!("`{text}` is not known here; write SINGLE, SENTINEL or CLUSTER"),
+        }),
+    }
+}
+
+fn url(
+    environment: &Environment,
+    kind: &Kind,
+    at: &str,
+    with_tls: bool,
+) -> Result<String, Problem> {
+    if at.contains("://") {
+        return Ok(at.to_owned());
+    }
+    let auth = |name| environment.get(name).map(Login::of);
+    let login = auth("REDIS_AUTH");
+    let prefix = environment.get("CACHE_KEY_PREFIX").map(escaped);
+    let mut query: Vec<String> = Vec::new();
+    query.extend(prefix.map(|prefix| format!("prefix={prefix}")));
+    let family = if with_tls { "rediss" } else { "redis" };
+    let before = login
+        .as_ref()
+        .map(|it| format!("{}:{}@", it.user, it.password));
+    let before = before.unwrap_or_default();
+    let socket = environment.get("REDIS_SOCKET_TYPE").unwrap_or("unix");
+    let url = match kind {
+        Kind::Single if socket.eq_ignore_ascii_case("tcp") => format!("{family}://{before}{at}/"),
+        Kind::Single => {
+            query.splice(0..0, login.iter().flat_map(|it| it.as_query("")));
+            format!("redis+unix://{at}")
+        }
+        Kind::Cluster => format!("{family}+cluster://{before}{at}/"),
+        Kind::Sentinel => {
+            let (name, hosts) = at.split_once(',').ok_or_else(|| Problem {
+                place: "REDIS_URL".to_owned(),
+                message:
+                    "with REDIS_TYPE=SENTINEL it is the primary's name, and then the sentinels: \
+                          NAME,HOST:PORT,HOST:PORT"
+                        .to_owned(),
+            })?;
+            let sentinel = auth("REDIS_SENTINEL_AUTH");
+            query.extend(sentinel.iter().flat_map(|it| it.as_query("sentinel_")));
+            format!("{family}+sentinel://{before}{hosts}/{}", escaped(name))
+        }
+    };
+    let mark = if query.is_empty() { "" } else { "?" };
+    Ok(format!("{url}{mark}{}", query.join("&")))
+}
+
+/// `password` or `user:password`, each as it may stand in a URL.
+struct Login {
+    user: String,
+    password: String,
+}
+
+impl Login {
+    fn of(text: &str) -> Self {
+        let (user, password) = text.split_once(':').unwrap_or(("", text));
+        Self {
+            user: escaped(user),
+            password: escaped(password),
+        }
+    }
+
+    /// As parameters of a URL, whose names begin so.
+    fn as_query(&self, begin: &str) -> Vec<String> {
+        let user = (!self.user.is_empty()).then(|| format!("{begin}user={}", self.user));
+        let password = format!("{begin}pass={}", self.password);
+        user.into_iter().chain([password]).collect()
+    }
+}
+
+/// As it may stand in a URL.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(byte));
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}

@@ -1,0 +1,122 @@
+//! Which Redis, and how it is asked.
+
+use super::RedisSettings;
+use super::typed::Typed;
+use super::values;
+use ratekeeper_store_redis::{Endpoint, RedisConfig, TlsFiles, TlsIdentity};
+use std::time::Duration;
+
+/// The settings that name the files of TLS: whom to trust, what to show, and its key.
+pub(crate) const TLS_KEYS: [&str; 3] = ["store_ca", "store_cert", "store_key"];
+
+impl Typed<'_> {
+    pub(super) fn redis(&mut self) -> Option<RedisSettings> {
+        let endpoint = self.get("store", None, store);
+        let endpoint = self.with_tls(endpoint);
+        let mut config = RedisConfig::default();
+        config.deadline = self.get("store_deadline", config.deadline, deadline);
+        config.deny_cache_max = self.get("deny_cache_max", config.deny_cache_max, deny_cache_max);
+        config.merges = self.get("store_merge", config.merges, values::switch);
+        config.groups_max = self.get("store_batch", config.groups_max, batch);
+        config.seed = self.get("store_hash_key", None, |text| {
+            values::maybe(text, values::hash_key)
+        });
+        let local_factor = self.get("local_factor", 1.0, local_factor);
+        let is_required = self.get("require_store", false, values::switch);
+        let said = self.layers.said("store");
+        let shown = said.map(|said| values::masked(&said.text));
+        Some(RedisSettings {
+            endpoint: endpoint?,
+            shown: shown.unwrap_or_default(),
+            config,
+            local_factor,
+            is_required,
+        })
+    }
+
+    /// The endpoint with the files that are named for it. Files for what is not encrypted are a
+    /// mistake: whoever names an authority expects to be safe.
+    fn with_tls(&mut self, endpoint: Option<Endpoint>) -> Option<Endpoint> {
+        let [ca, cert, key] = TLS_KEYS;
+        let paths = (self.path(cert), self.path(key));
+        let identity = match paths {
+            (Some(certificate), Some(key)) => Some(TlsIdentity { certificate, key }),
+            (Some(_), None) => self.lacks(cert, key),
+            (None, Some(_)) => self.lacks(key, cert),
+            (None, None) => None,
+        };
+        let files = TlsFiles {
+            authorities: self.path(ca),
+            identity,
+        };
+        let first = match &files {
+            TlsFiles {
+                authorities: Some(_),
+                ..
+            } => ca,
+            TlsFiles {
+                identity: Some(_), ..
+            } => cert,
+            _ => return endpoint,
+        };
+        let encrypted = endpoint?.with_tls(files);
+        if encrypted.is_none() {
+            self.get(first, (), |_| {
+                Err("it means nothing for a store that is not encrypted; write rediss:// in `store`".to_owned())
+            });
+        }
+        encrypted
+    }
+}
+
+/// Where counters live: `None` in memory.
+fn store(text: &str) -> Result<Option<Endpoint>, String> {
+    if text == "memory" {
+        return Ok(None);
+    }
+    if !text.contains("://") {
+        return Err(format!(
+            "`{text}` is no store; write `memory`, or where Redis is, such as redis://127.0.0.1/"
+        ));
+    }
+    let endpoint = Endpoint::parse(text);
+    if text.contains("+cluster://") || text.contains("+sentinel://") {
+        return Err("clusters and sentinels cannot be asked yet; name a single server".to_owned());
+    }
+    endpoint
+        .map(Some)
+        .map_err(|error| format!("`{}`: {error}", values::masked(text)))
+}
+
+/// Long enough for a way there and back, and too short for a caller to notice.
+fn deadline(text: &str) -> Result<Duration, String> {
+    bounded_duration(text, Duration::from_millis(1), Duration::from_secs(1))
+}
+
+fn deny_cache_max(text: &str) -> Result<Duration, String> {
+    bounded_duration(text, Duration::ZERO, Duration::from_secs(10))
+}
+
+fn bounded_duration(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    let duration = values::duration(text)?;
+    if !(least..=most).contains(&duration) {
+        return Err(format!("`{text}` is not {least:?} to {most:?}"));
+    }
+    Ok(duration)
+}
+
+fn batch(text: &str) -> Result<usize, String> {
+    let batch = text
+        .parse()
+        .ok()
+        .filter(|batch| (1..=1_024).contains(batch));
+    batch.ok_or_else(|| format!("`{text}` is not a number from 1 to 1024"))
+}
+
+fn local_factor(text: &str) -> Result<f64, String> {
+    let factor = text
+        .parse()
+        .ok()
+        .filter(|factor| *factor > 0.0 && *factor <= 1.0);
+    factor.ok_or_else(|| format!("`{text}` is not a number above 0 and up to 1, such as 0.5"))
+}
