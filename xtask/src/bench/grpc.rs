@@ -1,6 +1,7 @@
 //! `cargo xtask bench grpc`: decisions over gRPC beside the constant-answer server and throttlecrab.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::need::{self, CargoTool, Package};
@@ -15,7 +16,7 @@ const THROTTLECRAB: CargoTool = CargoTool {
 };
 
 /// What pins programs to processors, and ends servers together with what started them.
-const UTIL_LINUX: [Package; 2] = [
+pub(super) const UTIL_LINUX: [Package; 2] = [
     Package {
         program: "taskset",
         package: "util-linux",
@@ -54,6 +55,19 @@ pub(super) fn grpc(args: &[String]) -> Result<()> {
         need::packages(&[PROTOC, VALGRIND])
     })?;
     let throttlecrab = steps.step("peer", THROTTLECRAB.name, peer)?;
+    let more = ["--throttlecrab".into(), throttlecrab.into_os_string()];
+    compare(&mut steps, "grpc", &more, args)?;
+    steps.finish("bench grpc");
+    Ok(())
+}
+
+/// Builds the comparison and runs it, with `more` and `args`: `name` is what its results are called.
+pub(super) fn compare(
+    steps: &mut Steps,
+    name: &str,
+    more: &[OsString],
+    args: &[String],
+) -> Result<()> {
     let binary = release_binary()?;
     steps.command("load", &mut example(&["build"]))?;
     let compare = target().join("release/examples/compare");
@@ -61,22 +75,17 @@ pub(super) fn grpc(args: &[String]) -> Result<()> {
     let mut command = Command::new("taskset");
     command.args(["-c", LOAD_CORE]).arg(&compare);
     command.arg("--ratekeeper").arg(&binary);
-    command.arg("--throttlecrab").arg(&throttlecrab);
     command.arg("--out").arg(&out);
     let prefix = format!("setpriv --pdeathsig KILL taskset -c {SERVER_CORE}");
-    command.arg("--prefix").arg(prefix).args(args);
+    command.arg("--prefix").arg(prefix).args(more).args(args);
     steps.command("compare", &mut command)?;
+    let [json, markdown] = ["json", "md"].map(|kind| out.join(name).with_extension(kind));
     eprintln!(
         "the results are in {} and {}",
-        shown(&out, "grpc.json"),
-        shown(&out, "grpc.md")
+        json.display(),
+        markdown.display()
     );
-    steps.finish("bench grpc");
     Ok(())
-}
-
-fn shown(folder: &Path, file: &str) -> String {
-    folder.join(file).display().to_string()
 }
 
 fn example(verb: &[&str]) -> Command {

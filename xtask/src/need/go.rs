@@ -1,4 +1,4 @@
-//! Programs that come from `go install`: only `cargo xtask compat` needs them.
+//! Programs that come from `go install`: `cargo xtask compat` needs them, and `bench redis` takes one of them where it can.
 
 use crate::steps::{succeed, target};
 use anyhow::{Context, Result, bail};
@@ -19,6 +19,14 @@ pub(crate) struct GoTool {
 
 /// The last version of the incumbent that Go's proxy has; it makes no releases.
 const INCUMBENT: &str = "v1.4.1-0.20260122083618-3fb702589d36";
+
+/// What `cargo xtask bench redis` compares with, where Go is there.
+pub(crate) const FOR_BENCH: [GoTool; 1] = [GoTool {
+    flag: "--incumbent",
+    name: "service_cmd",
+    package: "github.com/envoyproxy/ratelimit/src/service_cmd",
+    version: INCUMBENT,
+}];
 
 /// What `cargo xtask compat` starts: the incumbent, its checker of rules, and clients.
 pub(crate) const FOR_COMPAT: [GoTool; 4] = [

@@ -1,11 +1,13 @@
 //! Ratekeeper over gRPC beside the same binary answering a constant, and beside throttlecrab.
 //!
 //! `cargo xtask bench` builds and runs this, pinned to a processor of its own; the servers get
-//! another one. Speeds of a shared machine wander, so runs of two servers alternate, and what
+//! another one. With `--redis` counters are in Redis, beside the same constant, counters in memory, and the
+//! incumbent on the same Redis. Speeds of a shared machine wander, so runs of two servers alternate, and what
 //! is told are the medians of their ratios (see `ratekeeper_testkit::paired`).
 
 mod instructions;
 mod machine;
+mod redis;
 mod rows;
 mod servers;
 mod table;
@@ -24,6 +26,10 @@ pub(crate) struct Plan {
     pub(crate) ratekeeper: PathBuf,
     /// The peer, if it is there.
     pub(crate) throttlecrab: Option<PathBuf>,
+    /// envoyproxy/ratelimit, if it is there.
+    pub(crate) incumbent: Option<PathBuf>,
+    /// Whether counters are in Redis, and compared with counters in memory.
+    pub(crate) is_redis: bool,
     /// Where results go.
     pub(crate) out: PathBuf,
     /// What servers are started with in front: pinned, and gone when this program is.
@@ -41,7 +47,7 @@ fn main() -> Result<()> {
     let plan = plan(std::env::args().skip(1))?;
     let table = rows::all(&plan)?;
     println!("\n{table}");
-    let missing = table.write(&plan.out)?;
+    let missing = table.write(&plan.out, if plan.is_redis { "redis" } else { "grpc" })?;
     if missing > 0 {
         bail!("{missing} comparisons are missing or failed; see above");
     }
@@ -52,6 +58,8 @@ fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
     let mut plan = Plan {
         ratekeeper: PathBuf::new(),
         throttlecrab: None,
+        incumbent: None,
+        is_redis: false,
         out: PathBuf::from("."),
         prefix: Vec::new(),
         run: Duration::from_millis(500),
@@ -67,6 +75,8 @@ fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
         match arg.as_str() {
             "--ratekeeper" => plan.ratekeeper = value()?.into(),
             "--throttlecrab" => plan.throttlecrab = Some(value()?.into()),
+            "--incumbent" => plan.incumbent = Some(value()?.into()),
+            "--redis" => plan.is_redis = true,
             "--out" => plan.out = value()?.into(),
             "--prefix" => plan.prefix = value()?.split(' ').map(str::to_owned).collect(),
             "--only" => plan.only.push(value()?),

@@ -7,6 +7,7 @@ use ratekeeper_bench::{Keys, Load, Over, Pace};
 
 use crate::Plan;
 use crate::instructions;
+use crate::redis;
 use crate::servers::Server;
 use crate::table::{Alone, Memory, Table};
 use crate::versus::{By, Side, Versus, once, versus};
@@ -29,7 +30,7 @@ const BATCH: u32 = 100;
 /// Alone runs of which the median is told.
 const RUNS: usize = 7;
 
-const SPREADS: [(&str, Keys); 3] = [
+pub(crate) const SPREADS: [(&str, Keys); 3] = [
     ("hot", Keys::Hot),
     ("100 k uniform", Keys::Uniform(MANY)),
     (
@@ -52,7 +53,10 @@ struct Servers {
 pub(crate) fn all(plan: &Plan) -> Result<Table> {
     let folder = std::env::temp_dir().join(format!("ratekeeper-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder).context("there is no place for the rules")?;
-    let table = run(plan, &folder);
+    let table = match plan.is_redis {
+        true => redis::run(plan, &folder),
+        false => run(plan, &folder),
+    };
     let _ = std::fs::remove_dir_all(&folder);
     table
 }
@@ -118,6 +122,12 @@ pub(crate) fn closed(server: &Server, keys: Keys) -> Load {
     load
 }
 
+pub(crate) fn open(server: &Server, keys: Keys, per_second: f64) -> Load {
+    let mut load = closed(server, keys);
+    load.pace = Pace::Open { per_second };
+    load
+}
+
 fn against_constant(plan: &Plan, name: &str, servers: &Servers, keys: Keys) -> Result<Versus> {
     let ours = ("ratekeeper", closed(&servers.ours, keys));
     let theirs = ("constant", closed(&servers.constant, keys));
@@ -131,13 +141,8 @@ fn at_rate(
     keys: Keys,
     per_second: f64,
 ) -> Result<Versus> {
-    let open = |server: &Server| {
-        let mut load = closed(server, keys);
-        load.pace = Pace::Open { per_second };
-        load
-    };
-    let ours = ("ratekeeper", open(&servers.ours));
-    let theirs = ("constant", open(&servers.constant));
+    let ours = ("ratekeeper", open(&servers.ours, keys, per_second));
+    let theirs = ("constant", open(&servers.constant, keys, per_second));
     versus(plan, name, By::Cpu, ours, theirs)
 }
 

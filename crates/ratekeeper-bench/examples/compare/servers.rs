@@ -1,6 +1,8 @@
 //! The servers that are compared, each a process of its own.
 
 use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
@@ -10,16 +12,30 @@ use ratekeeper_testkit::process::{Process, free_port};
 
 use crate::Plan;
 
-/// One limit that lets everything pass, of the default algorithm.
-const RULES: &str = "\
+/// One limit of so many a unit, of the default algorithm.
+fn rules(unit: &str, quota: u32) -> String {
+    format!(
+        "\
 domain: bench
 descriptors:
   - key: api_key
     descriptors:
       - key: endpoint
         value: POST /api/v1/orders
-        rate_limit: { unit: minute, requests_per_unit: 4000000000 }
-";
+        rate_limit: {{ unit: {unit}, requests_per_unit: {quota} }}
+"
+    )
+}
+
+/// A limit that lets everything pass.
+fn wide() -> String {
+    rules("minute", 4_000_000_000)
+}
+
+/// A limit that lets one request pass.
+fn narrow() -> String {
+    rules("year", 1)
+}
 
 /// What every request asks.
 pub(crate) fn question() -> Question {
@@ -35,6 +51,7 @@ pub(crate) struct Server {
     process: Process,
     grpc: u16,
     http: u16,
+    admin: u16,
     /// Whether it is throttlecrab.
     is_peer: bool,
 }
@@ -42,7 +59,50 @@ pub(crate) struct Server {
 impl Server {
     /// Ratekeeper with that memory limit, deciding.
     pub(crate) fn ratekeeper(plan: &Plan, folder: &Path, more: &[&str]) -> Result<Self> {
-        Self::ours(plan, folder, &[&["serve"], more].concat())
+        Self::ours(plan, folder, &wide(), &[&["serve"], more].concat())
+    }
+
+    /// The same with a limit that denies all but the first request about a key.
+    pub(crate) fn denying(plan: &Plan, folder: &Path, more: &[&str]) -> Result<Self> {
+        Self::ours(plan, folder, &narrow(), &[&["serve"], more].concat())
+    }
+
+    /// The incumbent with its counters in the Redis at that port, as its own documentation starts it.
+    pub(crate) fn incumbent(plan: &Plan, folder: &Path, redis: u16) -> Result<Option<Self>> {
+        let Some(program) = &plan.incumbent else {
+            return Ok(None);
+        };
+        let config = folder.join("ratelimit/config");
+        std::fs::create_dir_all(&config)
+            .and_then(|()| std::fs::write(config.join("bench.yaml"), wide()))
+            .context("the incumbent's rules cannot be written")?;
+        let (grpc, http, debug) = (free_port(), free_port(), free_port());
+        let mut command = command(plan, program);
+        command
+            .current_dir(folder)
+            .env("RUNTIME_ROOT", folder)
+            .env("RUNTIME_SUBDIRECTORY", "ratelimit")
+            .env("REDIS_SOCKET_TYPE", "tcp")
+            .env("REDIS_URL", format!("127.0.0.1:{redis}"))
+            .env("USE_STATSD", "false")
+            .env("LOG_LEVEL", "error")
+            // It has one processor.
+            .env("GOMAXPROCS", "1");
+        for (name, port) in [("GRPC_PORT", grpc), ("PORT", http), ("DEBUG_PORT", debug)] {
+            command.env(name, port.to_string());
+        }
+        for name in ["HOST", "GRPC_HOST", "DEBUG_HOST"] {
+            command.env(name, "127.0.0.1");
+        }
+        let mut process = Process::spawn("envoyproxy/ratelimit", command);
+        process.wait_for_port(grpc);
+        Ok(Some(Self {
+            process,
+            grpc,
+            http,
+            admin: debug,
+            is_peer: false,
+        }))
     }
 
     /// The same binary, answering what `decider` answers, and deciding nothing.
@@ -52,7 +112,8 @@ impl Server {
         for byte in &answer {
             write!(hex, "{byte:02x}")?;
         }
-        let server = Self::ours(plan, folder, &["bench", "ceiling", "--answer", &hex])?;
+        let args = ["bench", "ceiling", "--answer", &hex];
+        let server = Self::ours(plan, folder, &wide(), &args)?;
         let constant = first_answer(&server.load())?;
         anyhow::ensure!(
             constant == answer,
@@ -61,10 +122,11 @@ impl Server {
         Ok(server)
     }
 
-    fn ours(plan: &Plan, folder: &Path, args: &[&str]) -> Result<Self> {
-        let rules = folder.join("rules.yaml");
-        std::fs::write(&rules, RULES).context("the rules cannot be written")?;
+    fn ours(plan: &Plan, folder: &Path, text: &str, args: &[&str]) -> Result<Self> {
         let (grpc, http, admin) = (free_port(), free_port(), free_port());
+        // A file of its own: each server reads its rules again when they change.
+        let rules = folder.join(format!("rules-{grpc}.yaml"));
+        std::fs::write(&rules, text).context("the rules cannot be written")?;
         let mut command = command(plan, &plan.ratekeeper);
         command
             .current_dir(folder)
@@ -81,6 +143,7 @@ impl Server {
             process,
             grpc,
             http,
+            admin,
             is_peer: false,
         })
     }
@@ -98,6 +161,7 @@ impl Server {
             process,
             grpc,
             http: 0,
+            admin: 0,
             is_peer: true,
         }
     }
@@ -141,6 +205,19 @@ impl Server {
         load.streams = streams;
         load.pid = Some(self.process.id());
         load
+    }
+
+    /// Answers that a failure mode gave.
+    pub(crate) fn degraded(&self) -> Result<f64> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.admin))?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let counts = text
+            .lines()
+            .filter(|line| line.starts_with("ratelimit_failopen_total"))
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        Ok(counts.sum())
     }
 
     /// Its resident memory in bytes.

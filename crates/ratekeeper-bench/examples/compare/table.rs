@@ -26,7 +26,7 @@ pub(crate) struct Memory {
     pub(crate) seconds: f64,
 }
 
-/// All results. Its serde form is `target/bench/grpc.json`.
+/// All results. Its serde form is `target/bench/grpc.json`, or `redis.json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Table {
     machine: String,
@@ -36,6 +36,8 @@ pub(crate) struct Table {
     alone: Vec<(String, Alone)>,
     memory: Vec<Memory>,
     instructions: Option<Instructions>,
+    /// What else is to be known.
+    notes: Vec<String>,
     /// What did not come about, and why.
     missing: Vec<(String, String)>,
 }
@@ -50,6 +52,7 @@ impl Table {
             alone: Vec::new(),
             memory: Vec::new(),
             instructions: None,
+            notes: Vec::new(),
             missing: Vec::new(),
         }
     }
@@ -92,6 +95,10 @@ impl Table {
         self.instructions = self.step(plan, name, count);
     }
 
+    pub(crate) fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
     /// Runs one comparison if it is wanted and there is time; one that fails leaves a note, and
     /// the others go on.
     fn step<T>(&mut self, plan: &Plan, name: &str, run: impl FnOnce() -> Result<T>) -> Option<T> {
@@ -121,16 +128,16 @@ impl Table {
         Some((found.theirs.decisions_per_second / 2.0 / 1_000.0).round() * 1_000.0)
     }
 
-    /// Writes `grpc.json` and `grpc.md` into `folder`, and answers how much is missing.
-    pub(crate) fn write(&self, folder: &Path) -> Result<usize> {
-        let write = |name: &str, text: String| {
-            let path = folder.join(name);
+    /// Writes `NAME.json` and `NAME.md` into `folder`, and answers how much is missing.
+    pub(crate) fn write(&self, folder: &Path, name: &str) -> Result<usize> {
+        let write = |extension: &str, text: String| {
+            let path = folder.join(name).with_extension(extension);
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
         };
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
-        write("grpc.json", serde_json::to_string_pretty(self)? + "\n")?;
-        write("grpc.md", self.to_string())?;
+        write("json", serde_json::to_string_pretty(self)? + "\n")?;
+        write("md", self.to_string())?;
         Ok(self.missing.len())
     }
 }
@@ -225,6 +232,9 @@ impl fmt::Display for Table {
                     versus.name
                 )?;
             }
+        }
+        for note in &self.notes {
+            writeln!(f, "\n{note}")?;
         }
         for (name, why) in &self.missing {
             writeln!(f, "\nMissing: {name}: {why}")?;

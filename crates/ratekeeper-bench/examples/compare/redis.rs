@@ -1,0 +1,122 @@
+//! Counters in Redis, beside a constant answer, counters in memory, and the incumbent on the same Redis.
+//!
+//! Redis shares a processor with the load, so that the service has one of its own.
+
+use std::path::Path;
+
+use anyhow::Result;
+use ratekeeper_bench::Keys;
+use ratekeeper_testkit::redis::Server as Redis;
+
+use crate::Plan;
+use crate::rows::{SPREADS, closed, open};
+use crate::servers::Server;
+use crate::table::Table;
+use crate::versus::{By, Versus, versus};
+
+/// All of them are up all the time; idle ones take next to nothing.
+struct Servers {
+    redis: Server,
+    constant: Server,
+    memory: Server,
+    /// Denies all but one request about a key, by the server's word each time, or from memory.
+    denying: Server,
+    repeating: Server,
+    denying_memory: Server,
+    incumbent: Option<Server>,
+}
+
+impl Servers {
+    fn start(plan: &Plan, folder: &Path, redis: &Redis) -> Result<Self> {
+        let store = |number: u8| format!("redis://127.0.0.1:{}/?prefix=s{number}:", redis.port());
+        let ours = Server::ratekeeper(plan, folder, &["--store", &store(1)])?;
+        let asking = ["--store", &store(2), "--deny-cache-max", "0s"];
+        Ok(Self {
+            constant: Server::constant(plan, folder, &ours)?,
+            redis: ours,
+            memory: Server::ratekeeper(plan, folder, &[])?,
+            denying: Server::denying(plan, folder, &asking)?,
+            repeating: Server::denying(plan, folder, &["--store", &store(3)])?,
+            denying_memory: Server::denying(plan, folder, &[])?,
+            incumbent: Server::incumbent(plan, folder, redis.port())?,
+        })
+    }
+}
+
+pub(crate) fn run(plan: &Plan, folder: &Path) -> Result<Table> {
+    let redis = Redis::start();
+    let servers = Servers::start(plan, folder, &redis)?;
+    let mut table = Table::new(plan);
+    for (name, keys) in SPREADS {
+        table.versus(plan, &format!("closed, {name}"), |name| {
+            by_rate(
+                plan,
+                name,
+                &servers.redis,
+                ("constant", &servers.constant),
+                keys,
+            )
+        });
+    }
+    for (name, keys) in SPREADS {
+        // What both bear: a quarter of what the constant server does.
+        let Some(half) = table.half_load(name) else {
+            continue;
+        };
+        table.versus(plan, &format!("quarter load, {name}"), |name| {
+            let ours = ("redis", open(&servers.redis, keys, half / 2.0));
+            let theirs = ("constant", open(&servers.constant, keys, half / 2.0));
+            versus(plan, name, By::Cpu, ours, theirs)
+        });
+    }
+    for (name, ours, memory) in [
+        ("one key, admitting", &servers.redis, &servers.memory),
+        (
+            "one key, denying, each asked",
+            &servers.denying,
+            &servers.denying_memory,
+        ),
+        (
+            "one key, denying, from memory",
+            &servers.repeating,
+            &servers.denying_memory,
+        ),
+    ] {
+        table.versus(plan, name, |name| {
+            by_rate(plan, name, ours, ("memory", memory), Keys::Hot)
+        });
+    }
+    if let Some(peer) = &servers.incumbent {
+        for (name, keys) in SPREADS {
+            table.versus(plan, &format!("incumbent, {name}"), |name| {
+                by_rate(plan, name, &servers.redis, ("incumbent", peer), keys)
+            });
+        }
+    }
+    for (name, server) in [
+        ("admitting", &servers.redis),
+        ("denying, each asked", &servers.denying),
+        ("denying, from memory", &servers.repeating),
+    ] {
+        let degraded = server.degraded()?;
+        table.note(format!("Answers of a failure mode, {name}: {degraded}."));
+    }
+    Ok(table)
+}
+
+fn by_rate(
+    plan: &Plan,
+    name: &str,
+    ours: &Server,
+    theirs: (&'static str, &Server),
+    keys: Keys,
+) -> Result<Versus> {
+    let ours = ("redis", closed(ours, keys));
+    versus(
+        plan,
+        name,
+        By::Rate,
+        ours,
+        (theirs.0, closed(theirs.1, keys)),
+    )
+}

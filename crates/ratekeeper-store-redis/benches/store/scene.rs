@@ -1,0 +1,128 @@
+//! A server on a processor of its own, and stores that ask it.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
+use ratekeeper_store::{Charge, CounterKey, FullMode, Request, RuleSlot, Step};
+use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
+use ratekeeper_testkit::redis::{Client, Server};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// Where Redis runs, and where everything else does.
+const REDIS_CORE: &str = "0";
+const OUR_CORE: &str = "1";
+
+/// A server, a client that asks it what it did, and a runtime that stores are asked from.
+pub(crate) struct Scene {
+    pub(crate) server: Server,
+    pub(crate) client: Client,
+    pub(crate) runtime: Runtime,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        let mut server = Server::start();
+        pin(server.process().id(), REDIS_CORE);
+        let runtime = Builder::new_current_thread().enable_all().build();
+        Self {
+            client: server.client(),
+            server,
+            runtime: runtime.expect("a runtime can be made"),
+        }
+    }
+
+    /// A connected store.
+    pub(crate) fn store(&self, config: RedisConfig) -> Arc<RedisStore> {
+        let url = format!("redis://127.0.0.1:{}/", self.server.port());
+        let endpoint = Endpoint::parse(&url).expect("a good URL");
+        self.runtime.block_on(async {
+            let store = RedisStore::new(endpoint, config, Handle::current());
+            store.prepare(&Handle::current());
+            store.greeted().await;
+            Arc::new(store)
+        })
+    }
+
+    /// What the server has done so far.
+    pub(crate) fn seen(&mut self) -> Seen {
+        let cpu = |client: &mut Client, name| field(client, "cpu", name);
+        let seconds =
+            cpu(&mut self.client, "used_cpu_user:") + cpu(&mut self.client, "used_cpu_sys:");
+        let stats = self.client.ask(&["INFO", "commandstats"]).text();
+        let calls = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="))
+            .and_then(|line| line.split(',').next()?.parse().ok());
+        Seen {
+            cpu_us: seconds * 1e6,
+            calls: calls.unwrap_or(0.0),
+        }
+    }
+}
+
+/// What a server has done.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) cpu_us: f64,
+    pub(crate) calls: f64,
+}
+
+/// Keeps this process, and what it starts, off the server's processor.
+pub(crate) fn pin_this_process() {
+    pin(std::process::id(), OUR_CORE);
+}
+
+fn pin(process: u32, core: &str) {
+    let mut command = Command::new("taskset");
+    command.args(["-acp", core, &process.to_string()]);
+    let output = command.output().expect("taskset can be started");
+    assert!(
+        output.status.success(),
+        "two processors are needed: {output:?}"
+    );
+}
+
+fn field(client: &mut Client, section: &str, name: &str) -> f64 {
+    let info = client.ask(&["INFO", section]).text();
+    let line = info.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|value| value.parse().ok())
+        .unwrap_or_else(|| panic!("INFO has no {name}"))
+}
+
+/// The product's, but for a deadline that a busy machine does not miss.
+pub(crate) fn config() -> RedisConfig {
+    let mut config = RedisConfig::default();
+    config.deadline = std::time::Duration::from_secs(5);
+    config
+}
+
+/// So many in ten days: so long that nothing comes back meanwhile.
+pub(crate) fn limit(algorithm: Algorithm, quota: u64) -> Limit {
+    let spec = LimitSpec::new(algorithm, quota, Micros::from_secs(864_000));
+    Limit::try_new(spec).expect("a valid limit")
+}
+
+/// One hit of the counter of that number, spread as hashes are.
+pub(crate) fn step(limit: &Limit, number: u64) -> Step<'_> {
+    let spread = |n: u64| (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    Step {
+        key: CounterKey {
+            subject: spread(number),
+            identity: spread(spread(number)),
+        },
+        limit,
+        calendar: None,
+        hits: 1,
+        charge: Charge::IfAllowed,
+        descriptor: 0,
+        shadow: false,
+        quota_mode: false,
+        rule: RuleSlot(0),
+        full_mode: FullMode::Allow,
+    }
+}
+
+pub(crate) fn request<'a>(steps: &'a [Step<'a>]) -> Request<'a> {
+    Request::new(steps, Mode::default(), Timestamp::from_secs(1_800_000_000))
+}

@@ -1,0 +1,71 @@
+//! `cargo xtask bench redis`: counters in Redis, at the store's interface and over gRPC.
+
+use std::ffi::OsString;
+
+use super::grpc::{UTIL_LINUX, compare};
+use crate::need::{self, FOR_BENCH, REDIS, REDIS_BENCHMARK};
+use crate::steps::{Steps, cargo};
+use anyhow::{Result, bail};
+
+/// The parts of the benchmark of the store.
+const STORE: [&str; 6] = ["many", "hot", "mechanisms", "latency", "load", "neighbours"];
+
+/// Runs all parts, or those that `args` name: `scripts`, those of the store, `grpc`.
+pub(super) fn redis(args: &[String]) -> Result<()> {
+    let (flags, parts): (Vec<_>, Vec<_>) = args.iter().partition(|arg| arg.starts_with("--"));
+    let is_quick = match flags.as_slice() {
+        [] => false,
+        [flag] if *flag == "--quick" => true,
+        _ => bail!("there is one flag: --quick"),
+    };
+    let known = |part: &&&String| {
+        STORE.contains(&part.as_str()) || ["scripts", "grpc"].contains(&part.as_str())
+    };
+    if let Some(other) = parts.iter().find(|part| !known(part)) {
+        bail!(
+            "there is no part {other:?}; there are scripts, {} and grpc",
+            STORE.join(", ")
+        );
+    }
+    let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| *wanted == part);
+    let mut steps = Steps::new();
+    steps.step("tools", "redis-server, redis-benchmark, taskset", || {
+        need::packages(&[REDIS, REDIS_BENCHMARK])?;
+        need::packages(&UTIL_LINUX)
+    })?;
+    if wants("scripts") {
+        steps.command("scripts", &mut bench("scripts"))?;
+    }
+    let of_store: Vec<&str> = STORE.into_iter().filter(|part| wants(part)).collect();
+    if !of_store.is_empty() {
+        let mut command = bench("store");
+        command.arg("--").args(of_store);
+        command.args(is_quick.then_some("--quick"));
+        steps.command("store", &mut command)?;
+    }
+    if wants("grpc") {
+        let mut more: Vec<OsString> = vec!["--redis".into()];
+        match need::go_tools(&FOR_BENCH) {
+            Ok(tools) => {
+                for (flag, program) in tools {
+                    more.extend([flag.into(), program.into_os_string()]);
+                }
+            }
+            Err(error) => eprintln!("without envoyproxy/ratelimit: {error:#}"),
+        }
+        let quick: &[String] = if is_quick {
+            &["--quick".to_owned()]
+        } else {
+            &[]
+        };
+        compare(&mut steps, "redis", &more, quick)?;
+    }
+    steps.finish("bench redis");
+    Ok(())
+}
+
+fn bench(name: &str) -> std::process::Command {
+    let mut command = cargo(["bench", "--quiet", "--locked", "--package"]);
+    command.args(["ratekeeper-store-redis", "--bench", name]);
+    command
+}
