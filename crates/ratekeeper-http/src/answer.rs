@@ -11,7 +11,7 @@ mod headers;
 mod refusal;
 mod standing;
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Decision, Policy};
 
@@ -23,16 +23,6 @@ pub use standing::{Bound, Quota, Standing};
 
 /// Marks an answer of which some limit was not counted.
 pub const DEGRADED: HeaderName = HeaderName::from_static("x-ratelimit-degraded");
-
-/// The headers of an answer by default: `X-RateLimit-Limit`, `-Remaining` and `-Reset` (seconds from now),
-/// `RateLimit-Policy` and `RateLimit`, `Retry-After` after a denial that a wait ends, and [`DEGRADED`] where it applies.
-/// None of them where no enforced limit matched.
-#[must_use]
-pub fn headers(policies: &[Policy], decision: &Decision) -> HeaderMap {
-    // None of the default headers tells a date.
-    let standing = Standing::new(policies, decision, Timestamp::default());
-    Headers::default().lines(&standing).into_iter().collect()
-}
 
 /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers: all of the request's policies, and the
 /// state of the binding one. Empty if no enforced limit matched.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::callers::Caller;
+use ratekeeper_http::answer::{BodyForm, Headers};
 use ratekeeper_http::{Describer, Forwarding};
 use ratekeeper_rules::{Options, Profile, ReadOptions};
 
@@ -125,13 +126,17 @@ impl Default for LimitHeaders {
     }
 }
 
-/// How `/v1/auth` understands the proxies that ask there.
+/// How `/v1/auth` understands the proxies that ask there, and answers them.
 #[derive(Clone, Debug, Default)]
 pub struct AuthConfig {
     /// Whose word about a request counts.
     pub forwarding: Forwarding,
     /// What becomes of a request.
     pub describer: Describer,
+    /// In which headers its client is told of its limits.
+    pub headers: Headers,
+    /// The form of a denial's body, where the client does not say which it wants.
+    pub denial_body: BodyForm,
 }
 
 /// What keeps one caller from taking everything.

@@ -383,6 +383,20 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "Who calls, for service levels and for descriptors `from: identity`: `from`, a list of parts of a request that \
          are tried in order, `default`, `known` and `ipv6_prefix`. Unset: the x-api-key header, else the address",
     ),
+    value(
+        "headers",
+        "LIST",
+        "draft, x-ratelimit, retry-after",
+        "In which headers clients are told of their limits on /v1/auth: a list of `draft`, `x-ratelimit`, \
+         `x-ratelimit-epoch`, `github`, `retry-after`, `retry-after-date` and `rule`, or `none`",
+    ),
+    value(
+        "denial_body",
+        "FORM",
+        "json",
+        "The body of a denial on /v1/auth: `json`, or `problem` for application/problem+json; a client that prefers one \
+         of them gets that",
+    ),
     nested(
         "callers",
         "LIST",

@@ -9,6 +9,7 @@ use super::{
     Counters, EnvoySettings, GrpcConnections, Listen, LogFormat, LogSettings, RulesSettings, values,
 };
 use crate::home::Home;
+use ratekeeper_http::answer::{BodyForm, Headers, UnknownHeaders};
 use ratekeeper_http::{Describer, Forwarding, Identity};
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Profile};
@@ -229,6 +230,11 @@ impl<'a> Typed<'a> {
         let (domain, mapping) = self.get("auth", Default::default(), auth);
         let identity = self.get("identity", Identity::default(), identity);
         AuthConfig {
+            headers: self.get("headers", Headers::NONE, |list| {
+                list.parse()
+                    .map_err(|error: UnknownHeaders| error.to_string())
+            }),
+            denial_body: self.get("denial_body", BodyForm::Json, str::parse),
             forwarding,
             describer: Describer {
                 identity,

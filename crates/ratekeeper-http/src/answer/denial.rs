@@ -31,13 +31,6 @@ struct Content {
 }
 
 impl Denial {
-    /// What `decision` says to a request of `descriptors` in `domain`. Values of secret entries are fingerprints.
-    #[must_use]
-    pub fn new(decision: &Decision, domain: &str, descriptors: &[Descriptor<'_>]) -> Self {
-        let standing = Standing::new(&[], decision, ratekeeper_core::Timestamp::default());
-        Self::of(&standing, scope(decision, domain, descriptors))
-    }
-
     /// What `standing` says to a request that is denied. `scope` names whom the limit holds for, without secrets.
     #[must_use]
     pub fn of(standing: &Standing<'_>, scope: Option<String>) -> Self {

@@ -1,17 +1,17 @@
 //! In which form a client reads a refusal.
 
+use std::str::FromStr;
+
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
-use serde::Deserialize;
 
 /// The form of a refusal's body where a request does not say which it wants.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BodyForm {
-    /// `{"error": {"code", "message", …}}`.
+    /// `json`: `{"error": {"code", "message", …}}`.
     #[default]
     Json,
-    /// `application/problem+json` (RFC 9457), with the problem types of the IETF's draft.
+    /// `problem`: `application/problem+json` (RFC 9457), with the problem types of the IETF's draft.
     Problem,
 }
 
@@ -33,7 +33,28 @@ impl Form {
             Some(kind) if kind.as_bytes().starts_with(b"application/grpc") => {
                 Self::Grpc(kind.clone())
             }
-            _ => Self::Http(accepted(headers).unwrap_or(usual)),
+            _ => Self::Http(BodyForm::wanted(headers, usual)),
+        }
+    }
+}
+
+impl BodyForm {
+    /// The form that a request's `Accept` prefers by name, else `usual`.
+    #[must_use]
+    pub fn wanted(headers: &HeaderMap, usual: Self) -> Self {
+        accepted(headers).unwrap_or(usual)
+    }
+}
+
+/// As settings have it.
+impl FromStr for BodyForm {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "json" => Ok(Self::Json),
+            "problem" => Ok(Self::Problem),
+            _ => Err(format!("`{name}` is neither `json` nor `problem`")),
         }
     }
 }

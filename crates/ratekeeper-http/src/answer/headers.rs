@@ -6,7 +6,6 @@ use std::time::{Duration, UNIX_EPOCH};
 use http::header::RETRY_AFTER;
 use http::{HeaderName, HeaderValue};
 use ratekeeper_core::Micros;
-use serde::Deserialize;
 
 use super::standing::shown;
 use super::{Bound, DEGRADED, Standing, draft};
@@ -41,8 +40,7 @@ pub type HeaderLines = Vec<(HeaderName, HeaderValue)>;
 /// assert!("github, x-ratelimit".parse::<Headers>().is_err());
 /// # Ok::<(), ratekeeper_http::answer::UnknownHeaders>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(try_from = "Written")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Headers {
     /// `draft`: `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers.
     pub draft: bool,
@@ -176,18 +174,9 @@ impl FromStr for Headers {
     type Err = UnknownHeaders;
 
     fn from_str(list: &str) -> Result<Self, UnknownHeaders> {
-        let words = list
-            .split(',')
-            .map(str::trim)
-            .filter(|word| !word.is_empty());
-        Self::of(words)
-    }
-}
-
-impl Headers {
-    fn of<'a>(words: impl Iterator<Item = &'a str>) -> Result<Self, UnknownHeaders> {
         let mut headers = Self::NONE;
-        for word in words {
+        let words = list.split(',').map(str::trim);
+        for word in words.filter(|word| !word.is_empty()) {
             match word {
                 "none" => {}
                 "draft" => headers.draft = true,
@@ -215,24 +204,5 @@ fn one<T: PartialEq>(place: &mut Option<T>, value: T, word: &str) -> Result<(), 
             "`{word}` has the same headers as another of the list and means something else by them; keep one of them"
         ))),
         _ => Ok(()),
-    }
-}
-
-/// A list, or the same in one text.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Written {
-    Text(String),
-    List(Vec<String>),
-}
-
-impl TryFrom<Written> for Headers {
-    type Error = UnknownHeaders;
-
-    fn try_from(written: Written) -> Result<Self, UnknownHeaders> {
-        match written {
-            Written::Text(text) => text.parse(),
-            Written::List(words) => Self::of(words.iter().map(String::as_str)),
-        }
     }
 }

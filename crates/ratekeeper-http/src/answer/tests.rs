@@ -3,7 +3,7 @@ use ratekeeper_limiter::{Check, Decision, Descriptor, Limiter, LimiterOptions};
 use ratekeeper_rules::{Entry, Options, Source, load};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
-use super::{Denial, Standing, headers};
+use super::{Denial, Headers, Standing, scope};
 
 const RULES: &str = "
 domain: d
@@ -39,8 +39,11 @@ fn ask(
     let descriptors = [Descriptor::new(entries)];
     let check = Check::new("d", &descriptors);
     let decision = limiter.check_now(&check);
-    let headers = headers(&limiter.policies(&check, &decision), &decision);
-    let body = Denial::new(&decision, "d", &descriptors);
+    let policies = limiter.policies(&check, &decision);
+    let standing = Standing::new(&policies, &decision, limiter.clock().now());
+    let headers = Headers::default().lines(&standing).into_iter().collect();
+    let body = Denial::of(&standing, scope(&decision, "d", &descriptors));
+    drop(standing);
     let body = serde_json::to_value(&body).expect("it is JSON");
     (decision, headers, body)
 }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
-use ratekeeper_http::answer::{self, Denial};
+use ratekeeper_http::answer::{BodyForm, Denial, Form, Refusal, Standing, scope};
 use ratekeeper_http::{Forwarding, Hop, Malformed, Original, Refused, UnclearDomain};
 use ratekeeper_limiter::Check;
 use serde::Deserialize;
@@ -56,12 +55,18 @@ pub(super) async fn answer<S: ServedStore>(
     let descriptors = question.descriptors(&entries);
     let check = Check::new(question.domain(), &descriptors);
     let decision = app.check(&check).await;
-    let headers = answer::headers(&app.limiter.policies(&check, &decision), &decision);
+    let policies = app.limiter.policies(&check, &decision);
+    let standing = Standing::new(&policies, &decision, app.limiter.clock().now());
+    let told = app.auth.headers.lines(&standing);
     if decision.allowed() {
-        return Ok((StatusCode::OK, headers).into_response());
+        let told: HeaderMap = told.into_iter().collect();
+        return Ok((StatusCode::OK, told).into_response());
     }
-    let body = Denial::new(&decision, question.domain(), &descriptors);
-    Ok((deny_status, headers, Json(body)).into_response())
+    let denial = Denial::of(&standing, scope(&decision, check.domain, &descriptors));
+    let form = Form::Http(BodyForm::wanted(&headers, app.auth.denial_body));
+    let mut denied = Refusal::Denied(Box::new(denial)).response(&form, told);
+    *denied.status_mut() = deny_status;
+    Ok(denied.map(Into::into))
 }
 
 const fn hop(peer: &Peer) -> Hop {
