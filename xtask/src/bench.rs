@@ -1,6 +1,8 @@
 //! `cargo xtask bench`: over gRPC, beside a server that decides nothing and a peer. `cargo xtask bench core`: what a
 //! decision costs in time and memory in process, how exact it is, how fast a log is replayed, and how soon the
 //! service is there. `cargo xtask bench redis`: what Redis and the store that asks it bear, in process and over gRPC.
+//! `cargo xtask bench layer`: what the tower layer adds to a request; `bench shaping`: how evenly
+//! requests leave a leaky bucket.
 
 mod grpc;
 mod redis;
@@ -22,12 +24,30 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
         Some((what, rest)) if what == "grpc" => grpc::grpc(rest),
         Some((what, rest)) if what == "redis" => redis::redis(rest),
         Some((what, [])) if what == "core" => core(),
+        Some((what, [])) if what == "layer" => layer("cost"),
+        Some((what, [])) if what == "shaping" => layer("shaping"),
         Some((flag, _)) if flag.starts_with("--") => grpc::grpc(args),
         Some(_) => bail!(
-            "there is no benchmark {:?}; there are `grpc`, `core` and `redis`",
+            "there is no benchmark {:?}; there are `grpc`, `core`, `redis`, `layer` and `shaping`",
             args.join(" ")
         ),
     }
+}
+
+/// One part of what the tower layer's benchmark measures.
+fn layer(part: &'static str) -> Result<()> {
+    let mut steps = Steps::new();
+    let mut command = cargo([
+        "bench",
+        "--quiet",
+        "--locked",
+        "--package",
+        "ratekeeper-tower",
+    ]);
+    command.args(["--bench", "layer", "--", part]);
+    steps.command(part, &mut command)?;
+    steps.finish("bench");
+    Ok(())
 }
 
 fn core() -> Result<()> {

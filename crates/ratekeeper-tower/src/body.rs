@@ -7,6 +7,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use crate::hold::Held;
+
 pin_project! {
     /// The body of the inner service's answer, or of a refusal. What the request holds of concurrency limits it holds
     /// until this has ended, failed, or was dropped.
@@ -14,7 +16,7 @@ pin_project! {
     pub struct ResponseBody<B, P> {
         #[pin]
         kind: Kind<B>,
-        permit: Option<P>,
+        held: Option<Held<P>>,
     }
 }
 
@@ -33,19 +35,19 @@ pin_project! {
 }
 
 impl<B: Body, P> ResponseBody<B, P> {
-    pub(crate) fn inner(body: B, permit: Option<P>) -> Self {
+    pub(crate) fn inner(body: B, held: Option<Held<P>>) -> Self {
         // Nobody asks a body that is empty.
-        let permit = permit.filter(|_| !body.is_end_stream());
+        let held = held.filter(|_| !body.is_end_stream());
         Self {
             kind: Kind::Inner { body },
-            permit,
+            held,
         }
     }
 
     pub(crate) const fn refusal(text: Bytes) -> Self {
         Self {
             kind: Kind::Refusal { text },
-            permit: None,
+            held: None,
         }
     }
 }
@@ -66,7 +68,7 @@ where
             KindProjection::Inner { mut body } => {
                 let frame = ready!(body.as_mut().poll_frame(cx));
                 if !matches!(frame, Some(Ok(_))) || body.is_end_stream() {
-                    *this.permit = None;
+                    *this.held = None;
                 }
                 Poll::Ready(frame)
             }

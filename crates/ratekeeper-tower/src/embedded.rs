@@ -10,6 +10,7 @@ use pin_project_lite::pin_project;
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::{Denial, Standing, scope};
 use ratekeeper_limiter::{Admitted, Admitting, Check, Limiter};
+use ratekeeper_rules::RuleSet;
 use ratekeeper_store::Store;
 
 use crate::permit::{Permit, release};
@@ -19,6 +20,10 @@ use crate::{Admission, Asked, Enforcer, Terms, Verdict};
 impl<S: Store> Enforcer for Arc<Limiter<S>> {
     type Permit = Permit<S>;
     type Asking = Asking<S>;
+
+    fn with_rules<T>(&self, read: impl FnOnce(&RuleSet) -> T) -> T {
+        read(self.snapshot().rules())
+    }
 
     fn ask(&self, check: &Check<'_>, terms: Terms) -> Asked<Permit<S>, Asking<S>> {
         let now = self.clock().now();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ratekeeper_http::answer::{Denial, HeaderLines, Headers};
 use ratekeeper_limiter::Check;
+use ratekeeper_rules::RuleSet;
 
 /// Decides requests, and holds what they take until they have ended.
 ///
@@ -12,9 +13,12 @@ use ratekeeper_limiter::Check;
 /// a service.
 pub trait Enforcer: Clone + Send + Sync + 'static {
     /// What a request holds until it has ended. Dropping it gives that back.
-    type Permit: Send + 'static;
+    type Permit: Send + Sync + 'static;
     /// What is awaited where it cannot be decided at once. Dropping it gives back what may have been taken.
     type Asking: Future<Output = Admission<Self::Permit>> + Send + 'static;
+
+    /// Shows `read` the rules that are known here: service levels are found among them, and domains.
+    fn with_rules<T>(&self, read: impl FnOnce(&RuleSet) -> T) -> T;
 
     /// Decides `check`, on `terms`.
     fn ask(&self, check: &Check<'_>, terms: Terms) -> Asked<Self::Permit, Self::Asking>;

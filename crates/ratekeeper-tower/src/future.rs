@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use crate::body::ResponseBody;
 use crate::layer::Shared;
-use crate::turn::{Pass, Place, Turn};
+use crate::turn::{Pass, Place, Stamp, Turn};
 use crate::{Enforcer, Mode};
 
 /// A request, and the service that will get it.
@@ -26,11 +26,15 @@ pub(crate) struct Later<S, B> {
 }
 
 impl<S, B> Later<S, B> {
-    fn call(mut self) -> S::Future
+    fn call<E: Enforcer>(mut self, pass: Pass<E::Permit>) -> State<S, E, B>
     where
         S: Service<Request<B>>,
     {
-        self.service.call(self.request)
+        let stamp = pass.stamp(&mut self.request);
+        State::Calling {
+            response: self.service.call(self.request),
+            stamp: Some(stamp),
+        }
     }
 }
 
@@ -71,7 +75,7 @@ pin_project! {
         Calling {
             #[pin]
             response: S::Future,
-            pass: Option<Pass<E::Permit>>,
+            stamp: Option<Stamp<E::Permit>>,
         },
         Refused {
             response: Option<Response<Bytes>>,
@@ -113,8 +117,9 @@ where
         Self { state }
     }
 
-    pub(crate) fn calling(response: S::Future, pass: Pass<E::Permit>) -> Self {
-        let state = State::calling(response, pass);
+    pub(crate) fn calling(response: S::Future, stamp: Stamp<E::Permit>) -> Self {
+        let stamp = Some(stamp);
+        let state = State::Calling { response, stamp };
         Self { state }
     }
 
@@ -136,13 +141,6 @@ where
             place,
             pass: Some(pass),
             later: Some(later),
-        }
-    }
-
-    fn calling(response: S::Future, pass: Pass<E::Permit>) -> Self {
-        Self::Calling {
-            response,
-            pass: Some(pass),
         }
     }
 
@@ -174,7 +172,7 @@ where
                     let admission = ready!(asking.poll(cx));
                     let later = later.take().expect(ONCE);
                     match shared.turn(admission, *mode, later.request.headers()) {
-                        Turn::Now(pass) => State::calling(later.call(), pass),
+                        Turn::Now(pass) => later.call(pass),
                         Turn::After(delay, place, pass) => {
                             State::waiting(delay, place, pass, later)
                         }
@@ -186,11 +184,11 @@ where
                 } => {
                     ready!(sleep.poll(cx));
                     let (pass, later) = (pass.take().expect(ONCE), later.take().expect(ONCE));
-                    State::calling(later.call(), pass)
+                    later.call(pass)
                 }
-                StateProjection::Calling { response, pass } => {
+                StateProjection::Calling { response, stamp } => {
                     let response = ready!(response.poll(cx))?;
-                    return Poll::Ready(Ok(pass.take().expect(ONCE).stamp(response)));
+                    return Poll::Ready(Ok(stamp.take().expect(ONCE).on(response)));
                 }
                 StateProjection::Refused { response } => {
                     let response = response.take().expect(ONCE);
@@ -199,17 +197,6 @@ where
             };
             state.set(next);
         }
-    }
-}
-
-impl<P> Pass<P> {
-    /// Puts the headers on an answer, and what is held into its body.
-    fn stamp<R: Body>(self, mut response: Response<R>) -> Response<ResponseBody<R, P>> {
-        let headers = response.headers_mut();
-        for (name, value) in self.lines {
-            headers.insert(name, value);
-        }
-        response.map(|body| ResponseBody::inner(body, self.permit))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::Extensions;
 use ratekeeper_http::answer::{BodyForm, Headers};
-use ratekeeper_http::{Forwarding, Hop, Mapping};
+use ratekeeper_http::{Describer, Forwarding, Hop, Identity, Mapping};
 use tower_layer::Layer;
 
 use crate::watch::{Counts, Watch};
@@ -28,8 +28,7 @@ pub struct RateLimitLayer<E> {
 #[derive(Clone, Debug)]
 pub(crate) struct Shared<E> {
     pub(crate) enforcer: E,
-    pub(crate) domain: Box<str>,
-    pub(crate) mapping: Mapping,
+    pub(crate) describer: Describer,
     pub(crate) forwarding: Forwarding,
     pub(crate) peer: fn(&Extensions) -> Option<Hop>,
     pub(crate) headers: Headers,
@@ -47,8 +46,10 @@ impl<E: Clone> RateLimitLayer<E> {
         Self {
             shared: Arc::new(Shared {
                 enforcer,
-                domain: domain.into(),
-                mapping: Mapping::default(),
+                describer: Describer {
+                    domain: Some(domain.into()),
+                    ..Describer::default()
+                },
                 forwarding: Forwarding::default(),
                 peer: peer_in_extensions,
                 headers: Headers::default(),
@@ -65,7 +66,21 @@ impl<E: Clone> RateLimitLayer<E> {
     /// header `x-api-key`), its `method` and its `path`.
     #[must_use]
     pub fn mapping(self, mapping: Mapping) -> Self {
-        self.with(|shared| shared.mapping = mapping)
+        self.with(|shared| shared.describer.mapping = mapping)
+    }
+
+    /// How a request tells who calls, for service levels and for descriptors that want it. By default the header
+    /// `x-api-key`, else the client's address.
+    #[must_use]
+    pub fn identity(self, identity: Identity) -> Self {
+        self.with(|shared| shared.describer.identity = identity)
+    }
+
+    /// Domain, mapping and identity at once, as settings have them. Without a domain it is the only one that the rules
+    /// have; if they come to have several, nothing is limited, and counted as [`unasked`](Counts::unasked).
+    #[must_use]
+    pub fn describer(self, describer: Describer) -> Self {
+        self.with(|shared| shared.describer = describer)
     }
 
     /// Which proxies are believed about a client's address, and in which header; by default those on this host.

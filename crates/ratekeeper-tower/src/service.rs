@@ -41,7 +41,7 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let shared = &self.shared;
         let mode = shared.switch.mode();
         let turn = match shared.ask(&request, mode) {
@@ -54,7 +54,10 @@ where
             Err(malformed) => shared.malformed(malformed, mode, request.headers()),
         };
         match turn {
-            Turn::Now(pass) => ResponseFuture::calling(self.inner.call(request), pass),
+            Turn::Now(pass) => {
+                let stamp = pass.stamp(&mut request);
+                ResponseFuture::calling(self.inner.call(request), stamp)
+            }
             Turn::After(delay, place, pass) => {
                 ResponseFuture::waiting(delay, place, pass, self.later(request))
             }

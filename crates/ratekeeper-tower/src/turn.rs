@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
-use ratekeeper_http::Malformed;
+use http_body::Body;
+use ratekeeper_http::Refused;
 use ratekeeper_http::answer::{Form, HeaderLines, Refusal};
 use ratekeeper_limiter::{Check, Waiting};
 
 use crate::asked::original;
+use crate::body::ResponseBody;
+use crate::hold::Held;
 use crate::layer::Shared;
 use crate::watch::Watch;
 use crate::{Admission, Asked, Enforcer, Mode, Terms, Verdict};
@@ -45,6 +48,34 @@ pub(crate) struct Pass<P> {
     pub(crate) permit: Option<P>,
 }
 
+impl<P: Send + Sync + 'static> Pass<P> {
+    /// Lets `request` go on: what is left to do when it is answered.
+    pub(crate) fn stamp<B>(self, request: &mut Request<B>) -> Stamp<P> {
+        Stamp {
+            lines: self.lines,
+            held: self.permit.map(|permit| Held::new(permit, request)),
+        }
+    }
+}
+
+/// What an answer gets.
+#[derive(Debug)]
+pub(crate) struct Stamp<P> {
+    lines: HeaderLines,
+    held: Option<Held<P>>,
+}
+
+impl<P> Stamp<P> {
+    /// Puts the headers on an answer, and what is held into its body.
+    pub(crate) fn on<R: Body>(self, mut response: Response<R>) -> Response<ResponseBody<R, P>> {
+        let headers = response.headers_mut();
+        for (name, value) in self.lines {
+            headers.insert(name, value);
+        }
+        response.map(|body| ResponseBody::inner(body, self.held))
+    }
+}
+
 /// A place among those who wait, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place(Arc<Watch>);
@@ -73,28 +104,34 @@ impl<E: Enforcer> Shared<E> {
         &self,
         request: &Request<B>,
         mode: Mode,
-    ) -> Result<Option<AskedOf<E>>, Malformed> {
+    ) -> Result<Option<AskedOf<E>>, Refused> {
         if mode == Mode::Off {
             return Ok(None);
         }
         let peer = (self.peer)(request.extensions());
         let original = original(request, peer, &self.forwarding)?;
-        let described = self.mapping.describe(&original)?;
-        if described.is_empty() {
-            return Ok(None);
-        }
-        let entries = described.entries();
-        let descriptors = described.descriptors(&entries);
-        let check = Check {
-            domain: &self.domain,
-            descriptors: &descriptors,
-            waiting: Waiting::Can,
-        };
         let terms = Terms {
             headers: self.headers,
             wait_max: self.wait_max,
         };
-        Ok(Some(self.enforcer.ask(&check, terms)))
+        self.enforcer.with_rules(|rules| {
+            let Ok(domain) = self.describer.domain(None, rules) else {
+                self.watch.unasked();
+                return Ok(None);
+            };
+            let question = self.describer.question(&original, domain, rules)?;
+            if question.is_empty() {
+                return Ok(None);
+            }
+            let entries = question.entries();
+            let descriptors = question.descriptors(&entries);
+            let check = Check {
+                domain: question.domain(),
+                descriptors: &descriptors,
+                waiting: Waiting::Can,
+            };
+            Ok(Some(self.enforcer.ask(&check, terms)))
+        })
     }
 
     /// What `admission` comes to, for a request of these headers.
@@ -127,7 +164,7 @@ impl<E: Enforcer> Shared<E> {
             }
             (Verdict::Deny(denial), Mode::On) => {
                 self.watch.denied(&denial, true);
-                self.refuse(&Refusal::Denied(denial), lines, headers)
+                self.refuse(Refusal::Denied(denial), lines, headers)
             }
             (Verdict::Deny(denial), Mode::Off | Mode::Shadow) => {
                 self.watch.denied(&denial, false);
@@ -143,13 +180,14 @@ impl<E: Enforcer> Shared<E> {
     /// What becomes of a request that can be understood in two ways.
     pub(crate) fn malformed(
         &self,
-        malformed: Malformed,
+        refused: Refused,
         mode: Mode,
         headers: &HeaderMap,
     ) -> Turn<E::Permit> {
+        let Refused::Malformed(malformed) = refused;
         self.watch.malformed(&malformed);
         match mode {
-            Mode::On => self.refuse(&Refusal::Malformed(malformed), HeaderLines::new(), headers),
+            Mode::On => self.refuse(Refusal::Malformed(malformed), HeaderLines::new(), headers),
             Mode::Off | Mode::Shadow => Turn::NOW,
         }
     }
@@ -160,16 +198,14 @@ impl<E: Enforcer> Shared<E> {
             message,
             retry_after: OVERLOADED_RETRY_SECS,
         };
-        self.refuse(&refusal, HeaderLines::new(), headers)
+        self.refuse(refusal, HeaderLines::new(), headers)
     }
 
-    fn refuse(
-        &self,
-        refusal: &Refusal,
-        lines: HeaderLines,
-        headers: &HeaderMap,
-    ) -> Turn<E::Permit> {
+    fn refuse(&self, refusal: Refusal, lines: HeaderLines, headers: &HeaderMap) -> Turn<E::Permit> {
         let form = Form::wanted(headers, self.body_form);
-        Turn::Never(refusal.response(&form, lines))
+        let mut response = refusal.response(&form, lines);
+        // For whatever logs answers: what the client is told does not say all of it.
+        response.extensions_mut().insert(Arc::new(refusal));
+        Turn::Never(response)
     }
 }

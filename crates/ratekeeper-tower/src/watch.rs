@@ -25,6 +25,8 @@ pub struct Counts {
     pub overloaded: u64,
     /// Requests that made no sense: 400.
     pub malformed: u64,
+    /// Requests that were let pass unasked: the rules have several domains, and nothing says which is meant.
+    pub unasked: u64,
     /// Requests that were answered without being counted where they belong.
     pub degraded: u64,
 }
@@ -38,6 +40,7 @@ pub(crate) struct Watch {
     pub(crate) waiting: AtomicU64,
     overloaded: AtomicU64,
     malformed: AtomicU64,
+    unasked: AtomicU64,
     degraded: AtomicU64,
     gate: Gate,
 }
@@ -52,6 +55,7 @@ impl Watch {
             waiting: zero(),
             overloaded: zero(),
             malformed: zero(),
+            unasked: zero(),
             degraded: zero(),
             gate: Gate::new(),
         }
@@ -67,6 +71,7 @@ impl Watch {
             waiting: of(&self.waiting),
             overloaded: of(&self.overloaded),
             malformed: of(&self.malformed),
+            unasked: of(&self.unasked),
             degraded: of(&self.degraded),
         }
     }
@@ -105,6 +110,16 @@ impl Watch {
         self.malformed.fetch_add(1, Ordering::Relaxed);
         if let Some(left_out) = self.gate.pass() {
             info!(left_out, "request refused: {malformed}");
+        }
+    }
+
+    pub(crate) fn unasked(&self) {
+        self.unasked.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = self.gate.pass() {
+            warn!(
+                left_out,
+                "request not limited: the rules have several domains, and none is chosen"
+            );
         }
     }
 

@@ -8,13 +8,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::header::UPGRADE;
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use ratekeeper_store::{
     Answer, MemoryConfig, MemoryStore, Never, PermitAct, Request as StoreRequest, Store,
 };
-use ratekeeper_tower::RateLimitLayer;
+use ratekeeper_tower::{Hold, RateLimitLayer};
 use tokio::sync::mpsc;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -205,4 +206,35 @@ async fn twenty_in_flight_are_twenty() {
     assert_eq!(ask().await.status(), StatusCode::TOO_MANY_REQUESTS);
     held.pop();
     assert_eq!(ask().await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_connection_that_becomes_another_protocol_keeps_its_place() {
+    let layer = layer(ONE_AT_A_TIME);
+    let kept = Arc::new(std::sync::Mutex::new(None));
+    let keeps = Arc::clone(&kept);
+    let called = service_fn(move |request: Request<()>| {
+        *keeps.lock().expect("a lock") = request.extensions().get::<Hold>().cloned();
+        std::future::ready(Ok::<_, Infallible>(full("")))
+    });
+    let limited = layer.layer(called);
+    let ask = async |upgrade: bool| {
+        let mut request = of("ada");
+        if upgrade {
+            let protocol = HeaderValue::from_static("websocket");
+            request.headers_mut().insert(UPGRADE, protocol);
+        }
+        limited
+            .clone()
+            .oneshot(request)
+            .await
+            .expect("an answer")
+            .status()
+    };
+    assert_eq!(ask(false).await, StatusCode::OK);
+    assert!(kept.lock().expect("a lock").is_none());
+    assert_eq!(ask(true).await, StatusCode::OK);
+    assert_eq!(ask(true).await, StatusCode::TOO_MANY_REQUESTS);
+    assert!(kept.lock().expect("a lock").take().is_some());
+    assert_eq!(ask(true).await, StatusCode::OK);
 }

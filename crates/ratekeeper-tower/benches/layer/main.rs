@@ -1,0 +1,47 @@
+//! What the layer costs a request, and how evenly a leaky bucket lets requests leave.
+//!
+//! `cargo bench -p ratekeeper-tower -- [cost] [shaping]`
+
+mod cost;
+mod shaping;
+
+use std::sync::Arc;
+
+use ratekeeper_limiter::{Limiter, LimiterOptions};
+use ratekeeper_rules::{Options, Source, load};
+use ratekeeper_store::{MemoryConfig, MemoryStore};
+use ratekeeper_tower::RateLimitLayer;
+
+/// A layer over the counters of this process, with the rules of domain `d`.
+fn layer(rules: &str) -> RateLimitLayer<Arc<Limiter<MemoryStore>>> {
+    let source = Source {
+        name: "rules.yaml".to_owned(),
+        text: rules.to_owned(),
+    };
+    let rules = load(&[source], &Options::default()).expect("the rules are good");
+    let store = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
+    let limiter = Limiter::new(rules.rules, store, LimiterOptions::default());
+    RateLimitLayer::new(Arc::new(limiter), "d")
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo test --all-targets` runs this too, and wants no measurements.
+    if !arguments.iter().any(|argument| argument == "--bench") {
+        println!("measures only under cargo bench, or with --bench");
+        return;
+    }
+    let mut chosen = arguments
+        .iter()
+        .filter(|argument| !argument.starts_with('-'))
+        .peekable();
+    let all = chosen.peek().is_none();
+    let chosen: Vec<&String> = chosen.collect();
+    let wants = |part: &str| all || chosen.iter().any(|chosen| *chosen == part);
+    if wants("cost") {
+        cost::beside_the_service_alone();
+    }
+    if wants("shaping") {
+        shaping::at_twice_the_rate();
+    }
+}

@@ -1,0 +1,140 @@
+//! Concurrency limits over several nodes that share a Redis.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use ratekeeper_limiter::{Limiter, LimiterOptions, Seed};
+use ratekeeper_rules::{Options, Source, load};
+use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
+use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::redis::{Client, Reply, Server};
+use ratekeeper_tower::{Permit, RateLimitLayer, ResponseBody};
+use tokio::runtime::{Builder, Runtime};
+use tower::{Layer, ServiceExt, service_fn};
+
+/// What all nodes name counters by.
+const SEED: [u8; 16] = [7; 16];
+
+type Held = Response<ResponseBody<Full<Bytes>, Permit<RedisStore>>>;
+
+/// A process that serves: a runtime, a connection to Redis, a limiter and a layer of its own.
+struct Node {
+    runtime: Runtime,
+    layer: RateLimitLayer<Arc<Limiter<RedisStore>>>,
+}
+
+impl Node {
+    fn new(server: &Server, rules: &str) -> Self {
+        let mut builder = Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime can be made");
+        let url = format!("redis://127.0.0.1:{}/", server.port());
+        let mut config = RedisConfig::default();
+        // Slow machines keep these: the test is not about deadlines.
+        config.deadline = Duration::from_secs(20);
+        config.connect_timeout = Duration::from_secs(20);
+        config.seed = Some(SEED);
+        let endpoint = Endpoint::parse(&url).expect("a good URL");
+        let store = RedisStore::new(endpoint, config, runtime.handle().clone());
+        runtime.block_on(store.greeted());
+        let source = Source {
+            name: "rules.yaml".to_owned(),
+            text: rules.to_owned(),
+        };
+        let rules = load(&[source], &Options::default()).expect("the rules are good");
+        let mut options = LimiterOptions::default();
+        options.seed = Some(Seed::from_bytes(SEED));
+        let limiter = Arc::new(Limiter::new(rules.rules, store, options));
+        let layer = RateLimitLayer::new(limiter, "d");
+        Self { runtime, layer }
+    }
+
+    fn ask(&self) -> Held {
+        let called = |_: Request<()>| async {
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("done")))
+        };
+        let limited = self.layer.layer(service_fn(called));
+        let request = Request::get("/").header("x-api-key", "ada").body(());
+        let request = request.expect("a request");
+        let Ok(answer) = self.runtime.block_on(limited.oneshot(request));
+        answer
+    }
+
+    fn status(&self) -> StatusCode {
+        self.ask().status()
+    }
+}
+
+fn rules(limit: u32, timeout: &str) -> String {
+    format!(
+        "
+domain: d
+descriptors:
+- key: api_key
+  concurrency: {{ limit: {limit}, timeout: {timeout} }}
+"
+    )
+}
+
+/// The permits in Redis: the deadlines of those that nobody has given back.
+fn deadlines(redis: &mut Client) -> Vec<String> {
+    let keys = texts(&redis.ask(&["KEYS", "*"]));
+    let is_set = |key: &&String| redis.ask(&["TYPE", key]).text() == "zset";
+    let Some(key) = keys.iter().find(is_set) else {
+        return Vec::new();
+    };
+    let members = texts(&redis.ask(&["ZRANGE", key, "0", "-1", "WITHSCORES"]));
+    members.into_iter().skip(1).step_by(2).collect()
+}
+
+fn texts(reply: &Reply) -> Vec<String> {
+    match reply {
+        Reply::Array(all) => all.iter().map(Reply::text).collect(),
+        other => panic!("a list is expected: {other:?}"),
+    }
+}
+
+#[test]
+fn all_nodes_together_hold_no_more_than_the_limit() {
+    let server = Server::start();
+    let nodes = [(); 3].map(|()| Node::new(&server, &rules(4, "1h")));
+    let mut held = Vec::new();
+    for node in nodes.iter().cycle().take(4) {
+        let answer = node.ask();
+        assert_eq!(answer.status(), StatusCode::OK);
+        held.push(answer);
+    }
+    for node in &nodes {
+        assert_eq!(node.status(), StatusCode::TOO_MANY_REQUESTS);
+    }
+    // What ends on one node makes room on another one.
+    let _inside = nodes[0].runtime.enter();
+    held.remove(0);
+    eventually("the place is free", || nodes[2].status() == StatusCode::OK);
+}
+
+#[test]
+fn a_place_outlives_its_timeout_while_it_is_held_and_not_the_node_that_held_it() {
+    let server = Server::start();
+    let rules = rules(1, "3s");
+    let (holder, other) = (Node::new(&server, &rules), Node::new(&server, &rules));
+    let held = holder.ask();
+    assert_eq!(held.status(), StatusCode::OK);
+    let mut redis = server.client();
+    let first = deadlines(&mut redis);
+    assert_eq!(first.len(), 1);
+    eventually("it is renewed", || deadlines(&mut redis) != first);
+    assert_eq!(other.status(), StatusCode::TOO_MANY_REQUESTS);
+
+    // The node is killed: nothing of it runs any more, and nothing is given back.
+    std::mem::forget(held);
+    holder.runtime.shutdown_background();
+    assert_eq!(deadlines(&mut redis).len(), 1);
+    eventually("the place is taken back", || {
+        other.status() == StatusCode::OK
+    });
+}
