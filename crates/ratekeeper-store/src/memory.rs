@@ -155,6 +155,7 @@ impl MemoryStore {
     }
 
     /// A request of one step: one lock, one search.
+    #[inline]
     fn decide_one(&self, step: &Step<'_>, request: &Request<'_>) -> Verdicts {
         let probe = Probe::new(step.key);
         let shard = &mut *self.shards[probe.shard_bits()].0.lock();

@@ -22,9 +22,10 @@ use std::ops::Range;
 use super::probe::Probe;
 use super::{BUCKET_WORDS, SLOTS};
 
-/// The most buckets of a segment. A split looks at each of its counters under the shard's lock:
-/// that bounds them from above. From below, the fewer counters it has the less evenly they fill.
-const SEGMENT_BUCKETS_MAX: usize = 128;
+/// The most buckets of a segment. A split looks at each of its counters under the shard's lock,
+/// some tens of microseconds: that bounds them from above. From below, the fewer counters it has
+/// the less evenly segments fill, and the more counters find theirs full in a table that is not.
+const SEGMENT_BUCKETS_MAX: usize = 256;
 
 /// Of 16 slots so many are taken in a segment that is crowded. Above, the first searches for a
 /// free slot would fail; below, the memory is not used.

@@ -8,7 +8,7 @@ use crate::memory::table::Probe;
 use crate::memory::{MemoryConfig, MemoryStore};
 use crate::{Charge, CounterKey, Request, RuleSlot, Step};
 
-/// Room for six segments' worth of counters in each shard, and eight segments.
+/// Four segments of some 1,300 places in each shard.
 const CONFIG: MemoryConfig = MemoryConfig {
     memory_limit: 24 << 20,
     max_share_percent: 100,
@@ -94,6 +94,7 @@ proptest! {
             limit(Algorithm::TokenBucket, 3, 60),
         ];
         let (growing, large) = (MemoryStore::new(CONFIG).unwrap(), grown());
+        let least = growing.stats().table_bytes;
         let mut secs = 10_000;
         for (asked, pause) in &requests {
             secs += pause;
@@ -102,7 +103,7 @@ proptest! {
             prop_assert_eq!(growing.decide_now(&request), large.decide_now(&request));
         }
         let (growing, large) = (growing.stats(), large.stats());
-        prop_assert!(growing.table_bytes > growing.table_bytes_max / 8 && growing.table_bytes < large.table_bytes);
+        prop_assert!(growing.table_bytes > least && growing.table_bytes < large.table_bytes);
         prop_assert_eq!(growing.evicted_live, 0);
         prop_assert_eq!(large.evicted_live, 0);
     }
@@ -151,7 +152,7 @@ fn expired_counters_make_room_before_the_table_grows() {
     let stats = store.stats();
     assert_eq!(stats.table_bytes, least, "{stats:?}");
     assert!(
-        stats.evicted_expired > 300_000 && stats.evicted_live == 0,
+        stats.evicted_expired > 250_000 && stats.evicted_live == 0,
         "{stats:?}"
     );
 }

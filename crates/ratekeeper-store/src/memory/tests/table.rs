@@ -94,7 +94,7 @@ fn a_table_fills_to_nine_tenths_and_hardly_turns_anybody_away() {
     let mut table = Table::new(10_007);
     let wanted = table.capacity() as u64 * 9 / 10;
     let turned_away = (0..wanted).filter(|number| !insert(&mut table, *number));
-    assert!((turned_away.count() as u64) < wanted / 1_000);
+    assert!((turned_away.count() as u64) < wanted / 3_000);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_table_is_as_large_as_its_counters_need() {
         );
         let places = table.buckets() * 7;
         assert!(
-            places < 1_000 || places < 3 * table.used(),
+            places < 2_000 || places < 3 * table.used(),
             "{places} for {}",
             table.used()
         );
