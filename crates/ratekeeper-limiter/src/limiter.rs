@@ -275,6 +275,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
+    #[inline]
     pub(crate) fn ask(
         &self,
         plan: &Plan<'_>,
@@ -344,12 +345,14 @@ impl<S: Store<Ticket = Never>> Limiter<S> {
     ) -> Decision {
         let mut decision = Decision::begin(self.snapshot.load());
         let overrides = overrides(check, self.options.profile);
-        let (snapshot, statuses) = decision.parts();
-        let plan = Plan::new(self.context(snapshot, now), check, &overrides);
-        let Answer::Decided(verdicts) = self.ask(&plan, now, None);
-        plan.fill(&verdicts, statuses, each);
-        drop(plan);
-        decision.conclude(verdicts.allowed);
+        let allowed = {
+            let (snapshot, statuses) = decision.parts();
+            let plan = Plan::new(self.context(snapshot, now), check, &overrides);
+            let Answer::Decided(ref verdicts) = self.ask(&plan, now, None);
+            plan.fill(verdicts, statuses, each);
+            verdicts.allowed
+        };
+        decision.conclude(allowed);
         decision
     }
 

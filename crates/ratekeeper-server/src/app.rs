@@ -77,7 +77,23 @@ impl<S: ServedStore> App<S> {
         }
     }
 
-    async fn finish(&self, check: &Check<'_>, asked: Asked<S::Ticket>) -> Decision {
+    /// As [`Self::check`], without waiting; `answer` reads the decision where it lies.
+    #[inline]
+    pub(crate) fn begin<D>(
+        &self,
+        check: &Check<'_>,
+        answer: impl FnOnce(&Decision) -> D,
+    ) -> Begun<S::Ticket, D> {
+        let start = self.durations.start();
+        let now = self.limiter.clock().now();
+        self.limiter.begin_with(check, now, |decision| {
+            self.durations.record(start.map(|start| start.elapsed()));
+            answer(decision)
+        })
+    }
+
+    /// Waits for the answer to a check that was begun.
+    pub(crate) async fn finish(&self, check: &Check<'_>, asked: Asked<S::Ticket>) -> Decision {
         let asked_at = asked.asked_at();
         let decision = self.limiter.finish(check, asked).await;
         let took = self.limiter.clock().now().since(asked_at);

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use ratekeeper_limiter::Begun;
 use ratekeeper_proto::FILE_DESCRIPTOR_SET;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer, SERVICE_NAME,
@@ -48,8 +49,15 @@ impl<S: ServedStore> RateLimitService for Rls<S> {
         if let Some(constant) = &self.constant {
             return Ok(tonic::Response::new(constant.answer()));
         }
-        let answer = rls::decide(&self.app, request.get_ref()).await;
-        answer.map(tonic::Response::new).map_err(status)
+        let request = request.get_ref();
+        match rls::begin(&self.app, request).map_err(status)? {
+            Begun::Decided(answer) => Ok(tonic::Response::new(answer)),
+            // In a box: what a future may ever hold is moved with it.
+            Begun::Asked(asked) => {
+                let answer = Box::pin(rls::finish(&self.app, request, asked)).await;
+                answer.map(tonic::Response::new).map_err(status)
+            }
+        }
     }
 }
 

@@ -85,7 +85,7 @@ impl<'a> Plan<'a> {
         statuses: &mut Statuses,
         mut each: impl FnMut(&Step<'_>, Source, Answered),
     ) {
-        statuses.resize(usize::from(self.descriptors), Status::NONE);
+        (0..self.descriptors).for_each(|_| statuses.push(Status::NONE));
         let quota_denies = !verdicts.allowed && self.quota_denies(verdicts);
         let mut details = self.details.iter().peekable();
         for (number, (step, source, answered)) in self.answers(verdicts).enumerate() {

@@ -16,8 +16,11 @@ pub(super) type Entries<'a> = SmallVec<[Entry<'a>; 8]>;
 /// What a check borrows.
 pub(super) type Descriptors<'a> = SmallVec<[Descriptor<'a>; 4]>;
 
-/// The entries of a request that is within its bounds.
-pub(super) fn entries(request: &RateLimitRequest) -> Result<Entries<'_>, Refusal> {
+/// The entries of a request that is within its bounds, put into `all`.
+pub(super) fn entries<'a>(
+    request: &'a RateLimitRequest,
+    all: &mut Entries<'a>,
+) -> Result<(), Refusal> {
     let invalid = |message: &str| Err(Refusal::Invalid(message.to_owned()));
     if request.domain.is_empty() {
         return invalid("rate limit domain must not be empty");
@@ -29,7 +32,6 @@ pub(super) fn entries(request: &RateLimitRequest) -> Result<Entries<'_>, Refusal
         let message = format!("descriptors: at most {DESCRIPTORS_MAX} in one request");
         return Err(Refusal::Invalid(message));
     }
-    let mut all = Entries::new();
     for (number, descriptor) in request.descriptors.iter().enumerate() {
         if descriptor.entries.len() > ENTRIES_MAX {
             return Err(Refusal::Invalid(format!(
@@ -42,16 +44,16 @@ pub(super) fn entries(request: &RateLimitRequest) -> Result<Entries<'_>, Refusal
             value: &entry.value,
         }));
     }
-    Ok(all)
+    Ok(())
 }
 
-/// The descriptors of a request whose entries are `entries`: each one's part of them, what it
-/// costs, and its limit.
+/// The descriptors of a request whose entries are `entries`, put into `all`: each one's part of
+/// them, what it costs, and its limit.
 pub(super) fn descriptors<'a>(
     request: &RateLimitRequest,
     entries: &'a [Entry<'a>],
-) -> Result<Descriptors<'a>, Refusal> {
-    let mut all = Descriptors::new();
+    all: &mut Descriptors<'a>,
+) -> Result<(), Refusal> {
     let mut rest = entries;
     for (number, descriptor) in request.descriptors.iter().enumerate() {
         // As many as were taken from it, so it is never out of range.
@@ -66,7 +68,7 @@ pub(super) fn descriptors<'a>(
             ..Descriptor::new(own)
         });
     }
-    Ok(all)
+    Ok(())
 }
 
 /// What a descriptor costs: its own addend, which may be 0, else the request's, else 1.
