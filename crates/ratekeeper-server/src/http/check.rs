@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use ratekeeper_limiter::{Begun, Check, Decision, Waiting};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::ApiError;
 use crate::app::App;
@@ -50,7 +50,7 @@ pub(super) async fn one<S: ServedStore>(
         options.map_err(|error| ApiError::invalid("?status", error.body_text()))?;
     let body = json_body(&headers, body)?;
     let question: Question<'_> = question::parse(&body)?;
-    question.validate("")?;
+    question.validate(format_args!(""))?;
     admit_override(&app, &peer, &headers, &question)?;
     if !app.is_loaded() {
         return Err(ApiError::no_rules());
@@ -58,11 +58,6 @@ pub(super) async fn one<S: ServedStore>(
     let decision = ask(&app, &question).await;
     let answer = Answer::new(&decision, question.is_peek());
     Ok(respond(&answer, options.status))
-}
-
-#[derive(Serialize)]
-struct Answers<'a> {
-    results: Vec<Answer<'a>>,
 }
 
 /// Up to a thousand checks, each decided by itself; none is if one of them makes no sense.
@@ -81,12 +76,8 @@ pub(super) async fn many<S: ServedStore>(
     if !app.is_loaded() {
         return Err(ApiError::no_rules());
     }
-    let decisions = ask_all(&app, &questions.checks).await;
-    let answers = decisions.iter().zip(&questions.checks);
-    let results = answers
-        .map(|(decision, question)| Answer::new(decision, question.is_peek()))
-        .collect();
-    Ok(Json(Answers { results }).into_response())
+    let text = answer_all(&app, &questions.checks).await;
+    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
 /// How one check would be decided, as the admin listener tells it. Takes nothing.
@@ -97,7 +88,7 @@ pub(crate) async fn explain<S: ServedStore>(
 ) -> Result<Response, ApiError> {
     let body = json_body(&headers, body)?;
     let question: Question<'_> = question::parse(&body)?;
-    question.validate("")?;
+    question.validate(format_args!(""))?;
     let entries = question.entries();
     let descriptors = question.descriptors(&entries, 1);
     // As most edges ask: without a caller that could be made to wait.
@@ -122,34 +113,44 @@ fn admit_override<S: ServedStore>(
     }
 }
 
-/// Asks for all before it waits for any.
-async fn ask_all<S: ServedStore>(
-    app: &App<S>,
-    questions: &[Object<Question<'_>>],
-) -> Vec<Decision> {
+/// The answers to all, as JSON. Asks for all before it waits for any; what is decided at once is
+/// written at once, from where the decision lies.
+async fn answer_all<S: ServedStore>(app: &App<S>, questions: &[Object<Question<'_>>]) -> Vec<u8> {
     let start = Instant::now();
     let now = app.limiter.clock().now();
+    let mut written = Vec::new();
     let begin = |question: &Object<Question<'_>>| {
         let entries = question.entries();
         let descriptors = question.descriptors(&entries, 1);
-        app.limiter.begin(&question.check(&descriptors), now)
+        let check = question.check(&descriptors);
+        app.limiter.begin_with(&check, now, |decision| {
+            let from = written.len();
+            Answer::new(decision, question.is_peek()).write(&mut written);
+            from..written.len()
+        })
     };
     let begun: Vec<_> = questions.iter().map(begin).collect();
-    let mut decisions = Vec::with_capacity(begun.len());
+    let mut text = Vec::with_capacity(written.len() + begun.len() + 16);
     for (question, begun) in questions.iter().zip(begun) {
-        decisions.push(match begun {
-            Begun::Decided(decision) => decision,
+        text.extend_from_slice(if text.is_empty() {
+            b"{\"results\":["
+        } else {
+            b","
+        });
+        match begun {
+            Begun::Decided(range) => text.extend_from_slice(&written[range]),
             Begun::Asked(asked) => {
                 let entries = question.entries();
                 let descriptors = question.descriptors(&entries, 1);
-                app.limiter
-                    .finish(&question.check(&descriptors), asked)
-                    .await
+                let check = question.check(&descriptors);
+                let decision = app.limiter.finish(&check, asked).await;
+                Answer::new(&decision, question.is_peek()).write(&mut text);
             }
-        });
+        }
     }
+    text.extend_from_slice(b"]}");
     app.durations.add(start.elapsed());
-    decisions
+    text
 }
 
 async fn ask<S: ServedStore>(app: &App<S>, question: &Question<'_>) -> Decision {

@@ -69,7 +69,7 @@ pub(in crate::http) async fn peek<S: ServedStore>(
 ) -> Answered {
     let body = json_body(&headers, body)?;
     let question: Question<'_> = question::parse(&body)?;
-    question.validate("")?;
+    question.validate(format_args!(""))?;
     admit_override(&app, &peer, &headers, &question)?;
     is_loaded(&app)?;
     let entries = question.entries();
@@ -100,7 +100,7 @@ pub(in crate::http) async fn acquire<S: ServedStore>(
     let caller = admit(&app, &peer, &headers, Power::Hold)?;
     let body = json_body(&headers, body)?;
     let (question, named) = question::parse::<Keyed<'_>>(&body)?.split();
-    question.validate("")?;
+    question.validate(format_args!(""))?;
     question.refuse_overrides()?;
     let key = key(&named)?;
     is_loaded(&app)?;
@@ -185,7 +185,7 @@ pub(in crate::http) async fn reserve<S: ServedStore>(
     let (hits, ttl): (_, Micros) = (wanted.hits, ttl(wanted.ttl_ms)?);
     let cost = reserved_hits(hits)?;
     let (question, named) = wanted.split();
-    question.validate("")?;
+    question.validate(format_args!(""))?;
     question.refuse_overrides()?;
     let key = key(&named)?;
     is_loaded(&app)?;
@@ -264,7 +264,7 @@ pub(in crate::http) async fn refund<S: ServedStore>(
     let caller = admit(&app, &peer, &headers, Power::Refund)?;
     let body = json_body(&headers, body)?;
     let (question, named) = question::parse::<Keyed<'_>>(&body)?.split();
-    question.validate("")?;
+    question.validate(format_args!(""))?;
     question.refuse_overrides()?;
     if let Some(number) = question.zero_hits() {
         return Err(no_refund(number).into());

@@ -1,6 +1,7 @@
 //! What `/v1/check` is asked.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use ratekeeper_limiter::{Check, Descriptor, MAX_HITS, Override, Waiting};
 use ratekeeper_rules::{Entry, Unit};
@@ -88,6 +89,14 @@ struct Pair<'a> {
 
 /// Reads a body; what is wrong is named by its path.
 pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
+    match serde_json::from_slice(body) {
+        Ok(Object(value)) => Ok(value),
+        // Keeping the path at hand takes as long as reading: only who needs it pays for it.
+        Err(_) => parse_by_path(body),
+    }
+}
+
+fn parse_by_path<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let Object(value) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
@@ -120,7 +129,7 @@ impl Questions<'_> {
     pub(super) fn validate(&self) -> Result<(), ApiError> {
         check_count(self.checks.len())?;
         let mut checks = self.checks.iter().enumerate();
-        checks.try_for_each(|(number, check)| check.validate(&format!("checks[{number}].")))
+        checks.try_for_each(|(number, check)| check.validate(format_args!("checks[{number}].")))
     }
 }
 
@@ -170,7 +179,7 @@ impl Question<'_> {
     }
 
     /// Checks what types do not; `prefix` leads the paths of what is wrong.
-    pub(super) fn validate(&self, prefix: &str) -> Result<(), ApiError> {
+    pub(super) fn validate(&self, prefix: fmt::Arguments<'_>) -> Result<(), ApiError> {
         let refuse = |field: &str, message: &str| {
             Err(ApiError::invalid(format!("{prefix}{field}"), message))
         };
