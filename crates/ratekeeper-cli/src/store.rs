@@ -120,14 +120,7 @@ impl ServedStore for NodeStore {
     fn servers(&self) -> Vec<ServerGauges> {
         match self {
             Self::Memory(_) => Vec::new(),
-            Self::Redis(store) => {
-                let denied = store.denied_from_memory();
-                store
-                    .shards()
-                    .into_iter()
-                    .map(|it| gauges(it, denied))
-                    .collect()
-            }
+            Self::Redis(store) => store.shards().into_iter().map(gauges).collect(),
         }
     }
 }
@@ -145,7 +138,7 @@ fn file_at_fault(settings: &RedisSettings) -> Option<String> {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts in metrics are doubles")]
-fn gauges(shard: ShardCounts, denied: u64) -> ServerGauges {
+fn gauges(shard: ShardCounts) -> ServerGauges {
     let counts = [
         ("pipelines", "Calls sent", shard.pipelines as f64),
         ("decisions", "Decisions sent", shard.decisions as f64),
@@ -177,7 +170,17 @@ fn gauges(shard: ShardCounts, denied: u64) -> ServerGauges {
         (
             "denied_from_memory",
             "Denials that were repeated from memory, without asking",
-            denied as f64,
+            shard.denied_from_memory as f64,
+        ),
+        (
+            "redirects",
+            "Calls that were sent again, elsewhere or later, since they had not been carried out",
+            shard.redirects as f64,
+        ),
+        (
+            "stranded_hits",
+            "Hits of requests denied by another slot that were not given back, as far as is known",
+            shard.stranded_hits as f64,
         ),
     ];
     ServerGauges {

@@ -12,6 +12,7 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ use ratekeeper_store::{CounterKey, Request, Verdicts};
 
 use crate::queue::{Unhashed, signature};
 use crate::script::Known;
+use crate::shard::Shard;
 
 /// Parts with a lock of their own.
 const PARTS: usize = 64;
@@ -60,6 +62,8 @@ struct Denial {
     sent: Instant,
     /// How often something had been given back by then.
     returns: u64,
+    /// Who denied it.
+    shard: Arc<Shard>,
 }
 
 impl Denied {
@@ -90,7 +94,10 @@ impl Denied {
             false => None,
         };
         match verdicts.is_some() {
-            true => part.answered += 1,
+            true => {
+                denial.shard.metrics.denied_from_memory();
+                part.answered += 1;
+            }
             // It is over, or somebody asks for less, or under another limit.
             false if is_over => self.drop_one(&mut part, signature),
             false => {}
@@ -103,8 +110,15 @@ impl Denied {
         self.returns.load(Ordering::Acquire)
     }
 
-    /// Keeps what is known of a group that was denied, which was sent after so many `returns`.
-    pub(crate) fn keep(&self, signature: u64, known: Known, sent: Instant, returns: u64) {
+    /// Keeps what `shard` has told of a group that it denied, which was sent after so many
+    /// `returns`.
+    pub(crate) fn keep(
+        &self,
+        shard: &Arc<Shard>,
+        signature: u64,
+        known: Known,
+        (sent, returns): (Instant, u64),
+    ) {
         let Some(first) = known.keys().next().filter(|_| !self.max.is_zero()) else {
             return;
         };
@@ -113,6 +127,7 @@ impl Denied {
             known,
             sent,
             returns,
+            shard: Arc::clone(shard),
         };
         if part.denials.len() >= DENIALS_MAX && !part.denials.contains_key(&signature) {
             let old = part.denials.keys().next().copied();

@@ -64,7 +64,10 @@ pub(crate) struct SentinelSet {
     /// What they call the primary.
     pub(crate) name: String,
     /// How to come in there.
-    #[expect(dead_code, reason = "sentinels are not followed yet")]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "sentinels are not followed yet")
+    )]
     pub(crate) login: Arc<Login>,
     pub(crate) tls: Option<Arc<Tls>>,
 }

@@ -9,11 +9,15 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
+use tracing::debug;
 
 use crate::lane::Lane;
+use crate::lanes::Elsewhere;
 use crate::metrics::Fault;
-use crate::queue::{Member, Members, Taken, earliest};
-use crate::script::{Call, Clock, Group, Item, decode_and_keep};
+use crate::queue::{Member, Members, Waiting, earliest};
+use crate::script::{Call, Clock, Group, Item, decode_and_keep, slot};
+use crate::survey::told;
+use crate::topology::Topology;
 
 /// What became of a flight.
 #[derive(Debug)]
@@ -24,11 +28,10 @@ pub(crate) enum Landed {
     Lost(String),
 }
 
-/// Groups that are decided in one call of the script, and who waits for them.
+/// What is asked for in one pipeline, and who waits for it.
 pub(crate) struct Flight<'a> {
     lane: &'a Lane,
-    groups: Vec<Group>,
-    members: Vec<Members>,
+    batches: Vec<Batch>,
     sent: Instant,
     /// How often something had been given back by then.
     returns: u64,
@@ -37,22 +40,76 @@ pub(crate) struct Flight<'a> {
     due: Instant,
 }
 
+/// Groups that are decided in one call of the script: in a cluster those of one slot.
+struct Batch {
+    groups: Vec<Group>,
+    members: Vec<Members>,
+    is_asking: bool,
+}
+
+impl Batch {
+    fn of(waiting: Vec<Waiting>, is_asking: bool) -> Self {
+        let (groups, members) = waiting.into_iter().map(|it| (it.group, it.members)).unzip();
+        Self {
+            groups,
+            members,
+            is_asking,
+        }
+    }
+
+    fn into_waiting(self) -> Vec<Waiting> {
+        let waiting = self.groups.into_iter().zip(self.members);
+        waiting
+            .map(|(group, members)| Waiting { group, members })
+            .collect()
+    }
+
+    fn slot(&self) -> Option<u16> {
+        let key = self.groups.first()?.first_key()?;
+        Some(slot(key.subject))
+    }
+}
+
+/// `waiting` in calls that a cluster takes: each of one slot.
+fn by_slot(mut waiting: Vec<Waiting>) -> Vec<Batch> {
+    let place = |it: &Waiting| {
+        (
+            it.members.is_asking,
+            it.group.first_key().map(|key| slot(key.subject)),
+        )
+    };
+    // Stable: who came first is decided first.
+    waiting.sort_by_cached_key(place);
+    let mut batches: Vec<Vec<Waiting>> = Vec::new();
+    for it in waiting {
+        match batches.last_mut() {
+            Some(batch) if batch.first().map(place) == Some(place(&it)) => batch.push(it),
+            _ => batches.push(vec![it]),
+        }
+    }
+    let batches = batches.into_iter().map(|batch| {
+        let is_asking = batch.iter().any(|it| it.members.is_asking);
+        Batch::of(batch, is_asking)
+    });
+    batches.collect()
+}
+
 impl<'a> Flight<'a> {
-    pub(crate) fn new(lane: &'a Lane, taken: Taken) -> Self {
+    pub(crate) fn new(lane: &'a Lane, waiting: Vec<Waiting>) -> Self {
         let sent = Instant::now();
-        let waited = taken.members.iter().flat_map(|members| &members.list);
-        let (mut decisions, mut queued) = (0, Duration::ZERO);
-        for member in waited {
+        let (groups, mut decisions, mut queued) = (waiting.len(), 0, Duration::ZERO);
+        for member in waiting.iter().flat_map(|it| &it.members.list) {
             decisions += 1;
             queued += sent.saturating_duration_since(member.queued_at);
         }
-        lane.shard
-            .metrics
-            .sent(taken.groups.len(), decisions, queued);
+        lane.shard.metrics.sent(groups, decisions, queued);
+        let batches = match lane.is_of_cluster {
+            true => by_slot(waiting),
+            false => vec![Batch::of(waiting, false)],
+        };
         Self {
             lane,
-            groups: taken.groups,
-            members: taken.members,
+            batches,
             sent,
             returns: lane.asking.denied.returns(),
             due: sent + lane.config.deadline,
@@ -63,20 +120,20 @@ impl<'a> Flight<'a> {
     /// told so then; the flight goes on, for the connection's answers come in order.
     pub(crate) async fn fly(mut self, mut connection: MultiplexedConnection) -> Landed {
         let calls = self.calls();
-        let reply = {
+        let replies = {
             let asked = ask(&mut connection, &calls, self.lane);
             tokio::pin!(asked);
             let mut next = self.next_deadline();
             loop {
                 tokio::select! {
                     biased;
-                    reply = &mut asked => break reply,
+                    replies = &mut asked => break replies,
                     () = sleep_until(next.into()) => {
                         // After a pause of this process the answer may lie in the socket: it is read
                         // before anybody is told that none came.
                         yield_now().await;
-                        if let Some(reply) = asked.as_mut().now_or_never() {
-                            break reply;
+                        if let Some(replies) = asked.as_mut().now_or_never() {
+                            break replies;
                         }
                         next = self.overdue(Instant::now());
                     }
@@ -86,28 +143,41 @@ impl<'a> Flight<'a> {
         let took = self.sent.elapsed();
         self.lane.shard.metrics.answered(took);
         // Before anybody is told, and also if nobody knows what became of it.
-        let refunded = self.groups.iter().flat_map(Group::refunded);
+        let groups = self.batches.iter().flat_map(|batch| &batch.groups);
+        let refunded = groups.flat_map(Group::refunded);
         refunded.for_each(|key| self.lane.asking.denied.forget(key));
-        match reply {
-            Ok(value) => self.land(&value, took),
-            Err(error) => self.failed(&error),
+        match replies {
+            Ok(replies) => self.land(&replies, took),
+            Err(error) => {
+                let failed = self.fail_all();
+                self.lane.shard.metrics.fault(Fault::Connection, failed);
+                Landed::Lost(error.to_string())
+            }
         }
     }
 
-    fn calls(&self) -> Calls {
-        let mut call = Call::new();
-        for group in &self.groups {
-            call.push(group, &self.lane.asking.names);
-        }
+    fn calls(&self) -> Vec<Sent> {
         let asking = &self.lane.asking;
-        let told = match (asking.clock, self.members.first()) {
+        let first = self.batches.first().and_then(|batch| batch.members.first());
+        let told = match (asking.clock, first) {
             (Clock::Told, Some(members)) => {
                 let now = members.now.as_micros();
                 Some(asking.told.fetch_max(now, Ordering::Relaxed).max(now))
             }
             _ => None,
         };
-        Calls { call, told }
+        let sent = |batch: &Batch| {
+            let mut call = Call::new();
+            for group in &batch.groups {
+                call.push(group, &asking.names);
+            }
+            Sent {
+                call,
+                told,
+                is_asking: batch.is_asking,
+            }
+        };
+        self.batches.iter().map(sent).collect()
     }
 
     fn next_deadline(&self) -> Instant {
@@ -120,7 +190,7 @@ impl<'a> Flight<'a> {
     fn overdue(&mut self, now: Instant) -> Instant {
         let late = self.sent_late(now);
         let (mut expired, mut next) = (0, None);
-        for members in &mut self.members {
+        for members in self.batches.iter_mut().flat_map(|batch| &mut batch.members) {
             let (count, then) = members.expire(now, StoreError::Timeout);
             expired += count;
             next = earliest(next, then);
@@ -145,16 +215,39 @@ impl<'a> Flight<'a> {
         waiting.filter(late).count()
     }
 
-    /// Hands out the answers.
-    fn land(mut self, value: &Value, took: Duration) -> Landed {
+    /// Hands out the answers, and sends elsewhere what was not carried out.
+    fn land(mut self, replies: &[RedisResult<Value>], took: Duration) -> Landed {
+        let (mut has_served, mut landed) = (false, Landed::Answered);
+        let batches = std::mem::take(&mut self.batches);
+        for (batch, reply) in batches.into_iter().zip(replies) {
+            match reply {
+                Ok(value) => has_served |= self.answer(batch, value),
+                Err(error) => {
+                    if let Some(lost) = self.refused(batch, error) {
+                        landed = lost;
+                    }
+                }
+            }
+        }
+        // Whether or not anybody still waited for it.
+        if has_served && took <= self.lane.config.deadline {
+            self.lane.shard.breaker.succeeded();
+            self.lane.shard.served();
+        }
+        landed
+    }
+
+    /// Tells who waits for `batch` what the script has answered; whether that could be read.
+    fn answer(&self, mut batch: Batch, value: &Value) -> bool {
         let Value::Array(items) = value else {
-            return self.malformed("the script's answer is no array");
+            self.malformed(batch, "the script's answer is no array");
+            return false;
         };
-        let members = &mut self.members;
+        let members = &mut batch.members;
         let (mut group, mut member) = (0, 0);
         let mut denied = Vec::new();
         let decoded = decode_and_keep(
-            &self.groups,
+            &batch.groups,
             items.iter().map(item),
             |number, verdicts| {
                 if number != group {
@@ -168,75 +261,117 @@ impl<'a> Flight<'a> {
             |number, known| denied.push((number, known)),
         );
         if let Err(error) = decoded {
-            return self.malformed(&error.to_string());
+            self.malformed(batch, &error.to_string());
+            return false;
         }
         let memory = &self.lane.asking.denied;
         for (number, known) in denied {
-            memory.keep(
-                self.members[number].signature,
-                known,
-                self.sent,
-                self.returns,
-            );
+            let signature = batch.members[number].signature;
+            let asked = (self.sent, self.returns);
+            memory.keep(&self.lane.shard, signature, known, asked);
         }
-        // Whether or not anybody still waited for it.
-        if took <= self.lane.config.deadline {
-            self.lane.shard.breaker.succeeded();
-            self.lane.shard.served();
-        }
-        Landed::Answered
+        true
     }
 
     fn waiting(&self) -> impl Iterator<Item = &Member> {
-        self.members.iter().flat_map(|members| &members.list)
+        let members = self.batches.iter().flat_map(|batch| &batch.members);
+        members.flat_map(|members| &members.list)
     }
 
     /// Fails whoever still waits, and says how many there were.
-    fn fail_all(&mut self, error: StoreError) -> usize {
-        let waiting = self.waiting().filter(|it| !it.is_answered()).count();
-        self.members.iter_mut().for_each(|it| it.fail(error));
-        waiting
+    fn fail_all(&mut self) -> usize {
+        self.batches.iter_mut().map(fail).sum()
     }
 
     /// The script answered nonsense, or failed: no fault of the server's.
-    fn malformed(mut self, why: &str) -> Landed {
-        let failed = self.fail_all(StoreError::Unavailable);
+    fn malformed(&self, mut batch: Batch, why: &str) {
+        let failed = fail(&mut batch);
         self.lane.shard.garbled(failed.max(1), why);
-        Landed::Answered
     }
 
-    fn failed(mut self, error: &RedisError) -> Landed {
-        let why = error.to_string();
-        match Refusal::of(error) {
-            Refusal::Connection => {
-                let failed = self.fail_all(StoreError::Unavailable);
-                self.lane.shard.metrics.fault(Fault::Connection, failed);
-                Landed::Lost(why)
+    /// The server has said that it did not carry `batch` out, or that the script failed.
+    fn refused(&self, mut batch: Batch, error: &RedisError) -> Option<Landed> {
+        let (shard, why) = (&self.lane.shard, error.to_string());
+        let lanes = self
+            .lane
+            .lanes
+            .upgrade()
+            .filter(|_| self.lane.is_of_cluster);
+        match (Refusal::of(error), lanes) {
+            (Refusal::Script, _) => self.malformed(batch, &why),
+            (Refusal::Unable, _) => shard.failed(Fault::Refused, fail(&mut batch).max(1), &why),
+            (refusal, Some(lanes)) => {
+                shard.metrics.redirected();
+                debug!(shard = %shard.name, why, "asked again elsewhere or later");
+                if refusal == Refusal::Unready {
+                    shard.failed(Fault::Refused, 0, &why);
+                }
+                let elsewhere = self.elsewhere(&batch, refusal, error, &lanes.topology);
+                lanes.again(shard, batch.into_waiting(), &elsewhere);
             }
-            Refusal::Unable => {
-                let failed = self.fail_all(StoreError::Unavailable);
-                self.lane.shard.failed(Fault::Refused, failed.max(1), &why);
-                Landed::Answered
+            (Refusal::Elsewhere, None) => {
+                shard.metrics.fault(Fault::Refused, fail(&mut batch));
+                return Some(Landed::Lost(why));
             }
-            // Another server has taken over: it is to be found anew.
-            Refusal::Elsewhere => {
-                let failed = self.fail_all(StoreError::Unavailable);
-                self.lane.shard.metrics.fault(Fault::Refused, failed);
-                Landed::Lost(why)
-            }
-            Refusal::Script => self.malformed(&why),
+            (_, None) => shard.failed(Fault::Refused, fail(&mut batch).max(1), &why),
         }
+        None
     }
+
+    /// Where a cluster has it decided.
+    fn elsewhere(
+        &self,
+        batch: &Batch,
+        refusal: Refusal,
+        error: &RedisError,
+        topology: &Topology,
+    ) -> Elsewhere {
+        if refusal != Refusal::Later {
+            topology.doubt();
+        }
+        let address = error.redirect_node().and_then(|(address, _)| {
+            let (host, port) = address.rsplit_once(':')?;
+            Some(told(
+                &self.lane.shard.node.address,
+                host,
+                port.parse().ok()?,
+            ))
+        });
+        match (refusal, address, batch.slot()) {
+            (Refusal::Ask, Some(address), _) => return Elsewhere::Ask(address),
+            (Refusal::Moved, Some(address), Some(slot)) => {
+                topology.moved(slot, &address);
+            }
+            // What asked at a server that does not know its slot yet is asked there again.
+            (Refusal::Later, ..) if batch.is_asking => {
+                return Elsewhere::Ask(self.lane.shard.node.address.clone());
+            }
+            _ => {}
+        }
+        Elsewhere::ByMap
+    }
+}
+
+fn says_of_slot(error: &RedisError) -> bool {
+    error
+        .detail()
+        .is_some_and(|detail| detail.starts_with("Hash slot"))
+}
+
+fn fail(batch: &mut Batch) -> usize {
+    let members = batch.members.iter_mut();
+    members.map(|it| it.fail(StoreError::Unavailable)).sum()
 }
 
 /// A call of the script as it is sent.
-struct Calls {
+struct Sent {
     call: Call,
     /// The time, for servers that are told.
     told: Option<u64>,
+    is_asking: bool,
 }
 
-impl Calls {
+impl Sent {
     /// By the script's name, or by its text, which also loads it.
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let keys = self.call.keys();
@@ -257,25 +392,75 @@ impl Calls {
 /// asked again with the text.
 async fn ask(
     connection: &mut MultiplexedConnection,
-    calls: &Calls,
+    calls: &[Sent],
     lane: &Lane,
-) -> RedisResult<Value> {
+) -> RedisResult<Vec<RedisResult<Value>>> {
     let script = &lane.asking.script;
-    let command = calls.command("EVALSHA", script.sha1());
-    match send(connection, &command).await {
-        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-            lane.shard.metrics.reloaded();
-            send(connection, &calls.command("EVAL", script.text())).await
+    let all: Vec<&Sent> = calls.iter().collect();
+    let mut replies = send(connection, &all, |call| {
+        call.command("EVALSHA", script.sha1())
+    })
+    .await?;
+    let is_unknown = |reply: &RedisResult<Value>| {
+        let error = reply.as_ref().err();
+        error.is_some_and(|it| it.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
+    };
+    let unknown: Vec<usize> = (0..calls.len())
+        .filter(|it| is_unknown(&replies[*it]))
+        .collect();
+    if !unknown.is_empty() {
+        lane.shard.metrics.reloaded();
+        let calls: Vec<&Sent> = unknown.iter().map(|number| &calls[*number]).collect();
+        let loaded = send(connection, &calls, |call| {
+            call.command("EVAL", script.text())
+        })
+        .await?;
+        for (number, reply) in unknown.into_iter().zip(loaded) {
+            replies[number] = reply;
         }
-        answered => answered,
     }
+    Ok(replies)
 }
 
-async fn send(connection: &mut MultiplexedConnection, command: &Cmd) -> RedisResult<Value> {
-    connection
-        .send_packed_command(command)
-        .await
-        .and_then(Value::extract_error)
+/// The answer to each call, sent together; an error if the connection has ended.
+async fn send(
+    connection: &mut MultiplexedConnection,
+    calls: &[&Sent],
+    command: impl Fn(&Sent) -> Cmd,
+) -> RedisResult<Vec<RedisResult<Value>>> {
+    if let [call] = calls
+        && !call.is_asking
+    {
+        let reply = connection.send_packed_command(&command(call)).await;
+        return match reply.and_then(Value::extract_error) {
+            Err(error) if is_of_connection(&error) => Err(error),
+            reply => Ok(vec![reply]),
+        };
+    }
+    let mut pipeline = redis::pipe();
+    for call in calls {
+        if call.is_asking {
+            pipeline.cmd("ASKING");
+        }
+        pipeline.add_command(command(call));
+    }
+    let asked = calls.iter().filter(|call| call.is_asking).count() + calls.len();
+    let values = connection.send_packed_commands(&pipeline, 0, asked).await?;
+    let mut values = values.into_iter();
+    let mut reply_to = |call: &&Sent| {
+        let skipped = if call.is_asking {
+            values.nth(1)
+        } else {
+            values.next()
+        };
+        // A server that answers less than it was asked breaks the protocol.
+        skipped.unwrap_or(Value::Nil).extract_error()
+    };
+    Ok(calls.iter().map(&mut reply_to).collect())
+}
+
+fn is_of_connection(error: &RedisError) -> bool {
+    error.is_io_error() || error.is_unrecoverable_error()
 }
 
 fn item(value: &Value) -> Item<'_> {
@@ -286,42 +471,48 @@ fn item(value: &Value) -> Item<'_> {
     }
 }
 
-/// What a failure says of the server.
+/// What a refusal says of the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Refusal {
-    /// Nothing can be asked on this connection any more.
-    Connection,
-    /// It is there, and cannot serve: loading, out of memory, unable to persist.
+    /// It is there, and cannot serve: out of memory, unable to persist.
     Unable,
-    /// It is a replica by now.
+    /// It is not ready, or its cluster is not, and has carried out nothing.
+    Unready,
+    /// It is a replica by now, or serves this slot no more, and does not know who does.
     Elsewhere,
+    /// The slot is another's.
+    Moved,
+    /// The slot is on its way to another, and these counters are there already.
+    Ask,
+    /// The slot is on its way, and these counters are not all at one end of it.
+    Later,
     /// The script failed.
     Script,
 }
 
 impl Refusal {
     fn of(error: &RedisError) -> Self {
-        if error.is_io_error() || error.is_unrecoverable_error() {
-            return Self::Connection;
-        }
         match error.kind() {
-            ErrorKind::Server(
+            ErrorKind::Server(kind) => match kind {
+                // Of one slot, and not of the server.
+                ServerErrorKind::ClusterDown if says_of_slot(error) => Self::Elsewhere,
                 ServerErrorKind::BusyLoading
                 | ServerErrorKind::MasterDown
-                | ServerErrorKind::ClusterDown
-                | ServerErrorKind::TryAgain
-                | ServerErrorKind::NoPerm,
-            ) => Self::Unable,
-            ErrorKind::Server(ServerErrorKind::ReadOnly) => Self::Elsewhere,
+                | ServerErrorKind::ClusterDown => Self::Unready,
+                ServerErrorKind::NoPerm => Self::Unable,
+                ServerErrorKind::ReadOnly => Self::Elsewhere,
+                ServerErrorKind::Moved => Self::Moved,
+                ServerErrorKind::Ask => Self::Ask,
+                ServerErrorKind::TryAgain => Self::Later,
+                _ => Self::of_text(&error.to_string()),
+            },
             _ => Self::of_text(&error.to_string()),
         }
     }
 
     /// Before Redis 7 a script that fails says so in words alone.
     fn of_text(text: &str) -> Self {
-        let says = |code: &str| text.contains(code);
-        if says("READONLY") {
-            Self::Elsewhere
-        } else if [
+        const UNABLE: [&str; 7] = [
             "OOM",
             "MISCONF",
             "NOREPLICAS",
@@ -329,10 +520,10 @@ impl Refusal {
             "LOADING",
             "NOAUTH",
             "NOPERM",
-        ]
-        .into_iter()
-        .any(says)
-        {
+        ];
+        if text.contains("READONLY") {
+            Self::Elsewhere
+        } else if UNABLE.into_iter().any(|code| text.contains(code)) {
             Self::Unable
         } else {
             Self::Script

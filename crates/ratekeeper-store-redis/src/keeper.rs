@@ -13,7 +13,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
@@ -21,7 +21,10 @@ use crate::config::RedisConfig;
 use crate::greeting::Greeting;
 use crate::link::{Link, said};
 use crate::rights;
+use crate::script::slot_of_key;
 use crate::shard::Shard;
+use crate::survey::survey;
+use crate::topology::Topology;
 
 /// How often the secret is compared.
 const EVERY: Duration = Duration::from_secs(1);
@@ -41,58 +44,82 @@ pub struct ServerStatus {
     pub warnings: Vec<String>,
 }
 
-/// Looks after one server.
+/// Looks after the servers.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     kept: Arc<Kept>,
-    greeted: watch::Receiver<bool>,
-    task: AbortHandle,
+    tasks: [AbortHandle; 2],
 }
 
 #[derive(Debug)]
 struct Kept {
-    status: Mutex<ServerStatus>,
+    topology: Arc<Topology>,
+    config: Arc<RedisConfig>,
+    /// What all keys begin with.
+    prefix: String,
+    /// Where the seed lies.
+    key: String,
     seed: Mutex<[u8; 16]>,
-    /// Whether the seed is a setting, and not shared by way of the server.
-    is_set: bool,
+    /// Wakes who waits for servers to say what they are.
+    greeted: watch::Sender<u64>,
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
 impl Keeper {
     pub(crate) fn start(
-        shard: Arc<Shard>,
+        topology: Arc<Topology>,
         config: Arc<RedisConfig>,
         prefix: &str,
         runtime: &Handle,
     ) -> Self {
         let kept = Arc::new(Kept {
-            status: Mutex::default(),
             seed: Mutex::new(config.seed.unwrap_or_else(random)),
-            is_set: config.seed.is_some(),
-        });
-        let (told, greeted) = watch::channel(false);
-        let chore = Chore {
-            shard,
-            config,
             prefix: prefix.to_owned(),
             key: format!("{prefix}seed"),
-            kept: Arc::clone(&kept),
-        };
-        let task = runtime.spawn(chore.keep(told)).abort_handle();
+            topology: Arc::clone(&topology),
+            config: Arc::clone(&config),
+            greeted: watch::Sender::new(0),
+        });
+        let is_cluster = topology.is_cluster();
+        let surveyed = runtime.spawn(async move {
+            if is_cluster {
+                survey(topology, config).await;
+            }
+        });
+        let looked_after = runtime.spawn(keep_all(Arc::clone(&kept)));
         Self {
             kept,
-            greeted,
-            task,
+            tasks: [surveyed.abort_handle(), looked_after.abort_handle()],
         }
     }
 
+    /// What is known of all servers: of one that fails beside others, its shard tells.
     pub(crate) fn status(&self) -> ServerStatus {
-        self.kept.status.lock().clone()
+        let map = self.kept.topology.map();
+        let mut whole = ServerStatus::default();
+        let mut errors = Vec::new();
+        for shard in map.shards() {
+            let ServerStatus {
+                server,
+                error,
+                warnings,
+            } = shard.status.lock().clone();
+            whole.server = whole.server.or(server);
+            whole.warnings.extend(warnings);
+            errors.extend(error);
+        }
+        let is_lost = errors.len() == map.shards().len();
+        let trouble = self.kept.topology.trouble.lock();
+        whole.error = errors.into_iter().next().filter(|_| is_lost);
+        whole.error = whole
+            .error
+            .or_else(|| trouble.as_deref().map(str::to_owned));
+        whole
     }
 
     pub(crate) fn seed(&self) -> [u8; 16] {
@@ -100,39 +127,75 @@ impl Keeper {
     }
 
     pub(crate) async fn greeted(&self) {
-        // An error means that the runtime has ended: nobody will be greeted any more.
-        let _ = self.greeted.clone().wait_for(|greeted| *greeted).await;
+        let mut greeted = self.kept.greeted.subscribe();
+        let all = || {
+            let map = self.kept.topology.map();
+            let is_surveyed = *self.kept.topology.surveyed.borrow();
+            is_surveyed && map.shards().iter().all(|shard| shard.is_greeted())
+        };
+        while !all() {
+            let mut surveyed = self.kept.topology.surveyed.subscribe();
+            tokio::select! {
+                changed = greeted.changed() => if changed.is_err() { return },
+                _ = surveyed.changed() => {}
+            }
+        }
+    }
+}
+
+/// Looks after every server that serves slots, for as long as it does.
+async fn keep_all(kept: Arc<Kept>) {
+    let mut chores: Vec<(Arc<Shard>, JoinSet<()>)> = Vec::new();
+    loop {
+        let map = kept.topology.map();
+        chores.retain(|(shard, _)| map.shards().iter().any(|it| Arc::ptr_eq(it, shard)));
+        for shard in map.shards() {
+            if chores.iter().any(|(it, _)| Arc::ptr_eq(it, shard)) {
+                continue;
+            }
+            let chore = Chore {
+                shard: Arc::clone(shard),
+                kept: Arc::clone(&kept),
+            };
+            // Ends with the set it is in.
+            let mut task = JoinSet::new();
+            task.spawn(chore.keep());
+            chores.push((Arc::clone(shard), task));
+        }
+        kept.topology.changed(map.version).await;
     }
 }
 
 struct Chore {
     shard: Arc<Shard>,
-    config: Arc<RedisConfig>,
-    /// What all keys begin with.
-    prefix: String,
-    /// Where the seed lies.
-    key: String,
     kept: Arc<Kept>,
 }
 
 impl Chore {
-    async fn keep(self, told: watch::Sender<bool>) {
+    async fn keep(self) {
         loop {
-            if let Err(why) = self.look_after(&told).await {
-                let mut status = self.kept.status.lock();
+            if let Err(why) = self.look_after().await {
+                let mut status = self.shard.status.lock();
                 if status.error.as_deref() != Some(&*why) {
                     warn!(shard = %self.shard.name, why, "Redis cannot be asked");
                 }
                 status.error = Some(why);
             }
-            told.send_replace(true);
+            self.greeted();
             sleep(EVERY).await;
         }
     }
 
+    /// The server was asked what it is and for the seed, whatever came of it.
+    fn greeted(&self) {
+        if self.shard.greeted() {
+            self.kept.greeted.send_modify(|count| *count += 1);
+        }
+    }
+
     /// Connects, and looks after the server until that fails: why.
-    async fn look_after(&self, told: &watch::Sender<bool>) -> Result<(), String> {
-        let link = Link::open(&self.shard.node, self.config.connect_timeout).await;
+    async fn look_after(&self) -> Result<(), String> {
+        let link = Link::open(&self.shard.node, self.kept.config.connect_timeout).await;
         let Link {
             mut connection,
             driver,
@@ -141,7 +204,7 @@ impl Chore {
             self.greet(&mut connection).await?;
             loop {
                 self.compare(&mut connection).await?;
-                told.send_replace(true);
+                self.greeted();
                 sleep(EVERY).await;
             }
         };
@@ -178,7 +241,7 @@ impl Chore {
         }
         self.shard.accepted();
         warnings.extend(greeting.warnings(&self.shard.name));
-        let mut status = self.kept.status.lock();
+        let mut status = self.shard.status.lock();
         for warning in warnings.iter().filter(|it| !status.warnings.contains(it)) {
             warn!(shard = %self.shard.name, "{warning}");
         }
@@ -195,16 +258,16 @@ impl Chore {
         &self,
         connection: &mut MultiplexedConnection,
     ) -> Result<Option<String>, String> {
-        let question = rights::question(&self.prefix);
+        let question = rights::question(&self.kept.prefix);
         let login = &self.shard.node.login;
         match self
             .ask(question.query_async::<Vec<String>>(connection))
             .await
         {
             Ok(lacking) if lacking.is_empty() => Ok(None),
-            Ok(lacking) => Ok(Some(rights::refusal(&lacking, login, &self.prefix))),
+            Ok(lacking) => Ok(Some(rights::refusal(&lacking, login, &self.kept.prefix))),
             Err(why) if why.starts_with("NOPERM") => {
-                let grant = rights::grant(login, &self.prefix);
+                let grant = rights::grant(login, &self.kept.prefix);
                 Ok(Some(format!("{why}; grant what is needed: {grant}")))
             }
             Err(why) => Err(why),
@@ -213,30 +276,47 @@ impl Chore {
 
     /// Puts the seed back if it is gone, and adopts the one that is there.
     async fn compare(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
-        if self.kept.is_set {
+        if !self.has_seed() {
             let ping = redis::cmd("PING");
             return self
                 .ask(ping.query_async::<Value>(connection))
                 .await
-                .map(drop);
+                .map(|_| self.shard.status.lock().error = None);
         }
         let ours = *self.kept.seed.lock();
         let mut both = redis::pipe();
         both.cmd("SET")
-            .arg(&self.key)
+            .arg(&self.kept.key)
             .arg(&ours[..])
             .arg("NX")
             .ignore();
-        both.cmd("GET").arg(&self.key);
-        let (there,): (Vec<u8>,) = self.ask(both.query_async(connection)).await?;
+        both.cmd("GET").arg(&self.kept.key);
+        let there = match self.ask(both.query_async(connection)).await {
+            Err(why) if why.starts_with("MOVED") => {
+                self.kept.topology.doubt();
+                return Ok(());
+            }
+            there => there?,
+        };
+        let (there,): (Vec<u8>,) = there;
         let Ok(there) = <[u8; 16]>::try_from(there) else {
-            return Err(format!("what lies at {} is no seed of 16 bytes", self.key));
+            return Err(format!(
+                "what lies at {} is no seed of 16 bytes",
+                self.kept.key
+            ));
         };
         if there != ours {
             *self.kept.seed.lock() = there;
         }
-        self.kept.status.lock().error = None;
+        self.shard.status.lock().error = None;
         Ok(())
+    }
+
+    /// Whether the seed that all nodes share lies on this server, and is no setting.
+    fn has_seed(&self) -> bool {
+        let map = self.kept.topology.map();
+        let owner = map.shard(slot_of_key(&self.kept.key));
+        self.kept.config.seed.is_none() && owner.is_some_and(|it| Arc::ptr_eq(it, &self.shard))
     }
 
     async fn ask<T>(&self, asked: impl Future<Output = RedisResult<T>>) -> Result<T, String> {

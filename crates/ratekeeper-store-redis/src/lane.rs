@@ -13,8 +13,8 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -28,18 +28,23 @@ use crate::breaker::{Circuit, Probe};
 use crate::config::RedisConfig;
 use crate::denied::Denied;
 use crate::flight::{Flight, Landed};
+use crate::lanes::Lanes;
 use crate::link::Link;
 use crate::metrics::Fault;
 use crate::queue::{Member, Pushed, Queue, QueueBounds, Taken};
 use crate::script::{Clock, KeyName, Script};
 use crate::shard::Shard;
-use crate::ticket::Ticket;
+use crate::ticket::Reply;
+use crate::topology::Topology;
 
 /// Before connecting again; twice as long each time, up to the cooldown of the breaker.
 const BACKOFF: Duration = Duration::from_millis(5);
 
 /// The longest of these.
 const BACKOFF_MAX: Duration = Duration::from_millis(100);
+
+/// How often is looked whether anybody still waits for a server that serves nothing any more.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// The way from one runtime to one shard.
 #[derive(Debug)]
@@ -51,6 +56,12 @@ pub(crate) struct Lane {
     is_connected: AtomicBool,
     /// Whether the last attempt to connect failed: nobody waits for the next.
     is_missing: AtomicBool,
+    /// Calls in flight.
+    flying: AtomicUsize,
+    /// Whether counters lie in slots: a call is for one.
+    pub(crate) is_of_cluster: bool,
+    /// The other lanes of the same runtime.
+    pub(crate) lanes: Weak<Lanes>,
 }
 
 /// What lanes ask by, and what they learn.
@@ -80,6 +91,7 @@ impl Lane {
         shard: Arc<Shard>,
         config: Arc<RedisConfig>,
         asking: Arc<Asking>,
+        lanes: Weak<Lanes>,
         runtime: &Handle,
     ) -> (Arc<Self>, LaneTask) {
         let bounds = QueueBounds {
@@ -93,24 +105,30 @@ impl Lane {
             asking,
             is_connected: AtomicBool::new(false),
             is_missing: AtomicBool::new(false),
+            flying: AtomicUsize::new(0),
+            is_of_cluster: lanes.upgrade().is_some_and(|it| it.topology.is_cluster()),
+            lanes,
         });
         let closing = Closing(Arc::clone(&lane));
         let task = runtime.spawn(async move {
             let lane = &closing.0;
-            tokio::join!(lane.watch_deadlines(), lane.keep_connected());
+            tokio::select! {
+                _ = async { tokio::join!(lane.watch_deadlines(), lane.keep_connected()) } => {}
+                () = lane.leave() => {}
+            }
         });
         (lane, LaneTask(task.abort_handle()))
     }
 
     /// Lets `request` wait for its turn. [`None`] if the lane has ended.
-    pub(crate) fn push(&self, request: &Request<'_>, now: Instant) -> Option<Ticket> {
-        if self.is_missing.load(Ordering::Relaxed) && !self.queue.is_closed() {
+    pub(crate) fn push(&self, request: &Request<'_>, now: Instant) -> Option<Reply> {
+        if self.is_missing() && !self.queue.is_closed() {
             self.missed(1, StoreError::Unavailable);
-            return Some(Ticket::failed(StoreError::Unavailable));
+            return Some(Reply::failed(StoreError::Unavailable));
         }
         let mut waiting = None;
         let pushed = self.queue.push(request, || {
-            let (reply, ticket) = Ticket::new();
+            let (reply, ticket) = Reply::new();
             waiting = Some(ticket);
             Member::new(reply, now, now + self.config.deadline)
         });
@@ -118,10 +136,43 @@ impl Lane {
             Pushed::Merged | Pushed::Queued => waiting,
             Pushed::Full => {
                 self.shard.metrics.fault(Fault::Overloaded, 1);
-                Some(Ticket::failed(StoreError::Overloaded))
+                Some(Reply::failed(StoreError::Overloaded))
             }
             Pushed::Closed => None,
         }
+    }
+
+    /// Whether the server was not there the last time: nobody waits for it then.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.is_missing.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the server serves nothing any more, and nobody waits for it.
+    async fn leave(&self) {
+        loop {
+            let Some(topology) = self.topology() else {
+                return;
+            };
+            let version = topology.version();
+            if topology.knows(&self.shard) {
+                topology.changed(version).await;
+            } else if self.is_idle() {
+                return;
+            } else {
+                drop(topology);
+                sleep(LEAVING).await;
+            }
+        }
+    }
+
+    fn topology(&self) -> Option<Arc<Topology>> {
+        let lanes = self.lanes.upgrade()?;
+        Some(Arc::clone(&lanes.topology))
+    }
+
+    /// Whether nothing waits here, or is on its way.
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.flying.load(Ordering::Relaxed) == 0
     }
 
     /// What a decision is told that waited too long for its turn: without a connection it is the
@@ -156,7 +207,11 @@ impl Lane {
                 let Some(next) = next else {
                     break;
                 };
-                sleep_until(next.into()).await;
+                tokio::select! {
+                    () = sleep_until(next.into()) => {}
+                    // What was put back may have less time left.
+                    () = self.queue.begun.notified() => {}
+                }
             }
         }
     }
@@ -180,12 +235,21 @@ impl Lane {
             self.is_connected.store(true, Ordering::Relaxed);
             let lost = Serving::new(self, link).run().await;
             self.is_connected.store(false, Ordering::Relaxed);
+            self.flying.store(0, Ordering::Relaxed);
             if let Some(why) = lost {
                 self.shard.failed(Fault::Connection, 1, &why);
+                self.doubt();
             }
             if !self.shard.breaker.is_closed() {
                 self.queue.fail(StoreError::Unavailable);
             }
+        }
+    }
+
+    /// Has it looked up whether another server has taken over.
+    fn doubt(&self) {
+        if let Some(topology) = self.topology() {
+            topology.doubt();
         }
     }
 
@@ -197,6 +261,7 @@ impl Lane {
             }
             Err(error) => {
                 self.shard.failed(Fault::Connection, 1, &error.to_string());
+                self.doubt();
                 self.is_missing.store(true, Ordering::Relaxed);
                 self.queue.fail(StoreError::Unavailable);
                 None
@@ -293,6 +358,8 @@ impl<'a> Serving<'a> {
         tokio::pin!(opened);
         loop {
             let has_room = self.fill();
+            let flying = self.flying.len();
+            lane.flying.store(flying, Ordering::Relaxed);
             tokio::select! {
                 biased;
                 Some(landed) = self.flying.next() => {
@@ -317,7 +384,7 @@ impl<'a> Serving<'a> {
                 .queue
                 .take(config.groups_max, Instant::now(), late);
             self.lane.missed(taken.expired, late);
-            if taken.groups.is_empty() {
+            if taken.waiting.is_empty() {
                 return true;
             }
             self.fly(taken);
@@ -326,7 +393,7 @@ impl<'a> Serving<'a> {
     }
 
     fn fly(&mut self, taken: Taken) {
-        let flight = Flight::new(self.lane, taken);
+        let flight = Flight::new(self.lane, taken.waiting);
         let connection = self.link.connection.clone();
         self.flying.push(Box::pin(flight.fly(connection)));
     }

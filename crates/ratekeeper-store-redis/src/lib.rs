@@ -14,6 +14,7 @@ mod flight;
 mod greeting;
 mod keeper;
 mod lane;
+mod lanes;
 mod link;
 mod metrics;
 mod node;
@@ -22,8 +23,10 @@ mod rights;
 pub mod script;
 mod shard;
 mod store;
+mod survey;
 mod ticket;
 mod tls;
+mod topology;
 
 pub use breaker::Circuit;
 pub use config::RedisConfig;

@@ -54,6 +54,9 @@ pub(crate) struct Metrics {
     decisions: AtomicU64,
     queued_us: AtomicU64,
     reloads: AtomicU64,
+    redirects: AtomicU64,
+    denied: AtomicU64,
+    stranded: AtomicU64,
     durations: [AtomicU64; BOUNDS_US.len() + 1],
     duration_us: AtomicU64,
 }
@@ -84,6 +87,21 @@ impl Metrics {
         self.reloads.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// It was said that the server has not carried out a call, which was sent elsewhere or later.
+    pub(crate) fn redirected(&self) {
+        self.redirects.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A denial was repeated from memory.
+    pub(crate) fn denied_from_memory(&self) {
+        self.denied.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many hits of a denied request could not be given back.
+    pub(crate) fn stranded(&self, hits: u64) {
+        self.stranded.fetch_add(hits, Ordering::Relaxed);
+    }
+
     pub(crate) fn counts(&self, shard: &str, circuit: Circuit, opened: u64) -> ShardCounts {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let bounds = BOUNDS_US.iter().map(|bound| *bound as f64 / 1e6);
@@ -98,6 +116,9 @@ impl Metrics {
             decisions: load(&self.decisions),
             queued_seconds: load(&self.queued_us) as f64 / 1e6,
             reloads: load(&self.reloads),
+            redirects: load(&self.redirects),
+            denied_from_memory: load(&self.denied),
+            stranded_hits: load(&self.stranded),
             duration_buckets: bounds.zip(self.durations.iter().map(load)).collect(),
             duration_seconds: load(&self.duration_us) as f64 / 1e6,
         }
@@ -131,6 +152,14 @@ pub struct ShardCounts {
     pub queued_seconds: f64,
     /// How often scripts had to be loaded again.
     pub reloads: u64,
+    /// How often a call was sent again, elsewhere or later, since the server said that it had not
+    /// carried it out: slots on their way from one shard to another.
+    pub redirects: u64,
+    /// Denials that were repeated from memory, without asking.
+    pub denied_from_memory: u64,
+    /// Hits that were taken of requests which another slot has denied, and were not given back as
+    /// far as is known.
+    pub stranded_hits: u64,
     /// Pipelines by how long their answer took: the upper bound in seconds, and the count
     /// between it and the bound before.
     pub duration_buckets: Vec<(f64, u64)>,

@@ -63,13 +63,20 @@ pub(crate) struct Members {
     pub(crate) signature: u64,
     /// The time of the first request, for servers that are told the time.
     pub(crate) now: Timestamp,
+    /// How often a server has said that it did not carry this out.
+    pub(crate) attempts: u16,
+    /// Whether the server is to answer though the counters' slot is only on its way there.
+    pub(crate) is_asking: bool,
 }
 
 impl Members {
-    pub(crate) fn fail(&mut self, error: StoreError) {
-        for member in &mut self.list {
+    /// Fails whoever still waits, and says how many there were.
+    pub(crate) fn fail(&mut self, error: StoreError) -> usize {
+        let waiting = self.list.iter_mut().filter(|it| !it.is_answered());
+        waiting.fold(0, |failed, member| {
             member.answer(Err(error));
-        }
+            failed + 1
+        })
     }
 
     /// Fails the members whose deadline has come by `now`, and says how many; the earliest
@@ -90,9 +97,9 @@ impl Members {
 
 /// A group that waits.
 #[derive(Debug)]
-struct Waiting {
-    group: Group,
-    members: Members,
+pub(crate) struct Waiting {
+    pub(crate) group: Group,
+    pub(crate) members: Members,
 }
 
 impl Waiting {
@@ -108,7 +115,7 @@ impl Waiting {
         answered
     }
 
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.members.list.iter().all(Member::is_answered)
     }
 }
@@ -129,11 +136,10 @@ pub(crate) struct QueueBounds {
     pub(crate) merges: bool,
 }
 
-/// What is taken from a queue: as many members as groups, in the same order.
+/// What is taken from a queue.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    pub(crate) groups: Vec<Group>,
-    pub(crate) members: Vec<Members>,
+    pub(crate) waiting: Vec<Waiting>,
     /// Requests that waited too long.
     pub(crate) expired: usize,
 }
@@ -209,6 +215,8 @@ impl Queue {
                 list: vec![member()],
                 signature,
                 now: request.now,
+                attempts: 0,
+                is_asking: false,
             },
         });
         drop(inner);
@@ -219,13 +227,33 @@ impl Queue {
         Pushed::Queued
     }
 
+    /// Lets a group wait that was on its way already, even if there is no room.
+    pub(crate) fn put_back(&self, mut waiting: Waiting) {
+        let mut inner = self.inner.lock();
+        if self.closed.load(Ordering::Relaxed) {
+            waiting.members.fail(StoreError::Unavailable);
+            return;
+        }
+        inner.waiting += waiting.members.list.len();
+        inner.begin(waiting);
+        drop(inner);
+        self.filled.notify_one();
+        // Its deadline may come before that of what waits already.
+        self.begun.notify_one();
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inner.lock().groups.is_empty()
+    }
+
     /// Up to `groups_max` groups, the oldest first, and who waits for them. Requests that nobody
     /// waits for any more are left out; those whose deadline is over by `now` fail with `late`,
     /// and are counted.
     pub(crate) fn take(&self, groups_max: usize, now: Instant, late: StoreError) -> Taken {
         let mut inner = self.inner.lock();
         let mut taken = Taken::default();
-        while taken.groups.len() < groups_max
+        while taken.waiting.len() < groups_max
             && let Some(mut waiting) = inner.pop()
         {
             let (expired, _) = waiting.members.expire(now, late);
@@ -234,8 +262,7 @@ impl Queue {
                 continue;
             }
             waiting.prune();
-            taken.groups.push(waiting.group);
-            taken.members.push(waiting.members);
+            taken.waiting.push(waiting);
         }
         taken
     }

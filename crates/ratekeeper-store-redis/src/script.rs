@@ -29,6 +29,7 @@ mod text;
 pub use call::Call;
 pub use group::Group;
 pub use key::{KeyName, slot};
+pub(crate) use key::{SLOTS, slot_of_key};
 pub(crate) use known::Known;
 pub(crate) use reply::decode_and_keep;
 pub use reply::{AnswerError, Item, decode};

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tracing::{error, info, warn};
 
 use crate::breaker::Breaker;
+use crate::keeper::ServerStatus;
 use crate::metrics::{Fault, Metrics, ShardCounts};
 use crate::node::Node;
 
@@ -20,9 +21,12 @@ pub(crate) struct Shard {
     pub(crate) name: Box<str>,
     pub(crate) breaker: Breaker,
     pub(crate) metrics: Metrics,
+    /// What is known of it.
+    pub(crate) status: Mutex<ServerStatus>,
     /// Why it was last found unable to serve; [`None`] while it serves.
     trouble: Mutex<Option<Box<str>>>,
     was_reached: AtomicBool,
+    is_greeted: AtomicBool,
     /// When it was last said that its answers cannot be used.
     garbled: Mutex<Option<Instant>>,
     /// Whether the last that was heard of it is good: there is nothing to say then.
@@ -36,8 +40,10 @@ impl Shard {
             node,
             breaker: Breaker::new(),
             metrics: Metrics::default(),
+            status: Mutex::default(),
             trouble: Mutex::new(None),
             was_reached: AtomicBool::new(false),
+            is_greeted: AtomicBool::new(false),
             garbled: Mutex::new(None),
             serves: AtomicBool::new(false),
         }
@@ -107,6 +113,16 @@ impl Shard {
         if why.is_some() {
             info!(shard = %self.name, "Redis serves again");
         }
+    }
+
+    /// It was asked what it is, whatever came of it. True the first time.
+    pub(crate) fn greeted(&self) -> bool {
+        !self.is_greeted.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether it was asked what it is.
+    pub(crate) fn is_greeted(&self) -> bool {
+        self.is_greeted.load(Ordering::Relaxed)
     }
 
     /// Whether it has ever served.

@@ -6,48 +6,54 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use ratekeeper_store::across::{self, Place, Places, Rest};
 use ratekeeper_store::{Answer, Execution, Request, Store, StoreError, Verdicts};
 use smallvec::SmallVec;
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::Handle;
 
 use crate::config::RedisConfig;
 use crate::denied::Denied;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Deployment, Endpoint};
 use crate::keeper::{Keeper, ServerStatus};
-use crate::lane::{Asking, Lane, LaneTask};
+use crate::lane::{Asking, Lane};
+use crate::lanes::Lanes;
 use crate::metrics::{Fault, ShardCounts};
-use crate::script::{Clock, Group, KeyName, Script};
-use crate::shard::Shard;
-use crate::ticket::Ticket;
+use crate::script::{Clock, Group, KeyName, Script, slot};
+use crate::ticket::{Reply, Ticket};
+use crate::topology::{SlotMap, Topology};
 
-/// Counters in one Redis or Valkey server, shared by all nodes that ask it.
+/// Counters in Redis or Valkey, in one server or a cluster, shared by all nodes that ask.
 ///
-/// Each runtime that asks has a connection of its own, and decides nothing alone: what it asks
+/// Each runtime that asks has connections of its own, and decides nothing alone: what it asks
 /// together is decided together. Who asks from outside of any runtime uses that of the store.
 #[derive(Debug)]
 pub struct RedisStore {
-    shard: Arc<Shard>,
+    slots: Slots,
+    keeper: Keeper,
+}
+
+/// Where the slots of a store are asked. A single server is asked as if there were one slot.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    topology: Arc<Topology>,
     config: Arc<RedisConfig>,
     asking: Arc<Asking>,
     /// Where who has no runtime is served.
     home: Handle,
     number: u64,
-    lanes: Mutex<Vec<KeptLane>>,
-    keeper: Keeper,
+    lanes: Mutex<Vec<Arc<Lanes>>>,
 }
 
-#[derive(Debug)]
-struct KeptLane {
-    runtime: Id,
-    lane: Arc<Lane>,
-    _task: LaneTask,
-}
-
-/// The lane of this thread's runtime, so that nobody else is waited for to find it.
+/// The lanes of this thread's runtime, so that nobody else is waited for to find them.
 struct Remembered {
     store: u64,
-    runtime: Id,
-    lane: Arc<Lane>,
+    lanes: Arc<Lanes>,
+    map: Arc<SlotMap>,
+    /// In the order of the map's shards.
+    by_shard: Vec<Arc<Lane>>,
 }
 
 thread_local! {
@@ -78,7 +84,10 @@ impl RedisStore {
             config.groups_max = 1;
             config.deny_cache_max = std::time::Duration::ZERO;
         }
-        let shard = Arc::new(Shard::new(endpoint.first()));
+        let topology = Arc::new(match endpoint.deployment {
+            Deployment::Cluster(nodes) => Topology::cluster(nodes),
+            Deployment::Single(_) | Deployment::Sentinel(_) => Topology::single(endpoint.first()),
+        });
         let asking = Asking {
             script: Script::new(clock),
             clock,
@@ -87,30 +96,34 @@ impl RedisStore {
             told: AtomicU64::new(0),
         };
         let config = Arc::new(config);
-        let keeper = Keeper::start(Arc::clone(&shard), Arc::clone(&config), &prefix, &home);
-        Self {
-            shard,
+        let keeper = Keeper::start(Arc::clone(&topology), Arc::clone(&config), &prefix, &home);
+        let slots = Slots(Arc::new(Inner {
+            topology,
             config,
             asking: Arc::new(asking),
             home,
             number: STORES.fetch_add(1, Ordering::Relaxed),
             lanes: Mutex::default(),
-            keeper,
+        }));
+        Self { slots, keeper }
+    }
+
+    /// Connects from `runtime`, so that its first decision need not wait for that. To a cluster
+    /// only as far as its shards are known.
+    pub fn prepare(&self, runtime: &Handle) {
+        let lanes = self.slots.lanes(runtime);
+        for shard in self.slots.0.topology.map().shards() {
+            lanes.to(shard);
         }
     }
 
-    /// Connects from `runtime`, so that its first decision need not wait for that.
-    pub fn prepare(&self, runtime: &Handle) {
-        self.lane(runtime.id(), runtime);
-    }
-
-    /// What is known of the server.
+    /// What is known of the servers.
     #[must_use]
     pub fn status(&self) -> ServerStatus {
         self.keeper.status()
     }
 
-    /// Waits until the server has been asked what it is, whatever came of it.
+    /// Waits until all servers that are known have been asked what they are, whatever came of it.
     pub async fn greeted(&self) {
         self.keeper.greeted().await;
     }
@@ -122,99 +135,171 @@ impl RedisStore {
         self.keeper.seed()
     }
 
-    /// What was counted, by shard.
+    /// What was counted, by shard: those of a cluster that serve slots now.
     #[must_use]
     pub fn shards(&self) -> Vec<ShardCounts> {
-        vec![self.shard.counts()]
+        let map = self.slots.0.topology.map();
+        map.shards().iter().map(|shard| shard.counts()).collect()
     }
 
     /// Requests that were denied from memory, without asking.
     #[must_use]
     pub fn denied_from_memory(&self) -> u64 {
-        self.asking.denied.answered()
+        self.slots.0.asking.denied.answered()
     }
 
     /// What is in the way of serving, or will be.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
+        let topology = &self.slots.0.topology;
+        let map = topology.map();
         let mut faults = Vec::new();
-        let trouble = self.shard.trouble();
-        if let Some(why) = trouble.filter(|_| !self.shard.breaker.is_closed()) {
+        if let Some(why) = topology.trouble.lock().as_deref() {
             faults.push(format!(
-                "Redis at {} does not serve, and failure modes decide: {why}",
-                self.shard.name
+                "no node of the Redis cluster says who serves what: {why}"
             ));
-        } else if !self.shard.was_reached() {
-            faults.push(format!("Redis at {} was not reached yet", self.shard.name));
+        } else if topology.is_cluster() && map.unserved() > 0 {
+            let unserved = map.unserved();
+            faults.push(format!(
+                "{unserved} of 16384 slots of the Redis cluster are served by nobody, and failure modes decide there"
+            ));
+        }
+        for shard in map.shards() {
+            let trouble = shard.trouble();
+            if let Some(why) = trouble.filter(|_| !shard.breaker.is_closed()) {
+                faults.push(format!(
+                    "Redis at {} does not serve, and failure modes decide: {why}",
+                    shard.name
+                ));
+            } else if !shard.was_reached() {
+                faults.push(format!("Redis at {} was not reached yet", shard.name));
+            }
         }
         faults.extend(self.keeper.status().warnings);
         faults
     }
+}
 
-    fn pending(&self, request: &Request<'_>, now: Instant) -> Ticket {
-        self.live_lane(|lane| lane.push(request, now))
-            .unwrap_or_else(|| Ticket::failed(StoreError::Unavailable))
+impl Slots {
+    /// What the shard of `slot` decides.
+    fn pending(&self, slot: u16, request: &Request<'_>, now: Instant) -> Reply {
+        let unavailable = || Reply::failed(StoreError::Unavailable);
+        let asked = self.live_lane(slot, |lane| match lane {
+            Some(lane) if lane.shard.breaker.is_closed() => lane.push(request, now),
+            // There is a lane, which probes: that of a runtime that has ended does not.
+            Some(lane) => (!lane.queue.is_closed()).then(unavailable),
+            None => Some(unavailable()),
+        });
+        asked.unwrap_or_else(unavailable)
     }
 
-    /// Sees to it that there is a lane, which probes: that of a runtime that has ended does not.
-    fn keep_probing(&self) {
-        self.live_lane(|lane| (!lane.queue.is_closed()).then_some(()));
-    }
-
-    /// Asks the lane of this runtime, which says [`None`] if it has ended, and then its successor.
-    fn live_lane<T>(&self, ask: impl Fn(&Lane) -> Option<T>) -> Option<T> {
+    /// Asks the lane of this runtime to the shard of `slot`, if somebody serves that, which says
+    /// [`None`] if it has ended, and then its successor.
+    fn live_lane<T>(&self, slot: u16, ask: impl Fn(Option<&Lane>) -> Option<T>) -> Option<T> {
         for _ in 0..2 {
-            if let Some(answer) = self.with_lane(&ask) {
+            if let Some(answer) = self.with_lane(slot, &ask) {
                 return Some(answer);
             }
-            // The runtime of that lane has ended: another one takes its place.
-            self.lanes
-                .lock()
-                .retain(|kept| !kept.lane.queue.is_closed());
+            // The runtime of that lane has ended, or its shard has gone: others take its place.
+            self.0.lanes.lock().retain(|lanes| !lanes.is_closed());
             REMEMBERED.with_borrow_mut(|remembered| *remembered = None);
         }
         None
     }
 
-    fn with_lane<T>(&self, ask: impl FnOnce(&Lane) -> T) -> T {
+    fn with_lane<T>(&self, slot: u16, ask: impl FnOnce(Option<&Lane>) -> T) -> T {
         let runtime = Handle::try_current();
-        let runtime = runtime.as_ref().unwrap_or(&self.home);
-        let id = runtime.id();
+        let runtime = runtime.as_ref().unwrap_or(&self.0.home);
+        let (id, version) = (runtime.id(), self.0.topology.version());
         REMEMBERED.with_borrow_mut(|remembered| {
-            let known = remembered
-                .as_ref()
-                .filter(|it| it.store == self.number && it.runtime == id);
-            if let Some(known) = known {
-                return ask(&known.lane);
+            let is_known = |it: &Remembered| {
+                it.store == self.0.number && it.lanes.runtime() == id && it.map.version == version
+            };
+            let known = match remembered {
+                Some(known) if is_known(known) => known,
+                other => other.insert(self.remember(runtime)),
+            };
+            let lane = known.map.owner(slot).and_then(|it| known.by_shard.get(it));
+            if lane.is_none() {
+                self.0.topology.doubt();
             }
-            let lane = self.lane(id, runtime);
-            let answer = ask(&lane);
-            *remembered = Some(Remembered {
-                store: self.number,
-                runtime: id,
-                lane,
-            });
-            answer
+            ask(lane.map(|lane| &**lane))
         })
     }
 
-    fn lane(&self, runtime: Id, handle: &Handle) -> Arc<Lane> {
-        let mut lanes = self.lanes.lock();
-        if let Some(kept) = lanes.iter().find(|kept| kept.runtime == runtime) {
-            return Arc::clone(&kept.lane);
+    #[cold]
+    fn remember(&self, runtime: &Handle) -> Remembered {
+        let map = self.0.topology.map();
+        let lanes = self.lanes(runtime);
+        Remembered {
+            store: self.0.number,
+            by_shard: map.shards().iter().map(|shard| lanes.to(shard)).collect(),
+            lanes,
+            map,
         }
-        let (lane, task) = Lane::start(
-            Arc::clone(&self.shard),
-            Arc::clone(&self.config),
-            Arc::clone(&self.asking),
-            handle,
+    }
+
+    fn lanes(&self, runtime: &Handle) -> Arc<Lanes> {
+        let id = runtime.id();
+        let mut all = self.0.lanes.lock();
+        if let Some(lanes) = all.iter().find(|lanes| lanes.runtime() == id) {
+            return Arc::clone(lanes);
+        }
+        let lanes = Lanes::new(
+            Arc::clone(&self.0.topology),
+            Arc::clone(&self.0.config),
+            Arc::clone(&self.0.asking),
+            runtime.clone(),
         );
-        lanes.push(KeptLane {
-            runtime,
-            lane: Arc::clone(&lane),
-            _task: task,
+        all.push(Arc::clone(&lanes));
+        lanes
+    }
+
+    fn slot_of(place: Place) -> u16 {
+        u16::try_from(place.0).unwrap_or(u16::MAX)
+    }
+}
+
+impl Places for Slots {
+    type Ticket = Reply;
+
+    fn ask(&self, place: Place, request: &Request<'_>) -> Answer<Reply> {
+        let now = Instant::now();
+        match self.0.asking.denied.answer(request, now) {
+            Some(denial) => Answer::Decided(denial),
+            None => Answer::Pending(self.pending(Self::slot_of(place), request, now)),
+        }
+    }
+
+    fn away(&self, place: Place) -> Option<StoreError> {
+        let is_there = self.live_lane(Self::slot_of(place), |lane| {
+            let Some(lane) = lane else {
+                return Some(false);
+            };
+            let is_there = lane.shard.breaker.is_closed() && !lane.is_missing();
+            (!lane.queue.is_closed()).then_some(is_there)
         });
-        lane
+        (is_there != Some(true)).then_some(StoreError::Unavailable)
+    }
+
+    fn recall(&self, _: Place, request: &Request<'_>) -> Option<Verdicts> {
+        self.0.asking.denied.answer(request, Instant::now())
+    }
+
+    fn answers_last(&self) -> bool {
+        self.0.asking.clock == Clock::Told
+    }
+
+    fn detach(&self, rest: Rest<Self>) {
+        Handle::try_current()
+            .unwrap_or_else(|_| self.0.home.clone())
+            .spawn(rest);
+    }
+
+    fn stranded(&self, place: Place, hits: u64) {
+        if let Some(shard) = self.0.topology.map().shard(Self::slot_of(place)) {
+            shard.metrics.stranded(hits);
+        }
     }
 }
 
@@ -222,6 +307,7 @@ impl Store for RedisStore {
     type Ticket = Ticket;
 
     fn decide(&self, request: &Request<'_>) -> Answer<Ticket> {
+        let topology = &self.slots.0.topology;
         if request.steps.is_empty() {
             return Answer::Decided(Verdicts {
                 allowed: true,
@@ -231,17 +317,21 @@ impl Store for RedisStore {
             });
         }
         if !Group::is_sendable(request) {
-            self.shard.metrics.fault(Fault::Overloaded, 1);
-            return Answer::Pending(Ticket::failed(StoreError::Overloaded));
+            if let Some(shard) = topology.map().shards().first() {
+                shard.metrics.fault(Fault::Overloaded, 1);
+            }
+            return Answer::Pending(Ticket(across::Ticket::failed(StoreError::Overloaded)));
         }
-        let now = Instant::now();
-        if let Some(verdicts) = self.asking.denied.answer(request, now) {
-            return Answer::Decided(verdicts);
+        let answer = match topology.is_cluster() {
+            true => across::decide(&self.slots, request, |step| {
+                Place(u32::from(slot(step.key.subject)))
+            }),
+            // All counters lie together: one call decides them.
+            false => across::decide(&self.slots, request, |_| Place(0)),
+        };
+        match answer {
+            Answer::Decided(verdicts) => Answer::Decided(verdicts),
+            Answer::Pending(ticket) => Answer::Pending(Ticket(ticket)),
         }
-        if !self.shard.breaker.is_closed() {
-            self.keep_probing();
-            return Answer::Pending(Ticket::failed(StoreError::Unavailable));
-        }
-        Answer::Pending(self.pending(request, now))
     }
 }

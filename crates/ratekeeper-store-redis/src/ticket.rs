@@ -4,15 +4,30 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use ratekeeper_store::{StoreError, Verdicts};
+use ratekeeper_store::{StoreError, Verdicts, across};
 use tokio::sync::oneshot;
+
+use crate::store::Slots;
 
 /// What becomes of a decision.
 pub(crate) type Decided = Result<Verdicts, StoreError>;
 
-/// A decision that Redis is asked for. Dropped before it was sent, it is never sent.
+/// A decision that Redis is asked for. Dropped before it was sent, it is never sent; one that
+/// several slots of a cluster decide is seen through.
 #[derive(Debug)]
-pub struct Ticket(Inner);
+pub struct Ticket(pub(crate) across::Ticket<Slots>);
+
+impl Future for Ticket {
+    type Output = Decided;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decided> {
+        Pin::new(&mut self.0).poll(cx)
+    }
+}
+
+/// What one server decides.
+#[derive(Debug)]
+pub(crate) struct Reply(Inner);
 
 #[derive(Debug)]
 enum Inner {
@@ -20,20 +35,20 @@ enum Inner {
     Failed(StoreError),
 }
 
-impl Ticket {
-    /// A ticket, and where its answer goes. Whoever drops the sender leaves the store unavailable.
+impl Reply {
+    /// A reply, and where it comes from. Whoever drops the sender leaves the store unavailable.
     pub(crate) fn new() -> (oneshot::Sender<Decided>, Self) {
         let (sender, receiver) = oneshot::channel();
         (sender, Self(Inner::Waiting(receiver)))
     }
 
-    /// A ticket that has failed already.
+    /// One that has failed already.
     pub(crate) const fn failed(error: StoreError) -> Self {
         Self(Inner::Failed(error))
     }
 }
 
-impl Future for Ticket {
+impl Future for Reply {
     type Output = Decided;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decided> {

@@ -70,11 +70,18 @@ pub trait Places: Clone + Send + Sync + 'static {
         None
     }
 
+    /// Whether an answer waits until what it gives back is back, and costs another round trip: for
+    /// who says what time it is, and would say a later one meanwhile.
+    fn answers_last(&self) -> bool {
+        false
+    }
+
     /// Awaits `rest`, which nobody else does: where the caller has gone, or has its answer.
     fn detach(&self, rest: Rest<Self>);
 
-    /// So many hits were taken for nothing, and could not be given back as far as is known.
-    fn stranded(&self, hits: u64);
+    /// So many hits were taken for nothing at `place`, and could not be given back as far as is
+    /// known.
+    fn stranded(&self, place: Place, hits: u64);
 }
 
 /// Decides `request`, whose steps lie where `place_of` says.

@@ -120,7 +120,7 @@ impl Places for Spread {
         self.0.rests.lock().push(rest);
     }
 
-    fn stranded(&self, hits: u64) {
+    fn stranded(&self, _: Place, hits: u64) {
         self.0.stranded.fetch_add(hits, Ordering::Relaxed);
     }
 }

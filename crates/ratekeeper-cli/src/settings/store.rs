@@ -80,8 +80,8 @@ fn store(text: &str) -> Result<Option<Endpoint>, String> {
         ));
     }
     let endpoint = Endpoint::parse(text);
-    if text.contains("+cluster://") || text.contains("+sentinel://") {
-        return Err("clusters and sentinels cannot be asked yet; name a single server".to_owned());
+    if text.contains("+sentinel://") {
+        return Err("sentinels cannot be asked yet; name a server or a cluster".to_owned());
     }
     endpoint
         .map(Some)

@@ -2,6 +2,7 @@ use ratekeeper_core::{Algorithm, Limit, LimitSpec, Mode, Timestamp};
 use ratekeeper_store::{Charge, FullMode, RuleSlot, Step};
 
 use super::*;
+use crate::node::Node;
 use crate::script::{Group, Item, decode_and_keep};
 
 const MAX: Duration = Duration::from_secs(1);
@@ -41,6 +42,10 @@ fn denial(request: &Request<'_>) -> Known {
     kept.expect("it was denied")
 }
 
+fn shard() -> Arc<Shard> {
+    Arc::new(Shard::new(Node::default()))
+}
+
 #[test]
 fn a_denial_is_repeated_for_as_long_as_is_set() {
     let (denied, sent) = (Denied::new(MAX), Instant::now());
@@ -48,7 +53,12 @@ fn a_denial_is_repeated_for_as_long_as_is_set() {
     let steps = [step(&limit, 1)];
     let request = Request::new(&steps, Mode::default(), Timestamp::EPOCH);
     let known = denial(&request);
-    denied.keep(signature(&request), known, sent, denied.returns());
+    denied.keep(
+        &shard(),
+        signature(&request),
+        known,
+        (sent, denied.returns()),
+    );
     let almost = sent + MAX - Duration::from_micros(1);
     assert!(denied.answer(&request, sent).is_some());
     assert!(denied.answer(&request, almost).is_some());
@@ -66,7 +76,12 @@ fn what_is_given_back_to_any_counter_is_seen_at_once() {
     let request = Request::new(&steps, Mode::default(), Timestamp::EPOCH);
     for (number, forgets) in [(1, true), (2, true), (3, false)] {
         let known = denial(&request);
-        denied.keep(signature(&request), known, now, denied.returns());
+        denied.keep(
+            &shard(),
+            signature(&request),
+            known,
+            (now, denied.returns()),
+        );
         denied.forget(step(&limit, number).key);
         let answer = denied.answer(&request, now);
         assert_eq!(answer.is_none(), forgets, "{number}");
@@ -81,9 +96,19 @@ fn a_denial_that_comes_after_what_was_given_back_is_not_kept() {
     let request = Request::new(&steps, Mode::default(), Timestamp::EPOCH);
     let before = denied.returns();
     denied.forget(steps[1].key);
-    denied.keep(signature(&request), denial(&request), now, before);
+    denied.keep(
+        &shard(),
+        signature(&request),
+        denial(&request),
+        (now, before),
+    );
     assert!(denied.answer(&request, now).is_none());
     let after = denied.returns();
-    denied.keep(signature(&request), denial(&request), now, after);
+    denied.keep(
+        &shard(),
+        signature(&request),
+        denial(&request),
+        (now, after),
+    );
     assert!(denied.answer(&request, now).is_some());
 }

@@ -3,7 +3,7 @@
 use ratekeeper_store::CounterKey;
 
 /// How many slots a cluster has.
-const SLOTS: u16 = 16_384;
+pub(crate) const SLOTS: u16 = 16_384;
 
 /// The digits of base64url, which has no brace to steer a slot with.
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -72,19 +72,38 @@ fn digits(mut bits: u64) -> [u8; LENGTH] {
     out
 }
 
+/// The slot of a key without a hash tag.
+pub(crate) fn slot_of_key(key: &str) -> u16 {
+    crc16(key.as_bytes()) % SLOTS
+}
+
 /// The CRC that clusters hash keys with: XMODEM's, polynomial 0x1021.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc: u16, _| {
-            let shifted = crc << 1;
-            if crc & 0x8000 == 0 {
-                shifted
-            } else {
-                shifted ^ 0x1021
-            }
-        })
+        (crc << 8) ^ CRCS[usize::from((crc >> 8) ^ u16::from(*byte))]
     })
 }
+
+/// The CRC of each byte alone.
+const CRCS: [u16; 256] = {
+    let mut crcs = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 {
+                crc << 1
+            } else {
+                (crc << 1) ^ 0x1021
+            };
+            bit += 1;
+        }
+        crcs[byte] = crc;
+        byte += 1;
+    }
+    crcs
+};
 
 #[cfg(test)]
 mod tests {

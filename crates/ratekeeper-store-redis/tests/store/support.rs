@@ -26,11 +26,15 @@ pub(crate) fn home() -> Handle {
     HOME.handle().clone()
 }
 
+/// What keys begin with that nobody else has.
+pub(crate) fn prefix() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("s{}:", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
 /// Counters of the server that nobody else has.
 pub(crate) fn endpoint(server: &Server) -> Endpoint {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let url = format!("redis://127.0.0.1:{}/?prefix=s{number}:", server.port());
+    let url = format!("redis://127.0.0.1:{}/?prefix={}", server.port(), prefix());
     Endpoint::parse(&url).expect("a good URL")
 }
 

@@ -49,6 +49,7 @@ impl<T> Leg<T> {
 /// Hits that a place was asked to take back.
 #[derive(Debug)]
 pub(super) struct Returning<T> {
+    pub(super) place: Place,
     pub(super) hits: u64,
     pub(super) ticket: T,
 }
@@ -119,7 +120,9 @@ enum State<P: Places> {
 }
 
 impl<P: Places> Ticket<P> {
-    pub(super) const fn one(ticket: P::Ticket) -> Self {
+    /// The ticket of the only place.
+    #[must_use]
+    pub const fn one(ticket: P::Ticket) -> Self {
         Self(State::One(ticket))
     }
 
@@ -144,7 +147,7 @@ impl<P: Places> Future for Ticket<P> {
         };
         ready!(journey.poll_answer(cx));
         // Who may ask again under the same id must not come before it is forgotten.
-        if journey.parts.once().is_some() {
+        if journey.parts.once().is_some() || journey.places.answers_last() {
             ready!(journey.poll_returns(cx));
         }
         let answer = journey.answer.as_mut();
@@ -244,7 +247,7 @@ impl<P: Places> Journey<P> {
                 Poll::Pending => true,
                 Poll::Ready(returned) => {
                     if returned.is_err() {
-                        places.stranded(it.hits);
+                        places.stranded(it.place, it.hits);
                     }
                     false
                 }

@@ -85,7 +85,7 @@ pub(super) fn give_back<P: Places>(
             let is_permit = step.limit.algorithm() == Algorithm::Concurrency;
             if is_permit && leg.permit.is_none() {
                 // Nameless permits, which end at their deadline and not before.
-                places.stranded(step.hits.unsigned_abs());
+                places.stranded(leg.place, step.hits.unsigned_abs());
                 continue;
             }
             hits += step.hits.unsigned_abs();
@@ -123,7 +123,11 @@ pub(super) fn give_back<P: Places>(
     };
     match places.ask(leg.place, &request) {
         Answer::Decided(_) => None,
-        Answer::Pending(ticket) => Some(Returning { hits, ticket }),
+        Answer::Pending(ticket) => Some(Returning {
+            place: leg.place,
+            hits,
+            ticket,
+        }),
     }
 }
 

@@ -1,9 +1,11 @@
+use std::time::Duration;
+
 use super::{Cluster, Reply, Sentinels};
 use crate::process::eventually;
 
 #[test]
 fn a_cluster_moves_slots_and_fails_over() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Cluster::of(3, 1, Duration::from_secs(1));
     // The slot of this key, by the cluster specification.
     let mut client = cluster.client(2);
     assert_eq!(client.ask(&["SET", "foo", "1"]).text(), "OK");

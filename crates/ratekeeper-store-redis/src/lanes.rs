@@ -1,0 +1,178 @@
+//! The lanes of one runtime, one to each shard, and the way from one to another.
+//!
+//! What a server provably has not carried out is asked for again where it belongs: at once after
+//! the first redirection, and after a pause that grows where that did not help. It is the deadline
+//! of each decision that ends this, not a number of attempts.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use ratekeeper_store::StoreError;
+use tokio::runtime::{Handle, Id};
+use tokio::time::sleep_until;
+
+use crate::config::RedisConfig;
+use crate::lane::{Asking, Lane, LaneTask};
+use crate::metrics::Fault;
+use crate::node::Address;
+use crate::queue::{Waiting, earliest};
+use crate::script::slot;
+use crate::shard::Shard;
+use crate::topology::Topology;
+
+/// The first pause before asking again; as much more after each further attempt.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The longest.
+const PAUSE_MAX: Duration = Duration::from_millis(10);
+
+/// Where decisions of one runtime wait.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    runtime: Handle,
+    pub(crate) topology: Arc<Topology>,
+    config: Arc<RedisConfig>,
+    asking: Arc<Asking>,
+    list: Mutex<Vec<KeptLane>>,
+    this: Weak<Self>,
+}
+
+#[derive(Debug)]
+struct KeptLane {
+    lane: Arc<Lane>,
+    _task: LaneTask,
+}
+
+/// Where what was not carried out is to be asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Elsewhere {
+    /// Where the map says by then.
+    ByMap,
+    /// There, for this once: the slot is on its way.
+    Ask(Address),
+}
+
+impl Lanes {
+    pub(crate) fn new(
+        topology: Arc<Topology>,
+        config: Arc<RedisConfig>,
+        asking: Arc<Asking>,
+        runtime: Handle,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            runtime,
+            topology,
+            config,
+            asking,
+            list: Mutex::default(),
+            this: this.clone(),
+        })
+    }
+
+    pub(crate) fn runtime(&self) -> Id {
+        self.runtime.id()
+    }
+
+    /// The lane to `shard`.
+    pub(crate) fn to(&self, shard: &Arc<Shard>) -> Arc<Lane> {
+        let mut list = self.list.lock();
+        let leads_there =
+            |kept: &&KeptLane| Arc::ptr_eq(&kept.lane.shard, shard) && !kept.lane.queue.is_closed();
+        if let Some(kept) = list.iter().find(leads_there) {
+            return Arc::clone(&kept.lane);
+        }
+        let (lane, task) = Lane::start(
+            Arc::clone(shard),
+            Arc::clone(&self.config),
+            Arc::clone(&self.asking),
+            self.this.clone(),
+            &self.runtime,
+        );
+        // Those to servers that serve nothing any more have ended; those of a runtime all do.
+        let is_alive = |kept: &KeptLane| !kept.lane.queue.is_closed();
+        if list.iter().any(is_alive) {
+            list.retain(is_alive);
+        }
+        list.push(KeptLane {
+            lane: Arc::clone(&lane),
+            _task: task,
+        });
+        lane
+    }
+
+    /// Whether the runtime has ended, and its lanes with it.
+    pub(crate) fn is_closed(&self) -> bool {
+        let list = self.list.lock();
+        !list.is_empty() && list.iter().all(|kept| kept.lane.queue.is_closed())
+    }
+
+    /// Has decided elsewhere, or later, what `shard` has not.
+    pub(crate) fn again(
+        &self,
+        shard: &Arc<Shard>,
+        mut waiting: Vec<Waiting>,
+        elsewhere: &Elsewhere,
+    ) {
+        let mut attempts = 0;
+        for waiting in &mut waiting {
+            waiting.members.attempts = waiting.members.attempts.saturating_add(1);
+            attempts = attempts.max(waiting.members.attempts);
+        }
+        if attempts <= 1 {
+            return self.send(shard, waiting, elsewhere);
+        }
+        let pause = (PAUSE * u32::from(attempts)).min(PAUSE_MAX);
+        let Some(this) = self.this.upgrade() else {
+            return;
+        };
+        let (shard, elsewhere) = (Arc::clone(shard), elsewhere.clone());
+        self.runtime.spawn(async move {
+            let resumes = Instant::now() + pause;
+            loop {
+                let now = Instant::now();
+                if now >= resumes {
+                    return this.send(&shard, waiting, &elsewhere);
+                }
+                let mut next = None;
+                for waiting in &mut waiting {
+                    let deadline = expire(&shard, waiting, now);
+                    next = earliest(next, deadline);
+                }
+                sleep_until(next.map_or(resumes, |next| next.min(resumes)).into()).await;
+            }
+        });
+    }
+
+    fn send(&self, from: &Arc<Shard>, waiting: Vec<Waiting>, elsewhere: &Elsewhere) {
+        for mut waiting in waiting {
+            expire(from, &mut waiting, Instant::now());
+            if waiting.is_over() {
+                continue;
+            }
+            let shard = match elsewhere {
+                Elsewhere::Ask(address) => self.topology.shard_at(address),
+                Elsewhere::ByMap => {
+                    let key = waiting.group.first_key();
+                    let map = self.topology.map();
+                    key.and_then(|key| map.shard(slot(key.subject)).cloned())
+                }
+            };
+            waiting.members.is_asking = *elsewhere != Elsewhere::ByMap;
+            match shard.filter(|shard| shard.breaker.is_closed()) {
+                Some(shard) => self.to(&shard).queue.put_back(waiting),
+                None => {
+                    let failed = waiting.members.fail(StoreError::Unavailable);
+                    from.metrics.fault(Fault::Refused, failed);
+                }
+            }
+        }
+    }
+}
+
+/// Fails who cannot wait any longer for an answer that `shard` has not given; the next deadline.
+fn expire(shard: &Shard, waiting: &mut Waiting, now: Instant) -> Option<Instant> {
+    let (expired, next) = waiting.members.expire(now, StoreError::Unavailable);
+    shard.metrics.fault(Fault::Refused, expired);
+    next
+}

@@ -1,0 +1,338 @@
+//! Which server serves which counters.
+//!
+//! A [`Topology`] has a [`SlotMap`] at any time, which is replaced whole. A single server serves
+//! every slot of its map, which never changes. Of a cluster the map is what its nodes say; who
+//! finds it wrong, or the cluster in trouble, wakes whoever asks them again (`survey`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Notify, watch};
+
+use crate::node::{Address, Node};
+use crate::script::SLOTS;
+use crate::shard::Shard;
+
+/// The most shards that are believed to be there.
+const SHARDS_MAX: usize = 1_000;
+
+/// For how long a server is remembered that was named and serves nothing.
+const GUEST: Duration = Duration::from_secs(60);
+
+/// The number of no shard.
+const NOBODY: u16 = u16::MAX;
+
+/// Which shard serves which slot, as far as is known.
+#[derive(Debug)]
+pub(crate) struct SlotMap {
+    pub(crate) version: u64,
+    /// Those that serve slots, each once.
+    shards: Box<[Arc<Shard>]>,
+    /// The number of each slot's shard; empty where there is one for all.
+    owners: Box<[u16]>,
+}
+
+impl SlotMap {
+    /// The number of the shard that serves `slot`.
+    pub(crate) fn owner(&self, slot: u16) -> Option<usize> {
+        let Some(owner) = self.owners.get(usize::from(slot)) else {
+            return (!self.shards.is_empty()).then_some(0);
+        };
+        (*owner != NOBODY).then(|| usize::from(*owner))
+    }
+
+    /// The shard that serves `slot`.
+    pub(crate) fn shard(&self, slot: u16) -> Option<&Arc<Shard>> {
+        self.shards.get(self.owner(slot)?)
+    }
+
+    pub(crate) fn shards(&self) -> &[Arc<Shard>] {
+        &self.shards
+    }
+
+    /// Slots that nobody serves.
+    pub(crate) fn unserved(&self) -> usize {
+        self.owners.iter().filter(|owner| **owner == NOBODY).count()
+    }
+
+    fn at(&self, address: &Address) -> Option<&Arc<Shard>> {
+        self.shards.iter().find(|it| it.node.address == *address)
+    }
+}
+
+/// Slots that a cluster says one of its nodes serves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Range {
+    pub(crate) first: u16,
+    pub(crate) last: u16,
+    pub(crate) address: Address,
+}
+
+/// A server that was named and serves nothing that is known of.
+#[derive(Debug)]
+struct Guest {
+    shard: Arc<Shard>,
+    /// When it was last named.
+    named: Instant,
+}
+
+/// What is known of where counters lie.
+#[derive(Debug)]
+pub(crate) struct Topology {
+    map: RwLock<Arc<SlotMap>>,
+    /// That of the map, for who looks whether it has changed.
+    version: AtomicU64,
+    /// The same, for who waits until it does.
+    versions: watch::Sender<u64>,
+    /// Who is asked about a cluster first; empty for a single server.
+    pub(crate) seeds: Vec<Node>,
+    /// Servers that were named and serve nothing that is known of, such as one that is getting
+    /// its first slots.
+    guests: Mutex<Vec<Guest>>,
+    /// Wakes who surveys the cluster.
+    pub(crate) doubted: Notify,
+    /// Why the cluster's nodes could not be asked the last time.
+    pub(crate) trouble: Mutex<Option<Box<str>>>,
+    /// Whether they have been asked, whatever came of it.
+    pub(crate) surveyed: watch::Sender<bool>,
+}
+
+impl Topology {
+    /// One server.
+    pub(crate) fn single(node: Node) -> Self {
+        let shards = [Arc::new(Shard::new(node))].into();
+        Self::new(shards, Box::default(), Vec::new())
+    }
+
+    /// A cluster, of which these nodes are known.
+    pub(crate) fn cluster(seeds: Vec<Node>) -> Self {
+        let owners = vec![NOBODY; usize::from(SLOTS)].into();
+        Self::new(Box::default(), owners, seeds)
+    }
+
+    fn new(shards: Box<[Arc<Shard>]>, owners: Box<[u16]>, seeds: Vec<Node>) -> Self {
+        let map = SlotMap {
+            version: 0,
+            shards,
+            owners,
+        };
+        Self {
+            map: RwLock::new(Arc::new(map)),
+            version: AtomicU64::new(0),
+            versions: watch::Sender::new(0),
+            surveyed: watch::Sender::new(seeds.is_empty()),
+            seeds,
+            guests: Mutex::default(),
+            doubted: Notify::new(),
+            trouble: Mutex::default(),
+        }
+    }
+
+    /// Whether counters lie in slots, and what is asked at once must lie in one.
+    pub(crate) fn is_cluster(&self) -> bool {
+        !self.seeds.is_empty()
+    }
+
+    pub(crate) fn map(&self) -> Arc<SlotMap> {
+        Arc::clone(&self.map.read())
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        // Acquire: who sees the number finds the map.
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Has the cluster asked again.
+    pub(crate) fn doubt(&self) {
+        self.doubted.notify_one();
+    }
+
+    /// The server at `address`, whatever it serves; [`None`] if there are too many.
+    pub(crate) fn shard_at(&self, address: &Address) -> Option<Arc<Shard>> {
+        if let Some(shard) = self.map.read().at(address) {
+            return Some(Arc::clone(shard));
+        }
+        let mut guests = self.guests.lock();
+        let named = Instant::now();
+        let known = guests
+            .iter_mut()
+            .find(|it| it.shard.node.address == *address);
+        if let Some(guest) = known {
+            guest.named = named;
+            return Some(Arc::clone(&guest.shard));
+        }
+        let seed = self.seeds.first()?;
+        if guests.len() >= SHARDS_MAX {
+            return None;
+        }
+        let shard = Arc::new(Shard::new(Node {
+            address: address.clone(),
+            ..seed.clone()
+        }));
+        guests.push(Guest {
+            shard: Arc::clone(&shard),
+            named,
+        });
+        Some(shard)
+    }
+
+    /// Whether `shard` serves anything, or was named of late.
+    pub(crate) fn knows(&self, shard: &Arc<Shard>) -> bool {
+        let serves = |it: &Arc<Shard>| Arc::ptr_eq(it, shard);
+        self.map.read().shards.iter().any(serves)
+            || self.guests.lock().iter().any(|it| serves(&it.shard))
+    }
+
+    /// A server says that `slot` is served at `address`. True if that is news.
+    pub(crate) fn moved(&self, slot: u16, address: &Address) -> bool {
+        let Some(shard) = self.shard_at(address) else {
+            return false;
+        };
+        let mut map = self.map.write();
+        let is_known = map.shard(slot).is_some_and(|it| Arc::ptr_eq(it, &shard));
+        if is_known || usize::from(slot) >= map.owners.len() || map.shards.len() >= SHARDS_MAX {
+            return false;
+        }
+        let mut shards = map.shards.to_vec();
+        let number = shards.iter().position(|it| Arc::ptr_eq(it, &shard));
+        let number = number.unwrap_or_else(|| {
+            shards.push(shard);
+            shards.len() - 1
+        });
+        let mut owners = map.owners.clone();
+        owners[usize::from(slot)] = u16::try_from(number).unwrap_or(NOBODY);
+        self.replace(&mut map, shards, owners);
+        true
+    }
+
+    /// Takes what the cluster says for what is. Servers that are known stay the ones they are.
+    pub(crate) fn adopt(&self, ranges: &[Range]) {
+        let mut shards: Vec<Arc<Shard>> = Vec::new();
+        let mut owners: Box<[u16]> = vec![NOBODY; usize::from(SLOTS)].into();
+        for range in ranges {
+            let known = shards
+                .iter()
+                .position(|it| it.node.address == range.address);
+            let number = match (known, self.shard_at(&range.address)) {
+                (Some(number), _) => number,
+                (None, Some(shard)) if shards.len() < SHARDS_MAX => {
+                    shards.push(shard);
+                    shards.len() - 1
+                }
+                (None, _) => continue,
+            };
+            let number = u16::try_from(number).unwrap_or(NOBODY);
+            owners[usize::from(range.first)..=usize::from(range.last)].fill(number);
+        }
+        let mut map = self.map.write();
+        let now = Instant::now();
+        self.guests.lock().retain(|guest| {
+            let serves = shards.iter().any(|it| Arc::ptr_eq(it, &guest.shard));
+            !serves && now.saturating_duration_since(guest.named) < GUEST
+        });
+        let is_same = map.owners == owners
+            && map.shards.len() == shards.len()
+            && map
+                .shards
+                .iter()
+                .zip(&shards)
+                .all(|(one, other)| Arc::ptr_eq(one, other));
+        if !is_same {
+            self.replace(&mut map, shards, owners);
+        }
+    }
+
+    /// Waits until there is another map than that of `version`.
+    pub(crate) async fn changed(&self, version: u64) {
+        let mut versions = self.versions.subscribe();
+        // The sender lives as long as this.
+        let _ = versions.wait_for(|it| *it != version).await;
+    }
+
+    fn replace(&self, map: &mut Arc<SlotMap>, shards: Vec<Arc<Shard>>, owners: Box<[u16]>) {
+        let version = map.version + 1;
+        *map = Arc::new(SlotMap {
+            version,
+            shards: shards.into(),
+            owners,
+        });
+        self.version.store(version, Ordering::Release);
+        self.versions.send_replace(version);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(first: u16, last: u16, port: u16) -> Range {
+        Range {
+            first,
+            last,
+            address: Address::tcp("h", port),
+        }
+    }
+
+    fn port(map: &SlotMap, slot: u16) -> Option<String> {
+        map.shard(slot).map(|shard| shard.name.to_string())
+    }
+
+    #[test]
+    fn one_server_serves_every_slot() {
+        let topology = Topology::single(Node::default());
+        let map = topology.map();
+        assert_eq!((map.owner(0), map.owner(16_383)), (Some(0), Some(0)));
+        assert_eq!((map.unserved(), topology.is_cluster()), (0, false));
+    }
+
+    #[test]
+    fn a_cluster_is_what_it_says_and_what_its_servers_say_since() {
+        let topology = Topology::cluster(vec![Node::default()]);
+        assert_eq!(topology.map().owner(7), None);
+        topology.adopt(&[range(0, 99, 1), range(100, 16_382, 2)]);
+        let before = topology.map();
+        assert_eq!(
+            (port(&before, 99), port(&before, 100)),
+            (Some("h:1".into()), Some("h:2".into()))
+        );
+        assert_eq!((before.unserved(), topology.version()), (1, 1));
+
+        // The same again is no news.
+        topology.adopt(&[range(0, 99, 1), range(100, 16_382, 2)]);
+        assert_eq!(topology.version(), 1);
+
+        assert!(topology.moved(7, &Address::tcp("h", 3)));
+        assert!(!topology.moved(7, &Address::tcp("h", 3)));
+        let after = topology.map();
+        assert_eq!(
+            (port(&after, 7), port(&after, 8)),
+            (Some("h:3".into()), Some("h:1".into()))
+        );
+        assert!(Arc::ptr_eq(&before.shards[1], &after.shards[1]));
+
+        // Who serves nothing any more is forgotten.
+        topology.adopt(&[range(0, 16_383, 2)]);
+        assert_eq!(topology.map().shards().len(), 1);
+        assert!(Arc::ptr_eq(&before.shards[1], &topology.map().shards[0]));
+    }
+
+    #[test]
+    fn a_server_that_only_helps_out_is_one_and_the_same() {
+        let topology = Topology::cluster(vec![Node::default()]);
+        let address = Address::tcp("h", 9);
+        let one = topology.shard_at(&address).expect("a guest");
+        let other = topology.shard_at(&address).expect("a guest");
+        assert!(Arc::ptr_eq(&one, &other));
+        topology.adopt(&[Range {
+            first: 0,
+            last: 0,
+            address,
+        }]);
+        assert!(Arc::ptr_eq(
+            &one,
+            topology.map().shard(0).expect("it serves now")
+        ));
+    }
+}

@@ -1,0 +1,17 @@
+//! Several slots are one store.
+
+use ratekeeper_store_redis::RedisStore;
+use ratekeeper_store_redis::script::Clock;
+use ratekeeper_testkit::process::eventually;
+
+use super::{endpoint, patient, shared};
+use crate::support::home;
+
+ratekeeper_testkit::conformance!({
+    let cluster = shared();
+    move || {
+        let store = RedisStore::with_clock(endpoint(&cluster), patient(), Clock::Told, home());
+        eventually("the store knows the cluster", || store.shards().len() == 3);
+        store
+    }
+});

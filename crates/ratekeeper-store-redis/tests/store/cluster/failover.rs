@@ -1,0 +1,87 @@
+//! A shard that is lost, and its replica that takes over.
+
+use std::time::Duration;
+
+use ratekeeper_core::{Algorithm, Micros};
+use ratekeeper_store::StoreError;
+use ratekeeper_store_redis::{Circuit, RedisStore};
+use ratekeeper_testkit::process::{DEADLINE, eventually};
+use ratekeeper_testkit::redis::{Cluster, Reply};
+
+use super::{endpoint, patient, ready, step_of, steps};
+use crate::support::{decide, home, limit};
+
+const DAY: Micros = Micros::from_secs(86_400);
+
+fn is_primary(cluster: &Cluster, node: usize) -> bool {
+    match cluster.client(node).ask(&["ROLE"]) {
+        Reply::Array(role) => role[0].text() == "master",
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_shard_is_missed_by_its_own_counters_alone_until_its_replica_serves() {
+    let mut cluster = Cluster::of(3, 1, Duration::from_secs(2));
+    let store = RedisStore::new(endpoint(&cluster), patient(), home());
+    ready(&store).await;
+    let limit = limit(Algorithm::FixedWindow, 1_000_000, DAY);
+    let (lost, kept) = (step_of(&limit, 1, 0), step_of(&limit, 1, 1));
+    for step in [lost, kept] {
+        assert!(decide(&store, &[step]).await.expect("all serve").allowed);
+    }
+    let gone = format!("127.0.0.1:{}", cluster.ports()[0]);
+    cluster.servers()[0].process().kill();
+    let mut failed = 0;
+    let recovered = async {
+        loop {
+            let verdicts = decide(&store, &[kept]).await;
+            assert!(verdicts.expect("the others serve on").allowed);
+            match decide(&store, &[lost]).await {
+                Ok(verdicts) => break assert!(verdicts.allowed),
+                Err(error) => {
+                    assert_eq!(error, StoreError::Unavailable);
+                    failed += 1;
+                }
+            }
+            // Its own breaker alone opens.
+            for shard in store.shards().iter().filter(|it| *it.shard != *gone) {
+                assert_eq!(shard.circuit, Circuit::Closed, "{}", shard.shard);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let recovered = tokio::time::timeout(DEADLINE, recovered).await;
+    recovered.expect("the replica serves");
+    assert!(failed > 0, "it was away");
+    assert!(is_primary(&cluster, 3));
+    // Its metrics have gone with it.
+    eventually("the lost server is forgotten", || {
+        let shards = store.shards();
+        shards.len() == 3 && shards.iter().all(|shard| *shard.shard != *gone)
+    });
+    let all = steps(&limit, 1, 3);
+    assert!(decide(&store, &all).await.expect("all serve again").allowed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_lost_shard_would_have_to_decide_takes_nothing_elsewhere() {
+    let mut cluster = Cluster::of(3, 0, Duration::from_secs(2));
+    let store = RedisStore::new(endpoint(&cluster), patient(), home());
+    ready(&store).await;
+    let limit = limit(Algorithm::FixedWindow, 1_000, DAY);
+    let all = steps(&limit, 1, 3);
+    assert!(decide(&store, &all).await.expect("all serve").allowed);
+    cluster.servers()[2].process().kill();
+    for _ in 0..50 {
+        assert!(decide(&store, &all).await.is_err());
+    }
+    for step in &all[..2] {
+        let verdicts = decide(&store, &[*step]).await.expect("these serve");
+        let ratekeeper_store::StepOutcome::Counted(outcome) = verdicts.outcomes[0] else {
+            panic!("Redis has room");
+        };
+        assert_eq!(outcome.remaining, 1_000 - 2);
+    }
+    eventually("it is said what is missing", || !store.faults().is_empty());
+}
