@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ratekeeper_limiter::{Begun, Held, Reservation, Reserve, Settled};
+use ratekeeper_limiter::{Begun, Decision, Held, Reservation, Reserve, Settled};
 use ratekeeper_proto::ratekeeper::v1;
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::RateLimiterService;
 use tonic::{Request, Response, Status, Streaming};
@@ -73,8 +73,10 @@ impl<S: ServedStore> Service<S> {
         for (number, check) in checks.iter().enumerate() {
             let question = Question::new(Place::Alone, &check.domain, &check.descriptors)?;
             let views = question.views(1);
-            results.push(match self.app.limiter.begin(&question.check(&views), now) {
-                Begun::Decided(decision) => respond(&decision, check),
+            let asking = question.check(&views);
+            let respond = |decision: &Decision| respond(decision, check);
+            results.push(match self.app.limiter.begin_with(&asking, now, respond) {
+                Begun::Decided(response) => response,
                 Begun::Asked(ticket) => {
                     asked.push((number, ticket));
                     v1::CheckResponse::default()
@@ -105,7 +107,7 @@ impl<S: ServedStore> Service<S> {
     }
 }
 
-fn respond(decision: &ratekeeper_limiter::Decision, check: &v1::CheckRequest) -> v1::CheckResponse {
+fn respond(decision: &Decision, check: &v1::CheckRequest) -> v1::CheckResponse {
     let hits = check.descriptors.iter().map(|descriptor| descriptor.hits);
     let is_peek = { hits }.all(|hits| hits == Some(0));
     answer::check(decision, check.statuses, is_peek)
