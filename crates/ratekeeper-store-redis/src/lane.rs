@@ -289,6 +289,8 @@ impl Lane {
     }
 
     async fn ask(&self, probe: Probe<'_>) -> Option<Link> {
+        // Meanwhile another server may have taken over.
+        self.doubt();
         let link = Link::open(&self.shard.node, self.config.connect_timeout).await;
         let mut link = match link {
             Ok(link) => link,

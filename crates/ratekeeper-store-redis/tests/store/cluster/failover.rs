@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ratekeeper_core::{Algorithm, Micros};
-use ratekeeper_store::StoreError;
+use ratekeeper_store::{Step, StepOutcome, StoreError};
 use ratekeeper_store_redis::{Circuit, RedisStore};
 use ratekeeper_testkit::process::{DEADLINE, eventually};
 use ratekeeper_testkit::redis::{Cluster, Reply};
@@ -78,10 +78,47 @@ async fn what_a_lost_shard_would_have_to_decide_takes_nothing_elsewhere() {
     }
     for step in &all[..2] {
         let verdicts = decide(&store, &[*step]).await.expect("these serve");
-        let ratekeeper_store::StepOutcome::Counted(outcome) = verdicts.outcomes[0] else {
+        let StepOutcome::Counted(outcome) = verdicts.outcomes[0] else {
             panic!("Redis has room");
         };
         assert_eq!(outcome.remaining, 1_000 - 2);
     }
     eventually("it is said what is missing", || !store.faults().is_empty());
+}
+
+/// A server that hangs is the worst case: whether it has counted is not known.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_hung_shard_may_have_counted_is_not_asked_again() {
+    let mut cluster = Cluster::of(3, 0, Duration::from_secs(60));
+    let mut config = patient();
+    config.deadline = Duration::from_secs(2);
+    let store = RedisStore::new(endpoint(&cluster), config, home());
+    ready(&store).await;
+    let limit = limit(Algorithm::FixedWindow, 1_000, DAY);
+    let (hung, kept) = (step_of(&limit, 1, 0), step_of(&limit, 1, 1));
+    for step in [hung, kept] {
+        assert!(decide(&store, &[step]).await.expect("all serve").allowed);
+    }
+    cluster.servers()[0].process().pause();
+    let asked = 5;
+    for _ in 0..asked {
+        assert!(decide(&store, &[hung]).await.is_err());
+        assert!(decide(&store, &[kept]).await.expect("it serves").allowed);
+    }
+    cluster.servers()[0].process().resume();
+    let again = async {
+        while decide(&store, &[hung]).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let again = tokio::time::timeout(DEADLINE, again).await;
+    again.expect("it serves again");
+    let look = [Step { hits: 0, ..hung }];
+    let looked = decide(&store, &look).await.expect("it serves again");
+    let StepOutcome::Counted(outcome) = looked.outcomes[0] else {
+        panic!("Redis has room");
+    };
+    // One before, one after, and each of those in between once at most.
+    let counted = 1_000 - outcome.remaining;
+    assert!((2..=2 + asked).contains(&counted), "{counted}");
 }
