@@ -28,6 +28,8 @@ The verbs of this repository.
   cargo xtask build               the release binary: target/release/ratekeeper
   cargo xtask bench [grpc] [--quick] [--only NAME]
                                   decisions over gRPC, beside the same server deciding nothing and throttlecrab
+  cargo xtask bench gateway [--quick]
+                                  the gateway, beside itself without limits and NGINX
   cargo xtask bench core          speed and size of a decision in process, beside governor
   cargo xtask bench redis [--quick] [PART...]
                                   counters in Redis, in process and over gRPC: scripts, many, hot, mechanisms, latency,

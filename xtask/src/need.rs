@@ -53,16 +53,30 @@ pub(crate) const REDIS_BENCHMARK: Package = Package {
     program: "redis-benchmark",
     package: "redis-tools",
 };
+/// A proxy, and a server behind ours.
+pub(crate) const NGINX: Package = Package {
+    program: "nginx",
+    package: "nginx",
+};
+/// What asks over HTTP/1.1 and HTTP/2 as fast as it can.
+pub(crate) const H2LOAD: Package = Package {
+    program: "h2load",
+    package: "nghttp2-client",
+};
+/// Both ends of a WebSocket, for Debian's own Python: a module, looked for as the file that it is.
+const WEBSOCKETS: Package = Package {
+    program: "/usr/lib/python3/dist-packages/websockets/__init__.py",
+    package: "python3-websockets",
+};
 /// What the tests start besides Envoy: proxies that ask us, a store that we ask, and what README is pasted with.
-pub(crate) const FOR_TESTS: [Package; 7] = [
+pub(crate) const FOR_TESTS: [Package; 9] = [
     Package {
         program: "curl",
         package: "curl",
     },
-    Package {
-        program: "nginx",
-        package: "nginx",
-    },
+    NGINX,
+    H2LOAD,
+    WEBSOCKETS,
     Package {
         program: "caddy",
         package: "caddy",

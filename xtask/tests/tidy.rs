@@ -69,12 +69,17 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-tower",
         ],
     ),
+    (
+        "ratekeeper-gateway",
+        &["ratekeeper-http", "ratekeeper-server", "ratekeeper-tower"],
+    ),
     ("ratekeeper-client", &["ratekeeper", "ratekeeper-proto"]),
     (
         "ratekeeper-cli",
         &[
             "ratekeeper-bench",
             "ratekeeper-core",
+            "ratekeeper-gateway",
             "ratekeeper-http",
             "ratekeeper-limiter",
             "ratekeeper-replay",
@@ -82,6 +87,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-server",
             "ratekeeper-store",
             "ratekeeper-store-redis",
+            "ratekeeper-tower",
         ],
     ),
     // Measures everything, so it may know everything; only the command knows it.

@@ -44,6 +44,16 @@ Examples:
 
 SIGTERM and Ctrl-C stop it gracefully: what was asked is answered first. SIGHUP reads the rules again.")]
     Serve(Flags),
+    /// Stand in front of a service: a reverse proxy that enforces the rules before it forwards
+    #[command(after_help = "\
+Examples:
+  ratekeeper gateway --upstream http://127.0.0.1:3000        listen on :8082, limit, and forward what passes
+  ratekeeper gateway --listen :80 --upstream h2c://app:50051 gRPC
+  ratekeeper gateway --config gateway.yaml                   routes to several upstreams by host and path
+
+It opens --listen and --admin; --grpc and --http add the service. Rules and routes are put in force as they are saved.
+SIGTERM and Ctrl-C stop it gracefully: what was asked is answered first.")]
+    Gateway(Flags),
     /// Check and explain rules
     #[command(subcommand)]
     Rules(Rules),

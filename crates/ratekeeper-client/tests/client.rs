@@ -46,11 +46,11 @@ impl Running {
     async fn start_with(grpc: &str, memory: MemoryConfig) -> Self {
         let free: ListenAddress = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0).into();
         let mut config = ServerConfig {
-            grpc: match grpc.strip_prefix("unix:") {
+            grpc: Some(match grpc.strip_prefix("unix:") {
                 Some(path) => ListenAddress::Unix(path.into()),
                 None => ListenAddress::Tcp(grpc.parse().unwrap()),
-            },
-            http: free.clone(),
+            }),
+            http: Some(free.clone()),
             admin: free,
             drain_delay: Duration::ZERO,
             ..ServerConfig::default()
@@ -69,7 +69,7 @@ impl Running {
         let server = Server::bind(config, Arc::clone(&limiter), loader)
             .await
             .unwrap();
-        let address = server.addresses().grpc.clone();
+        let address = server.addresses().grpc.unwrap();
         let (shutdown, stop) = oneshot::channel();
         let task = tokio::spawn(async move {
             server

@@ -39,8 +39,8 @@ impl Running {
     async fn start() -> Self {
         let free = || ListenAddress::Tcp(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
         let mut config = ServerConfig {
-            grpc: free(),
-            http: free(),
+            grpc: Some(free()),
+            http: Some(free()),
             admin: free(),
             drain_delay: Duration::ZERO,
             ..ServerConfig::default()
@@ -57,7 +57,7 @@ impl Running {
         let store = MemoryStore::new(MemoryConfig::default()).unwrap();
         let limiter = Arc::new(Limiter::new(rules, store, LimiterOptions::default()));
         let server = Server::bind(config, limiter, loader).await.unwrap();
-        let address = format!("http://{}", server.addresses().grpc);
+        let address = format!("http://{}", server.addresses().grpc.expect("it is served"));
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             let _dir = dir;

@@ -15,7 +15,7 @@ use http::header::{CONTENT_TYPE, VARY};
 use http::{HeaderMap, StatusCode};
 
 use crate::app::App;
-use crate::http::{ApiError, explain, method_not_allowed, not_found, refuse_large};
+use crate::http::{ApiError, explain, livez, method_not_allowed, not_found, readyz, refuse_large};
 use crate::pages::{self, Scheme};
 use crate::store::ServedStore;
 
@@ -39,6 +39,8 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .route("/metrics", get(show_metrics::<S>))
         .route("/rlconfig", get(show_rules::<S>))
         .route("/admin/v1/explain", post(explain::<S>))
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz::<S>))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(DefaultBodyLimit::max(body_bytes_max))
@@ -47,10 +49,12 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .with_state(app)
 }
 
-/// The metrics alone, for scrapers on other hosts.
+/// The metrics and the health alone, for scrapers and probes on other hosts.
 pub(crate) fn metrics_router<S: ServedStore>(app: Arc<App<S>>) -> Router {
     Router::new()
         .route("/metrics", get(show_metrics::<S>))
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz::<S>))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .with_state(app)

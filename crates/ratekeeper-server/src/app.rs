@@ -1,7 +1,7 @@
 //! What every edge needs to answer.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ratekeeper_limiter::{Asked, Begun, Check, Decision, Limiter};
@@ -12,6 +12,7 @@ use crate::chores::Chores;
 use crate::config::{AuthConfig, Bounds, RlsConfig};
 use crate::drain::Drain;
 use crate::durations::Durations;
+use crate::front::Telling;
 use crate::reload::ReloadStatus;
 use crate::store::ServedStore;
 use crate::tls::Tls;
@@ -28,6 +29,8 @@ pub(crate) struct App<S> {
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) durations: Durations,
     pub(crate) chores: Chores,
+    /// What stands in front, once it does.
+    front: OnceLock<Arc<dyn Telling>>,
     /// Of the listeners that encrypt.
     pub(crate) tls: Vec<Arc<Tls>>,
     /// What the last [`ReloadStatus`] says, but cheap to look at for each check.
@@ -57,6 +60,7 @@ impl<S: ServedStore> App<S> {
             reloads,
             durations: Durations::default(),
             chores: Chores::default(),
+            front: OnceLock::new(),
             tls,
             is_loaded,
             is_leaving: AtomicBool::new(false),
@@ -126,6 +130,16 @@ impl<S: ServedStore> App<S> {
     /// Whether `listener` has a certificate.
     pub(crate) fn is_encrypted(&self, listener: &str) -> bool {
         self.tls.iter().any(|tls| tls.listener == listener)
+    }
+
+    /// `front` is told of to operators, from now on.
+    pub(crate) fn set_front(&self, front: Arc<dyn Telling>) {
+        // The first one stays: there is one call.
+        let _ = self.front.set(front);
+    }
+
+    pub(crate) fn front(&self) -> Option<&Arc<dyn Telling>> {
+        self.front.get()
     }
 
     /// Not ready any more, from now on.

@@ -10,6 +10,7 @@ use ratekeeper_http::answer::{BodyForm, Headers};
 use ratekeeper_http::{Describer, Forwarding};
 use ratekeeper_rules::{Options, Profile, ReadOptions};
 
+use crate::front::FrontConfig;
 use crate::listen::ListenAddress;
 use crate::rls::ConstantAnswer;
 use crate::tls::TlsConfig;
@@ -17,15 +18,17 @@ use crate::tls::TlsConfig;
 /// Everything a [`Server`](crate::Server) is told. The defaults are those of the product.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where gRPC is served.
-    pub grpc: ListenAddress,
-    /// Where HTTP is served.
-    pub http: ListenAddress,
+    /// Where gRPC is served, if it is.
+    pub grpc: Option<ListenAddress>,
+    /// Where HTTP is served, if it is.
+    pub http: Option<ListenAddress>,
     /// Where metrics and rules are shown: a loopback address or a Unix socket, or any address
     /// if clients have to show a certificate there.
     pub admin: ListenAddress,
     /// Where metrics alone are shown, to scrapers on other hosts.
     pub metrics: Option<ListenAddress>,
+    /// Where a gateway listens, for what [`Server::run_behind`](crate::Server::run_behind) is given.
+    pub front: Option<FrontConfig>,
     /// The permissions of the files of Unix sockets, as in 0o660; without, what the process's
     /// umask leaves.
     pub unix_mode: Option<u32>,
@@ -55,12 +58,13 @@ pub struct ServerConfig {
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        let any = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port).into();
+        let any = |port| ListenAddress::Tcp((Ipv4Addr::UNSPECIFIED, port).into());
         Self {
-            grpc: any(8081),
-            http: any(8080),
+            grpc: Some(any(8081)),
+            http: Some(any(8080)),
             admin: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6070).into(),
             metrics: None,
+            front: None,
             unix_mode: None,
             tls: ListenersTls::default(),
             worker_threads: None,

@@ -14,6 +14,7 @@ use axum::{Router, middleware};
 
 pub(crate) use check::{explain, is_json};
 pub(crate) use error::{ApiError, method_not_allowed, not_found, refuse_large};
+pub(crate) use health::{livez, readyz};
 
 use crate::app::App;
 use crate::store::ServedStore;

@@ -23,7 +23,7 @@
 //! let store = MemoryStore::new(MemoryConfig::default())?;
 //! let limiter = Arc::new(Limiter::new(loaded.rules, store, LimiterOptions::default()));
 //! let server = Server::bind(ServerConfig::default(), limiter, loader).await?;
-//! println!("gRPC on {}", server.addresses().grpc);
+//! println!("gRPC and HTTP on {:?}", server.addresses());
 //! server.run(async { tokio::signal::ctrl_c().await.unwrap_or(()) }).await;
 //! # Ok(())
 //! # }
@@ -36,6 +36,8 @@ mod chores;
 mod config;
 mod drain;
 mod durations;
+mod follow;
+mod front;
 mod grpc;
 mod http;
 mod listen;
@@ -53,7 +55,9 @@ pub use config::{
     RulesSource, ServerConfig, WatchConfig,
 };
 pub use drain::DrainDelay;
-pub use listen::{ListenAddress, Peer, PeerAddress};
+pub use follow::{FilesRead, Followed};
+pub use front::{Front, FrontConfig, Telling};
+pub use listen::{Answer, Fault, ListenAddress, Peer, PeerAddress};
 pub use reload::{LoadError, ReloadStatus, RulesLoader};
 pub use rls::{ConstantAnswer, NoAnswer};
 pub use server::{Addresses, BindError, Drained, Reload, Server};

@@ -50,14 +50,17 @@ pub(crate) enum Protocol {
     Http1,
     /// HTTP/2 from the first byte: gRPC.
     Http2,
+    /// Either, as the client begins: what stands in front of a service, and does not know what
+    /// its clients are.
+    Either,
 }
 
 /// Whether what answers at a path does not look at who asks. Telling costs an allocation, which
 /// the one path that counts does without.
 pub(crate) type IsBlind = fn(path: &str) -> bool;
 
-/// What answers the requests of a listener.
-pub(crate) trait Answer:
+/// What answers the requests of a listener: a service that is always ready, and cheap to clone.
+pub trait Answer:
     Service<
         Request<Incoming>,
         Response = Response<<Self as Answer>::Body>,
@@ -72,7 +75,7 @@ pub(crate) trait Answer:
 }
 
 /// Any error, as hyper takes it.
-pub(crate) type Fault = Box<dyn std::error::Error + Send + Sync>;
+pub type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 impl<B, S> Answer for S
 where
@@ -124,18 +127,19 @@ impl Listener {
     }
 
     /// Serves until the drain begins, and then until every connection is done or the drain
-    /// timeout is over. Answers how many connections were cut off.
-    pub(crate) async fn serve(
+    /// timeout is over. Answers how many connections were cut off. `services` gives what answers
+    /// on a worker, by its number.
+    pub(crate) async fn serve<A: Answer>(
         self,
-        service: impl Answer,
+        mut services: impl FnMut(usize) -> A,
         bounds: Bounds,
         drain: Arc<Drain>,
         mut turns: Turns,
     ) -> usize {
         let connections_max = bounds.connections_max.max(1);
         let mut connections = JoinSet::new();
-        let terms = Terms {
-            service,
+        let mut terms = |worker| Terms {
+            service: services(worker),
             protocol: self.protocol,
             tls: self.tls.clone(),
             bounds,
@@ -148,8 +152,8 @@ impl Listener {
             let Some(share) = shares.take(accepted.peer) else {
                 return;
             };
-            let (runtime, place) = turns.next();
-            let served = connection::serve(accepted, terms.clone());
+            let (worker, runtime, place) = turns.next();
+            let served = connection::serve(accepted, terms(worker));
             connections.spawn_on(
                 async move {
                     served.await;

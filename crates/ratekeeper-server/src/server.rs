@@ -14,26 +14,30 @@ use crate::admin;
 use crate::app::App;
 use crate::callers::Callers;
 use crate::chores;
-use crate::config::{ListenersTls, ServerConfig, WatchConfig};
+use crate::config::{Bounds, ServerConfig, WatchConfig};
 use crate::drain::{Drain, DrainDelay};
+use crate::follow::{Followed, follow};
+use crate::front::{Front, NoFront};
 use crate::grpc::{BadDescriptors, Grpc, Health, is_rls};
 use crate::http;
 use crate::listen::{ListenAddress, Listener, Opening, Protocol, Workers};
 use crate::reload::{ReloadStatus, Reloader, RulesLoader};
 use crate::store::ServedStore;
-use crate::tls::{self, Tls, TlsConfig, TlsError};
+use crate::tls::{Tls, TlsConfig, TlsError};
 
 /// Where a server listens: what was asked for, with free ports in place of 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Addresses {
-    /// gRPC.
-    pub grpc: ListenAddress,
-    /// HTTP.
-    pub http: ListenAddress,
+    /// gRPC, if it is served.
+    pub grpc: Option<ListenAddress>,
+    /// HTTP, if it is served.
+    pub http: Option<ListenAddress>,
     /// Metrics and rules.
     pub admin: ListenAddress,
     /// Metrics alone, if they were asked for.
     pub metrics: Option<ListenAddress>,
+    /// The gateway, if there is one.
+    pub front: Option<ListenAddress>,
 }
 
 /// Why a server does not start.
@@ -43,7 +47,7 @@ pub enum BindError {
     /// An address cannot be listened on.
     #[error("cannot listen on {address} for {name}")]
     Listen {
-        /// `grpc`, `http`, `admin` or `metrics`.
+        /// `grpc`, `http`, `admin`, `metrics` or `listen`, which is the gateway's.
         name: &'static str,
         /// What was asked for.
         address: ListenAddress,
@@ -60,7 +64,7 @@ pub enum BindError {
     /// A listener's certificate cannot be used.
     #[error("cannot use TLS for {name}")]
     Tls {
-        /// `grpc`, `http` or `admin`.
+        /// `grpc`, `http`, `admin` or `listen`.
         name: &'static str,
         /// Which file, and why.
         source: TlsError,
@@ -108,10 +112,11 @@ pub struct Server<S> {
 
 #[derive(Debug)]
 struct Listeners {
-    grpc: Listener,
-    http: Listener,
+    grpc: Option<Listener>,
+    http: Option<Listener>,
     admin: Listener,
     metrics: Option<Listener>,
+    front: Option<(Listener, Bounds)>,
 }
 
 impl<S: ServedStore> Server<S> {
@@ -128,7 +133,7 @@ impl<S: ServedStore> Server<S> {
         limiter: Arc<Limiter<S>>,
         loader: RulesLoader,
     ) -> Result<Self, BindError> {
-        let secrets = Secrets::load(&config.tls)?;
+        let secrets = Secrets::load(&config)?;
         if !config.admin.is_local() && !secrets.admin_is_closed() {
             return Err(BindError::AdminNotLoopback(config.admin));
         }
@@ -168,15 +173,20 @@ impl<S: ServedStore> Server<S> {
     /// Where it listens.
     #[must_use]
     pub fn addresses(&self) -> Addresses {
+        let of = |listener: &Option<Listener>| Some(listener.as_ref()?.address.clone());
+        let Listeners {
+            grpc,
+            http,
+            admin,
+            metrics,
+            front,
+        } = &self.listeners;
         Addresses {
-            grpc: self.listeners.grpc.address.clone(),
-            http: self.listeners.http.address.clone(),
-            admin: self.listeners.admin.address.clone(),
-            metrics: self
-                .listeners
-                .metrics
-                .as_ref()
-                .map(|listener| listener.address.clone()),
+            grpc: of(grpc),
+            http: of(http),
+            admin: admin.address.clone(),
+            metrics: of(metrics),
+            front: front.as_ref().map(|(front, _)| front.address.clone()),
         }
     }
 
@@ -203,6 +213,16 @@ impl<S: ServedStore> Server<S> {
     /// GOAWAY, and whatever is under way is answered, for as long as the drain timeout lets it.
     /// The admin listener goes last.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Drained {
+        self.run_behind(None::<Arc<NoFront>>, shutdown).await
+    }
+
+    /// As [`Self::run`], with `front` on the listener of the configuration's `front`, which
+    /// drains as the others do. Without that listener, or without `front`, nothing is in front.
+    pub async fn run_behind<F: Front>(
+        self,
+        front: Option<Arc<F>>,
+        shutdown: impl Future<Output = ()>,
+    ) -> Drained {
         let Self {
             app,
             config,
@@ -220,14 +240,17 @@ impl<S: ServedStore> Server<S> {
         let reloader = reloader(&app, config.watch, loader, reloads, &wake);
         tasks.spawn(chores::reload(Arc::clone(&app), reloader));
         tasks.spawn(chores::tend(Arc::clone(&app)));
+        if let Some(front) = &front {
+            app.set_front(Arc::clone(front) as _);
+        }
         let mut wakes = vec![wake];
-        for tls in &app.tls {
+        let certificates = app
+            .tls
+            .iter()
+            .map(|tls| Arc::clone(tls) as Arc<dyn Followed>);
+        for files in certificates.chain(front.as_ref().and_then(|front| front.files())) {
             let wake = Arc::new(Notify::new());
-            tasks.spawn(tls::follow(
-                Arc::clone(tls),
-                config.watch,
-                Arc::clone(&wake),
-            ));
+            tasks.spawn(follow(files, config.watch, Arc::clone(&wake)));
             wakes.push(wake);
         }
         tasks.spawn(chores::wake_on_hangup(wakes));
@@ -237,26 +260,36 @@ impl<S: ServedStore> Server<S> {
             http,
             admin,
             metrics,
+            front: front_listener,
         } = listeners;
         let last = Arc::new(Drain::new());
         // Operators get their answers however busy the workers are.
         let here = Workers::here();
         let mut watching = JoinSet::new();
         let admin_service = admin::router(Arc::clone(&app));
+        let admin_service = move |_| admin_service.clone();
         watching.spawn(admin.serve(admin_service, bounds, Arc::clone(&last), here.turns()));
         if let Some(metrics) = metrics {
             let service = admin::metrics_router(Arc::clone(&app));
+            let service = move |_| service.clone();
             watching.spawn(metrics.serve(service, bounds, Arc::clone(&last), here.turns()));
         }
         let mut serving = JoinSet::new();
-        serving.spawn(grpc.serve(service, bounds, Arc::clone(&app.drain), workers.turns()));
-        let http_service = http::router(Arc::clone(&app));
-        serving.spawn(http.serve(
-            http_service,
-            bounds,
-            Arc::clone(&app.drain),
-            workers.turns(),
-        ));
+        if let Some(grpc) = grpc {
+            let service = move |_| service.clone();
+            serving.spawn(grpc.serve(service, bounds, Arc::clone(&app.drain), workers.turns()));
+        }
+        if let Some(http) = http {
+            let service = http::router(Arc::clone(&app));
+            let service = move |_| service.clone();
+            serving.spawn(http.serve(service, bounds, Arc::clone(&app.drain), workers.turns()));
+        }
+        if let Some(((listener, bounds), front)) = front_listener.zip(front) {
+            let answers: Vec<_> = (0..workers.count()).map(|_| front.answer()).collect();
+            let answers = move |worker: usize| answers[worker].clone();
+            let drain = Arc::clone(&app.drain);
+            serving.spawn(listener.serve(answers, bounds, drain, workers.turns()));
+        }
 
         follow_readiness(&app, &health, shutdown).await;
         app.leave();
@@ -289,9 +322,26 @@ impl Listeners {
             Some(address) => Some(bind(opening("metrics", h1, address, &None)).await?),
             None => None,
         };
+        let grpc = match &config.grpc {
+            Some(address) => Some(bind(opening("grpc", h2, address, &secrets.grpc)).await?),
+            None => None,
+        };
+        let http = match &config.http {
+            Some(address) => Some(bind(opening("http", h1, address, &secrets.http)).await?),
+            None => None,
+        };
+        let front = match &config.front {
+            Some(front) => {
+                let either = Protocol::Either;
+                let opening = opening("listen", either, &front.address, &secrets.front);
+                Some((bind(opening).await?, front.bounds))
+            }
+            None => None,
+        };
         Ok(Self {
-            grpc: bind(opening("grpc", h2, &config.grpc, &secrets.grpc)).await?,
-            http: bind(opening("http", h1, &config.http, &secrets.http)).await?,
+            grpc,
+            http,
+            front,
             admin: bind(opening("admin", h1, &config.admin, &secrets.admin)).await?,
             metrics,
         })
@@ -313,10 +363,13 @@ struct Secrets {
     grpc: Option<Arc<Tls>>,
     http: Option<Arc<Tls>>,
     admin: Option<Arc<Tls>>,
+    front: Option<Arc<Tls>>,
 }
 
 impl Secrets {
-    fn load(config: &ListenersTls) -> Result<Self, BindError> {
+    fn load(config: &ServerConfig) -> Result<Self, BindError> {
+        let listeners = &config.tls;
+        let front = config.front.as_ref().and_then(|front| front.tls.clone());
         let load = |name, protocol, config: &Option<TlsConfig>| match config {
             None => Ok(None),
             Some(config) => Tls::load(name, protocol, config.clone())
@@ -324,9 +377,10 @@ impl Secrets {
                 .map_err(|source| BindError::Tls { name, source }),
         };
         Ok(Self {
-            grpc: load("grpc", Protocol::Http2, &config.grpc)?,
-            http: load("http", Protocol::Http1, &config.http)?,
-            admin: load("admin", Protocol::Http1, &config.admin)?,
+            grpc: load("grpc", Protocol::Http2, &listeners.grpc)?,
+            http: load("http", Protocol::Http1, &listeners.http)?,
+            admin: load("admin", Protocol::Http1, &listeners.admin)?,
+            front: load("listen", Protocol::Either, &front)?,
         })
     }
 
@@ -336,7 +390,7 @@ impl Secrets {
     }
 
     fn all(&self) -> Vec<Arc<Tls>> {
-        let all = [&self.grpc, &self.http, &self.admin];
+        let all = [&self.grpc, &self.http, &self.admin, &self.front];
         all.into_iter().flatten().cloned().collect()
     }
 }

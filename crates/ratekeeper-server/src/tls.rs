@@ -22,7 +22,6 @@ use tracing::debug;
 
 pub use error::{TlsError, TlsFile};
 pub use names::{BadClientName, ClientName, PeerName};
-pub(crate) use reload::follow;
 
 use crate::listen::{PeerAddress, Protocol};
 use files::Fingerprint;

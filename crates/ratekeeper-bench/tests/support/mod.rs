@@ -9,7 +9,7 @@ use std::time::Duration;
 use ratekeeper_limiter::{Limiter, LimiterOptions};
 use ratekeeper_rules::{Options, ReadOptions};
 use ratekeeper_server::{
-    Addresses, ConstantAnswer, RulesLoader, RulesSource, Server, ServerConfig,
+    Addresses, ConstantAnswer, ListenAddress, RulesLoader, RulesSource, Server, ServerConfig,
 };
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use tokio::sync::oneshot;
@@ -39,8 +39,8 @@ impl TestServer {
         let (limiter, loader) = limiter(folder.path());
         let free = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let mut config = ServerConfig {
-            grpc: free.into(),
-            http: free.into(),
+            grpc: Some(free.into()),
+            http: Some(free.into()),
             admin: free.into(),
             drain_delay: Duration::ZERO,
             constant_answer,
@@ -72,11 +72,11 @@ impl TestServer {
     }
 
     pub(crate) fn grpc(&self) -> String {
-        self.addresses.grpc.to_string()
+        shown(self.addresses.grpc.as_ref())
     }
 
     pub(crate) fn http(&self) -> String {
-        self.addresses.http.to_string()
+        shown(self.addresses.http.as_ref())
     }
 
     /// What its rules have decided, all of them together.
@@ -110,4 +110,8 @@ fn limiter(folder: &Path) -> (Arc<Limiter<MemoryStore>>, RulesLoader) {
     let store = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
     let limiter = Limiter::new(loaded.rules, store, LimiterOptions::default());
     (Arc::new(limiter), loader)
+}
+
+fn shown(address: Option<&ListenAddress>) -> String {
+    address.expect("it is served").to_string()
 }

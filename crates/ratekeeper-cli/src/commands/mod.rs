@@ -21,6 +21,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         None => serve::run(&cli.serve),
         Some(Command::Serve(flags)) => serve::run(&flags),
+        Some(Command::Gateway(flags)) => serve::run_gateway(&flags),
         Some(Command::Rules(Rules::Check(args))) => rules_check::run(&args),
         Some(Command::Rules(Rules::Explain(args))) => rules_explain::run(&args),
         Some(Command::Rules(Rules::Schema)) => rules_schema::run(),

@@ -1,5 +1,6 @@
 //! `ratekeeper serve`, and a bare `ratekeeper`.
 
+mod front;
 mod sample;
 mod stop;
 mod welcome;
@@ -18,18 +19,30 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tracing::{info, warn};
-use welcome::Welcome;
+use welcome::{InFront, Welcome};
 
 pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
-    start(flags, None)
+    start(flags, What::Service(None))
+}
+
+/// `ratekeeper gateway`: forwards what passes, and serves besides what it is asked to.
+pub(crate) fn run_gateway(flags: &Flags) -> Result<ExitCode> {
+    start(flags, What::Gateway)
+}
+
+/// What is served.
+enum What {
+    /// Decisions, or one answer to all of Envoy's requests over gRPC.
+    Service(Option<ConstantAnswer>),
+    Gateway,
 }
 
 /// Serves as [`run`] does, but answers every request of Envoy's over gRPC with `answer`.
 pub(crate) fn run_answering(flags: &Flags, answer: ConstantAnswer) -> Result<ExitCode> {
-    start(flags, Some(answer))
+    start(flags, What::Service(Some(answer)))
 }
 
-fn start(flags: &Flags, answer: Option<ConstantAnswer>) -> Result<ExitCode> {
+fn start(flags: &Flags, what: What) -> Result<ExitCode> {
     let home = Home::find();
     let (layers, settings) = settings::load(flags, &Environment::of_process(), &home)?;
     logging::start(&settings.log)?;
@@ -40,13 +53,13 @@ fn start(flags: &Flags, answer: Option<ConstantAnswer>) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let ended = runtime.block_on(serve(&settings, answer));
+    let ended = runtime.block_on(serve(flags, &home, &settings, what));
     // Whoever asked twice does not wait for tasks that have not ended.
     runtime.shutdown_background();
     ended
 }
 
-async fn serve(settings: &Settings, answer: Option<ConstantAnswer>) -> Result<ExitCode> {
+async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> Result<ExitCode> {
     let path = settings.rules.path.as_deref().ok_or_else(no_rules)?;
     let mut loader = RulesLoader::new(source(settings, path));
     let loaded = load(&mut loader, path)?;
@@ -57,7 +70,16 @@ async fn serve(settings: &Settings, answer: Option<ConstantAnswer>) -> Result<Ex
     // Before anything is printed: whoever waits for that may stop us at once.
     let stop = stop::Signals::listen()?;
     let mut config = config(settings);
-    config.constant_answer = answer;
+    let front = match what {
+        What::Service(answer) => {
+            config.constant_answer = answer;
+            None
+        }
+        What::Gateway => {
+            front::open_only(&mut config, settings);
+            Some(front::gateway(flags, home, settings, &limiter)?)
+        }
+    };
     let server = Server::bind(config, Arc::clone(&limiter), loader)
         .await
         .map_err(advise)?;
@@ -66,20 +88,25 @@ async fn serve(settings: &Settings, answer: Option<ConstantAnswer>) -> Result<Ex
     let program = std::env::args()
         .next()
         .unwrap_or_else(|| "ratekeeper".to_owned());
+    let in_front = front.as_ref().map(|front| InFront {
+        tls: settings.gateway.tls.clone(),
+        upstreams: front.upstreams(),
+    });
     let welcome = Welcome {
         rules: limiter.snapshot().rules(),
         path,
         counters: &counters(settings),
         addresses: &addresses,
         tls: &settings.listen.tls,
+        gateway: in_front.as_ref(),
         program: &program,
     }
     .text();
     output::print(&welcome)?;
-    info!(grpc = %addresses.grpc, http = %addresses.http, admin = %addresses.admin, "serving");
+    info!(admin = %addresses.admin, "serving");
     let saver = state.map(|path| Saver::start(Arc::clone(&limiter), path));
     let code = tokio::select! {
-        drained = server.run(stop.first()) => ended(drained),
+        drained = server.run_behind(front, stop.first()) => ended(drained),
         () = impatience(&stop, &delay) => {
             warn!("stopped at once: asked again");
             ExitCode::FAILURE
@@ -152,8 +179,8 @@ fn load(loader: &mut RulesLoader, path: &Path) -> Result<Loaded> {
 fn config(settings: &Settings) -> ServerConfig {
     let listen = &settings.listen;
     let mut config = ServerConfig {
-        grpc: listen.grpc.clone(),
-        http: listen.http.clone(),
+        grpc: Some(listen.grpc.clone()),
+        http: Some(listen.http.clone()),
         admin: listen.admin.clone(),
         metrics: listen.metrics.clone(),
         unix_mode: listen.unix_mode,

@@ -7,6 +7,7 @@ mod callers;
 mod environment;
 mod file;
 mod flags;
+mod gateway;
 mod incumbent;
 mod layer;
 mod nested;
@@ -19,6 +20,7 @@ mod values;
 
 pub(crate) use environment::Environment;
 pub(crate) use flags::Flags;
+pub(crate) use gateway::{GatewaySettings, LogTo};
 pub(crate) use layer::Layers;
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use store::TLS_KEYS;
@@ -50,6 +52,8 @@ pub(crate) struct Settings {
     pub(crate) auth: AuthConfig,
     /// Who may do more than ask.
     pub(crate) callers: Vec<Caller>,
+    /// What stands in front of a service, where it does.
+    pub(crate) gateway: GatewaySettings,
     pub(crate) log: LogSettings,
 }
 
@@ -188,6 +192,17 @@ pub(crate) fn load(
     }
 }
 
+/// The settings file that is named, else the one that is found.
+pub(crate) fn file_in_use(
+    flags: &Flags,
+    environment: &Environment,
+    home: &Home,
+) -> Option<PathBuf> {
+    let named = || environment.get(environment::CONFIG).map(PathBuf::from);
+    let named = flags.config.clone().or_else(named);
+    named.or_else(|| home.settings_file())
+}
+
 /// The layers on each other; what is wrong with names goes to `problems`.
 fn lay(
     flags: &Flags,
@@ -196,11 +211,7 @@ fn lay(
     problems: &mut Vec<Problem>,
 ) -> Layers {
     let mut layers = Layers::defaults();
-    let named = flags
-        .config
-        .clone()
-        .or_else(|| environment.get(environment::CONFIG).map(PathBuf::from));
-    if let Some(path) = named.or_else(|| home.settings_file()) {
+    if let Some(path) = file_in_use(flags, environment, home) {
         match read(&path) {
             Ok(text) => file::put(&text, &path, &mut layers, problems),
             Err(message) => problems.push(Problem {
@@ -244,6 +255,7 @@ impl Settings {
             envoy: typed.envoy(),
             auth: typed.auth(),
             callers: typed.callers(),
+            gateway: typed.gateway(),
             log: typed.log(),
         };
         typed.finish(settings)

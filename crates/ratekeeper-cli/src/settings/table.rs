@@ -208,7 +208,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "worker_threads",
         "NUMBER",
         "",
-        "On how many threads gRPC and HTTP are served, each with its own connections. Unset: one for each core",
+        "On how many threads gRPC, HTTP and the gateway are served, each with its own connections. Unset: one for each core",
     ),
     value(
         "drain_delay",
@@ -361,7 +361,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "trusted_proxies",
         "NETWORKS",
         "loopback",
-        "The proxies whose word about a request counts on /v1/auth: addresses and networks with commas, and \
+        "The proxies whose word about a request counts on /v1/auth and at the gateway: addresses and networks with commas, and \
          `loopback` for this host and Unix sockets; empty for nobody's",
     ),
     value(
@@ -374,7 +374,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     nested(
         "auth",
         "MAPPING",
-        "What becomes of a request on /v1/auth: `domain`, and `descriptors` from parts of it. Unset: one descriptor \
+        "What becomes of a request on /v1/auth and at the gateway: `domain`, and `descriptors` from parts of it. Unset: one descriptor \
          each for remote_address, api_key (from x-api-key), method and path, in the only domain there is",
     ),
     nested(
@@ -402,6 +402,73 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "LIST",
         "Who may, besides whoever shows nothing on a loopback or Unix listener, bring limits along, refund, and hold permits and reservations: a \
          list of `name`, `token_sha256` or `tls_name`, and `may` of override, refund, hold",
+    ),
+    value(
+        "listen",
+        "ADDR",
+        "0.0.0.0:8082",
+        "Where `ratekeeper gateway` listens, for HTTP/1.1 and HTTP/2; port 0 picks a free one, unix:/PATH is a Unix \
+         socket",
+    ),
+    value("listen_tls_cert", "FILE", "", TLS_CERT),
+    value("listen_tls_key", "FILE", "", TLS_KEY),
+    value("listen_tls_client_ca", "FILE", "", TLS_CLIENT_CA),
+    value("listen_tls_client_names", "NAMES", "", TLS_CLIENT_NAMES),
+    value(
+        "upstream",
+        "URL",
+        "",
+        "Where the gateway forwards everything: http://HOST:PORT, h2c://HOST:PORT for HTTP/2 in the clear, https://HOST",
+    ),
+    nested(
+        "upstreams",
+        "MAPPING",
+        "Several such services, each by a name: a URL, a list of URLs that take turns, or `urls`, `ca` (a file of \
+         authorities), `server_name` (of its certificate) and `host` (instead of the client's)",
+    ),
+    nested(
+        "routes",
+        "LIST",
+        "Which requests each of `upstreams` is for: a list of `host` (`*.` stands for all below), `path` (for itself and \
+         what is below) and `upstream`; the most specific wins",
+    ),
+    value(
+        "upstream_connect_timeout",
+        "DURATION",
+        "5s",
+        "How long an upstream may take to be connected to; then the next address is tried, or 504 is the answer",
+    ),
+    value(
+        "upstream_timeout",
+        "DURATION",
+        "60s",
+        "How long an upstream may take to begin its answer, and pause in the middle of it",
+    ),
+    value(
+        "request_body_max",
+        "SIZE",
+        "1GiB",
+        "The largest body that the gateway forwards; what is larger gets 413",
+    ),
+    value(
+        "limits",
+        "MODE",
+        "on",
+        "What the gateway does about limits: `on` (enforce), `shadow` (count, and let everything pass) or `off` (only \
+         forward)",
+    ),
+    value(
+        "access_log",
+        "FILE",
+        "",
+        "Log every request of the gateway here, `-` for standard output, as `ratekeeper replay` reads it; a file that is \
+         moved away is opened anew",
+    ),
+    value(
+        "access_log_format",
+        "FORMAT",
+        "json",
+        "`json`, with the decision, its rule and its reason, or `combined` as Apache and NGINX write it",
     ),
     value(
         "log_level",

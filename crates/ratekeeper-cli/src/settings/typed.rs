@@ -160,7 +160,7 @@ impl<'a> Typed<'a> {
 
     /// TLS of one listener; `None` where it is off. A part that means nothing without another is a mistake: whoever
     /// names authorities expects clients to be asked.
-    fn tls(
+    pub(super) fn tls(
         &mut self,
         [cert, key, client_ca, client_names]: [&'static str; 4],
     ) -> Option<TlsConfig> {

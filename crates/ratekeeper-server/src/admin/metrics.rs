@@ -4,6 +4,7 @@
 mod servers;
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use prometheus_client::collector::Collector;
@@ -16,6 +17,7 @@ use ratekeeper_rules::FailureMode;
 
 use crate::app::App;
 use crate::durations::DurationCounts;
+use crate::front::Telling;
 use crate::reload::ReloadStatus;
 use crate::store::{ServedStore, ServerGauges, StoreGauges};
 use crate::tls::TlsCounts;
@@ -44,6 +46,7 @@ struct Scrape {
     failures: [(&'static str, u64); 2],
     /// By listener.
     tls: Vec<TlsCounts>,
+    front: Option<Arc<dyn Telling>>,
 }
 
 #[derive(Debug)]
@@ -70,6 +73,7 @@ impl Scrape {
             unmatched: totals.unmatched.load(Ordering::Relaxed),
             failures: app.chores.all().map(|chore| (chore.name, chore.failures())),
             concurrency_skipped: totals.concurrency_skipped.load(Ordering::Relaxed),
+            front: app.front().cloned(),
             tls: app.tls.iter().map(|tls| tls.counts()).collect(),
         }
     }
@@ -96,7 +100,11 @@ impl Collector for Scrape {
         self.totals(&mut encoder)?;
         self.tls(&mut encoder)?;
         self.store(&mut encoder)?;
-        servers::encode(&self.servers, &mut encoder)
+        servers::encode(&self.servers, &mut encoder)?;
+        match &self.front {
+            Some(front) => front.encode(&mut encoder),
+            None => Ok(()),
+        }
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) async fn healthcheck<S: ServedStore>(State(app): State<Arc<App<S>>>) 
 }
 
 /// The process answers, so it lives.
-pub(super) async fn livez() -> &'static str {
+pub(crate) async fn livez() -> &'static str {
     "OK"
 }
 
@@ -61,12 +61,13 @@ fn faults<S: ServedStore>(app: &App<S>) -> Vec<String> {
     failed
         .map(told)
         .chain(app.limiter.store().faults())
+        .chain(app.front().into_iter().flat_map(|front| front.faults()))
         .collect()
 }
 
 /// 200 if requests should be sent here, else 503; and what became of the rules. A refused
 /// change leaves the node ready: it decides by the last good rules.
-pub(super) async fn readyz<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Response {
+pub(crate) async fn readyz<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Response {
     let ready = app.is_ready();
     let reloads = app.reloads.borrow().clone();
     let state = match (app.is_leaving(), ready) {

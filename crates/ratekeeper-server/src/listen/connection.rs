@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, timeout};
@@ -35,7 +36,6 @@ const LINGER: Duration = Duration::from_secs(1);
 const HEAD_ROOM: usize = 4;
 
 /// How the connections of one listener are served.
-#[derive(Clone)]
 pub(super) struct Terms<S> {
     pub(super) service: S,
     pub(super) protocol: Protocol,
@@ -115,6 +115,11 @@ where
             let connection = http2(&bounds, aside).serve_connection(io, service);
             watch.drive(connection, Duration::ZERO).await
         }
+        Protocol::Either => {
+            let builder = either(&bounds, aside);
+            let connection = builder.serve_connection_with_upgrades(io, service);
+            watch.drive(connection, LAST_REQUEST).await
+        }
     };
     if let (End::Done, Ok(socket)) = (end, back.await) {
         linger(socket).await;
@@ -169,6 +174,24 @@ fn http1(bounds: &Bounds) -> http1::Builder {
 fn http2(bounds: &Bounds, aside: Aside) -> http2::Builder<Aside> {
     let mut builder = http2::Builder::new(aside);
     builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(bounds.streams_max)
+        .max_header_list_size(bounds.head_bytes_max)
+        .keep_alive_interval(bounds.ping_interval)
+        .keep_alive_timeout(bounds.ping_timeout);
+    builder
+}
+
+/// Reads as many bytes as it takes to know. What is no preface of HTTP/2 is HTTP/1.
+fn either(bounds: &Bounds, aside: Aside) -> auto::Builder<Aside> {
+    let mut builder = auto::Builder::new(aside);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(bounds.head_timeout)
+        .max_buf_size(bounds.head_bytes_max as usize * HEAD_ROOM)
+        .half_close(true)
+        .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(bounds.streams_max)
         .max_header_list_size(bounds.head_bytes_max)

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::header::{CONNECTION, HeaderValue};
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request, Response, Version};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
@@ -40,7 +40,8 @@ impl<S: Answer> hyper::service::Service<Request<Incoming>> for Deadline<S> {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let refusal = Refusal::of_head(&request, &self.line);
-        let time = time_allowed(request.headers(), &self.line);
+        let protocol = spoken(&request, &self.line);
+        let time = time_allowed(request.headers(), protocol, &self.line);
         let under_way = Some(UnderWay::begin(&self.line));
         match (refusal, time) {
             (None, Ok(allowed)) => {
@@ -53,34 +54,53 @@ impl<S: Answer> hyper::service::Service<Request<Incoming>> for Deadline<S> {
                     sleep: None,
                     allowed,
                     refusal: Refusal::TooLate,
+                    protocol,
                     under_way,
                 }
             }
             (Some(refusal), _) | (None, Err(refusal)) => Answering {
                 inner: None,
                 sleep: None,
-                allowed: Duration::ZERO,
+                allowed: None,
                 refusal,
+                protocol,
                 under_way,
             },
         }
     }
 }
 
-/// How long the request may take: as long as any, or as its client says that it waits.
-fn time_allowed(headers: &HeaderMap, line: &Line) -> Result<Duration, Refusal> {
+/// What this request is spoken in. What answers in front of a service is no gRPC of ours, so
+/// there it is HTTP/1 or [`Protocol::Either`].
+fn spoken<B>(request: &Request<B>, line: &Line) -> Protocol {
+    match line.protocol {
+        Protocol::Either if request.version() < Version::HTTP_2 => Protocol::Http1,
+        protocol => protocol,
+    }
+}
+
+/// How long the request may take: as long as any, or as its client says that it waits. What
+/// stands in front of a service keeps the time itself: only it knows whom it waits for.
+fn time_allowed(
+    headers: &HeaderMap,
+    protocol: Protocol,
+    line: &Line,
+) -> Result<Option<Duration>, Refusal> {
     let longest = line.bounds.request_timeout;
-    if line.protocol == Protocol::Http1 {
-        return Ok(longest);
+    if line.protocol == Protocol::Either {
+        return Ok(None);
+    }
+    if protocol == Protocol::Http1 {
+        return Ok(Some(longest));
     }
     let Some(timeout) = headers.get("grpc-timeout") else {
-        return Ok(longest);
+        return Ok(Some(longest));
     };
     match grpc_timeout(timeout.as_bytes()) {
         None => Err(Refusal::BadTimeout),
         // It has passed already: nothing is decided, so nothing is charged.
         Some(Duration::ZERO) => Err(Refusal::TooLate),
-        Some(timeout) => Ok(longest.min(timeout)),
+        Some(timeout) => Ok(Some(longest.min(timeout))),
     }
 }
 
@@ -114,8 +134,9 @@ pin_project! {
         // Begins when the answer is not there at once, which is rare.
         #[pin]
         sleep: Option<Sleep>,
-        allowed: Duration,
+        allowed: Option<Duration>,
         refusal: Refusal,
+        protocol: Protocol,
         // There until the answer is.
         under_way: Option<UnderWay>,
     }
@@ -135,8 +156,11 @@ where
                 Poll::Ready(Ok(answer)) => Some(answer),
                 Poll::Ready(Err(never)) => match never {},
                 Poll::Pending => {
+                    let Some(allowed) = *this.allowed else {
+                        return Poll::Pending;
+                    };
                     if this.sleep.is_none() {
-                        this.sleep.set(Some(sleep(*this.allowed)));
+                        this.sleep.set(Some(sleep(allowed)));
                     }
                     let sleep = this.sleep.as_pin_mut();
                     if !sleep.is_some_and(|sleep| sleep.poll(cx).is_ready()) {
@@ -147,7 +171,7 @@ where
             },
         };
         let under_way = this.under_way.take();
-        Poll::Ready(Ok(finish(answer, *this.refusal, under_way)))
+        Poll::Ready(Ok(finish(answer, *this.refusal, *this.protocol, under_way)))
     }
 }
 
@@ -155,10 +179,10 @@ where
 fn finish<B>(
     answer: Option<Response<B>>,
     refusal: Refusal,
+    protocol: Protocol,
     under_way: Option<UnderWay>,
 ) -> Response<AnswerBody<B>> {
     let line = under_way.as_ref().map(UnderWay::line);
-    let protocol = line.map_or(Protocol::Http1, |line| line.protocol);
     let is_last = protocol == Protocol::Http1 && line.is_some_and(|line| line.drain.has_begun());
     let mut answer = match answer {
         Some(answer) => answer.map(|body| AnswerBody::of_service(body, under_way)),

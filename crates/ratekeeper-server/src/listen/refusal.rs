@@ -23,13 +23,13 @@ impl Refusal {
     /// What is wrong with the size of a request's head. On HTTP/2 the protocol bounds it.
     pub(super) fn of_head<B>(request: &Request<B>, line: &Line) -> Option<Self> {
         let max = line.bounds.head_bytes_max;
-        let is_too_large = line.protocol == Protocol::Http1 && head_bytes(request) > max as usize;
+        let is_too_large = line.protocol != Protocol::Http2 && head_bytes(request) > max as usize;
         is_too_large.then_some(Self::HeadTooLarge(max))
     }
 
     pub(super) fn response(self, protocol: Protocol) -> Response<Bytes> {
         match protocol {
-            Protocol::Http1 => self.http(),
+            Protocol::Http1 | Protocol::Either => self.http(),
             Protocol::Http2 => self.grpc(),
         }
     }

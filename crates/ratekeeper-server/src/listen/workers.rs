@@ -50,6 +50,11 @@ impl Workers {
         self.0.iter().map(|worker| &worker.runtime)
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Where the connections of one listener go.
     pub(crate) fn turns(&self) -> Turns {
         let turn = |worker: &Worker| Turn {
@@ -102,8 +107,8 @@ struct Turn {
 }
 
 impl Turns {
-    /// The worker with the fewest connections; among equals, in turn.
-    pub(crate) fn next(&mut self) -> (&Handle, Place) {
+    /// The worker with the fewest connections; among equals, in turn. Its number comes first.
+    pub(crate) fn next(&mut self) -> (usize, &Handle, Place) {
         let count = self.turns.len();
         let in_turn = (1..=count).map(|step| (self.last + step) % count);
         let least =
@@ -112,7 +117,11 @@ impl Turns {
         self.last = least.unwrap_or(0);
         let turn = &self.turns[self.last];
         turn.connections.fetch_add(1, Ordering::Relaxed);
-        (&turn.runtime, Place(Arc::clone(&turn.connections)))
+        (
+            self.last,
+            &turn.runtime,
+            Place(Arc::clone(&turn.connections)),
+        )
     }
 }
 
@@ -135,7 +144,7 @@ mod tests {
     async fn connections_go_where_the_fewest_are() {
         let workers = Workers::start(NonZeroUsize::new(3)).expect("three threads");
         let mut turns = workers.turns();
-        let mut places: Vec<Place> = (0..6).map(|_| turns.next().1).collect();
+        let mut places: Vec<Place> = (0..6).map(|_| turns.next().2).collect();
         let counts = |turns: &Turns| -> Vec<usize> {
             let count = |turn: &Turn| turn.connections.load(Ordering::Relaxed);
             turns.turns.iter().map(count).collect()
@@ -143,7 +152,7 @@ mod tests {
         assert_eq!(counts(&turns), [2, 2, 2]);
         drop(places.remove(0));
         let emptied = counts(&turns).iter().position(|count| *count == 1);
-        places.push(turns.next().1);
+        places.push(turns.next().2);
         assert_eq!(counts(&turns), [2, 2, 2]);
         assert_eq!(Some(turns.last), emptied);
     }
@@ -152,6 +161,6 @@ mod tests {
     async fn without_threads_of_its_own_the_callers_runtime_serves() {
         let workers = Workers::start(None).expect("nothing to start");
         let mut turns = workers.turns();
-        assert_eq!(turns.next().0.id(), Handle::current().id());
+        assert_eq!(turns.next().1.id(), Handle::current().id());
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Files {
 }
 
 /// Tells readings apart, and says nothing about the key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Fingerprint(u64);
 
 impl Files {
@@ -86,10 +86,11 @@ pub(super) fn understand(
         Error::InvalidCertificate(_) => of_certificate(Cause::Tls(error)),
         _ => of_key(Cause::Tls(error)),
     })?;
-    built.alpn_protocols = vec![match protocol {
-        Protocol::Http1 => b"http/1.1".to_vec(),
-        Protocol::Http2 => b"h2".to_vec(),
-    }];
+    built.alpn_protocols = match protocol {
+        Protocol::Http1 => vec![b"http/1.1".to_vec()],
+        Protocol::Http2 => vec![b"h2".to_vec()],
+        Protocol::Either => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+    };
     Ok(built)
 }
 

@@ -1,105 +1,66 @@
 //! Certificates are renewed while the service runs.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::sleep;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use super::files::{self, Files, Fingerprint};
 use super::{Tls, TlsError};
-use crate::config::WatchConfig;
-use crate::reload::{Watch, blocking};
+use crate::follow::{FilesRead, Followed};
 
-/// What the files read as: their fingerprint, or why they cannot be read.
-type Seen = Result<Fingerprint, String>;
-
-/// Follows a listener's files for ever: new connections get what they say, and what makes no
-/// sense leaves the last good ones in force. A nudge of `wake` makes it look, as a change does.
-pub(crate) async fn follow(tls: Arc<Tls>, config: WatchConfig, wake: Arc<Notify>) {
-    let mut known: Seen = Ok(tls.first);
-    let mut is_blind = false;
-    loop {
-        // Folders that were swapped are other folders now, so each round watches anew; and
-        // what happens from here on wakes us again.
-        let watches = watch(&tls, &wake, &mut is_blind);
-        known = look(&tls, known, config.quiet).await;
-        let period = config.poll_interval.max(Duration::from_millis(10));
-        tokio::select! {
-            () = wake.notified() => {}
-            () = sleep(period) => {}
-        }
-        drop(watches);
+impl Followed for Tls {
+    fn name(&self) -> String {
+        format!("the certificate of {}", self.listener)
     }
-}
 
-fn watch(tls: &Tls, wake: &Arc<Notify>, is_blind: &mut bool) -> Vec<Watch> {
-    let paths = tls.config.paths();
-    let watches: Result<Vec<_>, _> = paths.map(|path| Watch::new(path, wake)).collect();
-    match watches {
-        Ok(watches) => {
-            *is_blind = false;
-            watches
-        }
-        Err(error) => {
-            if !std::mem::replace(is_blind, true) {
-                warn!(%error, listener = tls.listener, "the file system does not tell of new certificates; polling for them instead");
-            }
-            Vec::new()
-        }
+    fn paths(&self) -> Vec<PathBuf> {
+        self.config.paths().map(Path::to_path_buf).collect()
     }
-}
 
-/// Reads the files until two readings a quiet time apart agree, and takes what is not known.
-/// Answers what is known then.
-async fn look(tls: &Arc<Tls>, known: Seen, quiet: Duration) -> Seen {
-    let (mut files, mut seen) = read(tls).await;
-    while seen != known {
-        sleep(quiet).await;
-        let before = std::mem::replace(&mut seen, Err(String::new()));
-        (files, seen) = read(tls).await;
-        if seen == before {
-            break;
-        }
+    fn known(&self) -> u64 {
+        hashed(Ok(self.first))
     }
-    if seen != known {
-        take(tls, files).await;
-    }
-    seen
-}
 
-async fn read(tls: &Arc<Tls>) -> (Result<Files, TlsError>, Seen) {
-    let tls = Arc::clone(tls);
-    blocking(move || {
-        let files = files::read(&tls.config);
-        let seen = match &files {
+    fn read(self: Arc<Self>) -> FilesRead {
+        let files = files::read(&self.config);
+        let fingerprint = hashed(match &files {
             Ok(files) => Ok(files.fingerprint()),
             Err(error) => Err(error.to_string()),
-        };
-        (files, seen)
-    })
-    .await
+        });
+        FilesRead {
+            fingerprint,
+            take: Box::new(move || self.take(files)),
+        }
+    }
 }
 
-async fn take(tls: &Arc<Tls>, files: Result<Files, TlsError>) {
-    let understood = {
-        let tls = Arc::clone(tls);
-        blocking(move || files::understand(&files?, &tls.config, tls.protocol)).await
-    };
-    match understood {
-        Ok(config) => {
-            tls.in_force.store(Arc::new(config));
-            tls.counts.accepted.fetch_add(1, Ordering::Relaxed);
-            info!(
-                listener = tls.listener,
-                "a new certificate is in force for new connections"
-            );
-        }
-        Err(error) => {
-            tls.counts.refused.fetch_add(1, Ordering::Relaxed);
-            error!(%error, listener = tls.listener, "a new certificate is refused; the last good one stays in force");
+/// What files read as: their fingerprint, or why they cannot be read.
+fn hashed(seen: Result<Fingerprint, String>) -> u64 {
+    // Only compared with others of this process.
+    let mut hasher = DefaultHasher::new();
+    seen.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Tls {
+    /// New connections get what the files say; what makes no sense leaves the last good ones in force.
+    fn take(&self, files: Result<Files, TlsError>) {
+        match files.and_then(|files| files::understand(&files, &self.config, self.protocol)) {
+            Ok(config) => {
+                self.in_force.store(Arc::new(config));
+                self.counts.accepted.fetch_add(1, Ordering::Relaxed);
+                info!(
+                    listener = self.listener,
+                    "a new certificate is in force for new connections"
+                );
+            }
+            Err(error) => {
+                self.counts.refused.fetch_add(1, Ordering::Relaxed);
+                error!(%error, listener = self.listener, "a new certificate is refused; the last good one stays in force");
+            }
         }
     }
 }

@@ -158,7 +158,7 @@ async fn a_taken_address_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let config = ServerConfig {
-        grpc: address.into(),
+        grpc: Some(address.into()),
         ..ServerConfig::default()
     };
     let error = bind(config).await.unwrap_err();

@@ -196,7 +196,7 @@ async fn connections_of_one_address_are_bounded() {
         return;
     };
     let running = start_with(RULES, |config| {
-        config.http = SocketAddr::new(own, 0).into();
+        config.http = Some(SocketAddr::new(own, 0).into());
         config.bounds.connections_per_address_max = 1;
     })
     .await;

@@ -62,9 +62,13 @@ impl Ports {
     /// A listener at a Unix socket has no port: it gets one that nobody can connect to.
     fn of(addresses: &Addresses) -> Self {
         let nowhere = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+        let of = |address: &Option<ListenAddress>| {
+            let address = address.as_ref().and_then(ListenAddress::tcp);
+            address.unwrap_or(nowhere)
+        };
         Self {
-            grpc: addresses.grpc.tcp().unwrap_or(nowhere),
-            http: addresses.http.tcp().unwrap_or(nowhere),
+            grpc: of(&addresses.grpc),
+            http: of(&addresses.http),
             admin: addresses.admin.tcp().unwrap_or(nowhere),
             metrics: addresses.metrics.as_ref().and_then(ListenAddress::tcp),
         }
@@ -104,8 +108,8 @@ pub(crate) async fn start_on<S: ServedStore>(
 ) -> Running<S> {
     let free = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let mut config = ServerConfig {
-        grpc: free.into(),
-        http: free.into(),
+        grpc: Some(free.into()),
+        http: Some(free.into()),
         admin: free.into(),
         drain_delay: Duration::ZERO,
         ..ServerConfig::default()

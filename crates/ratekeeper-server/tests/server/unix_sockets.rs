@@ -32,8 +32,8 @@ async fn every_listener_may_be_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let running = start_with(RULES, |config| {
-        config.grpc = at(&path("grpc.sock"));
-        config.http = at(&path("http.sock"));
+        config.grpc = Some(at(&path("grpc.sock")));
+        config.http = Some(at(&path("http.sock")));
         config.admin = at(&path("admin.sock"));
         config.metrics = Some(at(&path("metrics.sock")));
         config.unix_mode = Some(0o600);
@@ -69,10 +69,10 @@ async fn every_listener_may_be_a_unix_socket() {
 async fn a_socket_that_somebody_listens_at_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("http.sock");
-    let running = start_with(RULES, |config| config.http = at(&path)).await;
+    let running = start_with(RULES, |config| config.http = Some(at(&path))).await;
     let config = ServerConfig {
-        http: at(&path),
-        grpc: at(&folder.path().join("grpc.sock")),
+        http: Some(at(&path)),
+        grpc: Some(at(&folder.path().join("grpc.sock"))),
         ..ServerConfig::default()
     };
     let error = crate::admin::bind(config).await.unwrap_err();

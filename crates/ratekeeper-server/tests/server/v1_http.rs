@@ -308,7 +308,7 @@ async fn web_pages_have_no_permissions() {
 #[tokio::test]
 async fn on_a_listener_that_others_reach_everybody_shows_who_it_is() {
     let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
-    let running = start_with(RULES, |config| config.http = everywhere.into()).await;
+    let running = start_with(RULES, |config| config.http = Some(everywhere.into())).await;
     let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), running.addresses.http.port());
     for (path, body) in powers() {
         let json = [("content-type", "application/json")];

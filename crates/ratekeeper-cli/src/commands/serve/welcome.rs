@@ -8,6 +8,13 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 
+/// The gateway, as the text tells about it.
+pub(crate) struct InFront {
+    pub(crate) tls: Option<TlsConfig>,
+    /// The names or addresses of what it forwards to.
+    pub(crate) upstreams: String,
+}
+
 /// What the text tells about.
 pub(crate) struct Welcome<'a> {
     pub(crate) rules: &'a RuleSet,
@@ -16,6 +23,8 @@ pub(crate) struct Welcome<'a> {
     pub(crate) counters: &'a str,
     pub(crate) addresses: &'a Addresses,
     pub(crate) tls: &'a ListenersTls,
+    /// What stands in front of a service, if anything.
+    pub(crate) gateway: Option<&'a InFront>,
     /// How this program was called, so that the commands to try can be pasted.
     pub(crate) program: &'a str,
 }
@@ -48,23 +57,24 @@ impl Welcome<'_> {
                 why.to_owned(),
             ]
         };
-        let mut rows = vec![
-            row(
-                "gRPC",
-                self.addresses.grpc.to_string(),
-                "envoy.service.ratelimit.v3.RateLimitService",
-            ),
-            row(
-                "HTTP",
-                url(&self.addresses.http, self.tls.http.as_ref()),
-                "/v1/check, /v1/auth, /json, /healthcheck",
-            ),
-            row(
-                "admin",
-                url(&self.addresses.admin, self.tls.admin.as_ref()),
-                "/metrics, /rlconfig, /admin/v1",
-            ),
-        ];
+        let mut rows = Vec::new();
+        if let Some(grpc) = &self.addresses.grpc {
+            let why = "envoy.service.ratelimit.v3.RateLimitService";
+            rows.push(row("gRPC", grpc.to_string(), why));
+        }
+        if let Some(http) = &self.addresses.http {
+            let why = "/v1/check, /v1/auth, /json, /healthcheck";
+            rows.push(row("HTTP", url(http, self.tls.http.as_ref()), why));
+        }
+        if let Some((gateway, config)) = self.addresses.front.as_ref().zip(self.gateway) {
+            let why = format!("forwards to {}", config.upstreams);
+            rows.push(row("gateway", url(gateway, config.tls.as_ref()), &why));
+        }
+        rows.push(row(
+            "admin",
+            url(&self.addresses.admin, self.tls.admin.as_ref()),
+            "/metrics, /rlconfig, /admin/v1",
+        ));
         if let Some(metrics) = &self.addresses.metrics {
             rows.push(row("metrics", url(metrics, None), "/metrics"));
         }
@@ -72,9 +82,16 @@ impl Welcome<'_> {
     }
 
     fn commands(&self) -> [String; 3] {
-        let http = curl(&self.addresses.http, self.tls.http.as_ref());
         let admin = curl(&self.addresses.admin, self.tls.admin.as_ref());
         let metrics = format!("{admin}/metrics | grep ratelimit_decisions_total");
+        if let Some((gateway, config)) = self.addresses.front.as_ref().zip(self.gateway) {
+            let gateway = curl(gateway, config.tls.as_ref());
+            return [format!("{gateway}/ -i"), metrics, format!("{admin}/readyz")];
+        }
+        let http = match &self.addresses.http {
+            Some(http) => curl(http, self.tls.http.as_ref()),
+            None => admin.clone(),
+        };
         let Some(sample) = Sample::of(self.rules) else {
             return [
                 format!("{http}/readyz"),

@@ -1,0 +1,97 @@
+//! The gateway beside itself without limits and beside NGINX's `proxy_pass`, each on one processor.
+//!
+//! `cargo xtask bench gateway` builds what it needs and runs it. NGINX answers behind all of them, and h2load asks; both
+//! are on the second processor, what is measured is on the first. Runs alternate, and ratios are medians over pairs.
+
+mod setup;
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use ratekeeper_testkit::paired::{Paired, Patience, difference, try_paired};
+use setup::{Load, Setup, Subject};
+
+/// Connections that ask at once.
+const CONNECTIONS: u32 = 32;
+
+fn main() -> Result<()> {
+    let mut args = std::env::args().skip(1);
+    let (mut binary, mut out, mut is_quick) = (None, None, false);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--ratekeeper" => binary = args.next(),
+            "--out" => out = args.next(),
+            "--quick" => is_quick = true,
+            other => bail!("there is no argument {other}"),
+        }
+    }
+    let binary = PathBuf::from(binary.context("say where the binary is: --ratekeeper PATH")?);
+    let patience = match is_quick {
+        true => Patience {
+            pairs_min: 3,
+            pairs_max: 3,
+        },
+        false => Patience::default(),
+    };
+    let requests = if is_quick { 5_000 } else { 30_000 };
+    let table = compare(&Setup::start(&binary)?, patience, requests)?;
+    print!("{table}");
+    if let Some(out) = out {
+        std::fs::create_dir_all(&out)?;
+        std::fs::write(PathBuf::from(&out).join("gateway.md"), &table)?;
+    }
+    Ok(())
+}
+
+fn compare(setup: &Setup, patience: Patience, requests: u32) -> Result<String> {
+    let load = Load {
+        connections: CONNECTIONS,
+        requests,
+    };
+    let (on, off, nginx) = (&setup.limits_on, &setup.limits_off, &setup.nginx);
+    let rate = |subject: &Subject| subject.rate(load);
+    let limits = try_paired(patience, || rate(on), || rate(off))?;
+    let proxy = try_paired(patience, || rate(off), || rate(nginx))?;
+    let mut cpu = Vec::new();
+    for _ in 0..patience.pairs_min {
+        cpu.push((on.cpu_us(load)?, off.cpu_us(load)?));
+    }
+    let (added, (low, high)) = difference(&cpu);
+    let mut table = String::from("| what | | | target |\n|---|---|---|---|\n");
+    let ratio = |paired: &Paired| {
+        let (low, high) = paired.interval;
+        format!(
+            "{:.3} ({low:.3} to {high:.3}, {} pairs)",
+            paired.ratio, paired.pairs
+        )
+    };
+    let rates = |paired: &Paired| format!("{:.0} and {:.0} requests/s", paired.ours, paired.theirs);
+    writeln!(
+        table,
+        "| limits on / limits off | {} | {} | >= 0.95 |",
+        ratio(&limits),
+        rates(&limits)
+    )?;
+    writeln!(
+        table,
+        "| limits off / NGINX proxy_pass | {} | {} | >= 0.8 |",
+        ratio(&proxy),
+        rates(&proxy)
+    )?;
+    writeln!(
+        table,
+        "| CPU that limits add | {added:.2} us a request ({low:.2} to {high:.2}) | {:.2} us without | < 3 us |",
+        Paired::of(&cpu).theirs
+    )?;
+    for (name, subject) in [("limits on", on), ("limits off", off), ("NGINX", nginx)] {
+        let half = limits.theirs.min(proxy.theirs) / 2.0;
+        let latency = subject.latency(half, &setup.folder)?;
+        writeln!(
+            table,
+            "| latency at {half:.0}/s, {name} | p50 {:.0} us | p99 {:.0} us | |",
+            latency.p50_us, latency.p99_us
+        )?;
+    }
+    Ok(table)
+}

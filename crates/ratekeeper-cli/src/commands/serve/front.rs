@@ -1,0 +1,160 @@
+//! The gateway, wired.
+
+use crate::home::Home;
+use crate::settings::{self, Environment, Flags, LogTo, Settings};
+use crate::store::NodeStore;
+use anyhow::{Context, Result};
+use ratekeeper_gateway::{AccessLog, Gateway, GatewayConfig, RoutesHandle};
+use ratekeeper_limiter::Limiter;
+use ratekeeper_server::{FilesRead, Followed, FrontConfig, ServerConfig};
+use ratekeeper_tower::{RateLimitLayer, Switch};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tracing::error;
+
+/// After how long without a byte an upgraded connection is closed: what keeps one open longer
+/// sends something now and then.
+const TUNNEL_SILENCE_MAX: Duration = Duration::from_secs(600);
+
+/// Besides the gateway and admin only what was asked for is opened.
+pub(super) fn open_only(config: &mut ServerConfig, settings: &Settings) {
+    let gateway = &settings.gateway;
+    config.grpc = config.grpc.take().filter(|_| gateway.opens_grpc);
+    config.http = config.http.take().filter(|_| gateway.opens_http);
+    let mut bounds = config.bounds;
+    // A client that waits for a slow upstream sends nothing, and is not gone.
+    let slowest = gateway.routes.response_timeout + Duration::from_secs(30);
+    bounds.idle_timeout = bounds.idle_timeout.max(slowest);
+    config.front = Some(FrontConfig {
+        address: gateway.listen.clone(),
+        tls: gateway.tls.clone(),
+        bounds,
+    });
+}
+
+/// The gateway as the settings want it.
+pub(super) fn gateway(
+    flags: &Flags,
+    home: &Home,
+    settings: &Settings,
+    limiter: &Arc<Limiter<NodeStore>>,
+) -> Result<Arc<Gateway<Arc<Limiter<NodeStore>>>>> {
+    let told = &settings.gateway;
+    let auth = &settings.auth;
+    let snapshot = limiter.snapshot();
+    let domain = auth.describer.domain(None, snapshot.rules());
+    let domain = domain
+        .context("say which is the gateway's, with `auth: { domain: NAME }` in ratekeeper.yaml")?;
+    let layer = RateLimitLayer::new(Arc::clone(limiter), domain.unwrap_or_default())
+        .describer(auth.describer.clone())
+        .headers(auth.headers)
+        .body_form(auth.denial_body)
+        .switch(Switch::new(told.limits));
+    let files = settings::file_in_use(flags, &Environment::of_process(), home)
+        .map(|path| Arc::new(RoutesFile::new(path, flags.clone(), home.clone())));
+    let config = GatewayConfig {
+        routes: told.routes.clone(),
+        forwarding: auth.forwarding.clone(),
+        is_encrypted: told.tls.is_some(),
+        body_bytes_max: told.body_max,
+        tunnel_silence_max: TUNNEL_SILENCE_MAX,
+        log: log(settings)?,
+        files: files.clone().map(|files| files as Arc<dyn Followed>),
+    };
+    let gateway = Gateway::new(config, layer)?;
+    if let Some(files) = files {
+        // It is set once: here.
+        let _ = files.routes.set(gateway.routes());
+    }
+    Ok(Arc::new(gateway))
+}
+
+fn log(settings: &Settings) -> Result<Option<AccessLog>> {
+    let format = settings.gateway.access_log_format;
+    let path = match &settings.gateway.access_log {
+        None => return Ok(None),
+        Some(LogTo::Stdout) => None,
+        Some(LogTo::File(path)) => Some(path.as_path()),
+    };
+    let opened = AccessLog::open(path, format);
+    let opened = opened.with_context(|| {
+        format!(
+            "access_log: {}",
+            path.map_or_else(|| "-".into(), Path::to_string_lossy)
+        )
+    })?;
+    Ok(Some(opened))
+}
+
+/// The settings file, of which routes and upstreams are read again while it is served by them.
+#[derive(Debug)]
+struct RoutesFile {
+    path: PathBuf,
+    flags: Flags,
+    home: Home,
+    first: u64,
+    routes: OnceLock<RoutesHandle>,
+}
+
+impl RoutesFile {
+    fn new(path: PathBuf, flags: Flags, home: Home) -> Self {
+        let first = fingerprint(&path);
+        Self {
+            path,
+            flags,
+            home,
+            first,
+            routes: OnceLock::new(),
+        }
+    }
+
+    /// Puts in force what the file says of routes; all of it has to make sense.
+    fn take(&self) {
+        match settings::load(&self.flags, &Environment::of_process(), &self.home) {
+            Ok((_, settings)) => {
+                if let Some(routes) = self.routes.get() {
+                    // Why not is logged there.
+                    let _ = routes.replace(&settings.gateway.routes);
+                }
+            }
+            Err(problems) => {
+                error!(
+                    "changed settings are refused; the last good routes stay in force: {problems}"
+                );
+            }
+        }
+    }
+}
+
+impl Followed for RoutesFile {
+    fn name(&self) -> String {
+        format!("the routes in {}", self.path.display())
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        vec![self.path.clone()]
+    }
+
+    fn known(&self) -> u64 {
+        self.first
+    }
+
+    fn read(self: Arc<Self>) -> FilesRead {
+        FilesRead {
+            fingerprint: fingerprint(&self.path),
+            take: Box::new(move || self.take()),
+        }
+    }
+}
+
+/// Of what the file says, or why it cannot be read.
+fn fingerprint(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match std::fs::read(path) {
+        Ok(bytes) => bytes.hash(&mut hasher),
+        Err(error) => error.to_string().hash(&mut hasher),
+    }
+    hasher.finish()
+}

@@ -1,0 +1,128 @@
+//! What the gateway is told.
+
+use super::layer::Origin;
+use super::typed::Typed;
+use super::{nested, values};
+use ratekeeper_gateway::{LogFormat, RouteConfig, RoutesConfig, UpstreamConfig};
+use ratekeeper_server::{ListenAddress, TlsConfig};
+use ratekeeper_tower::Mode;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The name of the upstream that is given as a URL alone.
+const ONLY: &str = "upstream";
+
+/// The gateway's settings.
+#[derive(Debug)]
+pub(crate) struct GatewaySettings {
+    pub(crate) listen: ListenAddress,
+    pub(crate) tls: Option<TlsConfig>,
+    pub(crate) routes: RoutesConfig,
+    /// In bytes.
+    pub(crate) body_max: u64,
+    pub(crate) limits: Mode,
+    pub(crate) access_log: Option<LogTo>,
+    pub(crate) access_log_format: LogFormat,
+    /// Whether the service is opened beside it, over gRPC and over HTTP: if a flag or a variable
+    /// says where. A settings file is one for both commands.
+    pub(crate) opens_grpc: bool,
+    pub(crate) opens_http: bool,
+}
+
+/// Where requests are logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LogTo {
+    Stdout,
+    File(PathBuf),
+}
+
+impl Typed<'_> {
+    pub(super) fn gateway(&mut self) -> GatewaySettings {
+        let nowhere = ListenAddress::Tcp(([0, 0, 0, 0], 0).into());
+        let formats = [("json", LogFormat::Json), ("combined", LogFormat::Combined)];
+        let modes = [
+            ("on", Mode::On),
+            ("shadow", Mode::Shadow),
+            ("off", Mode::Off),
+        ];
+        GatewaySettings {
+            listen: self.get("listen", nowhere, values::listen_address),
+            tls: self.tls([
+                "listen_tls_cert",
+                "listen_tls_key",
+                "listen_tls_client_ca",
+                "listen_tls_client_names",
+            ]),
+            routes: self.routes(),
+            body_max: self.get("request_body_max", 0, values::size),
+            limits: self.get("limits", Mode::On, |text| values::one_of(text, &modes)),
+            access_log: self.access_log(),
+            access_log_format: self.get("access_log_format", LogFormat::Json, |text| {
+                values::one_of(text, &formats)
+            }),
+            opens_grpc: self.is_asked_for("grpc"),
+            opens_http: self.is_asked_for("http"),
+        }
+    }
+
+    fn routes(&mut self) -> RoutesConfig {
+        let only = self.get("upstream", None, |text| {
+            values::maybe(text, |text| Ok(UpstreamConfig::of(text)))
+        });
+        let mut upstreams: BTreeMap<String, UpstreamConfig> =
+            self.get("upstreams", BTreeMap::new(), read);
+        if let Some(only) = only {
+            if !upstreams.is_empty() {
+                self.get("upstream", (), |_| {
+                    Err("it means nothing beside `upstreams`; keep one of the two".to_owned())
+                });
+            }
+            upstreams.insert(ONLY.to_owned(), only);
+        }
+        RoutesConfig {
+            upstreams,
+            routes: self.get("routes", Vec::<RouteConfig>::new(), read),
+            connect_timeout: self.get("upstream_connect_timeout", Duration::ZERO, patience),
+            response_timeout: self.get("upstream_timeout", Duration::ZERO, patience),
+        }
+    }
+
+    fn access_log(&mut self) -> Option<LogTo> {
+        match self.layers.said("access_log")?.text.as_str() {
+            "-" => Some(LogTo::Stdout),
+            _ => self.path("access_log").map(LogTo::File),
+        }
+    }
+
+    fn is_asked_for(&self, listener: &str) -> bool {
+        let said = self.layers.said(listener);
+        said.is_some_and(|it| matches!(it.origin, Origin::Flag(_) | Origin::Variable(_)))
+    }
+}
+
+/// A list or a mapping; what is wrong in it is said with its place there.
+fn read<T: DeserializeOwned + Default>(text: &str) -> Result<T, String> {
+    if text.is_empty() {
+        return Ok(T::default());
+    }
+    let value = nested::parse(text)?;
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        match path.as_str() {
+            "." => error.into_inner().to_string(),
+            path => format!("{path}: {}", error.into_inner()),
+        }
+    })
+}
+
+/// How long an upstream is waited for.
+fn patience(text: &str) -> Result<Duration, String> {
+    let duration = values::duration(text)?;
+    let (least, most) = (Duration::from_millis(1), Duration::from_secs(24 * 3_600));
+    if !(least..=most).contains(&duration) {
+        return Err(format!("`{text}` is not 1ms to 24h"));
+    }
+    Ok(duration)
+}

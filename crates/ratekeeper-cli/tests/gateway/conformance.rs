@@ -1,0 +1,322 @@
+//! The gateway between clients and servers that others have written; docs/gateway.md lists them.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::{Gateway, RULES, Upstream, gateway, ok};
+use ratekeeper_testkit::process::{Process, free_port, system};
+use tempfile::TempDir;
+
+/// Runs a client to its end; answers what it printed.
+fn run(command: &mut Command) -> String {
+    let output: Output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success(), "{command:?}: {out}{err}");
+    out.into_owned()
+}
+
+fn curl(args: &[&str]) -> String {
+    let mut command = system("curl");
+    command
+        .args(["--silent", "--show-error", "--max-time", "30", "--fail"])
+        .args(args);
+    run(&mut command)
+}
+
+/// NGINX with kept connections that it closes after three requests, and a file of 5 MiB.
+struct Nginx {
+    port: u16,
+    folder: TempDir,
+    _process: Process,
+}
+
+impl Nginx {
+    fn start(tls: Option<&Certificate>) -> Nginx {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let (here, port) = (folder.path(), free_port());
+        let large: Vec<u8> = (0..5 << 20).map(|at: u32| (at % 251) as u8).collect();
+        std::fs::write(here.join("large"), large).expect("a file can be written");
+        let (ssl, certificate) = match tls {
+            None => ("", String::new()),
+            Some(it) => {
+                let (cert, key) = (it.cert.display(), it.key.display());
+                (
+                    "ssl http2",
+                    format!("ssl_certificate {cert}; ssl_certificate_key {key};"),
+                )
+            }
+        };
+        let config = format!(
+            "worker_processes 1; pid nginx.pid; error_log stderr; events {{}}
+             http {{ access_log off; client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3;
+               uwsgi_temp_path t4; scgi_temp_path t5; client_max_body_size 0;
+               server {{ listen 127.0.0.1:{port} {ssl}; {certificate} keepalive_requests 3; root .;
+                 location = /host {{ return 200 $host:$server_protocol; }}
+                 location = /chunked {{ gzip on; gzip_min_length 1; gzip_types *; gzip_proxied any; alias large; }}
+                 location = /large {{ alias large; }}
+                 location / {{ return 200 hello; }} }} }}"
+        );
+        std::fs::write(here.join("nginx.conf"), config).expect("a file can be written");
+        let mut command = system("nginx");
+        command
+            .arg("-p")
+            .arg(here)
+            .args(["-c", "nginx.conf", "-g", "daemon off;"]);
+        let mut process = Process::spawn("nginx", command);
+        process.wait_for_port(port);
+        Nginx {
+            port,
+            folder,
+            _process: process,
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+/// A certificate for `localhost`, which is its own authority.
+struct Certificate {
+    cert: std::path::PathBuf,
+    key: std::path::PathBuf,
+    _folder: TempDir,
+}
+
+impl Certificate {
+    fn new() -> Certificate {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let made =
+            rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]);
+        let made = made.expect("a certificate can be made");
+        let (cert, key) = (
+            folder.path().join("cert.pem"),
+            folder.path().join("key.pem"),
+        );
+        std::fs::write(&cert, made.cert.pem()).expect("a file can be written");
+        std::fs::write(&key, made.signing_key.serialize_pem()).expect("a file can be written");
+        Certificate {
+            cert,
+            key,
+            _folder: folder,
+        }
+    }
+}
+
+#[test]
+fn curl_speaks_both_versions_in_the_clear_and_encrypted() {
+    let nginx = Nginx::start(None);
+    let gateway = Gateway::start(&nginx.url(), &[]);
+    let version = ["--write-out", "%{http_version}", "--output", "/dev/null"];
+    for (flag, expected) in [
+        ("--http1.0", "1"),
+        ("--http1.1", "1.1"),
+        ("--http2-prior-knowledge", "2"),
+    ] {
+        let mut args = vec![flag];
+        args.extend(version);
+        let url = gateway.url("/");
+        args.push(&url);
+        assert!(curl(&args).starts_with(expected), "{flag}");
+        assert_eq!(curl(&[flag, &url]), "hello", "{flag}");
+    }
+    let certificate = Certificate::new();
+    let (cert, key) = (
+        certificate.cert.to_string_lossy(),
+        certificate.key.to_string_lossy(),
+    );
+    let tls = Gateway::start(
+        &nginx.url(),
+        &["--listen-tls-cert", &cert, "--listen-tls-key", &key],
+    );
+    let url = format!("https://localhost:{}/", tls.port);
+    for (flag, expected) in [("--http1.1", "1.1"), ("--http2", "2")] {
+        let mut args = vec![flag, "--cacert", &cert];
+        args.extend(version);
+        args.push(&url);
+        assert_eq!(curl(&args), expected, "{flag}");
+    }
+}
+
+#[test]
+fn curl_uploads_in_chunks_and_after_100_continue() {
+    let upstream = Upstream::start(|asked| {
+        ok(&format!(
+            "{} {:?}",
+            asked.body.len(),
+            asked.header("expect")
+        ))
+    });
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    let file = gateway.folder.path().join("body");
+    std::fs::write(&file, vec![b'x'; 300_000]).expect("a file can be written");
+    let (data, url) = (format!("@{}", file.display()), gateway.url("/"));
+    for header in ["Transfer-Encoding: chunked", "Expect: 100-continue"] {
+        assert_eq!(
+            curl(&["--header", header, "--data-binary", &data, &url]),
+            "300000 None",
+            "{header}"
+        );
+    }
+    assert_eq!(
+        curl(&["--http2-prior-knowledge", "--data-binary", &data, &url]),
+        "300000 None"
+    );
+}
+
+#[test]
+fn a_denied_client_that_waits_for_100_sends_no_body() {
+    let upstream = Upstream::start(|_| ok(""));
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    for _ in 0..3 {
+        gateway.get("/", &["X-Api-Key: few"]);
+    }
+    let said = gateway.say("POST / HTTP/1.1\r\nHost: a\r\nX-Api-Key: few\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    assert!(said.starts_with("HTTP/1.1 429 "), "{said}");
+}
+
+#[test]
+fn nginx_closes_kept_connections_and_nobody_notices() {
+    let nginx = Nginx::start(None);
+    let gateway = Gateway::start(&nginx.url(), &["--worker-threads", "1"]);
+    let said = run(system("h2load").args(["-n", "2000", "-c", "4", "-m", "10", &gateway.url("/")]));
+    assert!(said.contains("2000 succeeded, 0 failed"), "{said}");
+    let said = run(system("h2load").args(["--h1", "-n", "2000", "-c", "8", &gateway.url("/")]));
+    assert!(said.contains("2000 succeeded, 0 failed"), "{said}");
+    let metrics = gateway.told("/metrics");
+    let answers = r#"ratelimit_gateway_requests_total{upstream="upstream",status="2xx"} 4000"#;
+    assert!(metrics.contains(answers), "{metrics}");
+}
+
+#[test]
+fn large_and_chunked_answers_of_nginx_arrive_whole() {
+    let nginx = Nginx::start(None);
+    let gateway = Gateway::start(&nginx.url(), &[]);
+    let whole = std::fs::read(nginx.folder.path().join("large")).expect("it is there");
+    for (path, flag) in [
+        ("/large", "--http1.1"),
+        ("/large", "--http2-prior-knowledge"),
+        ("/chunked", "--compressed"),
+    ] {
+        let file = gateway.folder.path().join("got");
+        curl(&[
+            flag,
+            "--output",
+            &file.to_string_lossy(),
+            &gateway.url(path),
+        ]);
+        assert!(
+            std::fs::read(&file).expect("it was written") == whole,
+            "{path} {flag}"
+        );
+    }
+}
+
+#[test]
+fn an_encrypted_upstream_is_verified() {
+    let certificate = Certificate::new();
+    let nginx = Nginx::start(Some(&certificate));
+    let upstream = |ca: &Path| {
+        format!(
+            "upstreams:\n  web: {{ url: 'https://localhost:{}', ca: {} }}\n",
+            nginx.port,
+            ca.display()
+        )
+    };
+    let gateway = Gateway::start_with(RULES, &upstream(&certificate.cert), &[]);
+    // The version is that between the gateway and NGINX.
+    assert_eq!(
+        curl(&["--http1.1", &gateway.url("/host")]),
+        "127.0.0.1:HTTP/2.0"
+    );
+    let stranger = Certificate::new();
+    let gateway = Gateway::start_with(RULES, &upstream(&stranger.cert), &[]);
+    let answer = gateway.get("/", &[]);
+    assert_eq!(answer.status, 502, "{answer:?}");
+    assert!(answer.body.contains("certificate"), "{answer:?}");
+}
+
+/// Both ends are python-websockets.
+#[test]
+fn websockets_pass() {
+    const SERVER: &str = "
+import asyncio, sys, websockets
+async def echo(ws, path=None):
+    async for message in ws:
+        await ws.send(message)
+async def main():
+    async with websockets.serve(echo, '127.0.0.1', int(sys.argv[1]), max_size=None):
+        await asyncio.Future()
+asyncio.run(main())
+";
+    const CLIENT: &str = "
+import asyncio, sys, websockets
+async def main():
+    async with websockets.connect(sys.argv[1], max_size=None) as ws:
+        large = bytes(range(256)) * 4096
+        for message in ['one', 'zwei \\u00fc', large]:
+            await ws.send(message)
+            assert await ws.recv() == message
+        await (await ws.ping())
+    assert ws.close_code == 1000, ws.close_code
+    print('closed in good order')
+asyncio.run(main())
+";
+    let port = free_port();
+    // Debian's, which has the package.
+    let python = || Command::new("/usr/bin/python3");
+    let mut command = python();
+    command.args(["-c", SERVER, &port.to_string()]);
+    let mut server = Process::spawn("websockets", command);
+    server.wait_for_port(port);
+    let gateway = Gateway::start(&format!("http://127.0.0.1:{port}"), &[]);
+    let url = format!("ws://127.0.0.1:{}/chat", gateway.port);
+    let said = run(python().args(["-c", CLIENT, &url]));
+    assert_eq!(said.trim(), "closed in good order");
+}
+
+#[test]
+fn grpc_passes() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    std::fs::write(folder.path().join("rules.yaml"), RULES).expect("a file can be written");
+    let (grpc, http, admin) = (free_port(), free_port(), free_port());
+    let at = |port: u16| format!("127.0.0.1:{port}");
+    let mut command = gateway(
+        folder.path(),
+        &["--upstream", "http://unused", "--listen", "127.0.0.1:0"],
+    );
+    command.args([
+        "--grpc",
+        &at(grpc),
+        "--http",
+        &at(http),
+        "--admin",
+        &at(admin),
+    ]);
+    let mut service = Process::spawn("service", command);
+    service.wait_for_port(grpc);
+    let front = Gateway::start(&format!("h2c://127.0.0.1:{grpc}"), &[]);
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
+    let target = format!("127.0.0.1:{}", front.port);
+    bench.env_clear().args([
+        "bench",
+        "grpc",
+        "--target",
+        &target,
+        "--duration",
+        "500ms",
+        "--json",
+    ]);
+    run(bench.args(["--warm-up", "0s"]));
+    let metrics = front.told("/metrics");
+    let answers = r#"ratelimit_gateway_requests_total{upstream="upstream",status="2xx"} "#;
+    let count = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(answers)?.parse::<u64>().ok());
+    assert!(count.is_some_and(|count| count > 0), "{metrics}");
+}

@@ -1,0 +1,102 @@
+//! A gateway that is told to go answers what it was asked.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::support::{Gateway, Upstream, ok};
+use ratekeeper_testkit::process::eventually;
+
+/// Clients that keep their connections ask while the gateway goes: every request that was written to a connection it
+/// had not closed is answered.
+#[test]
+fn no_request_fails_when_it_is_told_to_stop() {
+    let upstream = Upstream::start(|_| {
+        std::thread::sleep(Duration::from_millis(2));
+        ok("done")
+    });
+    let mut gateway = Gateway::start(&upstream.url(), &["--worker-threads", "2"]);
+    let (port, answered) = (gateway.port, Arc::new(AtomicUsize::new(0)));
+    let failed = Arc::new(AtomicUsize::new(0));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            let (answered, failed, is_over) = (
+                Arc::clone(&answered),
+                Arc::clone(&failed),
+                Arc::clone(&is_over),
+            );
+            std::thread::spawn(move || ask_until_closed(port, &answered, &failed, &is_over))
+        })
+        .collect();
+    eventually("load is running", || answered.load(Ordering::Relaxed) > 200);
+    assert!(gateway.process.terminate().success());
+    is_over.store(true, Ordering::Relaxed);
+    clients
+        .into_iter()
+        .for_each(|client| client.join().expect("clients do not panic"));
+    assert_eq!(failed.load(Ordering::Relaxed), 0);
+    assert!(gateway.process.output().contains("everything was answered"));
+}
+
+/// Asks over kept connections, and over new ones once those are closed in good order, until nobody listens.
+fn ask_until_closed(port: u16, answered: &AtomicUsize, failed: &AtomicUsize, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else {
+            return;
+        };
+        loop {
+            match ask(&mut stream) {
+                Told::Answer { is_last } => {
+                    answered.fetch_add(1, Ordering::Relaxed);
+                    if is_last {
+                        break;
+                    }
+                }
+                Told::NotAsked => break,
+                Told::Nothing => {
+                    failed.fetch_add(1, Ordering::Relaxed);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+enum Told {
+    Answer {
+        is_last: bool,
+    },
+    /// The connection was closed before the request was written.
+    NotAsked,
+    Nothing,
+}
+
+fn ask(stream: &mut TcpStream) -> Told {
+    // A connection that is closed shows that before anything is written to it.
+    let _ = stream.set_nonblocking(true);
+    let is_closed = matches!(stream.peek(&mut [0]), Ok(0));
+    let _ = stream.set_nonblocking(false);
+    if is_closed
+        || stream
+            .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            .is_err()
+    {
+        return Told::NotAsked;
+    }
+    let mut text = Vec::new();
+    let mut piece = [0; 1024];
+    while !text.ends_with(b"\r\n\r\ndone") {
+        match stream.read(&mut piece) {
+            Ok(0) | Err(_) => return Told::Nothing,
+            Ok(length) => text.extend_from_slice(&piece[..length]),
+        }
+    }
+    let head = String::from_utf8_lossy(&text).to_ascii_lowercase();
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    Told::Answer {
+        is_last: head.contains("connection: close"),
+    }
+}

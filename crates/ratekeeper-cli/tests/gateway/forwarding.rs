@@ -1,0 +1,151 @@
+//! What passes both ways, and what does not.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+
+use crate::support::{Act, Answer, Gateway, Upstream, ok};
+
+#[test]
+fn heads_arrive_without_what_was_for_the_gateway_alone() {
+    let upstream = Upstream::start(|_| {
+        Act::Say("HTTP/1.1 201 Created\r\nX-Kept: 1\r\nConnection: X-Dropped\r\nX-Dropped: 1\r\nKeep-Alive: timeout=5\r\nContent-Length: 2\r\n\r\nhi".to_owned())
+    });
+    let gateway = Gateway::start(&upstream.url(), &["--trusted-proxies", ""]);
+    let answer = gateway.get(
+        "/a?b=c",
+        &[
+            "Connection: close, X-Secret",
+            "X-Secret: 1",
+            "X-Forwarded-For: 1.2.3.4",
+            "Forwarded: for=1.2.3.4",
+            "Accept: */*",
+        ],
+    );
+    assert_eq!((answer.status, answer.body.as_str()), (201, "hi"));
+    assert_eq!(answer.header("x-kept"), Some("1"));
+    assert_eq!(
+        (answer.header("x-dropped"), answer.header("keep-alive")),
+        (None, None)
+    );
+    let asked = &upstream.asked()[0];
+    assert!(
+        asked.head.starts_with("GET /a?b=c HTTP/1.1\r\n"),
+        "{}",
+        asked.head
+    );
+    assert_eq!(asked.header("host"), Some("localhost"));
+    assert_eq!(asked.header("x-forwarded-for"), Some("127.0.0.1"));
+    assert_eq!(asked.header("x-forwarded-proto"), Some("http"));
+    assert_eq!(asked.header("x-forwarded-host"), Some("localhost"));
+    assert_eq!(asked.header("accept"), Some("*/*"));
+    for gone in ["x-secret", "forwarded", "connection"] {
+        assert_eq!(asked.header(gone), None, "{}", asked.head);
+    }
+}
+
+#[test]
+fn a_trusted_proxys_word_is_passed_on_and_added_to() {
+    let upstream = Upstream::start(|_| ok(""));
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    gateway.get(
+        "/",
+        &["X-Forwarded-For: 198.51.100.7", "X-Forwarded-Proto: https"],
+    );
+    let asked = &upstream.asked()[0];
+    assert_eq!(
+        asked.header("x-forwarded-for"),
+        Some("198.51.100.7, 127.0.0.1")
+    );
+    assert_eq!(asked.header("x-forwarded-proto"), Some("https"));
+}
+
+#[test]
+fn connections_to_the_upstream_are_kept() {
+    let upstream = Upstream::start(|_| ok(""));
+    let gateway = Gateway::start(&upstream.url(), &["--worker-threads", "1"]);
+    for _ in 0..5 {
+        assert_eq!(gateway.get("/", &[]).status, 200);
+    }
+    let before: Vec<_> = upstream.asked().iter().map(|asked| asked.before).collect();
+    assert_eq!(before, [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn bodies_stream_both_ways_before_they_end() {
+    let upstream = Upstream::start(|_| {
+        Act::Echo("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned())
+    });
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    // A body whose head the upstream answers at once, and each of whose chunks it says again.
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, gateway.port)).expect("it listens");
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    stream.write_all(head.as_bytes()).expect("it reads");
+    let mut seen = [0; 15];
+    stream
+        .read_exact(&mut seen)
+        .expect("the head comes before the body has ended");
+    assert_eq!(&seen, b"HTTP/1.1 200 OK");
+}
+
+#[test]
+fn a_chunked_upload_arrives_whole() {
+    let upstream = Upstream::start(|asked| ok(&String::from_utf8_lossy(&asked.body)));
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    let said = gateway.say(
+        "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\
+         5\r\nhello\r\n6;x=y\r\n world\r\n0\r\n\r\n",
+    );
+    let answer = Answer::read(&said);
+    assert_eq!((answer.status, answer.body.as_str()), (200, "hello world"));
+}
+
+#[test]
+fn an_upgraded_connection_carries_bytes_both_ways() {
+    let upstream = Upstream::start(|asked| {
+        assert_eq!(asked.header("upgrade"), Some("websocket"), "{}", asked.head);
+        assert_eq!(
+            asked.header("sec-websocket-key"),
+            Some("dGhlIHNhbXBsZSBub25jZQ==")
+        );
+        Act::Echo(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+                .to_owned(),
+        )
+    });
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, gateway.port)).expect("it listens");
+    let ask = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+               Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    stream.write_all(ask.as_bytes()).expect("it reads");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a head comes");
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    for word in ["one", "two"] {
+        stream.write_all(word.as_bytes()).expect("it carries");
+        let mut back = [0; 3];
+        stream.read_exact(&mut back).expect("it comes back");
+        assert_eq!(&back, word.as_bytes());
+    }
+}
+
+#[test]
+fn http2_in_the_clear_is_not_upgraded_to() {
+    let upstream = Upstream::start(|_| ok("plain"));
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    let lines = [
+        "Connection: Upgrade, HTTP2-Settings",
+        "Upgrade: h2c",
+        "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA",
+    ];
+    assert_eq!(gateway.get("/", &lines).body, "plain");
+    let asked = &upstream.asked()[0];
+    assert_eq!(
+        (asked.header("upgrade"), asked.header("http2-settings")),
+        (None, None)
+    );
+}

@@ -1,0 +1,96 @@
+//! The access log, and the command that reads it.
+
+use std::process::Command;
+
+use crate::support::{Gateway, Upstream, ok};
+use ratekeeper_testkit::process::eventually;
+
+fn logged(format: &str) -> (Gateway, String) {
+    let upstream = Upstream::start(|_| ok("hello"));
+    let gateway = Gateway::start(
+        &upstream.url(),
+        &["--access-log", "access.log", "--access-log-format", format],
+    );
+    for number in 0..5 {
+        let lines = ["X-Api-Key: few", "User-Agent: a \"quoted\\one\""];
+        gateway.get(&format!("/orders/{number}?token=secret"), &lines);
+    }
+    let file = gateway.folder.path().join("access.log");
+    let read = || std::fs::read_to_string(&file).unwrap_or_default();
+    eventually("five lines are written", || read().lines().count() == 5);
+    let text = read();
+    (gateway, text)
+}
+
+#[test]
+fn a_line_says_what_was_decided_and_why() {
+    let (_gateway, text) = logged("json");
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let first = &lines[0];
+    assert_eq!(first["remote_address"], "127.0.0.1");
+    assert_eq!(
+        (&first["method"], &first["path"]),
+        (&"GET".into(), &"/orders/0".into())
+    );
+    assert_eq!(
+        (&first["status"], &first["bytes"]),
+        (&200.into(), &5.into())
+    );
+    assert_eq!(
+        (&first["decision"], &first["upstream"]),
+        (&"allow".into(), &"upstream".into())
+    );
+    assert_eq!(first["user_agent"], "a \"quoted\\one\"");
+    let last = &lines[4];
+    assert_eq!(
+        (&last["status"], &last["decision"]),
+        (&429.into(), &"deny".into())
+    );
+    let rule = last["rule"].as_str().unwrap_or_default();
+    assert!(rule.starts_with("api.api_key_~"), "keys are secret: {last}");
+    assert!(
+        last["reason"]
+            .as_str()
+            .is_some_and(|reason| !reason.is_empty()),
+        "{last}"
+    );
+    assert!(last["retry_after"].is_string(), "{last}");
+    assert!(!text.contains("secret"), "queries are left out: {text}");
+}
+
+#[test]
+fn replay_reads_both_formats() {
+    for format in ["json", "combined"] {
+        let (gateway, text) = logged(format);
+        let output = Command::new(env!("CARGO_BIN_EXE_ratekeeper"))
+            .current_dir(gateway.folder.path())
+            .env_clear()
+            .args([
+                "replay",
+                "--rules",
+                "rules.yaml",
+                "--log",
+                "access.log",
+                "--strict",
+                "--json",
+            ])
+            .output()
+            .expect("the binary starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{format}: {said}\n{text}");
+    }
+}
+
+#[test]
+fn a_log_that_is_moved_away_is_opened_anew() {
+    let (gateway, _) = logged("json");
+    let file = gateway.folder.path().join("access.log");
+    std::fs::rename(&file, gateway.folder.path().join("access.log.1")).expect("it can be moved");
+    eventually("a new file has lines", || {
+        gateway.get("/again", &[]);
+        std::fs::read_to_string(&file).is_ok_and(|text| text.contains("/again"))
+    });
+}

@@ -1,0 +1,12 @@
+//! `ratekeeper gateway`, in front of upstreams that keep to HTTP and upstreams that do not.
+
+mod conformance;
+mod drain;
+mod forwarding;
+mod hostile;
+mod limits;
+mod log;
+mod readme;
+mod routes;
+mod support;
+mod upstreams;

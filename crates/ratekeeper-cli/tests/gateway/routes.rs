@@ -1,0 +1,97 @@
+//! Routes by host and path, and what becomes of them when they change.
+
+use crate::support::{Gateway, RULES, Upstream, gateway, ok};
+use ratekeeper_testkit::process::eventually;
+
+fn settings(orders: &Upstream, web: &Upstream, prefix: &str) -> String {
+    format!(
+        "upstreams:\n  orders: {}\n  web: {{ urls: ['{}'], host: web.internal }}\nroutes:\n- {{ path: {prefix}, upstream: orders }}\n- {{ host: '*.example.com', upstream: web }}\n",
+        orders.url(),
+        web.url(),
+    )
+}
+
+#[test]
+fn requests_go_where_their_host_and_path_lead() {
+    let (orders, web) = (
+        Upstream::start(|_| ok("orders")),
+        Upstream::start(|_| ok("web")),
+    );
+    let gateway = Gateway::start_with(RULES, &settings(&orders, &web, "/orders"), &[]);
+    assert_eq!(gateway.get("/orders/7", &[]).body, "orders");
+    let said =
+        gateway.say("GET /orders HTTP/1.1\r\nHost: www.example.com\r\nConnection: close\r\n\r\n");
+    assert!(said.ends_with("web"), "{said}");
+    assert_eq!(web.asked()[0].header("host"), Some("web.internal"));
+    assert_eq!(
+        web.asked()[0].header("x-forwarded-host"),
+        Some("www.example.com")
+    );
+    let nowhere = gateway.get("/other", &[]);
+    assert_eq!(nowhere.status, 404);
+    assert!(nowhere.body.contains("NO_ROUTE"), "{nowhere:?}");
+}
+
+#[test]
+fn changed_routes_are_in_force_and_bad_ones_are_refused_whole() {
+    let (orders, web) = (
+        Upstream::start(|_| ok("orders")),
+        Upstream::start(|_| ok("web")),
+    );
+    let gateway = Gateway::start_with(RULES, &settings(&orders, &web, "/orders"), &[]);
+    let file = gateway.folder.path().join("ratekeeper.yaml");
+    std::fs::write(&file, settings(&orders, &web, "/v2")).expect("a file can be written");
+    eventually("the new route is in force", || {
+        gateway.get("/v2/x", &[]).status == 200
+    });
+    assert_eq!(gateway.get("/orders", &[]).status, 404);
+    let bad = settings(&orders, &web, "/v3").replace("upstream: web", "upstream: nobody");
+    std::fs::write(&file, bad).expect("a file can be written");
+    eventually("the change is refused", || {
+        gateway.process.output().contains("new routes are refused")
+    });
+    assert!(
+        gateway
+            .process
+            .output()
+            .contains("there is no upstream `nobody`")
+    );
+    assert_eq!(
+        gateway.get("/v2/x", &[]).status,
+        200,
+        "the last good routes stay"
+    );
+    assert_eq!(
+        gateway.get("/v3/x", &[]).status,
+        404,
+        "nothing of a bad change is in force"
+    );
+}
+
+#[test]
+fn nothing_to_forward_to_is_said_at_the_start() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    std::fs::write(folder.path().join("rules.yaml"), RULES).expect("a file can be written");
+    for (args, message) in [
+        (&[][..], "write --upstream http://127.0.0.1:3000"),
+        (
+            &["--upstream", "127.0.0.1:3000"],
+            "is no URL of an upstream",
+        ),
+        (&["--upstream", "http://a/b"], "leave its path out"),
+        (
+            &["--upstream", "http://a", "--upstreams", "{b: http://b}"],
+            "keep one of the two",
+        ),
+    ] {
+        let output = gateway(folder.path(), args)
+            .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+            .output();
+        let output = output.expect("the binary starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(message),
+            "{args:?}: {said}"
+        );
+    }
+}

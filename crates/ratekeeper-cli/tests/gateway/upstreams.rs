@@ -1,0 +1,110 @@
+//! Upstreams that are not there, say nothing, or go in the middle.
+
+use crate::support::{Act, Answer, Gateway, Upstream, ok};
+
+#[test]
+fn an_upstream_that_is_not_there_is_named() {
+    let port = ratekeeper_testkit::process::free_port();
+    let gateway = Gateway::start(&format!("http://127.0.0.1:{port}"), &[]);
+    let answer = gateway.get("/", &[]);
+    assert_eq!(answer.status, 502);
+    assert!(
+        answer.body.contains(r#""code":"UPSTREAM_UNREACHABLE""#),
+        "{answer:?}"
+    );
+    assert!(
+        answer.body.contains(r#""upstream":"upstream""#),
+        "{answer:?}"
+    );
+    let grpc = gateway.get("/", &["Content-Type: application/grpc"]);
+    assert_eq!((grpc.status, grpc.header("grpc-status")), (200, Some("14")));
+}
+
+#[test]
+fn an_upstream_that_says_nothing_in_time_is_a_504() {
+    let upstream = Upstream::start(|_| Act::Hang);
+    let gateway = Gateway::start(&upstream.url(), &["--upstream-timeout", "50ms"]);
+    let answer = gateway.get("/", &[]);
+    assert_eq!(answer.status, 504);
+    assert!(answer.body.contains("UPSTREAM_TIMEOUT"), "{answer:?}");
+}
+
+#[test]
+fn what_is_no_http_is_a_502() {
+    let upstream = Upstream::start(|_| Act::Say("SSH-2.0-OpenSSH\r\n\r\n".to_owned()));
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    let answer = gateway.get("/", &[]);
+    assert_eq!(answer.status, 502);
+    assert!(answer.body.contains("UPSTREAM_BROKE_OFF"), "{answer:?}");
+}
+
+/// A kept connection that the upstream closes as the next request arrives: that is no fault of whoever asks, where
+/// asking twice does no harm.
+#[test]
+fn only_what_may_be_sent_twice_is() {
+    let upstream = Upstream::start(|asked| match asked.before {
+        0 => ok("first"),
+        _ => Act::Close,
+    });
+    let gateway = Gateway::start(&upstream.url(), &["--worker-threads", "1"]);
+    for _ in 0..3 {
+        assert_eq!(gateway.get("/", &[]).body, "first");
+    }
+    let methods: Vec<_> = upstream.asked().iter().map(|asked| asked.before).collect();
+    assert_eq!(
+        methods,
+        [0, 1, 0, 1, 0],
+        "each GET after the first was sent twice"
+    );
+    let post =
+        gateway.say("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(
+        Answer::read(&post).status,
+        502,
+        "a POST may have been carried out"
+    );
+    let posts = upstream
+        .asked()
+        .iter()
+        .filter(|asked| asked.head.starts_with("POST"))
+        .count();
+    assert_eq!(posts, 1);
+}
+
+#[test]
+fn an_answer_that_breaks_off_does_not_look_whole() {
+    let upstream = Upstream::start(|asked| match asked.head.starts_with("GET") {
+        true => Act::Say(
+            "HTTP/1.1 200 OK\r\nContent-Length: 10\r\nConnection: close\r\n\r\nhalf".to_owned(),
+        ),
+        false => Act::Close,
+    });
+    let gateway = Gateway::start(&upstream.url(), &["--upstream-timeout", "100ms"]);
+    let answer = gateway.get("/", &[]);
+    assert_eq!(answer.header("content-length"), Some("10"), "{answer:?}");
+    assert!(answer.body.len() < 10, "{answer:?}");
+}
+
+#[test]
+fn addresses_take_turns_and_dead_ones_are_passed_over() {
+    let (one, two) = (
+        Upstream::start(|_| ok("one")),
+        Upstream::start(|_| ok("two")),
+    );
+    let dead = ratekeeper_testkit::process::free_port();
+    let settings = format!(
+        "upstreams:\n  app: [ '{}', 'http://127.0.0.1:{dead}', '{}' ]\n",
+        one.url(),
+        two.url()
+    );
+    let gateway = Gateway::start_with(crate::support::RULES, &settings, &["--worker-threads", "1"]);
+    for _ in 0..12 {
+        assert_eq!(gateway.get("/", &[]).status, 200);
+    }
+    assert!(one.asked().len() >= 3 && two.asked().len() >= 3);
+    let readiness = gateway.told("/readyz");
+    assert!(
+        readiness.contains(&format!("127.0.0.1:{dead}")),
+        "{readiness}"
+    );
+}

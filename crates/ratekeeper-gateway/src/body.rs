@@ -1,0 +1,307 @@
+//! What requests and answers carry through the gateway: nothing is buffered.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use pin_project_lite::pin_project;
+use ratekeeper_server::Fault as BoxError;
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::pool::Lease;
+
+/// A client's body on its way to an upstream.
+#[derive(Debug)]
+pub(crate) struct RequestBody {
+    /// None for a request without one.
+    incoming: Option<Incoming>,
+    left: u64,
+    progress: Option<Arc<Progress>>,
+}
+
+/// How far the body of a request has come.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    frames: AtomicU64,
+    is_done: AtomicBool,
+    is_too_large: AtomicBool,
+    is_broken: AtomicBool,
+}
+
+impl Progress {
+    /// A number that differs from the last one if any of it came.
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames.load(Ordering::Relaxed)
+    }
+
+    /// Whether the upstream has got all of it.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_done.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.is_too_large.load(Ordering::Relaxed)
+    }
+
+    /// Whether it could not be read to its end.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
+    }
+}
+
+/// A body that is larger than it may be, or that its sender did not finish.
+#[derive(Debug)]
+enum BadBody {
+    TooLarge,
+    Broken(hyper::Error),
+}
+
+impl fmt::Display for BadBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge => f.write_str("the request's body is too large"),
+            Self::Broken(_) => f.write_str("the request's body broke off"),
+        }
+    }
+}
+
+impl std::error::Error for BadBody {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::TooLarge => None,
+            Self::Broken(error) => Some(error),
+        }
+    }
+}
+
+impl RequestBody {
+    /// At most `bytes_max` of it pass.
+    pub(crate) fn new(incoming: Incoming, bytes_max: u64) -> Self {
+        let incoming = Some(incoming).filter(|incoming| !incoming.is_end_stream());
+        let progress = incoming.is_some().then(Arc::default);
+        Self {
+            incoming,
+            left: bytes_max,
+            progress,
+        }
+    }
+
+    pub(crate) const fn none() -> Self {
+        Self {
+            incoming: None,
+            left: 0,
+            progress: None,
+        }
+    }
+
+    /// None where there is no body.
+    pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
+        self.progress.clone()
+    }
+
+    fn note(&self, note: impl FnOnce(&Progress)) {
+        if let Some(progress) = &self.progress {
+            note(progress);
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let Some(incoming) = &mut self.incoming else {
+            return Poll::Ready(None);
+        };
+        let frame = ready!(Pin::new(&mut *incoming).poll_frame(cx));
+        let is_over = incoming.is_end_stream();
+        Poll::Ready(match frame {
+            Some(Ok(frame)) => {
+                let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+                match self.left.checked_sub(length) {
+                    Some(left) => {
+                        self.left = left;
+                        self.note(|progress| {
+                            progress.frames.fetch_add(1, Ordering::Relaxed);
+                        });
+                        if is_over {
+                            self.note(|progress| progress.is_done.store(true, Ordering::Relaxed));
+                        }
+                        Some(Ok(frame))
+                    }
+                    None => {
+                        self.note(|progress| progress.is_too_large.store(true, Ordering::Relaxed));
+                        Some(Err(BadBody::TooLarge.into()))
+                    }
+                }
+            }
+            Some(Err(error)) => {
+                self.note(|progress| progress.is_broken.store(true, Ordering::Relaxed));
+                Some(Err(BadBody::Broken(error).into()))
+            }
+            None => {
+                self.note(|progress| progress.is_done.store(true, Ordering::Relaxed));
+                None
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let none = SizeHint::with_exact(0);
+        self.incoming.as_ref().map_or(none, Body::size_hint)
+    }
+}
+
+pin_project! {
+    /// What a client gets: an upstream's body, or a text of ours.
+    #[derive(Debug)]
+    pub struct ProxyBody {
+        #[pin]
+        kind: Kind,
+    }
+}
+
+pin_project! {
+    #[project = KindNow]
+    #[derive(Debug)]
+    enum Kind {
+        Upstream {
+            incoming: Incoming,
+            // The connection it comes on, to be kept once all of it has come.
+            lease: Option<Lease>,
+            pace: Duration,
+            // Begins when the upstream pauses.
+            #[pin]
+            pause: Option<Sleep>,
+            is_pausing: bool,
+        },
+        Text { text: Bytes },
+    }
+}
+
+/// An upstream that stopped in the middle of its answer.
+#[derive(Debug)]
+struct Stalled;
+
+impl fmt::Display for Stalled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the upstream paused for too long in the middle of its answer")
+    }
+}
+
+impl std::error::Error for Stalled {}
+
+impl ProxyBody {
+    pub(crate) const fn text(text: Bytes) -> Self {
+        Self {
+            kind: Kind::Text { text },
+        }
+    }
+
+    /// An upstream's, which may not pause for longer than `pace`.
+    pub(crate) fn of_upstream(incoming: Incoming, lease: Option<Lease>, pace: Duration) -> Self {
+        let lease = match lease {
+            // Nothing follows the head.
+            Some(lease) if incoming.is_end_stream() => {
+                lease.give_back();
+                None
+            }
+            lease => lease,
+        };
+        Self {
+            kind: Kind::Upstream {
+                incoming,
+                lease,
+                pace,
+                pause: None,
+                is_pausing: false,
+            },
+        }
+    }
+
+    /// Of a text, in bytes.
+    pub(crate) fn text_length(&self) -> usize {
+        match &self.kind {
+            Kind::Upstream { .. } => 0,
+            Kind::Text { text } => text.len(),
+        }
+    }
+}
+
+impl Body for ProxyBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let (incoming, lease, pace, mut pause, is_pausing) = match self.project().kind.project() {
+            KindNow::Text { text } if text.is_empty() => return Poll::Ready(None),
+            KindNow::Text { text } => {
+                return Poll::Ready(Some(Ok(Frame::data(std::mem::take(text)))));
+            }
+            KindNow::Upstream {
+                incoming,
+                lease,
+                pace,
+                pause,
+                is_pausing,
+            } => (incoming, lease, pace, pause, is_pausing),
+        };
+        match Pin::new(&mut *incoming).poll_frame(cx) {
+            Poll::Ready(frame) => {
+                *is_pausing = false;
+                let is_over = match &frame {
+                    None => true,
+                    Some(Ok(_)) => incoming.is_end_stream(),
+                    Some(Err(_)) => false,
+                };
+                if is_over && let Some(lease) = lease.take() {
+                    lease.give_back();
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+            }
+            Poll::Pending => {
+                if !std::mem::replace(is_pausing, true) {
+                    match pause.as_mut().as_pin_mut() {
+                        Some(pause) => pause.reset(Instant::now() + *pace),
+                        None => pause.set(Some(sleep(*pace))),
+                    }
+                }
+                let is_over = pause.as_pin_mut().is_some_and(|it| it.poll(cx).is_ready());
+                match is_over {
+                    true => Poll::Ready(Some(Err(Stalled.into()))),
+                    false => Poll::Pending,
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Upstream { incoming, .. } => incoming.is_end_stream(),
+            Kind::Text { text } => text.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Upstream { incoming, .. } => incoming.size_hint(),
+            Kind::Text { text } => SizeHint::with_exact(text.len() as u64),
+        }
+    }
+}

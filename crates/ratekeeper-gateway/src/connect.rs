@@ -1,0 +1,188 @@
+//! Opening a connection to an upstream.
+
+use std::io;
+use std::sync::Arc;
+
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tracing::debug;
+
+use crate::body::RequestBody;
+use crate::metrics::UpstreamCounts;
+use crate::pool::{Connection, Pool};
+use crate::upstream::{Speech, Upstream};
+
+/// The largest head of an answer, in bytes.
+const HEAD_BYTES_MAX: usize = 256 << 10;
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum ConnectError {
+    TooSlow,
+    Failed(Box<str>),
+}
+
+impl From<io::Error> for ConnectError {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error.to_string().into())
+    }
+}
+
+impl From<hyper::Error> for ConnectError {
+    fn from(error: hyper::Error) -> Self {
+        Self::Failed(error.to_string().into())
+    }
+}
+
+/// Opens a connection to one of an upstream's addresses, handshakes included. One that is to be
+/// upgraded is HTTP/1.1, and is not kept.
+pub(crate) async fn connect(
+    upstream: &Upstream,
+    index: usize,
+    pool: &Pool,
+    is_to_be_upgraded: bool,
+) -> Result<Connection, ConnectError> {
+    let opened = timeout(
+        upstream.connect_timeout,
+        open(upstream, index, pool, is_to_be_upgraded),
+    );
+    let opened = opened.await.unwrap_or(Err(ConnectError::TooSlow));
+    let address = &upstream.addresses[index];
+    match &opened {
+        Ok(_) => address.note_success(),
+        Err(error) => {
+            address.note_failure();
+            upstream.counts.note_connect_failure();
+            debug!(upstream = &*upstream.name, address = %address.authority, ?error, "no connection");
+        }
+    }
+    opened
+}
+
+async fn open(
+    upstream: &Upstream,
+    index: usize,
+    pool: &Pool,
+    is_to_be_upgraded: bool,
+) -> Result<Connection, ConnectError> {
+    let authority = &upstream.addresses[index].authority;
+    let usual = match upstream.speech {
+        Speech::Tls(_) => 443,
+        Speech::Http1 | Speech::Http2 => 80,
+    };
+    let host = authority.host();
+    let plain = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let port = authority.port_u16().unwrap_or(usual);
+    let stream = TcpStream::connect((plain.unwrap_or(host), port)).await?;
+    // What is written is complete: nothing waits to be sent together with more.
+    stream.set_nodelay(true)?;
+    let opening = Opening {
+        counts: &upstream.counts,
+        key: (upstream.id, index),
+        pool,
+    };
+    match &upstream.speech {
+        Speech::Http1 => opening.http1(stream).await,
+        Speech::Http2 if is_to_be_upgraded => opening.http1(stream).await,
+        Speech::Http2 => opening.http2(stream).await,
+        Speech::Tls(secured) => {
+            let config = match is_to_be_upgraded {
+                true => &secured.http1,
+                false => &secured.either,
+            };
+            let name = match &secured.name {
+                Some(name) => name.clone(),
+                None => server_name(plain.unwrap_or(host))?,
+            };
+            opening.tls(stream, config, name).await
+        }
+    }
+}
+
+fn server_name(host: &str) -> Result<ServerName<'static>, ConnectError> {
+    ServerName::try_from(host.to_owned())
+        .map_err(|_| ConnectError::Failed("the address is no name of a certificate".into()))
+}
+
+struct Opening<'a> {
+    counts: &'a Arc<UpstreamCounts>,
+    key: (u64, usize),
+    pool: &'a Pool,
+}
+
+/// An open connection, as it is counted.
+struct Open(Arc<UpstreamCounts>);
+
+impl Open {
+    fn new(counts: &Arc<UpstreamCounts>) -> Self {
+        counts.note_connected();
+        Self(Arc::clone(counts))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.note_closed();
+    }
+}
+
+impl Opening<'_> {
+    async fn tls(
+        &self,
+        stream: TcpStream,
+        config: &Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Connection, ConnectError> {
+        let connector = TlsConnector::from(Arc::clone(config));
+        let stream = connector.connect(name, stream).await?;
+        match stream.get_ref().1.alpn_protocol() {
+            Some(b"h2") => self.http2(stream).await,
+            _ => self.http1(stream).await,
+        }
+    }
+
+    async fn http1<IO>(&self, io: IO) -> Result<Connection, ConnectError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut builder = http1::Builder::new();
+        builder.max_header_size(HEAD_BYTES_MAX);
+        let (sender, connection) = builder
+            .handshake::<_, RequestBody>(TokioIo::new(io))
+            .await?;
+        let open = Open::new(self.counts);
+        tokio::spawn(async move {
+            // What goes wrong on it is told to the request under way.
+            let _ = connection.with_upgrades().await;
+            drop(open);
+        });
+        Ok(Connection::Http1(self.pool.lease(self.key, sender)))
+    }
+
+    async fn http2<IO>(&self, io: IO) -> Result<Connection, ConnectError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_header_list_size(HEAD_BYTES_MAX as u32);
+        let (sender, connection) = builder.handshake(TokioIo::new(io)).await?;
+        let open = Open::new(self.counts);
+        tokio::spawn(async move {
+            // As above.
+            let _ = connection.await;
+            drop(open);
+        });
+        self.pool.share(self.key, sender.clone());
+        Ok(Connection::Http2(sender))
+    }
+}

@@ -1,0 +1,187 @@
+//! The outermost service: lets in what is a request, counts answers, and logs them once they have
+//! been given.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use pin_project_lite::pin_project;
+use ratekeeper_server::Fault as BoxError;
+use tower::Service;
+
+use crate::body::ProxyBody;
+use crate::fault::is_grpc;
+use crate::gateway::Shared;
+use crate::head::admit;
+use crate::log::Entry;
+use crate::proxy::AnsweredBy;
+
+/// Answers requests with what `S` within does, and those that are none by itself.
+#[derive(Clone, Debug)]
+pub struct Edge<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+impl<S> Edge<S> {
+    pub(crate) const fn new(inner: S, shared: Arc<Shared>) -> Self {
+        Self { inner, shared }
+    }
+}
+
+impl<S, B> Service<Request<Incoming>> for Edge<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+{
+    type Response = Response<EdgeBody<B>>;
+    type Error = Infallible;
+    type Future = Answering<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let log = self.shared.log.as_ref();
+        let entry = log.map(|_| Entry::begin(&request, &self.shared.forwarding));
+        let shared = Arc::clone(&self.shared);
+        match admit(&request) {
+            Ok(()) => Answering {
+                inner: Some(self.inner.call(request)),
+                refusal: None,
+                entry,
+                shared,
+            },
+            Err(fault) => Answering {
+                inner: None,
+                refusal: Some(fault.response(is_grpc(request.headers()))),
+                entry,
+                shared,
+            },
+        }
+    }
+}
+
+pin_project! {
+    /// An answer on its way.
+    #[derive(Debug)]
+    pub struct Answering<F> {
+        // None for what is no request.
+        #[pin]
+        inner: Option<F>,
+        refusal: Option<Response<ProxyBody>>,
+        entry: Option<Entry>,
+        shared: Arc<Shared>,
+    }
+}
+
+impl<F, B> Future for Answering<F>
+where
+    F: Future<Output = Result<Response<B>, Infallible>>,
+{
+    type Output = Result<Response<EdgeBody<B>>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let answer = match this.inner.as_pin_mut() {
+            Some(inner) => match ready!(inner.poll(cx)) {
+                Ok(answer) => answer.map(|body| Kind::Inner { body }),
+                Err(never) => match never {},
+            },
+            None => {
+                let refusal = this.refusal.take();
+                let refusal = refusal.expect("a future is not polled after it was ready");
+                refusal.map(|body| Kind::Refusal { body })
+            }
+        };
+        let upstream = answer.extensions().get::<AnsweredBy>();
+        let counts = upstream.map_or(&this.shared.own, |by| &by.0.counts);
+        counts.note_answer(answer.status().as_u16());
+        let logged = this.entry.take().map(|mut entry| {
+            entry.note_answer(&answer);
+            Logged {
+                entry,
+                shared: Arc::clone(this.shared),
+            }
+        });
+        Poll::Ready(Ok(answer.map(|kind| EdgeBody { kind, logged })))
+    }
+}
+
+pin_project! {
+    /// The body of an answer, which is logged once it has ended.
+    #[derive(Debug)]
+    pub struct EdgeBody<B> {
+        #[pin]
+        kind: Kind<B>,
+        logged: Option<Logged>,
+    }
+}
+
+pin_project! {
+    #[project = KindNow]
+    #[derive(Debug)]
+    enum Kind<B> {
+        Inner { #[pin] body: B },
+        Refusal { #[pin] body: ProxyBody },
+    }
+}
+
+/// What is logged of an answer when nothing of it is left to give.
+#[derive(Debug)]
+struct Logged {
+    entry: Entry,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        if let Some(log) = &self.shared.log {
+            log.write(&self.entry);
+        }
+    }
+}
+
+impl<B> Body for EdgeBody<B>
+where
+    B: Body<Data = Bytes, Error = BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.project();
+        let frame = ready!(match this.kind.project() {
+            KindNow::Inner { body } => body.poll_frame(cx),
+            KindNow::Refusal { body } => body.poll_frame(cx),
+        });
+        if let (Some(logged), Some(Ok(frame))) = (this.logged, &frame)
+            && let Some(data) = frame.data_ref()
+        {
+            logged.entry.note_bytes(data.len());
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Inner { body } => body.is_end_stream(),
+            Kind::Refusal { body } => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Inner { body } => body.size_hint(),
+            Kind::Refusal { body } => body.size_hint(),
+        }
+    }
+}

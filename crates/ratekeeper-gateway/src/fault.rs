@@ -1,0 +1,158 @@
+//! What the gateway answers itself: why a request is refused, and why there is no answer.
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Response, StatusCode};
+
+use crate::body::ProxyBody;
+
+/// Why a request gets an answer of ours instead of an upstream's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    /// What it says has no meaning, or two.
+    BadRequest(&'static str),
+    /// CONNECT: this is no forward proxy.
+    NoTunnel,
+    /// Its body is larger than so many bytes.
+    TooLarge(u64),
+    /// It took too long to arrive.
+    BodyTooSlow,
+    /// Its body broke off, or was not encoded as HTTP has it.
+    BadBody,
+    /// No route leads anywhere for its host and path.
+    NoRoute,
+    /// No address of the upstream could be connected to.
+    Unreachable { upstream: Box<str>, why: Box<str> },
+    /// The upstream closed the connection, or said what is no HTTP.
+    Broken { upstream: Box<str>, why: Box<str> },
+    /// The upstream could not be connected to in time.
+    ConnectTimeout { upstream: Box<str> },
+    /// The upstream did not begin its answer in time.
+    ResponseTimeout { upstream: Box<str> },
+}
+
+impl Fault {
+    pub(crate) const fn status(&self) -> StatusCode {
+        match self {
+            Self::BadRequest(_) | Self::BadBody => StatusCode::BAD_REQUEST,
+            Self::NoTunnel => StatusCode::METHOD_NOT_ALLOWED,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::Unreachable { .. } | Self::Broken { .. } => StatusCode::BAD_GATEWAY,
+            Self::ConnectTimeout { .. } | Self::ResponseTimeout { .. } => {
+                StatusCode::GATEWAY_TIMEOUT
+            }
+        }
+    }
+
+    /// The word for programs.
+    pub(crate) const fn code(&self) -> &'static str {
+        match self {
+            Self::BadRequest(_) => "BAD_REQUEST",
+            Self::BadBody => "BAD_BODY",
+            Self::NoTunnel => "METHOD_NOT_ALLOWED",
+            Self::TooLarge(_) => "TOO_LARGE",
+            Self::BodyTooSlow => "TIMEOUT",
+            Self::NoRoute => "NO_ROUTE",
+            Self::Unreachable { .. } => "UPSTREAM_UNREACHABLE",
+            Self::Broken { .. } => "UPSTREAM_BROKE_OFF",
+            Self::ConnectTimeout { .. } => "UPSTREAM_CONNECT_TIMEOUT",
+            Self::ResponseTimeout { .. } => "UPSTREAM_TIMEOUT",
+        }
+    }
+
+    fn upstream(&self) -> Option<&str> {
+        match self {
+            Self::Unreachable { upstream, .. }
+            | Self::Broken { upstream, .. }
+            | Self::ConnectTimeout { upstream }
+            | Self::ResponseTimeout { upstream } => Some(upstream),
+            _ => None,
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::BadRequest(why) => (*why).to_owned(),
+            Self::NoTunnel => "CONNECT is not answered: this is no forward proxy".to_owned(),
+            Self::TooLarge(max) => format!("the body is larger than {max} bytes"),
+            Self::BodyTooSlow => "the body took too long to arrive".to_owned(),
+            Self::BadBody => "the body broke off, or is not encoded as its headers say".to_owned(),
+            Self::NoRoute => "no route leads anywhere for this host and path".to_owned(),
+            Self::Unreachable { why, .. } => format!("the upstream cannot be reached: {why}"),
+            Self::Broken { why, .. } => format!("the upstream gave no answer: {why}"),
+            Self::ConnectTimeout { .. } => {
+                "the upstream could not be connected to in time".to_owned()
+            }
+            Self::ResponseTimeout { .. } => {
+                "the upstream did not begin its answer in time".to_owned()
+            }
+        }
+    }
+
+    /// Whether more of the request may be on its way, so that the connection is of no use.
+    const fn leaves_rest(&self) -> bool {
+        matches!(
+            self,
+            Self::BadRequest(_)
+                | Self::NoTunnel
+                | Self::TooLarge(_)
+                | Self::BodyTooSlow
+                | Self::BadBody
+        )
+    }
+
+    /// The answer: JSON, or a status of gRPC for whoever speaks that.
+    pub(crate) fn response(&self, is_grpc: bool) -> Response<ProxyBody> {
+        if is_grpc {
+            return self.grpc();
+        }
+        let mut error = serde_json::json!({ "code": self.code(), "message": self.message() });
+        if let (Some(upstream), Some(error)) = (self.upstream(), error.as_object_mut()) {
+            error.insert("upstream".to_owned(), upstream.into());
+        }
+        let text = serde_json::json!({ "error": error }).to_string();
+        let mut response = Response::new(ProxyBody::text(Bytes::from(text)));
+        *response.status_mut() = self.status();
+        let length = response.body().text_length();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        if self.leaves_rest() {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if *self == Self::NoTunnel {
+            // RFC 9110, section 15.5.6, wants it said what would be allowed.
+            let allowed = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+            headers.insert(http::header::ALLOW, allowed);
+        }
+        response
+    }
+
+    fn grpc(&self) -> Response<ProxyBody> {
+        let status = match self.status() {
+            StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => "4", // DEADLINE_EXCEEDED
+            StatusCode::PAYLOAD_TOO_LARGE => "8",                             // RESOURCE_EXHAUSTED
+            StatusCode::NOT_FOUND => "12",                                    // UNIMPLEMENTED
+            StatusCode::BAD_GATEWAY => "14",                                  // UNAVAILABLE
+            _ => "13",                                                        // INTERNAL
+        };
+        let mut response = Response::new(ProxyBody::text(Bytes::new()));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert("grpc-status", HeaderValue::from_static(status));
+        // Of the system's messages only what a header can carry.
+        let message: String = self.message().chars().filter(char::is_ascii).collect();
+        if let Ok(message) = HeaderValue::from_str(&message.replace('%', "%25")) {
+            headers.insert("grpc-message", message);
+        }
+        response
+    }
+}
+
+/// Whether whoever sent these headers speaks gRPC.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
+}

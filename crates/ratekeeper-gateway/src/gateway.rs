@@ -1,0 +1,202 @@
+//! The gateway: limits, the proxy behind them, and what is told about both.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use http::Extensions;
+use parking_lot::Mutex;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+use ratekeeper_http::{Forwarding, Hop};
+use ratekeeper_server::{Followed, Front, Peer, Telling};
+use ratekeeper_tower::{Enforcer, RateLimit, RateLimitLayer};
+use tower::Layer;
+use tracing::{error, info};
+
+use crate::edge::Edge;
+use crate::log::AccessLog;
+use crate::metrics::{self, UpstreamCounts, count_of};
+use crate::proxy::Proxy;
+use crate::routes::{BadRoutes, Routes, RoutesConfig};
+
+/// Everything a [`Gateway`] is told besides its limits.
+#[derive(Debug)]
+pub struct GatewayConfig {
+    /// Where requests go.
+    pub routes: RoutesConfig,
+    /// Whom to believe about a client's address.
+    pub forwarding: Forwarding,
+    /// Whether clients come encrypted, as upstreams are told.
+    pub is_encrypted: bool,
+    /// The largest body of a request, in bytes.
+    pub body_bytes_max: u64,
+    /// After how long without a byte in either direction an upgraded connection is closed.
+    pub tunnel_silence_max: Duration,
+    /// Where requests are logged, if they are.
+    pub log: Option<AccessLog>,
+    /// Files that new routes come from.
+    pub files: Option<Arc<dyn Followed>>,
+}
+
+/// What all workers share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) routes: ArcSwap<Routes>,
+    pub(crate) forwarding: Forwarding,
+    pub(crate) scheme: &'static str,
+    pub(crate) body_bytes_max: u64,
+    pub(crate) tunnel_silence_max: Duration,
+    pub(crate) log: Option<AccessLog>,
+    /// Of what no upstream answered.
+    pub(crate) own: UpstreamCounts,
+    /// By the upstream's name; those of upstreams that are gone stay, as counts do.
+    counts: Mutex<BTreeMap<Box<str>, Arc<UpstreamCounts>>>,
+}
+
+/// Puts new routes in force while a gateway runs. Clones are for the same gateway.
+#[derive(Clone, Debug)]
+pub struct RoutesHandle(Arc<Shared>);
+
+impl RoutesHandle {
+    /// Requests from now on go by `config`; those under way are not touched.
+    ///
+    /// # Errors
+    /// The routes are refused whole, and the last good ones stay.
+    pub fn replace(&self, config: &RoutesConfig) -> Result<(), BadRoutes> {
+        let routes = Routes::new(config, &mut |name| self.0.counts_of(name));
+        match routes {
+            Ok(routes) => {
+                info!(upstreams = routes.shown(), "new routes are in force");
+                self.0.routes.store(Arc::new(routes));
+                Ok(())
+            }
+            Err(error) => {
+                error!(%error, "new routes are refused; the last good ones stay in force");
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn counts_of(&self, name: &str) -> Arc<UpstreamCounts> {
+        Arc::clone(self.counts.lock().entry(name.into()).or_default())
+    }
+}
+
+/// A reverse proxy that limits what it forwards: the [`Front`] of a server.
+#[derive(Debug)]
+pub struct Gateway<E> {
+    shared: Arc<Shared>,
+    layer: RateLimitLayer<E>,
+    files: Option<Arc<dyn Followed>>,
+}
+
+impl<E: Enforcer> Gateway<E> {
+    /// A gateway that asks `layer` first.
+    ///
+    /// # Errors
+    /// The routes lead nowhere, or an upstream's authorities cannot be read.
+    pub fn new(config: GatewayConfig, layer: RateLimitLayer<E>) -> Result<Self, BadRoutes> {
+        let mut counts = BTreeMap::new();
+        let routes = Routes::new(&config.routes, &mut |name| {
+            Arc::clone(counts.entry(name.into()).or_default())
+        })?;
+        let layer = layer.forwarding(config.forwarding.clone()).peer(peer);
+        let shared = Shared {
+            routes: ArcSwap::from_pointee(routes),
+            forwarding: config.forwarding,
+            scheme: if config.is_encrypted { "https" } else { "http" },
+            body_bytes_max: config.body_bytes_max,
+            tunnel_silence_max: config.tunnel_silence_max,
+            log: config.log,
+            own: UpstreamCounts::default(),
+            counts: Mutex::new(counts),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            layer,
+            files: config.files,
+        })
+    }
+
+    /// What new routes are put in force by.
+    #[must_use]
+    pub fn routes(&self) -> RoutesHandle {
+        RoutesHandle(Arc::clone(&self.shared))
+    }
+
+    /// Its upstreams, for people.
+    #[must_use]
+    pub fn upstreams(&self) -> String {
+        self.shared.routes.load().shown()
+    }
+}
+
+fn peer(extensions: &Extensions) -> Option<Hop> {
+    extensions.get::<Peer>().map(crate::head::hop)
+}
+
+impl<E: Enforcer + fmt::Debug> Front for Gateway<E> {
+    type Answer = Edge<RateLimit<Proxy, E>>;
+
+    fn answer(&self) -> Self::Answer {
+        let proxy = Proxy::new(Arc::clone(&self.shared));
+        Edge::new(self.layer.layer(proxy), Arc::clone(&self.shared))
+    }
+
+    fn files(&self) -> Option<Arc<dyn Followed>> {
+        self.files.clone()
+    }
+}
+
+impl<E: Enforcer + fmt::Debug> Telling for Gateway<E> {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let counts = self.shared.counts.lock();
+        let upstreams = counts.iter().map(|(name, counts)| (&**name, &**counts));
+        let all = upstreams.chain([("", &self.shared.own)]);
+        metrics::encode(all, encoder)?;
+        let counts = self.layer.counts();
+        let help = "Requests that the gateway itself refused, or would have, or held back";
+        let name = "ratelimit_gateway_held";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (what, count) in [
+            ("denied", counts.denied),
+            ("shadow_denied", counts.shadow_denied),
+            ("waited", counts.waited),
+            ("overloaded", counts.overloaded),
+            ("malformed", counts.malformed),
+            ("unasked", counts.unasked),
+            ("degraded", counts.degraded),
+        ] {
+            count_of(&mut metric, [("what", what)], count)?;
+        }
+        if let Some(log) = &self.shared.log {
+            let help = "Lines of the access log that were left out, because it could not keep up";
+            let name = "ratelimit_gateway_access_log_dropped";
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            count_of(&mut metric, [], log.dropped())?;
+        }
+        Ok(())
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let routes = self.shared.routes.load();
+        let alone = |upstream: &crate::upstream::Upstream| {
+            let left = upstream.addresses.iter().filter(|it| it.is_left_alone());
+            let left: Vec<_> = left.map(|it| it.authority.as_str()).collect();
+            (!left.is_empty()).then(|| {
+                let (name, left) = (&upstream.name, left.join(", "));
+                format!("upstream {name} cannot be reached at {left}")
+            })
+        };
+        routes
+            .upstreams()
+            .iter()
+            .filter_map(|it| alone(it))
+            .collect()
+    }
+}

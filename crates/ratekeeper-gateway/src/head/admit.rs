@@ -1,0 +1,135 @@
+//! Which requests are let in at all. What two readers could take for two different requests is
+//! refused; most of that hyper has refused already.
+
+use http::header::HOST;
+use http::{Method, Request, Version};
+
+use crate::fault::Fault;
+
+/// Refuses what is no request for an upstream, or is one in two ways.
+pub(crate) fn admit<B>(request: &Request<B>) -> Result<(), Fault> {
+    if request.method() == Method::CONNECT {
+        return Err(Fault::NoTunnel);
+    }
+    let headers = request.headers();
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = hosts.next();
+    if hosts.next().is_some() {
+        return Err(Fault::BadRequest("it has more than one Host"));
+    }
+    let authority = request.uri().authority().map(|it| it.as_str().as_bytes());
+    match (host.map(|host| host.as_bytes()), authority) {
+        (Some(host), Some(authority)) if !host.eq_ignore_ascii_case(authority) => {
+            return Err(Fault::BadRequest("its Host is not the host it asks for"));
+        }
+        (None, None) if request.version() == Version::HTTP_11 => {
+            return Err(Fault::BadRequest("it has no Host"));
+        }
+        (Some(host), _) | (None, Some(host)) if !is_host(host) => {
+            return Err(Fault::BadRequest("its Host is none"));
+        }
+        _ => {}
+    }
+    let path = request.uri().path();
+    let is_asterisk = path == "*" && request.method() == Method::OPTIONS;
+    if !path.starts_with('/') && !is_asterisk {
+        return Err(Fault::BadRequest("its target is no path"));
+    }
+    if has_dot_segments(path) {
+        let why = "its path has a segment . or ..; resolve it before asking";
+        return Err(Fault::BadRequest(why));
+    }
+    Ok(())
+}
+
+fn is_host(host: &[u8]) -> bool {
+    let is_plain =
+        |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=[]:".contains(byte);
+    !host.is_empty() && host.iter().all(is_plain)
+}
+
+/// Whether a segment of the path is `.` or `..`, however it is written. Upstreams resolve them,
+/// so that rules and routes would see another path than the upstream does. Clients do that
+/// before they ask.
+fn has_dot_segments(path: &str) -> bool {
+    // Most paths have no dot that begins a segment.
+    let bytes = path.as_bytes();
+    let begins = |at: usize| matches!(bytes.get(at + 1), Some(b'.' | b'%'));
+    if !(0..bytes.len()).any(|at| matches!(bytes[at], b'/' | b'\\') && begins(at)) {
+        return false;
+    }
+    path.split(['/', '\\']).any(|segment| {
+        let mut rest = segment;
+        let mut dots = 0;
+        while let Some(after) = rest
+            .strip_prefix('.')
+            .or_else(|| rest.strip_prefix("%2e"))
+            .or_else(|| rest.strip_prefix("%2E"))
+        {
+            (rest, dots) = (after, dots + 1);
+        }
+        // What follows a semicolon are parameters, to some.
+        (rest.is_empty() || rest.starts_with(';')) && (dots == 1 || dots == 2)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dot_segments_are_seen_however_they_are_written() {
+        for path in [
+            "/..",
+            "/a/../b",
+            "/./a",
+            "/a/.",
+            "/%2e%2E/a",
+            "/a/.%2e",
+            "/a\\..\\b",
+            "/..;x/a",
+        ] {
+            assert!(has_dot_segments(path), "{path}");
+        }
+        for path in [
+            "/",
+            "/.well-known/x",
+            "/a..b",
+            "/...",
+            "/a.b/c.d",
+            "/%2ehidden",
+            "/a;..",
+        ] {
+            assert!(!has_dot_segments(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_read_in_two_ways_is_refused() {
+        let asked = |uri: &str, headers: &[(&str, &str)]| {
+            let mut request = Request::builder().uri(uri);
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            admit(&request.body(()).expect("a request"))
+        };
+        assert_eq!(asked("/", &[("host", "a")]), Ok(()));
+        assert_eq!(asked("http://a/", &[("host", "A")]), Ok(()));
+        for (uri, headers) in [
+            ("/", &[][..]),
+            ("/", &[("host", "a"), ("host", "a")]),
+            ("/", &[("host", "")]),
+            ("/", &[("host", "a/b")]),
+            ("/", &[("host", "user@a")]),
+            ("http://b/", &[("host", "a")]),
+            ("*", &[("host", "a")]),
+            ("/../x", &[("host", "a")]),
+        ] {
+            let refused = asked(uri, headers);
+            assert!(
+                matches!(refused, Err(Fault::BadRequest(_))),
+                "{uri} {headers:?}"
+            );
+        }
+    }
+}

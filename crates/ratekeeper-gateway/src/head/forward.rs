@@ -1,0 +1,201 @@
+//! What an upstream gets instead of what the client sent.
+
+use std::fmt::Write as _;
+
+use http::header::{COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE};
+use http::request::Parts;
+use http::uri::{PathAndQuery, Scheme, Uri};
+use http::{Method, Version};
+use ratekeeper_http::{ClientHeader, Forwarding, Hop};
+use ratekeeper_server::{Peer, PeerAddress};
+
+use super::remove_hop_by_hop;
+use crate::upstream::{Speech, Upstream};
+
+static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Where a request came in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inbound<'a> {
+    pub(crate) peer: &'a Peer,
+    /// `http` or `https`.
+    pub(crate) scheme: &'static str,
+    pub(crate) forwarding: &'a Forwarding,
+}
+
+/// Makes of a client's head what the upstream gets: without what is between two neighbours, and
+/// with who asked, for what host, and how. What strangers claim about that is removed; what
+/// trusted proxies say stays, and their address is added.
+pub(crate) fn forward(parts: &mut Parts, upstream: &Upstream, inbound: Inbound<'_>) {
+    let headers = &mut parts.headers;
+    let wants_trailers = headers.get_all(TE).iter().any(names_trailers);
+    if wants_trailers || headers.keys().any(is_between_neighbours) {
+        remove_hop_by_hop(headers);
+    }
+    // hyper answers 100 once the body is asked for, so the upstream does not have to.
+    headers.remove(EXPECT);
+    let host = match (headers.get(HOST), parts.uri.authority()) {
+        (Some(host), _) => Some(host.clone()),
+        (None, Some(authority)) => HeaderValue::from_str(authority.as_str()).ok(),
+        (None, None) => None,
+    };
+    tell_of_client(headers, host.as_ref(), inbound);
+    let is_http2 = matches!(upstream.speech, Speech::Http2);
+    if parts.version >= Version::HTTP_2 && !is_http2 {
+        join_cookies(headers);
+    }
+    if wants_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    let host = upstream.host.clone().or(host);
+    if let Some(host) = host {
+        headers.insert(HOST, host);
+    }
+    parts.version = Version::HTTP_11;
+    if parts.uri.authority().is_some() {
+        parts.uri = target_of(parts);
+    }
+}
+
+fn is_between_neighbours(name: &HeaderName) -> bool {
+    super::HOP_BY_HOP.contains(&name)
+}
+
+fn names_trailers(line: &HeaderValue) -> bool {
+    let mut names = line.as_bytes().split(|byte| *byte == b',');
+    names.any(|name| name.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}
+
+/// The path and the query alone.
+fn target_of(parts: &Parts) -> Uri {
+    let root = || PathAndQuery::from_static("/");
+    let target = parts.uri.path_and_query().cloned().unwrap_or_else(root);
+    Uri::from(target)
+}
+
+/// The target as HTTP/2 has it: with a scheme, and the host in place of the header.
+pub(crate) fn as_http2(parts: &mut Parts, upstream: &Upstream, address: usize) {
+    let host = parts.headers.remove(HOST);
+    let authority = host.and_then(|host| http::uri::Authority::from_maybe_shared(host).ok());
+    let mut uri = http::uri::Parts::default();
+    uri.scheme = Some(match upstream.speech {
+        Speech::Tls(_) => Scheme::HTTPS,
+        Speech::Http1 | Speech::Http2 => Scheme::HTTP,
+    });
+    uri.authority =
+        Some(authority.unwrap_or_else(|| upstream.addresses[address].authority.clone()));
+    uri.path_and_query = match parts.method {
+        Method::OPTIONS if parts.uri.path() == "*" => Some(PathAndQuery::from_static("*")),
+        _ => parts.uri.path_and_query().cloned(),
+    };
+    // All three are there, and were parsed.
+    if let Ok(uri) = Uri::from_parts(uri) {
+        parts.uri = uri;
+    }
+    parts.version = Version::HTTP_2;
+}
+
+/// HTTP/2 may send a cookie in pieces, which HTTP/1 may not (RFC 9113, section 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let pieces: Vec<&[u8]> = headers
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if let Ok(whole) = HeaderValue::from_bytes(&pieces.join(&b"; "[..])) {
+        headers.insert(COOKIE, whole);
+    }
+}
+
+fn tell_of_client(headers: &mut HeaderMap, host: Option<&HeaderValue>, inbound: Inbound<'_>) {
+    let hop = hop(inbound.peer);
+    let is_trusted = inbound.forwarding.trusted.contains(hop);
+    if !is_trusted {
+        for name in [
+            &X_FORWARDED_FOR,
+            &X_FORWARDED_PROTO,
+            &X_FORWARDED_HOST,
+            &FORWARDED,
+        ] {
+            headers.remove(name);
+        }
+    }
+    if let Hop::Address(address) = hop {
+        let mut text = String::with_capacity(64);
+        for line in headers.get_all(&X_FORWARDED_FOR) {
+            if let Ok(line) = line.to_str() {
+                text.push_str(line);
+                text.push_str(", ");
+            }
+        }
+        let _ = write!(text, "{}", address.to_canonical());
+        if let Ok(value) = HeaderValue::try_from(text) {
+            headers.insert(&X_FORWARDED_FOR, value);
+        }
+    }
+    if !headers.contains_key(&X_FORWARDED_PROTO) {
+        let scheme = HeaderValue::from_static(inbound.scheme);
+        headers.insert(&X_FORWARDED_PROTO, scheme);
+    }
+    if let (false, Some(host)) = (headers.contains_key(&X_FORWARDED_HOST), host) {
+        headers.insert(&X_FORWARDED_HOST, host.clone());
+    }
+    let speaks_forwarded = inbound.forwarding.client_header == ClientHeader::Forwarded;
+    if speaks_forwarded || headers.contains_key(FORWARDED) {
+        let said = element(hop, host, inbound.scheme);
+        headers.append(FORWARDED, said);
+    }
+    if let ClientHeader::Single(name) = &inbound.forwarding.client_header
+        && !(is_trusted && headers.contains_key(name))
+    {
+        // The one header with the client's address: nobody but us and trusted proxies writes it.
+        headers.remove(name);
+        if let Hop::Address(address) = hop
+            && let Ok(value) = HeaderValue::try_from(address.to_canonical().to_string())
+        {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// An element of `Forwarded` (RFC 7239) about this hop.
+fn element(hop: Hop, host: Option<&HeaderValue>, scheme: &str) -> HeaderValue {
+    let mut text = String::from("for=");
+    match hop {
+        Hop::Unix => text.push_str("unknown"),
+        Hop::Address(address) => {
+            let _ = match address.to_canonical() {
+                std::net::IpAddr::V4(address) => write!(text, "{address}"),
+                std::net::IpAddr::V6(address) => write!(text, "\"[{address}]\""),
+            };
+        }
+    }
+    let _ = write!(text, ";proto={scheme}");
+    // A host that was let in has neither quotes nor backslashes.
+    if let Some(host) = host.and_then(|host| host.to_str().ok()) {
+        let _ = write!(text, ";host=\"{host}\"");
+    }
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("for=unknown"))
+}
+
+pub(crate) fn hop(peer: &Peer) -> Hop {
+    match peer.address {
+        PeerAddress::Tcp(address) => Hop::Address(address.ip()),
+        PeerAddress::Unix => Hop::Unix,
+    }
+}
+
+/// Makes of an upstream's head what the client gets.
+pub(crate) fn of_answer(headers: &mut HeaderMap) {
+    if headers.keys().any(is_between_neighbours) {
+        remove_hop_by_hop(headers);
+    }
+}
+
+#[cfg(test)]
+mod tests;

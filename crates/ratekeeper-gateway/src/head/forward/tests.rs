@@ -1,0 +1,150 @@
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::*;
+use http::Request;
+use http::uri::Authority;
+use ratekeeper_http::TrustedProxies;
+
+fn upstream() -> Upstream {
+    let addresses = vec![Authority::from_static("10.0.0.9:80")];
+    Upstream::new("u", addresses, Speech::Http1, Arc::default())
+}
+
+/// The head that the upstream gets, as lines.
+fn forwarded(peer: &str, client_header: &str, headers: &[(&str, &str)]) -> Vec<String> {
+    let peer: SocketAddr = peer.parse().expect("an address");
+    let peer = Peer {
+        address: PeerAddress::Tcp(peer),
+        names: Arc::new([]),
+        by_local_listener: false,
+    };
+    let forwarding = Forwarding {
+        trusted: "10.0.0.0/8".parse::<TrustedProxies>().expect("a network"),
+        client_header: client_header.parse().expect("a header"),
+    };
+    let mut request = Request::builder().uri("/x?y=1");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let (mut parts, ()) = request.body(()).expect("a request").into_parts();
+    let inbound = Inbound {
+        peer: &peer,
+        scheme: "http",
+        forwarding: &forwarding,
+    };
+    forward(&mut parts, &upstream(), inbound);
+    let line = |(name, value): (&HeaderName, &HeaderValue)| {
+        format!("{name}: {}", value.to_str().expect("text"))
+    };
+    let mut lines: Vec<_> = parts.headers.iter().map(line).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn what_strangers_claim_is_replaced() {
+    let claims = [
+        ("host", "api.example.com"),
+        ("x-forwarded-for", "1.2.3.4"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "evil.example"),
+        ("forwarded", "for=1.2.3.4"),
+    ];
+    assert_eq!(
+        forwarded("192.0.2.1:5", "x-forwarded-for", &claims),
+        [
+            "host: api.example.com",
+            "x-forwarded-for: 192.0.2.1",
+            "x-forwarded-host: api.example.com",
+            "x-forwarded-proto: http",
+        ]
+    );
+}
+
+#[test]
+fn what_trusted_proxies_say_is_added_to() {
+    let said = [
+        ("host", "inner"),
+        ("x-forwarded-for", "198.51.100.7"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "api.example.com"),
+        ("forwarded", "for=198.51.100.7"),
+    ];
+    assert_eq!(
+        forwarded("10.0.0.1:5", "x-forwarded-for", &said),
+        [
+            "forwarded: for=10.0.0.1;proto=http;host=\"inner\"",
+            "forwarded: for=198.51.100.7",
+            "host: inner",
+            "x-forwarded-for: 198.51.100.7, 10.0.0.1",
+            "x-forwarded-host: api.example.com",
+            "x-forwarded-proto: https",
+        ]
+    );
+}
+
+#[test]
+fn a_single_header_is_only_ever_ours_or_a_trusted_proxys() {
+    let claim = [("host", "a"), ("x-real-ip", "1.2.3.4")];
+    let stranger = forwarded("[2001:db8::1]:5", "x-real-ip", &claim);
+    assert!(
+        stranger.contains(&"x-real-ip: 2001:db8::1".to_owned()),
+        "{stranger:?}"
+    );
+    let trusted = forwarded("10.0.0.1:5", "x-real-ip", &claim);
+    assert!(
+        trusted.contains(&"x-real-ip: 1.2.3.4".to_owned()),
+        "{trusted:?}"
+    );
+    let standard = forwarded("[2001:db8::1]:5", "forwarded", &[("host", "a")]);
+    let element = "forwarded: for=\"[2001:db8::1]\";proto=http;host=\"a\"";
+    assert!(standard.contains(&element.to_owned()), "{standard:?}");
+}
+
+#[test]
+fn what_is_between_neighbours_stays_there() {
+    let lines = forwarded(
+        "192.0.2.1:5",
+        "x-forwarded-for",
+        &[
+            ("host", "a"),
+            ("connection", "keep-alive, X-Secret, host, content-length"),
+            ("x-secret", "1"),
+            ("content-length", "0"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "keep-alive"),
+            ("proxy-authorization", "Basic x"),
+            ("te", "gzip, trailers"),
+            ("upgrade", "h2c"),
+            ("expect", "100-continue"),
+            ("accept", "*/*"),
+        ],
+    );
+    let names: Vec<_> = lines
+        .iter()
+        .filter_map(|line| line.split(": ").next())
+        .collect();
+    let expected = [
+        "accept",
+        "content-length",
+        "host",
+        "te",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+    ];
+    assert_eq!(names, expected);
+    assert!(lines.contains(&"te: trailers".to_owned()));
+}
+
+#[test]
+fn cookies_in_pieces_are_joined() {
+    let mut headers = HeaderMap::new();
+    for piece in ["a=1", "b=2"] {
+        headers.append(COOKIE, HeaderValue::from_static(piece));
+    }
+    join_cookies(&mut headers);
+    let cookies: Vec<_> = headers.get_all(COOKIE).iter().collect();
+    assert_eq!(cookies, ["a=1; b=2"]);
+}

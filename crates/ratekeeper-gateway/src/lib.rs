@@ -1,0 +1,32 @@
+//! A reverse proxy that limits what it forwards.
+//!
+//! A [`Gateway`] is the [`Front`](ratekeeper_server::Front) of a server: what comes in there passes
+//! a [`RateLimitLayer`](ratekeeper_tower::RateLimitLayer), finds its upstream by host and path, and
+//! is streamed there and back over connections that each worker thread keeps for itself. HTTP/1.1
+//! and HTTP/2 are spoken on both sides, connections may be upgraded (WebSocket), and nothing is
+//! buffered. What could be understood in two ways is refused; what has no answer gets one that
+//! says which upstream is to blame and for what.
+//!
+//! It decides nothing about limits, caches nothing, and changes no bodies.
+
+mod body;
+mod connect;
+mod edge;
+mod fault;
+mod gateway;
+mod head;
+mod log;
+mod metrics;
+mod pool;
+mod proxy;
+mod routes;
+mod tls;
+mod upgrade;
+mod upstream;
+
+pub use body::ProxyBody;
+pub use edge::{Answering, Edge, EdgeBody};
+pub use gateway::{Gateway, GatewayConfig, RoutesHandle};
+pub use log::{AccessLog, LogFormat};
+pub use proxy::Proxy;
+pub use routes::{BadRoutes, RouteConfig, Routes, RoutesConfig, UpstreamConfig};

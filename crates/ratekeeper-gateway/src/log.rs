@@ -1,0 +1,66 @@
+//! The access log, as `ratekeeper replay` and every other reader of logs reads it. A thread of its
+//! own writes it; when that cannot keep up, lines are left out and counted, and nobody waits.
+
+mod entry;
+mod writer;
+
+pub(crate) use entry::Entry;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+/// Lines that wait to be written; those beyond are left out.
+const WAITING_MAX: usize = 8_192;
+
+/// How a line is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    #[default]
+    Json,
+    /// The combined log format of Apache and NGINX; it has no place for decisions.
+    Combined,
+}
+
+/// Where answers are logged.
+#[derive(Debug)]
+pub struct AccessLog {
+    format: LogFormat,
+    lines: SyncSender<String>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl AccessLog {
+    /// Logs to a file, which is appended to and opened anew when it was moved away; to standard
+    /// output without one.
+    ///
+    /// # Errors
+    /// The file cannot be written, or there is no thread to write it.
+    pub fn open(path: Option<&Path>, format: LogFormat) -> io::Result<Self> {
+        let (lines, waiting) = sync_channel(WAITING_MAX);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let writer = writer::Writer::open(path, Arc::clone(&dropped))?;
+        std::thread::Builder::new()
+            .name("access-log".to_owned())
+            .spawn(move || writer.run(&waiting))?;
+        Ok(Self {
+            format,
+            lines,
+            dropped,
+        })
+    }
+
+    /// Lines that were left out so far.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn write(&self, entry: &Entry) {
+        if self.lines.try_send(entry.line(self.format)).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

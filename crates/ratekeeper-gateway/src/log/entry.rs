@@ -1,0 +1,206 @@
+//! One line of the access log.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::header::{HOST, HeaderName, HeaderValue, REFERER, RETRY_AFTER, USER_AGENT};
+use http::{Method, Request, Response, Uri, Version};
+use jiff::{Timestamp, Zoned};
+use ratekeeper_http::Forwarding;
+use ratekeeper_http::answer::Refusal;
+use ratekeeper_server::Peer;
+
+use super::LogFormat;
+use crate::head::hop;
+use crate::proxy::AnsweredBy;
+
+/// What is said of one request.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    at: Timestamp,
+    begun: Instant,
+    client: Option<IpAddr>,
+    method: Method,
+    uri: Uri,
+    version: Version,
+    host: Option<HeaderValue>,
+    user_agent: Option<HeaderValue>,
+    referer: Option<HeaderValue>,
+    status: u16,
+    bytes: u64,
+    upstream: Option<AnsweredBy>,
+    /// How long it took until the answer began.
+    waited: Option<Duration>,
+    refusal: Option<Arc<Refusal>>,
+    retry_after: Option<HeaderValue>,
+}
+
+impl Entry {
+    pub(crate) fn begin<B>(request: &Request<B>, forwarding: &Forwarding) -> Self {
+        let headers = request.headers();
+        let header = |name: HeaderName| headers.get(name).cloned();
+        let peer = request.extensions().get::<Peer>().map(hop);
+        // Where a proxy says what is no address, it is refused, and the proxy's own is logged.
+        let client = peer.and_then(|peer| match forwarding.client(peer, headers) {
+            Ok(client) => client,
+            Err(_) => match peer {
+                ratekeeper_http::Hop::Address(address) => Some(address.to_canonical()),
+                ratekeeper_http::Hop::Unix => None,
+            },
+        });
+        let authority = request.uri().authority();
+        Self {
+            at: Timestamp::now(),
+            begun: Instant::now(),
+            client,
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            host: header(HOST).or_else(|| HeaderValue::from_str(authority?.as_str()).ok()),
+            user_agent: header(USER_AGENT),
+            referer: header(REFERER),
+            status: 0,
+            bytes: 0,
+            upstream: None,
+            waited: None,
+            refusal: None,
+            retry_after: None,
+        }
+    }
+
+    pub(crate) fn note_answer<B>(&mut self, answer: &Response<B>) {
+        self.status = answer.status().as_u16();
+        self.upstream = answer.extensions().get::<AnsweredBy>().cloned();
+        self.waited = Some(self.begun.elapsed());
+        self.refusal = answer.extensions().get::<Arc<Refusal>>().cloned();
+        if self.refusal.is_some() {
+            self.retry_after = answer.headers().get(RETRY_AFTER).cloned();
+        }
+    }
+
+    pub(crate) fn note_bytes(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+
+    /// The line, with its end.
+    pub(crate) fn line(&self, format: LogFormat) -> String {
+        let mut line = String::with_capacity(384);
+        match format {
+            LogFormat::Json => self.json(&mut line),
+            LogFormat::Combined => self.combined(&mut line),
+        }
+        line.push('\n');
+        line
+    }
+
+    /// Queries are left out: tokens stand in them.
+    fn json(&self, line: &mut String) {
+        // Writing to a string cannot fail, here and below.
+        let _ = write!(line, "{{\"time\":\"{:.6}\"", self.at);
+        if let Some(client) = self.client {
+            let _ = write!(line, ",\"remote_address\":\"{client}\"");
+        }
+        text(line, "method", self.method.as_str().as_bytes());
+        text(line, "path", self.uri.path().as_bytes());
+        let _ = write!(line, ",\"protocol\":\"{:?}\"", self.version);
+        for (name, value) in [
+            ("host", &self.host),
+            ("user_agent", &self.user_agent),
+            ("referer", &self.referer),
+        ] {
+            if let Some(value) = value {
+                text(line, name, value.as_bytes());
+            }
+        }
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let (status, bytes, took) = (self.status, self.bytes, ms(self.begun.elapsed()));
+        let _ = write!(
+            line,
+            ",\"status\":{status},\"bytes\":{bytes},\"duration_ms\":{took:.3}"
+        );
+        if let Some(AnsweredBy(upstream)) = &self.upstream {
+            text(line, "upstream", upstream.name.as_bytes());
+            let waited = ms(self.waited.unwrap_or_default());
+            let _ = write!(line, ",\"upstream_ms\":{waited:.3}");
+        }
+        match self.refusal.as_deref() {
+            None => line.push_str(",\"decision\":\"allow\""),
+            Some(refusal) => self.json_refusal(line, refusal),
+        }
+        line.push('}');
+    }
+
+    fn json_refusal(&self, line: &mut String, refusal: &Refusal) {
+        match refusal {
+            Refusal::Denied(denial) => {
+                line.push_str(",\"decision\":\"deny\"");
+                text(line, "rule", denial.rule().as_bytes());
+                if let Some(scope) = denial.scope() {
+                    text(line, "scope", scope.as_bytes());
+                }
+                text(line, "reason", denial.message().as_bytes());
+            }
+            Refusal::Malformed(malformed) => {
+                line.push_str(",\"decision\":\"refuse\"");
+                text(line, "reason", malformed.to_string().as_bytes());
+            }
+            Refusal::Overloaded { message, .. } => {
+                line.push_str(",\"decision\":\"shed\"");
+                text(line, "reason", message.as_bytes());
+            }
+        }
+        if let Some(retry_after) = &self.retry_after {
+            text(line, "retry_after", retry_after.as_bytes());
+        }
+    }
+
+    fn combined(&self, line: &mut String) {
+        match self.client {
+            Some(client) => {
+                let _ = write!(line, "{client}");
+            }
+            None => line.push('-'),
+        }
+        let at: Zoned = self.at.to_zoned(jiff::tz::TimeZone::UTC);
+        let _ = write!(
+            line,
+            " - - [{}] \"{} {} {:?}\" {} {}",
+            at.strftime("%d/%b/%Y:%H:%M:%S +0000"),
+            self.method,
+            self.uri.path(),
+            self.version,
+            self.status,
+            self.bytes
+        );
+        for value in [&self.referer, &self.user_agent] {
+            line.push_str(" \"");
+            match value {
+                Some(value) => escape(line, value.as_bytes()),
+                None => line.push('-'),
+            }
+            line.push('"');
+        }
+    }
+}
+
+fn text(line: &mut String, name: &str, value: &[u8]) {
+    let _ = write!(line, ",\"{name}\":\"");
+    escape(line, value);
+    line.push('"');
+}
+
+/// As the content of a JSON string, which readers of the combined format understand as well. What
+/// is no UTF-8 shows as the sign for that.
+fn escape(line: &mut String, value: &[u8]) {
+    for c in String::from_utf8_lossy(value).chars() {
+        match c {
+            '"' | '\\' => line.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(line, "\\u{:04x}", u32::from(c));
+            }
+            c => line.push(c),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The thread that writes.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use tracing::{error, info};
+
+/// How often it is looked whether the file was moved away.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// So much is written at a time.
+const PIECE: usize = 64 << 10;
+
+/// Writes lines as they come.
+pub(super) struct Writer {
+    to: To,
+    dropped: Arc<AtomicU64>,
+    is_failing: bool,
+}
+
+enum To {
+    Stdout,
+    File { path: PathBuf, file: File },
+}
+
+impl Writer {
+    pub(super) fn open(path: Option<&Path>, dropped: Arc<AtomicU64>) -> io::Result<Self> {
+        let to = match path {
+            None => To::Stdout,
+            Some(path) => To::File {
+                path: path.to_path_buf(),
+                file: append(path)?,
+            },
+        };
+        Ok(Self {
+            to,
+            dropped,
+            is_failing: false,
+        })
+    }
+
+    /// Until nobody is left who logs.
+    pub(super) fn run(mut self, waiting: &Receiver<String>) {
+        let mut looked = Instant::now();
+        let mut piece = String::with_capacity(PIECE);
+        loop {
+            let mut lines = 0;
+            match waiting.recv_timeout(LOOK_EVERY) {
+                Ok(line) => {
+                    piece.push_str(&line);
+                    lines += 1;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            while piece.len() < PIECE
+                && let Ok(line) = waiting.try_recv()
+            {
+                piece.push_str(&line);
+                lines += 1;
+            }
+            if looked.elapsed() >= LOOK_EVERY {
+                self.to.follow();
+                looked = Instant::now();
+            }
+            self.put(&piece, lines);
+            piece.clear();
+        }
+    }
+
+    fn put(&mut self, piece: &str, lines: u64) {
+        let written = match &mut self.to {
+            To::Stdout => {
+                let mut stdout = io::stdout().lock();
+                stdout
+                    .write_all(piece.as_bytes())
+                    .and_then(|()| stdout.flush())
+            }
+            To::File { file, .. } => file.write_all(piece.as_bytes()),
+        };
+        match written {
+            Ok(()) if piece.is_empty() => {}
+            Ok(()) => {
+                if std::mem::take(&mut self.is_failing) {
+                    info!("the access log is written again");
+                }
+            }
+            Err(error) => {
+                self.dropped.fetch_add(lines, Ordering::Relaxed);
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    error!(%error, "the access log cannot be written; its lines are left out");
+                }
+            }
+        }
+    }
+}
+
+impl To {
+    /// Opens the file anew if another one, or none, is in its place: that is how logs are rotated.
+    fn follow(&mut self) {
+        let Self::File { path, file } = self else {
+            return;
+        };
+        let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+        let (here, there) = (
+            file.metadata().map(id).ok(),
+            std::fs::metadata(&*path).map(id).ok(),
+        );
+        // While it cannot be opened the old one goes on being written.
+        if here != there
+            && let Ok(fresh) = append(path)
+        {
+            *file = fresh;
+        }
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}

@@ -1,0 +1,156 @@
+//! What is counted, by upstream.
+
+use std::fmt;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+
+/// Upper bounds of the latency buckets, in microseconds.
+const BOUNDS_US: [u64; 14] = [
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000,
+    5_000_000, 30_000_000,
+];
+
+/// Answers by the first digit of their status; the rest are none of HTTP's.
+const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
+
+/// Counts of one upstream, or of what is answered without any.
+#[derive(Debug, Default)]
+pub(crate) struct UpstreamCounts {
+    answers: [AtomicU64; CLASSES.len()],
+    latency: [AtomicU64; BOUNDS_US.len() + 1],
+    latency_sum_us: AtomicU64,
+    /// Connections that are open now.
+    connections: AtomicI64,
+    /// Connections that were opened.
+    connects: AtomicU64,
+    /// Connections that could not be.
+    connect_failures: AtomicU64,
+    /// Requests that were sent again on another connection.
+    retries: AtomicU64,
+}
+
+// Relaxed everywhere: each is a count by itself.
+impl UpstreamCounts {
+    pub(crate) fn note_answer(&self, status: u16) {
+        let class = usize::from(status / 100);
+        let index = class.wrapping_sub(1).min(CLASSES.len() - 1);
+        self.answers[index].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How long it took to begin its answer.
+    pub(crate) fn note_latency(&self, took: Duration) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let index = BOUNDS_US.partition_point(|bound| *bound < us);
+        self.latency[index].fetch_add(1, Ordering::Relaxed);
+        self.latency_sum_us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_connected(&self) {
+        self.connects.fetch_add(1, Ordering::Relaxed);
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_closed(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_connect_failure(&self) {
+        self.connect_failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_retry(&self) {
+        self.retries.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A family of counters: its name, what it counts, and where that is.
+type CountOf = (
+    &'static str,
+    &'static str,
+    fn(&UpstreamCounts) -> &AtomicU64,
+);
+
+/// Writes the counts of all upstreams, each with its name; `""` is what no upstream answered.
+pub(crate) fn encode<'a>(
+    all: impl Iterator<Item = (&'a str, &'a UpstreamCounts)> + Clone,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let help = "Answers of the gateway by upstream (empty: its own) and class of status";
+    let name = "ratelimit_gateway_requests";
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (upstream, counts) in all.clone() {
+        for (class, count) in CLASSES.iter().zip(&counts.answers) {
+            let labels = [("upstream", upstream), ("status", *class)];
+            count_of(&mut metric, labels, count.load(Ordering::Relaxed))?;
+        }
+    }
+    let upstreams = all.filter(|(name, _)| !name.is_empty());
+    let help = "How long an upstream takes to begin its answer";
+    let name = "ratelimit_gateway_upstream_duration_seconds";
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    for (upstream, counts) in upstreams.clone() {
+        latency(&mut metric, upstream, counts)?;
+    }
+    let help = "Connections to an upstream that are open";
+    let name = "ratelimit_gateway_upstream_connections";
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (upstream, counts) in upstreams.clone() {
+        let open = counts.connections.load(Ordering::Relaxed);
+        metric
+            .encode_family(&[("upstream", upstream)])?
+            .encode_gauge(&open)?;
+    }
+    let families: [CountOf; 3] = [
+        (
+            "ratelimit_gateway_upstream_connects",
+            "Connections to an upstream that were opened",
+            |counts| &counts.connects,
+        ),
+        (
+            "ratelimit_gateway_upstream_connect_failures",
+            "Connections to an upstream that could not be opened",
+            |counts| &counts.connect_failures,
+        ),
+        (
+            "ratelimit_gateway_upstream_retries",
+            "Requests that were sent again, on another connection",
+            |counts| &counts.retries,
+        ),
+    ];
+    for (name, help, of) in families {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (upstream, counts) in upstreams.clone() {
+            let count = of(counts).load(Ordering::Relaxed);
+            count_of(&mut metric, [("upstream", upstream)], count)?;
+        }
+    }
+    Ok(())
+}
+
+fn latency(metric: &mut MetricEncoder<'_>, upstream: &str, counts: &UpstreamCounts) -> fmt::Result {
+    let bounds = BOUNDS_US
+        .iter()
+        .map(|us| *us as f64 / 1e6)
+        .chain([f64::INFINITY]);
+    let count = |bucket: &AtomicU64| bucket.load(Ordering::Relaxed);
+    let buckets: Vec<_> = bounds.zip(counts.latency.iter().map(count)).collect();
+    let total = buckets.iter().map(|(_, count)| count).sum();
+    let sum = count(&counts.latency_sum_us) as f64 / 1e6;
+    metric
+        .encode_family(&[("upstream", upstream)])?
+        .encode_histogram::<[(&str, &str); 0]>(sum, total, &buckets, None)
+}
+
+/// One more counter of a family; the format appends `_total` to its name.
+pub(crate) fn count_of<const N: usize>(
+    metric: &mut MetricEncoder<'_>,
+    labels: [(&str, &str); N],
+    count: u64,
+) -> fmt::Result {
+    let none: Option<&Exemplar<[(&str, &str); 0], u64>> = None;
+    metric.encode_family(&labels)?.encode_counter(&count, none)
+}

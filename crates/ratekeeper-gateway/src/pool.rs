@@ -1,0 +1,170 @@
+//! The connections of one worker to its upstreams. None crosses threads, so the lock is never
+//! waited for.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::client::conn::{http1, http2};
+use parking_lot::Mutex;
+use tokio::time::sleep;
+
+use crate::body::RequestBody;
+
+/// For so long a connection is kept unused. Shorter than what servers usually wait for another
+/// request (5 s), so that none is chosen at the moment in which it is closed there.
+pub(crate) const KEPT_FOR: Duration = Duration::from_secs(4);
+
+/// The most connections that are kept unused for one address.
+const KEPT_MAX: usize = 256;
+
+/// Which upstream, and which of its addresses.
+type Key = (u64, usize);
+
+/// The connections that are kept.
+#[derive(Clone, Default)]
+pub(crate) struct Pool(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    kept: HashMap<Key, Kept>,
+    /// Whether something looks for connections that were kept for long enough.
+    is_swept: bool,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// The last that was used at the end.
+    idle: VecDeque<(http1::SendRequest<RequestBody>, Instant)>,
+    shared: Option<(http2::SendRequest<RequestBody>, Instant)>,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").finish_non_exhaustive()
+    }
+}
+
+/// A connection that a request may be sent on.
+pub(crate) enum Connection {
+    /// For one request at a time.
+    Http1(Lease),
+    /// For many at once.
+    Http2(http2::SendRequest<RequestBody>),
+}
+
+/// An HTTP/1 connection that is taken, and given back once its answer has been read. Dropped
+/// instead, it is closed.
+pub(crate) struct Lease {
+    pub(crate) sender: http1::SendRequest<RequestBody>,
+    key: Key,
+    pool: Pool,
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    /// A connection that was used before and is still open.
+    pub(crate) fn take(&self, key: Key) -> Option<Connection> {
+        let mut inner = self.0.lock();
+        let kept = inner.kept.get_mut(&key)?;
+        if let Some((sender, used)) = &mut kept.shared
+            && sender.is_ready()
+        {
+            *used = Instant::now();
+            return Some(Connection::Http2(sender.clone()));
+        }
+        let now = Instant::now();
+        while let Some((sender, used)) = kept.idle.pop_back() {
+            if sender.is_ready() && now.duration_since(used) < KEPT_FOR {
+                let pool = self.clone();
+                return Some(Connection::Http1(Lease { sender, key, pool }));
+            }
+        }
+        None
+    }
+
+    /// A new HTTP/1 connection, which is taken at once.
+    pub(crate) fn lease(&self, key: Key, sender: http1::SendRequest<RequestBody>) -> Lease {
+        let pool = self.clone();
+        Lease { sender, key, pool }
+    }
+
+    /// Keeps a new HTTP/2 connection for whoever comes.
+    pub(crate) fn share(&self, key: Key, sender: http2::SendRequest<RequestBody>) {
+        let mut inner = self.0.lock();
+        inner.kept.entry(key).or_default().shared = Some((sender, Instant::now()));
+        self.see_to_sweeping(&mut inner);
+    }
+
+    fn keep(&self, key: Key, sender: http1::SendRequest<RequestBody>) {
+        let mut inner = self.0.lock();
+        let idle = &mut inner.kept.entry(key).or_default().idle;
+        if idle.len() >= KEPT_MAX {
+            idle.pop_front();
+        }
+        idle.push_back((sender, Instant::now()));
+        self.see_to_sweeping(&mut inner);
+    }
+
+    fn see_to_sweeping(&self, inner: &mut Inner) {
+        if std::mem::replace(&mut inner.is_swept, true) {
+            return;
+        }
+        let pool = self.clone();
+        tokio::spawn(async move {
+            loop {
+                sleep(KEPT_FOR).await;
+                if !pool.sweep() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Closes what was kept for long enough. Whether there is anything left to look at.
+    fn sweep(&self) -> bool {
+        let now = Instant::now();
+        let is_kept = |used: Instant| now.duration_since(used) < KEPT_FOR;
+        let mut inner = self.0.lock();
+        inner.kept.retain(|_, kept| {
+            while let Some((_, used)) = kept.idle.front()
+                && !is_kept(*used)
+            {
+                kept.idle.pop_front();
+            }
+            // Requests under way hold it by themselves.
+            kept.shared
+                .take_if(|(sender, used)| sender.is_closed() || !is_kept(*used));
+            !kept.idle.is_empty() || kept.shared.is_some()
+        });
+        inner.is_swept = !inner.kept.is_empty();
+        inner.is_swept
+    }
+}
+
+impl Lease {
+    /// Keeps the connection for the next request, if it is to stay open.
+    pub(crate) fn give_back(self) {
+        let Self {
+            mut sender,
+            key,
+            pool,
+        } = self;
+        if sender.is_ready() {
+            pool.keep(key, sender);
+        } else if !sender.is_closed() {
+            // Its own task has to notice first that the answer is over.
+            tokio::spawn(async move {
+                if sender.ready().await.is_ok() {
+                    pool.keep(key, sender);
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! From a request that may pass to its upstream's answer.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use http::header::HOST;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::TrySendError;
+use ratekeeper_server::Peer;
+use tokio::time::timeout;
+use tower::Service;
+
+use crate::body::{Progress, ProxyBody, RequestBody};
+use crate::connect::{ConnectError, connect};
+use crate::fault::{Fault, is_grpc};
+use crate::gateway::Shared;
+use crate::head::{self, Inbound};
+use crate::pool::{Connection, Lease, Pool};
+use crate::upgrade::Upgrade;
+use crate::upstream::Upstream;
+
+/// The upstream that answered, among the extensions of its answer.
+#[derive(Clone, Debug)]
+pub(crate) struct AnsweredBy(pub(crate) Arc<Upstream>);
+
+/// Forwards requests, each worker by connections of its own.
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    shared: Arc<Shared>,
+    pool: Pool,
+}
+
+impl Proxy {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let pool = Pool::default();
+        Self { shared, pool }
+    }
+}
+
+impl Service<Request<Incoming>> for Proxy {
+    type Response = Response<ProxyBody>;
+    type Error = Infallible;
+    // One allocation a request: what hyper's connections answer with has no name.
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let proxy = self.clone();
+        Box::pin(async move {
+            let is_grpc = is_grpc(request.headers());
+            let answer = proxy.forward(request).await;
+            Ok(answer.unwrap_or_else(|fault| fault.response(is_grpc)))
+        })
+    }
+}
+
+impl Proxy {
+    async fn forward(self, mut request: Request<Incoming>) -> Result<Response<ProxyBody>, Fault> {
+        let upstream = self.route(&request)?;
+        let body_bytes_max = self.shared.body_bytes_max;
+        if request.body().size_hint().lower() > body_bytes_max {
+            return Err(Fault::TooLarge(body_bytes_max));
+        }
+        let upgrade = Upgrade::of(&mut request);
+        let is_http10 = request.version() == Version::HTTP_10;
+        let (mut parts, body) = request.into_parts();
+        if let Some(peer) = parts.extensions.remove::<Peer>() {
+            let inbound = Inbound {
+                peer: &peer,
+                scheme: self.shared.scheme,
+                forwarding: &self.shared.forwarding,
+            };
+            head::forward(&mut parts, &upstream, inbound);
+        }
+        if let Some(upgrade) = &upgrade {
+            upgrade.ask(&mut parts.headers);
+        }
+        let body = RequestBody::new(body, body_bytes_max);
+        let exchange = Exchange {
+            upstream: &upstream,
+            pool: &self.pool,
+            progress: body.progress(),
+            body_bytes_max,
+            is_to_be_upgraded: upgrade.is_some(),
+            begun: Instant::now(),
+        };
+        let outcome = exchange.run(Request::from_parts(parts, body)).await;
+        let (answer, lease) = outcome.inspect_err(|fault| {
+            tracing::debug!(
+                upstream = &*upstream.name,
+                ?fault,
+                "no answer of the upstream"
+            );
+        })?;
+        upstream.counts.note_latency(exchange.begun.elapsed());
+        let (mut parts, incoming) = answer.into_parts();
+        let begins = match (upgrade, parts.status) {
+            (Some(upgrade), StatusCode::SWITCHING_PROTOCOLS) => Some(upgrade),
+            (None, StatusCode::SWITCHING_PROTOCOLS) => {
+                let why = "it switched protocols without having been asked to".into();
+                let upstream = upstream.name.clone();
+                return Err(Fault::Broken { upstream, why });
+            }
+            _ => None,
+        };
+        if begins.is_none() {
+            head::of_answer(&mut parts.headers);
+        }
+        parts.version = if is_http10 {
+            Version::HTTP_10
+        } else {
+            Version::HTTP_11
+        };
+        let pace = upstream.response_timeout;
+        let lease = lease.filter(|_| begins.is_none());
+        let body = ProxyBody::of_upstream(incoming, lease, pace);
+        let mut answer = Response::from_parts(parts, body);
+        if let Some(upgrade) = begins {
+            upgrade.begin(&mut answer, self.shared.tunnel_silence_max);
+        }
+        answer.extensions_mut().insert(AnsweredBy(upstream));
+        Ok(answer)
+    }
+
+    fn route(&self, request: &Request<Incoming>) -> Result<Arc<Upstream>, Fault> {
+        let header = request
+            .headers()
+            .get(HOST)
+            .and_then(|host| host.to_str().ok());
+        let host = header.or_else(|| request.uri().authority().map(|it| it.as_str()));
+        let routes = self.shared.routes.load();
+        let found = routes.find(host.unwrap_or_default(), request.uri().path());
+        found.cloned().ok_or(Fault::NoRoute)
+    }
+}
+
+/// One request and its answer.
+struct Exchange<'a> {
+    upstream: &'a Upstream,
+    pool: &'a Pool,
+    progress: Option<Arc<Progress>>,
+    body_bytes_max: u64,
+    is_to_be_upgraded: bool,
+    begun: Instant,
+}
+
+/// An answer, and the connection that it comes on where that is for one at a time.
+type Answered = (Response<Incoming>, Option<Lease>);
+
+/// A request that got no answer.
+enum Failed {
+    /// It was not sent.
+    Unsent(Box<Request<RequestBody>>),
+    /// It may have been.
+    Sent(hyper::Error),
+    TooSlow,
+}
+
+/// What it takes to send a request without a body again.
+struct Again {
+    method: Method,
+    uri: Uri,
+    version: Version,
+    headers: HeaderMap,
+}
+
+impl Again {
+    fn request(self) -> Request<RequestBody> {
+        let mut request = Request::new(RequestBody::none());
+        *request.method_mut() = self.method;
+        *request.uri_mut() = self.uri;
+        *request.version_mut() = self.version;
+        *request.headers_mut() = self.headers;
+        request
+    }
+}
+
+/// A request that hyper gives back was not sent.
+fn failed(mut error: TrySendError<Request<RequestBody>>) -> Failed {
+    match error.take_message() {
+        Some(request) => Failed::Unsent(Box::new(request)),
+        None => Failed::Sent(error.into_error()),
+    }
+}
+
+/// What lies at the bottom of an error, for people.
+fn innermost(error: &hyper::Error) -> String {
+    let mut innermost: &dyn Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+fn is_reset(error: &hyper::Error) -> bool {
+    let source = error.source().and_then(|it| it.downcast_ref::<io::Error>());
+    let kinds = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+    source.is_some_and(|error| kinds.contains(&error.kind()))
+}
+
+impl Exchange<'_> {
+    /// Sends the request on a connection that is kept, or on a new one. It is sent again, on a new
+    /// connection, where the kept one turned out to be closed: if nothing of it was sent, or if it
+    /// may be sent twice (RFC 9110, section 9.2.2) and nothing came back.
+    async fn run(&self, mut request: Request<RequestBody>) -> Result<Answered, Fault> {
+        let key = |index| (self.upstream.id, index);
+        let mut order = self.upstream.order();
+        let first = order.next().unwrap_or_default();
+        if !self.is_to_be_upgraded
+            && let Some(connection) = self.pool.take(key(first))
+        {
+            let again = self.again(&request);
+            match self.send(connection, first, request).await {
+                Ok(answered) => return Ok(answered),
+                Err(Failed::Unsent(unsent)) => request = *unsent,
+                Err(Failed::TooSlow) => return Err(self.too_slow()),
+                Err(Failed::Sent(error)) => {
+                    let is_closed =
+                        error.is_incomplete_message() || error.is_closed() || is_reset(&error);
+                    request = match again.filter(|_| is_closed) {
+                        Some(again) => again.request(),
+                        None => return Err(self.broken(&error)),
+                    };
+                }
+            }
+            self.upstream.counts.note_retry();
+        }
+        let order = std::iter::once(first).chain(order);
+        let (connection, index) = self.connect(order).await?;
+        match self.send(connection, index, request).await {
+            Ok(answered) => Ok(answered),
+            Err(Failed::TooSlow) => Err(self.too_slow()),
+            Err(Failed::Sent(error)) => Err(self.broken(&error)),
+            Err(Failed::Unsent(_)) => Err(self.broken_by("it closed the connection")),
+        }
+    }
+
+    /// A new connection, to the first address of `order` that can be reached.
+    async fn connect(
+        &self,
+        order: impl Iterator<Item = usize>,
+    ) -> Result<(Connection, usize), Fault> {
+        let upstream = || self.upstream.name.clone();
+        let mut last = None;
+        for index in order {
+            match connect(self.upstream, index, self.pool, self.is_to_be_upgraded).await {
+                Ok(connection) => return Ok((connection, index)),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(match last {
+            Some(ConnectError::TooSlow) => Fault::ConnectTimeout {
+                upstream: upstream(),
+            },
+            Some(ConnectError::Failed(why)) => Fault::Unreachable {
+                upstream: upstream(),
+                why,
+            },
+            None => Fault::Unreachable {
+                upstream: upstream(),
+                why: "it has no address".into(),
+            },
+        })
+    }
+
+    async fn send(
+        &self,
+        connection: Connection,
+        index: usize,
+        request: Request<RequestBody>,
+    ) -> Result<Answered, Failed> {
+        match connection {
+            Connection::Http1(mut lease) => {
+                let sent = lease.sender.try_send_request(request);
+                let answer = self.in_time(sent).await?.map_err(failed)?;
+                Ok((answer, Some(lease)))
+            }
+            Connection::Http2(mut sender) => {
+                let (mut parts, body) = request.into_parts();
+                head::as_http2(&mut parts, self.upstream, index);
+                let sent = sender.try_send_request(Request::from_parts(parts, body));
+                let answer = self.in_time(sent).await?.map_err(failed)?;
+                Ok((answer, None))
+            }
+        }
+    }
+
+    /// Waits for an answer to begin. As long as the body is on its way, only pauses count.
+    async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, Failed> {
+        let mut answer = std::pin::pin!(answer);
+        let mut seen = 0;
+        loop {
+            if let Ok(answer) = timeout(self.upstream.response_timeout, answer.as_mut()).await {
+                return Ok(answer);
+            }
+            match &self.progress {
+                Some(progress) if progress.frames() != seen => seen = progress.frames(),
+                _ => return Err(Failed::TooSlow),
+            }
+        }
+    }
+
+    /// What it takes to send it once more, if that does no harm.
+    fn again(&self, request: &Request<RequestBody>) -> Option<Again> {
+        let is_idempotent = request.method().is_idempotent() && self.progress.is_none();
+        is_idempotent.then(|| Again {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            headers: request.headers().clone(),
+        })
+    }
+
+    fn too_slow(&self) -> Fault {
+        match &self.progress {
+            Some(progress) if !progress.is_done() => Fault::BodyTooSlow,
+            _ => {
+                let upstream = self.upstream.name.clone();
+                Fault::ResponseTimeout { upstream }
+            }
+        }
+    }
+
+    fn broken(&self, error: &hyper::Error) -> Fault {
+        match &self.progress {
+            Some(progress) if progress.is_too_large() => Fault::TooLarge(self.body_bytes_max),
+            Some(progress) if progress.is_broken() => Fault::BadBody,
+            _ => self.broken_by(&innermost(error)),
+        }
+    }
+
+    fn broken_by(&self, why: &str) -> Fault {
+        let (upstream, why) = (self.upstream.name.clone(), why.into());
+        Fault::Broken { upstream, why }
+    }
+}

@@ -1,0 +1,110 @@
+//! Which upstream a request is for.
+
+mod config;
+
+pub use config::{BadRoutes, RouteConfig, RoutesConfig, UpstreamConfig};
+
+use std::sync::Arc;
+
+use crate::upstream::Upstream;
+
+/// Where requests go, by host and path.
+#[derive(Debug)]
+pub struct Routes {
+    /// The most specific first.
+    routes: Vec<Route>,
+    upstreams: Vec<Arc<Upstream>>,
+}
+
+#[derive(Debug)]
+struct Route {
+    host: HostMatch,
+    /// Without the slash at its end: `/orders` is `/orders`, `/orders/` and `/orders/7`.
+    path: Box<str>,
+    upstream: Arc<Upstream>,
+}
+
+/// Whether a route is for a host, the stricter first.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum HostMatch {
+    Exact(Box<str>),
+    /// `.example.com`, for `*.example.com`.
+    Suffix(Box<str>),
+    Any,
+}
+
+impl HostMatch {
+    fn matches(&self, host: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Exact(name) => host.eq_ignore_ascii_case(name),
+            Self::Suffix(suffix) => host
+                .len()
+                .checked_sub(suffix.len())
+                .filter(|start| *start > 0 && host.is_char_boundary(*start))
+                .is_some_and(|start| host[start..].eq_ignore_ascii_case(suffix)),
+        }
+    }
+}
+
+impl Routes {
+    /// The upstream for a request to `host`, which may have a port, and `path`. Hosts go before
+    /// paths: an exact host, then the longest suffix, then any; within one the longest prefix.
+    pub(crate) fn find(&self, host: &str, path: &str) -> Option<&Arc<Upstream>> {
+        // With a single route for everything there is nothing to look at.
+        let host = without_port(host);
+        let found = self
+            .routes
+            .iter()
+            .find(|route| route.host.matches(host) && is_below(path, &route.path))?;
+        Some(&found.upstream)
+    }
+
+    pub(crate) fn upstreams(&self) -> &[Arc<Upstream>] {
+        &self.upstreams
+    }
+
+    /// The upstreams' names with their addresses, for people.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let addresses = |upstream: &Arc<Upstream>| {
+            let all: Vec<_> = upstream
+                .addresses
+                .iter()
+                .map(|it| it.authority.as_str())
+                .collect();
+            all.join(", ")
+        };
+        match self.upstreams.as_slice() {
+            [only] => addresses(only),
+            several => several
+                .iter()
+                .map(|upstream| format!("{} ({})", upstream.name, addresses(upstream)))
+                .collect::<Vec<_>>()
+                .join("; "),
+        }
+    }
+
+    /// The longest that an upstream may take to begin its answer.
+    #[must_use]
+    pub fn response_timeout_max(&self) -> std::time::Duration {
+        let all = self.upstreams.iter().map(|it| it.response_timeout);
+        all.max().unwrap_or_default()
+    }
+}
+
+fn is_below(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || prefix.is_empty())
+}
+
+pub(crate) fn without_port(host: &str) -> &str {
+    match host.rfind(':') {
+        // The colons within brackets are the address's.
+        Some(colon) if !host.ends_with(']') => &host[..colon],
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests;

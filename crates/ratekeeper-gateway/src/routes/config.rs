@@ -1,0 +1,342 @@
+//! Routes and upstreams as settings say them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use http::uri::{Authority, Scheme, Uri};
+use rustls::pki_types::ServerName;
+use serde::Deserialize;
+
+use super::{HostMatch, Route, Routes};
+use crate::metrics::UpstreamCounts;
+use crate::tls;
+use crate::upstream::{Secured, Speech, Upstream};
+
+/// The most upstreams, and the most addresses of one.
+const COUNT_MAX: usize = 1_000;
+
+/// What settings say of routes: all of it, or one URL.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RoutesConfig {
+    /// By name.
+    pub upstreams: BTreeMap<String, UpstreamConfig>,
+    /// None of them is one for everything, where there is a single upstream.
+    pub routes: Vec<RouteConfig>,
+    /// How long an upstream may take to be connected to, where it does not say itself.
+    pub connect_timeout: Duration,
+    /// How long an upstream may take to begin its answer, and pause in it.
+    pub response_timeout: Duration,
+}
+
+/// Where requests of a host and below a path go.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouteConfig {
+    /// `api.example.com`, or `*.example.com` for all below; None for any.
+    pub host: Option<String>,
+    /// `/orders` is for itself and what is below; None for any.
+    pub path: Option<String>,
+    /// The name of one.
+    pub upstream: String,
+}
+
+/// A service that requests are forwarded to.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(from = "Written")]
+pub struct UpstreamConfig {
+    /// `http://HOST:PORT`, `h2c://…` for HTTP/2 in the clear, `https://…`: all of one kind.
+    pub urls: Vec<String>,
+    /// The authorities of its certificate, as PEM; None for the system's.
+    pub ca: Option<PathBuf>,
+    /// The name that its certificate must have; None for the URL's host.
+    pub server_name: Option<String>,
+    /// The `Host` it gets; None for the client's.
+    pub host: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    One(String),
+    Several(Vec<String>),
+    Full(Full),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Full {
+    #[serde(alias = "url")]
+    urls: OneOrMore,
+    ca: Option<PathBuf>,
+    server_name: Option<String>,
+    host: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+impl UpstreamConfig {
+    /// The service at one URL.
+    #[must_use]
+    pub fn of(url: &str) -> Self {
+        Self::from(Written::One(url.to_owned()))
+    }
+}
+
+impl From<Written> for UpstreamConfig {
+    fn from(written: Written) -> Self {
+        let plain = |urls| Self {
+            urls,
+            ca: None,
+            server_name: None,
+            host: None,
+        };
+        match written {
+            Written::One(url) => plain(vec![url]),
+            Written::Several(urls) => plain(urls),
+            Written::Full(full) => Self {
+                ca: full.ca,
+                server_name: full.server_name,
+                host: full.host,
+                ..plain(match full.urls {
+                    OneOrMore::One(url) => vec![url],
+                    OneOrMore::More(urls) => urls,
+                })
+            },
+        }
+    }
+}
+
+/// Why routes are refused: where, and what is wrong.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{place}: {message}")]
+pub struct BadRoutes {
+    /// `upstreams.orders`, `routes[2]`.
+    pub place: String,
+    /// What is wrong, and what to write instead.
+    pub message: String,
+}
+
+impl BadRoutes {
+    fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            place: place.into(),
+            message: message.into(),
+        }
+    }
+}
+
+/// The counts of an upstream, by its name: those of before a reload go on.
+pub(crate) type CountsOf<'a> = &'a mut dyn FnMut(&str) -> Arc<UpstreamCounts>;
+
+impl Routes {
+    /// Makes of settings what requests are routed by.
+    ///
+    /// # Errors
+    /// A URL is none, an authority's file cannot be used, a route leads nowhere or is said twice.
+    pub(crate) fn new(config: &RoutesConfig, counts: CountsOf<'_>) -> Result<Self, BadRoutes> {
+        if config.upstreams.is_empty() {
+            return Err(BadRoutes::new("upstream", NO_UPSTREAM));
+        }
+        if config.upstreams.len() > COUNT_MAX || config.routes.len() > COUNT_MAX {
+            return Err(BadRoutes::new(
+                "routes",
+                format!("there are more than {COUNT_MAX}"),
+            ));
+        }
+        let mut upstreams = Vec::new();
+        for (name, one) in &config.upstreams {
+            let made = upstream(name, one, config, counts);
+            let place = || match name.as_str() {
+                ONLY => ONLY.to_owned(),
+                name => format!("upstreams.{name}"),
+            };
+            upstreams.push(Arc::new(made.map_err(|why| BadRoutes::new(place(), why))?));
+        }
+        let mut routes = Vec::new();
+        for (index, one) in config.routes.iter().enumerate() {
+            let made = route(one, &upstreams, &routes);
+            routes.push(made.map_err(|why| BadRoutes::new(format!("routes[{index}]"), why))?);
+        }
+        match upstreams.as_slice() {
+            [only] if routes.is_empty() => routes.push(Route {
+                host: HostMatch::Any,
+                path: "".into(),
+                upstream: Arc::clone(only),
+            }),
+            _ if routes.is_empty() => return Err(BadRoutes::new("routes", NO_ROUTES)),
+            _ => {}
+        }
+        routes.sort_by_key(order);
+        Ok(Self { routes, upstreams })
+    }
+}
+
+/// What an upstream is called that is given as a URL alone.
+pub(crate) const ONLY: &str = "upstream";
+
+const NO_UPSTREAM: &str = "there is nothing to forward to; write --upstream http://127.0.0.1:3000, or `upstreams:` and `routes:` in ratekeeper.yaml";
+const NO_ROUTES: &str = "there are several upstreams; say which requests each is for, as in `- { path: /orders, upstream: orders }`";
+
+/// Hosts before paths, and the longer of each first.
+fn order(route: &Route) -> (u8, usize, usize) {
+    let longest_first = |length: usize| usize::MAX - length;
+    let (rank, host) = match &route.host {
+        HostMatch::Exact(name) => (0, name.len()),
+        HostMatch::Suffix(name) => (1, name.len()),
+        HostMatch::Any => (2, 0),
+    };
+    (rank, longest_first(host), longest_first(route.path.len()))
+}
+
+fn route(
+    config: &RouteConfig,
+    upstreams: &[Arc<Upstream>],
+    before: &[Route],
+) -> Result<Route, String> {
+    let upstream = upstreams.iter().find(|it| *it.name == *config.upstream);
+    let Some(upstream) = upstream else {
+        let names: Vec<_> = upstreams.iter().map(|it| &*it.name).collect();
+        return Err(format!(
+            "there is no upstream `{}`; there are {}",
+            config.upstream,
+            names.join(", ")
+        ));
+    };
+    let host = match config.host.as_deref() {
+        None | Some("*") => HostMatch::Any,
+        Some(host) => match host.strip_prefix('*') {
+            Some(suffix) if suffix.len() > 1 && suffix.starts_with('.') => {
+                HostMatch::Suffix(named(suffix)?)
+            }
+            Some(_) => return Err(format!("`{host}` is no host; write *.example.com")),
+            None => HostMatch::Exact(named(host)?),
+        },
+    };
+    let path = config.path.as_deref().unwrap_or("/");
+    if !path.starts_with('/') || path.contains(['*', '?', '#', ' ']) {
+        return Err(format!(
+            "`{path}` is no path; write its beginning, such as /orders, which is for all below it"
+        ));
+    }
+    let path: Box<str> = path.trim_end_matches('/').into();
+    if before.iter().any(|it| it.host == host && it.path == path) {
+        return Err("another route is for the same host and path; keep one of the two".to_owned());
+    }
+    Ok(Route {
+        host,
+        path,
+        upstream: Arc::clone(upstream),
+    })
+}
+
+fn named(host: &str) -> Result<Box<str>, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
+    if host.is_empty() || !host.bytes().all(is_plain) || super::without_port(host) != host {
+        return Err(format!("`{host}` is no host; write a name without a port"));
+    }
+    Ok(host.to_ascii_lowercase().into())
+}
+
+/// How the URLs of an upstream begin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Http,
+    H2c,
+    Https,
+}
+
+fn upstream(
+    name: &str,
+    config: &UpstreamConfig,
+    all: &RoutesConfig,
+    counts: CountsOf<'_>,
+) -> Result<Upstream, String> {
+    if name.is_empty() {
+        return Err("an upstream needs a name".to_owned());
+    }
+    if config.urls.is_empty() || config.urls.len() > COUNT_MAX {
+        return Err(format!("expected 1 to {COUNT_MAX} URLs"));
+    }
+    let parsed: Vec<_> = config
+        .urls
+        .iter()
+        .map(|text| url(text))
+        .collect::<Result<_, _>>()?;
+    let kind = parsed[0].0;
+    if parsed.iter().any(|(other, _)| *other != kind) {
+        return Err("its URLs must all begin alike: http, h2c or https".to_owned());
+    }
+    let speech = match kind {
+        Kind::Https => Speech::Tls(Box::new(secured(config)?)),
+        _ if config.ca.is_some() || config.server_name.is_some() => {
+            return Err("`ca` and `server_name` mean nothing without https".to_owned());
+        }
+        Kind::Http => Speech::Http1,
+        Kind::H2c => Speech::Http2,
+    };
+    let addresses = parsed.into_iter().map(|(_, authority)| authority).collect();
+    let mut upstream = Upstream::new(name, addresses, speech, counts(name));
+    upstream.connect_timeout = all.connect_timeout;
+    upstream.response_timeout = all.response_timeout;
+    upstream.host = match &config.host {
+        None => None,
+        Some(host) => {
+            let authority: Authority = host.parse().map_err(|_| format!("`{host}` is no host"))?;
+            let value = HeaderValue::from_str(authority.as_str());
+            Some(value.map_err(|_| format!("`{host}` is no host"))?)
+        }
+    };
+    Ok(upstream)
+}
+
+fn url(text: &str) -> Result<(Kind, Authority), String> {
+    let wanted = || {
+        format!(
+            "`{text}` is no URL of an upstream; write http://HOST:PORT, h2c://HOST:PORT or https://HOST"
+        )
+    };
+    let uri: Uri = text.parse().map_err(|_| wanted())?;
+    let kind = match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTP => Kind::Http,
+        Some(scheme) if *scheme == Scheme::HTTPS => Kind::Https,
+        Some(scheme) if scheme.as_str() == "h2c" => Kind::H2c,
+        _ => return Err(wanted()),
+    };
+    let authority = uri.authority().ok_or_else(wanted)?.clone();
+    if uri
+        .path_and_query()
+        .is_some_and(|path| path.as_str() != "/")
+    {
+        return Err(format!(
+            "`{text}`: leave its path out; requests are forwarded with the path they have"
+        ));
+    }
+    if authority.as_str().contains('@') || authority.host().is_empty() {
+        return Err(wanted());
+    }
+    Ok((kind, authority))
+}
+
+fn secured(config: &UpstreamConfig) -> Result<Secured, String> {
+    let name = match &config.server_name {
+        None => None,
+        Some(name) => {
+            let parsed = ServerName::try_from(name.clone());
+            Some(parsed.map_err(|_| format!("server_name: `{name}` is no name"))?)
+        }
+    };
+    let (either, http1) = tls::client(config.ca.as_deref())?;
+    Ok(Secured {
+        either,
+        http1,
+        name,
+    })
+}

@@ -1,0 +1,116 @@
+//! Connections that stop being HTTP: WebSockets, and whatever else both sides agree on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{CONNECTION, HeaderValue, UPGRADE};
+use http::{HeaderMap, Request, Response, Version};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use ratekeeper_tower::Hold;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tracing::debug;
+
+/// What a client wants its connection to become.
+#[derive(Debug)]
+pub(crate) struct Upgrade {
+    protocol: HeaderValue,
+    client: OnUpgrade,
+    /// What the request holds of concurrency limits, until the connection ends.
+    hold: Option<Hold>,
+}
+
+impl Upgrade {
+    /// What `request` asks for, if it does. HTTP/2 in the clear is never upgraded to: requests on
+    /// such a connection would pass unseen (RFC 9113 has dropped it as well).
+    pub(crate) fn of<B>(request: &mut Request<B>) -> Option<Self> {
+        let headers = request.headers();
+        let mut protocols = headers.get_all(UPGRADE).iter();
+        let protocol = protocols.next().filter(|_| protocols.next().is_none())?;
+        let names_h2c = protocol.as_bytes().split(|byte| *byte == b',').any(|name| {
+            let name = name.trim_ascii();
+            name.eq_ignore_ascii_case(b"h2c") || name.eq_ignore_ascii_case(b"h2")
+        });
+        if request.version() != Version::HTTP_11 || !is_asked_for(headers) || names_h2c {
+            return None;
+        }
+        Some(Self {
+            protocol: protocol.clone(),
+            client: hyper::upgrade::on(&mut *request),
+            hold: request.extensions_mut().remove(),
+        })
+    }
+
+    /// Asks the upstream for the same.
+    pub(crate) fn ask(&self, headers: &mut HeaderMap) {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, self.protocol.clone());
+    }
+
+    /// The upstream has agreed: tells the client, and carries bytes both ways until one side is
+    /// done, or both were silent for `silence`.
+    pub(crate) fn begin<B>(self, answer: &mut Response<B>, silence: Duration) {
+        let upstream = hyper::upgrade::on(&mut *answer);
+        let agreed = answer.headers().get(UPGRADE).cloned();
+        let headers = answer.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, agreed.unwrap_or(self.protocol));
+        tokio::spawn(async move {
+            match tokio::try_join!(self.client, upstream) {
+                Ok((client, upstream)) => carry(client, upstream, silence).await,
+                Err(error) => debug!(%error, "a connection was not upgraded"),
+            }
+            drop(self.hold);
+        });
+    }
+}
+
+fn is_asked_for(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(CONNECTION).iter();
+    let mut names = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    names.any(|name| name.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
+}
+
+/// How many bytes are carried at a time.
+const PIECE: usize = 16 << 10;
+
+async fn carry(client: Upgraded, upstream: Upgraded, silence: Duration) {
+    let (from_client, to_client) = split(TokioIo::new(client));
+    let (from_upstream, to_upstream) = split(TokioIo::new(upstream));
+    let moved = Arc::new(watch::Sender::new(()));
+    let mut watched = moved.subscribe();
+    let both = async {
+        tokio::join!(
+            one_way(from_client, to_upstream, &moved),
+            one_way(from_upstream, to_client, &moved),
+        )
+    };
+    let silent = async { while timeout(silence, watched.changed()).await.is_ok() {} };
+    tokio::select! {
+        _ = both => {}
+        () = silent => debug!("an upgraded connection is closed: both sides were silent"),
+    }
+}
+
+async fn one_way<R, W>(mut from: ReadHalf<R>, mut to: WriteHalf<W>, moved: &watch::Sender<()>)
+where
+    R: AsyncRead,
+    W: AsyncWrite,
+{
+    let mut piece = vec![0; PIECE];
+    loop {
+        match from.read(&mut piece).await {
+            Ok(0) | Err(_) => break,
+            Ok(length) => {
+                moved.send_replace(());
+                if to.write_all(&piece[..length]).await.is_err() || to.flush().await.is_err() {
+                    break;
+                }
+            }
+        }
+    }
+    // The other way goes on: what was asked for may still be on its way.
+    let _ = to.shutdown().await;
+}

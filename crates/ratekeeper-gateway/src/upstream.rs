@@ -1,0 +1,199 @@
+//! A service that requests are forwarded to, at one or several addresses.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use http::HeaderValue;
+use http::uri::Authority;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+
+use crate::metrics::UpstreamCounts;
+
+/// An address that could not be connected to so often in a row is left alone for a while.
+const FAILURES_MAX: u32 = 3;
+
+/// For so long, unless all are.
+const LEFT_ALONE: Duration = Duration::from_secs(10);
+
+/// How an upstream is spoken to.
+#[derive(Clone, Debug)]
+pub(crate) enum Speech {
+    /// HTTP/1.1 in the clear.
+    Http1,
+    /// HTTP/2 in the clear, from the first byte.
+    Http2,
+    /// Whichever of the two it chooses, encrypted.
+    Tls(Box<Secured>),
+}
+
+/// How an encrypted upstream is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Secured {
+    /// Offers HTTP/2 and HTTP/1.1.
+    pub(crate) either: Arc<ClientConfig>,
+    /// Offers HTTP/1.1 alone, for connections that are to be upgraded.
+    pub(crate) http1: Arc<ClientConfig>,
+    /// Whose certificate is expected; None for whoever the address names.
+    pub(crate) name: Option<ServerName<'static>>,
+}
+
+/// A service that requests are forwarded to.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    /// What it is called in the settings; `upstream` where there is one and nobody named it.
+    pub(crate) name: Box<str>,
+    /// Differs for every upstream of the process: connections kept are found by it.
+    pub(crate) id: u64,
+    pub(crate) addresses: Box<[Address]>,
+    pub(crate) speech: Speech,
+    /// The `Host` it gets instead of the client's.
+    pub(crate) host: Option<HeaderValue>,
+    pub(crate) connect_timeout: Duration,
+    /// How long it may take to begin its answer, and to go on with it.
+    pub(crate) response_timeout: Duration,
+    pub(crate) counts: Arc<UpstreamCounts>,
+    turn: AtomicUsize,
+}
+
+/// One address of an upstream.
+#[derive(Debug)]
+pub(crate) struct Address {
+    /// Host and port.
+    pub(crate) authority: Authority,
+    /// How often in a row it could not be connected to.
+    failures: AtomicU32,
+    /// Until when it is left alone, in milliseconds after the upstream was made.
+    left_alone_until: AtomicU64,
+    made: Instant,
+}
+
+impl Address {
+    pub(crate) fn new(authority: Authority) -> Self {
+        Self {
+            authority,
+            failures: AtomicU32::new(0),
+            left_alone_until: AtomicU64::new(0),
+            made: Instant::now(),
+        }
+    }
+
+    /// It was connected to.
+    pub(crate) fn note_success(&self) {
+        self.failures.store(0, Ordering::Relaxed);
+    }
+
+    /// It could not be connected to.
+    pub(crate) fn note_failure(&self) {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        if failures >= FAILURES_MAX {
+            let until = self.age_ms() + millis(LEFT_ALONE);
+            self.left_alone_until.store(until, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it failed so often that others are asked first.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        self.left_alone_until.load(Ordering::Relaxed) > self.age_ms()
+    }
+
+    fn age_ms(&self) -> u64 {
+        millis(self.made.elapsed())
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Upstream {
+    pub(crate) fn new(
+        name: &str,
+        addresses: Vec<Authority>,
+        speech: Speech,
+        counts: Arc<UpstreamCounts>,
+    ) -> Self {
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        Self {
+            name: name.into(),
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            addresses: addresses.into_iter().map(Address::new).collect(),
+            speech,
+            host: None,
+            connect_timeout: Duration::from_secs(5),
+            response_timeout: Duration::from_secs(60),
+            counts,
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// The addresses in the order in which this request tries them: in turn, those that failed
+    /// lately last.
+    pub(crate) fn order(&self) -> impl Iterator<Item = usize> {
+        let count = self.addresses.len();
+        let first = match count {
+            1 => 0,
+            _ => self.turn.fetch_add(1, Ordering::Relaxed) % count,
+        };
+        let all = move |left_alone: bool| {
+            (0..count)
+                .map(move |step| (first + step) % count)
+                .filter(move |index| {
+                    // A single address is asked however it fares.
+                    count == 1 && !left_alone
+                        || count > 1 && self.addresses[*index].is_left_alone() == left_alone
+                })
+        };
+        all(false).chain(all(true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upstream(addresses: &[&'static str]) -> Upstream {
+        let addresses = addresses.iter().copied().map(Authority::from_static);
+        let counts = Arc::new(UpstreamCounts::default());
+        Upstream::new("u", addresses.collect(), Speech::Http1, counts)
+    }
+
+    #[test]
+    fn addresses_take_turns() {
+        let upstream = upstream(&["a:1", "b:1", "c:1"]);
+        let order = || upstream.order().collect::<Vec<_>>();
+        assert_eq!(order(), [0, 1, 2]);
+        assert_eq!(order(), [1, 2, 0]);
+        assert_eq!(order(), [2, 0, 1]);
+        assert_eq!(order(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn one_that_fails_is_tried_last_and_a_single_one_always() {
+        let two = upstream(&["a:1", "b:1"]);
+        for _ in 0..FAILURES_MAX {
+            two.addresses[0].note_failure();
+        }
+        for _ in 0..4 {
+            assert_eq!(two.order().collect::<Vec<_>>(), [1, 0]);
+        }
+        let single = upstream(&["a:1"]);
+        for _ in 0..FAILURES_MAX {
+            single.addresses[0].note_failure();
+        }
+        assert_eq!(single.order().collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    fn failures_count_in_a_row() {
+        let upstream = upstream(&["a:1", "b:1"]);
+        let address = &upstream.addresses[0];
+        for _ in 0..10 {
+            address.note_failure();
+            address.note_failure();
+            address.note_success();
+        }
+        assert!(!address.is_left_alone());
+    }
+}

@@ -1,0 +1,104 @@
+//! Files that are read again while the service runs: certificates, routes.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use tracing::warn;
+
+use crate::config::WatchConfig;
+use crate::reload::{Watch, blocking};
+
+/// Files that are in force, and stay so until they read differently and make sense.
+pub trait Followed: fmt::Debug + Send + Sync + 'static {
+    /// What they are called in the log: `the certificate of grpc`.
+    fn name(&self) -> String;
+
+    /// Where they lie.
+    fn paths(&self) -> Vec<PathBuf>;
+
+    /// How what is in force read.
+    fn known(&self) -> u64;
+
+    /// Reads them; blocks.
+    fn read(self: Arc<Self>) -> FilesRead;
+}
+
+/// What files said at one moment, or that they could not be read.
+pub struct FilesRead {
+    /// Differs from that of another reading if they did.
+    pub fingerprint: u64,
+    /// Puts them in force, or says why not and leaves the last good ones; blocks.
+    pub take: Box<dyn FnOnce() + Send>,
+}
+
+impl fmt::Debug for FilesRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What was read may be secret.
+        f.debug_struct("FilesRead")
+            .field("fingerprint", &self.fingerprint)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Follows files for ever. A nudge of `wake` makes it look, as a change does.
+pub(crate) async fn follow(files: Arc<dyn Followed>, config: WatchConfig, wake: Arc<Notify>) {
+    let mut known = files.known();
+    let mut is_blind = false;
+    loop {
+        // Folders that were swapped are other folders now, so each round watches anew; and
+        // what happens from here on wakes us again.
+        let watches = watch(&*files, &wake, &mut is_blind);
+        known = look(&files, known, config.quiet).await;
+        let period = config.poll_interval.max(Duration::from_millis(10));
+        tokio::select! {
+            () = wake.notified() => {}
+            () = sleep(period) => {}
+        }
+        drop(watches);
+    }
+}
+
+fn watch(files: &dyn Followed, wake: &Arc<Notify>, is_blind: &mut bool) -> Vec<Watch> {
+    let paths = files.paths();
+    let watches: Result<Vec<_>, _> = paths.iter().map(|path| Watch::new(path, wake)).collect();
+    match watches {
+        Ok(watches) => {
+            *is_blind = false;
+            watches
+        }
+        Err(error) => {
+            if !std::mem::replace(is_blind, true) {
+                warn!(%error, files = files.name(), "the file system does not tell of changes; polling for them instead");
+            }
+            Vec::new()
+        }
+    }
+}
+
+/// Reads the files until two readings a quiet time apart agree, and takes what is not known.
+/// Answers what is known then.
+async fn look(files: &Arc<dyn Followed>, known: u64, quiet: Duration) -> u64 {
+    let mut read = read_once(files).await;
+    while read.fingerprint != known {
+        sleep(quiet).await;
+        let before = read.fingerprint;
+        read = read_once(files).await;
+        if read.fingerprint == before {
+            break;
+        }
+    }
+    let fingerprint = read.fingerprint;
+    if fingerprint != known {
+        blocking(read.take).await;
+    }
+    fingerprint
+}
+
+async fn read_once(files: &Arc<dyn Followed>) -> FilesRead {
+    let files = Arc::clone(files);
+    blocking(move || files.read()).await
+}
