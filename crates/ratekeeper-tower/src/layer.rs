@@ -109,7 +109,8 @@ impl<E: Clone> RateLimitLayer<E> {
     }
 
     /// The longest that a request is held back by a leaky bucket; one that would have to wait longer is denied. 10 s by
-    /// default; zero denies all that would have to wait.
+    /// default; zero denies all that would have to wait. Turns are kept to a millisecond, as tokio's timers are. The turn
+    /// of a client that goes, or cannot wait so long, passes unused: somebody may have been told the next one.
     #[must_use]
     pub fn wait_max(self, wait: Duration) -> Self {
         self.with(|shared| shared.wait_max = wait)
