@@ -387,14 +387,14 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "headers",
         "LIST",
         "draft, x-ratelimit, retry-after",
-        "In which headers clients are told of their limits on /v1/auth: a list of `draft`, `x-ratelimit`, \
+        "In which headers clients are told of their limits on /v1/auth and at the gateway: a list of `draft`, `x-ratelimit`, \
          `x-ratelimit-epoch`, `github`, `retry-after`, `retry-after-date` and `rule`, or `none`",
     ),
     value(
         "denial_body",
         "FORM",
         "json",
-        "The body of a denial on /v1/auth: `json`, or `problem` for application/problem+json; a client that prefers one \
+        "The body of a denial on /v1/auth and at the gateway: `json`, or `problem` for application/problem+json; a client that prefers one \
          of them gets that",
     ),
     nested(
