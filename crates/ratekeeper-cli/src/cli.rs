@@ -117,6 +117,9 @@ pub(crate) struct RulesCheck {
     /// What rules mean where they do not say
     #[arg(long, value_name = "NAME", default_value = "ratekeeper", value_parser = ["ratekeeper", "envoy"])]
     pub(crate) profile: String,
+    /// The settings file whose `stores` the rules may name
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Print problems and nothing else
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -1,8 +1,8 @@
 //! A limiter as the settings want it.
 
-use crate::settings::Settings;
+use crate::settings::{NamedStore, Settings};
 use crate::state;
-use crate::store::NodeStore;
+use crate::store::{NodeStore, OneStore};
 use anyhow::{Context, Result};
 use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions};
 use ratekeeper_rules::RuleSet;
@@ -18,43 +18,47 @@ pub(crate) fn fresh(rules: RuleSet, settings: &Settings) -> Result<Limiter<Memor
     Ok(Limiter::new(rules, store(settings)?, options(settings)))
 }
 
-/// A limiter that goes on with the counters kept in the settings' state file, if there is one.
+/// A limiter with the counters where the settings say: those in memory go on from the state
+/// file, if there is one. While it cannot ask a store, it goes on by itself.
 ///
 /// # Errors
-/// The system does not have the memory, or the file cannot be read.
-fn kept(rules: RuleSet, settings: &Settings) -> Result<Limiter<NodeStore>> {
-    let store = store(settings)?;
-    let mut options = options(settings);
-    if let Some(path) = &settings.counters.state {
-        options.seed = state::load(&store, path)?;
-    }
-    let store = NodeStore::Memory(Box::new(store));
-    Ok(Limiter::new(rules, store, options))
-}
-
-/// A limiter with the counters where the settings say, which goes on by itself while it cannot
-/// ask there.
-///
-/// # Errors
-/// As for [`kept`]; or Redis is required, and cannot be asked.
+/// The system does not have the memory, or the file cannot be read; or stores are required, and
+/// one of them cannot be asked.
 pub(crate) async fn served(rules: RuleSet, settings: &Settings) -> Result<Limiter<NodeStore>> {
-    let Some(redis) = &settings.counters.redis else {
-        return kept(rules, settings);
+    let counters = &settings.counters;
+    let mut options = options(settings);
+    let default = match &counters.redis {
+        Some(redis) => OneStore::connect(redis, counters.is_required).await?,
+        None => {
+            let store = store(settings)?;
+            if let Some(path) = &counters.state {
+                options.seed = state::load(&store, path)?;
+            }
+            OneStore::Memory(Box::new(store))
+        }
     };
-    if settings.counters.state.is_some() {
+    if counters.redis.is_some() && counters.state.is_some() {
         warn!(
             "counters in Redis need no state file: nothing is loaded or saved (--state, --data-dir)"
         );
     }
+    let mut named = Vec::with_capacity(counters.stores.len());
+    for NamedStore { name, redis } in &counters.stores {
+        let store = OneStore::connect(redis, counters.is_required).await?;
+        named.push((name.clone(), store));
+    }
+    let store = NodeStore::new(default, named);
+    options.seed = store.seed().or(options.seed);
+    let limiter = Limiter::new(rules, store, options);
+    if counters.redis.is_none() && counters.stores.is_empty() {
+        return Ok(limiter);
+    }
     let fallback = Fallback::new(FallbackConfig {
         memory: memory(settings),
-        local_factor: redis.local_factor,
+        local_factor: counters.local_factor,
     });
     let fallback = fallback.context("--memory-limit cannot be had")?;
-    let store = NodeStore::connect(redis).await?;
-    let mut options = options(settings);
-    options.seed = store.seed();
-    Ok(Limiter::new(rules, store, options).with_fallback(fallback))
+    Ok(limiter.with_fallback(fallback))
 }
 
 fn store(settings: &Settings) -> Result<MemoryStore> {

@@ -1,194 +1,126 @@
 //! The stores that a service can have.
 
-use std::time::Duration;
+mod one;
+mod several;
 
-use anyhow::{Result, bail};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::Seed;
 use ratekeeper_server::{ServedStore, ServerGauges, StoreGauges};
-use ratekeeper_store::{Answer, MemoryStore, Request, Store};
-use ratekeeper_store_redis::{RedisStore, ShardCounts, Ticket, TlsFile};
+use ratekeeper_store::across;
+use ratekeeper_store::{Answer, MemoryStore, Request, Store, StoreError, StoreSlot, Verdicts};
+use ratekeeper_store_redis::Ticket;
 use tokio::runtime::Handle;
-use tokio::time::timeout;
-use tracing::{info, warn};
 
-use crate::settings::{RedisSettings, TLS_KEYS};
-
-/// How long a service waits at its start for Redis to say what it is. It serves in either case.
-const GREETING: Duration = Duration::from_secs(2);
+pub(crate) use one::OneStore;
+use several::Several;
 
 /// Where the counters of a service live.
 #[derive(Debug)]
 pub(crate) enum NodeStore {
-    /// In this process.
-    Memory(Box<MemoryStore>),
-    /// In Redis or Valkey, for all nodes.
-    Redis(Box<RedisStore>),
+    /// All in one place.
+    One(OneStore),
+    /// Where rules say.
+    Several(Several),
 }
 
 impl NodeStore {
-    /// Connects to Redis, as far as it is there.
-    ///
-    /// # Errors
-    /// It is required and is not there, or does not let us in.
-    pub(crate) async fn connect(settings: &RedisSettings) -> Result<Self> {
-        let store = RedisStore::new(
-            settings.endpoint.clone(),
-            settings.config.clone(),
-            Handle::current(),
-        );
-        // Late is as good as not at all: the store goes on trying.
-        let _ = timeout(GREETING, store.greeted()).await;
-        let status = store.status();
-        let why = match (status.error, &status.server) {
-            (Some(why), _) => Some(file_at_fault(settings).unwrap_or(why)),
-            (None, None) => Some(format!("no answer within {GREETING:?}")),
-            (None, Some(server)) => {
-                info!(server, "counters are in Redis");
-                None
-            }
-        };
-        match why {
-            Some(why) if settings.is_required => bail!(
-                "--store {}: {why}; nothing is served without it, as --require-store says",
-                settings.shown
-            ),
-            Some(why) => warn!(
-                "--store {}: {why}; serving by the rules' failure modes until it is there",
-                settings.shown
-            ),
-            None => {}
+    /// The counters in `default`, but for those that rules put into one of `named`. To be called
+    /// from the runtime that does the stores' chores.
+    pub(crate) fn new(default: OneStore, named: Vec<(Box<str>, OneStore)>) -> Self {
+        if named.is_empty() {
+            return Self::One(default);
         }
-        Ok(Self::Redis(Box::new(store)))
+        Self::Several(Several::new(default, named, Handle::current()))
     }
 
-    /// The counters in memory, if that is where they are.
+    /// The counters in memory, if any are.
     pub(crate) fn memory(&self) -> Option<&MemoryStore> {
         match self {
-            Self::Memory(store) => Some(store),
-            Self::Redis(_) => None,
+            Self::One(store) => store.memory(),
+            Self::Several(stores) => stores.default_store().memory(),
+        }
+    }
+}
+
+/// A decision that somebody else takes.
+#[allow(missing_debug_implementations, reason = "its parts have none")]
+pub(crate) enum NodeTicket {
+    One(Ticket),
+    Several(across::Ticket<Several>),
+}
+
+impl Future for NodeTicket {
+    type Output = Result<Verdicts, StoreError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::One(ticket) => Pin::new(ticket).poll(cx),
+            Self::Several(ticket) => Pin::new(ticket).poll(cx),
         }
     }
 }
 
 impl Store for NodeStore {
-    type Ticket = Ticket;
+    type Ticket = NodeTicket;
 
     #[inline]
-    fn decide(&self, request: &Request<'_>) -> Answer<Ticket> {
+    fn decide(&self, request: &Request<'_>) -> Answer<NodeTicket> {
         match self {
-            Self::Memory(store) => Answer::Decided(store.decide_now(request)),
-            Self::Redis(store) => store.decide(request),
+            Self::One(store) => match store.decide(request) {
+                Answer::Decided(verdicts) => Answer::Decided(verdicts),
+                Answer::Pending(ticket) => Answer::Pending(NodeTicket::One(ticket)),
+            },
+            Self::Several(stores) => match stores.decide(request) {
+                Answer::Decided(verdicts) => Answer::Decided(verdicts),
+                Answer::Pending(ticket) => Answer::Pending(NodeTicket::Several(ticket)),
+            },
         }
     }
+
+    fn slot(&self, name: &str) -> StoreSlot {
+        match self {
+            Self::One(store) => store.slot(name),
+            Self::Several(stores) => stores.slot(name),
+        }
+    }
+}
+
+/// What either of the two does.
+macro_rules! either {
+    ($self:ident, $store:ident => $does:expr) => {
+        match $self {
+            NodeStore::One($store) => $does,
+            NodeStore::Several($store) => $does,
+        }
+    };
 }
 
 impl ServedStore for NodeStore {
     fn tend(&self, now: Timestamp) {
-        if let Self::Memory(store) = self {
-            store.tend(now);
-        }
+        either!(self, store => store.tend(now))
     }
 
     fn prepare(&self, runtime: &Handle) {
-        if let Self::Redis(store) = self {
-            store.prepare(runtime);
-        }
+        either!(self, store => store.prepare(runtime))
     }
 
     fn gauges(&self) -> StoreGauges {
-        match self {
-            Self::Memory(store) => store.gauges(),
-            Self::Redis(_) => StoreGauges::default(),
-        }
+        either!(self, store => store.gauges())
     }
 
     fn seed(&self) -> Option<Seed> {
-        match self {
-            Self::Memory(_) => None,
-            Self::Redis(store) => Some(Seed::from_bytes(store.seed())),
-        }
+        either!(self, store => store.seed())
     }
 
     fn faults(&self) -> Vec<String> {
-        match self {
-            Self::Memory(_) => Vec::new(),
-            Self::Redis(store) => store.faults(),
-        }
+        either!(self, store => store.faults())
     }
 
     fn servers(&self) -> Vec<ServerGauges> {
-        match self {
-            Self::Memory(_) => Vec::new(),
-            Self::Redis(store) => store.shards().into_iter().map(gauges).collect(),
-        }
-    }
-}
-
-/// What is wrong with a file that it takes to connect, and by which setting it was named.
-fn file_at_fault(settings: &RedisSettings) -> Option<String> {
-    let error = settings.endpoint.check_tls().err()?;
-    let [ca, cert, key] = TLS_KEYS;
-    let setting = match error.file {
-        TlsFile::Authorities => ca,
-        TlsFile::Certificate => cert,
-        TlsFile::Key => key,
-    };
-    Some(format!("{setting}: {error}"))
-}
-
-#[allow(clippy::cast_precision_loss, reason = "counts in metrics are doubles")]
-fn gauges(shard: ShardCounts) -> ServerGauges {
-    let counts = [
-        ("pipelines", "Calls sent", shard.pipelines as f64),
-        ("decisions", "Decisions sent", shard.decisions as f64),
-        (
-            "groups",
-            "Groups of decisions sent: those for the same counters are one",
-            shard.calls as f64,
-        ),
-        (
-            "merged_decisions",
-            "Decisions that were taken together with others for the same counters",
-            (shard.decisions - shard.calls.min(shard.decisions)) as f64,
-        ),
-        (
-            "queue_seconds",
-            "How long decisions waited to be sent, all together",
-            shard.queued_seconds,
-        ),
-        (
-            "script_reloads",
-            "How often the script had to be loaded again",
-            shard.reloads as f64,
-        ),
-        (
-            "circuit_opened",
-            "How often the server was found to fail, and left alone",
-            shard.opened as f64,
-        ),
-        (
-            "denied_from_memory",
-            "Denials that were repeated from memory, without asking",
-            shard.denied_from_memory as f64,
-        ),
-        (
-            "redirects",
-            "Calls that were sent again, elsewhere or later, since they had not been carried out",
-            shard.redirects as f64,
-        ),
-        (
-            "stranded_hits",
-            "Hits of requests denied by another slot that were not given back, as far as is known",
-            shard.stranded_hits as f64,
-        ),
-    ];
-    ServerGauges {
-        shard: shard.shard,
-        circuit: shard.circuit.number(),
-        errors: shard.faults.to_vec(),
-        durations: shard.duration_buckets,
-        duration_seconds: shard.duration_seconds,
-        counts: counts.to_vec(),
+        either!(self, store => store.servers())
     }
 }

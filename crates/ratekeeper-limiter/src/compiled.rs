@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::Limit;
 use ratekeeper_rules::{Domain, FailureMode, LeakyOverRls, Rule, RuleIndex, RuleSet};
-use ratekeeper_store::{Charge, FullMode, RuleSlot};
+use ratekeeper_store::{Charge, FullMode, RuleSlot, StoreSlot};
 
 use crate::hold::token::Sealer;
 use crate::identity::{DomainIdentity, LimitIdentity, Namer};
@@ -44,6 +44,8 @@ pub(crate) struct Compiled {
     /// None if the rule is unlimited.
     pub(crate) limit: Option<CompiledLimit>,
     pub(crate) slot: RuleSlot,
+    /// The store that keeps its counters.
+    pub(crate) store: StoreSlot,
     pub(crate) charge: Charge,
     pub(crate) full_mode: FullMode,
     pub(crate) stats: Arc<RuleStats>,
@@ -67,11 +69,13 @@ impl CompiledLimit {
 }
 
 impl Snapshot {
-    /// Compiles `rules`. Rules that `before` had as well, by id, keep their statistics and slots.
+    /// Compiles `rules`, whose counters lie where `store` says of a name. Rules that `before` had
+    /// as well, by id, keep their statistics and slots.
     pub(crate) fn new(
         rules: Arc<RuleSet>,
         modes: Modes,
         namer: Namer,
+        store: impl Fn(&str) -> StoreSlot,
         before: Option<&Self>,
     ) -> Self {
         let mut kept = before.map(Self::by_id).unwrap_or_default();
@@ -85,7 +89,8 @@ impl Snapshot {
                 Some((_, slot)) => (Arc::new(RuleStats::new(rule, plan)), slot),
                 None => (Arc::new(RuleStats::new(rule, plan)), slots.next()),
             };
-            Compiled::new(rule, slot, stats, &namer)
+            let store = rule.store.as_deref().map(&store).unwrap_or_default();
+            Compiled::new(rule, (slot, store), stats, &namer)
         });
         let compiled: Vec<Compiled> = compiled.collect();
         let limited = (0..).map(RuleIndex).zip(&compiled);
@@ -160,7 +165,12 @@ impl Snapshot {
 }
 
 impl Compiled {
-    fn new(rule: &Rule, slot: RuleSlot, stats: Arc<RuleStats>, namer: &Namer) -> Self {
+    fn new(
+        rule: &Rule,
+        (slot, store): (RuleSlot, StoreSlot),
+        stats: Arc<RuleStats>,
+        namer: &Namer,
+    ) -> Self {
         let limit = rule.limited().map(|limit| CompiledLimit {
             identity: namer.limit(&rule.domain, limit, rule.calendar.as_ref()),
             delayed: *limit,
@@ -185,6 +195,7 @@ impl Compiled {
             token: namer.token(&rule.id, identity),
             limit,
             slot,
+            store,
             charge,
             full_mode,
             stats,

@@ -66,6 +66,9 @@ pub struct ExplainedLimit {
     pub place: String,
     /// The limit in words: `100 per 1m, sliding_window`.
     pub limit: String,
+    /// The store that keeps the counter, where it is not the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
     /// Whether it has a say in the answer.
     pub counts: bool,
     /// `allow`, `deny` or `never`; empty if it does not count.
@@ -200,6 +203,7 @@ impl Explainer<'_, '_> {
             rule: rule.id.to_string(),
             place: rule.place.to_string(),
             limit: in_words(rule),
+            store: rule.store.as_deref().map(str::to_owned),
             counts: false,
             answer: String::new(),
             remaining: None,

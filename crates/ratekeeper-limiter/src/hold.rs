@@ -97,6 +97,7 @@ impl Snapshot {
                 shadow: true,
                 quota_mode: false,
                 rule: compiled.slot,
+                store: compiled.store,
                 full_mode: FullMode::Allow,
             });
         }

@@ -59,7 +59,8 @@ impl<S: Store> Limiter<S> {
     /// A limiter of `rules` with its counters in `store`.
     pub fn new(rules: RuleSet, store: S, options: LimiterOptions) -> Self {
         let namer = Namer::new(options.seed.unwrap_or_else(Seed::random));
-        let snapshot = Snapshot::new(Arc::new(rules), options.modes, namer, None);
+        let slot = |name: &str| store.slot(name);
+        let snapshot = Snapshot::new(Arc::new(rules), options.modes, namer, slot, None);
         Self {
             snapshot: ArcSwap::from_pointee(snapshot),
             store,
@@ -94,8 +95,7 @@ impl<S: Store> Limiter<S> {
         let _alone = self.replacing.lock();
         let before = self.snapshot.load();
         let rules = Arc::new(rules);
-        let after = Snapshot::new(rules, self.options.modes, before.namer, Some(&before));
-        self.snapshot.store(Arc::new(after));
+        self.put(rules, before.namer, &before);
     }
 
     /// Names counters by `seed` from now on, so that nodes with one store find each other's. What
@@ -107,7 +107,12 @@ impl<S: Store> Limiter<S> {
             return;
         }
         let (rules, namer) = (before.shared_rules(), Namer::new(seed));
-        let after = Snapshot::new(rules, self.options.modes, namer, Some(&before));
+        self.put(rules, namer, &before);
+    }
+
+    fn put(&self, rules: Arc<RuleSet>, namer: Namer, before: &Snapshot) {
+        let slot = |name: &str| self.store.slot(name);
+        let after = Snapshot::new(rules, self.options.modes, namer, slot, Some(before));
         self.snapshot.store(Arc::new(after));
     }
 

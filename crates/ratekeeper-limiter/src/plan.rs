@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Timestamp};
 use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, Visit, secret};
-use ratekeeper_store::{Charge, FullMode, Step};
+use ratekeeper_store::{Charge, FullMode, Step, StoreSlot};
 use smallvec::SmallVec;
 
 use crate::Snapshot;
@@ -221,6 +221,7 @@ impl<'a> Plan<'a> {
             shadow: rule.shadow || !enforced,
             quota_mode: rule.quota_mode || snapshot.modes.quota,
             rule: compiled.slot,
+            store: compiled.store,
             full_mode: compiled.full_mode,
         });
     }
@@ -258,6 +259,7 @@ impl<'a> Plan<'a> {
             shadow: false,
             quota_mode: snapshot.modes.quota,
             rule: OVERRIDES,
+            store: StoreSlot::default(),
             full_mode: FullMode::Allow,
         });
     }

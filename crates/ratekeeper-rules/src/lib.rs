@@ -46,7 +46,7 @@ pub use calendar::{Calendar, CalendarUnit};
 pub use changes::{Change, ChangeKind};
 pub use cost::Cost;
 pub use diagnostic::{Diagnostic, Diagnostics, Excerpt, Place, Severity};
-pub use load::{Loaded, Options, Profile, load};
+pub use load::{DEFAULT_STORE, Loaded, Options, Profile, load};
 pub use matching::{Entry, Matched, Visit, Walk};
 pub use read::{ReadError, ReadOptions, Source, Unreadable, read};
 pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, PlanLimit, Rule, RuleLimit, Unit};

@@ -12,6 +12,7 @@ use crate::id::{self, Draft};
 use crate::matching::Children;
 use crate::parse::descriptors::{Compiler, Level, Path, Surrounding};
 use crate::parse::fields::At;
+use crate::parse::nearest::nearest;
 use crate::parse::root::{Defaults, Root, Settings, parse_root};
 use crate::report::Report;
 use crate::slas::{PathPattern, SERVICE_LEVELS, ServiceLevels};
@@ -40,6 +41,8 @@ pub struct Options {
     pub profile: Profile,
     /// What rules without `on_store_failure` answer while the store cannot.
     pub on_store_failure: FailureMode,
+    /// The named stores that there are; [`None`] if nobody knows here.
+    pub stores: Option<Vec<Box<str>>>,
     /// What patterns of `slas:` are relative to in files without `slas_base`.
     pub slas_base: Option<PathPattern>,
 }
@@ -67,6 +70,9 @@ pub fn load(sources: &[Source], options: &Options) -> Result<Loaded, Diagnostics
         .map(|(source, report)| open(source, report))
         .collect();
     let rules = compile(&trees, options, &mut reports);
+    for report in &mut reports {
+        check_stores(options.stores.as_deref(), report);
+    }
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
     for report in reports {
         let (file_errors, file_warnings) = report.finish();
@@ -77,6 +83,39 @@ pub fn load(sources: &[Source], options: &Options) -> Result<Loaded, Diagnostics
         Ok(Loaded { rules, warnings })
     } else {
         Err(Diagnostics { errors, warnings })
+    }
+}
+
+/// The name of the store that keeps what no rule puts elsewhere.
+pub const DEFAULT_STORE: &str = "default";
+
+/// Refuses names of stores that there are not.
+fn check_stores(known: Option<&[Box<str>]>, report: &mut Report<'_>) {
+    for At { value: name, mark } in std::mem::take(&mut report.stores) {
+        if &*name == DEFAULT_STORE {
+            continue;
+        }
+        let Some(known) = known else {
+            report.warn(
+                mark,
+                format!("whether there is a store '{name}' is not known here"),
+                "`rules check --config ratekeeper.yaml` looks into its `stores`",
+            );
+            continue;
+        };
+        if known.contains(&name) {
+            continue;
+        }
+        let help = match nearest(&name, known.iter().map(|name| &**name)) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None if known.is_empty() => {
+                format!(
+                    "name it in the settings, `stores: {{ {name}: {{ url: redis://… }} }}`, or leave the key out"
+                )
+            }
+            None => format!("the stores are {DEFAULT_STORE}, {}", known.join(", ")),
+        };
+        report.error(mark, format!("there is no store '{name}'"), help);
     }
 }
 

@@ -7,7 +7,7 @@ pub(crate) mod fields;
 pub(crate) mod levels;
 mod limits;
 mod metadata;
-mod nearest;
+pub(crate) mod nearest;
 mod plans;
 pub(crate) mod policy;
 pub(crate) mod root;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::diagnostic::Excerpt;
+use crate::parse::fields::At;
 use crate::yaml::Mark;
 use crate::{Diagnostic, Place, Severity, Source};
 
@@ -16,6 +17,8 @@ pub(crate) struct Report<'s> {
     errors: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
     untold: usize,
+    /// Stores that the file names, each where it does.
+    pub(crate) stores: Vec<At<Box<str>>>,
 }
 
 impl<'s> Report<'s> {
@@ -32,6 +35,7 @@ impl<'s> Report<'s> {
             errors: Vec::new(),
             warnings: Vec::new(),
             untold: 0,
+            stores: Vec::new(),
         }
     }
 

@@ -368,11 +368,55 @@ fn concurrency_is_a_rule_of_its_own() {
 }
 
 #[test]
+fn stores_that_there_are_not_are_refused_where_they_are_named() {
+    let text = "domain: d\nstore: eu\nplans: [free, pro]\ndescriptors:\n  - key: k\n    store: us\n    \
+                rate_limit: { unit: day, limit: 5 }\n    plans: { pro: { unit: day, limit: 9, store: ue } }\n  \
+                - { key: l, store: default, rate_limit: { unit: day, limit: 5 } }\n  \
+                - { key: m, rate_limit: { unit: day, limit: 5, store: eu } }\n";
+    let source = Source {
+        name: "r.yaml".to_owned(),
+        text: text.to_owned(),
+    };
+    let load = |stores: &[&str]| {
+        let mut options = Options::default();
+        options.stores = Some(stores.iter().map(|name| (*name).into()).collect());
+        ratekeeper_rules::load(std::slice::from_ref(&source), &options)
+    };
+    let refused = load(&["eu"]).expect_err("two of them are not there");
+    let said: Vec<String> = refused.errors().iter().map(ToString::to_string).collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(
+        said[0].contains("r.yaml:6:12") && said[0].contains("there is no store 'us'"),
+        "{said:?}"
+    );
+    assert!(
+        said[0].contains("the stores are default, eu") || said[0].contains("did you mean `eu`?"),
+        "{said:?}"
+    );
+    assert!(
+        said[1].contains("there is no store 'ue'") && said[1].contains("did you mean `eu`?"),
+        "{said:?}"
+    );
+    let loaded = load(&["eu", "us", "ue"]).expect("all are there");
+    let stores: Vec<_> = loaded
+        .rules
+        .rules()
+        .iter()
+        .map(|rule| rule.store.as_deref())
+        .collect();
+    assert_eq!(stores, [Some("us"), Some("default"), Some("eu")]);
+    assert_eq!(
+        loaded.rules.rules()[0].plans[0].store.as_deref(),
+        Some("ue")
+    );
+}
+
+#[test]
 fn what_is_not_there_yet_is_accepted_with_a_warning() {
     for (body, part) in [
         (
             "    store: eu\n",
-            "there are no named stores in this version",
+            "whether there is a store 'eu' is not known here",
         ),
         (
             "    consistency: leased\n",

@@ -117,6 +117,7 @@ fn group(limit: &Limit, number: u64, hits: i64) -> Group {
         shadow: false,
         quota_mode: false,
         rule: RuleSlot(0),
+        store: Default::default(),
         full_mode: FullMode::Allow,
     };
     Group::new(&Request::new(&[step], Mode::default(), Timestamp::EPOCH))

@@ -15,7 +15,8 @@ mod step;
 pub use extra::{Execution, Extra, Once, Permit, PermitAct, Until};
 pub use memory::{MemoryConfig, MemoryStore};
 pub use step::{
-    Answer, Charge, CounterKey, FullMode, Never, Request, RuleSlot, Step, StepOutcome, Verdicts,
+    Answer, Charge, CounterKey, FullMode, Never, Request, RuleSlot, Step, StepOutcome, StoreSlot,
+    Verdicts,
 };
 
 use std::future::Future;
@@ -30,6 +31,12 @@ pub trait Store: Send + Sync + 'static {
     /// A store that decides in memory answers [`Answer::Decided`] without allocating;
     /// one that must ask elsewhere answers [`Answer::Pending`].
     fn decide(&self, request: &Request<'_>) -> Answer<Self::Ticket>;
+
+    /// Which of its stores `name` is, for one that has several; else the default one.
+    fn slot(&self, name: &str) -> StoreSlot {
+        let _ = name;
+        StoreSlot::default()
+    }
 }
 
 /// Why a store could not answer. A denial is never one of these.

@@ -69,7 +69,9 @@ struct Cell(Mutex<Shard>);
 /// ```
 /// use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 /// use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
-/// use ratekeeper_store::{Charge, CounterKey, FullMode, Request, RuleSlot, Step};
+/// use ratekeeper_store::{
+///     Charge, CounterKey, FullMode, Request, RuleSlot, Step, StoreSlot,
+/// };
 ///
 /// let store = MemoryStore::new(MemoryConfig::default())?;
 /// let one_a_second = LimitSpec::new(Algorithm::Gcra, 1, Micros::from_secs(1));
@@ -84,6 +86,7 @@ struct Cell(Mutex<Shard>);
 ///     shadow: false,
 ///     quota_mode: false,
 ///     rule: RuleSlot(0),
+///     store: StoreSlot::default(),
 ///     full_mode: FullMode::Allow,
 /// };
 /// let steps = [step];

@@ -44,6 +44,10 @@ pub enum FullMode {
     Deny,
 }
 
+/// Which of several stores keeps a counter; the default one unless a rule names another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct StoreSlot(pub u8);
+
 /// One counter to test and perhaps to charge.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
@@ -63,6 +67,8 @@ pub struct Step<'a> {
     pub shadow: bool,
     /// Denies only together with every other quota-mode descriptor.
     pub quota_mode: bool,
+    /// The store that keeps the counter, for who has several.
+    pub store: StoreSlot,
     /// The rule, for the bound on its share of the store.
     pub rule: RuleSlot,
     /// The answer when there is no room for it.
@@ -243,6 +249,7 @@ mod tests {
                 shadow,
                 quota_mode,
                 rule: RuleSlot(0),
+                store: Default::default(),
                 full_mode: FullMode::Allow,
             };
             let mode = Mode {

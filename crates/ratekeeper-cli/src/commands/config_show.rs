@@ -37,6 +37,7 @@ fn shown(layers: &Layers, settings: &Settings) -> Vec<Shown> {
                 "data_dir".to_owned(),
             ),
             (_, false) if setting.secret => ("****".to_owned(), said.origin.to_string()),
+            (_, false) if setting.nested => (nested(&said.text), said.origin.to_string()),
             _ => (masked(&said.text), said.origin.to_string()),
         };
         let origin = if text.is_empty() {
@@ -47,6 +48,17 @@ fn shown(layers: &Layers, settings: &Settings) -> Vec<Shown> {
         (setting.key, text, origin)
     };
     SETTINGS.iter().map(show).collect()
+}
+
+/// A list or a mapping, as JSON; what is none was refused before.
+fn nested(text: &str) -> String {
+    settings::nested(text).map_or_else(
+        |_| String::new(),
+        |mut value| {
+            settings::masked_within(&mut value);
+            value.to_string()
+        },
+    )
 }
 
 fn path(path: Option<&std::path::PathBuf>) -> String {

@@ -1,17 +1,23 @@
 //! `ratekeeper rules check PATH…`.
 
 use crate::cli::RulesCheck;
+use crate::home::Home;
 use crate::output::{self, count};
-use crate::{rules, settings};
+use crate::rules;
+use crate::settings::{self, Environment, Flags};
 use anyhow::{Result, anyhow};
 use ratekeeper_rules::{Diagnostic, Diagnostics, Loaded, Options};
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
     let mut options = Options::default();
     options.merge_domains = args.merge_domains;
     options.profile = settings::profile(&args.profile).map_err(|message| anyhow!(message))?;
+    if let Some(path) = &args.config {
+        options.stores = Some(stores(path)?);
+    }
     let read = rules::read_all(&args.paths, false)?;
     let files = read.sources.len();
     match rules::compile(read, &options) {
@@ -28,6 +34,14 @@ pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// The stores that the settings file at `path` names, with what goes before it.
+fn stores(path: &Path) -> Result<Vec<Box<str>>> {
+    let mut flags = Flags::default();
+    flags.config = Some(path.to_path_buf());
+    let (_, settings) = settings::load(&flags, &Environment::of_process(), &Home::find())?;
+    Ok(settings.rules.stores)
 }
 
 fn warn(warnings: &[Diagnostic]) {

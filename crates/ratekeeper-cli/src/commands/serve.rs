@@ -120,13 +120,19 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
 
 /// Where the counters are, for people.
 fn counters(settings: &Settings) -> String {
-    match &settings.counters.redis {
+    let counters = &settings.counters;
+    let mut text = match &counters.redis {
         Some(redis) => format!("counters in Redis at {}", redis.endpoint.name()),
         None => {
-            let most = output::bytes(settings.counters.memory_limit);
+            let most = output::bytes(counters.memory_limit);
             format!("counters in memory ({most} at most)")
         }
+    };
+    for store in &counters.stores {
+        let at = store.redis.endpoint.name();
+        text.push_str(&format!(", those of store {} in Redis at {at}", store.name));
     }
+    text
 }
 
 /// Completes when nothing is to be waited for any more. Who asks again during the drain delay

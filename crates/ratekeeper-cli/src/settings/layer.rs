@@ -24,6 +24,19 @@ pub(crate) enum Origin {
     Flag(String),
 }
 
+impl Origin {
+    /// The file that `text` names here: one in a settings file counts from that file's folder.
+    pub(crate) fn path(&self, text: &str) -> PathBuf {
+        match self {
+            Origin::File { path, .. } => match path.parent() {
+                Some(folder) => folder.join(text),
+                None => PathBuf::from(text),
+            },
+            _ => PathBuf::from(text),
+        }
+    }
+}
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -14,6 +14,7 @@ mod nested;
 mod problem;
 mod requests;
 mod store;
+mod stores;
 mod table;
 mod typed;
 mod values;
@@ -22,12 +23,12 @@ pub(crate) use environment::Environment;
 pub(crate) use flags::Flags;
 pub(crate) use gateway::{GatewaySettings, LogTo};
 pub(crate) use layer::Layers;
+pub(crate) use nested::parse as nested;
 pub(crate) use problem::{Problem, Problems};
-pub(crate) use store::TLS_KEYS;
 pub(crate) use table::{SETTINGS, Setting};
 pub(crate) use typed::profile;
-pub(crate) use values::masked;
 pub(crate) use values::{UNIX, duration};
+pub(crate) use values::{masked, masked_within};
 
 use crate::home::Home;
 use ratekeeper_limiter::Modes;
@@ -71,6 +72,8 @@ pub(crate) struct RulesSettings {
     pub(crate) on_store_failure: FailureMode,
     /// For files with service levels that do not say.
     pub(crate) slas_base: Option<PathPattern>,
+    /// The stores that they may name.
+    pub(crate) stores: Vec<Box<str>>,
 }
 
 impl RulesSettings {
@@ -81,6 +84,7 @@ impl RulesSettings {
         options.profile = self.profile;
         options.on_store_failure = self.on_store_failure;
         options.slas_base = self.slas_base.clone();
+        options.stores = Some(self.stores.clone());
         options
     }
 }
@@ -123,6 +127,12 @@ pub(crate) struct Counters {
     pub(crate) state: Option<PathBuf>,
     /// The Redis they are in; `None` for memory.
     pub(crate) redis: Option<RedisSettings>,
+    /// Further ones, for rules that name them; in the order of their names.
+    pub(crate) stores: Vec<NamedStore>,
+    /// What limits are multiplied with while a store cannot be asked, above 0 and at most 1.
+    pub(crate) local_factor: f64,
+    /// Whether nothing is served unless all are there at the start.
+    pub(crate) is_required: bool,
 }
 
 impl Counters {
@@ -139,10 +149,23 @@ pub(crate) struct RedisSettings {
     /// The URL without its password.
     pub(crate) shown: String,
     pub(crate) config: RedisConfig,
-    /// What limits are multiplied with while it cannot be asked, above 0 and at most 1.
-    pub(crate) local_factor: f64,
-    /// Whether nothing is served unless it is there at the start.
-    pub(crate) is_required: bool,
+    /// The settings that name its files.
+    pub(crate) files: TlsSettings,
+}
+
+/// The settings that name the files of TLS: whom to trust, what to show, and its key.
+#[derive(Clone, Debug)]
+pub(crate) struct TlsSettings {
+    pub(crate) authorities: String,
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+/// A store that rules may name.
+#[derive(Debug)]
+pub(crate) struct NamedStore {
+    pub(crate) name: Box<str>,
+    pub(crate) redis: RedisSettings,
 }
 
 /// How Envoy is answered.
@@ -247,7 +270,7 @@ impl Settings {
     /// All values that have none, at once.
     pub(crate) fn from_layers(layers: &Layers, home: &Home) -> Result<Settings, Problems> {
         let mut typed = Typed::new(layers);
-        let settings = Settings {
+        let mut settings = Settings {
             rules: typed.rules(home),
             listen: typed.listen(),
             counters: typed.counters(),
@@ -258,6 +281,8 @@ impl Settings {
             gateway: typed.gateway(),
             log: typed.log(),
         };
+        let stores = settings.counters.stores.iter();
+        settings.rules.stores = stores.map(|store| store.name.clone()).collect();
         typed.finish(settings)
     }
 }

@@ -19,7 +19,7 @@ pub(super) type Fault = (Span, String);
 ///
 /// # Errors
 /// It is not YAML, or not one value.
-pub(super) fn parse(text: &str) -> Result<Value, String> {
+pub(crate) fn parse(text: &str) -> Result<Value, String> {
     let mut events = Parser::new_from_str(text);
     let mut value = None;
     while let Some(event) = events.next_event() {

@@ -1,18 +1,21 @@
 //! Which Redis, and how it is asked.
 
-use super::RedisSettings;
 use super::typed::Typed;
 use super::values;
+use super::{RedisSettings, TlsSettings};
 use ratekeeper_store_redis::{Endpoint, RedisConfig, TlsFiles, TlsIdentity};
 use std::time::Duration;
 
-/// The settings that name the files of TLS: whom to trust, what to show, and its key.
-pub(crate) const TLS_KEYS: [&str; 3] = ["store_ca", "store_cert", "store_key"];
+/// The settings that name the files of the default store.
+const TLS_KEYS: [&str; 3] = ["store_ca", "store_cert", "store_key"];
+
+/// What is said of files for a store without TLS.
+pub(super) const NOT_ENCRYPTED: &str =
+    "it means nothing for a store that is not encrypted; write rediss://";
 
 impl Typed<'_> {
-    pub(super) fn redis(&mut self) -> Option<RedisSettings> {
-        let endpoint = self.get("store", None, store);
-        let endpoint = self.with_tls(endpoint);
+    /// How any Redis is asked that nothing else is said of.
+    pub(super) fn redis_config(&mut self) -> RedisConfig {
         let mut config = RedisConfig::default();
         config.deadline = self.get("store_deadline", config.deadline, deadline);
         config.deny_cache_max = self.get("deny_cache_max", config.deny_cache_max, deny_cache_max);
@@ -21,16 +24,26 @@ impl Typed<'_> {
         config.seed = self.get("store_hash_key", None, |text| {
             values::maybe(text, values::hash_key)
         });
-        let local_factor = self.get("local_factor", 1.0, local_factor);
-        let is_required = self.get("require_store", false, values::switch);
+        config
+    }
+
+    pub(super) fn redis(&mut self, config: &RedisConfig) -> Option<RedisSettings> {
+        let endpoint = self.get("store", None, store);
+        let endpoint = self.with_tls(endpoint);
         let said = self.layers.said("store");
-        let shown = said.map(|said| values::masked(&said.text));
+        let shown = said
+            .map(|said| values::masked(&said.text))
+            .unwrap_or_default();
+        let [authorities, certificate, key] = TLS_KEYS.map(str::to_owned);
         Some(RedisSettings {
             endpoint: endpoint?,
-            shown: shown.unwrap_or_default(),
-            config,
-            local_factor,
-            is_required,
+            shown: format!("--store {shown}"),
+            config: config.clone(),
+            files: TlsSettings {
+                authorities,
+                certificate,
+                key,
+            },
         })
     }
 
@@ -49,21 +62,17 @@ impl Typed<'_> {
             authorities: self.path(ca),
             identity,
         };
-        let first = match &files {
-            TlsFiles {
-                authorities: Some(_),
-                ..
-            } => ca,
-            TlsFiles {
-                identity: Some(_), ..
-            } => cert,
-            _ => return endpoint,
+        if files == TlsFiles::default() {
+            return endpoint;
+        }
+        let first = if files.authorities.is_some() {
+            ca
+        } else {
+            cert
         };
         let encrypted = endpoint?.with_tls(files);
         if encrypted.is_none() {
-            self.get(first, (), |_| {
-                Err("it means nothing for a store that is not encrypted; write rediss:// in `store`".to_owned())
-            });
+            self.get(first, (), |_| Err(format!("{NOT_ENCRYPTED} in `store`")));
         }
         encrypted
     }
@@ -79,17 +88,20 @@ fn store(text: &str) -> Result<Option<Endpoint>, String> {
             "`{text}` is no store; write `memory`, or where Redis is, such as redis://127.0.0.1/"
         ));
     }
+    redis(text).map(Some)
+}
+
+/// The Redis that `text` names.
+pub(super) fn redis(text: &str) -> Result<Endpoint, String> {
     let endpoint = Endpoint::parse(text);
     if text.contains("+sentinel://") {
         return Err("sentinels cannot be asked yet; name a server or a cluster".to_owned());
     }
-    endpoint
-        .map(Some)
-        .map_err(|error| format!("`{}`: {error}", values::masked(text)))
+    endpoint.map_err(|error| format!("`{}`: {error}", values::masked(text)))
 }
 
 /// Long enough for a way there and back, and too short for a caller to notice.
-fn deadline(text: &str) -> Result<Duration, String> {
+pub(super) fn deadline(text: &str) -> Result<Duration, String> {
     bounded_duration(text, Duration::from_millis(1), Duration::from_secs(1))
 }
 
@@ -113,7 +125,7 @@ fn batch(text: &str) -> Result<usize, String> {
     batch.ok_or_else(|| format!("`{text}` is not a number from 1 to 1024"))
 }
 
-fn local_factor(text: &str) -> Result<f64, String> {
+pub(super) fn local_factor(text: &str) -> Result<f64, String> {
     let factor = text
         .parse()
         .ok()

@@ -276,6 +276,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "64",
         "How many groups of requests one call of Redis may decide; 1 to 1024",
     ),
+    nested(
+        "stores",
+        "MAPPING",
+        "Further stores for rules that name one (`store: NAME`): NAME: { url, ca, cert, key, deadline }, each as the \
+         setting that begins with store_; what is not said there is as for `store`",
+    ),
     value(
         "local_factor",
         "FACTOR",

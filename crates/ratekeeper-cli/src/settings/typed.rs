@@ -6,7 +6,8 @@ use super::layer::{Layers, Origin, Said};
 use super::problem::{Problem, Problems};
 use super::requests::{auth, identity, slas_base};
 use super::{
-    Counters, EnvoySettings, GrpcConnections, Listen, LogFormat, LogSettings, RulesSettings, values,
+    Counters, EnvoySettings, GrpcConnections, Listen, LogFormat, LogSettings, RulesSettings, store,
+    values,
 };
 use crate::home::Home;
 use ratekeeper_http::answer::{BodyForm, Headers, UnknownHeaders};
@@ -73,15 +74,10 @@ impl<'a> Typed<'a> {
         if text.is_empty() {
             return None;
         }
-        match origin {
-            Origin::File { path, .. } => match path.parent() {
-                Some(folder) => Some(folder.join(text)),
-                None => Some(PathBuf::from(text)),
-            },
-            _ => Some(PathBuf::from(text)),
-        }
+        Some(origin.path(&text))
     }
 
+    /// All but the stores that rules may name.
     pub(super) fn rules(&mut self, home: &Home) -> RulesSettings {
         let runtime_root = Origin::Variable(RUNTIME_ROOT.to_owned());
         RulesSettings {
@@ -95,6 +91,7 @@ impl<'a> Typed<'a> {
             profile: self.get("profile", Profile::Ratekeeper, profile),
             on_store_failure: self.get("on_store_failure", FailureMode::Local, failure_mode),
             slas_base: self.get("slas_base", None, slas_base),
+            stores: Vec::new(),
         }
     }
 
@@ -196,15 +193,20 @@ impl<'a> Typed<'a> {
     }
 
     pub(super) fn counters(&mut self) -> Counters {
-        let redis = self.redis();
+        let defaults = self.redis_config();
+        let redis = self.redis(&defaults);
+        let stores = self.stores(&defaults);
         let data_dir = self.path("data_dir");
         Counters {
+            local_factor: self.get("local_factor", 1.0, store::local_factor),
+            is_required: self.get("require_store", false, values::switch),
             memory_limit: self.get("memory_limit", MEMORY_LIMIT_MIN, memory_limit),
             max_share_percent: self.get("max_share", 50, percent),
             state: self
                 .path("state")
                 .or_else(|| Some(data_dir?.join("counters.state"))),
             redis,
+            stores,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use ratekeeper_rules::window::parse_duration;
 use ratekeeper_server::ListenAddress;
+use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::time::Duration;
@@ -136,6 +137,16 @@ pub(crate) fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Stri
         "`{text}` is not known here; write {}",
         known.join(" or ")
     ))
+}
+
+/// What nested values hold, without the passwords of URLs in it.
+pub(crate) fn masked_within(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = masked(text),
+        Value::Array(list) => list.iter_mut().for_each(masked_within),
+        Value::Object(map) => map.values_mut().for_each(masked_within),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// A value with the password of a URL in it, without the password.

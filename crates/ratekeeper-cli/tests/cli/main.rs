@@ -8,4 +8,5 @@ mod redis;
 mod replay;
 mod rules;
 mod serve;
+mod stores;
 mod support;

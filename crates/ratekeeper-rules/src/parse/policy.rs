@@ -146,10 +146,11 @@ fn store(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Box<str>> {
         );
         return None;
     }
-    let message = format!(
-        "there are no named stores in this version; '{value}' is kept in this node's memory"
-    );
-    report.warn(mark, message, None);
+    // Which stores there are is not for one file to know.
+    report.stores.push(At {
+        value: value.into(),
+        mark,
+    });
     Some(value.into())
 }
 

@@ -119,6 +119,7 @@ pub(crate) fn step(limit: &Limit, number: u64) -> Step<'_> {
         shadow: false,
         quota_mode: false,
         rule: RuleSlot(0),
+        store: Default::default(),
         full_mode: FullMode::Allow,
     }
 }

@@ -200,6 +200,7 @@ impl Part {
             shadow: self.shadow,
             quota_mode: self.quota_mode,
             rule: RuleSlot::default(),
+            store: Default::default(),
             full_mode: FullMode::Allow,
         }
     }

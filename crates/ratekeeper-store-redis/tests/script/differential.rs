@@ -194,6 +194,7 @@ impl Lane {
             shadow: false,
             quota_mode: false,
             rule: RuleSlot(0),
+            store: Default::default(),
             full_mode: FullMode::Allow,
         };
         take(&Request::new(&[step], Mode::default(), self.now))

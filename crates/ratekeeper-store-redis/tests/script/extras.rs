@@ -173,6 +173,7 @@ impl Drawn {
                 shadow: drawn.shadow,
                 quota_mode: false,
                 rule: RuleSlot(0),
+                store: Default::default(),
                 full_mode: FullMode::Allow,
             }
         };

@@ -222,6 +222,7 @@ fn step(limit: &Limit, number: u64, hits: i64) -> Step<'_> {
         shadow: false,
         quota_mode: false,
         rule: RuleSlot(0),
+        store: Default::default(),
         full_mode: FullMode::Allow,
     }
 }

@@ -11,7 +11,9 @@ use smallvec::SmallVec;
 use super::parts::Parts;
 use super::verdict::{give_back, whole};
 use super::{Place, Places};
-use crate::{Answer, Charge, CounterKey, FullMode, Request, RuleSlot, Step, StoreError, Verdicts};
+use crate::{
+    Answer, Charge, CounterKey, FullMode, Request, RuleSlot, Step, StoreError, StoreSlot, Verdicts,
+};
 
 /// One place, and the steps that lie there.
 #[derive(Debug)]
@@ -270,6 +272,7 @@ struct OwnStep {
     descriptor: u16,
     shadow: bool,
     quota_mode: bool,
+    store: StoreSlot,
     rule: RuleSlot,
     full_mode: FullMode,
 }
@@ -285,6 +288,7 @@ impl OwnStep {
             descriptor: step.descriptor,
             shadow: step.shadow,
             quota_mode: step.quota_mode,
+            store: step.store,
             rule: step.rule,
             full_mode: step.full_mode,
         }
@@ -300,6 +304,7 @@ impl OwnStep {
             descriptor: self.descriptor,
             shadow: self.shadow,
             quota_mode: self.quota_mode,
+            store: self.store,
             rule: self.rule,
             full_mode: self.full_mode,
         }

@@ -57,11 +57,21 @@ fn node(text: &mut String, node: &ExplainedNode) {
             limit.limit.clone(),
             limit.rule.clone(),
             limit.place.clone(),
-            limit.note.clone().unwrap_or_default(),
+            note(limit),
         ]
     };
     let rows: Vec<Vec<String>> = node.limits.iter().map(row).collect();
     text.push_str(&output::table(&rows, 4));
+}
+
+/// Where it is counted, if not where all is, and what else is special about it.
+fn note(limit: &ExplainedLimit) -> String {
+    let store = limit
+        .store
+        .as_ref()
+        .map(|store| format!("in store {store}"));
+    let notes = store.into_iter().chain(limit.note.clone());
+    notes.collect::<Vec<_>>().join("; ")
 }
 
 /// `deny, retry in 350 ms`; a dash for a limit that has no say.

@@ -1,0 +1,181 @@
+//! `stores`: further stores, by name.
+
+use super::layer::{Origin, Said};
+use super::store::{self, NOT_ENCRYPTED};
+use super::typed::Typed;
+use super::{NamedStore, RedisSettings, TlsSettings, nested, values};
+use ratekeeper_rules::DEFAULT_STORE;
+use ratekeeper_store_redis::{RedisConfig, TlsFiles, TlsIdentity};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The most named stores: each has connections and tasks of its own.
+const STORES_MAX: usize = 32;
+
+/// The longest name, in bytes: it is part of metrics' labels.
+const NAME_MAX: usize = 64;
+
+/// A store as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    url: String,
+    ca: Option<String>,
+    cert: Option<String>,
+    key: Option<String>,
+    deadline: Option<String>,
+}
+
+impl Typed<'_> {
+    pub(super) fn stores(&mut self, defaults: &RedisConfig) -> Vec<NamedStore> {
+        let Some(Said { text, origin }) = self.layers.said("stores") else {
+            return Vec::new();
+        };
+        self.get("stores", Vec::new(), |_| stores(&text, &origin, defaults))
+    }
+}
+
+/// The stores that `text` lists, whose files are named from `origin`.
+fn stores(text: &str, origin: &Origin, defaults: &RedisConfig) -> Result<Vec<NamedStore>, String> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let value = nested::parse(text)?;
+    let entries: BTreeMap<String, Entry> =
+        serde_path_to_error::deserialize(value).map_err(|error| {
+            let path = error.path().to_string();
+            let error = error.into_inner();
+            match path.as_str() {
+                "." => format!("expected names, each with its `url`: {error}"),
+                path => format!("{path}: {error}"),
+            }
+        })?;
+    if entries.len() > STORES_MAX {
+        return Err(format!("at most {STORES_MAX} stores"));
+    }
+    let stores = entries.into_iter().map(|(name, entry)| {
+        if !is_name(&name) {
+            return Err(format!(
+                "`{name}` is no name for a store: write up to {NAME_MAX} of a-z, 0-9, - and _, and not `{DEFAULT_STORE}`"
+            ));
+        }
+        let redis = redis(&name, &entry, origin, defaults);
+        let redis = redis.map_err(|message| format!("{name}.{message}"))?;
+        let name = name.into();
+        Ok(NamedStore { name, redis })
+    });
+    stores.collect()
+}
+
+fn redis(
+    name: &str,
+    entry: &Entry,
+    origin: &Origin,
+    defaults: &RedisConfig,
+) -> Result<RedisSettings, String> {
+    let mut endpoint = store::redis(&entry.url).map_err(|message| format!("url: {message}"))?;
+    let file = |text: &String| origin.path(text);
+    let identity = match (&entry.cert, &entry.key) {
+        (Some(certificate), Some(key)) => Some(TlsIdentity {
+            certificate: file(certificate),
+            key: file(key),
+        }),
+        (Some(_), None) => return Err("cert: it means nothing without `key`; set both".to_owned()),
+        (None, Some(_)) => return Err("key: it means nothing without `cert`; set both".to_owned()),
+        (None, None) => None,
+    };
+    let files = TlsFiles {
+        authorities: entry.ca.as_ref().map(file),
+        identity,
+    };
+    if files != TlsFiles::default() {
+        let first = if entry.ca.is_some() { "ca" } else { "cert" };
+        let encrypted = endpoint.with_tls(files);
+        endpoint = encrypted.ok_or_else(|| format!("{first}: {NOT_ENCRYPTED} in `url`"))?;
+    }
+    let mut config = defaults.clone();
+    if let Some(text) = &entry.deadline {
+        config.deadline =
+            store::deadline(text).map_err(|message| format!("deadline: {message}"))?;
+    }
+    let setting = |part: &str| format!("stores.{name}.{part}");
+    Ok(RedisSettings {
+        endpoint,
+        shown: format!("stores.{name} {}", values::masked(&entry.url)),
+        config,
+        files: TlsSettings {
+            authorities: setting("ca"),
+            certificate: setting("cert"),
+            key: setting("key"),
+        },
+    })
+}
+
+fn is_name(text: &str) -> bool {
+    let allowed = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_')
+    };
+    (1..=NAME_MAX).contains(&text.len()) && text != DEFAULT_STORE && text.bytes().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<NamedStore>, String> {
+        let origin = Origin::File {
+            path: "/etc/ratekeeper/ratekeeper.yaml".into(),
+            line: 1,
+            column: 1,
+        };
+        stores(text, &origin, &RedisConfig::default())
+    }
+
+    #[test]
+    fn stores_have_names_and_what_is_not_said_is_as_for_the_default_one() {
+        let text = "{eu: {url: 'rediss://:geheim@eu/', ca: ca.pem, deadline: 50ms}, as: {url: 'redis://as/2'}}";
+        let stores = read(text).expect("two stores");
+        let names: Vec<_> = stores.iter().map(|store| &*store.name).collect();
+        assert_eq!(names, ["as", "eu"]);
+        let deadlines = stores.iter().map(|it| it.redis.config.deadline.as_millis());
+        assert_eq!(deadlines.collect::<Vec<_>>(), [10, 50]);
+        assert_eq!(stores[1].redis.shown, "stores.eu rediss://:****@eu/");
+        let checked = stores[1].redis.endpoint.check_tls();
+        let error = checked.expect_err("the file is not there");
+        assert_eq!(error.path, std::path::Path::new("/etc/ratekeeper/ca.pem"));
+        assert!(read("").expect("none").is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place_and_without_passwords() {
+        for (text, part) in [
+            ("[a]", "expected names"),
+            ("{EU: {url: 'redis://h/'}}", "`EU` is no name for a store"),
+            ("{default: {url: 'redis://h/'}}", "not `default`"),
+            (
+                "{eu: {ulr: 'redis://:geheim@h/'}}",
+                "eu.ulr: unknown field `ulr`",
+            ),
+            ("{eu: {url: 'redis://:geheim@h/x'}}", "eu.url: "),
+            ("{eu: {url: memory}}", "eu.url: "),
+            (
+                "{eu: {url: 'redis://h/', ca: a.pem}}",
+                "eu.ca: it means nothing for a store",
+            ),
+            (
+                "{eu: {url: 'rediss://h/', cert: a.pem}}",
+                "eu.cert: it means nothing without `key`",
+            ),
+            (
+                "{eu: {url: 'redis://h/', deadline: 1h}}",
+                "eu.deadline: `1h` is not",
+            ),
+        ] {
+            let said = read(text).expect_err(text);
+            assert!(
+                said.contains(part) && !said.contains("geheim"),
+                "{text}: {said}"
+            );
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! A single store: memory or a Redis.
+
+use anyhow::{Result, bail};
+use ratekeeper_core::Timestamp;
+use ratekeeper_limiter::Seed;
+use ratekeeper_server::{ServedStore, ServerGauges, StoreGauges};
+use ratekeeper_store::{Answer, MemoryStore, Request, Store};
+use ratekeeper_store_redis::{RedisStore, ShardCounts, Ticket, TlsFile};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use crate::settings::RedisSettings;
+
+/// How long a service waits at its start for Redis to say what it is. It serves in either case.
+const GREETING: Duration = Duration::from_secs(2);
+
+/// Where counters live.
+#[derive(Debug)]
+pub(crate) enum OneStore {
+    /// In this process.
+    Memory(Box<MemoryStore>),
+    /// In Redis or Valkey, for all nodes.
+    Redis(Box<RedisStore>),
+}
+
+impl OneStore {
+    /// Connects to Redis, as far as it is there.
+    ///
+    /// # Errors
+    /// It is required and is not there, or does not let us in.
+    pub(crate) async fn connect(settings: &RedisSettings, is_required: bool) -> Result<Self> {
+        let store = RedisStore::new(
+            settings.endpoint.clone(),
+            settings.config.clone(),
+            Handle::current(),
+        );
+        // Late is as good as not at all: the store goes on trying.
+        let _ = timeout(GREETING, store.greeted()).await;
+        let status = store.status();
+        let shown = &settings.shown;
+        let why = match (status.error, &status.server) {
+            (Some(why), _) => Some(file_at_fault(settings).unwrap_or(why)),
+            (None, None) => Some(format!("no answer within {GREETING:?}")),
+            (None, Some(server)) => {
+                info!(server, "counters are in Redis ({shown})");
+                None
+            }
+        };
+        match why {
+            Some(why) if is_required => {
+                bail!("{shown}: {why}; nothing is served without it, as --require-store says")
+            }
+            Some(why) => {
+                warn!("{shown}: {why}; serving by the rules' failure modes until it is there");
+            }
+            None => {}
+        }
+        Ok(Self::Redis(Box::new(store)))
+    }
+
+    /// The counters in memory, if that is where they are.
+    pub(crate) fn memory(&self) -> Option<&MemoryStore> {
+        match self {
+            Self::Memory(store) => Some(store),
+            Self::Redis(_) => None,
+        }
+    }
+}
+
+impl Store for OneStore {
+    type Ticket = Ticket;
+
+    #[inline]
+    fn decide(&self, request: &Request<'_>) -> Answer<Ticket> {
+        match self {
+            Self::Memory(store) => Answer::Decided(store.decide_now(request)),
+            Self::Redis(store) => store.decide(request),
+        }
+    }
+}
+
+impl ServedStore for OneStore {
+    fn tend(&self, now: Timestamp) {
+        if let Self::Memory(store) = self {
+            store.tend(now);
+        }
+    }
+
+    fn prepare(&self, runtime: &Handle) {
+        if let Self::Redis(store) = self {
+            store.prepare(runtime);
+        }
+    }
+
+    fn gauges(&self) -> StoreGauges {
+        match self {
+            Self::Memory(store) => store.gauges(),
+            Self::Redis(_) => StoreGauges::default(),
+        }
+    }
+
+    fn seed(&self) -> Option<Seed> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(store) => Some(Seed::from_bytes(store.seed())),
+        }
+    }
+
+    fn faults(&self) -> Vec<String> {
+        match self {
+            Self::Memory(_) => Vec::new(),
+            Self::Redis(store) => store.faults(),
+        }
+    }
+
+    fn servers(&self) -> Vec<ServerGauges> {
+        match self {
+            Self::Memory(_) => Vec::new(),
+            Self::Redis(store) => store.shards().into_iter().map(gauges).collect(),
+        }
+    }
+}
+
+/// What is wrong with a file that it takes to connect, and by which setting it was named.
+fn file_at_fault(settings: &RedisSettings) -> Option<String> {
+    let error = settings.endpoint.check_tls().err()?;
+    let setting = match error.file {
+        TlsFile::Authorities => &settings.files.authorities,
+        TlsFile::Certificate => &settings.files.certificate,
+        TlsFile::Key => &settings.files.key,
+    };
+    Some(format!("{setting}: {error}"))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts in metrics are doubles")]
+fn gauges(shard: ShardCounts) -> ServerGauges {
+    let counts = [
+        ("pipelines", "Calls sent", shard.pipelines as f64),
+        ("decisions", "Decisions sent", shard.decisions as f64),
+        (
+            "groups",
+            "Groups of decisions sent: those for the same counters are one",
+            shard.calls as f64,
+        ),
+        (
+            "merged_decisions",
+            "Decisions that were taken together with others for the same counters",
+            (shard.decisions - shard.calls.min(shard.decisions)) as f64,
+        ),
+        (
+            "queue_seconds",
+            "How long decisions waited to be sent, all together",
+            shard.queued_seconds,
+        ),
+        (
+            "script_reloads",
+            "How often the script had to be loaded again",
+            shard.reloads as f64,
+        ),
+        (
+            "circuit_opened",
+            "How often the server was found to fail, and left alone",
+            shard.opened as f64,
+        ),
+        (
+            "denied_from_memory",
+            "Denials that were repeated from memory, without asking",
+            shard.denied_from_memory as f64,
+        ),
+        (
+            "redirects",
+            "Calls that were sent again, elsewhere or later, since they had not been carried out",
+            shard.redirects as f64,
+        ),
+        (
+            "stranded_hits",
+            "Hits of requests denied by another slot that were not given back, as far as is known",
+            shard.stranded_hits as f64,
+        ),
+    ];
+    ServerGauges {
+        shard: shard.shard,
+        circuit: shard.circuit.number(),
+        errors: shard.faults.to_vec(),
+        durations: shard.duration_buckets,
+        duration_seconds: shard.duration_seconds,
+        counts: counts.to_vec(),
+    }
+}

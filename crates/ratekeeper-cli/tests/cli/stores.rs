@@ -1,0 +1,190 @@
+//! Several stores by name, with real servers.
+
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
+use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::redis::{Reply, Server};
+use std::path::Path;
+use tempfile::tempdir;
+
+/// A tenant is held to a limit in one store, and all together to one in the default store.
+const RULES: &str = "domain: d
+evaluation: path
+on_store_failure: deny
+descriptors:
+- key: eu
+  store: eu-payments
+  rate_limit: { window: 24h, limit: 3 }
+- { key: us, rate_limit: { window: 24h, limit: 3 } }
+- key: both
+  rate_limit: { window: 24h, limit: 5 }
+  descriptors:
+  - { key: user, store: eu-payments, rate_limit: { window: 24h, limit: 2 } }
+";
+
+fn settings(default: &Server, eu: &Server) -> String {
+    format!(
+        "store: redis://127.0.0.1:{}/\nstore_deadline: 1s\nstores:\n  eu-payments:\n    url: redis://:geheim@127.0.0.1:{}/\n",
+        default.port(),
+        eu.port()
+    )
+}
+
+fn node(folder: &Path, name: &str, settings: &str) -> Service {
+    let folder = folder.join(name);
+    std::fs::create_dir(&folder).expect("a folder can be made");
+    write(&folder, "rules.yaml", RULES);
+    write(&folder, "ratekeeper.yaml", settings);
+    let args = ["serve", "--rules", "rules.yaml"];
+    let args: Vec<&str> = args.iter().chain(&FREE_PORTS).copied().collect();
+    Service::start(ratekeeper(&folder, &args), &folder)
+}
+
+fn counters(server: &Server, password: Option<&str>) -> usize {
+    let mut client = server.client();
+    if let Some(password) = password {
+        client.ask(&["AUTH", password]);
+    }
+    match client.ask(&["KEYS", "rk:{*"]) {
+        Reply::Array(keys) => keys.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn decision(service: &Service, entries: &[(&str, &str)]) -> (String, bool) {
+    let answer = service.check(entries);
+    let decision = answer["decision"].as_str().expect("a decision").to_owned();
+    (decision, answer["degraded"] == true)
+}
+
+#[test]
+fn rules_choose_their_store_and_nodes_share_each() {
+    let (default, eu) = (Server::start(), Server::with(&["--requirepass", "geheim"]));
+    let folder = tempdir().expect("a folder can be made");
+    let settings = settings(&default, &eu);
+    let nodes = ["one", "two"].map(|name| node(folder.path(), name, &settings));
+    for (number, wanted) in ["allow", "allow", "allow", "deny"].into_iter().enumerate() {
+        let service = &nodes[number % 2];
+        assert_eq!(
+            decision(service, &[("eu", "a")]),
+            (wanted.to_owned(), false)
+        );
+        assert_eq!(
+            decision(service, &[("us", "a")]),
+            (wanted.to_owned(), false)
+        );
+    }
+    assert_eq!(
+        (counters(&default, None), counters(&eu, Some("geheim"))),
+        (1, 1)
+    );
+    // Two limits in two stores: both are taken, or none.
+    for (number, wanted) in ["allow", "allow", "deny", "deny"].into_iter().enumerate() {
+        let entries = [("both", "x"), ("user", "a")];
+        assert_eq!(decision(&nodes[number % 2], &entries).0, wanted);
+    }
+    for (number, wanted) in ["allow", "allow", "allow", "deny"].into_iter().enumerate() {
+        let user = number.to_string();
+        let entries = [("both", "x"), ("user", &*user)];
+        assert_eq!(
+            decision(&nodes[number % 2], &entries).0,
+            wanted,
+            "what was denied took nothing"
+        );
+    }
+    let (_, metrics) = http(nodes[0].admin, "GET", "/metrics", "");
+    for shard in [
+        format!("127.0.0.1:{}", default.port()),
+        format!("eu-payments/127.0.0.1:{}", eu.port()),
+    ] {
+        let series = format!("ratelimit_circuit_state{{shard=\"{shard}\"}} 0");
+        assert!(metrics.contains(&series), "no {series} in {metrics}");
+    }
+    assert!(!nodes[0].log().contains("geheim"), "{}", nodes[0].log());
+}
+
+/// The worst case: a server that hangs, its connections open.
+#[test]
+fn a_store_that_hangs_slows_nobody_elses_decisions() {
+    let (default, mut eu) = (Server::start(), Server::with(&["--requirepass", "geheim"]));
+    let folder = tempdir().expect("a folder can be made");
+    let service = node(folder.path(), "one", &settings(&default, &eu));
+    assert_eq!(
+        decision(&service, &[("eu", "a")]),
+        ("allow".to_owned(), false)
+    );
+    eu.process().pause();
+    eventually("the hung store is left alone", || {
+        let other = decision(&service, &[("us", "b")]);
+        assert!(!other.1, "the other one is not touched");
+        let (_, ready) = http(service.http, "GET", "/readyz", "");
+        decision(&service, &[("eu", "a")]).1 && ready.contains("store eu-payments: ")
+    });
+    for wanted in ["allow", "allow", "allow", "deny"] {
+        assert_eq!(
+            decision(&service, &[("us", "c")]),
+            (wanted.to_owned(), false)
+        );
+    }
+    eu.process().resume();
+    eventually("it is asked again", || {
+        !decision(&service, &[("eu", "z")]).1
+    });
+}
+
+#[test]
+fn stores_that_there_are_not_are_refused_and_shown_ones_hold_no_password() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let file = "stores: { eu-payment: { url: 'redis://:geheim@h/' } }\n";
+    write(folder.path(), "other.yaml", file);
+    let said = run(
+        folder.path(),
+        &["rules", "check", "--config", "other.yaml", "rules.yaml"],
+    );
+    assert_eq!(said.code, Some(1));
+    for part in [
+        "rules.yaml:6:10",
+        "there is no store 'eu-payments'",
+        "did you mean `eu-payment`?",
+    ] {
+        assert!(said.err.contains(part), "no {part} in {}", said.err);
+    }
+    let said = run(
+        folder.path(),
+        &["serve", "--config", "other.yaml", "--rules", "rules.yaml"],
+    );
+    assert_eq!(said.code, Some(1));
+    assert!(
+        said.err.contains("there is no store 'eu-payments'"),
+        "{}",
+        said.err
+    );
+    let shown = run(folder.path(), &["config", "show", "--config", "other.yaml"]);
+    assert!(
+        shown.out.contains("eu-payment") && !shown.out.contains("geheim"),
+        "{}",
+        shown.out
+    );
+
+    write(
+        folder.path(),
+        "good.yaml",
+        "stores: { eu-payments: { url: 'redis://h/' } }\n",
+    );
+    let said = run(
+        folder.path(),
+        &["rules", "check", "--config", "good.yaml", "rules.yaml"],
+    );
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    let mut command = ratekeeper(
+        folder.path(),
+        &["rules", "explain", "--rules", "rules.yaml", "d", "eu=a"],
+    );
+    command.env("RATEKEEPER_STORES", "{eu-payments: {url: 'redis://h/'}}");
+    let explained = crate::support::said(command.output().expect("the binary starts"));
+    assert!(
+        explained.out.contains("in store eu-payments"),
+        "{}",
+        explained.out
+    );
+}
