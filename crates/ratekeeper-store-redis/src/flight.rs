@@ -6,18 +6,20 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use ratekeeper_store::StoreError;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{RedisError, RedisResult, Value};
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
 use tracing::debug;
 
+use crate::batch::{Batch, by_slot};
 use crate::lane::Lane;
 use crate::lanes::Elsewhere;
 use crate::metrics::Fault;
-use crate::queue::{Member, Members, Waiting, earliest};
-use crate::script::{Call, Clock, Group, Item, decode_and_keep, slot};
+use crate::queue::{Member, Waiting, earliest};
+use crate::script::{Call, Clock, Group, Item, decode_and_keep};
 use crate::survey::told;
 use crate::topology::Topology;
+use crate::wire::{Refusal, Sent, ask};
 
 /// What became of a flight.
 #[derive(Debug)]
@@ -38,60 +40,6 @@ pub(crate) struct Flight<'a> {
     /// When the server fails, unless it has answered: it has a whole deadline, however long the
     /// decisions waited for their turn.
     due: Instant,
-}
-
-/// Groups that are decided in one call of the script: in a cluster those of one slot.
-struct Batch {
-    groups: Vec<Group>,
-    members: Vec<Members>,
-    is_asking: bool,
-}
-
-impl Batch {
-    fn of(waiting: Vec<Waiting>, is_asking: bool) -> Self {
-        let (groups, members) = waiting.into_iter().map(|it| (it.group, it.members)).unzip();
-        Self {
-            groups,
-            members,
-            is_asking,
-        }
-    }
-
-    fn into_waiting(self) -> Vec<Waiting> {
-        let waiting = self.groups.into_iter().zip(self.members);
-        waiting
-            .map(|(group, members)| Waiting { group, members })
-            .collect()
-    }
-
-    fn slot(&self) -> Option<u16> {
-        let key = self.groups.first()?.first_key()?;
-        Some(slot(key.subject))
-    }
-}
-
-/// `waiting` in calls that a cluster takes: each of one slot.
-fn by_slot(mut waiting: Vec<Waiting>) -> Vec<Batch> {
-    let place = |it: &Waiting| {
-        (
-            it.members.is_asking,
-            it.group.first_key().map(|key| slot(key.subject)),
-        )
-    };
-    // Stable: who came first is decided first.
-    waiting.sort_by_cached_key(place);
-    let mut batches: Vec<Vec<Waiting>> = Vec::new();
-    for it in waiting {
-        match batches.last_mut() {
-            Some(batch) if batch.first().map(place) == Some(place(&it)) => batch.push(it),
-            _ => batches.push(vec![it]),
-        }
-    }
-    let batches = batches.into_iter().map(|batch| {
-        let is_asking = batch.iter().any(|it| it.members.is_asking);
-        Batch::of(batch, is_asking)
-    });
-    batches.collect()
 }
 
 impl<'a> Flight<'a> {
@@ -280,12 +228,12 @@ impl<'a> Flight<'a> {
 
     /// Fails whoever still waits, and says how many there were.
     fn fail_all(&mut self) -> usize {
-        self.batches.iter_mut().map(fail).sum()
+        self.batches.iter_mut().map(Batch::fail).sum()
     }
 
     /// The script answered nonsense, or failed: no fault of the server's.
     fn malformed(&self, mut batch: Batch, why: &str) {
-        let failed = fail(&mut batch);
+        let failed = batch.fail();
         self.lane.shard.garbled(failed.max(1), why);
     }
 
@@ -299,7 +247,7 @@ impl<'a> Flight<'a> {
             .filter(|_| self.lane.is_of_cluster);
         match (Refusal::of(error), lanes) {
             (Refusal::Script, _) => self.malformed(batch, &why),
-            (Refusal::Unable, _) => shard.failed(Fault::Refused, fail(&mut batch).max(1), &why),
+            (Refusal::Unable, _) => shard.failed(Fault::Refused, batch.fail().max(1), &why),
             (refusal, Some(lanes)) => {
                 shard.metrics.redirected();
                 debug!(shard = %shard.name, why, "asked again elsewhere or later");
@@ -310,10 +258,10 @@ impl<'a> Flight<'a> {
                 lanes.again(shard, batch.into_waiting(), &elsewhere);
             }
             (Refusal::Elsewhere, None) => {
-                shard.metrics.fault(Fault::Refused, fail(&mut batch));
+                shard.metrics.fault(Fault::Refused, batch.fail());
                 return Some(Landed::Lost(why));
             }
-            (_, None) => shard.failed(Fault::Refused, fail(&mut batch).max(1), &why),
+            (_, None) => shard.failed(Fault::Refused, batch.fail().max(1), &why),
         }
         None
     }
@@ -352,181 +300,10 @@ impl<'a> Flight<'a> {
     }
 }
 
-fn says_of_slot(error: &RedisError) -> bool {
-    error
-        .detail()
-        .is_some_and(|detail| detail.starts_with("Hash slot"))
-}
-
-fn fail(batch: &mut Batch) -> usize {
-    let members = batch.members.iter_mut();
-    members.map(|it| it.fail(StoreError::Unavailable)).sum()
-}
-
-/// A call of the script as it is sent.
-struct Sent {
-    call: Call,
-    /// The time, for servers that are told.
-    told: Option<u64>,
-    is_asking: bool,
-}
-
-impl Sent {
-    /// By the script's name, or by its text, which also loads it.
-    fn command(&self, verb: &str, script: &str) -> Cmd {
-        let keys = self.call.keys();
-        let mut command = redis::cmd(verb);
-        command.arg(script).arg(keys.len());
-        for key in keys {
-            command.arg(key);
-        }
-        command.arg(self.call.plan());
-        if let Some(micros) = self.told {
-            command.arg(micros);
-        }
-        command
-    }
-}
-
-/// Asks by the script's name. A server that does not know the script has executed nothing, and is
-/// asked again with the text.
-async fn ask(
-    connection: &mut MultiplexedConnection,
-    calls: &[Sent],
-    lane: &Lane,
-) -> RedisResult<Vec<RedisResult<Value>>> {
-    let script = &lane.asking.script;
-    let all: Vec<&Sent> = calls.iter().collect();
-    let mut replies = send(connection, &all, |call| {
-        call.command("EVALSHA", script.sha1())
-    })
-    .await?;
-    let is_unknown = |reply: &RedisResult<Value>| {
-        let error = reply.as_ref().err();
-        error.is_some_and(|it| it.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
-    };
-    let unknown: Vec<usize> = (0..calls.len())
-        .filter(|it| is_unknown(&replies[*it]))
-        .collect();
-    if !unknown.is_empty() {
-        lane.shard.metrics.reloaded();
-        let calls: Vec<&Sent> = unknown.iter().map(|number| &calls[*number]).collect();
-        let loaded = send(connection, &calls, |call| {
-            call.command("EVAL", script.text())
-        })
-        .await?;
-        for (number, reply) in unknown.into_iter().zip(loaded) {
-            replies[number] = reply;
-        }
-    }
-    Ok(replies)
-}
-
-/// The answer to each call, sent together; an error if the connection has ended.
-async fn send(
-    connection: &mut MultiplexedConnection,
-    calls: &[&Sent],
-    command: impl Fn(&Sent) -> Cmd,
-) -> RedisResult<Vec<RedisResult<Value>>> {
-    if let [call] = calls
-        && !call.is_asking
-    {
-        let reply = connection.send_packed_command(&command(call)).await;
-        return match reply.and_then(Value::extract_error) {
-            Err(error) if is_of_connection(&error) => Err(error),
-            reply => Ok(vec![reply]),
-        };
-    }
-    let mut pipeline = redis::pipe();
-    for call in calls {
-        if call.is_asking {
-            pipeline.cmd("ASKING");
-        }
-        pipeline.add_command(command(call));
-    }
-    let asked = calls.iter().filter(|call| call.is_asking).count() + calls.len();
-    let values = connection.send_packed_commands(&pipeline, 0, asked).await?;
-    let mut values = values.into_iter();
-    let mut reply_to = |call: &&Sent| {
-        let skipped = if call.is_asking {
-            values.nth(1)
-        } else {
-            values.next()
-        };
-        // A server that answers less than it was asked breaks the protocol.
-        skipped.unwrap_or(Value::Nil).extract_error()
-    };
-    Ok(calls.iter().map(&mut reply_to).collect())
-}
-
-fn is_of_connection(error: &RedisError) -> bool {
-    error.is_io_error() || error.is_unrecoverable_error()
-}
-
 fn item(value: &Value) -> Item<'_> {
     match value {
         Value::Int(number) => Item::Int(*number),
         Value::BulkString(bytes) => Item::Bytes(bytes),
         _ => Item::Null,
-    }
-}
-
-/// What a refusal says of the server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Refusal {
-    /// It is there, and cannot serve: out of memory, unable to persist.
-    Unable,
-    /// It is not ready, or its cluster is not, and has carried out nothing.
-    Unready,
-    /// It is a replica by now, or serves this slot no more, and does not know who does.
-    Elsewhere,
-    /// The slot is another's.
-    Moved,
-    /// The slot is on its way to another, and these counters are there already.
-    Ask,
-    /// The slot is on its way, and these counters are not all at one end of it.
-    Later,
-    /// The script failed.
-    Script,
-}
-
-impl Refusal {
-    fn of(error: &RedisError) -> Self {
-        match error.kind() {
-            ErrorKind::Server(kind) => match kind {
-                // Of one slot, and not of the server.
-                ServerErrorKind::ClusterDown if says_of_slot(error) => Self::Elsewhere,
-                ServerErrorKind::BusyLoading
-                | ServerErrorKind::MasterDown
-                | ServerErrorKind::ClusterDown => Self::Unready,
-                ServerErrorKind::NoPerm => Self::Unable,
-                ServerErrorKind::ReadOnly => Self::Elsewhere,
-                ServerErrorKind::Moved => Self::Moved,
-                ServerErrorKind::Ask => Self::Ask,
-                ServerErrorKind::TryAgain => Self::Later,
-                _ => Self::of_text(&error.to_string()),
-            },
-            _ => Self::of_text(&error.to_string()),
-        }
-    }
-
-    /// Before Redis 7 a script that fails says so in words alone.
-    fn of_text(text: &str) -> Self {
-        const UNABLE: [&str; 7] = [
-            "OOM",
-            "MISCONF",
-            "NOREPLICAS",
-            "BUSY",
-            "LOADING",
-            "NOAUTH",
-            "NOPERM",
-        ];
-        if text.contains("READONLY") {
-            Self::Elsewhere
-        } else if UNABLE.into_iter().any(|code| text.contains(code)) {
-            Self::Unable
-        } else {
-            Self::Script
-        }
     }
 }

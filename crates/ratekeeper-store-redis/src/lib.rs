@@ -6,6 +6,7 @@
 //! to be denied is not asked again. A server that fails is left alone until it answers a probe;
 //! meanwhile every decision fails at once, and whoever asked goes by its failure mode.
 
+mod batch;
 mod breaker;
 mod config;
 mod denied;
@@ -27,6 +28,7 @@ mod survey;
 mod ticket;
 mod tls;
 mod topology;
+mod wire;
 
 pub use breaker::Circuit;
 pub use config::RedisConfig;

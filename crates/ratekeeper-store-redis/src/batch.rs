@@ -1,0 +1,66 @@
+//! What waits, as calls of the script take it.
+
+use ratekeeper_store::StoreError;
+
+use crate::queue::{Members, Waiting};
+use crate::script::{Group, slot};
+
+/// Groups that are decided in one call of the script: in a cluster those of one slot.
+pub(crate) struct Batch {
+    pub(crate) groups: Vec<Group>,
+    pub(crate) members: Vec<Members>,
+    pub(crate) is_asking: bool,
+}
+
+impl Batch {
+    pub(crate) fn of(waiting: Vec<Waiting>, is_asking: bool) -> Self {
+        let (groups, members) = waiting.into_iter().map(|it| (it.group, it.members)).unzip();
+        Self {
+            groups,
+            members,
+            is_asking,
+        }
+    }
+
+    pub(crate) fn into_waiting(self) -> Vec<Waiting> {
+        let waiting = self.groups.into_iter().zip(self.members);
+        waiting
+            .map(|(group, members)| Waiting { group, members })
+            .collect()
+    }
+
+    pub(crate) fn slot(&self) -> Option<u16> {
+        let key = self.groups.first()?.first_key()?;
+        Some(slot(key.subject))
+    }
+
+    /// Fails whoever still waits, and says how many there were.
+    pub(crate) fn fail(&mut self) -> usize {
+        let members = self.members.iter_mut();
+        members.map(|it| it.fail(StoreError::Unavailable)).sum()
+    }
+}
+
+/// `waiting` in calls that a cluster takes: each of one slot.
+pub(crate) fn by_slot(mut waiting: Vec<Waiting>) -> Vec<Batch> {
+    let place = |it: &Waiting| {
+        (
+            it.members.is_asking,
+            it.group.first_key().map(|key| slot(key.subject)),
+        )
+    };
+    // Stable: who came first is decided first.
+    waiting.sort_by_cached_key(place);
+    let mut batches: Vec<Vec<Waiting>> = Vec::new();
+    for it in waiting {
+        match batches.last_mut() {
+            Some(batch) if batch.first().map(place) == Some(place(&it)) => batch.push(it),
+            _ => batches.push(vec![it]),
+        }
+    }
+    let batches = batches.into_iter().map(|batch| {
+        let is_asking = batch.iter().any(|it| it.members.is_asking);
+        Batch::of(batch, is_asking)
+    });
+    batches.collect()
+}
