@@ -1,8 +1,11 @@
 //! A decision about counters that lie in line allocates nothing.
 
+use std::sync::Arc;
+
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
+use ratekeeper_store::across::{self, Place, Places, Rest};
 use ratekeeper_store::{
-    Charge, CounterKey, FullMode, MemoryConfig, MemoryStore, Request, RuleSlot, Step,
+    Answer, Charge, CounterKey, FullMode, MemoryConfig, MemoryStore, Never, Request, RuleSlot, Step,
 };
 
 fn step(limit: &Limit, identity: u64) -> Step<'_> {
@@ -55,4 +58,50 @@ fn deciding_in_line_allocates_nothing() {
         }
     });
     assert_eq!(counted.count_total, 0);
+}
+
+/// Two stores of one node.
+#[derive(Clone)]
+struct Two(Arc<[MemoryStore; 2]>);
+
+impl Places for Two {
+    type Ticket = Never;
+
+    fn ask(&self, place: Place, request: &Request<'_>) -> Answer<Never> {
+        Answer::Decided(self.0[place.0 as usize].decide_now(request))
+    }
+
+    fn detach(&self, _: Rest<Self>) {}
+
+    fn stranded(&self, _: Place, hits: u64) {
+        panic!("{hits} hits did not come back");
+    }
+}
+
+#[test]
+fn deciding_across_stores_of_this_node_allocates_nothing() {
+    let store = || MemoryStore::new(MemoryConfig::default()).unwrap();
+    let two = Two(Arc::new([store(), store()]));
+    let spec = |quota| LimitSpec::new(Algorithm::FixedWindow, quota, Micros::from_secs(60));
+    let [wide, none] = [1 << 40, 0].map(|quota| Limit::try_new(spec(quota)).unwrap());
+    let now = Timestamp::from_secs(1_000);
+    let is_allowed = |steps: &[Step<'_>]| {
+        let request = Request::new(steps, Mode::default(), now);
+        let place = |step: &Step<'_>| Place(u32::from(step.key.identity % 2 == 1));
+        match across::decide(&two, &request, place) {
+            Answer::Decided(verdicts) => verdicts.allowed,
+            Answer::Pending(_) => panic!("memory decides at once"),
+        }
+    };
+    let ask = || {
+        for identity in 0..1_000 {
+            let counters = [0, 1, 2].map(|number| step(&wide, identity + number));
+            assert!(is_allowed(&counters));
+            // What the first has taken comes back.
+            let denied = [step(&wide, 2 * identity), step(&none, 2 * identity + 1)];
+            assert!(!is_allowed(&denied));
+        }
+    };
+    ask();
+    assert_eq!(allocation_counter::measure(ask).count_total, 0);
 }
