@@ -13,6 +13,7 @@ const EXAMPLES: &str = "\
 Examples:
   ratekeeper                                    serve ./config, and print three commands to try
   ratekeeper serve --rules rules/ --http :8080  serve a folder of rules
+  ratekeeper gateway --upstream http://127.0.0.1:3000   limit what reaches a service
   ratekeeper rules check rules/                 would these rules load? (exit 0 yes, 1 no)
   ratekeeper rules explain --rules rules/ api api_key=abc,path=/login
   ratekeeper replay --rules rules/ --log access.log.gz
