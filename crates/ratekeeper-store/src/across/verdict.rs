@@ -80,9 +80,9 @@ pub(super) fn give_back<P: Places>(
     let mut back: SmallVec<[Step<'_>; 4]> = SmallVec::new();
     let (mut hits, mut permit) = (0, None);
     for (number, (step, outcome)) in steps.iter().zip(&verdicts.outcomes).enumerate() {
+        let is_permit = step.limit.algorithm() == Algorithm::Concurrency;
         let mut returned = 0;
         if verdicts.allowed && takes(step, outcome) {
-            let is_permit = step.limit.algorithm() == Algorithm::Concurrency;
             if is_permit && leg.permit.is_none() {
                 // Nameless permits, which end at their deadline and not before.
                 places.stranded(leg.place, step.hits.unsigned_abs());
@@ -93,8 +93,9 @@ pub(super) fn give_back<P: Places>(
                 true => permit = leg.permit,
                 false => returned = -step.hits,
             }
-        } else if number > 0 || forgets.is_none() {
-            // Only the first step has to be there, which the request is known by.
+        } else if forgets.is_none() || (is_permit && number > 0) {
+            // A request is known by its first step, in each place that the place may divide it
+            // into: those are looked at.
             continue;
         }
         back.push(Step {
