@@ -80,6 +80,12 @@ pub(crate) fn beside_a_bare_round_trip(plan: &Plan) {
         &told(&|run| run.0.us(0.99) - run.1.us(0.99)),
         "p50 <= 53",
     ]);
+    let counts = store.shards().remove(0);
+    let waited = counts.queued_seconds / counts.decisions as f64 * 1e6;
+    let called = counts.duration_seconds / counts.pipelines as f64 * 1e6;
+    println!(
+        "\nOf a decision, on average: {waited:.0} us waiting for a turn, {called:.0} us from a call's sending to its answer."
+    );
 }
 
 /// How far one server goes.
@@ -131,7 +137,8 @@ pub(crate) async fn decisions(store: &Arc<RedisStore>, rate: f64, run: Duration)
     let total = (rate * run.as_secs_f64()) as u64;
     let mut next = 0;
     while next < total {
-        let due_by_now = (begun.elapsed().as_secs_f64() * rate) as u64;
+        // The first is due at once.
+        let due_by_now = (begun.elapsed().as_secs_f64() * rate) as u64 + 1;
         while next < due_by_now.min(total) {
             let due = begun + Duration::from_secs_f64(next as f64 / rate);
             let steps = [step(&limit, next % KEYS)];
