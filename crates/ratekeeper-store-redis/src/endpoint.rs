@@ -64,10 +64,6 @@ pub(crate) struct SentinelSet {
     /// What they call the primary.
     pub(crate) name: String,
     /// How to come in there.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "sentinels are not followed yet")
-    )]
     pub(crate) login: Arc<Login>,
     pub(crate) tls: Option<Arc<Tls>>,
 }
@@ -213,16 +209,6 @@ impl Endpoint {
         let mut deployment = self.deployment.clone();
         let tls = deployment.tls().into_iter().find_map(|place| place.take());
         tls.map_or(Ok(()), |tls| tls.config().map(drop))
-    }
-
-    /// The server that is asked.
-    pub(crate) fn first(&self) -> Node {
-        let nodes = match &self.deployment {
-            Deployment::Single(node) => return node.clone(),
-            Deployment::Cluster(nodes) => nodes,
-            Deployment::Sentinel(set) => &set.sentinels,
-        };
-        nodes.first().cloned().unwrap_or_default()
     }
 
     /// What all keys begin with; empty unless the URL says otherwise.

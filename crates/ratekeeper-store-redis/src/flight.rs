@@ -244,7 +244,7 @@ impl<'a> Flight<'a> {
             .lane
             .lanes
             .upgrade()
-            .filter(|_| self.lane.is_of_cluster);
+            .filter(|lanes| lanes.topology.is_found());
         match (Refusal::of(error), lanes) {
             (Refusal::Script, _) => self.malformed(batch, &why),
             (Refusal::Unable, _) => shard.failed(Fault::Refused, batch.fail().max(1), &why),

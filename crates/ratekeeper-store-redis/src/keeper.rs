@@ -22,6 +22,7 @@ use crate::greeting::Greeting;
 use crate::link::{Link, said};
 use crate::rights;
 use crate::script::slot_of_key;
+use crate::sentinel::follow;
 use crate::shard::Shard;
 use crate::survey::survey;
 use crate::topology::Topology;
@@ -85,10 +86,11 @@ impl Keeper {
             config: Arc::clone(&config),
             greeted: watch::Sender::new(0),
         });
-        let is_cluster = topology.is_cluster();
         let surveyed = runtime.spawn(async move {
-            if is_cluster {
-                survey(topology, config).await;
+            match topology.sentinels.clone() {
+                Some(set) => follow(topology, set, config).await,
+                None if topology.is_cluster() => survey(topology, config).await,
+                None => {}
             }
         });
         let looked_after = runtime.spawn(keep_all(Arc::clone(&kept)));

@@ -22,6 +22,7 @@ mod node;
 mod queue;
 mod rights;
 pub mod script;
+mod sentinel;
 mod shard;
 mod store;
 mod survey;

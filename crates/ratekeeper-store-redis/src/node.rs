@@ -36,15 +36,6 @@ pub(crate) struct Login {
 }
 
 impl Node {
-    #[expect(dead_code, reason = "servers are not found by asking yet")]
-    /// The server of that address that lets the same users in.
-    pub(crate) fn at(&self, host: &str, port: u16) -> Self {
-        Self {
-            address: Address::tcp(host, port),
-            ..self.clone()
-        }
-    }
-
     /// Where it is, and nothing secret.
     pub(crate) fn name(&self) -> String {
         self.address.to_string()

@@ -86,7 +86,8 @@ impl RedisStore {
         }
         let topology = Arc::new(match endpoint.deployment {
             Deployment::Cluster(nodes) => Topology::cluster(nodes),
-            Deployment::Single(_) | Deployment::Sentinel(_) => Topology::single(endpoint.first()),
+            Deployment::Sentinel(set) => Topology::sentinel(set),
+            Deployment::Single(node) => Topology::single(node),
         });
         let asking = Asking {
             script: Script::new(clock),
@@ -155,9 +156,11 @@ impl RedisStore {
         let map = topology.map();
         let mut faults = Vec::new();
         if let Some(why) = topology.trouble.lock().as_deref() {
-            faults.push(format!(
-                "no node of the Redis cluster says who serves what: {why}"
-            ));
+            let who = match topology.is_cluster() {
+                true => "no node of the Redis cluster says who serves what",
+                false => "no sentinel says where the primary is",
+            };
+            faults.push(format!("{who}: {why}"));
         } else if topology.is_cluster() && map.unserved() > 0 {
             let unserved = map.unserved();
             faults.push(format!(

@@ -1,7 +1,8 @@
 //! Which server serves which counters.
 //!
 //! A [`Topology`] has a [`SlotMap`] at any time, which is replaced whole. A single server serves
-//! every slot of its map, which never changes. Of a cluster the map is what its nodes say; who
+//! every slot of its map, which never changes. So does the primary that sentinels name, until they
+//! name another one (`sentinel`). Of a cluster the map is what its nodes say; who
 //! finds it wrong, or the cluster in trouble, wakes whoever asks them again (`survey`).
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
+use crate::endpoint::SentinelSet;
 use crate::node::{Address, Node};
 use crate::script::SLOTS;
 use crate::shard::Shard;
@@ -86,8 +88,10 @@ pub(crate) struct Topology {
     version: AtomicU64,
     /// The same, for who waits until it does.
     versions: watch::Sender<u64>,
-    /// Who is asked about a cluster first; empty for a single server.
+    /// Who is asked about a cluster first; empty for others.
     pub(crate) seeds: Vec<Node>,
+    /// Who is asked about a primary.
+    pub(crate) sentinels: Option<SentinelSet>,
     /// Servers that were named and serve nothing that is known of, such as one that is getting
     /// its first slots.
     guests: Mutex<Vec<Guest>>,
@@ -112,6 +116,14 @@ impl Topology {
         Self::new(Box::default(), owners, seeds)
     }
 
+    /// The primary that these sentinels name.
+    pub(crate) fn sentinel(set: SentinelSet) -> Self {
+        let mut topology = Self::new(Box::default(), Box::default(), Vec::new());
+        topology.sentinels = Some(set);
+        topology.surveyed.send_replace(false);
+        topology
+    }
+
     fn new(shards: Box<[Arc<Shard>]>, owners: Box<[u16]>, seeds: Vec<Node>) -> Self {
         let map = SlotMap {
             version: 0,
@@ -124,6 +136,7 @@ impl Topology {
             versions: watch::Sender::new(0),
             surveyed: watch::Sender::new(seeds.is_empty()),
             seeds,
+            sentinels: None,
             guests: Mutex::default(),
             doubted: Notify::new(),
             trouble: Mutex::default(),
@@ -133,6 +146,11 @@ impl Topology {
     /// Whether counters lie in slots, and what is asked at once must lie in one.
     pub(crate) fn is_cluster(&self) -> bool {
         !self.seeds.is_empty()
+    }
+
+    /// Whether servers are found by asking, so that another one may have taken over.
+    pub(crate) fn is_found(&self) -> bool {
+        self.is_cluster() || self.sentinels.is_some()
     }
 
     pub(crate) fn map(&self) -> Arc<SlotMap> {
@@ -251,6 +269,17 @@ impl Topology {
         let _ = versions.wait_for(|it| *it != version).await;
     }
 
+    /// Takes `primary` for the one server there is. True if that is news.
+    pub(crate) fn adopt_primary(&self, primary: Node) -> bool {
+        let mut map = self.map.write();
+        if map.at(&primary.address).is_some() {
+            return false;
+        }
+        let shards = vec![Arc::new(Shard::new(primary))];
+        self.replace(&mut map, shards, Box::default());
+        true
+    }
+
     fn replace(&self, map: &mut Arc<SlotMap>, shards: Vec<Arc<Shard>>, owners: Box<[u16]>) {
         let version = map.version + 1;
         *map = Arc::new(SlotMap {
@@ -316,6 +345,27 @@ mod tests {
         topology.adopt(&[range(0, 16_383, 2)]);
         assert_eq!(topology.map().shards().len(), 1);
         assert!(Arc::ptr_eq(&before.shards[1], &topology.map().shards[0]));
+    }
+
+    #[test]
+    fn sentinels_name_one_server_after_the_other() {
+        let url = "redis+sentinel://a,b/main";
+        let endpoint = crate::Endpoint::parse(url).expect("a good URL");
+        let crate::endpoint::Deployment::Sentinel(set) = endpoint.deployment else {
+            panic!("sentinels");
+        };
+        let topology = Topology::sentinel(set);
+        assert_eq!((topology.is_cluster(), topology.is_found()), (false, true));
+        assert_eq!(topology.map().owner(7), None);
+        let primary = |port| Node {
+            address: Address::tcp("h", port),
+            ..Node::default()
+        };
+        assert!(topology.adopt_primary(primary(1)));
+        assert!(!topology.adopt_primary(primary(1)));
+        assert_eq!(port(&topology.map(), 16_383), Some("h:1".into()));
+        assert!(topology.adopt_primary(primary(2)));
+        assert_eq!(port(&topology.map(), 0), Some("h:2".into()));
     }
 
     #[test]

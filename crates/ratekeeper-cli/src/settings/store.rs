@@ -94,9 +94,6 @@ fn store(text: &str) -> Result<Option<Endpoint>, String> {
 /// The Redis that `text` names.
 pub(super) fn redis(text: &str) -> Result<Endpoint, String> {
     let endpoint = Endpoint::parse(text);
-    if text.contains("+sentinel://") {
-        return Err("sentinels cannot be asked yet; name a server or a cluster".to_owned());
-    }
     endpoint.map_err(|error| format!("`{}`: {error}", values::masked(text)))
 }
 

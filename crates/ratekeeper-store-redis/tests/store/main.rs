@@ -8,6 +8,7 @@ mod denials;
 mod exact;
 mod faults;
 mod pauses;
+mod sentinel;
 mod staleness;
 mod support;
 mod together;

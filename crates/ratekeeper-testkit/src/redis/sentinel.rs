@@ -1,6 +1,7 @@
 //! A primary, its replicas, and the sentinels that watch over them.
 
 use std::fs;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -26,6 +27,15 @@ impl Sentinels {
     /// If it does not come up.
     #[must_use]
     pub fn start() -> Self {
+        Self::with_down_after(Duration::from_millis(500))
+    }
+
+    /// The same, which fail over a primary that is gone for so long, or at once when they are told to.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn with_down_after(down_after: Duration) -> Self {
         let primary = Server::start();
         let port = primary.port().to_string();
         let options = [
@@ -45,7 +55,9 @@ impl Sentinels {
             });
         }
         let folder = tempfile::tempdir().expect("a folder can be made");
-        let (ports, sentinels) = (0..3).map(|_| sentinel(&folder, servers[0].port())).unzip();
+        let (ports, sentinels) = (0..3)
+            .map(|_| sentinel(&folder, servers[0].port(), down_after))
+            .unzip();
         let set = Self {
             servers,
             ports,
@@ -90,7 +102,7 @@ impl Sentinels {
     }
 }
 
-fn sentinel(folder: &TempDir, primary: u16) -> (u16, Process) {
+fn sentinel(folder: &TempDir, primary: u16, down_after: Duration) -> (u16, Process) {
     let port = free_port();
     let file = folder.path().join(format!("sentinel-{port}.conf"));
     let lines = [
@@ -98,7 +110,10 @@ fn sentinel(folder: &TempDir, primary: u16) -> (u16, Process) {
         "bind 127.0.0.1".to_owned(),
         format!("dir {}", folder.path().display()),
         format!("sentinel monitor {PRIMARY} 127.0.0.1 {primary} 2"),
-        format!("sentinel down-after-milliseconds {PRIMARY} 500"),
+        format!(
+            "sentinel down-after-milliseconds {PRIMARY} {}",
+            down_after.as_millis()
+        ),
         format!("sentinel failover-timeout {PRIMARY} 3000"),
     ];
     fs::write(&file, lines.join("\n")).expect("a file can be written");

@@ -1,0 +1,224 @@
+//! Asking sentinels where the primary is.
+//!
+//! One task asks one sentinel, four times a second and whenever the primary is doubted, though
+//! never twice in [`PAUSE`]; another one where that is away, does not know the name, or names a
+//! server that says itself that it is no primary. A server that was demoted carries nothing out
+//! (READONLY): what it was asked for is asked for again at the next one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+
+use crate::config::RedisConfig;
+use crate::endpoint::SentinelSet;
+use crate::link::{Link, said};
+use crate::node::{Address, Node};
+use crate::topology::Topology;
+
+/// How often a sentinel is asked while nobody doubts the primary.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// For how long none is asked again, whoever doubts it.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Keeps `topology` at the primary that the sentinels of `set` name, for ever.
+pub(crate) async fn follow(topology: Arc<Topology>, set: SentinelSet, config: Arc<RedisConfig>) {
+    let mut follower = Follower {
+        topology,
+        set,
+        config,
+        link: None,
+    };
+    let mut is_doubted = true;
+    loop {
+        follower.look(is_doubted).await;
+        follower.topology.surveyed.send_replace(true);
+        sleep(PAUSE).await;
+        is_doubted = tokio::select! {
+            biased;
+            () = follower.topology.doubted.notified() => true,
+            () = sleep(EVERY) => false,
+        };
+    }
+}
+
+struct Follower {
+    topology: Arc<Topology>,
+    set: SentinelSet,
+    config: Arc<RedisConfig>,
+    /// The sentinel that answered the last time, by its number.
+    link: Option<(usize, Link)>,
+}
+
+impl Follower {
+    async fn look(&mut self, is_doubted: bool) {
+        let last = self.link.as_ref().map_or(0, |(number, _)| *number);
+        let count = self.set.sentinels.len();
+        let mut failed = None;
+        for number in (0..count).map(|step| (last + step) % count) {
+            match self.primary_by(number, is_doubted).await {
+                Ok(primary) => return self.adopt(primary),
+                Err(why) => failed = failed.or(Some(why)),
+            }
+        }
+        let why = failed.unwrap_or_else(|| "there are no sentinels".to_owned());
+        let mut trouble = self.topology.trouble.lock();
+        if trouble.as_deref() != Some(&*why) {
+            warn!(why, "no sentinel says where the primary is");
+        }
+        *trouble = Some(why.into());
+    }
+
+    /// The primary that one of the sentinels names, if that server agrees: one that is in use and
+    /// not doubted is not asked.
+    async fn primary_by(&mut self, number: usize, is_doubted: bool) -> Result<Node, String> {
+        let address = self.ask_sentinel(number).await?;
+        let primary = Node {
+            address,
+            login: Arc::clone(&self.set.login),
+            tls: self.set.tls.clone(),
+        };
+        let map = self.topology.map();
+        let is_known = map
+            .shards()
+            .iter()
+            .any(|it| it.node.address == primary.address);
+        if is_doubted || !is_known {
+            self.check_role(&primary).await?;
+        }
+        Ok(primary)
+    }
+
+    async fn ask_sentinel(&mut self, number: usize) -> Result<Address, String> {
+        let Some(node) = self.set.sentinels.get(number) else {
+            return Err("there is no such sentinel".to_owned());
+        };
+        let mut link = match self.link.take() {
+            Some((last, link)) if last == number => link,
+            _ => open(node, &self.config).await?,
+        };
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.set.name);
+        let answer = ask(node, &mut link, &question).await?;
+        let address = read_address(&answer).ok_or_else(|| {
+            let (sentinel, name) = (node.name(), &self.set.name);
+            format!("the sentinel {sentinel} knows no primary by the name `{name}`")
+        })?;
+        self.link = Some((number, link));
+        Ok(address)
+    }
+
+    /// Whether `node` says of itself that it is a primary. One that may not say so is believed.
+    async fn check_role(&mut self, node: &Node) -> Result<(), String> {
+        let mut link = open(node, &self.config).await?;
+        let role = match ask(node, &mut link, &redis::cmd("ROLE")).await {
+            Err(why) if why.contains("NOPERM") => return Ok(()),
+            answer => answer?,
+        };
+        if says(&role, "master") {
+            return Ok(());
+        }
+        Err(format!(
+            "{}, which a sentinel names, is no primary any more, or not yet",
+            node.name()
+        ))
+    }
+
+    fn adopt(&self, primary: Node) {
+        let name = primary.name();
+        if self.topology.adopt_primary(primary) {
+            info!(primary = name, "the sentinels name the primary");
+        }
+        if self.topology.trouble.lock().take().is_some() {
+            info!("a sentinel says again where the primary is");
+        }
+    }
+}
+
+async fn open(node: &Node, config: &RedisConfig) -> Result<Link, String> {
+    let within = config.connect_timeout.min(PATIENCE);
+    let link = Link::open(node, within).await;
+    link.map_err(|error| error.to_string())
+}
+
+async fn ask(node: &Node, link: &mut Link, question: &Cmd) -> Result<Value, String> {
+    let mut connection = link.connection.clone();
+    let answered = question.query_async::<Value>(&mut connection);
+    let answered = tokio::select! {
+        answered = timeout(PATIENCE, answered) => answered,
+        () = &mut link.driver => return Err(format!("{} has hung up", node.name())),
+    };
+    match answered {
+        Ok(answer) => answer.map_err(|error| format!("{}: {}", node.name(), said(&error))),
+        Err(_) => Err(format!(
+            "{} did not answer within {PATIENCE:?}",
+            node.name()
+        )),
+    }
+}
+
+/// Host and port; [`None`] for a name that is not known.
+fn read_address(answer: &Value) -> Option<Address> {
+    let Value::Array(parts) = answer else {
+        return None;
+    };
+    let [host, port] = &parts[..] else {
+        return None;
+    };
+    Some(Address::tcp(text(host)?, text(port)?.parse().ok()?))
+}
+
+/// Whether the first part of `answer` is `wanted`.
+fn says(answer: &Value, wanted: &str) -> bool {
+    match answer {
+        Value::Array(parts) => parts.first().and_then(text) == Some(wanted),
+        _ => false,
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(parts: &[&str]) -> Value {
+        let part = |part: &&str| Value::BulkString(part.as_bytes().to_vec());
+        Value::Array(parts.iter().map(part).collect())
+    }
+
+    #[test]
+    fn addresses_are_read_and_nonsense_is_none() {
+        let read = |answer: &Value| read_address(answer).map(|it| it.to_string());
+        let address = Some("10.0.0.1:6379".to_owned());
+        assert_eq!(read(&parts(&["10.0.0.1", "6379"])), address);
+        for answer in [
+            Value::Nil,
+            parts(&["10.0.0.1"]),
+            parts(&["10.0.0.1", "65536"]),
+            parts(&["10.0.0.1", "x"]),
+            Value::Array(vec![Value::Nil, Value::Int(1)]),
+        ] {
+            assert_eq!(read(&answer), None, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_role_is_the_first_that_is_said() {
+        assert!(says(&parts(&["master", "0"]), "master"));
+        assert!(!says(&parts(&["slave", "10.0.0.1"]), "master"));
+        assert!(!says(&Value::Nil, "master"));
+    }
+}
