@@ -222,7 +222,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "WHERE",
         "memory",
         "Where counters live: `memory`, or the URL of a Redis or Valkey that nodes share: \
-         redis://user:password@host:6379/0, rediss:// for TLS, redis+unix:///path; ?prefix=text keeps services apart",
+         redis://user:password@host:6379/0, rediss:// for TLS, redis+unix:///path, \
+         redis+cluster://host,host, redis+sentinel://host,host/name; ?prefix=text keeps services apart",
     ),
     value(
         "store_ca",
