@@ -97,8 +97,17 @@ counter is fresh. An entry is key=value; a comma inside a value is written \\, a
 Examples:
   ratekeeper rules explain --rules rules/ api api_key=abc,path=/login
   ratekeeper rules explain --rules rules/ api api_key=abc remote_address=192.0.2.7
+  ratekeeper rules explain --rules slas.yaml --request 'GET /product/7' --header 'x-api-key: abc'
   ratekeeper rules explain --address http://127.0.0.1:6070 api api_key=abc,path=/login")]
     Explain(RulesExplain),
+    /// Write the limits as those read them who call the API
+    #[command(after_help = "\
+What is off or in shadow is left out; secrets are fingerprints.
+
+Examples:
+  ratekeeper rules publish --rules rules/ > LIMITS.md
+  ratekeeper rules publish --rules rules/ --format html --title 'Limits of the shop API' > limits.html")]
+    Publish(RulesPublish),
     /// Print the JSON Schema of rules files, for editors
     #[command(after_help = "\
 Examples:
@@ -121,9 +130,42 @@ pub(crate) struct RulesCheck {
     /// The settings file whose `stores` the rules may name
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// What the paths of service levels are relative to
+    #[arg(long, value_name = "PATH")]
+    pub(crate) slas_base: Option<String>,
     /// Print problems and nothing else
     #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RulesPublish {
+    /// A file, or a folder of *.yaml and *.yml
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rules: PathBuf,
+    /// What is written
+    #[arg(long, value_name = "NAME", default_value = "md")]
+    pub(crate) format: SlaForm,
+    /// The heading [default: Service level agreement]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) title: Option<String>,
+    /// Let several files add to one domain
+    #[arg(long)]
+    pub(crate) merge_domains: bool,
+    /// What rules mean where they do not say
+    #[arg(long, value_name = "NAME", default_value = "ratekeeper", value_parser = ["ratekeeper", "envoy"])]
+    pub(crate) profile: String,
+    /// What the paths of service levels are relative to
+    #[arg(long, value_name = "PATH")]
+    pub(crate) slas_base: Option<String>,
+}
+
+/// In which form limits are published.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum SlaForm {
+    Md,
+    Html,
+    Json,
 }
 
 #[derive(Debug, Args)]
@@ -143,10 +185,23 @@ pub(crate) struct RulesExplain {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// An HTTP request instead of descriptors: `GET /product/7`. The settings `auth` and `identity` say what it is
+    #[arg(long, value_name = "METHOD PATH", conflicts_with_all = ["address", "descriptors"])]
+    pub(crate) request: Option<String>,
+    /// A header of that request; may be there several times
+    #[arg(long = "header", value_name = "NAME: VALUE", requires = "request")]
+    pub(crate) headers: Vec<String>,
+    /// Who sent that request [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDR", requires = "request")]
+    pub(crate) client: Option<std::net::IpAddr>,
+    /// What the paths of service levels are relative to [default: the `slas_base` setting]
+    #[arg(long, value_name = "PATH", conflicts_with = "address")]
+    pub(crate) slas_base: Option<String>,
     /// The domain the request is asked in
-    pub(crate) domain: String,
+    #[arg(required_unless_present = "request")]
+    pub(crate) domain: Option<String>,
     /// A descriptor's entries in order: key=value,key=value. Several descriptors are one request
-    #[arg(value_name = "KEY=VALUE,…", required = true)]
+    #[arg(value_name = "KEY=VALUE,…", required_unless_present = "request")]
     pub(crate) descriptors: Vec<String>,
 }
 

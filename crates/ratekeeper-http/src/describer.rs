@@ -1,6 +1,6 @@
 //! From a request to what the limiter is asked.
 
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use ratekeeper_limiter::Descriptor;
 use ratekeeper_rules::{Entry, LEVEL_KEYS, LevelMatch, RuleSet, SERVICE_LEVELS, TENANT};
 use smallvec::SmallVec;
@@ -62,6 +62,29 @@ pub enum Refused {
     /// The request has no meaning, or two.
     #[error(transparent)]
     Malformed(#[from] Malformed),
+    /// Its bearer token is not believed.
+    #[error(transparent)]
+    Unauthenticated(#[from] Unauthenticated),
+}
+
+/// A bearer token that is not believed. The answer is 401.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct Unauthenticated {
+    /// Why not, in words that repeat nothing of the token, and have no quotation marks.
+    pub why: &'static str,
+}
+
+impl Unauthenticated {
+    /// The value of the answer's `WWW-Authenticate` header (RFC 6750, section 3).
+    #[must_use]
+    pub fn challenge(&self) -> HeaderValue {
+        let challenge = format!(
+            "Bearer error=\"invalid_token\", error_description=\"{}\"",
+            self.why
+        );
+        HeaderValue::try_from(challenge).unwrap_or(HeaderValue::from_static("Bearer"))
+    }
 }
 
 impl Refused {
@@ -70,6 +93,7 @@ impl Refused {
     pub const fn status(&self) -> StatusCode {
         match self {
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
+            Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
         }
     }
 }
@@ -101,14 +125,15 @@ impl Describer {
     /// level of `rules` that holds. Parts of the request are borrowed; an address and what had to be decoded are not.
     ///
     /// # Errors
-    /// The request says two things about something that counts. Nothing is to be decided then.
+    /// The request says two things about something that counts, or its token is not believed. Nothing is to be decided
+    /// then.
     pub fn question<'a>(
         &'a self,
         request: &'a Original<'a>,
         domain: Option<&'a str>,
         rules: &'a RuleSet,
     ) -> Result<Question<'a>, Refused> {
-        let view = View::new(request, &self.identity);
+        let view = View::new(request, &self.identity)?;
         let mut described = match domain {
             Some(_) => self.mapping.describe_view(&view)?,
             None => Described::default(),
@@ -132,6 +157,14 @@ impl Describer {
             level,
             caller: view.into_caller(),
         })
+    }
+
+    /// Who sends `request`.
+    ///
+    /// # Errors
+    /// As for [`Self::question`].
+    pub fn caller<'a>(&'a self, request: &'a Original<'a>) -> Result<Caller<'a>, Refused> {
+        Ok(View::new(request, &self.identity)?.caller()?)
     }
 
     /// The service level of a request, if its method and path are known and one is about them.

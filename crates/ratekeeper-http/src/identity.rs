@@ -1,15 +1,22 @@
 //! Who calls.
 
 mod config;
+mod countries;
+mod file;
+mod tokens;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crate::source::Source;
 use crate::view::View;
-use crate::{Malformed, mapping};
+use crate::{Malformed, Original, Unauthenticated, mapping};
+use countries::Countries;
+use tokens::{OnInvalid, Tokens};
 
 pub use config::{IdentityConfig, IdentityError};
+pub(crate) use tokens::{Claims, claim};
 
 /// The key of the entry that names somebody whom nothing names.
 const NOBODY_KEY: &str = "identity";
@@ -25,6 +32,8 @@ pub struct Identity {
     default: Box<str>,
     known: Option<HashSet<Box<str>>>,
     ipv6_prefix: u8,
+    tokens: Option<Arc<Tokens>>,
+    countries: Option<Arc<Countries>>,
 }
 
 /// A part of a request that names somebody, and what kind of name that is.
@@ -54,6 +63,8 @@ impl Default for Identity {
             default: NOBODY.into(),
             known: None,
             ipv6_prefix: mapping::IPV6_PREFIX,
+            tokens: None,
+            countries: None,
         }
     }
 }
@@ -90,6 +101,44 @@ impl Identity {
         })
     }
 
+    /// Takes in what has changed of the files that it was made with; true if something did. A file that makes no sense
+    /// leaves what it said before in force. Cheap enough for every second: the files' dates are looked at, and no more
+    /// unless they changed.
+    ///
+    /// # Errors
+    /// What is wrong with a file that has changed; said once for each change.
+    pub fn refresh(&self) -> Result<bool, IdentityError> {
+        let tokens = self.tokens.as_ref().map(|tokens| {
+            let refreshed = tokens.refresh();
+            refreshed.map_err(|message| IdentityError::new("jwt", message))
+        });
+        let countries = self.countries.as_ref().map(|countries| {
+            let refreshed = countries.refresh();
+            refreshed.map_err(|message| IdentityError::new("country.database", message))
+        });
+        Ok(tokens.transpose()?.unwrap_or(false) | countries.transpose()?.unwrap_or(false))
+    }
+
+    pub(crate) const fn checks_tokens(&self) -> bool {
+        self.tokens.is_some()
+    }
+
+    /// What `token` says; None if it is not believed, and that makes no difference.
+    pub(crate) fn claims(&self, token: &str) -> Result<Option<Claims>, Unauthenticated> {
+        let Some(tokens) = &self.tokens else {
+            return Ok(None);
+        };
+        match (tokens.claims(token), tokens.on_invalid) {
+            (Ok(claims), _) => Ok(Some(claims)),
+            (Err(why), OnInvalid::Refuse) => Err(Unauthenticated { why }),
+            (Err(_), OnInvalid::Anonymous) => Ok(None),
+        }
+    }
+
+    pub(crate) fn country(&self, request: &Original<'_>) -> Option<Cow<'static, str>> {
+        self.countries.as_ref()?.of(request.client, request.headers)
+    }
+
     fn knows(&self, name: &str) -> bool {
         self.known.as_ref().is_none_or(|known| known.contains(name))
     }
@@ -112,6 +161,7 @@ impl From<Source> for Named {
                 pattern.variables().next().unwrap_or_default().to_owned()
             }
             Source::PathSegment(_) => "path_segment".to_owned(),
+            Source::Claim(name) => name.trim_start_matches('/').to_owned(),
             other => other.to_string(),
         };
         Self {

@@ -39,7 +39,7 @@ mod source;
 mod target;
 mod view;
 
-pub use describer::{Describer, Question, Refused, UnclearDomain};
+pub use describer::{Describer, Question, Refused, Unauthenticated, UnclearDomain};
 pub use forwarding::{ClientHeader, Forwarding, HOPS_MAX, Hop, TrustedProxies};
 pub use identity::{Caller, Identity, IdentityConfig, IdentityError};
 pub use malformed::Malformed;

@@ -88,7 +88,7 @@ impl Mapping {
     /// The request says two things about one source. See [`Malformed`].
     pub fn describe<'a>(&'a self, request: &'a Original<'a>) -> Result<Described<'a>, Malformed> {
         static IDENTITY: LazyLock<Identity> = LazyLock::new(Identity::default);
-        self.describe_view(&View::new(request, &IDENTITY))
+        self.describe_view(&View::unchecked(request, &IDENTITY))
     }
 
     /// The descriptors that the request of `view` has.

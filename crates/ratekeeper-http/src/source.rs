@@ -40,12 +40,16 @@ pub enum Source {
     Cookie(Box<str>),
     /// `bearer`: the token of `Authorization: Bearer`.
     Bearer,
+    /// `claim:sub`: what a checked bearer token says; `claim:/org/id` is a JSON pointer.
+    Claim(Box<str>),
+    /// `country`: two letters, from a header of the edge or a database of addresses.
+    Country,
     /// `identity`: who calls, by the first part of the request that says so ([`Identity`](crate::Identity)).
     Identity,
 }
 
 const KNOWN: &str = "remote_address, method, path, path:PATTERN, endpoint, path_segment:N, host, scheme, header:NAME, \
-                     query:NAME, cookie:NAME, bearer or identity";
+                     query:NAME, cookie:NAME, bearer, claim:NAME, country or identity";
 
 impl FromStr for Source {
     type Err = String;
@@ -66,6 +70,8 @@ impl FromStr for Source {
             ("scheme", None) => Self::Scheme,
             ("bearer", None) => Self::Bearer,
             ("identity", None) => Self::Identity,
+            ("country", None) => Self::Country,
+            ("claim", Some(name)) if !name.is_empty() => Self::Claim(name.into()),
             ("path", Some(pattern)) => Self::PathVariable(path_variable(text, pattern)?),
             ("path_segment", Some(number)) => match number.parse() {
                 Ok(number) if number > 0 => Self::PathSegment(number),
@@ -81,7 +87,7 @@ impl FromStr for Source {
             ),
             ("query", Some(name)) if !name.is_empty() => Self::Query(name.into()),
             ("cookie", Some(name)) if !name.is_empty() => Self::Cookie(name.into()),
-            ("header" | "query" | "cookie", _) => return Err(wanted("NAME")),
+            ("header" | "query" | "cookie" | "claim", _) => return Err(wanted("NAME")),
             ("path_segment", None) => return Err(wanted("N")),
             _ => return Err(unknown()),
         })
@@ -103,6 +109,8 @@ impl fmt::Display for Source {
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Bearer => f.write_str("bearer"),
             Self::Identity => f.write_str("identity"),
+            Self::Country => f.write_str("country"),
+            Self::Claim(name) => write!(f, "claim:{name}"),
             Self::PathVariable(pattern) => write!(f, "path:{}", pattern.as_str()),
         }
     }
@@ -164,16 +172,14 @@ impl Source {
                     .transpose()?
                     .map(Cow::Borrowed)
             }
-            Self::Bearer => only(lines(request, &AUTHORIZATION), || self.place())?
-                .and_then(bearer)
-                .map(|token| text_of(&AUTHORIZATION, token))
-                .transpose()?
-                .map(Cow::Borrowed),
+            Self::Bearer => bearer_token(request)?.map(Cow::Borrowed),
             Self::PathVariable(pattern) => target
                 .and_then(|target| pattern.capture(&target.path))
                 .map(name_in_path)
                 .transpose()?
                 .map(Cow::Borrowed),
+            Self::Claim(name) => view.claim(name).map(Cow::Owned),
+            Self::Country => view.country(),
             Self::Identity => Some(view.caller()?.name),
         };
         Ok(value.filter(|value| !value.is_empty()))
@@ -181,7 +187,7 @@ impl Source {
 
     /// Whether it is whatever somebody chose to write, unlike an address.
     pub(crate) const fn is_said(&self) -> bool {
-        !matches!(self, Self::RemoteAddress)
+        !matches!(self, Self::RemoteAddress | Self::Country)
     }
 
     fn place(&self) -> String {
@@ -275,6 +281,15 @@ fn cookies<'a>(line: &'a HeaderValue, name: &str) -> impl Iterator<Item = &'a [u
         (key.trim_ascii() == name.as_bytes()).then(|| value.trim_ascii())
     };
     pairs.filter_map(value)
+}
+
+/// The token of `Authorization: Bearer`.
+pub(crate) fn bearer_token<'a>(request: &'a Original<'_>) -> Result<Option<&'a str>, Malformed> {
+    only(lines(request, &AUTHORIZATION), || Source::Bearer.place())?
+        .and_then(bearer)
+        .filter(|token| !token.is_empty())
+        .map(|token| text_of(&AUTHORIZATION, token))
+        .transpose()
 }
 
 fn bearer(value: &HeaderValue) -> Option<&[u8]> {

@@ -1,7 +1,11 @@
 //! One request while it is being described.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 
+use crate::describer::Refused;
+use crate::identity::{Claims, claim};
+use crate::source::bearer_token;
 use crate::{Caller, Identity, Malformed, Original};
 
 /// A request, and what has been found out about it so far.
@@ -9,16 +13,38 @@ use crate::{Caller, Identity, Malformed, Original};
 pub(crate) struct View<'a> {
     pub(crate) request: &'a Original<'a>,
     identity: &'a Identity,
+    claims: Option<Claims>,
     caller: OnceCell<Caller<'a>>,
 }
 
 impl<'a> View<'a> {
-    pub(crate) const fn new(request: &'a Original<'a>, identity: &'a Identity) -> Self {
+    /// Checks the request's bearer token, where tokens are checked.
+    pub(crate) fn new(request: &'a Original<'a>, identity: &'a Identity) -> Result<Self, Refused> {
+        let mut view = Self::unchecked(request, identity);
+        if identity.checks_tokens()
+            && let Some(token) = bearer_token(request)?
+        {
+            view.claims = identity.claims(token)?;
+        }
+        Ok(view)
+    }
+
+    /// A request without a look at its token: it has no claims.
+    pub(crate) const fn unchecked(request: &'a Original<'a>, identity: &'a Identity) -> Self {
         Self {
             request,
             identity,
+            claims: None,
             caller: OnceCell::new(),
         }
+    }
+
+    pub(crate) fn claim(&self, name: &str) -> Option<String> {
+        claim(self.claims.as_ref()?, name)
+    }
+
+    pub(crate) fn country(&self) -> Option<Cow<'a, str>> {
+        self.identity.country(self.request)
     }
 
     /// Who calls; looked for once.

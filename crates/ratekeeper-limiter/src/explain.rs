@@ -60,6 +60,9 @@ pub struct ExplainedNode {
 /// A limit and what it would answer to one hit.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ExplainedLimit {
+    /// The rule in the set that it was explained by; None once it has been written down.
+    #[serde(skip)]
+    pub index: Option<RuleIndex>,
     /// The rule's id.
     pub rule: String,
     /// Where the rule stands: `file:line:column`.
@@ -200,6 +203,7 @@ impl Explainer<'_, '_> {
     fn limit(&self, index: RuleIndex, reached: bool) -> ExplainedLimit {
         let rule = self.snapshot.rules().rule(index);
         let mut explained = ExplainedLimit {
+            index: Some(index),
             rule: rule.id.to_string(),
             place: rule.place.to_string(),
             limit: in_words(rule),

@@ -134,9 +134,17 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
         if let Some(seed) = limiter.store().seed() {
             limiter.adopt_seed(seed);
         }
+        let identity = app.auth.describer.identity.clone();
         let tending = move || {
             limiter.store().tend(now);
             limiter.tend();
+            match identity.refresh() {
+                Ok(false) => {}
+                Ok(true) => info!("new files that tell who calls are in force"),
+                Err(error) => {
+                    error!(%error, "a new file that tells who calls is refused; what it said before stays in force")
+                }
+            }
         };
         blocking(tending).await;
     }

@@ -1,10 +1,11 @@
-//! The HTTP listener: `/json`, our own API under `/v1`, `/v1/auth`, health.
+//! The HTTP listener: `/json`, our own API under `/v1`, `/v1/auth`, `/v1/limits`, health.
 
 mod auth;
 mod check;
 mod error;
 mod health;
 mod json;
+mod limits;
 
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .route("/v1/commit", post(check::commit::<S>))
         .route("/v1/cancel", post(check::cancel::<S>))
         .route("/v1/refund", post(check::refund::<S>))
+        .route("/v1/limits", get(limits::answer::<S>))
         .route("/healthcheck", get(health::healthcheck::<S>))
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz::<S>))

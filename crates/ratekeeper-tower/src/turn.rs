@@ -177,17 +177,20 @@ impl<E: Enforcer> Shared<E> {
         }
     }
 
-    /// What becomes of a request that can be understood in two ways.
+    /// What becomes of a request that can be understood in two ways, or whose token is not believed.
     pub(crate) fn malformed(
         &self,
         refused: Refused,
         mode: Mode,
         headers: &HeaderMap,
     ) -> Turn<E::Permit> {
-        let Refused::Malformed(malformed) = refused;
-        self.watch.malformed(&malformed);
+        self.watch.malformed(&refused);
+        let refusal = match refused {
+            Refused::Malformed(malformed) => Refusal::Malformed(malformed),
+            Refused::Unauthenticated(why) => Refusal::Unauthenticated(why),
+        };
         match mode {
-            Mode::On => self.refuse(Refusal::Malformed(malformed), HeaderLines::new(), headers),
+            Mode::On => self.refuse(refusal, HeaderLines::new(), headers),
             Mode::Off | Mode::Shadow => Turn::NOW,
         }
     }

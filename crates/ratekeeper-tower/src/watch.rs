@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use ratekeeper_http::Malformed;
+use ratekeeper_http::Refused;
 use ratekeeper_http::answer::Denial;
 use tracing::{info, warn};
 
@@ -106,7 +106,7 @@ impl Watch {
         }
     }
 
-    pub(crate) fn malformed(&self, malformed: &Malformed) {
+    pub(crate) fn malformed(&self, malformed: &Refused) {
         self.malformed.fetch_add(1, Ordering::Relaxed);
         if let Some(left_out) = self.gate.pass() {
             info!(left_out, "request refused: {malformed}");

@@ -6,6 +6,7 @@ mod config_show;
 mod replay;
 mod rules_check;
 mod rules_explain;
+mod rules_publish;
 mod rules_schema;
 mod serve;
 
@@ -24,6 +25,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Gateway(flags)) => serve::run_gateway(&flags),
         Some(Command::Rules(Rules::Check(args))) => rules_check::run(&args),
         Some(Command::Rules(Rules::Explain(args))) => rules_explain::run(&args),
+        Some(Command::Rules(Rules::Publish(args))) => rules_publish::run(&args),
         Some(Command::Rules(Rules::Schema)) => rules_schema::run(),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Bench(args)) => bench::run(args),

@@ -18,6 +18,8 @@ pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
     if let Some(path) = &args.config {
         options.stores = Some(stores(path)?);
     }
+    options.slas_base = settings::slas_base(args.slas_base.as_deref().unwrap_or_default())
+        .map_err(|message| anyhow!("--slas-base: {message}"))?;
     let read = rules::read_all(&args.paths, false)?;
     let files = read.sources.len();
     match rules::compile(read, &options) {

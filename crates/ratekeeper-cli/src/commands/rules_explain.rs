@@ -1,14 +1,16 @@
 //! `ratekeeper rules explain DOMAIN key=value,…`.
 
+mod request;
 mod shown;
 
 use crate::cli::RulesExplain;
 use crate::home::Home;
-use crate::settings::{self, Environment, Flags};
+use crate::settings::{self, Environment, Flags, Settings};
 use crate::{client, entries, limiter, output, rules};
 use anyhow::{Context, Result, anyhow, bail};
-use ratekeeper_limiter::{Check, Descriptor, Explanation, Waiting};
+use ratekeeper_limiter::{Check, Descriptor, Explanation, Limiter, Waiting};
 use ratekeeper_rules::{Entry, Options};
+use ratekeeper_store::memory::MemoryStore;
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -27,17 +29,38 @@ pub(crate) fn run(args: &RulesExplain) -> Result<ExitCode> {
             return Ok(ExitCode::from(2));
         }
     };
-    let explanation = match &args.address {
-        Some(address) => ask(address, &args.domain, &descriptors)?,
-        None => explain(args, &descriptors)?,
-    };
-    let text = if args.json {
-        format!("{}\n", serde_json::to_string_pretty(&explanation)?)
-    } else {
-        shown::text(&explanation)
+    let text = match (&args.request, &args.address) {
+        (Some(request), _) => explained_request(args, request)?,
+        (None, Some(address)) => {
+            let domain = args.domain.as_deref().unwrap_or_default();
+            written(args, &ask(address, domain, &descriptors)?)?
+        }
+        (None, None) => written(args, &explain(args, &descriptors)?)?,
     };
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn written(args: &RulesExplain, explanation: &Explanation) -> Result<String> {
+    Ok(if args.json {
+        format!("{}\n", serde_json::to_string_pretty(explanation)?)
+    } else {
+        shown::text(explanation)
+    })
+}
+
+fn explained_request(args: &RulesExplain, request: &str) -> Result<String> {
+    let (limiter, settings) = fresh_limiter(args)?;
+    let (request, explanation) = request::explain(args, request, &limiter, &settings)?;
+    if args.json {
+        let whole = json!({ "request": request, "explanation": explanation });
+        return Ok(format!("{}\n", serde_json::to_string_pretty(&whole)?));
+    }
+    let decided = match &explanation {
+        Some(explanation) => shown::text(explanation),
+        None => "no rule and no service level is asked: would be allowed\n".to_owned(),
+    };
+    Ok(request.text() + &decided)
 }
 
 /// Asks a running service about its live counters.
@@ -60,8 +83,8 @@ fn ask(address: &str, domain: &str, descriptors: &Descriptors) -> Result<Explana
     }
 }
 
-/// Reads the rules here; every counter is fresh.
-fn explain(args: &RulesExplain, descriptors: &Descriptors) -> Result<Explanation> {
+/// A limiter of the rules that are to be read here; every counter is fresh.
+fn fresh_limiter(args: &RulesExplain) -> Result<(Limiter<MemoryStore>, Settings)> {
     let mut flags = Flags::default();
     if let Some(path) = &args.rules {
         flags = flags.with("rules", path.display().to_string());
@@ -72,6 +95,9 @@ fn explain(args: &RulesExplain, descriptors: &Descriptors) -> Result<Explanation
     if args.merge_domains {
         flags = flags.with("merge_domains", "true".to_owned());
     }
+    if let Some(base) = &args.slas_base {
+        flags = flags.with("slas_base", base.clone());
+    }
     let home = Home::find();
     let (_, settings) = settings::load(&flags, &Environment::of_process(), &home)?;
     let path = settings.rules.path.as_deref();
@@ -81,13 +107,18 @@ fn explain(args: &RulesExplain, descriptors: &Descriptors) -> Result<Explanation
     let options: Options = settings.rules.options();
     let loaded = rules::load(path, settings.rules.every_file, &options)?;
     let limiter = limiter::fresh(loaded.rules, &settings)?;
+    Ok((limiter, settings))
+}
+
+fn explain(args: &RulesExplain, descriptors: &Descriptors) -> Result<Explanation> {
+    let (limiter, _) = fresh_limiter(args)?;
     let entries: Vec<Vec<Entry<'_>>> = descriptors.iter().map(|list| borrowed(list)).collect();
     let views: Vec<_> = entries
         .iter()
         .map(|entries| Descriptor::new(entries))
         .collect();
     let check = Check {
-        domain: &args.domain,
+        domain: args.domain.as_deref().unwrap_or_default(),
         descriptors: &views,
         waiting: Waiting::Cannot,
     };

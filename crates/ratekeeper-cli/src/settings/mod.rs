@@ -25,6 +25,7 @@ pub(crate) use gateway::{GatewaySettings, LogTo};
 pub(crate) use layer::Layers;
 pub(crate) use nested::parse as nested;
 pub(crate) use problem::{Problem, Problems};
+pub(crate) use requests::slas_base;
 pub(crate) use table::{SETTINGS, Setting};
 pub(crate) use typed::profile;
 pub(crate) use values::{UNIX, duration};

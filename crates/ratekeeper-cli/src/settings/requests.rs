@@ -44,7 +44,7 @@ fn meaning<T: DeserializeOwned>(value: Value) -> Result<T, String> {
 }
 
 /// What the patterns of service levels are relative to.
-pub(super) fn slas_base(text: &str) -> Result<Option<PathPattern>, String> {
+pub(crate) fn slas_base(text: &str) -> Result<Option<PathPattern>, String> {
     if text.is_empty() {
         return Ok(None);
     }

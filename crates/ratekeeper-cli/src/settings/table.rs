@@ -388,7 +388,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "identity",
         "MAPPING",
         "Who calls, for service levels and for descriptors `from: identity`: `from`, a list of parts of a request that \
-         are tried in order, `default`, `known` and `ipv6_prefix`. Unset: the x-api-key header, else the address",
+         are tried in order, `default`, `known`, `ipv6_prefix`, `jwt` and `country`. Unset: the x-api-key header, else the address",
     ),
     value(
         "headers",

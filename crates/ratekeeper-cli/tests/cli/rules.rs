@@ -268,3 +268,93 @@ fn help_teaches_by_example() {
         format!("ratekeeper {}\n", env!("CARGO_PKG_VERSION"))
     );
 }
+
+#[test]
+fn requests_are_explained_and_limits_published() {
+    let folder = tempdir().expect("a folder can be made");
+    let text = "slas:\n\
+                - { id: get-product, methods: [GET], pathPattern: '/product/*', tiers: [ { period: 10, threshold: 1000 } ] }\n\
+                - { id: anything, pathPattern: '/**', tiers: [ { period: 10, threshold: 5000 } ] }\n";
+    write(folder.path(), "slas.yaml", text);
+    let rules = "slas.yaml";
+    let base = "/v1/organizations/{tenant}";
+    let explain = |request: &str| {
+        let args = [
+            "rules",
+            "explain",
+            "--rules",
+            rules,
+            "--slas-base",
+            base,
+            "--request",
+            request,
+        ];
+        run(folder.path(), &args)
+    };
+    let told = explain("GET /v1/organizations/A/product/7");
+    assert_eq!(told.code, Some(0), "{}", told.err);
+    for wanted in [
+        "GET /v1/organizations/A/product/7",
+        "caller: remote_address=127.0.0.1",
+        "holds: the most specific one about this method",
+        "does not hold: it is less specific",
+        "[slas: tenant=A, sla=get-product, method=GET]",
+        "allow, 1000 left",
+    ] {
+        assert!(told.out.contains(wanted), "{wanted}\n\n{}", told.out);
+    }
+    let put = explain("PUT /v1/organizations/A/product/7");
+    assert!(
+        put.out.contains("does not hold: it is about other methods"),
+        "{}",
+        put.out
+    );
+    let none = explain("GET /product/7");
+    assert!(
+        none.out.contains("no rule and no service level is asked"),
+        "{}",
+        none.out
+    );
+    let odd = explain("product");
+    assert_eq!(odd.code, Some(1));
+    assert!(
+        odd.err.contains("write --request 'GET /product/7'"),
+        "{}",
+        odd.err
+    );
+
+    let publish = |format| {
+        run(
+            folder.path(),
+            &[
+                "rules",
+                "publish",
+                "--rules",
+                rules,
+                "--slas-base",
+                base,
+                "--format",
+                format,
+            ],
+        )
+    };
+    assert!(
+        publish("md")
+            .out
+            .contains("| GET | `/v1/organizations/{tenant}/product/*` | 1000 per 10s |")
+    );
+    assert!(publish("html").out.starts_with("<!doctype html>"));
+    assert!(publish("json").out.contains("\"policy\": \"anything\""));
+    let check = run(
+        folder.path(),
+        &["rules", "check", rules, "--slas-base", "v1"],
+    );
+    assert!(
+        check.code == Some(1)
+            && check
+                .err
+                .contains("--slas-base: the path 'v1' does not start with `/`"),
+        "{}",
+        check.err
+    );
+}

@@ -146,6 +146,10 @@ impl Entry {
                 line.push_str(",\"decision\":\"refuse\"");
                 text(line, "reason", malformed.to_string().as_bytes());
             }
+            Refusal::Unauthenticated(unauthenticated) => {
+                line.push_str(",\"decision\":\"refuse\"");
+                text(line, "reason", unauthenticated.why.as_bytes());
+            }
             Refusal::Overloaded { message, .. } => {
                 line.push_str(",\"decision\":\"shed\"");
                 text(line, "reason", message.as_bytes());

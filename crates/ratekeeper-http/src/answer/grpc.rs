@@ -16,6 +16,7 @@ pub(super) enum Code {
     InvalidArgument = 3,
     ResourceExhausted = 8,
     Unavailable = 14,
+    Unauthenticated = 16,
 }
 
 static STATUS: HeaderName = HeaderName::from_static("grpc-status");

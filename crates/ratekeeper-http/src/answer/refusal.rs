@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{BodyForm, Denial, Form, HeaderLines, grpc};
-use crate::Malformed;
+use crate::{Malformed, Unauthenticated};
 
 /// Why a request may not pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +23,8 @@ pub enum Refusal {
     },
     /// It can be understood in two ways, or in none: 400, `INVALID_ARGUMENT`.
     Malformed(Malformed),
+    /// Its bearer token is not believed: 401, `UNAUTHENTICATED`.
+    Unauthenticated(Unauthenticated),
 }
 
 #[derive(Serialize)]
@@ -46,6 +48,7 @@ impl Refusal {
             Self::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
+            Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
         }
     }
 
@@ -73,6 +76,9 @@ impl Refusal {
         if let Self::Overloaded { retry_after, .. } = self {
             headers.insert(http::header::RETRY_AFTER, (*retry_after).into());
         }
+        if let Self::Unauthenticated(unauthenticated) = self {
+            headers.insert(http::header::WWW_AUTHENTICATE, unauthenticated.challenge());
+        }
         if matches!(form, Form::Grpc(_)) {
             headers.extend(grpc::error(
                 self.grpc_code(),
@@ -86,9 +92,10 @@ impl Refusal {
     fn json(&self) -> Bytes {
         match self {
             Self::Denied(denial) => written(denial),
-            Self::Overloaded { .. } | Self::Malformed(_) => {
+            Self::Overloaded { .. } | Self::Malformed(_) | Self::Unauthenticated(_) => {
                 let (code, retry_after) = match self {
                     Self::Overloaded { retry_after, .. } => ("OVERLOADED", Some(*retry_after)),
+                    Self::Unauthenticated(_) => ("UNAUTHENTICATED", None),
                     _ => ("BAD_REQUEST", None),
                 };
                 let message = &self.message();
@@ -115,7 +122,9 @@ impl Refusal {
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
                 "Temporary Reduced Capacity",
             ),
-            Self::Malformed(_) => ("about:blank", status.canonical_reason().unwrap_or_default()),
+            Self::Malformed(_) | Self::Unauthenticated(_) => {
+                ("about:blank", status.canonical_reason().unwrap_or_default())
+            }
         };
         let mut problem = json!({
             "type": kind,
@@ -134,6 +143,7 @@ impl Refusal {
             Self::Denied(denial) => denial.message().to_owned(),
             Self::Overloaded { message, .. } => (*message).to_owned(),
             Self::Malformed(malformed) => malformed.to_string(),
+            Self::Unauthenticated(unauthenticated) => unauthenticated.why.to_owned(),
         }
     }
 
@@ -141,7 +151,7 @@ impl Refusal {
         match self {
             Self::Denied(denial) => denial.retry_after_secs(),
             Self::Overloaded { retry_after, .. } => Some(*retry_after),
-            Self::Malformed(_) => None,
+            Self::Malformed(_) | Self::Unauthenticated(_) => None,
         }
     }
 
@@ -150,6 +160,7 @@ impl Refusal {
             Self::Denied(_) => grpc::Code::ResourceExhausted,
             Self::Overloaded { .. } => grpc::Code::Unavailable,
             Self::Malformed(_) => grpc::Code::InvalidArgument,
+            Self::Unauthenticated(_) => grpc::Code::Unauthenticated,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use super::countries::{Countries, CountryConfig};
+use super::tokens::{JwtConfig, Tokens};
 use super::{Identity, NOBODY, Named};
 use crate::mapping::IPV6_PREFIX;
 use crate::source::Source;
@@ -16,6 +18,8 @@ const SOURCES_MAX: usize = 16;
 /// default: anonymous             # whom nothing of that names
 /// known: [ acme, globex ]        # optional: whoever is none of these is the default, too
 /// ipv6_prefix: 64                # optional
+/// jwt: { jwks_file: /etc/ratekeeper/jwks.json, audience: api }     # optional: for `claim:NAME`
+/// country: { header: cf-ipcountry, database: country.mmdb }        # optional: for `country`
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,6 +28,8 @@ pub struct IdentityConfig {
     default: Option<Box<str>>,
     known: Option<Vec<Box<str>>>,
     ipv6_prefix: Option<u8>,
+    jwt: Option<JwtConfig>,
+    country: Option<CountryConfig>,
 }
 
 /// `header:x-org`, or that with a key for its entry.
@@ -61,10 +67,10 @@ impl IdentityError {
 }
 
 impl Identity {
-    /// The identity that `config` describes.
+    /// The identity that `config` describes. Reads the files that it names.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// The first thing that is wrong with it, or with a file.
     pub fn open(config: &IdentityConfig) -> Result<Self, IdentityError> {
         let sources = match &config.from {
             None => Self::default().sources,
@@ -93,12 +99,27 @@ impl Identity {
                 "it is empty; write `default: anonymous`",
             ));
         }
+        for named in &sources {
+            let (is_missing, key) = match &named.source {
+                Source::Claim(_) => (config.jwt.is_none(), "jwt"),
+                Source::Country => (config.country.is_none(), "country"),
+                _ => continue,
+            };
+            if is_missing {
+                let message = format!("`{}` needs `{key}` beside it", named.source);
+                return Err(IdentityError::new("from", message));
+            }
+        }
         let known = config.known.as_ref();
+        let tokens = config.jwt.as_ref().map(Tokens::open).transpose()?;
+        let countries = config.country.as_ref().map(Countries::open).transpose()?;
         Ok(Self {
             sources,
             default,
             known: known.map(|names| names.iter().cloned().collect()),
             ipv6_prefix,
+            tokens: tokens.map(Into::into),
+            countries: countries.map(Into::into),
         })
     }
 }

@@ -31,7 +31,10 @@ fn described(
     };
     let rules = RuleSet::default();
     let question = describer.question(&original, Some("d"), &rules);
-    let question = question.map_err(|Refused::Malformed(malformed)| malformed)?;
+    let question = question.map_err(|refused| match refused {
+        Refused::Malformed(malformed) => malformed,
+        Refused::Unauthenticated(why) => panic!("no token is checked here: {why}"),
+    })?;
     let entries = question.entries();
     let descriptors = question.descriptors(&entries);
     let shown = descriptors.iter().map(|descriptor| {

@@ -69,7 +69,7 @@ pub(super) async fn answer<S: ServedStore>(
     Ok(denied.map(Into::into))
 }
 
-const fn hop(peer: &Peer) -> Hop {
+pub(super) const fn hop(peer: &Peer) -> Hop {
     match peer.address {
         PeerAddress::Tcp(address) => Hop::Address(address.ip()),
         PeerAddress::Unix => Hop::Unix,
@@ -120,6 +120,9 @@ impl From<Refused> for ApiError {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Malformed(malformed) => malformed.into(),
+            Refused::Unauthenticated(unauthenticated) => {
+                Self::challenged(unauthenticated.why, unauthenticated.challenge())
+            }
         }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct ApiError {
     message: String,
     /// The path of what is wrong in the body; empty if it is nothing in there.
     field: String,
+    /// How whoever asks may prove who they are, where that is more than a token of theirs.
+    challenge: Option<HeaderValue>,
 }
 
 #[derive(Serialize)]
@@ -42,6 +44,7 @@ impl ApiError {
             code: "INVALID_ARGUMENT",
             message: message.into(),
             field: field.into(),
+            challenge: None,
         }
     }
 
@@ -55,6 +58,15 @@ impl ApiError {
             code,
             message: message.into(),
             field: String::new(),
+            challenge: None,
+        }
+    }
+
+    /// A refusal of whoever is not believed, with what they may do about it.
+    pub(super) fn challenged(message: &str, challenge: HeaderValue) -> Self {
+        Self {
+            challenge: Some(challenge),
+            ..Self::other(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", message)
         }
     }
 
@@ -127,8 +139,9 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body())).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
-            let scheme = HeaderValue::from_static("Bearer");
-            response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+            let scheme = || HeaderValue::from_static("Bearer");
+            let challenge = self.challenge.unwrap_or_else(scheme);
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
         response
     }

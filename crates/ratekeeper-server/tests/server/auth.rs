@@ -423,3 +423,102 @@ slas:
         "{said}"
     );
 }
+
+#[tokio::test]
+async fn a_token_that_is_not_believed_is_refused_or_nobodys() {
+    let rules =
+        "slas: [ { id: all, pathPattern: '/**', tiers: [ { period: 1d, threshold: 1 } ] } ]";
+    let dir = tempfile::tempdir().unwrap();
+    let secret = dir.path().join("secret");
+    std::fs::write(&secret, "a secret of at least thirty-two bytes").unwrap();
+    for (on_invalid, statuses) in [("refuse", [401, 401]), ("anonymous", [200, 429])] {
+        let config = serde_json::json!({
+            "from": ["claim:sub", "remote_address"],
+            "jwt": { "secret_file": secret, "on_invalid": on_invalid },
+        });
+        let config = serde_json::from_value(config).unwrap();
+        let identity = ratekeeper_http::Identity::open(&config).unwrap();
+        let server = start_with(rules, |config| config.auth.describer.identity = identity).await;
+        let call = [
+            ("x-forwarded-method", "GET"),
+            ("x-forwarded-uri", "/orders"),
+            ("authorization", "Bearer not.a.token"),
+        ];
+        for status in statuses {
+            let told = ask(&server, "GET", "/v1/auth", &call).await;
+            assert_eq!(told.status, status, "{}", told.body);
+            if status == 401 {
+                assert_eq!(
+                    told.header("www-authenticate"),
+                    "Bearer error=\"invalid_token\", error_description=\"the bearer token is no JWT\""
+                );
+                assert_eq!(told.body["error"]["code"], "UNAUTHENTICATED");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn callers_are_told_their_own_limits_for_nothing() {
+    let rules = "
+domain: d
+descriptors:
+- { key: api_key, rate_limit: { window: 1d, limit: 9, algorithm: fixed_window } }
+slas:
+- { id: get-product, methods: [GET], pathPattern: '/product/*', tiers: [ { period: 1h, threshold: 4 }, { period: 1d, threshold: 5 } ] }
+- { id: tenants, methods: [GET], pathPattern: '/v1/{tenant}', tiers: [ { period: 1d, threshold: 6 } ] }
+- { id: off, enabled: false, pathPattern: '/off', tiers: [ { period: 1d, threshold: 7 } ] }
+";
+    let server = start(rules).await;
+    let call = [
+        ("x-forwarded-method", "GET"),
+        ("x-forwarded-uri", "/product/7"),
+        ("x-api-key", "key-of-somebody-1234"),
+    ];
+    assert_eq!(ask(&server, "GET", "/v1/auth", &call).await.status, 200);
+    let told = |path: &'static str, key: &'static str| {
+        let server = &server;
+        async move {
+            let told = ask(server, "GET", path, &[("x-api-key", key)]).await;
+            assert_eq!(told.status, 200, "{}", told.body);
+            let name = told.body["caller"]["name"].as_str().unwrap_or_default();
+            assert!(
+                name.starts_with('~') && !told.body.to_string().contains("key-of"),
+                "{name}"
+            );
+            let limits = told.body["limits"].as_array().unwrap().clone();
+            let shown = |limit: &serde_json::Value| {
+                format!(
+                    "{} {}/{} {}",
+                    limit["rule"], limit["remaining"], limit["limit"], limit["window"]
+                )
+            };
+            limits.iter().map(shown).collect::<Vec<_>>()
+        }
+    };
+    for _ in 0..3 {
+        assert_eq!(
+            told("/v1/limits", "key-of-somebody-1234").await,
+            [
+                r#""d.api_key" 8/9 "1d""#,
+                r#""get-product#1h" 3/4 "1h""#,
+                r#""get-product#1d" 4/5 "1d""#,
+                r#""tenants" null/6 "1d""#,
+            ]
+        );
+    }
+    assert_eq!(
+        told("/v1/limits?path=/product/8", "key-of-another-4321").await,
+        [
+            r#""d.api_key" 9/9 "1d""#,
+            r#""get-product#1h" 4/4 "1h""#,
+            r#""get-product#1d" 5/5 "1d""#
+        ]
+    );
+    assert_eq!(
+        told("/v1/limits?path=/v1/acme&method=GET", "key-of-another-4321").await,
+        [r#""d.api_key" 9/9 "1d""#, r#""tenants" 6/6 "1d""#]
+    );
+    let odd = ask(&server, "GET", "/v1/limits?path=product", &[]).await;
+    assert_eq!(odd.refusal(), "?path: a path begins with a slash");
+}

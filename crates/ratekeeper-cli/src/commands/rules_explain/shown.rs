@@ -35,7 +35,11 @@ pub(crate) fn text(explanation: &Explanation) -> String {
 }
 
 fn descriptor(text: &mut String, descriptor: &ExplainedDescriptor) {
-    let _ = writeln!(text, "\n[{}]", descriptor.entries.join(", "));
+    let domain = match &descriptor.domain {
+        Some(domain) => format!("{domain}: "),
+        None => String::new(),
+    };
+    let _ = writeln!(text, "\n[{domain}{}]", descriptor.entries.join(", "));
     for each in &descriptor.nodes {
         node(text, each);
     }

@@ -1,0 +1,153 @@
+//! An HTTP request that is to be explained: who calls, which service level holds, and what rules are asked.
+
+use crate::cli::RulesExplain;
+use crate::settings::Settings;
+use anyhow::{Context, Result, anyhow, bail};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use ratekeeper_http::{Hop, Original, UnclearDomain};
+use ratekeeper_limiter::{Check, Explanation, Limiter};
+use ratekeeper_rules::secret::{fingerprint, is_secret_by_default};
+use ratekeeper_rules::{ServiceLevel, Standing};
+use ratekeeper_store::memory::MemoryStore;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+/// What was found out about a request before the limiter was asked.
+#[derive(Debug, Serialize)]
+pub(super) struct Request {
+    request: String,
+    /// `key=name`; secrets are fingerprints.
+    caller: String,
+    /// Those whose paths match, the most specific first.
+    service_levels: Vec<Candidate>,
+}
+
+#[derive(Debug, Serialize)]
+struct Candidate {
+    id: String,
+    methods: Vec<String>,
+    path: String,
+    place: String,
+    why: &'static str,
+}
+
+/// What is known of a request; and how it is decided, unless nothing is asked about it.
+pub(super) fn explain(
+    args: &RulesExplain,
+    request: &str,
+    limiter: &Limiter<MemoryStore>,
+    settings: &Settings,
+) -> Result<(Request, Option<Explanation>)> {
+    let (method, uri) = request_line(request)?;
+    let headers = headers(&args.headers)?;
+    let hop = Hop::Address(args.client.unwrap_or(IpAddr::from([127, 0, 0, 1])));
+    let forwarding = &settings.auth.forwarding;
+    let original = Original::received(hop, "http", &method, &uri, &headers, forwarding)?;
+    let snapshot = limiter.snapshot();
+    let (describer, rules) = (&settings.auth.describer, snapshot.rules());
+    let domain = describer.domain(args.domain.as_deref(), rules);
+    let domain = domain.map_err(|unclear| match unclear {
+        UnclearDomain::Several(_) => {
+            anyhow!("{unclear}: name it before the end of the command line")
+        }
+        UnclearDomain::Contradicted => anyhow!("{unclear}, under `auth`"),
+    })?;
+    let question = describer.question(&original, domain, rules)?;
+    let caller = describer.caller(&original)?;
+    let path = original.target.as_ref().map_or("", |target| &*target.path);
+    let standings = rules.service_level_standings(method.as_str(), path);
+    let told = Request {
+        request: format!("{method} {path}"),
+        caller: match is_secret_by_default(caller.key) {
+            true => format!("{}={}", caller.key, fingerprint(&caller.name)),
+            false => format!("{}={}", caller.key, caller.name),
+        },
+        service_levels: standings.into_iter().map(Candidate::new).collect(),
+    };
+    if question.is_empty() {
+        return Ok((told, None));
+    }
+    let entries = question.entries();
+    let descriptors = question.descriptors(&entries);
+    let check = Check::new(question.domain(), &descriptors);
+    Ok((told, Some(limiter.explain(&check))))
+}
+
+/// `GET /product/7`.
+fn request_line(text: &str) -> Result<(Method, Uri)> {
+    let mut words = text.split_ascii_whitespace();
+    let (Some(method), Some(target), None) = (words.next(), words.next(), words.next()) else {
+        bail!("--request: `{text}` is no method and path; write --request 'GET /product/7'");
+    };
+    let method = method
+        .parse()
+        .with_context(|| format!("--request: `{method}` is no HTTP method"))?;
+    let uri: Uri = target
+        .parse()
+        .with_context(|| format!("--request: `{target}` is no path"))?;
+    Ok((method, uri))
+}
+
+/// `x-api-key: abc`, each.
+fn headers(lines: &[String]) -> Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for line in lines {
+        let parsed = line.split_once(':').and_then(|(name, value)| {
+            let name: HeaderName = name.trim().parse().ok()?;
+            Some((name, HeaderValue::from_str(value.trim()).ok()?))
+        });
+        // Not the line itself: it may be a secret.
+        let (name, value) = parsed.ok_or_else(|| {
+            anyhow!("--header: expected a name and a value; write --header 'x-api-key: abc'")
+        })?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+impl Candidate {
+    fn new((level, standing): (&ServiceLevel, Standing)) -> Self {
+        Self {
+            id: level.id.to_string(),
+            methods: level.methods.iter().map(ToString::to_string).collect(),
+            path: level.pattern.as_str().to_owned(),
+            place: level.place.to_string(),
+            why: match standing {
+                Standing::Holds => "holds: the most specific one about this method",
+                Standing::LessSpecific => "does not hold: it is less specific",
+                Standing::OtherMethod => "does not hold: it is about other methods",
+                Standing::Disabled => "does not hold: it is disabled",
+            },
+        }
+    }
+}
+
+impl Request {
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{}\ncaller: {}\n", self.request, self.caller);
+        if self.service_levels.is_empty() {
+            text.push_str("service levels: none has a path like this\n");
+        } else {
+            text.push_str("service levels:\n");
+        }
+        let row = |level: &Candidate| {
+            let methods = match level.methods.is_empty() {
+                true => "*".to_owned(),
+                false => level.methods.join(","),
+            };
+            let about = format!("{methods} {}", level.path);
+            vec![
+                level.id.clone(),
+                about,
+                level.place.clone(),
+                level.why.to_owned(),
+            ]
+        };
+        let rows: Vec<Vec<String>> = self.service_levels.iter().map(row).collect();
+        let _ = write!(text, "{}", crate::output::table(&rows, 2));
+        text.push('\n');
+        text
+    }
+}

@@ -1,0 +1,217 @@
+//! `ratekeeper rules publish`: the limits as those read them who call the API.
+
+mod html;
+mod markdown;
+
+use crate::cli::{RulesPublish, SlaForm};
+use crate::{output, rules, settings};
+use anyhow::{Result, anyhow};
+use ratekeeper_core::{Algorithm, Limit};
+use ratekeeper_rules::{Domain, Node, Options, Rule, RuleIndex, RuleSet, ServiceLevel, secret};
+use serde::Serialize;
+use std::process::ExitCode;
+
+pub(crate) fn run(args: &RulesPublish) -> Result<ExitCode> {
+    let mut options = Options::default();
+    options.merge_domains = args.merge_domains;
+    options.profile = settings::profile(&args.profile).map_err(|message| anyhow!(message))?;
+    options.slas_base = settings::slas_base(args.slas_base.as_deref().unwrap_or_default())
+        .map_err(|message| anyhow!("--slas-base: {message}"))?;
+    let loaded = rules::load(&args.rules, false, &options)?;
+    let agreement = Agreement::of(&loaded.rules);
+    let title = args.title.as_deref().unwrap_or("Service level agreement");
+    let text = match args.format {
+        SlaForm::Md => markdown::page(title, &agreement),
+        SlaForm::Html => html::page(title, &agreement),
+        SlaForm::Json => serde_json::to_string_pretty(&agreement)? + "\n",
+    };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is enforced. Limits that are off or in shadow promise nothing and are left out.
+#[derive(Debug, Serialize)]
+struct Agreement {
+    service_levels: Vec<PublishedLevel>,
+    domains: Vec<PublishedDomain>,
+}
+
+#[derive(Debug, Serialize)]
+struct PublishedLevel {
+    id: String,
+    /// Empty for all.
+    methods: Vec<String>,
+    path: String,
+    limits: Vec<PublishedLimit>,
+}
+
+#[derive(Debug, Serialize)]
+struct PublishedDomain {
+    name: String,
+    rules: Vec<PublishedRule>,
+}
+
+#[derive(Debug, Serialize)]
+struct PublishedRule {
+    /// What the request has to be: `each api_key`, `endpoint = POST /orders`. Secrets are fingerprints.
+    applies_to: Vec<String>,
+    limits: Vec<PublishedLimit>,
+}
+
+#[derive(Debug, Serialize)]
+struct PublishedLimit {
+    /// As it is called in the `RateLimit-Policy` header.
+    policy: String,
+    /// The plan that it is for, if not the default one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<String>,
+    limit: u64,
+    /// None for requests in flight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period: Option<String>,
+    /// The most at once from idle, where that is another number than the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    burst: Option<u64>,
+    algorithm: &'static str,
+    /// The share of callers that it is enforced for, if not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enforced_for: Option<String>,
+    in_words: String,
+}
+
+impl Agreement {
+    fn of(rules: &RuleSet) -> Self {
+        let levels = rules.service_levels().iter().filter(|level| level.enabled);
+        let levels = levels.map(|level| PublishedLevel::new(rules, level));
+        let domains = rules.domains().map(|domain| {
+            let mut published = Vec::new();
+            for node in domain.nodes() {
+                collect(rules, domain, &[], node, &mut published);
+            }
+            PublishedDomain {
+                name: domain.name().to_owned(),
+                rules: published,
+            }
+        });
+        Self {
+            service_levels: levels.filter(|level| !level.limits.is_empty()).collect(),
+            domains: domains.filter(|domain| !domain.rules.is_empty()).collect(),
+        }
+    }
+}
+
+impl PublishedLevel {
+    fn new(rules: &RuleSet, level: &ServiceLevel) -> Self {
+        Self {
+            id: level.id.to_string(),
+            methods: level.methods.iter().map(ToString::to_string).collect(),
+            path: level.pattern.as_str().to_owned(),
+            limits: limits(rules, &level.rules),
+        }
+    }
+}
+
+/// The rules of `node` and of all below it.
+fn collect(
+    rules: &RuleSet,
+    domain: &Domain,
+    above: &[String],
+    node: &Node,
+    published: &mut Vec<PublishedRule>,
+) {
+    let mut applies_to = above.to_vec();
+    applies_to.push(entry(domain, node));
+    let limits = limits(rules, node.rules());
+    if !limits.is_empty() {
+        published.push(PublishedRule {
+            applies_to: applies_to.clone(),
+            limits,
+        });
+    }
+    for child in node.nodes() {
+        collect(rules, domain, &applies_to, child, published);
+    }
+}
+
+fn entry(domain: &Domain, node: &Node) -> String {
+    let key = node.key();
+    match node.value() {
+        None => format!("each {key}"),
+        Some(value) if value.contains('*') && node.share_threshold() => {
+            format!("all {key} = {value} together")
+        }
+        Some(value) if value.contains('*') => format!("each {key} = {value}"),
+        Some(value) if domain.is_secret(key) => format!("{key} = {}", secret::fingerprint(value)),
+        Some(value) => format!("{key} = {value}"),
+    }
+}
+
+fn limits(rules: &RuleSet, indexes: &[RuleIndex]) -> Vec<PublishedLimit> {
+    let mut published = Vec::new();
+    for (number, rule) in indexes.iter().map(|index| rules.rule(*index)).enumerate() {
+        if !rule.enabled || rule.shadow || rule.enforce.hundredths() == 0 {
+            continue;
+        }
+        if let Some(limit) = rule.limited() {
+            published.push(PublishedLimit::new(rule, None, limit, &rule.window_text));
+        }
+        // They are the same for every rule of a node.
+        let plans = rule.plans.iter().filter(|_| number == 0);
+        for plan in plans {
+            if let ratekeeper_rules::RuleLimit::Limited(limit) = &plan.limit {
+                let text = &plan.window_text;
+                published.push(PublishedLimit::new(rule, Some(&plan.plan), limit, text));
+            }
+        }
+    }
+    published
+}
+
+impl PublishedLimit {
+    fn new(rule: &Rule, plan: Option<&str>, limit: &Limit, window: &str) -> Self {
+        let algorithm = limit.algorithm();
+        let is_rate = algorithm != Algorithm::Concurrency;
+        let burst =
+            (algorithm.has_burst() && limit.capacity() != limit.quota()).then(|| limit.capacity());
+        let mut in_words = match (is_rate, limit.quota()) {
+            (_, 0) => "none".to_owned(),
+            (true, quota) => format!("{quota} per {window}"),
+            (false, quota) => format!("{quota} at a time"),
+        };
+        if let Some(burst) = burst {
+            in_words.push_str(&format!(", at most {burst} at once"));
+        }
+        Self {
+            policy: rule.name.as_deref().unwrap_or(&rule.id).to_owned(),
+            plan: plan.map(str::to_owned),
+            limit: limit.quota(),
+            period: is_rate.then(|| window.to_owned()),
+            burst,
+            algorithm: algorithm.name(),
+            enforced_for: (!rule.enforce.is_all()).then(|| rule.enforce.to_string()),
+            in_words,
+        }
+    }
+
+    /// What it is and for whom.
+    fn sentence(&self) -> String {
+        let mut text = self.in_words.clone();
+        if let Some(plan) = &self.plan {
+            text = format!("{text} on the plan {plan}");
+        }
+        if let Some(share) = &self.enforced_for {
+            text.push_str(&format!(", for {share} of callers"));
+        }
+        text
+    }
+}
+
+/// What every reader of either page is told.
+const HOW: [&str; 3] = [
+    "Every answer carries X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset (seconds), and RateLimit-Policy and RateLimit with the names of the limits.",
+    "A call over a limit is answered 429 with Retry-After, in seconds, and counts towards no limit. Where a call has several limits, all must allow it.",
+    "Limits are counted for each tenant, and for each method where a service level covers several.",
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::hmac;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
+use serde_json::{Value, json};
+
+use super::{Claims, JwtConfig, Tokens, claim};
+
+const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
+/// The year 2100.
+const LATER: u64 = 4_102_444_800;
+
+fn encoded(value: &Value) -> String {
+    URL_SAFE_NO_PAD.encode(value.to_string())
+}
+
+/// A token of these claims, signed by `sign`.
+fn token(header: Value, claims: Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
+    let message = format!("{}.{}", encoded(&header), encoded(&claims));
+    let signature = URL_SAFE_NO_PAD.encode(sign(message.as_bytes()));
+    format!("{message}.{signature}")
+}
+
+fn by_secret(header: Value, claims: Value) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET);
+    token(header, claims, |message| {
+        hmac::sign(&key, message).as_ref().to_vec()
+    })
+}
+
+struct Checking {
+    tokens: Tokens,
+    dir: tempfile::TempDir,
+}
+
+/// What checks tokens by a file of this content, with more settings.
+fn checking(kind: &str, content: &[u8], more: Value) -> Result<Checking, String> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("keys");
+    std::fs::write(&path, content).expect("a file");
+    let mut config = more;
+    config[kind] = json!(path);
+    let config: JwtConfig = serde_json::from_value(config).map_err(|error| error.to_string())?;
+    let tokens = Tokens::open(&config).map_err(|error| error.to_string())?;
+    Ok(Checking { tokens, dir })
+}
+
+fn subject(tokens: &Tokens, token: &str) -> Result<String, &'static str> {
+    let claims: Claims = tokens.claims(token)?;
+    Ok(claim(&claims, "sub").expect("a subject"))
+}
+
+#[test]
+fn a_token_of_the_secret_is_believed_until_it_expires() {
+    let checking = checking("secret_file", SECRET, json!({})).expect("good settings");
+    let told = |header, claims| subject(&checking.tokens, &by_secret(header, claims));
+    let header = || json!({ "alg": "HS256" });
+    let good = json!({ "sub": "acme", "exp": LATER });
+    assert_eq!(told(header(), good.clone()), Ok("acme".to_owned()));
+    for (header, claims, why) in [
+        (
+            header(),
+            json!({ "sub": "acme", "exp": 1_000 }),
+            "the token has expired",
+        ),
+        (
+            header(),
+            json!({ "sub": "acme" }),
+            "the token lacks a claim that is asked for here",
+        ),
+        (
+            header(),
+            json!({ "sub": "acme", "exp": LATER, "nbf": LATER }),
+            "the token is not valid yet",
+        ),
+        (
+            json!({ "alg": "HS384" }),
+            good.clone(),
+            "the token's signature is not that of a key that is known here",
+        ),
+        (
+            json!({ "alg": "RS256" }),
+            good.clone(),
+            "the token is signed in a way that is not accepted here",
+        ),
+        (
+            json!({ "alg": "none" }),
+            good.clone(),
+            "the bearer token is no JWT",
+        ),
+    ] {
+        assert_eq!(told(header, claims), Err(why));
+    }
+    let mut forged = by_secret(header(), good);
+    forged.insert(forged.len() - 1, 'A');
+    assert!(subject(&checking.tokens, &forged).is_err());
+    for junk in ["", "a.b", "a.b.c", "....", &"a".repeat(9_000)] {
+        assert!(checking.tokens.claims(junk).is_err());
+    }
+}
+
+#[test]
+fn issuer_and_audience_are_asked_for() {
+    let more = json!({ "issuer": "https://login.example", "audience": ["api", "admin"], "algorithms": ["HS256"] });
+    let checking = checking("secret_file", SECRET, more).expect("good settings");
+    let told = |more: Value| {
+        let mut claims =
+            json!({ "sub": "acme", "exp": LATER, "iss": "https://login.example", "aud": "api" });
+        for (name, value) in more.as_object().expect("an object") {
+            claims[name] = value.clone();
+        }
+        subject(
+            &checking.tokens,
+            &by_secret(json!({ "alg": "HS256" }), claims),
+        )
+    };
+    assert_eq!(told(json!({})), Ok("acme".to_owned()));
+    assert_eq!(
+        told(json!({ "aud": ["x", "admin"] })),
+        Ok("acme".to_owned())
+    );
+    assert_eq!(
+        told(json!({ "aud": "shop" })),
+        Err("the token is for another audience")
+    );
+    assert_eq!(
+        told(json!({ "iss": "https://evil.example" })),
+        Err("the token's issuer is not accepted here")
+    );
+    assert!(told(json!({ "iss": null })).is_err());
+}
+
+#[test]
+fn keys_of_a_set_are_found_by_their_names_and_renewed() {
+    let random = SystemRandom::new();
+    let pkcs8 =
+        EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("a key");
+    let elliptic =
+        EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random);
+    let elliptic = elliptic.expect("it was made so");
+    let point = &elliptic.public_key().as_ref()[1..];
+    let (x, y) = point.split_at(32);
+    let pkcs8 = Ed25519KeyPair::generate_pkcs8(&random).expect("a key");
+    let edwards = Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).expect("it was made so");
+    let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    let first = json!({ "kty": "EC", "crv": "P-256", "kid": "one", "alg": "ES256", "use": "sig", "x": encode(x), "y": encode(y) });
+    let second = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "two", "x": encode(edwards.public_key().as_ref()) });
+    let foreign = json!({ "kty": "new", "kid": "three" });
+    let set = |keys: &[&Value]| json!({ "keys": keys }).to_string().into_bytes();
+
+    let checking =
+        checking("jwks_file", &set(&[&first, &foreign]), json!({})).expect("good settings");
+    let claims = || json!({ "sub": "acme", "exp": LATER });
+    let by_first = |header| {
+        token(header, claims(), |message| {
+            elliptic
+                .sign(&random, message)
+                .expect("a signature")
+                .as_ref()
+                .to_vec()
+        })
+    };
+    let by_second = token(
+        json!({ "alg": "EdDSA", "kid": "two" }),
+        claims(),
+        |message| edwards.sign(message).as_ref().to_vec(),
+    );
+    let named = by_first(json!({ "alg": "ES256", "kid": "one" }));
+    assert_eq!(subject(&checking.tokens, &named), Ok("acme".to_owned()));
+    assert_eq!(
+        subject(&checking.tokens, &by_first(json!({ "alg": "ES256" }))),
+        Ok("acme".to_owned())
+    );
+    let unknown = Err("no key that is known here has signed the token");
+    assert_eq!(
+        subject(
+            &checking.tokens,
+            &by_first(json!({ "alg": "ES256", "kid": "two" }))
+        ),
+        unknown
+    );
+    assert_eq!(subject(&checking.tokens, &by_second), unknown);
+    // A public key is no secret to sign with.
+    let confused = token(
+        json!({ "alg": "HS256", "kid": "one" }),
+        claims(),
+        |message| {
+            hmac::sign(
+                &hmac::Key::new(hmac::HMAC_SHA256, elliptic.public_key().as_ref()),
+                message,
+            )
+            .as_ref()
+            .to_vec()
+        },
+    );
+    assert_eq!(
+        subject(&checking.tokens, &confused),
+        Err("the token is signed in a way that is not accepted here")
+    );
+
+    let path = checking.dir.path().join("keys");
+    std::fs::write(&path, set(&[&second])).expect("a file");
+    assert_eq!(checking.tokens.refresh(), Ok(true));
+    assert_eq!(subject(&checking.tokens, &by_second), Ok("acme".to_owned()));
+    assert_eq!(subject(&checking.tokens, &named), unknown);
+    std::fs::write(&path, "{}").expect("a file");
+    assert!(checking.tokens.refresh().is_err());
+    assert_eq!(subject(&checking.tokens, &by_second), Ok("acme".to_owned()));
+}
+
+/// The example of RFC 7515, appendix A.2. It has expired, which is only looked at once the signature is right.
+#[test]
+fn an_rsa_signature_is_checked() {
+    let n = "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ";
+    let message = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
+    let signature = "cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw";
+    let set = json!({ "keys": [{ "kty": "RSA", "n": n, "e": "AQAB" }] }).to_string();
+    let checking = checking("jwks_file", set.as_bytes(), json!({})).expect("good settings");
+    let told = |signature: &str| checking.tokens.claims(&format!("{message}.{signature}"));
+    assert_eq!(told(signature), Err("the token has expired"));
+    assert_eq!(
+        told(&signature.replacen("cC4", "dC4", 1)),
+        Err("the token's signature is not that of a key that is known here")
+    );
+}
+
+#[test]
+fn claims_are_found_by_name_or_pointer() {
+    let claims = json!({ "sub": "a", "https://x.example/org": "b", "org": { "id": 7, "tags": [] }, "ok": true });
+    let claims = claims.as_object().expect("an object");
+    let found = |name| claim(claims, name);
+    assert_eq!(found("sub").as_deref(), Some("a"));
+    assert_eq!(found("https://x.example/org").as_deref(), Some("b"));
+    assert_eq!(found("/org/id").as_deref(), Some("7"));
+    assert_eq!(found("/ok").as_deref(), Some("true"));
+    for missing in ["nobody", "org", "/org", "/org/tags", "/org/id/x", "/"] {
+        assert_eq!(found(missing), None, "{missing}");
+    }
+}
+
+#[test]
+fn settings_without_meaning_are_refused() {
+    for (kind, content, more, wanted) in [
+        (
+            "secret_file",
+            "short",
+            json!({}),
+            "the secret is shorter than 32 bytes",
+        ),
+        (
+            "jwks_file",
+            "[]",
+            json!({}),
+            "this is no set of keys (RFC 7517)",
+        ),
+        (
+            "jwks_file",
+            r#"{"keys":[]}"#,
+            json!({}),
+            "there is no key in it that signs",
+        ),
+        (
+            "secret_file",
+            "x",
+            json!({ "jwks_file": "y" }),
+            "expected either `jwks_file` or `secret_file`",
+        ),
+        (
+            "secret_file",
+            "x",
+            json!({ "alg": "y" }),
+            "unknown field `alg`",
+        ),
+    ] {
+        let said = checking(kind, content.as_bytes(), more)
+            .err()
+            .expect(wanted);
+        assert!(said.contains(wanted), "{said}");
+    }
+    let mixed = checking(
+        "secret_file",
+        SECRET,
+        json!({ "algorithms": ["HS256", "RS256"] }),
+    );
+    assert_eq!(
+        mixed.err().as_deref(),
+        Some("jwt.algorithms: `RS256` is none of HS256, HS384, HS512")
+    );
+}

@@ -1,0 +1,234 @@
+//! `/v1/limits`: what a caller's own limits are, and what is left of them. Charges nothing.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Extension, Query, State};
+use http::HeaderMap;
+use http::header::HOST;
+use ratekeeper_http::{Caller, Original, Target};
+use ratekeeper_limiter::{Check, Descriptor, ExplainedLimit, Explanation, Limiter};
+use ratekeeper_rules::secret::{fingerprint, is_secret_by_default};
+use ratekeeper_rules::window::format_duration;
+use ratekeeper_rules::{Entry, LEVEL_KEYS, RuleSet, SERVICE_LEVELS, ServiceLevel, TENANT};
+use serde::{Deserialize, Serialize};
+
+use super::ApiError;
+use super::auth::hop;
+use crate::app::App;
+use crate::listen::Peer;
+use crate::store::ServedStore;
+
+/// The most service levels whose counters are looked at for one answer; of the others only the limits are told.
+const LOOKS_MAX: usize = 100;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Options {
+    /// The domain whose rules are meant, where there are several.
+    domain: Option<String>,
+    /// The call that is meant: its path, and its method.
+    path: Option<String>,
+    method: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(super) struct OwnLimits {
+    caller: OwnName,
+    limits: Vec<OwnLimit>,
+}
+
+/// Who asks, as counters know them. A secret is a fingerprint.
+#[derive(Serialize)]
+struct OwnName {
+    kind: String,
+    name: String,
+}
+
+/// One limit. Spans are whole milliseconds, rounded up.
+#[derive(Serialize)]
+struct OwnLimit {
+    rule: String,
+    /// The service level that it is a tier of, and what that is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_level: Option<OwnLevel>,
+    limit: u64,
+    window: String,
+    /// Absent where it depends on more than who asks: a tenant in the path, or which method.
+    #[serde(flatten)]
+    state: Option<LimitState>,
+}
+
+#[derive(Clone, Serialize)]
+struct OwnLevel {
+    id: String,
+    /// Empty for all.
+    methods: Vec<String>,
+    path: String,
+}
+
+#[derive(Serialize)]
+struct LimitState {
+    remaining: u64,
+    reset_after_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+/// With `?path=` the limits of that call, else all that name whoever asks.
+pub(super) async fn answer<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    Extension(peer): Extension<Peer>,
+    options: Result<Query<Options>, QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Json<OwnLimits>, ApiError> {
+    let Query(options) = options.map_err(|error| ApiError::invalid("", error.body_text()))?;
+    if !app.is_loaded() {
+        return Err(ApiError::no_rules());
+    }
+    let path = options.path.as_deref();
+    if path.is_some_and(|path| !path.starts_with('/')) {
+        return Err(ApiError::invalid("?path", "a path begins with a slash"));
+    }
+    let asked = Original::forwarded(hop(&peer), &headers, &app.auth.forwarding)?;
+    let target = path.map(|path| Target::parse(&HOST, path.as_bytes()));
+    let original = Original {
+        method: path.map(|_| options.method.as_deref().unwrap_or("GET")),
+        target: target.transpose()?,
+        ..asked
+    };
+    let snapshot = app.limiter.snapshot();
+    let (describer, rules) = (&app.auth.describer, snapshot.rules());
+    let domain = describer.domain(options.domain.as_deref(), rules)?;
+    let question = describer.question(&original, domain, rules)?;
+    let caller = describer.caller(&original)?;
+    let mut limits = Vec::new();
+    if !question.is_empty() {
+        let entries = question.entries();
+        let descriptors = question.descriptors(&entries);
+        let check = Check::new(question.domain(), &descriptors);
+        let level = question.level().map(|found| OwnLevel::new(found.level));
+        looked_at(&app.limiter, &check, rules, level.as_ref(), &mut limits).await;
+    }
+    if path.is_none() {
+        all_levels(&app.limiter, &caller, rules, &mut limits).await;
+    }
+    Ok(Json(OwnLimits {
+        caller: OwnName::new(&caller),
+        limits,
+    }))
+}
+
+/// The tiers of every service level; what is left, where the caller's name and one method decide.
+async fn all_levels<S: ServedStore>(
+    limiter: &Limiter<S>,
+    caller: &Caller<'_>,
+    rules: &RuleSet,
+    limits: &mut Vec<OwnLimit>,
+) {
+    let [level_key, method_key] = LEVEL_KEYS;
+    let enabled = rules.service_levels().iter().filter(|level| level.enabled);
+    for (number, level) in enabled.enumerate() {
+        let about = OwnLevel::new(level);
+        let is_own = !level.pattern.variables().any(|name| name == TENANT);
+        let [method] = &level.methods[..] else {
+            limits.extend(OwnLimit::tiers(rules, level, &about));
+            continue;
+        };
+        if !is_own || number >= LOOKS_MAX {
+            limits.extend(OwnLimit::tiers(rules, level, &about));
+            continue;
+        }
+        let entry = |key, value| Entry { key, value };
+        let entries = [
+            entry(caller.key, &caller.name),
+            entry(level_key, &level.id),
+            entry(method_key, method),
+        ];
+        let descriptors = [Descriptor::new(&entries)];
+        let check = Check::new(SERVICE_LEVELS, &descriptors);
+        looked_at(limiter, &check, rules, Some(&about), limits).await;
+    }
+}
+
+/// Adds the limits that `check` is held to.
+async fn looked_at<S: ServedStore>(
+    limiter: &Limiter<S>,
+    check: &Check<'_>,
+    rules: &RuleSet,
+    level: Option<&OwnLevel>,
+    limits: &mut Vec<OwnLimit>,
+) {
+    let explanation: Explanation = limiter.explanation(check).await;
+    for descriptor in &explanation.descriptors {
+        let is_level = descriptor.domain.as_deref().unwrap_or(check.domain) == SERVICE_LEVELS;
+        let level = level.filter(|_| is_level);
+        let found = descriptor.nodes.iter().flat_map(|node| &node.limits);
+        let counted = found.filter(|limit| limit.counts);
+        limits.extend(counted.filter_map(|limit| OwnLimit::explained(rules, limit, level)));
+    }
+}
+
+impl OwnName {
+    fn new(caller: &Caller<'_>) -> Self {
+        let name = &*caller.name;
+        Self {
+            kind: caller.key.to_owned(),
+            name: match is_secret_by_default(caller.key) {
+                true => fingerprint(name),
+                false => name.to_owned(),
+            },
+        }
+    }
+}
+
+impl OwnLevel {
+    fn new(level: &ServiceLevel) -> Self {
+        Self {
+            id: level.id.to_string(),
+            methods: level.methods.iter().map(ToString::to_string).collect(),
+            path: level.pattern.as_str().to_owned(),
+        }
+    }
+}
+
+impl OwnLimit {
+    /// None for what is unlimited, and for a rule that a reload has just taken away.
+    fn explained(
+        rules: &RuleSet,
+        explained: &ExplainedLimit,
+        level: Option<&OwnLevel>,
+    ) -> Option<Self> {
+        let rule = rules.rules().get(explained.index?.get())?;
+        let limit = rule.limited().filter(|_| *rule.id == *explained.rule)?;
+        Some(Self {
+            rule: explained.rule.clone(),
+            service_level: level.cloned(),
+            limit: limit.quota(),
+            window: format_duration(limit.window()),
+            state: Some(LimitState {
+                remaining: explained.remaining?,
+                reset_after_ms: explained.reset_after_ms?,
+                retry_after_ms: explained.retry_after_ms,
+            }),
+        })
+    }
+
+    /// The tiers of `level`, whatever is left of them.
+    fn tiers(rules: &RuleSet, level: &ServiceLevel, about: &OwnLevel) -> Vec<Self> {
+        let enforced = level.rules.iter().map(|index| rules.rule(*index));
+        let enforced = enforced.filter(|rule| !rule.shadow);
+        let own = enforced.filter_map(|rule| {
+            let limit = rule.limited()?;
+            Some(Self {
+                rule: rule.id.to_string(),
+                service_level: Some(about.clone()),
+                limit: limit.quota(),
+                window: format_duration(limit.window()),
+                state: None,
+            })
+        });
+        own.collect()
+    }
+}
