@@ -5,11 +5,50 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use libfuzzer_sys::fuzz_target;
 use ratekeeper_http::{
-    ClientHeader, Forwarding, Hop, Mapping, Original, Source, Target, TrustedProxies,
+    ClientHeader, Describer, Forwarding, Hop, Identity, Mapping, Original, Source, Target,
+    TrustedProxies,
 };
+use ratekeeper_rules::{Options, PathPattern, RuleSet, Standing};
 use std::sync::LazyLock;
 
-static MAPPING: LazyLock<Mapping> = LazyLock::new(|| {
+static DESCRIBER: LazyLock<Describer> = LazyLock::new(|| {
+    let from = ["path:/o/{org}/**", "header:x-api-key", "remote_address"];
+    let config = serde_json::json!({ "from": from });
+    let config = serde_json::from_value(config).expect("an identity");
+    Describer {
+        identity: Identity::open(&config).expect("an identity"),
+        mapping: mapping(),
+        domain: None,
+    }
+});
+
+/// Service levels that overlap.
+static RULES: LazyLock<RuleSet> = LazyLock::new(|| {
+    let paths = [
+        "/**",
+        "/o/{tenant}/**",
+        "/o/*/a",
+        "/o/b/*",
+        "/v1/orders/7",
+        "/{x}/orders",
+    ];
+    let mut text = "slas:\n".to_owned();
+    for (id, path) in paths.iter().enumerate() {
+        let tiers = "[ { period: 1, threshold: 1 } ]";
+        text.push_str(&format!(
+            "  - {{ id: {id}, pathPattern: '{path}', tiers: {tiers} }}\n"
+        ));
+    }
+    let source = ratekeeper_rules::Source {
+        name: "slas.yaml".to_owned(),
+        text,
+    };
+    ratekeeper_rules::load(&[source], &Options::default())
+        .expect("good rules")
+        .rules
+});
+
+fn mapping() -> Mapping {
     let sources = [
         "remote_address",
         "method",
@@ -22,10 +61,12 @@ static MAPPING: LazyLock<Mapping> = LazyLock::new(|| {
         "query:key",
         "cookie:session",
         "bearer",
+        "path:/o/{org}/**",
+        "identity",
     ];
     let fields = sources.map(|from| serde_json::json!([{ "key": from, "from": from }]));
     serde_json::from_value(serde_json::json!({ "descriptors": fields })).expect("a mapping")
-});
+}
 
 /// One header a line: a digit chooses the name, the rest is the value.
 const NAMES: [&str; 10] = [
@@ -81,19 +122,31 @@ fuzz_target!(|bytes: &[u8]| {
                     .expect("a path is a target");
                 assert_eq!(again.path, target.path, "one spelling is its own");
             }
-            if let Ok(described) = MAPPING.describe(&original) {
-                let entries = described.entries();
-                assert!(
-                    described
-                        .descriptors(&entries)
-                        .iter()
-                        .all(|descriptor| descriptor.entries.len() == 1)
+            if let Ok(question) = DESCRIBER.question(&original, Some("d"), &RULES) {
+                let entries = question.entries();
+                assert!(entries.iter().all(|entry| !entry.value.is_empty()));
+                for descriptor in question.descriptors(&entries) {
+                    let wanted = if descriptor.domain.is_some() { 3 } else { 1 };
+                    assert_eq!(descriptor.entries.len(), wanted);
+                }
+                let method = original.method.unwrap_or_default();
+                let path = original.target.as_ref().map(|target| &*target.path);
+                let standings = path.map(|path| RULES.service_level_standings(method, path));
+                let mut standings = standings.unwrap_or_default().into_iter();
+                let holds = standings.find(|(_, standing)| *standing == Standing::Holds);
+                assert_eq!(
+                    question.level().map(|found| &found.level.id),
+                    holds.map(|(level, _)| &level.id),
+                    "the router finds what trying all finds"
                 );
-                assert!(described.pairs().all(|(_, value)| !value.is_empty()));
             }
         }
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
+        if let Ok(pattern) = PathPattern::parse(text) {
+            let _ = pattern.capture("/o/acme/users");
+            assert_eq!(pattern.as_str(), text);
+        }
         let _ = text.parse::<TrustedProxies>();
         let _ = text.parse::<ClientHeader>();
         if let Ok(source) = text.parse::<Source>() {
