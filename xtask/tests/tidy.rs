@@ -50,6 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "ratekeeper-replay",
         &[
             "ratekeeper-core",
+            "ratekeeper-http",
             "ratekeeper-limiter",
             "ratekeeper-rules",
             "ratekeeper-store",

@@ -233,7 +233,8 @@ Examples:
   ratekeeper replay --rules rules/ --log access.log.gz
   ratekeeper replay --rules rules/ --log access.log --descriptors 'remote_address; api_key=remote_address,path'
   ratekeeper replay --rules rules/ --log app.jsonl --fields time=ts,remote_address=client.ip --json
-  ratekeeper replay --rules rules/ --log access.log --compare sliding_log")]
+  ratekeeper replay --rules rules/ --log access.log --compare sliding_log
+  ratekeeper replay --rules slas.yaml --log access.log      service levels, by method and path")]
 pub(crate) struct Replay {
     /// The rules to try
     #[arg(long, value_name = "PATH")]
@@ -263,6 +264,9 @@ pub(crate) struct Replay {
     /// What rules mean where they do not say
     #[arg(long, value_name = "NAME", default_value = "ratekeeper", value_parser = ["ratekeeper", "envoy"])]
     pub(crate) profile: String,
+    /// What the paths of service levels are relative to
+    #[arg(long, value_name = "PATH")]
+    pub(crate) slas_base: Option<String>,
     /// How many of the most denied keys to print of each rule
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) top: usize,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ratekeeper_rules::RuleSet;
+use ratekeeper_rules::{RuleSet, SERVICE_LEVELS};
 use ratekeeper_store::memory::MemoryError;
 
 /// Why a replay cannot be run, or not to its end.
@@ -20,7 +20,7 @@ pub enum ReplayError {
     /// The counters cannot have that much memory, or that little.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// There are no rules for descriptors.
+    /// There are neither rules for descriptors nor service levels.
     #[error("the rules have no domain")]
     NoDomain,
     /// There is a choice to make.
@@ -39,7 +39,7 @@ pub enum ReplayError {
     },
 }
 
-/// The domain that is meant: the one asked for, or the only one.
+/// The domain that is meant: the one asked for, or the only one, or that of the service levels where there is no other.
 pub(crate) fn choose_domain(rules: &RuleSet, wanted: Option<&str>) -> Result<String, ReplayError> {
     let mut names = rules.domains().map(|domain| domain.name());
     let known = || {
@@ -50,6 +50,7 @@ pub(crate) fn choose_domain(rules: &RuleSet, wanted: Option<&str>) -> Result<Str
             .join(", ")
     };
     match (wanted, names.next(), names.next()) {
+        (None, None, _) if !rules.service_levels().is_empty() => Ok(SERVICE_LEVELS.to_owned()),
         (_, None, _) => Err(ReplayError::NoDomain),
         (Some(name), _, _) if rules.domain(name).is_some() => Ok(name.to_owned()),
         (Some(name), _, _) => Err(ReplayError::UnknownDomain {

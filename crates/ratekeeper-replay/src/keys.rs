@@ -7,7 +7,6 @@ use ratekeeper_rules::{Domain, Entry, Matched, Node, RuleIndex, RuleSet, secret}
 /// Writes the entries that a rule's counter stands for.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    domain: String,
     /// By rule: whether a pattern on its path shares one counter between values.
     shares: Vec<bool>,
     text: String,
@@ -23,7 +22,6 @@ impl Keys {
                 .for_each(|node| mark_shared(node, false, &mut shares));
         }
         Self {
-            domain: domain.to_owned(),
             shares,
             text: String::new(),
         }
@@ -34,11 +32,9 @@ impl Keys {
     /// pattern as the pattern.
     pub(crate) fn of(&mut self, rules: &RuleSet, rule: RuleIndex, entries: &[Entry<'_>]) -> &str {
         self.text.clear();
-        let domain = rules.domain(&self.domain);
-        let depth = rules
-            .rules()
-            .get(rule.get())
-            .map_or(entries.len(), |rule| rule.path.len());
+        let found = rules.rules().get(rule.get());
+        let domain = found.and_then(|found| rules.domain(&found.domain));
+        let depth = found.map_or(entries.len(), |found| found.path.len());
         let entries = entries.get(..depth).unwrap_or(entries);
         let shared = self.shares.get(rule.get()).copied().unwrap_or(false);
         let walk = domain.filter(|_| shared).map(|domain| domain.walk(entries));

@@ -1,8 +1,11 @@
 //! A log, played through the rules at its own time.
 
+use http::HeaderMap;
+use http::header::HOST;
 use ratekeeper_core::{Timestamp, Vote};
+use ratekeeper_http::{Describer, Original, Question, Target};
 use ratekeeper_limiter::{Check, Decision, Limiter, LimiterOptions, Source, Waiting};
-use ratekeeper_rules::{RuleIndex, RuleSet};
+use ratekeeper_rules::{RuleIndex, RuleSet, SERVICE_LEVELS};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use smallvec::SmallVec;
 
@@ -29,6 +32,8 @@ pub struct ReplayOptions {
     pub fields: Fields,
     /// What each line is turned into.
     pub descriptors: Descriptors,
+    /// Who calls, for service levels. A log has the address, the method and the path of a request, and no headers.
+    pub describer: Describer,
     /// What to hold the rules' decisions against.
     pub compare: Option<CompareWith>,
     /// How many of the most denied keys to report of each rule; at most 1,024 are known.
@@ -46,6 +51,7 @@ impl Default for ReplayOptions {
             format: None,
             fields: Fields::default(),
             descriptors: Descriptors::default(),
+            describer: Describer::default(),
             compare: None,
             top_denied: 10,
             bad_lines: 5,
@@ -85,6 +91,8 @@ pub struct Progress {
 #[derive(Debug)]
 pub struct Replay {
     options: ReplayOptions,
+    /// What a log knows of a request's headers.
+    no_headers: HeaderMap,
     pub(crate) limiter: Limiter<MemoryStore>,
     pub(crate) domain: String,
     keys: Keys,
@@ -112,9 +120,8 @@ impl Replay {
     /// [`ReplayError`] if there is no domain to check, a choice to make, or not enough memory.
     pub fn new(mut options: ReplayOptions, rules: RuleSet) -> Result<Self, ReplayError> {
         let domain = choose_domain(&rules, options.domain.as_deref())?;
-        let nodes = rules
-            .domain(&domain)
-            .map_or(&[][..], |domain| domain.nodes());
+        let named = rules.domains().find(|own| *own.name() == *domain);
+        let nodes = named.map_or(&[][..], |domain| domain.nodes());
         options.descriptors.retain_first_keys(|key| {
             // A composite is the key, or the key and more; a pattern may be anything.
             let may_be = |pattern: &str| pattern.starts_with(key) || pattern.contains('*');
@@ -137,6 +144,7 @@ impl Replay {
             domain,
             summary,
             options,
+            no_headers: HeaderMap::new(),
         })
     }
 
@@ -191,7 +199,8 @@ impl Replay {
             .iter()
             .zip(&self.tallies)
             .enumerate();
-        let of_domain = rules.filter(|(_, (rule, _))| *rule.domain == *self.domain);
+        let of_domain =
+            rules.filter(|(_, (rule, _))| [&*self.domain, SERVICE_LEVELS].contains(&&*rule.domain));
         let reports = of_domain.map(|(index, (rule, tally))| {
             let mut report = tally.report(&rule.id, self.options.top_denied);
             report.compare = self.comparison.as_ref().map(|comparison| {
@@ -236,7 +245,21 @@ impl Replay {
         let now = self.advance(record.time);
         let filled = self.options.descriptors.of(record);
         let entries = filled.entries();
-        let descriptors = filled.descriptors(&entries);
+        let snapshot = self.limiter.snapshot();
+        let has_levels = !snapshot.rules().service_levels().is_empty();
+        let original = has_levels
+            .then(|| original(record, &self.no_headers))
+            .flatten();
+        let level = original.as_ref().and_then(|original| {
+            let describer = &self.options.describer;
+            describer.question(original, None, snapshot.rules()).ok()
+        });
+        let level_entries = level.as_ref().map(Question::entries).unwrap_or_default();
+        let of_level = level
+            .as_ref()
+            .map(|level| level.descriptors(&level_entries));
+        let mut descriptors = filled.descriptors(&entries);
+        descriptors.extend(of_level.unwrap_or_default());
         let check = Check {
             domain: &self.domain,
             descriptors: &descriptors,
@@ -281,6 +304,19 @@ impl Replay {
         self.summary.span = Some((first, now));
         now
     }
+}
+
+/// The request of a line, as far as service levels look at it; None if its path has no meaning.
+fn original<'a>(record: &'a Record<'_>, no_headers: &'a HeaderMap) -> Option<Original<'a>> {
+    let path = record.path.as_deref()?;
+    Some(Original {
+        client: record.remote_address.parse().ok(),
+        method: record.method.as_deref(),
+        scheme: None,
+        host: None,
+        target: Target::parse(&HOST, path.as_bytes()).ok(),
+        headers: no_headers,
+    })
 }
 
 /// Counts all but the denials of rules.

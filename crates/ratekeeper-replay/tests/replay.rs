@@ -290,3 +290,50 @@ fn a_log_that_is_not_there() {
         "cannot read /nowhere/access.log"
     );
 }
+
+#[test]
+fn service_levels_are_replayed_by_method_and_path() {
+    let rules = "
+slas_base: /v1/organizations/{tenant}
+slas:
+  - { id: get-product, methods: [GET], pathPattern: '/product/*', tiers: [ { period: 60, threshold: 2 } ] }
+  - { id: any, pathPattern: '/**', tiers: [ { period: 60, threshold: 1 } ] }
+";
+    let calls = [
+        "GET /v1/organizations/A/product/1 HTTP/1.1",
+        "GET /v1/organizations/A/product/2?x=1 HTTP/1.1",
+        "GET /v1/organizations/A/%70roduct/3 HTTP/1.1",
+        "GET /v1/organizations/B/product/1 HTTP/1.1",
+        "PUT /v1/organizations/A/product/1 HTTP/1.1",
+        "PUT /v1/organizations/A/product/1 HTTP/1.1",
+        "GET /elsewhere HTTP/1.1",
+        "-",
+    ];
+    let log: String = calls.map(|call| line("192.0.2.1", 1, call)).concat();
+    let report = replayed(ReplayOptions::default(), rules, &[&log]);
+    let denied = |number: usize| {
+        let rule = &report.rules[number];
+        let keys = serde_json::to_value(rule).expect("a report has no odd keys");
+        keys["top_denied"].to_string()
+    };
+    assert_eq!(
+        denied(0),
+        r#"[{"denied":1,"key":"tenant=A,sla=get-product,method=GET"}]"#
+    );
+    assert_eq!(
+        denied(1),
+        r#"[{"denied":1,"key":"tenant=A,sla=any,method=PUT"}]"#
+    );
+    assert_eq!(
+        (
+            report.summary.allowed,
+            report.summary.denied,
+            report.summary.unmatched
+        ),
+        (6, 2, 2)
+    );
+    let both = format!("{TWO_A_MINUTE}{rules}");
+    let report = replayed(ReplayOptions::default(), &both, &[&log]);
+    assert_eq!(report.rules.len(), 3);
+    assert_eq!((report.summary.allowed, report.summary.denied), (2, 6));
+}

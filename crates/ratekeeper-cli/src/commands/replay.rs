@@ -15,6 +15,8 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
     let mut options = Options::default();
     options.merge_domains = args.merge_domains;
     options.profile = settings::profile(&args.profile).map_err(|message| anyhow!(message))?;
+    options.slas_base = settings::slas_base(args.slas_base.as_deref().unwrap_or_default())
+        .map_err(|message| anyhow!("--slas-base: {message}"))?;
     let loaded = rules::load(&args.rules, false, &options)?;
     let mut replay = Replay::new(replay_options(args)?, loaded.rules)?;
     for log in &args.logs {
