@@ -116,7 +116,7 @@ pub struct Status {
     pub binding: Option<Binding>,
     /// The rule that lets everything pass, if that is what matched.
     pub unlimited: Option<RuleIndex>,
-    /// How long its limits want the request held back.
+    /// How long its limits want the request held back, those that only watch left out.
     pub delay: Micros,
     /// Whether one of its limits was answered without being counted.
     pub degraded: bool,
@@ -188,7 +188,7 @@ pub struct Answered {
     pub reset_after: Micros,
     /// Until the same hits would fit: zero if they do, or never will.
     pub retry_after: Micros,
-    /// How long to hold the request.
+    /// How long to hold the request; zero if it was denied.
     pub delay: Micros,
     /// False if the store had no room or no answer, and the failure mode answered instead.
     pub counted: bool,
@@ -211,7 +211,11 @@ impl Answered {
                     remaining: found.remaining.saturating_add(kept).min(capacity),
                     reset_after: found.reset_after,
                     retry_after: found.retry_after,
-                    delay: found.delay,
+                    delay: if request_allowed {
+                        found.delay
+                    } else {
+                        Micros::ZERO
+                    },
                     counted: matches!(outcome, StepOutcome::Counted(_)),
                 }
             }

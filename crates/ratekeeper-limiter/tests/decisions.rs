@@ -619,6 +619,55 @@ descriptors:
     assert_eq!(wait("b", Waiting::Cannot), (true, Micros::from_millis(100)));
 }
 
+/// The first of these leaves at once, the others at most an hour later.
+const LEAKY: &str = "rate_limit: { window: 1h, limit: 10, algorithm: leaky_bucket }";
+
+fn delay_of_the_second(limiter: &Limiter<MemoryStore>, pairs: Pairs<'_>) -> (bool, Micros) {
+    let list = entries(pairs);
+    let descriptors = [Descriptor::new(&list)];
+    let check = Check {
+        domain: "d",
+        descriptors: &descriptors,
+        waiting: Waiting::Can,
+    };
+    let ask = || limiter.check_at(&check, Timestamp::from_secs(START));
+    ask();
+    let decision = ask();
+    (decision.allowed(), decision.delay())
+}
+
+#[test]
+fn a_leaky_bucket_that_only_watches_holds_nobody_back() {
+    let rule =
+        |settings: &str| format!("domain: d\ndescriptors:\n- key: a\n  {settings}\n  {LEAKY}\n");
+    let enforced = limiter(&rule("name: queue"));
+    let (_, delay) = delay_of_the_second(&enforced, &[("a", "1")]);
+    assert!(!delay.is_zero());
+    for settings in ["shadow_mode: true", "enforce: 0%"] {
+        let watching = limiter(&rule(settings));
+        let found = delay_of_the_second(&watching, &[("a", "1")]);
+        assert_eq!(found, (true, Micros::ZERO), "{settings}");
+    }
+    let modes = Modes {
+        shadow: true,
+        ..Modes::default()
+    };
+    let watching = limiter_with(&rule("name: queue"), modes);
+    let found = delay_of_the_second(&watching, &[("a", "1")]);
+    assert_eq!(found, (true, Micros::ZERO));
+}
+
+#[test]
+fn who_is_denied_is_not_told_to_wait_for_a_turn() {
+    let limiter = limiter(&format!(
+        "domain: d\nevaluation: path\ndescriptors:\n- key: a\n  {LEAKY}\n  descriptors:\n  - key: b\n    rate_limit: {{ window: 1h, limit: 1 }}\n"
+    ));
+    let found = delay_of_the_second(&limiter, &[("a", "1"), ("b", "1")]);
+    assert_eq!(found, (false, Micros::ZERO));
+    let (allowed, delay) = delay_of_the_second(&limiter, &[("a", "1")]);
+    assert!(allowed && !delay.is_zero());
+}
+
 #[test]
 fn a_calendar_month_ends_where_the_zone_says() {
     let limiter = limiter(

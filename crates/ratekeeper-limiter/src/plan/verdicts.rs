@@ -112,7 +112,11 @@ impl<'a> Plan<'a> {
                 denies,
                 answered,
             };
-            statuses[usize::from(step.descriptor)].add(binding);
+            let status = &mut statuses[usize::from(step.descriptor)];
+            status.add(binding);
+            if !step.shadow && !self.context.snapshot.modes.shadow {
+                status.delay = status.delay.max(answered.delay);
+            }
         }
         for (descriptor, index) in &self.unlimited {
             let status = &mut statuses[usize::from(*descriptor)];
@@ -245,7 +249,6 @@ impl Status {
         if !answered.fits() && !binding.shadow {
             self.code = Code::OverLimit;
         }
-        self.delay = self.delay.max(answered.delay);
         self.degraded |= !answered.counted;
         if self.binding.is_none_or(|kept| binding.rank() < kept.rank()) {
             self.binding = Some(binding);

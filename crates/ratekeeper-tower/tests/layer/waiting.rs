@@ -74,6 +74,19 @@ async fn all<F: Future<Output = Result<T, Infallible>>, T>(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_queue_that_only_watches_holds_nobody_back() {
+    let watching = TEN_A_SECOND.replace("- key: api_key", "- key: api_key\n  shadow_mode: true");
+    let layer = layer(&watching).wait_max(Duration::from_millis(150));
+    let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
+    let limited = layer.layer(called);
+    for _ in 0..8 {
+        let answer = limited.clone().oneshot(of("ada")).await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::OK);
+    }
+    assert_eq!(layer.counts().waited, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nobody_waits_longer_than_they_may_nor_more_of_them() {
     let short = layer(TEN_A_SECOND).wait_max(Duration::from_millis(150));
     let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
