@@ -41,11 +41,15 @@ impl Batch {
     }
 }
 
-/// `waiting` in calls that a cluster takes: each of one slot.
+/// `waiting` in calls that a cluster takes: each of one slot. While a slot is on its way, a call
+/// is refused whose counters are not all at one end of it: what was refused once has a call of
+/// its own from then on, so that no decision waits for counters that are not its.
 pub(crate) fn by_slot(mut waiting: Vec<Waiting>) -> Vec<Batch> {
+    let was_refused = |it: &Waiting| it.members.attempts > 0;
     let place = |it: &Waiting| {
         (
             it.members.is_asking,
+            was_refused(it),
             it.group.first_key().map(|key| slot(key.subject)),
         )
     };
@@ -54,7 +58,9 @@ pub(crate) fn by_slot(mut waiting: Vec<Waiting>) -> Vec<Batch> {
     let mut batches: Vec<Vec<Waiting>> = Vec::new();
     for it in waiting {
         match batches.last_mut() {
-            Some(batch) if batch.first().map(place) == Some(place(&it)) => batch.push(it),
+            Some(batch) if !was_refused(&it) && batch.first().map(place) == Some(place(&it)) => {
+                batch.push(it);
+            }
             _ => batches.push(vec![it]),
         }
     }

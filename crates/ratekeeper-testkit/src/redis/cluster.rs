@@ -79,27 +79,45 @@ impl Cluster {
     /// # Panics
     /// If the nodes refuse.
     pub fn move_slot(&self, slot: u16, from: usize, to: usize) {
-        let (mut source, mut target) = (self.client(from), self.client(to));
-        let (from_id, to_id) = (self.id(from), self.id(to));
-        let slot = slot.to_string();
-        ok(&target.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]));
-        ok(&source.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]));
+        self.begin_moving(slot, from, to);
+        while self.move_keys(slot, 100, from, to) > 0 {}
+        let (slot, id) = (slot.to_string(), self.id(to));
+        for node in [to, from] {
+            let settled = ["CLUSTER", "SETSLOT", &slot, "NODE", &id];
+            ok(&self.client(node).ask(&settled));
+        }
+    }
+
+    /// Has both nodes expect that a slot moves from one to the other.
+    ///
+    /// # Panics
+    /// If the nodes refuse.
+    pub fn begin_moving(&self, slot: u16, from: usize, to: usize) {
+        let (slot, from_id, to_id) = (slot.to_string(), self.id(from), self.id(to));
+        let (importing, migrating) = (
+            ["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id],
+            ["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id],
+        );
+        ok(&self.client(to).ask(&importing));
+        ok(&self.client(from).ask(&migrating));
+    }
+
+    /// Moves up to `most` keys of a slot that is on its way, and says how many there were.
+    ///
+    /// # Panics
+    /// If the nodes refuse.
+    pub fn move_keys(&self, slot: u16, most: usize, from: usize, to: usize) -> usize {
+        let mut source = self.client(from);
         let port = self.servers[to].port().to_string();
-        loop {
-            let Reply::Array(keys) = source.ask(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"]) else {
-                panic!("keys in a slot are a list");
-            };
-            if keys.is_empty() {
-                break;
-            }
-            for key in keys {
-                let key = key.text();
-                ok(&source.ask(&["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"]));
-            }
+        let (slot, most) = (slot.to_string(), most.to_string());
+        let Reply::Array(keys) = source.ask(&["CLUSTER", "GETKEYSINSLOT", &slot, &most]) else {
+            panic!("keys in a slot are a list");
+        };
+        for key in &keys {
+            let key = key.text();
+            ok(&source.ask(&["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"]));
         }
-        for client in [&mut target, &mut source] {
-            ok(&client.ask(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]));
-        }
+        keys.len()
     }
 
     fn assign(&self) {

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use futures_util::future::join_all;
 use ratekeeper_core::{Algorithm, Micros};
-use ratekeeper_store::{Step, StepOutcome};
+use ratekeeper_store::{CounterKey, Step, StepOutcome};
 use ratekeeper_store_redis::RedisStore;
 use ratekeeper_store_redis::script::slot;
 use ratekeeper_testkit::redis::Cluster;
@@ -15,6 +17,59 @@ use crate::support::{decide, home, limit};
 
 const TASKS: usize = 16;
 const COUNTERS: u64 = 4;
+const NEIGHBOURS: u64 = 40;
+
+/// Counters of one slot lie at both ends of its way, and each is decided where it is: none waits for its neighbours.
+#[tokio::test]
+async fn half_of_a_slot_is_decided_at_each_end() {
+    let cluster = Cluster::of(3, 0, Duration::from_secs(60));
+    let store = RedisStore::new(endpoint(&cluster), patient(), home());
+    ready(&store).await;
+    let limit = limit(
+        Algorithm::FixedWindow,
+        1_000,
+        Micros::from_secs(365 * 86_400),
+    );
+    let first = step_of(&limit, 1, 0);
+    let neighbours: Vec<_> = (0..NEIGHBOURS)
+        .map(|identity| Step {
+            key: CounterKey {
+                identity,
+                ..first.key
+            },
+            ..first
+        })
+        .collect();
+    let (known, new) = neighbours.split_at(neighbours.len() * 3 / 4);
+    for step in known {
+        assert!(decide(&store, &[*step]).await.expect("all serve").allowed);
+    }
+    let slot = slot(first.key.subject);
+    cluster.begin_moving(slot, 0, 1);
+    assert_eq!(
+        cluster.move_keys(slot, known.len() / 2, 0, 1),
+        known.len() / 2
+    );
+    for _ in 0..3 {
+        // All of them wait for one pipeline.
+        let asked = neighbours.chunks(1).map(|step| decide(&store, step));
+        for verdicts in join_all(asked).await {
+            assert!(verdicts.expect("it is at one of the ends").allowed);
+        }
+    }
+    for (steps, counted) in [(known, 4), (new, 3)] {
+        for step in steps {
+            let look = [Step { hits: 0, ..*step }];
+            let looked = decide(&store, &look)
+                .await
+                .expect("it is at one of the ends");
+            let StepOutcome::Counted(outcome) = looked.outcomes[0] else {
+                panic!("Redis has room");
+            };
+            assert_eq!(1_000 - outcome.remaining, counted);
+        }
+    }
+}
 
 /// No answer is lost, and each request is counted once, wherever its counter is just then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
