@@ -12,7 +12,11 @@ fn logged(format: &str) -> (Gateway, String) {
         &["--access-log", "access.log", "--access-log-format", format],
     );
     for number in 0..5 {
-        let lines = ["X-Api-Key: few", "User-Agent: a \"quoted\\one\""];
+        let lines = [
+            "X-Api-Key: few",
+            "User-Agent: a \"quoted\\one\"",
+            "Referer: https://a.example/from?token=secret",
+        ];
         gateway.get(&format!("/orders/{number}?token=secret"), &lines);
     }
     let file = gateway.folder.path().join("access.log");
@@ -44,6 +48,7 @@ fn a_line_says_what_was_decided_and_why() {
         (&"allow".into(), &"upstream".into())
     );
     assert_eq!(first["user_agent"], "a \"quoted\\one\"");
+    assert_eq!(first["referer"], "https://a.example/from");
     let last = &lines[4];
     assert_eq!(
         (&last["status"], &last["decision"]),
@@ -82,6 +87,18 @@ fn replay_reads_both_formats() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{format}: {said}\n{text}");
     }
+}
+
+#[test]
+fn no_client_writes_fields_of_the_log() {
+    let (gateway, text) = logged("combined");
+    assert!(!text.contains("secret"), "queries are left out: {text}");
+    gateway.get(r#"/x"_200_1_"-"_"y\z"#, &["X-Api-Key: another"]);
+    let file = gateway.folder.path().join("access.log");
+    eventually("the path is written as one", || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        text.contains(r#" "GET /x\"_200_1_\"-\"_\"y\\z HTTP/1.1" 200 5 "-" "-""#)
+    });
 }
 
 #[test]

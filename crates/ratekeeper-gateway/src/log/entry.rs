@@ -106,12 +106,15 @@ impl Entry {
         text(line, "path", self.uri.path().as_bytes());
         let _ = write!(line, ",\"protocol\":\"{:?}\"", self.version);
         for (name, value) in [
-            ("host", &self.host),
-            ("user_agent", &self.user_agent),
-            ("referer", &self.referer),
+            ("host", self.host.as_ref().map(HeaderValue::as_bytes)),
+            (
+                "user_agent",
+                self.user_agent.as_ref().map(HeaderValue::as_bytes),
+            ),
+            ("referer", self.referer()),
         ] {
             if let Some(value) = value {
-                text(line, name, value.as_bytes());
+                text(line, name, value);
             }
         }
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
@@ -160,6 +163,12 @@ impl Entry {
         }
     }
 
+    /// Where the client came from, without the query of that.
+    fn referer(&self) -> Option<&[u8]> {
+        let referer = self.referer.as_ref()?.as_bytes();
+        referer.split(|byte| matches!(byte, b'?' | b'#')).next()
+    }
+
     fn combined(&self, line: &mut String) {
         match self.client {
             Some(client) => {
@@ -170,20 +179,17 @@ impl Entry {
         let at: Zoned = self.at.to_zoned(jiff::tz::TimeZone::UTC);
         let _ = write!(
             line,
-            " - - [{}] \"{} {} {:?}\" {} {}",
+            " - - [{}] \"{} ",
             at.strftime("%d/%b/%Y:%H:%M:%S +0000"),
             self.method,
-            self.uri.path(),
-            self.version,
-            self.status,
-            self.bytes
         );
-        for value in [&self.referer, &self.user_agent] {
+        escape(line, self.uri.path().as_bytes());
+        let (version, status, bytes) = (self.version, self.status, self.bytes);
+        let _ = write!(line, " {version:?}\" {status} {bytes}");
+        let user_agent = self.user_agent.as_ref().map(HeaderValue::as_bytes);
+        for value in [self.referer(), user_agent] {
             line.push_str(" \"");
-            match value {
-                Some(value) => escape(line, value.as_bytes()),
-                None => line.push('-'),
-            }
+            escape(line, value.unwrap_or(b"-"));
             line.push('"');
         }
     }
