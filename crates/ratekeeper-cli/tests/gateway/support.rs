@@ -13,15 +13,16 @@ use tempfile::TempDir;
 /// How long an answer may take on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Limits that no test reaches unless it wants to: 3 a minute for the key `few`.
+/// Limits that no test reaches unless it wants to: 3 a year for the key `few`, so that no window
+/// ends in the middle of a test.
 pub(crate) const RULES: &str = "
 domain: api
 descriptors:
   - key: api_key
     value: few
-    rate_limit: { window: 1h, limit: 3 }
+    rate_limit: { unit: year, requests_per_unit: 3 }
   - key: api_key
-    rate_limit: { window: 1h, limit: 1000000 }
+    rate_limit: { unit: year, requests_per_unit: 1000000 }
 ";
 
 /// A running gateway, and the folder it was started in.
@@ -65,6 +66,11 @@ impl Gateway {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
+    /// A connection to it.
+    pub(crate) fn connect(&self) -> TcpStream {
+        connect(self.port)
+    }
+
     /// Sends `request` as it stands and reads until the gateway closes.
     pub(crate) fn say(&self, request: &str) -> String {
         say(self.port, request)
@@ -100,11 +106,16 @@ pub(crate) fn gateway(folder: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn say(port: u16, request: &str) -> String {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+fn connect(port: u16) -> TcpStream {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
     stream
         .set_read_timeout(Some(PATIENCE))
         .expect("a timeout can be set");
+    stream
+}
+
+fn say(port: u16, request: &str) -> String {
+    let mut stream = connect(port);
     // It may answer, and close, before it has read all of it.
     let _ = stream.write_all(request.as_bytes());
     let mut answer = Vec::new();
@@ -158,6 +169,8 @@ pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 pub(crate) struct Asked {
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
+    /// The lines after the last chunk.
+    pub(crate) trailers: String,
     /// How many came before it on its connection.
     pub(crate) before: usize,
 }
@@ -254,45 +267,61 @@ fn serve(stream: TcpStream, kept: &Mutex<Vec<Asked>>, act: &dyn Fn(&Asked) -> Ac
     }
 }
 
+/// A port that refuses connections and that nobody else is given, for as long as the socket is held.
+pub(crate) fn deaf_port() -> (tokio::net::TcpSocket, u16) {
+    let socket = tokio::net::TcpSocket::new_v4().expect("there are sockets");
+    let any = (Ipv4Addr::LOCALHOST, 0).into();
+    socket.bind(any).expect("a port is free");
+    let port = socket.local_addr().expect("it has an address").port();
+    (socket, port)
+}
+
 /// A request; None at the end of the connection.
 fn read(reader: &mut impl BufRead, before: usize) -> Option<Asked> {
-    let mut head = String::new();
+    let head = lines(reader)?;
+    let (mut body, mut trailers) = (Vec::new(), String::new());
+    if let Some(length) = header(&head, "content-length") {
+        body.resize(length.parse().ok()?, 0);
+        reader.read_exact(&mut body).ok()?;
+    } else if header(&head, "transfer-encoding").is_some() {
+        body = chunks(reader)?;
+        trailers = lines(reader)?;
+    }
+    Some(Asked {
+        head,
+        body,
+        trailers,
+        before,
+    })
+}
+
+/// The lines before an empty one.
+fn lines(reader: &mut impl BufRead) -> Option<String> {
+    let mut lines = String::new();
     loop {
         let mut line = String::new();
         if reader.read_line(&mut line).ok()? == 0 {
             return None;
         }
         if line.trim_end().is_empty() {
-            break;
+            return Some(lines);
         }
-        head.push_str(&line);
+        lines.push_str(&line);
     }
-    let body = match (
-        header(&head, "content-length"),
-        header(&head, "transfer-encoding"),
-    ) {
-        (Some(length), _) => {
-            let mut body = vec![0; length.parse().ok()?];
-            reader.read_exact(&mut body).ok()?;
-            body
-        }
-        (None, Some(_)) => chunks(reader)?,
-        (None, None) => Vec::new(),
-    };
-    Some(Asked { head, body, before })
 }
 
+/// What the chunks carry, up to the line of the last.
 fn chunks(reader: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
         let length = usize::from_str_radix(line.trim_end(), 16).ok()?;
-        let mut chunk = vec![0; length + 2];
-        reader.read_exact(&mut chunk).ok()?;
         if length == 0 {
             return Some(body);
         }
+        let mut chunk = vec![0; length + 2];
+        reader.read_exact(&mut chunk).ok()?;
         body.extend_from_slice(&chunk[..length]);
     }
 }
