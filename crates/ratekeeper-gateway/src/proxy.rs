@@ -277,10 +277,13 @@ impl Exchange<'_> {
         &self,
         connection: Connection,
         index: usize,
-        request: Request<RequestBody>,
+        mut request: Request<RequestBody>,
     ) -> Result<Answered, Failed> {
         match connection {
             Connection::Http1(mut lease) => {
+                if self.progress.is_some() {
+                    head::frame_http1(request.headers_mut());
+                }
                 let sent = lease.sender.try_send_request(request);
                 let answer = self.in_time(sent).await?.map_err(failed)?;
                 Ok((answer, Some(lease)))

@@ -115,7 +115,7 @@ fn read_head(stream: &mut TcpStream) -> String {
 fn a_chunked_upload_arrives_whole_whatever_its_method() {
     let upstream = Upstream::start(|asked| ok(&String::from_utf8_lossy(&asked.body)));
     let gateway = Gateway::start(&upstream.url(), &[]);
-    for method in ["POST"] {
+    for method in ["POST", "GET", "DELETE", "OPTIONS"] {
         let said = gateway.say(&format!(
             "{method} / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\
              5\r\nhello\r\n6;x=y\r\n world\r\n0\r\n\r\n"

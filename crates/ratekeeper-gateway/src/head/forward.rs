@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use http::header::{COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE};
+use http::header::{
+    CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE,
+    TRANSFER_ENCODING,
+};
 use http::request::Parts;
 use http::uri::{PathAndQuery, Scheme, Uri};
 use http::{Method, Version};
@@ -95,6 +98,14 @@ pub(crate) fn as_http2(parts: &mut Parts, upstream: &Upstream, address: usize) {
         parts.uri = uri;
     }
     parts.version = Version::HTTP_2;
+}
+
+/// Says where a body ends that has no length. hyper says it of itself, but not for a GET or another
+/// method that usually has no body: the upstream would get none.
+pub(crate) fn frame_http1(headers: &mut HeaderMap) {
+    if !headers.contains_key(CONTENT_LENGTH) {
+        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
 }
 
 /// HTTP/2 may send a cookie in pieces, which HTTP/1 may not (RFC 9113, section 8.2.3).
