@@ -1,7 +1,7 @@
 //! The numbers that a limit's steps compute with, for a store that takes the same steps
 //! elsewhere: a script that has only doubles.
 
-use crate::limit::{Kind, Waiting};
+use crate::limit::Kind;
 use crate::rate::Rate;
 use crate::{Limit, Micros};
 
@@ -16,11 +16,13 @@ pub enum Arithmetic {
     SlidingLog,
     /// [`token_bucket`](crate::token_bucket)
     TokenBucket(Emission),
-    /// [`gcra`](crate::gcra), and [`leaky_bucket`](crate::leaky_bucket) for callers that wait.
+    /// [`gcra`](crate::gcra), and [`leaky_bucket`](crate::leaky_bucket) for callers that wait
+    /// for any turn.
     Gcra(Emission),
-    /// [`leaky_bucket`](crate::leaky_bucket) for callers that cannot wait: what does not leave
-    /// at once is refused.
-    LeakyWithoutDelay(Emission),
+    /// [`leaky_bucket`](crate::leaky_bucket) for callers that can wait for so long, perhaps not
+    /// at all: what does not leave by then is refused. It is shorter than the bucket takes to
+    /// refill.
+    LeakyWithin(Emission, Micros),
     /// [`concurrency`](crate::concurrency): nothing else.
     Concurrency,
 }
@@ -55,10 +57,10 @@ impl Limit {
             Kind::SlidingWindow(sub) => Arithmetic::SlidingWindow(sub.length()),
             Kind::SlidingLog => Arithmetic::SlidingLog,
             Kind::TokenBucket(rate) => Arithmetic::TokenBucket(rate.into()),
-            Kind::Gcra(rate) | Kind::LeakyBucket(rate, Waiting::Delays) => {
+            Kind::Gcra(rate) | Kind::LeakyBucket(rate, Micros::MAX) => {
                 Arithmetic::Gcra(rate.into())
             }
-            Kind::LeakyBucket(rate, Waiting::Refuses) => Arithmetic::LeakyWithoutDelay(rate.into()),
+            Kind::LeakyBucket(rate, most) => Arithmetic::LeakyWithin(rate.into(), most),
             Kind::Concurrency => Arithmetic::Concurrency,
         }
     }

@@ -11,43 +11,40 @@
 //! meter; Tanenbaum, Computer Networks, the queue; NGINX `limit_req` with a `burst` is one). It
 //! is the [`gcra`] with a delay: the same state, the same envelope on admissions,
 //! and departures never closer than T, rounded up by at most 0.1 %. A request of several hits
-//! leaves whole, when the first of them may; those after it wait for all of them.
+//! leaves whole, when the first of them may; those after it wait for all of them. Callers that
+//! can wait for so long and no longer are refused a turn that is further away, and take none.
 //!
 //! State: word 0 the next free slot in microseconds, word 1 its fraction in 2^-32 of one.
 //! A refund frees slots at the tail of the queue that nobody has left from yet.
 
-use crate::limit::Waiting;
 use crate::rate::Rate;
-use crate::{Ask, Outcome, Timestamp, Verdict, Words, gcra};
+use crate::{Ask, Micros, Outcome, Timestamp, Verdict, Words, gcra};
 
-pub(crate) fn test(
-    rate: Rate,
-    waiting: Waiting,
-    words: &Words,
-    ask: Ask,
-    now: Timestamp,
-) -> Outcome {
+pub(crate) fn test(rate: Rate, most: Micros, words: &Words, ask: Ask, now: Timestamp) -> Outcome {
     let outcome = gcra::test(rate, words, ask, now);
     let turn = rate.micros(rate.until(gcra::tat(words), now));
     if turn.is_zero() || ask.hits < 0 || outcome.verdict == Verdict::Never {
         return outcome;
     }
-    match waiting {
-        Waiting::Delays if outcome.fits() && ask.hits > 0 => Outcome {
-            delay: turn,
+    if turn <= most {
+        let is_held = outcome.fits() && ask.hits > 0;
+        return Outcome {
+            delay: if is_held { turn } else { outcome.delay },
             ..outcome
-        },
-        Waiting::Delays => outcome,
-        // Whatever fits a bucket fits an empty one, so the wait is the same for all.
-        Waiting::Refuses if ask.hits > 0 => Outcome {
-            verdict: Verdict::Later,
-            retry_after: turn,
-            ..gcra::test(rate, words, Ask { hits: 0, ..ask }, now)
-        },
-        Waiting::Refuses => Outcome {
-            retry_after: turn.max(outcome.retry_after),
+        };
+    }
+    // In so long the turn is as near as the caller can wait; there must be room, too.
+    let retry_after = Micros::new(turn.get() - most.get()).max(outcome.retry_after);
+    if ask.hits == 0 {
+        return Outcome {
+            retry_after,
             ..outcome
-        },
+        };
+    }
+    Outcome {
+        verdict: Verdict::Later,
+        retry_after,
+        ..gcra::test(rate, words, Ask { hits: 0, ..ask }, now)
     }
 }
 
@@ -97,6 +94,33 @@ mod tests {
             step(&limit, &mut state, 1, 0).delay,
             Micros::from_millis(200)
         );
+    }
+
+    #[test]
+    fn who_cannot_wait_so_long_takes_no_turn() {
+        let limit = limit().with_delay_max(Micros::from_millis(150));
+        let mut state = State::new(limit.shape());
+        let delays = [0, 1].map(|_| step(&limit, &mut state, 1, 0).delay);
+        assert_eq!(delays, [0, 100].map(Micros::from_millis));
+        for _ in 0..3 {
+            let denied = step(&limit, &mut state, 1, 0);
+            assert_eq!(
+                (denied.verdict, denied.retry_after),
+                (Verdict::Later, Micros::from_millis(50))
+            );
+        }
+        assert_eq!(step(&limit, &mut state, 1, 49_999).verdict, Verdict::Later);
+        assert_eq!(
+            step(&limit, &mut state, 1, 50_000).delay,
+            Micros::from_millis(150)
+        );
+    }
+
+    #[test]
+    fn a_wait_as_long_as_the_queue_bounds_nothing() {
+        let all = limit();
+        assert_eq!(all.with_delay_max(Micros::from_millis(300)), all);
+        assert_ne!(all.with_delay_max(Micros::from_millis(299)), all);
     }
 
     #[test]

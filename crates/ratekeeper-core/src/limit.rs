@@ -171,15 +171,6 @@ pub struct Limit {
     pub(crate) kind: Kind,
 }
 
-/// What becomes of hits whose turn in a leaky bucket has not come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Waiting {
-    /// They fit, and are told how long to wait.
-    Delays,
-    /// They are refused: the caller has nowhere to wait.
-    Refuses,
-}
-
 /// What each algorithm precomputes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Kind {
@@ -188,7 +179,8 @@ pub(crate) enum Kind {
     SlidingLog,
     TokenBucket(Rate),
     Gcra(Rate),
-    LeakyBucket(Rate, Waiting),
+    /// With the longest delay that its callers can wait; `Micros::MAX` if they wait for any turn.
+    LeakyBucket(Rate, Micros),
     Concurrency,
 }
 
@@ -234,7 +226,7 @@ impl Limit {
             Algorithm::TokenBucket => Kind::TokenBucket(Rate::try_new(quota, window, burst)?),
             Algorithm::Gcra => Kind::Gcra(Rate::try_new(quota, window, burst)?),
             Algorithm::LeakyBucket => {
-                Kind::LeakyBucket(Rate::try_new(quota, window, burst)?, Waiting::Delays)
+                Kind::LeakyBucket(Rate::try_new(quota, window, burst)?, Micros::MAX)
             }
             Algorithm::Concurrency if quota > MAX_PERMITS => {
                 return Err(LimitError::TooManyPermits);
@@ -254,12 +246,33 @@ impl Limit {
     /// delay, until its turn. Every other limit is unchanged, and so are the counters.
     #[must_use]
     pub const fn without_delay(self) -> Self {
+        self.with_delay_max(Micros::ZERO)
+    }
+
+    /// The same limit for callers that can wait for `most` and no longer: a leaky bucket refuses
+    /// what it would delay for longer, which then takes no turn. Every other limit is unchanged,
+    /// and so are the counters.
+    #[must_use]
+    pub const fn with_delay_max(self, most: Micros) -> Self {
+        let Kind::LeakyBucket(rate, _) = self.kind else {
+            return self;
+        };
+        // No turn is further away than a full queue is long.
+        let is_bound = most.get() < rate.micros(rate.full()).get();
+        let most = if is_bound { most } else { Micros::MAX };
+        Self {
+            kind: Kind::LeakyBucket(rate, most),
+            ..self
+        }
+    }
+
+    /// The longest delay of a leaky bucket that its callers can wait: `Micros::MAX` if they wait
+    /// for any, and for every other limit.
+    #[must_use]
+    pub const fn delay_max(&self) -> Micros {
         match self.kind {
-            Kind::LeakyBucket(rate, _) => Self {
-                kind: Kind::LeakyBucket(rate, Waiting::Refuses),
-                ..self
-            },
-            _ => self,
+            Kind::LeakyBucket(_, most) => most,
+            _ => Micros::MAX,
         }
     }
 

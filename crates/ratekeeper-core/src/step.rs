@@ -165,8 +165,8 @@ impl Limit {
                 token_bucket::test(*rate, words, ask, at.now)
             }
             (Kind::Gcra(rate), StateRef::Words(words)) => gcra::test(*rate, words, ask, at.now),
-            (Kind::LeakyBucket(rate, waiting), StateRef::Words(words)) => {
-                leaky_bucket::test(*rate, *waiting, words, ask, at.now)
+            (Kind::LeakyBucket(rate, most), StateRef::Words(words)) => {
+                leaky_bucket::test(*rate, *most, words, ask, at.now)
             }
             (Kind::Concurrency, StateRef::Heap(heap)) => concurrency::test(self, heap, ask, at.now),
             (_, StateRef::Words(_)) => self.test(StateRef::Heap(&[]), ask, at),

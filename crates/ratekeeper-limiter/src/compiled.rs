@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ratekeeper_core::Limit;
+use ratekeeper_core::{Algorithm, Limit};
 use ratekeeper_rules::{Domain, FailureMode, LeakyOverRls, Rule, RuleIndex, RuleSet};
 use ratekeeper_store::{Charge, FullMode, RuleSlot, StoreSlot};
 
 use crate::hold::token::Sealer;
 use crate::identity::{DomainIdentity, LimitIdentity, Namer};
 use crate::stats::RuleStats;
+use crate::within::Within;
 use crate::{Source, Waiting};
 
 /// Modes that hold for every rule.
@@ -56,14 +57,20 @@ pub(crate) struct CompiledLimit {
     pub(crate) identity: LimitIdentity,
     delayed: Limit,
     undelayed: Limit,
+    /// Of a leaky bucket only: no other limit makes anybody wait.
+    within: Option<Box<Within>>,
 }
 
 impl CompiledLimit {
     /// The limit, for callers that can or cannot wait.
-    pub(crate) const fn get(&self, waiting: Waiting) -> &Limit {
+    pub(crate) fn get(&self, waiting: Waiting) -> &Limit {
         match waiting {
             Waiting::Can => &self.delayed,
             Waiting::Cannot => &self.undelayed,
+            Waiting::Within(most) => match &self.within {
+                Some(within) => within.get(most, &self.delayed),
+                None => &self.delayed,
+            },
         }
     }
 }
@@ -174,6 +181,7 @@ impl Compiled {
         let limit = rule.limited().map(|limit| CompiledLimit {
             identity: namer.limit(&rule.domain, limit, rule.calendar.as_ref()),
             delayed: *limit,
+            within: (limit.algorithm() == Algorithm::LeakyBucket).then(Box::default),
             undelayed: match rule.leaky_over_rls {
                 LeakyOverRls::Deny => limit.without_delay(),
                 LeakyOverRls::Allow => *limit,

@@ -233,11 +233,7 @@ fn scaled(limit: &Limit, factor: f64) -> Limit {
     let Ok(made) = Limit::try_new(spec) else {
         return *limit;
     };
-    if limit.without_delay() == *limit {
-        made.without_delay()
-    } else {
-        made
-    }
+    made.with_delay_max(limit.delay_max())
 }
 
 /// `count` times `factor`, rounded up: nobody's limit becomes nothing.

@@ -19,6 +19,7 @@ mod plan;
 mod request;
 mod sip;
 mod stats;
+mod within;
 
 pub use batch::{Asked, Begun};
 pub use clock::Clock;

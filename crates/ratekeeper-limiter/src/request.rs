@@ -1,6 +1,6 @@
 //! What a limiter is asked.
 
-use ratekeeper_core::MAX_COUNT;
+use ratekeeper_core::{MAX_COUNT, Micros};
 use ratekeeper_rules::{Entry, Unit};
 
 /// The most hits one descriptor may take or give back.
@@ -92,6 +92,10 @@ pub enum Waiting {
     /// No: a leaky bucket's delay becomes a denial, unless the rule says `leaky_over_rls: allow`.
     #[default]
     Cannot,
-    /// Yes: the decision says for how long.
+    /// Yes, for so long and no longer: a leaky bucket denies what would have to wait longer, and
+    /// gives it no turn. This is kept for the first eight lengths that a set of rules is asked
+    /// with; for further ones, which no caller's settings should come to, it is as `Can`.
+    Within(Micros),
+    /// Yes, for any turn: the decision says for how long.
     Can,
 }

@@ -658,6 +658,32 @@ fn a_leaky_bucket_that_only_watches_holds_nobody_back() {
 }
 
 #[test]
+fn who_cannot_wait_so_long_leaves_the_turn_to_others() {
+    let limiter = limiter(&format!("domain: d\ndescriptors:\n- key: a\n  {LEAKY}\n"));
+    let list = entries(&[("a", "1")]);
+    let descriptors = [Descriptor::new(&list)];
+    let turn = Micros::from_secs(360);
+    let ask = |waiting| {
+        let check = Check {
+            domain: "d",
+            descriptors: &descriptors,
+            waiting,
+        };
+        let decision = limiter.check_at(&check, Timestamp::from_secs(START));
+        let answered = decision.binding().expect("it is limited").answered;
+        (decision.allowed(), decision.delay(), answered.retry_after)
+    };
+    let within = Waiting::Within(turn);
+    assert_eq!(ask(within), (true, Micros::ZERO, Micros::ZERO));
+    assert_eq!(ask(within), (true, turn, Micros::ZERO));
+    for _ in 0..20 {
+        assert_eq!(ask(within), (false, Micros::ZERO, turn));
+    }
+    let both = Micros::new(2 * turn.get());
+    assert_eq!(ask(Waiting::Can), (true, both, Micros::ZERO));
+}
+
+#[test]
 fn who_is_denied_is_not_told_to_wait_for_a_turn() {
     let limiter = limiter(&format!(
         "domain: d\nevaluation: path\ndescriptors:\n- key: a\n  {LEAKY}\n  descriptors:\n  - key: b\n    rate_limit: {{ window: 1h, limit: 1 }}\n"

@@ -109,14 +109,17 @@ impl<E: Clone> RateLimitLayer<E> {
     }
 
     /// The longest that a request is held back by a leaky bucket; one that would have to wait longer is denied. 10 s by
-    /// default; zero denies all that would have to wait. Turns are kept to a millisecond, as tokio's timers are. The turn
-    /// of a client that goes, or cannot wait so long, passes unused: somebody may have been told the next one.
+    /// default; zero denies all that would have to wait. One that is denied leaves its turn to others, unless a service
+    /// decides, which does not know how long this layer waits. Turns are kept to a millisecond, as tokio's timers are. The
+    /// turn of a client that goes passes unused: somebody may have been told the next one.
     #[must_use]
     pub fn wait_max(self, wait: Duration) -> Self {
         self.with(|shared| shared.wait_max = wait)
     }
 
-    /// The most requests that are held back at a time; those beyond it are refused with 503. 1,024 by default.
+    /// The most requests that are held back at a time. While so many are, one that would have to wait is denied with 429,
+    /// and told when its turn would come; those that asked a store at the moment when the last place went get 503. 1,024 by
+    /// default.
     #[must_use]
     pub fn waiting_max(self, requests: u64) -> Self {
         self.with(|shared| shared.waiting_max = requests)

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
+use ratekeeper_core::Micros;
 use ratekeeper_http::Refused;
 use ratekeeper_http::answer::{Form, HeaderLines, Refusal};
 use ratekeeper_limiter::{Check, Waiting};
@@ -112,7 +113,7 @@ impl<E: Enforcer> Shared<E> {
         let original = original(request, peer, &self.forwarding)?;
         let terms = Terms {
             headers: self.headers,
-            wait_max: self.wait_max,
+            wait_max: self.wait_max(),
         };
         self.enforcer.with_rules(|rules| {
             let Ok(domain) = self.describer.domain(None, rules) else {
@@ -128,10 +129,19 @@ impl<E: Enforcer> Shared<E> {
             let check = Check {
                 domain: question.domain(),
                 descriptors: &descriptors,
-                waiting: Waiting::Can,
+                waiting: Waiting::Within(micros(terms.wait_max)),
             };
             Ok(Some(self.enforcer.ask(&check, terms)))
         })
+    }
+
+    /// How long a request can wait that comes now. While every place is taken, not at all: it must not take a turn that it
+    /// could not wait for. Those who ask at the moment at which the last place goes are told so afterwards.
+    fn wait_max(&self) -> Duration {
+        match self.watch.waiting.load(Ordering::Relaxed) < self.waiting_max {
+            true => self.wait_max,
+            false => Duration::ZERO,
+        }
     }
 
     /// What `admission` comes to, for a request of these headers.
@@ -211,4 +221,8 @@ impl<E: Enforcer> Shared<E> {
         response.extensions_mut().insert(Arc::new(refusal));
         Turn::Never(response)
     }
+}
+
+fn micros(span: Duration) -> Micros {
+    Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
 }

@@ -35,6 +35,12 @@ fn check_without_delay(history: &History) {
     check_limit(history, &history.limit().without_delay());
 }
 
+fn check_with_some_delay(history: &History) {
+    let limit = history.limit();
+    let most = Micros::new(limit.window().get() / 3);
+    check_limit(history, &limit.with_delay_max(most));
+}
+
 fn check_limit(history: &History, limit: &Limit) {
     let mut state = State::new(limit.shape());
     history.play(|now, hits| {
@@ -66,3 +72,5 @@ histories_hold! { check:
 }
 
 histories_hold! { check_without_delay: leaky_bucket_that_refuses LeakyBucket }
+
+histories_hold! { check_with_some_delay: leaky_bucket_that_waits_for_so_long LeakyBucket }

@@ -5,7 +5,7 @@ use ratekeeper_store::{Charge, Extra, PermitAct, Until};
 
 use super::group::{Group, Part, Run};
 use super::key::KeyName;
-use super::params::LEAKY_WITHOUT_DELAY;
+use super::params::LEAKY_WITHIN;
 
 /// A group of one plain step.
 const LONE: u8 = 1;
@@ -175,7 +175,7 @@ impl Group {
             return None;
         };
         // One request alone cannot be refused because of another.
-        let is_leaky = part.params.code == LEAKY_WITHOUT_DELAY
+        let is_leaky = part.params.code == LEAKY_WITHIN
             && self.requests() == 1
             && self.extra.is_none()
             && self.mode == ratekeeper_core::Mode::default()

@@ -1,7 +1,8 @@
--- gcra, and leaky_bucket where callers can wait (5), leaky_bucket where they cannot (8): new = max(now, TAT) + hits * T
--- is allowed iff new - now <= burst * T; in the last one also only if TAT <= now.
+-- gcra, and leaky_bucket where callers wait for any turn (5), leaky_bucket where they wait for so long or not at all (8):
+-- new = max(now, TAT) + hits * T is allowed iff new - now <= burst * T; in the last one also only if TAT - now <= longest.
 --
--- Parameters: 1 T, the time one hit takes, in units of 1 / scale microseconds; 2 burst * T; 3 scale, a power of 2.
+-- Parameters: 1 T, the time one hit takes, in units of 1 / scale microseconds; 2 burst * T; 3 scale, a power of 2;
+--   4 of leaky_bucket (8): the longest wait, in the units of T.
 -- State: the theoretical arrival time in microseconds, an integer; "TAT fraction" with the fraction in 2^-32 of a
 --   microsecond where there is one.
 -- s1 units from now to TAT.
@@ -26,7 +27,7 @@ if raw then
   end
 end
 room = floor((a2 - s1) / a1)
-if code == 8 and s1 > 0 then
+if code == 8 and s1 > a4 then
   room = 0
 end
 --@ charge 5 8

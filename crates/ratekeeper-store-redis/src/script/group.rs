@@ -4,7 +4,7 @@ use ratekeeper_core::{Bounds, Limit, Mode};
 use ratekeeper_store::{Charge, CounterKey, Extra, FullMode, Request, RuleSlot, Step};
 use smallvec::SmallVec;
 
-use super::params::{LEAKY_WITHOUT_DELAY, Params};
+use super::params::{LEAKY_WITHIN, Params};
 
 /// The most requests that are merged where each must be stepped by itself: the script would
 /// hold up everybody else.
@@ -157,7 +157,7 @@ impl Group {
             usize::from(part.counter) == index
                 && part.charge == Charge::IfAllowed
                 && !part.quota_mode
-                && part.params.code != LEAKY_WITHOUT_DELAY
+                && part.params.code != LEAKY_WITHIN
         };
         self.extra.is_none() && self.parts.iter().enumerate().all(is_plain)
     }

@@ -12,9 +12,9 @@ pub(super) struct Params {
 /// The number of concurrency, whose state is no string.
 pub(super) const CONCURRENCY: u8 = 7;
 
-/// The number of the leaky bucket whose callers cannot wait: the only one that may refuse the
-/// second of two requests although there is room.
-pub(super) const LEAKY_WITHOUT_DELAY: u8 = 8;
+/// The number of the leaky bucket whose callers cannot wait for every turn: the only one that may
+/// refuse the second of two requests although there is room.
+pub(super) const LEAKY_WITHIN: u8 = 8;
 
 /// Microseconds of a minute: calendars' edges are counted in them.
 pub(super) const CALENDAR_UNIT: u64 = 60_000_000;
@@ -48,8 +48,10 @@ impl Params {
             (Arithmetic::TokenBucket(rate), _) => {
                 (4, [rate.burst, rate.interval, scale(rate), 0, 0])
             }
-            (Arithmetic::Gcra(rate), _) => (5, gcra(rate)),
-            (Arithmetic::LeakyWithoutDelay(rate), _) => (LEAKY_WITHOUT_DELAY, gcra(rate)),
+            (Arithmetic::Gcra(rate), _) => (5, gcra(rate, 0)),
+            (Arithmetic::LeakyWithin(rate, most), _) => {
+                (LEAKY_WITHIN, gcra(rate, most.get() << rate.bits))
+            }
             (Arithmetic::SlidingLog, _) => (6, [quota, window, 0, 0, 0]),
             (Arithmetic::Concurrency, _) => (CONCURRENCY, [quota, window, 0, 0, 0]),
         };
@@ -69,7 +71,7 @@ const fn scale(rate: Emission) -> u64 {
     1 << rate.bits
 }
 
-const fn gcra(rate: Emission) -> [u64; 5] {
+const fn gcra(rate: Emission, most: u64) -> [u64; 5] {
     let full = rate.burst * rate.interval;
-    [rate.interval, full, scale(rate), 0, 0]
+    [rate.interval, full, scale(rate), most, 0]
 }

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use ratekeeper_core::{
-    Algorithm, Arithmetic, Ask, Emission, Limit, MAX_COUNT, Mode, Moment, Outcome, Spill, State,
-    StateMut, Timestamp,
+    Algorithm, Arithmetic, Ask, Emission, Limit, MAX_COUNT, Micros, Mode, Moment, Outcome, Spill,
+    State, StateMut, Timestamp,
 };
 use ratekeeper_store::{Charge, CounterKey, FullMode, Request, RuleSlot, Step, StepOutcome};
 use ratekeeper_store_redis::script::{Call, Group, KeyName, Script};
@@ -80,6 +80,25 @@ fn equals_core_without_delay_and_with_denials_counted() {
         let lanes = drawn.into_iter().map(|history| {
             let mut lane = Lane::new(history, 0.05);
             lane.limit = lane.limit.without_delay();
+            lane.charge = charge;
+            lane
+        });
+        redis.play(lanes.collect());
+    }
+}
+
+/// Callers of a leaky bucket who wait for some turns, from the shortest wait to all but the longest.
+#[test]
+fn equals_core_where_callers_wait_for_so_long() {
+    let server = Server::start();
+    let mut redis = Redis::new(&server);
+    for charge in [Charge::IfAllowed, Charge::Always] {
+        let drawn = draw(histories(Algorithm::LeakyBucket), STEPS / 2);
+        let lanes = (0_u64..).zip(drawn).map(|(number, history)| {
+            let mut lane = Lane::new(history, 0.05);
+            let share = 1 << (number % 6);
+            let most = Micros::new(lane.limit.window().get() / share);
+            lane.limit = lane.limit.with_delay_max(most);
             lane.charge = charge;
             lane
         });
@@ -232,7 +251,7 @@ impl Lane {
         };
         match self.limit.arithmetic() {
             Arithmetic::TokenBucket(rate) => words[0] > rate.burst || words[1] > now,
-            Arithmetic::Gcra(rate) | Arithmetic::LeakyWithoutDelay(rate) => {
+            Arithmetic::Gcra(rate) | Arithmetic::LeakyWithin(rate, _) => {
                 let (full, bits) = full(rate);
                 let ahead = u128::from(words[0].saturating_sub(now)) << 32 | u128::from(words[1]);
                 ahead > u128::from(full) << (32 - bits)

@@ -130,7 +130,8 @@ fn limits() -> Vec<Limit> {
     for quota in [0, 6, 40, 5_000] {
         limits.extend(Algorithm::ALL.map(|algorithm| limit(algorithm, quota, None)));
         limits.push(limit(Algorithm::SlidingWindow, quota, Some(1)));
-        limits.push(limit(Algorithm::LeakyBucket, quota, None).without_delay());
+        let leaky = limit(Algorithm::LeakyBucket, quota, None);
+        limits.extend([0, 20].map(|secs| leaky.with_delay_max(Micros::from_secs(secs))));
     }
     limits
 }

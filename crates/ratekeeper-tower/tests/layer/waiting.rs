@@ -10,17 +10,20 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{full, header, layer, of};
 
-/// One leaves every 100 ms; with the one that leaves at once, five are let in.
-const TEN_A_SECOND: &str = "
+/// One leaves every hour; with the one that leaves at once, five are let in. The limiter's clock runs on while tokio's
+/// stands still: beside hours, what a slow machine takes is nothing.
+const HOURLY: &str = "
 domain: d
 descriptors:
 - key: api_key
-  rate_limit: { window: 1s, limit: 10, burst: 5, algorithm: leaky_bucket }
+  rate_limit: { window: 10h, limit: 10, burst: 5, algorithm: leaky_bucket }
 ";
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 #[tokio::test(start_paused = true)]
 async fn requests_leave_one_by_one_and_what_does_not_fit_is_denied() {
-    let layer = layer(TEN_A_SECOND);
+    let layer = layer(HOURLY).wait_max(5 * HOUR);
     let left = Arc::new(Mutex::new(Vec::new()));
     let start = Instant::now();
     let called = service_fn(|_: Request<()>| {
@@ -38,9 +41,13 @@ async fn requests_leave_one_by_one_and_what_does_not_fit_is_denied() {
     assert!(!header(answers[5].headers(), "retry-after").is_empty());
     let left = left.lock().expect("a lock").clone();
     assert_eq!(left.len(), 5);
-    // The limiter's clock runs on while tokio's stands still, so turns come a little early by tokio's.
+    // Each is told its turn by a clock that ran on, so turns come a little early by tokio's.
     for pair in left.windows(2) {
-        assert!(pair[1] - pair[0] <= Duration::from_millis(101), "{left:?}");
+        let apart = pair[1] - pair[0];
+        assert!(
+            apart > HOUR / 2 && apart <= HOUR + Duration::from_millis(1),
+            "{left:?}"
+        );
     }
     assert_eq!(layer.counts().waited, 4);
     assert_eq!(layer.counts().waiting, 0);
@@ -75,8 +82,8 @@ async fn all<F: Future<Output = Result<T, Infallible>>, T>(
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_only_watches_holds_nobody_back() {
-    let watching = TEN_A_SECOND.replace("- key: api_key", "- key: api_key\n  shadow_mode: true");
-    let layer = layer(&watching).wait_max(Duration::from_millis(150));
+    let watching = HOURLY.replace("- key: api_key", "- key: api_key\n  shadow_mode: true");
+    let layer = layer(&watching).wait_max(HOUR);
     let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
     let limited = layer.layer(called);
     for _ in 0..8 {
@@ -88,30 +95,43 @@ async fn a_queue_that_only_watches_holds_nobody_back() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_longer_than_they_may_nor_more_of_them() {
-    let short = layer(TEN_A_SECOND).wait_max(Duration::from_millis(150));
-    let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
-    let limited = short.layer(called);
-    let answers = all((0..3).map(|_| limited.clone().oneshot(of("ada")))).await;
-    let statuses: Vec<u16> = answers
-        .iter()
-        .map(|answer| answer.status().as_u16())
-        .collect();
-    assert_eq!(statuses, [200, 200, 429]);
-    assert_eq!(header(answers[2].headers(), "retry-after"), "1");
+    // The second waits an hour; the turn after that is too late for one, and has no place to wait for it in the other.
+    let short = layer(HOURLY).wait_max(HOUR + HOUR / 2);
+    let few = layer(HOURLY).wait_max(5 * HOUR).waiting_max(1);
+    for (layer, soonest) in [(short, HOUR / 2), (few, 2 * HOUR)] {
+        let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
+        let limited = layer.layer(called);
+        let answers = all((0..12).map(|_| limited.clone().oneshot(of("ada")))).await;
+        let (passed, denied) = answers.split_at(2);
+        for answer in passed {
+            assert_eq!(answer.status(), StatusCode::OK);
+        }
+        // Whoever is denied takes no turn, so the next one comes as soon for all.
+        for answer in denied {
+            assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+            let wait = header(answer.headers(), "retry-after");
+            let wait = Duration::from_secs(wait.parse().expect("seconds"));
+            assert!(wait <= soonest && wait > soonest / 2, "{wait:?}");
+        }
+        assert_eq!(layer.counts().waited, 1);
+        assert_eq!(layer.counts().overloaded, 0);
+    }
+}
 
-    let few = layer(TEN_A_SECOND).waiting_max(1);
+#[tokio::test(start_paused = true)]
+async fn a_denial_for_the_wait_names_the_queue() {
+    let tight = "- key: method\n  rate_limit: { unit: year, limit: 3 }\n";
+    let layer = layer(&format!("{HOURLY}{tight}")).wait_max(HOUR + HOUR / 2);
     let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
-    let limited = few.layer(called);
+    let limited = layer.layer(called);
     let answers = all((0..3).map(|_| limited.clone().oneshot(of("ada")))).await;
-    let overloaded = answers[2].status();
-    assert_eq!(overloaded, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(header(answers[2].headers(), "retry-after"), "1");
-    assert_eq!(few.counts().overloaded, 1);
+    assert_eq!(answers[2].status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(header(answers[2].headers(), "x-ratelimit-limit"), "10");
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_goes_leaves_the_queue() {
-    let layer = layer(TEN_A_SECOND);
+    let layer = layer(HOURLY).wait_max(5 * HOUR);
     let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
     let limited = layer.layer(called);
     limited.clone().oneshot(of("ada")).await.expect("an answer");
