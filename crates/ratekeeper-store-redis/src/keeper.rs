@@ -1,14 +1,9 @@
-//! What is looked after beside deciding: what server that is, and the secret that nodes share.
-//!
-//! Counters are named by a keyed hash, and all nodes must have the same key. It is made once and
-//! kept in Redis; every node puts it back and compares it each second, and adopts what is there,
-//! so that a FLUSHALL cannot split the nodes.
+//! What is looked after beside deciding: what server that is, and the secret that nodes share
+//! (`seed`).
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use tokio::runtime::Handle;
@@ -21,7 +16,7 @@ use crate::config::RedisConfig;
 use crate::greeting::Greeting;
 use crate::link::{Link, said};
 use crate::rights;
-use crate::script::slot_of_key;
+use crate::seed::{Secret, Seed, SeedKey, were_all_asked};
 use crate::sentinel::follow;
 use crate::shard::Shard;
 use crate::survey::survey;
@@ -29,6 +24,13 @@ use crate::topology::Topology;
 
 /// How often the secret is compared.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// How often it is looked for while nobody knows of one.
+const SOON: Duration = Duration::from_millis(50);
+
+/// How long it has to be missing before another one is proposed while some servers cannot say
+/// whether there is one: two rounds, in which those who know it put it back.
+const MISSING: Duration = Duration::from_secs(2);
 
 /// How long the server may take to say what it is, which nobody waits for.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -58,9 +60,7 @@ struct Kept {
     config: Arc<RedisConfig>,
     /// What all keys begin with.
     prefix: String,
-    /// Where the seed lies.
-    key: String,
-    seed: Mutex<[u8; 16]>,
+    seed: Seed,
     /// Wakes who waits for servers to say what they are.
     greeted: watch::Sender<u64>,
 }
@@ -79,9 +79,8 @@ impl Keeper {
         runtime: &Handle,
     ) -> Self {
         let kept = Arc::new(Kept {
-            seed: Mutex::new(config.seed.unwrap_or_else(random)),
+            seed: Seed::new(config.seed),
             prefix: prefix.to_owned(),
-            key: format!("{prefix}seed"),
             topology: Arc::clone(&topology),
             config: Arc::clone(&config),
             greeted: watch::Sender::new(0),
@@ -124,8 +123,13 @@ impl Keeper {
         whole
     }
 
-    pub(crate) fn seed(&self) -> [u8; 16] {
-        *self.kept.seed.lock()
+    pub(crate) fn seed(&self) -> Option<Secret> {
+        self.kept.seed.adopted()
+    }
+
+    /// Whether the seed is known.
+    pub(crate) fn has_seed(&self) -> bool {
+        self.kept.seed.is_adopted()
     }
 
     pub(crate) async fn greeted(&self) {
@@ -204,10 +208,15 @@ impl Chore {
         } = link.map_err(|error| error.to_string())?;
         let keep = async {
             self.greet(&mut connection).await?;
+            let mut missing_since = None;
             loop {
-                self.compare(&mut connection).await?;
-                self.greeted();
-                sleep(EVERY).await;
+                if self.compare(&mut connection, &mut missing_since).await? {
+                    missing_since = None;
+                    self.greeted();
+                    sleep(EVERY).await;
+                } else {
+                    sleep(SOON).await;
+                }
             }
         };
         tokio::select! {
@@ -276,49 +285,56 @@ impl Chore {
         }
     }
 
-    /// Puts the seed back if it is gone, and adopts the one that is there.
-    async fn compare(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
-        if !self.has_seed() {
+    /// Puts the seed back if it is gone, and adopts the one that is there. False if there is
+    /// none, and none may be proposed yet.
+    async fn compare(
+        &self,
+        connection: &mut MultiplexedConnection,
+        missing_since: &mut Option<Instant>,
+    ) -> Result<bool, String> {
+        let (kept, seed) = (&self.kept, &self.kept.seed);
+        let key = match seed.is_setting {
+            true => None,
+            false => SeedKey::of(&kept.prefix, &self.shard, &kept.topology.map()),
+        };
+        let Some(key) = key else {
             let ping = redis::cmd("PING");
-            return self
-                .ask(ping.query_async::<Value>(connection))
-                .await
-                .map(|_| self.shard.status.lock().error = None);
-        }
-        let ours = *self.kept.seed.lock();
+            self.ask(ping.query_async::<Value>(connection)).await?;
+            self.shard.status.lock().error = None;
+            return Ok(true);
+        };
+        let may_propose = were_all_asked(&kept.topology, &self.shard)
+            || missing_since.is_some_and(|since| since.elapsed() >= MISSING);
         let mut both = redis::pipe();
-        both.cmd("SET")
-            .arg(&self.kept.key)
-            .arg(&ours[..])
-            .arg("NX")
-            .ignore();
-        both.cmd("GET").arg(&self.kept.key);
+        if let Some(ours) = seed.offer(&key, may_propose) {
+            let put = both.cmd("SET").arg(key.name()).arg(&ours[..]);
+            put.arg("NX").ignore();
+        }
+        both.cmd("GET").arg(key.name());
         let there = match self.ask(both.query_async(connection)).await {
-            Err(why) if why.starts_with("MOVED") => {
-                self.kept.topology.doubt();
-                return Ok(());
+            Err(why) if is_moving(&why) => {
+                kept.topology.doubt();
+                return Ok(true);
             }
             there => there?,
         };
-        let (there,): (Vec<u8>,) = there;
-        let Ok(there) = <[u8; 16]>::try_from(there) else {
-            return Err(format!(
-                "what lies at {} is no seed of 16 bytes",
-                self.kept.key
-            ));
-        };
-        if there != ours {
-            *self.kept.seed.lock() = there;
-        }
+        let (there,): (Option<Vec<u8>>,) = there;
         self.shard.status.lock().error = None;
-        Ok(())
-    }
-
-    /// Whether the seed that all nodes share lies on this server, and is no setting.
-    fn has_seed(&self) -> bool {
-        let map = self.kept.topology.map();
-        let owner = map.shard(slot_of_key(&self.kept.key));
-        self.kept.config.seed.is_none() && owner.is_some_and(|it| Arc::ptr_eq(it, &self.shard))
+        let Some(there) = there else {
+            missing_since.get_or_insert_with(Instant::now);
+            return Ok(matches!(key, SeedKey::Copy(_)));
+        };
+        let there = Secret::try_from(there);
+        let there = there.map_err(|_| {
+            let key = key.name();
+            format!("what lies at {key} is no seed of 16 bytes")
+        })?;
+        if let Some(instead) = seed.hear(&key, there) {
+            let mut put = redis::cmd("SET");
+            put.arg(key.name()).arg(&instead[..]);
+            self.ask(put.query_async::<Value>(connection)).await?;
+        }
+        Ok(true)
     }
 
     async fn ask<T>(&self, asked: impl Future<Output = RedisResult<T>>) -> Result<T, String> {
@@ -329,14 +345,9 @@ impl Chore {
     }
 }
 
-/// 128 bits that nobody knows.
-fn random() -> [u8; 16] {
-    let mut seed = [0; 16];
-    if getrandom::fill(&mut seed).is_err() {
-        // Without the system's generator a process still has the keys of its own hash tables.
-        let word = || RandomState::new().build_hasher().finish().to_le_bytes();
-        seed[..8].copy_from_slice(&word());
-        seed[8..].copy_from_slice(&word());
-    }
-    seed
+/// Whether a server says that a key lies, or is about to lie, elsewhere.
+fn is_moving(why: &str) -> bool {
+    ["MOVED", "ASK", "TRYAGAIN"]
+        .iter()
+        .any(|code| why.starts_with(code))
 }

@@ -22,6 +22,7 @@ mod node;
 mod queue;
 mod rights;
 pub mod script;
+mod seed;
 mod sentinel;
 mod shard;
 mod store;

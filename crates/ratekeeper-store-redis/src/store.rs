@@ -129,10 +129,11 @@ impl RedisStore {
         self.keeper.greeted().await;
     }
 
-    /// The secret that all nodes name counters by. Until the server has been reached it is this
-    /// node's own proposal.
+    /// The secret that all nodes name counters by; [`None`] before a server has told it. A cluster
+    /// is not asked for decisions until then: what a node counted under a secret of its own would
+    /// be hidden from all others.
     #[must_use]
-    pub fn seed(&self) -> [u8; 16] {
+    pub fn seed(&self) -> Option<[u8; 16]> {
         self.keeper.seed()
     }
 
@@ -177,6 +178,11 @@ impl RedisStore {
             } else if !shard.was_reached() {
                 faults.push(format!("Redis at {} was not reached yet", shard.name));
             }
+        }
+        if !self.keeper.has_seed() {
+            faults.push(
+                "no Redis that was reached has told the key that counters are named by".to_owned(),
+            );
         }
         faults.extend(self.keeper.status().warnings);
         faults
@@ -324,6 +330,9 @@ impl Store for RedisStore {
                 shard.metrics.fault(Fault::Overloaded, 1);
             }
             return Answer::Pending(Ticket(across::Ticket::failed(StoreError::Overloaded)));
+        }
+        if topology.is_cluster() && !self.keeper.has_seed() {
+            return Answer::Pending(Ticket(across::Ticket::failed(StoreError::Unavailable)));
         }
         let answer = match topology.is_cluster() {
             true => across::decide(&self.slots, request, |step| {

@@ -104,7 +104,7 @@ impl ServedStore for OneStore {
     fn seed(&self) -> Option<Seed> {
         match self {
             Self::Memory(_) => None,
-            Self::Redis(store) => Some(Seed::from_bytes(store.seed())),
+            Self::Redis(store) => store.seed().map(Seed::from_bytes),
         }
     }
 

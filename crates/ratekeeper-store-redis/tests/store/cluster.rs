@@ -4,6 +4,7 @@ mod conformance;
 mod exact;
 mod failover;
 mod moving;
+mod seed;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -94,18 +95,4 @@ fn slots_are_those_of_the_server() {
         let slot = i64::from(slot(subject));
         assert_eq!(said, ratekeeper_testkit::redis::Reply::Int(slot));
     }
-}
-
-#[tokio::test]
-async fn all_nodes_share_one_seed() {
-    let cluster = shared();
-    let endpoint = endpoint(&cluster);
-    let nodes = [0; 3].map(|_| RedisStore::new(endpoint.clone(), patient(), home()));
-    for node in &nodes {
-        ready(node).await;
-        assert_eq!(node.status().error, None);
-        assert_eq!(node.shards().len(), 3);
-    }
-    let seed = nodes[0].seed();
-    assert!(nodes.iter().all(|node| node.seed() == seed));
 }

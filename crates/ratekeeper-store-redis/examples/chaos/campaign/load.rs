@@ -157,7 +157,7 @@ async fn limiter(orders: &Orders) -> Limiter<RedisStore> {
     store.prepare(&Handle::current());
     store.greeted().await;
     let mut options = LimiterOptions::default();
-    options.seed = Some(Seed::from_bytes(store.seed()));
+    options.seed = store.seed().map(Seed::from_bytes);
     let fallback = Fallback::new(FallbackConfig {
         memory: MemoryConfig::default(),
         local_factor: 1.0,

@@ -11,7 +11,10 @@ ratekeeper_testkit::conformance!({
     let cluster = shared();
     move || {
         let store = RedisStore::with_clock(endpoint(&cluster), patient(), Clock::Told, home());
-        eventually("the store knows the cluster", || store.shards().len() == 3);
+        eventually(
+            "the store knows the cluster, and how counters are named",
+            || store.shards().len() == 3 && store.seed().is_some(),
+        );
         store
     }
 });

@@ -1,0 +1,141 @@
+//! The secret that counters are named by, which all nodes of a cluster share whatever is away.
+
+use std::time::Duration;
+
+use ratekeeper_core::{Algorithm, Micros};
+use ratekeeper_store::StoreError;
+use ratekeeper_store_redis::{Endpoint, RedisStore};
+use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::redis::{Cluster, Reply};
+
+use super::{patient, ready, shared, step_of};
+use crate::support::{decide, home, limit, prefix};
+
+const SHARDS: usize = 3;
+
+/// A service with keys of its own.
+struct Service {
+    prefix: String,
+    endpoint: Endpoint,
+}
+
+impl Service {
+    fn new(cluster: &Cluster) -> Self {
+        let prefix = prefix();
+        let hosts: Vec<_> = cluster
+            .ports()
+            .iter()
+            .map(|port| format!("127.0.0.1:{port}"))
+            .collect();
+        let url = format!("redis+cluster://{}/?prefix={prefix}", hosts.join(","));
+        let endpoint = Endpoint::parse(&url).expect("a good URL");
+        Self { prefix, endpoint }
+    }
+
+    fn node(&self) -> RedisStore {
+        RedisStore::new(self.endpoint.clone(), patient(), home())
+    }
+
+    fn seed_key(&self) -> String {
+        format!("{}rk:seed", self.prefix)
+    }
+
+    /// Which of the shards, as they began, has the first of the keys.
+    fn home_of_seed(&self, cluster: &Cluster) -> usize {
+        let asked = cluster
+            .client(0)
+            .ask(&["CLUSTER", "KEYSLOT", &self.seed_key()]);
+        let Reply::Int(slot) = asked else {
+            panic!("a slot is a number");
+        };
+        usize::try_from(slot).expect("it is positive") * SHARDS / 16_384
+    }
+}
+
+fn is_copied(cluster: &Cluster, service: &Service, shard: usize) -> bool {
+    let pattern = format!("{}:*", service.seed_key());
+    match cluster.client(shard).ask(&["KEYS", &pattern]) {
+        Reply::Array(keys) => !keys.is_empty(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn all_nodes_share_one_seed() {
+    let cluster = shared();
+    let service = Service::new(&cluster);
+    let nodes = [0; 3].map(|_| service.node());
+    for node in &nodes {
+        ready(node).await;
+        assert_eq!(node.status().error, None);
+        assert_eq!(node.shards().len(), SHARDS);
+    }
+    let seed = nodes[0].seed().expect("it is agreed upon");
+    assert!(nodes.iter().all(|node| node.seed() == Some(seed)));
+}
+
+/// Nor does one that starts when that shard is back, and has forgotten everything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_starts_while_the_seeds_shard_is_away_names_counters_as_the_others_do() {
+    let mut cluster = Cluster::of(SHARDS, 0, Duration::from_secs(2));
+    let service = Service::new(&cluster);
+    let lost = service.home_of_seed(&cluster);
+    let first = service.node();
+    ready(&first).await;
+    let seed = first.seed().expect("it is agreed upon");
+    for shard in (0..SHARDS).filter(|shard| *shard != lost) {
+        eventually("each shard has a copy", || {
+            is_copied(&cluster, &service, shard)
+        });
+    }
+    cluster.servers()[lost].process().kill();
+    let second = service.node();
+    ready(&second).await;
+    assert_eq!(second.seed(), Some(seed));
+    let limit = limit(Algorithm::FixedWindow, 10, Micros::from_secs(365 * 86_400));
+    let healthy = step_of(&limit, 1, (lost + 1) % SHARDS);
+    assert!(
+        decide(&second, &[healthy])
+            .await
+            .expect("it serves")
+            .allowed
+    );
+
+    // Nobody is there to put it back.
+    drop((first, second));
+    cluster.servers()[lost].restart();
+    cluster.wait();
+    assert_eq!(
+        cluster.client(lost).ask(&["EXISTS", &service.seed_key()]),
+        Reply::Int(0)
+    );
+    let third = service.node();
+    ready(&third).await;
+    assert_eq!(third.seed(), Some(seed));
+    let mut client = cluster.client(lost);
+    eventually("it lies where it lay", || {
+        client.ask(&["GET", &service.seed_key()]) == Reply::Bytes(seed.to_vec())
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_counted_by_a_secret_that_nobody_shares() {
+    let mut cluster = Cluster::of(SHARDS, 0, Duration::from_secs(2));
+    let service = Service::new(&cluster);
+    let lost = service.home_of_seed(&cluster);
+    cluster.servers()[lost].process().kill();
+    let store = service.node();
+    ready(&store).await;
+    let limit = limit(Algorithm::FixedWindow, 10, Micros::from_secs(365 * 86_400));
+    let healthy = step_of(&limit, 1, (lost + 1) % SHARDS);
+    assert_eq!(store.seed(), None);
+    let answer = decide(&store, &[healthy]).await;
+    assert_eq!(answer, Err(StoreError::Unavailable));
+    let is_said = |store: &RedisStore| store.faults().iter().any(|it| it.contains("the key that"));
+    assert!(is_said(&store), "{:?}", store.faults());
+
+    cluster.servers()[lost].restart();
+    eventually("it is agreed upon", || store.seed().is_some());
+    assert!(!is_said(&store), "{:?}", store.faults());
+    assert!(decide(&store, &[healthy]).await.expect("it serves").allowed);
+}
