@@ -5,7 +5,7 @@
 //! $ curl -i -H 'x-api-key: ada' http://127.0.0.1:3000/orders
 //! ```
 //!
-//! The sixth request within a minute is answered with 429, and every answer says what is left.
+//! The sixth request within an hour is answered with 429, and every answer says what is left.
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -5,7 +5,7 @@
 //! $ grpcurl -plaintext -H 'x-api-key: ada' 127.0.0.1:3001 grpc.health.v1.Health/Check
 //! ```
 //!
-//! The third call within a minute fails with `RESOURCE_EXHAUSTED`, and its details say when to come back.
+//! The third call within an hour fails with `RESOURCE_EXHAUSTED`, and its details say when to come back.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const RULES: &str = "
 domain: shop
 descriptors:
   - key: api_key
-    rate_limit: { window: 1m, limit: 2 }
+    rate_limit: { window: 1h, limit: 2 }
 ";
 
 #[tokio::main]

@@ -9,7 +9,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 #[tokio::test]
-async fn the_third_call_of_a_minute_is_denied_and_told_when_to_come_back() {
+async fn the_third_call_of_an_hour_is_denied_and_told_when_to_come_back() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_example-tonic"));
     command.env_clear().arg("127.0.0.1:0");
     let mut example = Process::spawn("example-tonic", command);
