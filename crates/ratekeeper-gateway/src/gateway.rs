@@ -169,7 +169,7 @@ impl<E: Enforcer + fmt::Debug> Telling for Gateway<E> {
             ("waited", counts.waited),
             ("overloaded", counts.overloaded),
             ("malformed", counts.malformed),
-            ("unasked", counts.unasked),
+            ("unclear", counts.unclear),
             ("degraded", counts.degraded),
         ] {
             count_of(&mut metric, [("what", what)], count)?;

@@ -28,6 +28,8 @@ pub struct RateLimitLayer<E> {
 #[derive(Clone, Debug)]
 pub(crate) struct Shared<E> {
     pub(crate) enforcer: E,
+    /// The domain that holds where the describer names none and the rules do not settle it.
+    pub(crate) domain: Option<Box<str>>,
     pub(crate) describer: Describer,
     pub(crate) forwarding: Forwarding,
     pub(crate) peer: fn(&Extensions) -> Option<Hop>,
@@ -46,6 +48,7 @@ impl<E: Clone> RateLimitLayer<E> {
         Self {
             shared: Arc::new(Shared {
                 enforcer,
+                domain: (!domain.is_empty()).then(|| domain.into()),
                 describer: Describer {
                     domain: Some(domain.into()),
                     ..Describer::default()
@@ -77,7 +80,8 @@ impl<E: Clone> RateLimitLayer<E> {
     }
 
     /// Domain, mapping and identity at once, as settings have them. Without a domain it is the only one that the rules
-    /// have; if they come to have several, nothing is limited, and counted as [`unasked`](Counts::unasked).
+    /// have. If they come to have several, or are a service's, it is the one that the layer was made with, or the first of
+    /// the rules if they have no such domain; that is logged and counted as [`unclear`](Counts::unclear).
     #[must_use]
     pub fn describer(self, describer: Describer) -> Self {
         self.with(|shared| shared.describer = describer)

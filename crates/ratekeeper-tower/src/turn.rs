@@ -11,6 +11,7 @@ use ratekeeper_core::Micros;
 use ratekeeper_http::Refused;
 use ratekeeper_http::answer::{Form, HeaderLines, Refusal};
 use ratekeeper_limiter::{Check, Waiting};
+use ratekeeper_rules::{Domain, RuleSet};
 
 use crate::asked::original;
 use crate::body::ResponseBody;
@@ -116,10 +117,7 @@ impl<E: Enforcer> Shared<E> {
             wait_max: self.wait_max(),
         };
         self.enforcer.with_rules(|rules| {
-            let Ok(domain) = self.describer.domain(None, rules) else {
-                self.watch.unasked();
-                return Ok(None);
-            };
+            let domain = self.domain(rules);
             let question = self.describer.question(&original, domain, rules)?;
             if question.is_empty() {
                 return Ok(None);
@@ -133,6 +131,19 @@ impl<E: Enforcer> Shared<E> {
             };
             Ok(Some(self.enforcer.ask(&check, terms)))
         })
+    }
+
+    /// The domain whose rules hold. Where nothing settles it one holds all the same: a reload must not switch limits off.
+    fn domain<'a>(&'a self, rules: &'a RuleSet) -> Option<&'a str> {
+        match self.describer.domain(None, rules) {
+            Ok(domain) => domain.or(self.domain.as_deref()),
+            Err(_) => {
+                let own = self.domain.as_deref().and_then(|own| rules.domain(own));
+                let chosen = own.or_else(|| rules.domains().next()).map(Domain::name);
+                self.watch.unclear(chosen);
+                chosen
+            }
+        }
     }
 
     /// How long a request can wait that comes now. While every place is taken, not at all: it must not take a turn that it

@@ -25,8 +25,8 @@ pub struct Counts {
     pub overloaded: u64,
     /// Requests that made no sense: 400.
     pub malformed: u64,
-    /// Requests that were let pass unasked: the rules have several domains, and nothing says which is meant.
-    pub unasked: u64,
+    /// Requests for which a domain was chosen: the rules have several, and nothing says which is meant.
+    pub unclear: u64,
     /// Requests that were answered without being counted where they belong.
     pub degraded: u64,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Watch {
     pub(crate) waiting: AtomicU64,
     overloaded: AtomicU64,
     malformed: AtomicU64,
-    unasked: AtomicU64,
+    unclear: AtomicU64,
     degraded: AtomicU64,
     gate: Gate,
 }
@@ -55,7 +55,7 @@ impl Watch {
             waiting: zero(),
             overloaded: zero(),
             malformed: zero(),
-            unasked: zero(),
+            unclear: zero(),
             degraded: zero(),
             gate: Gate::new(),
         }
@@ -71,7 +71,7 @@ impl Watch {
             waiting: of(&self.waiting),
             overloaded: of(&self.overloaded),
             malformed: of(&self.malformed),
-            unasked: of(&self.unasked),
+            unclear: of(&self.unclear),
             degraded: of(&self.degraded),
         }
     }
@@ -113,12 +113,12 @@ impl Watch {
         }
     }
 
-    pub(crate) fn unasked(&self) {
-        self.unasked.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn unclear(&self, chosen: Option<&str>) {
+        self.unclear.fetch_add(1, Ordering::Relaxed);
         if let Some(left_out) = self.gate.pass() {
             warn!(
                 left_out,
-                "request not limited: the rules have several domains, and none is chosen"
+                chosen, "the rules have several domains, and nothing says which is meant"
             );
         }
     }

@@ -28,7 +28,8 @@ fn the_sixth_request_of_an_hour_is_denied() {
     for _ in 0..5 {
         let answer = get(address, "/orders", "ada");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        let told = r#"ratelimit-policy: "shop.api_key";q=5;w=3600, "shop.api_key#concurrency";q=2;"#;
+        let told =
+            r#"ratelimit-policy: "shop.api_key";q=5;w=3600, "shop.api_key#concurrency";q=2;"#;
         assert!(answer.contains(told), "{answer}");
     }
     let denied = get(address, "/orders", "ada");

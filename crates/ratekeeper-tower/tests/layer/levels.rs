@@ -3,10 +3,11 @@
 use std::convert::Infallible;
 
 use http::{Method, Request};
-use ratekeeper_tower::Describer;
+use ratekeeper_store::{MemoryConfig, MemoryStore};
+use ratekeeper_tower::{Describer, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{full, layer};
+use crate::support::{full, layer, limiter_of, of};
 
 #[tokio::test]
 async fn a_service_level_holds_for_each_tenant_and_method() {
@@ -37,4 +38,34 @@ slas:
     assert_eq!(ask(Method::PUT, "/v1/organizations/A/product/7").await, 429);
     assert_eq!(ask(Method::GET, "/v1/organizations/B/product/7").await, 200);
     assert_eq!(ask(Method::GET, "/elsewhere").await, 200);
+}
+
+/// What two domains come to when nothing says which is meant: the one that the layer was made with, else the first.
+#[tokio::test]
+async fn another_domain_switches_no_limit_off() {
+    let rules = |name: &str, limit: u64| {
+        format!(
+            "domain: {name}\ndescriptors:\n- key: api_key\n  rate_limit: {{ unit: year, limit: {limit} }}\n"
+        )
+    };
+    let level = "slas: [ { id: all, pathPattern: '/**', tiers: [ { period: 31536000, threshold: 4 } ] } ]\n".to_owned();
+    for (mine, files, passed) in [
+        ("b", vec![rules("a", 2), rules("b", 3)], 3),
+        ("", vec![rules("a", 2), rules("b", 3)], 2),
+        ("", vec![rules("a", 9), rules("b", 9), level], 4),
+    ] {
+        let store = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
+        let limiter = limiter_of(&files, store);
+        let layer = RateLimitLayer::new(limiter, mine).describer(Describer::default());
+        let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
+        let limited = layer.layer(called);
+        let mut statuses = Vec::new();
+        for _ in 0..6 {
+            let answer = limited.clone().oneshot(of("ada")).await;
+            statuses.push(answer.expect("an answer").status().as_u16());
+        }
+        let found = statuses.iter().filter(|status| **status == 200).count();
+        assert_eq!(found, passed, "{mine}: {statuses:?}");
+        assert_eq!(layer.counts().unclear, 6);
+    }
 }

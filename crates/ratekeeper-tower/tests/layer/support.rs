@@ -19,11 +19,19 @@ pub(crate) fn layer(rules: &str) -> RateLimitLayer<Memory> {
 }
 
 pub(crate) fn limiter_with<S: Store>(rules: &str, store: S) -> Arc<Limiter<S>> {
-    let source = Source {
-        name: "rules.yaml".to_owned(),
-        text: rules.to_owned(),
-    };
-    let rules = load(&[source], &Options::default()).expect("the rules are good");
+    limiter_of(&[rules.to_owned()], store)
+}
+
+/// Of several files.
+pub(crate) fn limiter_of<S: Store>(files: &[String], store: S) -> Arc<Limiter<S>> {
+    let sources = (0..)
+        .zip(files)
+        .map(|(number, text): (usize, &String)| Source {
+            name: format!("rules{number}.yaml"),
+            text: text.clone(),
+        });
+    let sources: Vec<Source> = sources.collect();
+    let rules = load(&sources, &Options::default()).expect("the rules are good");
     Arc::new(Limiter::new(rules.rules, store, LimiterOptions::default()))
 }
 
