@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::mapping::Described;
 use crate::view::View;
-use crate::{Caller, Identity, Malformed, Mapping, Original};
+use crate::{Caller, EncodedSlashes, Identity, Malformed, Mapping, Original};
 
 /// Turns requests into questions for a limiter: who calls, which service level holds, and the descriptors for the
 /// rules of a domain.
@@ -43,6 +43,8 @@ pub struct Describer {
     pub mapping: Mapping,
     /// The domain, where nobody asks for another; None for the only one that there are rules for.
     pub domain: Option<Box<str>>,
+    /// What becomes of paths that services read in different ways.
+    pub encoded_slashes: EncodedSlashes,
 }
 
 /// Nobody says which domain of several is meant, or somebody asks for another than settings do.
@@ -168,19 +170,24 @@ impl Describer {
     }
 
     /// The service level of a request, if its method and path are known and one is about them.
+    ///
+    /// # Errors
+    /// The path can be read in two ways.
     fn level<'a>(
         &self,
         request: &'a Original<'a>,
         rules: &'a RuleSet,
     ) -> Result<Option<LevelMatch<'a>>, Malformed> {
-        if rules.service_levels().is_empty() {
-            return Ok(None);
-        }
         let Some(target) = &request.target else {
             return Ok(None);
         };
+        let method = request.method.unwrap_or_default();
+        self.encoded_slashes.check(method, &target.path, rules)?;
+        if rules.service_levels().is_empty() {
+            return Ok(None);
+        }
         target.check_segments()?;
-        Ok(rules.service_level(request.method.unwrap_or_default(), &target.path))
+        Ok(rules.service_level(method, &target.path))
     }
 }
 

@@ -378,6 +378,13 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "The one header in which those proxies say who connected to them: `x-forwarded-for`, `forwarded` (RFC 7239), \
          or one with a single address such as `x-real-ip`",
     ),
+    value(
+        "encoded_slashes",
+        "refuse|keep",
+        "",
+        "What becomes of a path with `%2F` or a backslash in a segment, which services read in different ways, on /v1/auth and at the \
+         gateway: 400, or `keep` for part of its segment. Unset: the gateway refuses it, /v1/auth where service levels depend on it",
+    ),
     nested(
         "auth",
         "MAPPING",

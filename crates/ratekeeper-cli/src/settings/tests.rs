@@ -325,6 +325,10 @@ fn slips_in_forward_auth_are_named_with_their_place() {
             "client_header: x y\n",
             "`x y` cannot be the name of a header",
         ),
+        (
+            "encoded_slashes: decode\n",
+            "`decode` is neither `refuse` nor `keep`",
+        ),
     ] {
         let said = problems_of_file(text);
         assert!(said.contains(message), "{text}: {said}");

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::home::Home;
 use ratekeeper_http::answer::{BodyForm, Headers, UnknownHeaders};
-use ratekeeper_http::{Describer, Forwarding, Identity};
+use ratekeeper_http::{Describer, EncodedSlashes, Forwarding, Identity};
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Profile};
 use ratekeeper_server::{
@@ -231,6 +231,11 @@ impl<'a> Typed<'a> {
         };
         let (domain, mapping) = self.get("auth", Default::default(), auth);
         let identity = self.get("identity", Identity::default(), identity);
+        let unset = EncodedSlashes::default();
+        let encoded_slashes = self.get("encoded_slashes", unset, |text| match text {
+            "" => Ok(unset),
+            text => text.parse(),
+        });
         AuthConfig {
             headers: self.get("headers", Headers::NONE, |list| {
                 list.parse()
@@ -242,6 +247,7 @@ impl<'a> Typed<'a> {
                 identity,
                 mapping,
                 domain,
+                encoded_slashes,
             },
         }
     }

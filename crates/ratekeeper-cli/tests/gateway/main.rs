@@ -4,6 +4,7 @@ mod conformance;
 mod drain;
 mod forwarding;
 mod hostile;
+mod levels;
 mod limits;
 mod log;
 mod readme;

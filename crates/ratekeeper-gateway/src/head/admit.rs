@@ -54,11 +54,17 @@ fn is_host(host: &[u8]) -> bool {
 fn has_dot_segments(path: &str) -> bool {
     // Most paths have no dot that begins a segment.
     let bytes = path.as_bytes();
-    let begins = |at: usize| matches!(bytes.get(at + 1), Some(b'.' | b'%'));
-    if !(0..bytes.len()).any(|at| matches!(bytes[at], b'/' | b'\\') && begins(at)) {
+    let begins = |pair: &[u8]| matches!(pair, [b'/' | b'\\', b'.' | b'%']);
+    let is_plain = !bytes.contains(&b'%') && !bytes.windows(2).any(begins);
+    if is_plain {
         return false;
     }
-    path.split(['/', '\\']).any(|segment| {
+    // To some a slash is one however it is written.
+    let slashes = ["%2f", "%2F", "%5c", "%5C", "\\"];
+    let path = slashes
+        .iter()
+        .fold(path.to_owned(), |path, slash| path.replace(slash, "/"));
+    path.split('/').any(|segment| {
         let mut rest = segment;
         let mut dots = 0;
         while let Some(after) = rest
@@ -88,6 +94,8 @@ mod tests {
             "/a/.%2e",
             "/a\\..\\b",
             "/..;x/a",
+            "/x%2f..%2fadmin",
+            "/x%5C%2e%2E%5Cadmin",
         ] {
             assert!(has_dot_segments(path), "{path}");
         }

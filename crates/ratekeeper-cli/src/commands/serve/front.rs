@@ -5,6 +5,7 @@ use crate::settings::{self, Environment, Flags, LogTo, Settings};
 use crate::store::NodeStore;
 use anyhow::{Context, Result};
 use ratekeeper_gateway::{AccessLog, Gateway, GatewayConfig, RoutesHandle};
+use ratekeeper_http::EncodedSlashes;
 use ratekeeper_limiter::Limiter;
 use ratekeeper_server::{FilesRead, Followed, FrontConfig, ServerConfig};
 use ratekeeper_tower::{RateLimitLayer, Switch};
@@ -47,8 +48,13 @@ pub(super) fn gateway(
     let domain = auth.describer.domain(None, snapshot.rules());
     let domain = domain
         .context("say which is the gateway's, with `auth: { domain: NAME }` in ratekeeper.yaml")?;
+    let mut describer = auth.describer.clone();
+    // What nothing says is strict here: routes and descriptors go by the path, too.
+    if describer.encoded_slashes == EncodedSlashes::RefuseForLevels {
+        describer.encoded_slashes = EncodedSlashes::Refuse;
+    }
     let layer = RateLimitLayer::new(Arc::clone(limiter), domain.unwrap_or_default())
-        .describer(auth.describer.clone())
+        .describer(describer)
         .headers(auth.headers)
         .body_form(auth.denial_body)
         .switch(Switch::new(told.limits));

@@ -1,0 +1,66 @@
+//! Service levels hold in front of an upstream.
+
+use crate::support::{Answer, Gateway, Upstream, ok};
+
+const MANUAL: &str = include_str!("../../../../docs/service-levels.md");
+
+/// The file of the manual, with windows that do not end while a test runs.
+fn levels() -> String {
+    let text = MANUAL.split("```yaml\n").nth(1);
+    let text = text.and_then(|text| text.split("```").next());
+    let text = text.expect("the manual has a file");
+    let text = text.replace("period: 10,", "period: 864000000,");
+    let text = text.replace("period: 1,", "period: 432000000,");
+    assert_eq!(text.matches("000000,").count(), 3, "{text}");
+    text
+}
+
+fn ask(gateway: &Gateway, method: &str, path: &str) -> Answer {
+    let text = gateway.say(&format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    ));
+    Answer::read(&text)
+}
+
+#[test]
+fn each_tenant_and_method_has_its_own_threshold() {
+    let upstream = Upstream::start(|_| ok("hello"));
+    let gateway = Gateway::start_with(&levels(), "", &["--upstream", &upstream.url()]);
+    let [a, b] = ["A", "B"].map(|tenant| format!("/v1/organizations/{tenant}/product/7"));
+    for number in 1..=1_000 {
+        assert_eq!(ask(&gateway, "GET", &a).status, 200, "request {number}");
+    }
+    let denied = ask(&gateway, "GET", "/v1/organizations/A/product/8");
+    assert_eq!(denied.status, 429, "{denied:?}");
+    assert!(denied.body.contains("get-product"), "{denied:?}");
+    assert_eq!(upstream.asked().len(), 1_000);
+
+    let other = ask(&gateway, "GET", &b);
+    assert_eq!(other.status, 200);
+    assert_eq!(other.header("x-ratelimit-remaining"), Some("999"));
+    for number in 1..=20 {
+        assert_eq!(ask(&gateway, "PUT", &a).status, 200, "request {number}");
+    }
+    assert_eq!(ask(&gateway, "PUT", &a).status, 429);
+    assert_eq!(ask(&gateway, "DELETE", &a).status, 200);
+}
+
+#[test]
+fn a_path_that_can_be_read_in_two_ways_does_not_reach_the_upstream() {
+    let upstream = Upstream::start(|_| ok(""));
+    let asked = |settings: &str, paths: &[&str]| -> Vec<u16> {
+        let gateway = Gateway::start_with(&levels(), settings, &["--upstream", &upstream.url()]);
+        let statuses = paths.iter().map(|path| gateway.get(path, &[]).status);
+        statuses.collect()
+    };
+    let paths = [
+        "/v1/organizations/A/product%2F7",
+        "/v1/organizations/A/product%5c7",
+        "/users/a%2fb",
+        "/x%2f..%2fadmin",
+    ];
+    assert_eq!(asked("", &paths), [400; 4]);
+    assert!(upstream.asked().is_empty());
+    let kept = asked("encoded_slashes: keep\n", &paths);
+    assert_eq!(kept, [200, 200, 200, 400]);
+}

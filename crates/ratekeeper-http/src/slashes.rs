@@ -1,0 +1,159 @@
+//! Paths whose slashes can be read in two ways.
+
+use std::str::FromStr;
+
+use ratekeeper_rules::{LevelMatch, PathPattern, RuleSet, Segment};
+
+use crate::Malformed;
+use crate::malformed::excerpt;
+
+/// What becomes of a path with an encoded slash (`%2F`) or a backslash in a segment.
+///
+/// Some services take `/product%2F7` for one segment. Others decode it before they look for a handler, and serve
+/// `/product/7`: what is limited by its path would be had without a limit. A path that a service level's pattern spells
+/// out, `%2F` and all, is always let through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum EncodedSlashes {
+    /// Refused where another service level would hold, or another tenant be counted, if it were a slash.
+    #[default]
+    RefuseForLevels,
+    /// Refused whatever it is about.
+    Refuse,
+    /// Part of its segment. For services that read it so, too.
+    Keep,
+}
+
+/// What services take for a slash, each another set of it.
+const READINGS: [&[&str]; 3] = [&["%2F"], &["\\"], &["%2F", "\\"]];
+
+impl EncodedSlashes {
+    /// Refuses a request whose path can be read in two ways; `path` is in one spelling.
+    pub(crate) fn check(self, method: &str, path: &str, rules: &RuleSet) -> Result<(), Malformed> {
+        if self == Self::Keep || !has_any(path) {
+            return Ok(());
+        }
+        let level = rules.service_level(method, path);
+        if level.is_some_and(|found| is_spelt_out(&found.level.pattern, path)) {
+            return Ok(());
+        }
+        let is_same = |slashes: &&[&str]| {
+            let reading = slashes
+                .iter()
+                .fold(path.to_owned(), |path, slash| path.replace(slash, "/"));
+            !has_dot_segments(&reading)
+                && what_counts(rules.service_level(method, &reading)) == what_counts(level)
+        };
+        if self == Self::RefuseForLevels && READINGS.iter().all(is_same) {
+            return Ok(());
+        }
+        Err(Malformed {
+            place: "path".to_owned(),
+            message: format!(
+                "{} has an encoded slash or a backslash, which services read in different ways",
+                excerpt(path.as_bytes())
+            ),
+        })
+    }
+}
+
+impl FromStr for EncodedSlashes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "refuse" => Ok(Self::Refuse),
+            "keep" => Ok(Self::Keep),
+            _ => Err(format!("`{text}` is neither `refuse` nor `keep`")),
+        }
+    }
+}
+
+fn has_any(text: &str) -> bool {
+    text.contains("%2F") || text.contains('\\')
+}
+
+fn has_dot_segments(path: &str) -> bool {
+    let name = |segment: &str| {
+        let name = segment.split(';').next();
+        matches!(name, Some("." | ".."))
+    };
+    path.split('/').any(name)
+}
+
+/// What of a service level decides where a request is counted.
+fn what_counts<'a>(found: Option<LevelMatch<'a>>) -> Option<(&'a str, Option<&'a str>)> {
+    found.map(|found| (&*found.level.id, found.tenant))
+}
+
+/// Whether every such segment of `path` is a literal of `pattern`, which matches it.
+fn is_spelt_out(pattern: &PathPattern, path: &str) -> bool {
+    let mut own = pattern.segments().iter();
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+    segments.all(|segment| {
+        // Patterns do not see parameters, nor segments that are nothing else.
+        let own = match segment.starts_with(';') {
+            true => None,
+            false => own.next(),
+        };
+        !has_any(segment) || matches!(own, Some(Segment::Literal(own)) if **own == *segment)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_rules::{Options, Source, load};
+
+    use super::EncodedSlashes::{self, Keep, Refuse, RefuseForLevels};
+    use crate::Target;
+
+    const LEVELS: &str = "slas:
+  - { id: product, methods: [GET], pathPattern: '/v1/{tenant}/product/*', tiers: [ { period: 10, threshold: 9 } ] }
+  - { id: files, pathPattern: '/files/**', tiers: [ { period: 10, threshold: 9 } ] }
+  - { id: secret, pathPattern: '/files/secret/*', tiers: [ { period: 10, threshold: 9 } ] }
+  - { id: spelt, pathPattern: '/projects/a%2Fb/*', tiers: [ { period: 10, threshold: 9 } ] }
+";
+
+    fn is_let_in(slashes: EncodedSlashes, path: &str) -> bool {
+        let (name, text) = ("slas.yaml".to_owned(), LEVELS.to_owned());
+        let rules = load(&[Source { name, text }], &Options::default());
+        let rules = rules.expect("good rules").rules;
+        let target = Target::parse(&http::header::HOST, path.as_bytes()).expect("a path");
+        slashes.check("GET", &target.path, &rules).is_ok()
+    }
+
+    #[test]
+    fn nobody_gets_past_a_service_level_by_an_encoded_slash() {
+        for path in [
+            "/v1/a/product%2F7",
+            "/v1/a%2fproduct/7",
+            "/v1/a/product%5C7",
+            "/v1/a/product\\7",
+            "/v1/a/product%2F7%5Cx",
+            "/v1/a/product/7%2F8",
+            "/files%2Fa",
+            "/files/secret%2Fa",
+            "/files/x%2F..%2F..%2Fv1",
+            "/x%2f..%2ffiles/a",
+            "/x;%2F..%2Ffiles",
+            "/files/..%5c..%5cetc",
+            "/projects/a%2Fb/c%2Fd",
+            "/projects/a%2Fb/;%2F..",
+        ] {
+            assert!(!is_let_in(RefuseForLevels, path), "{path}");
+            assert!(!is_let_in(Refuse, path), "{path}");
+            assert!(is_let_in(Keep, path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_counted_the_same_either_way_is_let_in() {
+        for path in ["/files/a%2Fb", "/users/a%2Fb", "/users/a\\b"] {
+            assert!(is_let_in(RefuseForLevels, path), "{path}");
+            assert!(!is_let_in(Refuse, path), "{path}");
+        }
+        for path in ["/projects/a%2fb/7", "/v1/a/product/7", "/files/100%25"] {
+            assert!(is_let_in(RefuseForLevels, path), "{path}");
+            assert!(is_let_in(Refuse, path), "{path}");
+        }
+    }
+}
