@@ -74,14 +74,13 @@ impl Proxy {
         let upgrade = Upgrade::of(&mut request);
         let is_http10 = request.version() == Version::HTTP_10;
         let (mut parts, body) = request.into_parts();
-        if let Some(peer) = parts.extensions.remove::<Peer>() {
-            let inbound = Inbound {
-                peer: &peer,
-                scheme: self.shared.scheme,
-                forwarding: &self.shared.forwarding,
-            };
-            head::forward(&mut parts, &upstream, inbound);
-        }
+        let peer = parts.extensions.remove::<Peer>();
+        let inbound = Inbound {
+            peer: peer.as_ref(),
+            scheme: self.shared.scheme,
+            forwarding: &self.shared.forwarding,
+        };
+        head::forward(&mut parts, &upstream, inbound);
         if let Some(upgrade) = &upgrade {
             upgrade.ask(&mut parts.headers);
         }

@@ -22,7 +22,8 @@ static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host"
 /// Where a request came in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inbound<'a> {
-    pub(crate) peer: &'a Peer,
+    /// None where the listener does not say: then nobody is believed.
+    pub(crate) peer: Option<&'a Peer>,
     /// `http` or `https`.
     pub(crate) scheme: &'static str,
     pub(crate) forwarding: &'a Forwarding,
@@ -123,20 +124,41 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-fn tell_of_client(headers: &mut HeaderMap, host: Option<&HeaderValue>, inbound: Inbound<'_>) {
-    let hop = hop(inbound.peer);
-    let is_trusted = inbound.forwarding.trusted.contains(hop);
-    if !is_trusted {
-        for name in [
-            &X_FORWARDED_FOR,
-            &X_FORWARDED_PROTO,
-            &X_FORWARDED_HOST,
-            &FORWARDED,
-        ] {
-            headers.remove(name);
-        }
+/// What upstreams believe about where a request comes from and what it asked for, whoever wrote it.
+/// Many take `_` for `-` (CGI, WSGI and PHP have one name for both), which no proxy writes.
+fn is_claim(name: &str, is_trusted: bool, client_header: &ClientHeader) -> bool {
+    if is_trusted && !name.contains('_') {
+        return false;
     }
-    if let Hop::Address(address) = hop {
+    let begins_like = |with: &str| {
+        let start = name.as_bytes().get(..with.len());
+        let as_written = |byte: &u8| if *byte == b'_' { b'-' } else { *byte };
+        start.is_some_and(|start| start.iter().map(as_written).eq(with.bytes()))
+    };
+    let is_like = |other: &str| name.len() == other.len() && begins_like(other);
+    let is_clients = match client_header {
+        ClientHeader::Single(single) => is_like(single.as_str()),
+        _ => false,
+    };
+    is_clients
+        || is_like("forwarded")
+        || is_like("x-real-ip")
+        || begins_like("x-forwarded-")
+        || begins_like("x-original-")
+}
+
+fn tell_of_client(headers: &mut HeaderMap, host: Option<&HeaderValue>, inbound: Inbound<'_>) {
+    let hop = inbound.peer.map(hop);
+    let forwarding = inbound.forwarding;
+    let is_trusted = hop.is_some_and(|hop| forwarding.trusted.contains(hop));
+    let names = headers.keys();
+    let claims =
+        names.filter(|name| is_claim(name.as_str(), is_trusted, &forwarding.client_header));
+    let claims: Vec<HeaderName> = claims.cloned().collect();
+    for name in claims {
+        headers.remove(name);
+    }
+    if let Some(Hop::Address(address)) = hop {
         let mut text = String::with_capacity(64);
         for line in headers.get_all(&X_FORWARDED_FOR) {
             if let Ok(line) = line.to_str() {
@@ -156,30 +178,27 @@ fn tell_of_client(headers: &mut HeaderMap, host: Option<&HeaderValue>, inbound: 
     if let (false, Some(host)) = (headers.contains_key(&X_FORWARDED_HOST), host) {
         headers.insert(&X_FORWARDED_HOST, host.clone());
     }
-    let speaks_forwarded = inbound.forwarding.client_header == ClientHeader::Forwarded;
+    let speaks_forwarded = forwarding.client_header == ClientHeader::Forwarded;
     if speaks_forwarded || headers.contains_key(FORWARDED) {
         let said = element(hop, host, inbound.scheme);
         headers.append(FORWARDED, said);
     }
-    if let ClientHeader::Single(name) = &inbound.forwarding.client_header
-        && !(is_trusted && headers.contains_key(name))
+    // The one header with the client's address: nobody but us and trusted proxies writes it.
+    if let (ClientHeader::Single(name), Some(Hop::Address(address))) =
+        (&forwarding.client_header, hop)
+        && !headers.contains_key(name)
+        && let Ok(value) = HeaderValue::try_from(address.to_canonical().to_string())
     {
-        // The one header with the client's address: nobody but us and trusted proxies writes it.
-        headers.remove(name);
-        if let Hop::Address(address) = hop
-            && let Ok(value) = HeaderValue::try_from(address.to_canonical().to_string())
-        {
-            headers.insert(name, value);
-        }
+        headers.insert(name, value);
     }
 }
 
 /// An element of `Forwarded` (RFC 7239) about this hop.
-fn element(hop: Hop, host: Option<&HeaderValue>, scheme: &str) -> HeaderValue {
+fn element(hop: Option<Hop>, host: Option<&HeaderValue>, scheme: &str) -> HeaderValue {
     let mut text = String::from("for=");
     match hop {
-        Hop::Unix => text.push_str("unknown"),
-        Hop::Address(address) => {
+        None | Some(Hop::Unix) => text.push_str("unknown"),
+        Some(Hop::Address(address)) => {
             let _ = match address.to_canonical() {
                 std::net::IpAddr::V4(address) => write!(text, "{address}"),
                 std::net::IpAddr::V6(address) => write!(text, "\"[{address}]\""),

@@ -19,6 +19,14 @@ fn forwarded(peer: &str, client_header: &str, headers: &[(&str, &str)]) -> Vec<S
         names: Arc::new([]),
         by_local_listener: false,
     };
+    forwarded_from(Some(&peer), client_header, headers)
+}
+
+fn forwarded_from(
+    peer: Option<&Peer>,
+    client_header: &str,
+    headers: &[(&str, &str)],
+) -> Vec<String> {
     let forwarding = Forwarding {
         trusted: "10.0.0.0/8".parse::<TrustedProxies>().expect("a network"),
         client_header: client_header.parse().expect("a header"),
@@ -29,7 +37,7 @@ fn forwarded(peer: &str, client_header: &str, headers: &[(&str, &str)]) -> Vec<S
     }
     let (mut parts, ()) = request.body(()).expect("a request").into_parts();
     let inbound = Inbound {
-        peer: &peer,
+        peer,
         scheme: "http",
         forwarding: &forwarding,
     };
@@ -60,6 +68,71 @@ fn what_strangers_claim_is_replaced() {
             "x-forwarded-proto: http",
         ]
     );
+}
+
+/// By their usual names, and by those that CGI, WSGI and PHP take for the same.
+#[test]
+fn no_claim_of_a_stranger_reaches_the_upstream() {
+    let claims = [
+        "x-forwarded-port",
+        "x-forwarded-prefix",
+        "x-forwarded-server",
+        "x-forwarded-uri",
+        "x-original-uri",
+        "x-original-method",
+        "x-original-url",
+        "x-real-ip",
+        "x_forwarded_for",
+        "x-forwarded_host",
+        "x_real_ip",
+        "x_original-uri",
+    ];
+    let kept = [
+        "host",
+        "snake_case",
+        "x-forward",
+        "x-originality",
+        "x-real-ip-or-so",
+    ];
+    let said: Vec<_> = claims
+        .iter()
+        .chain(&kept)
+        .map(|name| (*name, "a"))
+        .collect();
+    let names = |peer: &str| -> Vec<String> {
+        let lines = forwarded(peer, "x-forwarded-for", &said);
+        let names = lines.iter().filter_map(|line| line.split(": ").next());
+        let mut names: Vec<_> = names.map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    let ours = ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
+    let mut expected: Vec<_> = kept.iter().chain(&ours).copied().collect();
+    expected.sort_unstable();
+    assert_eq!(names("192.0.2.1:5"), expected);
+    // A trusted proxy writes none with an underscore: that comes from somebody behind it.
+    let dashed = claims.iter().filter(|name| !name.contains('_'));
+    expected.extend(dashed);
+    expected.sort_unstable();
+    assert_eq!(names("10.0.0.1:5"), expected);
+}
+
+#[test]
+fn nobody_is_believed_where_nobody_is_known() {
+    let claims = [
+        ("host", "a"),
+        ("x-forwarded-for", "1.2.3.4"),
+        ("keep-alive", "1"),
+    ];
+    let lines = forwarded_from(None, "x-forwarded-for", &claims);
+    let expected = ["host: a", "x-forwarded-host: a", "x-forwarded-proto: http"];
+    assert_eq!(lines, expected);
+    let single = forwarded_from(
+        None,
+        "x-real-ip",
+        &[("host", "a"), ("x-real-ip", "1.2.3.4")],
+    );
+    assert_eq!(single, expected);
 }
 
 #[test]
