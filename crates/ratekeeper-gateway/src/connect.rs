@@ -16,13 +16,13 @@ use tracing::debug;
 use crate::body::RequestBody;
 use crate::metrics::UpstreamCounts;
 use crate::pool::{Connection, Pool};
-use crate::upstream::{Speech, Upstream};
+use crate::upstream::{Address, Speech, Upstream};
 
 /// The largest head of an answer, in bytes.
 const HEAD_BYTES_MAX: usize = 256 << 10;
 
 /// Why there is no connection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum ConnectError {
     TooSlow,
     Failed(Box<str>),
@@ -40,9 +40,48 @@ impl From<hyper::Error> for ConnectError {
     }
 }
 
-/// Opens a connection to one of an upstream's addresses, handshakes included. One that is to be
-/// upgraded is HTTP/1.1, and is not kept.
+/// A connection to one of an upstream's addresses, handshakes included. One that is to be upgraded
+/// is HTTP/1.1, and is not kept. Where one may do for all, whoever comes while it is being opened
+/// waits for that one.
 pub(crate) async fn connect(
+    upstream: &Upstream,
+    index: usize,
+    pool: &Pool,
+    is_to_be_upgraded: bool,
+) -> Result<Connection, ConnectError> {
+    if is_to_be_upgraded || !upstream.may_share(index) {
+        return connect_alone(upstream, index, pool, is_to_be_upgraded).await;
+    }
+    let key = (upstream.id, index);
+    let waiting = async {
+        loop {
+            match pool.first_to_open(key) {
+                Ok(first) => return Err(first),
+                // Where whoever opened it has gone away, the next one does.
+                Err(others) => match others.outcome().await {
+                    Some(outcome) => return Ok(outcome),
+                    None => continue,
+                },
+            }
+        }
+    };
+    match timeout(upstream.connect_timeout, waiting).await {
+        Err(_) => Err(ConnectError::TooSlow),
+        Ok(Ok(Err(error))) => Err(error),
+        Ok(Ok(Ok(()))) => match pool.take(key) {
+            Some(connection) => Ok(connection),
+            // It is for one request at a time after all.
+            None => connect_alone(upstream, index, pool, false).await,
+        },
+        Ok(Err(first)) => {
+            let opened = connect_alone(upstream, index, pool, false).await;
+            first.tell(opened.as_ref().map(drop).map_err(Clone::clone));
+            opened
+        }
+    }
+}
+
+async fn connect_alone(
     upstream: &Upstream,
     index: usize,
     pool: &Pool,
@@ -86,6 +125,7 @@ async fn open(
     stream.set_nodelay(true)?;
     let opening = Opening {
         counts: &upstream.counts,
+        address: &upstream.addresses[index],
         key: (upstream.id, index),
         pool,
     };
@@ -114,6 +154,7 @@ fn server_name(host: &str) -> Result<ServerName<'static>, ConnectError> {
 
 struct Opening<'a> {
     counts: &'a Arc<UpstreamCounts>,
+    address: &'a Address,
     key: (u64, usize),
     pool: &'a Pool,
 }
@@ -143,9 +184,11 @@ impl Opening<'_> {
     ) -> Result<Connection, ConnectError> {
         let connector = TlsConnector::from(Arc::clone(config));
         let stream = connector.connect(name, stream).await?;
-        match stream.get_ref().1.alpn_protocol() {
-            Some(b"h2") => self.http2(stream).await,
-            _ => self.http1(stream).await,
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        self.address.note_choice(!is_http2);
+        match is_http2 {
+            true => self.http2(stream).await,
+            false => self.http1(stream).await,
         }
     }
 
@@ -186,3 +229,6 @@ impl Opening<'_> {
         Ok(Connection::Http2(sender))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,9 +26,9 @@ pub(crate) struct UpstreamCounts {
     /// Connections that are open now.
     connections: AtomicI64,
     /// Connections that were opened.
-    connects: AtomicU64,
+    pub(crate) connects: AtomicU64,
     /// Connections that could not be.
-    connect_failures: AtomicU64,
+    pub(crate) connect_failures: AtomicU64,
     /// Requests that were sent again on another connection.
     retries: AtomicU64,
 }

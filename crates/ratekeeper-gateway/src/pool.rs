@@ -1,16 +1,19 @@
 //! The connections of one worker to its upstreams. None crosses threads, so the lock is never
 //! waited for.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::client::conn::{http1, http2};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::body::RequestBody;
+use crate::connect::ConnectError;
 
 /// For so long a connection is kept unused. Shorter than what servers usually wait for another
 /// request (5 s), so that none is chosen at the moment in which it is closed there.
@@ -22,6 +25,9 @@ const KEPT_MAX: usize = 256;
 /// Which upstream, and which of its addresses.
 type Key = (u64, usize);
 
+/// How opening a connection ended.
+type Outcome = Result<(), ConnectError>;
+
 /// The connections that are kept.
 #[derive(Clone, Default)]
 pub(crate) struct Pool(Arc<Mutex<Inner>>);
@@ -29,6 +35,8 @@ pub(crate) struct Pool(Arc<Mutex<Inner>>);
 #[derive(Default)]
 struct Inner {
     kept: HashMap<Key, Kept>,
+    /// What connections are being opened that may do for all.
+    opening: HashMap<Key, watch::Receiver<Option<Outcome>>>,
     /// Whether something looks for connections that were kept for long enough.
     is_swept: bool,
 }
@@ -68,7 +76,51 @@ impl fmt::Debug for Lease {
     }
 }
 
+/// Whoever opens a connection that others wait for. Dropped, the next one does.
+pub(crate) struct FirstToOpen {
+    outcome: watch::Sender<Option<Outcome>>,
+    key: Key,
+    pool: Pool,
+}
+
+impl FirstToOpen {
+    /// Tells those who wait.
+    pub(crate) fn tell(self, outcome: Outcome) {
+        self.outcome.send_replace(Some(outcome));
+    }
+}
+
+impl Drop for FirstToOpen {
+    fn drop(&mut self) {
+        self.pool.0.lock().opening.remove(&self.key);
+    }
+}
+
+/// Waits for a connection that another request opens.
+pub(crate) struct OthersOpen(watch::Receiver<Option<Outcome>>);
+
+impl OthersOpen {
+    /// None where whoever opened it has gone away.
+    pub(crate) async fn outcome(mut self) -> Option<Outcome> {
+        let told = self.0.wait_for(Option::is_some).await.ok()?;
+        told.clone()
+    }
+}
+
 impl Pool {
+    /// Whether a connection is to be opened, or already is being.
+    pub(crate) fn first_to_open(&self, key: Key) -> Result<FirstToOpen, OthersOpen> {
+        match self.0.lock().opening.entry(key) {
+            Entry::Occupied(others) => Err(OthersOpen(others.get().clone())),
+            Entry::Vacant(nobody) => {
+                let (outcome, waited_for) = watch::channel(None);
+                nobody.insert(waited_for);
+                let pool = self.clone();
+                Ok(FirstToOpen { outcome, key, pool })
+            }
+        }
+    }
+
     /// A connection that was used before and is still open.
     pub(crate) fn take(&self, key: Key) -> Option<Connection> {
         let mut inner = self.0.lock();

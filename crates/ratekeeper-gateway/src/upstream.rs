@@ -1,7 +1,7 @@
 //! A service that requests are forwarded to, at one or several addresses.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use http::HeaderValue;
@@ -67,6 +67,8 @@ pub(crate) struct Address {
     /// Until when it is left alone, in milliseconds after the upstream was made.
     left_alone_until: AtomicU64,
     made: Instant,
+    /// Whether it chose HTTP/1.1 where it was offered both.
+    chose_http1: AtomicBool,
 }
 
 impl Address {
@@ -76,7 +78,13 @@ impl Address {
             failures: AtomicU32::new(0),
             left_alone_until: AtomicU64::new(0),
             made: Instant::now(),
+            chose_http1: AtomicBool::new(false),
         }
+    }
+
+    /// Which protocol it chose of those that it was offered.
+    pub(crate) fn note_choice(&self, is_http1: bool) {
+        self.chose_http1.store(is_http1, Ordering::Relaxed);
     }
 
     /// It was connected to.
@@ -125,6 +133,15 @@ impl Upstream {
             response_timeout: Duration::from_secs(60),
             counts,
             turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether one connection to this address may do for all requests, as far as is known.
+    pub(crate) fn may_share(&self, index: usize) -> bool {
+        match self.speech {
+            Speech::Http1 => false,
+            Speech::Http2 => true,
+            Speech::Tls(_) => !self.addresses[index].chose_http1.load(Ordering::Relaxed),
         }
     }
 
