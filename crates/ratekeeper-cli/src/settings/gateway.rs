@@ -23,6 +23,9 @@ pub(crate) struct GatewaySettings {
     /// In bytes.
     pub(crate) body_max: u64,
     pub(crate) limits: Mode,
+    /// How long requests are held back at most, and how many at a time.
+    pub(crate) wait_max: Duration,
+    pub(crate) waiting_max: u64,
     pub(crate) access_log: Option<LogTo>,
     pub(crate) access_log_format: LogFormat,
     /// Whether the service is opened beside it, over gRPC and over HTTP: if a flag or a variable
@@ -58,6 +61,8 @@ impl Typed<'_> {
             routes: self.routes(),
             body_max: self.get("request_body_max", 0, values::size),
             limits: self.get("limits", Mode::On, |text| values::one_of(text, &modes)),
+            wait_max: self.get("wait_max", Duration::ZERO, wait),
+            waiting_max: self.get("waiting_max", 0, places),
             access_log: self.access_log(),
             access_log_format: self.get("access_log_format", LogFormat::Json, |text| {
                 values::one_of(text, &formats)
@@ -125,4 +130,23 @@ fn patience(text: &str) -> Result<Duration, String> {
         return Err(format!("`{text}` is not 1ms to 24h"));
     }
     Ok(duration)
+}
+
+/// No client waits longer for an answer than an hour.
+fn wait(text: &str) -> Result<Duration, String> {
+    let duration = values::duration(text)?;
+    if duration > Duration::from_secs(3_600) {
+        return Err(format!("`{text}` is longer than 1h"));
+    }
+    Ok(duration)
+}
+
+/// The most requests that can be told to wait: each of them holds a connection and memory.
+const WAITING_MAX: u64 = 1_000_000;
+
+fn places(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok();
+    number
+        .filter(|number| *number <= WAITING_MAX)
+        .ok_or_else(|| format!("`{text}` is no number of requests; write 0 to {WAITING_MAX}"))
 }

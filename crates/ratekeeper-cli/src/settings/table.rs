@@ -472,6 +472,20 @@ pub(crate) static SETTINGS: &[Setting] = &[
          forward)",
     ),
     value(
+        "wait_max",
+        "DURATION",
+        "10s",
+        "The longest that the gateway holds a request back for a leaky bucket, at most 1h; one that would have to wait \
+         longer is denied",
+    ),
+    value(
+        "waiting_max",
+        "REQUESTS",
+        "1024",
+        "The most requests that the gateway holds back at a time, at most 1000000; while so many are, one that would \
+         have to wait is denied",
+    ),
+    value(
         "access_log",
         "FILE",
         "",

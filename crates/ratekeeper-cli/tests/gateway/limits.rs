@@ -77,3 +77,28 @@ fn changed_rules_are_in_force_without_a_restart() {
         answer.header("x-ratelimit-limit") == Some("7")
     });
 }
+
+#[test]
+fn nobody_waits_longer_than_settings_say_nor_takes_a_turn_for_it() {
+    let upstream = Upstream::start(|_| ok(""));
+    let rules = "
+domain: shop
+descriptors:
+- key: api_key
+  rate_limit: { window: 1h, limit: 10, algorithm: leaky_bucket }
+";
+    for [name, most] in [["--wait-max", "1m"], ["--waiting-max", "0"]] {
+        let args = ["--upstream", &upstream.url(), name, most];
+        let gateway = Gateway::start_with(rules, "", &args);
+        assert_eq!(gateway.get("/", &["X-Api-Key: ada"]).status, 200);
+        for _ in 0..20 {
+            let denied = gateway.get("/", &["X-Api-Key: ada"]);
+            assert_eq!(denied.status, 429, "{denied:?}");
+            let wait = denied
+                .header("retry-after")
+                .and_then(|text| text.parse().ok());
+            // A turn comes every six minutes.
+            assert!(wait.is_some_and(|secs: u64| secs <= 360), "{denied:?}");
+        }
+    }
+}

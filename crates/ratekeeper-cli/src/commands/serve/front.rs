@@ -57,6 +57,8 @@ pub(super) fn gateway(
         .describer(describer)
         .headers(auth.headers)
         .body_form(auth.denial_body)
+        .wait_max(told.wait_max)
+        .waiting_max(told.waiting_max)
         .switch(Switch::new(told.limits));
     let files = settings::file_in_use(flags, &Environment::of_process(), home)
         .map(|path| Arc::new(RoutesFile::new(path, flags.clone(), home.clone())));
