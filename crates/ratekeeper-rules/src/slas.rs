@@ -43,23 +43,28 @@ pub struct ServiceLevel {
 impl ServiceLevel {
     /// The method that a request of `method` is counted by; None if this is not about it.
     ///
-    /// A service level of all methods counts those that nobody has heard of together, as `other`: a caller who makes
-    /// them up gets no fresh counter for each.
+    /// Upper and lower case are the same: many services run `get` as they do `GET`. A service level of all methods counts
+    /// those that nobody has heard of together, as `other`: a caller who makes them up gets no fresh counter for each.
     #[must_use]
-    pub fn counted_method<'a>(&self, method: &'a str) -> Option<&'a str> {
-        let is_listed = self.methods.iter().any(|own| **own == *method);
-        match (is_listed, self.methods.is_empty()) {
-            (true, _) => Some(method),
-            (false, true) if KNOWN_METHODS.contains(&method) => Some(method),
-            (false, true) => Some("other"),
-            (false, false) => None,
+    pub fn counted_method(&self, method: &str) -> Option<&str> {
+        let is_it = |own: &&str| own.eq_ignore_ascii_case(method);
+        if self.methods.is_empty() {
+            return Some(KNOWN_METHODS.into_iter().find(is_it).unwrap_or("other"));
         }
+        self.methods.iter().map(|own| &**own).find(is_it)
+    }
+
+    fn lists(&self, method: &str) -> bool {
+        self.methods.iter().any(|own| **own == *method)
     }
 }
 
+const GET: &str = "GET";
+const HEAD: &str = "HEAD";
+
 /// Those of RFC 9110 and RFC 5789.
 const KNOWN_METHODS: [&str; 9] = [
-    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
+    GET, HEAD, "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
 ];
 
 /// The service level of a request.
@@ -103,15 +108,39 @@ impl ServiceLevels {
         &self.levels
     }
 
+    /// The most specific one for a request. HEAD is GET to it where none lists HEAD: most services run the same code for
+    /// both.
     pub(crate) fn find<'a>(&'a self, method: &'a str, path: &'a str) -> Option<LevelMatch<'a>> {
-        let counted = |index: u32| self.levels.get(index as usize)?.counted_method(method);
+        if !method.eq_ignore_ascii_case(HEAD) {
+            return self.most_specific(path, |level| level.counted_method(method));
+        }
+        let listed = self.most_specific(path, |level| level.lists(HEAD).then_some(HEAD));
+        let as_get = self.most_specific(path, |level| level.counted_method(GET));
+        let specificity = |found: LevelMatch<'a>| &found.level.pattern;
+        match (listed, as_get) {
+            (Some(head), Some(get))
+                if specificity(get).by_specificity(specificity(head)).is_lt() =>
+            {
+                Some(get)
+            }
+            (listed, as_get) => listed.or(as_get),
+        }
+    }
+
+    /// The most specific one that has a method to count by.
+    fn most_specific<'a>(
+        &'a self,
+        path: &'a str,
+        counted: impl Fn(&'a ServiceLevel) -> Option<&'a str>,
+    ) -> Option<LevelMatch<'a>> {
+        let counted = |index: u32| counted(self.levels.get(index as usize)?);
         let index = self.router.find(path, |index| counted(index).is_some())?;
         let level = self.levels.get(index as usize)?;
         let tenant = level.pattern.variable(TENANT);
         Some(LevelMatch {
             level,
             tenant: tenant.and_then(|at| pattern::segments_of(path).nth(at)),
-            method: level.counted_method(method)?,
+            method: counted(index)?,
         })
     }
 
@@ -125,14 +154,18 @@ impl ServiceLevels {
             let methods = one.methods.is_empty().cmp(&other.methods.is_empty());
             one.pattern.by_specificity(&other.pattern).then(methods)
         });
-        let mut is_found = false;
+        let found = self.find(method, path).map(|found| found.level);
+        let is_head = method.eq_ignore_ascii_case(HEAD);
+        let is_about = |level: &ServiceLevel| {
+            let as_get = is_head && level.counted_method(GET).is_some();
+            as_get || level.counted_method(method).is_some()
+        };
         let standing = |level: &ServiceLevel| match () {
             () if !level.enabled => Standing::Disabled,
-            () if level.counted_method(method).is_none() => Standing::OtherMethod,
-            () if std::mem::replace(&mut is_found, true) => Standing::LessSpecific,
-            () => Standing::Holds,
+            () if found.is_some_and(|found| std::ptr::eq(found, level)) => Standing::Holds,
+            () if is_about(level) => Standing::LessSpecific,
+            () => Standing::OtherMethod,
         };
-        let mut standing = standing;
         about
             .into_iter()
             .map(|level| (level, standing(level)))

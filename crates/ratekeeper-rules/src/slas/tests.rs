@@ -72,11 +72,38 @@ fn another_method_is_another_service_level() {
     assert_eq!(holds(&all, "GET", "/product/7"), "/product/7");
     assert_eq!(holds(&all, "PUT", "/product/7"), "/product/*");
     assert_eq!(holds(&all, "DELETE", "/product/7"), "/product/{id}");
-    assert_eq!(holds(&all, "get", "/product/7"), "/product/{id}");
+    assert_eq!(holds(&all, "get", "/product/7"), "/product/7");
     let counted = |method| all.find(method, "/product/7").map(|found| found.method);
     assert_eq!(counted("DELETE"), Some("DELETE"));
-    assert_eq!(counted("get"), Some("other"));
+    assert_eq!(counted("Get"), Some("GET"));
+    assert_eq!(counted("delete"), Some("DELETE"));
     assert_eq!(counted("BREW"), Some("other"));
+}
+
+#[test]
+fn head_counts_as_get_unless_it_is_listed() {
+    let all = levels(&[
+        (&["GET"], "/product/*"),
+        (&["GET"], "/user/*"),
+        (&["HEAD"], "/user/*"),
+        (&["HEAD"], "/**"),
+        (&[], "/order/*"),
+    ]);
+    let counted = |path| {
+        let found = all.find("HEAD", path)?;
+        let standings = all.standings("HEAD", path);
+        let mut holding = standings.iter().filter(|(_, it)| *it == Standing::Holds);
+        assert_eq!(
+            holding.next().map(|(level, _)| &level.id),
+            Some(&found.level.id)
+        );
+        assert!(holding.next().is_none());
+        Some((found.level.pattern.as_str(), found.method))
+    };
+    assert_eq!(counted("/product/7"), Some(("/product/*", "GET")));
+    assert_eq!(counted("/user/7"), Some(("/user/*", "HEAD")));
+    assert_eq!(counted("/order/7"), Some(("/order/*", "GET")));
+    assert_eq!(counted("/else"), Some(("/**", "HEAD")));
 }
 
 #[test]
