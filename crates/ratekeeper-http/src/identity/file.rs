@@ -12,8 +12,16 @@ const BYTES_MAX: u64 = 256 << 20;
 #[derive(Debug)]
 pub(super) struct Followed {
     pub(super) path: PathBuf,
-    /// None while it cannot be read.
-    seen: Mutex<Option<Stamp>>,
+    last: Mutex<Last>,
+}
+
+/// What became of the last look at it.
+#[derive(Debug)]
+struct Last {
+    /// Of what was read; None while it cannot be read.
+    seen: Option<Stamp>,
+    /// Whether it has been said that it cannot be read.
+    is_told: bool,
 }
 
 /// What tells a changed file without reading it.
@@ -28,28 +36,44 @@ pub(super) fn read(path: &Path) -> Result<(Vec<u8>, Followed), String> {
     let stamp = Stamp::of(path)?;
     let followed = Followed {
         path: path.to_owned(),
-        seen: Mutex::new(Some(stamp)),
+        last: Mutex::new(Last {
+            seen: Some(stamp),
+            is_told: false,
+        }),
     };
     Ok((followed.content()?, followed))
 }
 
 impl Followed {
-    /// The content, if it may be another than when it was last read.
+    /// The content, if it may be another than when it was last read. That it cannot be read is said once, until it can
+    /// be; it is tried again each time.
     pub(super) fn changed(&self) -> Result<Option<Vec<u8>>, String> {
-        let mut seen = self.seen.lock();
-        let stamp = match Stamp::of(&self.path) {
-            Ok(stamp) => stamp,
-            // Said once, until it is back.
-            Err(_) if seen.is_none() => return Ok(None),
-            Err(message) => {
-                *seen = None;
-                return Err(message);
+        let mut last = self.last.lock();
+        match self.read_unless(last.seen) {
+            Ok(None) => Ok(None),
+            Ok(Some((stamp, content))) => {
+                *last = Last {
+                    seen: Some(stamp),
+                    is_told: false,
+                };
+                Ok(Some(content))
             }
-        };
-        if seen.replace(stamp) == Some(stamp) {
+            Err(message) => {
+                last.seen = None;
+                match std::mem::replace(&mut last.is_told, true) {
+                    true => Ok(None),
+                    false => Err(message),
+                }
+            }
+        }
+    }
+
+    fn read_unless(&self, seen: Option<Stamp>) -> Result<Option<(Stamp, Vec<u8>)>, String> {
+        let stamp = Stamp::of(&self.path)?;
+        if seen == Some(stamp) {
             return Ok(None);
         }
-        self.content().map(Some)
+        Ok(Some((stamp, self.content()?)))
     }
 
     fn content(&self) -> Result<Vec<u8>, String> {
@@ -75,4 +99,37 @@ impl Stamp {
 
 fn unreadable(path: &Path, error: &std::io::Error) -> String {
     format!("{} cannot be read: {error}", path.display())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::fs::symlink;
+
+    use super::read;
+
+    #[test]
+    fn what_could_not_be_read_is_tried_again() -> std::io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("keys");
+        fs::write(&path, "first")?;
+        let (content, file) = read(&path).expect("it can be read");
+        assert_eq!(content, b"first");
+        assert_eq!(file.changed(), Ok(None));
+
+        // It is there, and reading it fails.
+        let unreadable = "/proc/self/mem";
+        fs::remove_file(&path)?;
+        symlink(unreadable, &path)?;
+        assert!(file.changed().is_err());
+        assert_eq!(file.changed(), Ok(None), "said once");
+
+        // Of the same size and date, so that these alone do not tell that it can be read now.
+        let modified = fs::metadata(unreadable)?.modified()?;
+        fs::remove_file(&path)?;
+        File::create(&path)?.set_modified(modified)?;
+        assert_eq!(file.changed(), Ok(Some(Vec::new())));
+        assert_eq!(file.changed(), Ok(None));
+        Ok(())
+    }
 }

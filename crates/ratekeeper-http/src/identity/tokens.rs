@@ -20,6 +20,8 @@ pub(crate) type Claims = serde_json::Map<String, serde_json::Value>;
 const KEYS_MAX: usize = 64;
 /// The longest token that is looked at, in bytes.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
+/// The most keys that a token which names none is checked with: checks cost before any limit is asked.
+const KEYS_TRIED_MAX: usize = 8;
 /// The shortest secret, in bytes: as long as the hash of the weakest algorithm (RFC 7518, section 3.2).
 const SECRET_BYTES_MIN: usize = 32;
 
@@ -139,7 +141,7 @@ impl Tokens {
             is_named && is_for && key.key.family() == family
         };
         let mut why = "no key that is known here has signed the token";
-        for key in keys.iter().filter(may_be) {
+        for key in keys.iter().filter(may_be).take(KEYS_TRIED_MAX) {
             match decode::<Claims>(token, &key.key, validation) {
                 Ok(data) => return Ok(data.claims),
                 Err(error) => why = in_words(error.kind()),

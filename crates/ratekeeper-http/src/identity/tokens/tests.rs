@@ -145,6 +145,8 @@ fn keys_of_a_set_are_found_by_their_names_and_renewed() {
     let edwards = Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).expect("it was made so");
     let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
     let first = json!({ "kty": "EC", "crv": "P-256", "kid": "one", "alg": "ES256", "use": "sig", "x": encode(x), "y": encode(y) });
+    let other =
+        json!({ "kty": "EC", "crv": "P-256", "kid": "other", "x": encode(y), "y": encode(x) });
     let second = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "two", "x": encode(edwards.public_key().as_ref()) });
     let foreign = json!({ "kty": "new", "kid": "three" });
     let set = |keys: &[&Value]| json!({ "keys": keys }).to_string().into_bytes();
@@ -199,7 +201,19 @@ fn keys_of_a_set_are_found_by_their_names_and_renewed() {
         Err("the token is signed in a way that is not accepted here")
     );
 
+    // A token that names no key is not checked with a whole set of them.
     let path = checking.dir.path().join("keys");
+    let mut many = vec![&other; 8];
+    many.push(&first);
+    std::fs::write(&path, set(&many)).expect("a file");
+    assert_eq!(checking.tokens.refresh(), Ok(true));
+    assert_eq!(subject(&checking.tokens, &named), Ok("acme".to_owned()));
+    let unnamed = by_first(json!({ "alg": "ES256" }));
+    assert!(subject(&checking.tokens, &unnamed).is_err());
+    std::fs::write(&path, set(many.get(1..).expect("nine"))).expect("a file");
+    assert_eq!(checking.tokens.refresh(), Ok(true));
+    assert_eq!(subject(&checking.tokens, &unnamed), Ok("acme".to_owned()));
+
     std::fs::write(&path, set(&[&second])).expect("a file");
     assert_eq!(checking.tokens.refresh(), Ok(true));
     assert_eq!(subject(&checking.tokens, &by_second), Ok("acme".to_owned()));
