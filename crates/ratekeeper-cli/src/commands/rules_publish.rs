@@ -206,11 +206,11 @@ impl PublishedLimit {
     }
 }
 
-/// What every reader of either page is told.
-const HOW: [&str; 3] = [
-    "Every answer carries X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset (seconds), and RateLimit-Policy and RateLimit with the names of the limits.",
-    "A call over a limit is answered 429 with Retry-After, in seconds, and counts towards no limit. Where a call has several limits, all must allow it.",
-    "Limits are counted for each tenant, and for each method where a service level covers several.",
+/// What every reader of either page is told. No more than holds whatever the settings say: which headers there are, and
+/// whether a denied call counts, differs.
+const HOW: [&str; 2] = [
+    "A call over a limit is answered 429. If waiting helps, Retry-After says how many seconds, unless that header is switched off. Where a call has several limits, all must allow it.",
+    "Service levels are counted for each tenant, and for each method where one covers several; HEAD counts with GET unless it is listed. What else is limited is counted for each caller or thing that its row names.",
 ];
 
 #[cfg(test)]
