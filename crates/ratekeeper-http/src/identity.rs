@@ -136,7 +136,8 @@ impl Identity {
     }
 
     pub(crate) fn country(&self, request: &Original<'_>) -> Option<Cow<'static, str>> {
-        self.countries.as_ref()?.of(request.client, request.headers)
+        let headers = request.is_from_trusted.then_some(request.headers);
+        self.countries.as_ref()?.of(request.client, headers)
     }
 
     fn knows(&self, name: &str) -> bool {

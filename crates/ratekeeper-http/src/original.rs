@@ -39,6 +39,8 @@ pub struct Original<'a> {
     pub target: Option<Target<'a>>,
     /// Its other headers.
     pub headers: &'a HeaderMap,
+    /// Whether a trusted proxy sent them: some of them count from nobody else.
+    pub is_from_trusted: bool,
 }
 
 impl<'a> Original<'a> {
@@ -64,8 +66,9 @@ impl<'a> Original<'a> {
             host: None,
             target: None,
             headers,
+            is_from_trusted: forwarding.trusted.contains(peer),
         };
-        if !forwarding.trusted.contains(peer) {
+        if !original.is_from_trusted {
             return Ok(original);
         }
         original.method = agreed(headers, &METHOD)?.map(method).transpose()?;
@@ -118,6 +121,7 @@ impl<'a> Original<'a> {
             host: said.map(|said| host(name, said)).transpose()?,
             target: Target::of(uri),
             headers,
+            is_from_trusted: forwarding.trusted.contains(peer),
         })
     }
 

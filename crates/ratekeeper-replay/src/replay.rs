@@ -316,6 +316,7 @@ fn original<'a>(record: &'a Record<'_>, no_headers: &'a HeaderMap) -> Option<Ori
         host: None,
         target: Target::parse(&HOST, path.as_bytes()).ok(),
         headers: no_headers,
+        is_from_trusted: false,
     })
 }
 

@@ -1,10 +1,12 @@
 //! What settings say about who calls.
 
+use std::mem::{Discriminant, discriminant};
+
 use serde::Deserialize;
 
 use super::countries::{Countries, CountryConfig};
 use super::tokens::{JwtConfig, Tokens};
-use super::{Identity, NOBODY, Named};
+use super::{Identity, NOBODY, NOBODY_KEY, Named};
 use crate::mapping::IPV6_PREFIX;
 use crate::source::Source;
 
@@ -84,7 +86,9 @@ impl Identity {
                     raw.named()
                         .map_err(|message| IdentityError::new(format!("from[{at}]"), message))
                 });
-                named.collect::<Result<_, _>>()?
+                let named = named.collect::<Result<Vec<_>, _>>()?;
+                keep_apart(&named, list)?;
+                named
             }
         };
         let ipv6_prefix = config.ipv6_prefix.unwrap_or(IPV6_PREFIX);
@@ -122,6 +126,43 @@ impl Identity {
             countries: countries.map(Into::into),
         })
     }
+}
+
+/// Refuses names of two kinds under one key, unless somebody wrote the key and so meant it.
+fn keep_apart(named: &[Named], list: &[RawNamed]) -> Result<(), IdentityError> {
+    for (at, (own, raw)) in named.iter().zip(list).enumerate() {
+        let refused = |message| Err(IdentityError::new(format!("from[{at}]"), message));
+        let advice = format!("write {{ from: '{}', key: NAME }}", own.source);
+        if *own.key == *NOBODY_KEY {
+            return refused(format!(
+                "the key `{NOBODY_KEY}` is for callers whom nothing names; {advice}"
+            ));
+        }
+        let is_written = |raw: &RawNamed| matches!(raw, RawNamed::Keyed(_));
+        let mut before = named.iter().zip(list).take(at);
+        let other = before.find(|(other, other_raw)| {
+            other.key == own.key
+                && kind(&other.source) != kind(&own.source)
+                && !is_written(raw)
+                && !is_written(other_raw)
+        });
+        if let Some((other, _)) = other {
+            return refused(format!(
+                "`{}` and `{}` both name by the key `{}`, so that one could be taken for the other; {advice}",
+                own.source, other.source, own.key
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What kind of name a source has: names of one kind are the same wherever they stand.
+fn kind(source: &Source) -> Discriminant<Source> {
+    discriminant(match source {
+        // All of them show a secret, and whoever knows it is its owner.
+        Source::Header(_) | Source::Query(_) | Source::Cookie(_) => &Source::Bearer,
+        other => other,
+    })
 }
 
 impl RawNamed {

@@ -74,13 +74,14 @@ impl Countries {
         Ok(true)
     }
 
-    /// The two letters of ISO 3166-1 as the header has them, else as the database has them for the address.
+    /// The two letters of ISO 3166-1 as the header has them, else as the database has them for the address. `headers` are
+    /// those of a trusted proxy; what others say of their country is not believed.
     pub(crate) fn of(
         &self,
         client: Option<IpAddr>,
-        headers: &HeaderMap,
+        headers: Option<&HeaderMap>,
     ) -> Option<Cow<'static, str>> {
-        let said = self.header.as_ref().and_then(|name| headers.get(name));
+        let said = self.header.as_ref().and_then(|name| headers?.get(name));
         let code = match said
             .and_then(|said| said.to_str().ok())
             .filter(|said| is_code(said))

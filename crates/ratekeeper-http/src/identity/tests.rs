@@ -25,6 +25,16 @@ fn rules() -> RuleSet {
 
 /// Who sends a request, as `key=name`, or why that cannot be told.
 fn caller(config: Value, uri: &str, lines: &[(&'static str, &str)]) -> Result<String, Refused> {
+    caller_by("2001:db8:1:2:3::4", config, uri, lines)
+}
+
+/// The same of a request that comes from the address `peer`.
+fn caller_by(
+    peer: &str,
+    config: Value,
+    uri: &str,
+    lines: &[(&'static str, &str)],
+) -> Result<String, Refused> {
     let mut headers = HeaderMap::new();
     for (name, value) in lines {
         headers.append(
@@ -33,7 +43,7 @@ fn caller(config: Value, uri: &str, lines: &[(&'static str, &str)]) -> Result<St
         );
     }
     let uri: Uri = uri.parse().expect("a URI");
-    let hop = Hop::Address("2001:db8:1:2:3::4".parse().expect("an address"));
+    let hop = Hop::Address(peer.parse().expect("an address"));
     let forwarding = Forwarding::default();
     let original = Original::received(hop, "http", &Method::GET, &uri, &headers, &forwarding)?;
     let describer = Describer {
@@ -162,5 +172,39 @@ fn settings_without_meaning_are_refused_by_name() {
     ] {
         let said = identity(config).expect_err(wanted);
         assert!(said.starts_with(wanted), "{said}");
+    }
+}
+
+#[test]
+fn the_country_counts_from_trusted_proxies_alone() {
+    let config = json!({ "from": ["country", "host"], "country": { "header": "cf-ipcountry" } });
+    let lines = [("cf-ipcountry", "XX"), ("host", "shop.example")];
+    let by = |peer| caller_by(peer, config.clone(), "/a", &lines);
+    assert_eq!(by("127.0.0.1"), Ok("country=XX".to_owned()));
+    assert_eq!(by("203.0.113.7"), Ok("host=shop.example".to_owned()));
+}
+
+#[test]
+fn two_kinds_of_names_have_two_keys() {
+    let refused = |from: Value| {
+        let jwt = json!({ "secret_file": "none" });
+        identity(json!({ "from": from, "jwt": jwt })).expect_err("no file, at the latest")
+    };
+    let wanted = "from[1]: `path:/u/{sub}/**` and `claim:sub` both name by the key `sub`, so that one could be taken for \
+                  the other; write { from: 'path:/u/{sub}/**', key: NAME }";
+    assert_eq!(refused(json!(["claim:sub", "path:/u/{sub}/**"])), wanted);
+    let said = refused(json!(["remote_address", "claim:remote_address"]));
+    assert!(
+        said.starts_with("from[1]: `claim:remote_address` and"),
+        "{said}"
+    );
+    let said = refused(json!(["claim:identity"]));
+    assert!(said.contains("whom nothing names"), "{said}");
+    for meant in [
+        json!(["claim:sub", { "from": "path:/u/{sub}/**", "key": "sub" }]),
+        json!(["header:x-api-key", "query:key"]),
+        json!(["path:/u/{sub}/**", "path:/v/{sub}"]),
+    ] {
+        assert!(refused(meant).starts_with("jwt"));
     }
 }

@@ -68,7 +68,8 @@ fn the_edge_says_it_else_the_database_knows() -> std::io::Result<()> {
     let path = dir.path().join("country.mmdb");
     std::fs::write(&path, database("AT"))?;
     let both = open(json!({ "header": "cf-ipcountry", "database": path })).expect("a good one");
-    let of = |client, headers: &HeaderMap| both.of(client, headers).map(|code| code.into_owned());
+    let of =
+        |client, headers: &HeaderMap| both.of(client, Some(headers)).map(|code| code.into_owned());
     assert_eq!(of(Some(HERE), &headers("de")), Some("DE".to_owned()));
     assert_eq!(of(Some(HERE), &headers("nowhere")), Some("AT".to_owned()));
     assert_eq!(of(Some(HERE), &HeaderMap::new()), Some("AT".to_owned()));
