@@ -108,16 +108,21 @@ impl Tls {
         }
     }
 
-    /// What the next connection is encrypted by.
+    /// What the next connection is encrypted by. While a file cannot be read that could before,
+    /// as when it is renewed by deleting it first, it is what the last one was.
     pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, TlsFileError> {
-        let stamps = self.stamps()?;
         let mut made = self.made.lock();
-        if let Some((_, config)) = made.as_ref().filter(|(of, _)| *of == stamps) {
-            return Ok(Arc::clone(config));
+        let current = self.stamps().and_then(|stamps| match &*made {
+            Some((of, config)) if *of == stamps => Ok((stamps, Arc::clone(config))),
+            _ => Ok((stamps, Arc::new(self.make()?))),
+        });
+        match (current, &*made) {
+            (Ok(current), _) => Ok(Arc::clone(&made.insert(current).1)),
+            (Err(error), Some((_, config))) if matches!(error.cause, TlsFileCause::Io(_)) => {
+                Ok(Arc::clone(config))
+            }
+            (Err(error), _) => Err(error),
         }
-        let config = Arc::new(self.make()?);
-        *made = Some((stamps, Arc::clone(&config)));
-        Ok(config)
     }
 
     fn stamps(&self) -> Result<Stamps, TlsFileError> {
@@ -227,5 +232,35 @@ impl TlsFileCause {
             pem::Error::NoItemsFound => Self::NoKey,
             error => Self::Pem(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_testkit::certificates::{Authority, put};
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_gone_for_a_moment_is_missed_by_nobody() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("ca.pem");
+        put(&path, &Authority::new().pem());
+        let files = TlsFiles {
+            authorities: Some(path.clone()),
+            identity: None,
+        };
+        let tls = Tls::new(files.clone());
+        let before = tls.config().expect("the file is good");
+        std::fs::remove_file(&path).expect("it was there");
+        let meanwhile = tls.config().expect("the last one serves on");
+        assert!(Arc::ptr_eq(&before, &meanwhile));
+        assert!(Tls::new(files).config().is_err());
+        // What is there and no good is not passed over.
+        put(&path, "no certificate");
+        assert!(tls.config().is_err());
+        put(&path, &Authority::new().pem());
+        let after = tls.config().expect("the new file is good");
+        assert!(!Arc::ptr_eq(&before, &after));
     }
 }
