@@ -47,6 +47,9 @@ struct Inner {
     lanes: Mutex<Vec<Arc<Lanes>>>,
 }
 
+/// How many stores' lanes a thread remembers: a service has at most as many.
+const REMEMBERED_MAX: usize = 33;
+
 /// The lanes of this thread's runtime, so that nobody else is waited for to find them.
 struct Remembered {
     store: u64,
@@ -57,7 +60,8 @@ struct Remembered {
 }
 
 thread_local! {
-    static REMEMBERED: RefCell<Option<Remembered>> = const { RefCell::new(None) };
+    /// Of each store at most one.
+    static REMEMBERED: RefCell<Vec<Remembered>> = const { RefCell::new(Vec::new()) };
 }
 
 impl RedisStore {
@@ -211,7 +215,7 @@ impl Slots {
             }
             // The runtime of that lane has ended, or its shard has gone: others take its place.
             self.0.lanes.lock().retain(|lanes| !lanes.is_closed());
-            REMEMBERED.with_borrow_mut(|remembered| *remembered = None);
+            REMEMBERED.with_borrow_mut(|all| all.retain(|it| it.store != self.0.number));
         }
         None
     }
@@ -220,14 +224,19 @@ impl Slots {
         let runtime = Handle::try_current();
         let runtime = runtime.as_ref().unwrap_or(&self.0.home);
         let (id, version) = (runtime.id(), self.0.topology.version());
-        REMEMBERED.with_borrow_mut(|remembered| {
+        REMEMBERED.with_borrow_mut(|all| {
             let is_known = |it: &Remembered| {
                 it.store == self.0.number && it.lanes.runtime() == id && it.map.version == version
             };
-            let known = match remembered {
-                Some(known) if is_known(known) => known,
-                other => other.insert(self.remember(runtime)),
-            };
+            let place = all.iter().position(is_known).unwrap_or_else(|| {
+                all.retain(|it| it.store != self.0.number);
+                if all.len() == REMEMBERED_MAX {
+                    all.remove(0);
+                }
+                all.push(self.remember(runtime));
+                all.len() - 1
+            });
+            let known = &all[place];
             let lane = known.map.owner(slot).and_then(|it| known.by_shard.get(it));
             if lane.is_none() {
                 self.0.topology.doubt();
@@ -345,5 +354,24 @@ impl Store for RedisStore {
             Answer::Decided(verdicts) => Answer::Decided(verdicts),
             Answer::Pending(ticket) => Answer::Pending(Ticket(ticket)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Finding lanes anew takes a lock that all threads share.
+    #[tokio::test]
+    async fn a_thread_remembers_the_lanes_of_each_store() {
+        let stores = [0; 2].map(|_| {
+            let endpoint = Endpoint::parse("redis://127.0.0.1:1/").expect("a good URL");
+            RedisStore::new(endpoint, RedisConfig::default(), Handle::current())
+        });
+        let lane_of = |store: &RedisStore| store.slots.with_lane(0, |lane| lane.is_some());
+        assert!(stores.iter().all(lane_of));
+        let remembered =
+            REMEMBERED.with_borrow(|all| all.iter().map(|it| it.store).collect::<Vec<_>>());
+        assert_eq!(remembered, stores.each_ref().map(|it| it.slots.0.number));
     }
 }
