@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratekeeper_core::{Algorithm, Micros};
 use ratekeeper_store_redis::RedisConfig;
-use ratekeeper_testkit::redis::Server;
+use ratekeeper_testkit::redis::{Client, Server};
 use tokio::task::yield_now;
 
 use crate::support::{decide, limit, patient, step, store};
@@ -21,17 +21,15 @@ async fn an_answer_that_is_there_is_taken_however_late_it_is_read() {
     let store = Arc::new(store(&server, config));
     let hour = Micros::from_secs(3_600);
     let limit = limit(Algorithm::FixedWindow, 10, hour);
+    let mut client = server.client();
     // The connection is there, and so is the script.
     while decide(&*store, &[step(&limit, 1)]).await.is_err() {}
     for _ in 0..3 {
-        let sent = store.shards()[0].pipelines;
+        let executed = executed(&mut client);
         let asking = Arc::clone(&store);
         let asked = tokio::spawn(async move { decide(&*asking, &[step(&limit, 2)]).await });
-        while store.shards()[0].pipelines == sent {
-            yield_now().await;
-        }
-        // It is on its way once the connection has had a turn.
-        for _ in 0..8 {
+        // One turn at a time, so that nobody reads the answer before the pause.
+        while (0..3).all(|_| self::executed(&mut client) == executed) {
             yield_now().await;
         }
         // Nothing of this runtime moves.
@@ -39,4 +37,12 @@ async fn an_answer_that_is_there_is_taken_however_late_it_is_read() {
         let verdicts = asked.await.expect("the task ends");
         assert!(verdicts.expect("the server has answered").allowed);
     }
+}
+
+/// What the server says of how often it was asked.
+fn executed(client: &mut Client) -> Option<String> {
+    let info = client.ask(&["INFO", "commandstats"]).text();
+    let mut lines = info.lines();
+    let line = lines.find(|line| line.starts_with("cmdstat_evalsha:"))?;
+    line.split(',').next().map(str::to_owned)
 }
