@@ -15,7 +15,7 @@ use tracing::warn;
 use crate::config::RedisConfig;
 use crate::greeting::Greeting;
 use crate::link::{Link, said};
-use crate::rights;
+use crate::rights::Rights;
 use crate::seed::{Secret, Seed, SeedKey, were_all_asked};
 use crate::sentinel::follow;
 use crate::shard::Shard;
@@ -269,16 +269,20 @@ impl Chore {
         &self,
         connection: &mut MultiplexedConnection,
     ) -> Result<Option<String>, String> {
-        let question = rights::question(&self.kept.prefix);
-        let login = &self.shard.node.login;
+        let rights = Rights {
+            login: &self.shard.node.login,
+            prefix: &self.kept.prefix,
+            is_cluster: self.kept.topology.is_cluster(),
+        };
+        let question = rights.question();
         match self
             .ask(question.query_async::<Vec<String>>(connection))
             .await
         {
             Ok(lacking) if lacking.is_empty() => Ok(None),
-            Ok(lacking) => Ok(Some(rights::refusal(&lacking, login, &self.kept.prefix))),
+            Ok(lacking) => Ok(Some(rights.refusal(&lacking))),
             Err(why) if why.starts_with("NOPERM") => {
-                let grant = rights::grant(login, &self.kept.prefix);
+                let grant = rights.grant();
                 Ok(Some(format!("{why}; grant what is needed: {grant}")))
             }
             Err(why) => Err(why),

@@ -8,29 +8,49 @@ use crate::node::Login;
 const COMMANDS: &str = "+ping +info +time +eval +evalsha +get +set +del +pexpire +zadd +zrem +zcount +zscore \
                         +zremrangebyscore";
 
-/// Asks which of these commands the user may not use on keys that begin with `prefix`: an array
-/// of names.
-pub(crate) fn question(prefix: &str) -> Cmd {
-    let mut command = redis::cmd("EVAL");
-    command
-        .arg(include_str!("script/rights.lua"))
-        .arg(0)
-        .arg(format!("{prefix}{{user}}counter"));
-    command
+/// What a cluster is asked besides.
+const OF_CLUSTERS: &str = " +cluster|slots +cluster|info +asking";
+
+/// What is needed where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rights<'a> {
+    pub(crate) login: &'a Login,
+    /// What all keys begin with.
+    pub(crate) prefix: &'a str,
+    pub(crate) is_cluster: bool,
 }
 
-/// What an operator types so that this user may do all of it.
-pub(crate) fn grant(login: &Login, prefix: &str) -> String {
-    let user = login.user.as_deref().unwrap_or("default");
-    let select = if login.db == 0 { "" } else { " +select" };
-    format!("ACL SETUSER {user} {COMMANDS}{select} ~{prefix}*")
-}
+impl Rights<'_> {
+    /// Asks which of these commands the user may not use on keys with the prefix: an array of
+    /// names.
+    pub(crate) fn question(self) -> Cmd {
+        let mut command = redis::cmd("EVAL");
+        command
+            .arg(include_str!("script/rights.lua"))
+            .arg(0)
+            .arg(format!("{}{{user}}counter", self.prefix))
+            .arg(u8::from(self.is_cluster));
+        command
+    }
 
-/// What is said of a user who may not do all of it.
-pub(crate) fn refusal(lacking: &[String], login: &Login, prefix: &str) -> String {
-    format!(
-        "the user may not use {} on keys that begin with {prefix}; grant it: {}",
-        lacking.join(", "),
-        grant(login, prefix)
-    )
+    /// What an operator types so that this user may do all of it.
+    pub(crate) fn grant(self) -> String {
+        let user = self.login.user.as_deref().unwrap_or("default");
+        let select = if self.login.db == 0 { "" } else { " +select" };
+        let cluster = if self.is_cluster { OF_CLUSTERS } else { "" };
+        format!(
+            "ACL SETUSER {user} {COMMANDS}{select}{cluster} ~{}*",
+            self.prefix
+        )
+    }
+
+    /// What is said of a user who may not do all of it.
+    pub(crate) fn refusal(self, lacking: &[String]) -> String {
+        format!(
+            "the user may not use {} on keys that begin with {}; grant it: {}",
+            lacking.join(", "),
+            self.prefix,
+            self.grant()
+        )
+    }
 }

@@ -4,6 +4,7 @@ mod conformance;
 mod exact;
 mod failover;
 mod moving;
+mod rights;
 mod seed;
 
 use std::sync::{Arc, Weak};
