@@ -1,17 +1,19 @@
 //! Asking a cluster which of its nodes serve what.
 //!
-//! One task asks one node, once a second and whenever the map is doubted, though never twice in
-//! [`PAUSE`]. A node that does not answer is not asked again until all others were.
+//! One task asks one node, once a second. When the map is doubted, though never twice in [`PAUSE`],
+//! it asks up to [`ASKED`] of them, beginning with another one than last, and believes the one that
+//! has seen the latest change: a node that was cut off from the others answers as ever. A node that
+//! does not answer is not asked again until all others were.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Cmd, Value};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use crate::config::RedisConfig;
-use crate::link::Link;
+use crate::link::{Link, said};
 use crate::node::{Address, Node};
 use crate::script::SLOTS;
 use crate::topology::{Range, Topology};
@@ -21,6 +23,9 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// For how long it is not asked again, whoever doubts it.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How many nodes have to answer when the map is doubted.
+const ASKED: usize = 3;
 
 /// How long a node may take to answer.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -32,14 +37,16 @@ pub(crate) async fn survey(topology: Arc<Topology>, config: Arc<RedisConfig>) {
         config,
         link: None,
     };
+    let mut is_doubted = true;
     loop {
-        surveyor.look().await;
+        surveyor.look(is_doubted).await;
         surveyor.topology.surveyed.send_replace(true);
         sleep(PAUSE).await;
-        tokio::select! {
-            () = sleep(EVERY) => {}
-            () = surveyor.topology.doubted.notified() => {}
-        }
+        is_doubted = tokio::select! {
+            biased;
+            () = surveyor.topology.doubted.notified() => true,
+            () = sleep(EVERY) => false,
+        };
     }
 }
 
@@ -50,20 +57,47 @@ struct Surveyor {
     link: Option<(Node, Link)>,
 }
 
+/// What a node says of its cluster.
+struct Said {
+    ranges: Vec<Range>,
+    /// How many changes it has seen; 0 if it may not say so.
+    epoch: u64,
+}
+
 impl Surveyor {
-    async fn look(&mut self) {
-        if let Some((node, mut link)) = self.link.take()
-            && let Ok(ranges) = ask(&node, &mut link).await
-        {
-            self.link = Some((node, link));
-            return self.adopt(&ranges);
+    async fn look(&mut self, is_doubted: bool) {
+        let last = self.link.take();
+        let mut nodes = self.nodes();
+        match last {
+            Some((node, mut link)) if !is_doubted => {
+                if let Ok(said) = ask(&node, &mut link).await {
+                    self.link = Some((node, link));
+                    return self.adopt(&said.ranges);
+                }
+            }
+            // Stable: the one that was asked last comes last.
+            Some((last, _)) => nodes.sort_by_key(|node| node.address == last.address),
+            None => {}
         }
-        let mut failed = None;
-        for node in self.nodes() {
+        let wanted = if is_doubted { ASKED } else { 1 };
+        let (mut best, mut answers, mut failed) = (None::<Said>, 0, None);
+        for node in nodes {
             match self.ask_anew(&node).await {
-                Ok(ranges) => return self.adopt(&ranges),
+                Ok((said, link)) => {
+                    answers += 1;
+                    if best.as_ref().is_none_or(|best| said.epoch > best.epoch) {
+                        self.link = Some((node, link));
+                        best = Some(said);
+                    }
+                }
                 Err(why) => failed = failed.or(Some(why)),
             }
+            if answers == wanted {
+                break;
+            }
+        }
+        if let Some(said) = best {
+            return self.adopt(&said.ranges);
         }
         let why = failed.unwrap_or_else(|| "no node of it is known".to_owned());
         let mut trouble = self.topology.trouble.lock();
@@ -88,13 +122,12 @@ impl Surveyor {
         nodes
     }
 
-    async fn ask_anew(&mut self, node: &Node) -> Result<Vec<Range>, String> {
+    async fn ask_anew(&mut self, node: &Node) -> Result<(Said, Link), String> {
         let within = self.config.connect_timeout.min(PATIENCE);
         let link = Link::open(node, within).await;
         let mut link = link.map_err(|error| error.to_string())?;
-        let ranges = ask(node, &mut link).await?;
-        self.link = Some((node.clone(), link));
-        Ok(ranges)
+        let said = ask(node, &mut link).await?;
+        Ok((said, link))
     }
 
     fn adopt(&self, ranges: &[Range]) {
@@ -106,31 +139,59 @@ impl Surveyor {
 }
 
 /// What `node` says of its cluster.
-async fn ask(node: &Node, link: &mut Link) -> Result<Vec<Range>, String> {
+async fn ask(node: &Node, link: &mut Link) -> Result<Said, String> {
+    let mut slots = redis::cmd("CLUSTER");
+    slots.arg("SLOTS");
+    let answer = match ask_one(node, link, &slots).await? {
+        Ok(Value::Array(none)) if none.is_empty() => {
+            let name = node.name();
+            return Err(format!("{name} knows of nobody who serves a slot"));
+        }
+        Ok(answer) => answer,
+        Err(why) => return Err(format!("{}: {why}", node.name())),
+    };
+    let ranges = read(&answer, &node.address).ok_or_else(|| {
+        let name = node.name();
+        format!("{name} says of its cluster what nobody understands")
+    })?;
+    let mut info = redis::cmd("CLUSTER");
+    info.arg("INFO");
+    let info = ask_one(node, link, &info).await?;
+    let epoch = info.ok().and_then(|info| read_epoch(&info)).unwrap_or(0);
+    Ok(Said { ranges, epoch })
+}
+
+/// What `node` answers, also if it refuses; an error if it does not.
+async fn ask_one(
+    node: &Node,
+    link: &mut Link,
+    question: &Cmd,
+) -> Result<Result<Value, String>, String> {
     let mut connection = link.connection.clone();
-    let mut question = redis::cmd("CLUSTER");
-    question.arg("SLOTS");
     let answered = question.query_async::<Value>(&mut connection);
     let answered = tokio::select! {
         answered = timeout(PATIENCE, answered) => answered,
         () = &mut link.driver => return Err(format!("{} has hung up", node.name())),
     };
     match answered {
-        Ok(Ok(Value::Array(none))) if none.is_empty() => {
-            Err(format!("{} knows of nobody who serves a slot", node.name()))
-        }
-        Ok(Ok(answer)) => read(&answer, &node.address).ok_or_else(|| {
-            format!(
-                "{} says of its cluster what nobody understands",
-                node.name()
-            )
-        }),
-        Ok(Err(error)) => Err(format!("{}: {error}", node.name())),
+        Ok(answer) => Ok(answer.map_err(|error| said(&error))),
         Err(_) => Err(format!(
             "{} did not answer within {PATIENCE:?}",
             node.name()
         )),
     }
+}
+
+/// The latest change that a node has heard of, of the answer to CLUSTER INFO.
+fn read_epoch(info: &Value) -> Option<u64> {
+    let text: String = redis::from_redis_value(info.clone()).ok()?;
+    let mut lines = text.lines();
+    lines.find_map(|line| {
+        line.trim_end()
+            .strip_prefix("cluster_current_epoch:")?
+            .parse()
+            .ok()
+    })
 }
 
 /// The answer to CLUSTER SLOTS: ranges, each with its first and last slot, its primary, and

@@ -6,6 +6,7 @@ mod failover;
 mod moving;
 mod rights;
 mod seed;
+mod stale;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
