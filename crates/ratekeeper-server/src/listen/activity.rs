@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -11,17 +11,33 @@ use tokio::sync::oneshot;
 
 /// Counts reads and writes. A clock of its own would cost more than the count does.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Activity(Arc<AtomicU64>);
+pub(super) struct Activity(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    moves: AtomicU64,
+    has_written: AtomicBool,
+}
 
 impl Activity {
     /// A number that differs from the last one if anything moved.
     pub(super) fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.moves.load(Ordering::Relaxed)
+    }
+
+    /// Whether the peer was ever sent anything.
+    pub(super) fn has_written(&self) -> bool {
+        self.0.has_written.load(Ordering::Relaxed)
     }
 
     fn note(&self) {
         // Relaxed: one task does both the noting and the looking.
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.moves.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn note_write(&self) {
+        self.note();
+        self.0.has_written.store(true, Ordering::Relaxed);
     }
 }
 
@@ -88,7 +104,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = ready!(self.socket()?.poll_write(cx, buf));
-        self.activity.note();
+        self.activity.note_write();
         Poll::Ready(result)
     }
 
@@ -98,7 +114,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = ready!(self.socket()?.poll_write_vectored(cx, bufs));
-        self.activity.note();
+        self.activity.note_write();
         Poll::Ready(result)
     }
 

@@ -235,6 +235,9 @@ impl WatchOver {
         let mut age = pin!(sleep(bounds.connection_age_max.map_or(FOREVER, jittered)));
         let mut grace = pin!(sleep(bounds.connection_age_grace));
         let mut is_old = false;
+        // hyper measures heads once it knows the protocol, and waits for that as long as it takes.
+        let mut head = pin!(sleep(bounds.head_timeout));
+        let mut is_unknown = self.line.protocol == Protocol::Either;
         loop {
             tokio::select! {
                 biased;
@@ -253,6 +256,13 @@ impl WatchOver {
                 () = &mut begun, if !is_leaving => {
                     is_leaving = true;
                     connection.as_mut().graceful_shutdown();
+                }
+                () = &mut head, if is_unknown => {
+                    is_unknown = false;
+                    if self.line.requests().are_none() && !self.activity.has_written() {
+                        debug!("a connection is closed: its first head took too long");
+                        return End::Cut;
+                    }
                 }
                 () = &mut age, if !is_leaving && bounds.connection_age_max.is_some() => {
                     (is_leaving, is_old) = (true, true);
@@ -283,3 +293,6 @@ impl WatchOver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

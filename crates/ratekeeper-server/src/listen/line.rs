@@ -27,6 +27,11 @@ const BEGUN: u64 = (1 << 32) + 1;
 pub(super) struct Requests(u64);
 
 impl Requests {
+    /// Whether there was none yet.
+    pub(super) const fn are_none(self) -> bool {
+        self.0 == 0
+    }
+
     /// Whether none is under way.
     pub(super) const fn are_done(self) -> bool {
         self.0 & u32::MAX as u64 == 0

@@ -1,0 +1,66 @@
+use std::convert::Infallible;
+
+use http::Response;
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use tokio::io::DuplexStream;
+use tower::service_fn;
+
+use super::*;
+use crate::listen::PeerAddress;
+
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A connection on which either protocol may be spoken, and which may be silent for a day.
+fn opened() -> DuplexStream {
+    let (client, server) = tokio::io::duplex(1 << 10);
+    let service =
+        service_fn(|_| async { Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())) });
+    let bounds = Bounds {
+        head_timeout: HEAD_TIMEOUT,
+        idle_timeout: Duration::from_secs(24 * 3_600),
+        ..Bounds::default()
+    };
+    let terms = Terms {
+        service,
+        protocol: Protocol::Either,
+        tls: None,
+        bounds,
+        drain: Arc::new(Drain::new()),
+        is_blind: |_| true,
+        is_local: true,
+    };
+    tokio::spawn(speak(server, Peer::unnamed(PeerAddress::Unix, true), terms));
+    client
+}
+
+async fn is_closed_within(client: &mut DuplexStream, time: Duration) -> bool {
+    let closed = async { while client.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0) {} };
+    timeout(time, closed).await.is_ok()
+}
+
+/// Time passes only where everything waits, so that nothing here depends on the machine.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_say_what_it_speaks_is_not_waited_for() {
+    for begun in [&b""[..], b"P", b"PRI * HTTP/2.0\r\n"] {
+        let mut client = opened();
+        client.write_all(begun).await.expect("it reads");
+        assert!(
+            !is_closed_within(&mut client, HEAD_TIMEOUT / 2).await,
+            "{begun:?}"
+        );
+        assert!(
+            is_closed_within(&mut client, HEAD_TIMEOUT).await,
+            "{begun:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_of_http2_may_wait_for_its_first_request() {
+    let mut client = opened();
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    client.write_all(preface).await.expect("it reads");
+    let time = HEAD_TIMEOUT + Duration::from_secs(1);
+    assert!(!is_closed_within(&mut client, time).await);
+}
