@@ -19,6 +19,7 @@ static DESCRIBER: LazyLock<Describer> = LazyLock::new(|| {
         identity: Identity::open(&config).expect("an identity"),
         mapping: mapping(),
         domain: None,
+        ..Describer::default()
     }
 });
 

@@ -106,7 +106,7 @@ fuzz_target!(|body: &[u8]| {
 });
 
 fn ask(question: &Question<'_>) {
-    if question.validate("").is_err() {
+    if question.validate(format_args!("")).is_err() {
         return;
     }
     let entries = question.entries();
