@@ -177,6 +177,35 @@ fn an_upgraded_connection_carries_bytes_both_ways() {
     }
 }
 
+/// It is in flight for as long as it is open, not only until it was upgraded.
+#[test]
+fn an_upgraded_connection_keeps_its_permit() {
+    const RULES: &str = "
+domain: api
+descriptors:
+  - key: api_key
+    concurrency: { limit: 1, timeout: 1h }
+";
+    let upstream = Upstream::start(|asked| match asked.header("upgrade") {
+        Some(_) => Act::Echo(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+                .to_owned(),
+        ),
+        None => ok(""),
+    });
+    let gateway = Gateway::start_with(RULES, "", &["--upstream", &upstream.url()]);
+    let mut stream = gateway.connect();
+    let ask = "GET /chat HTTP/1.1\r\nHost: a\r\nX-Api-Key: k\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    stream.write_all(ask.as_bytes()).expect("it reads");
+    assert!(read_head(&mut stream).starts_with("HTTP/1.1 101 "));
+    stream.write_all(b"one").expect("it carries");
+    stream.read_exact(&mut [0; 3]).expect("it comes back");
+    let status = || gateway.get("/", &["X-Api-Key: k"]).status;
+    assert_eq!(status(), 429);
+    drop(stream);
+    eventually("its permit is given back", || status() == 200);
+}
+
 #[test]
 fn http2_in_the_clear_is_not_upgraded_to() {
     let upstream = Upstream::start(|_| ok("plain"));
