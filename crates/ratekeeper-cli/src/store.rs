@@ -64,6 +64,16 @@ impl Future for NodeTicket {
     }
 }
 
+/// What either of the two does.
+macro_rules! either {
+    ($self:ident, $store:ident => $does:expr) => {
+        match $self {
+            NodeStore::One($store) => $does,
+            NodeStore::Several($store) => $does,
+        }
+    };
+}
+
 impl Store for NodeStore {
     type Ticket = NodeTicket;
 
@@ -81,22 +91,13 @@ impl Store for NodeStore {
         }
     }
 
-    fn slot(&self, name: &str) -> StoreSlot {
-        match self {
-            Self::One(store) => store.slot(name),
-            Self::Several(stores) => stores.slot(name),
-        }
+    fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
+        either!(self, store => store.give_back(request, taken))
     }
-}
 
-/// What either of the two does.
-macro_rules! either {
-    ($self:ident, $store:ident => $does:expr) => {
-        match $self {
-            NodeStore::One($store) => $does,
-            NodeStore::Several($store) => $does,
-        }
-    };
+    fn slot(&self, name: &str) -> StoreSlot {
+        either!(self, store => store.slot(name))
+    }
 }
 
 impl ServedStore for NodeStore {

@@ -117,7 +117,7 @@ impl<S: Store> Limiter<S> {
             ..self.context(snapshot, now)
         };
         let plan = Plan::new(context, check, &overrides);
-        let verdicts = verdicts.unwrap_or_else(|_| self.unanswered(&plan, now, None));
+        let verdicts = self.heard(&plan, now, None, verdicts);
         plan.fill(&verdicts, statuses, |step, _, answered| {
             self.note(step, &answered, now);
         });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use ratekeeper_core::{Micros, Verdict};
 use ratekeeper_rules::{Rule, RuleIndex, Unit};
-use ratekeeper_store::{Charge, FullMode, Step, StepOutcome};
+use ratekeeper_store::{Charge, Step, StepOutcome};
 use smallvec::SmallVec;
 
 use crate::Snapshot;
@@ -219,8 +219,9 @@ impl Answered {
                     counted: matches!(outcome, StepOutcome::Counted(_)),
                 }
             }
-            StepOutcome::Full(mode) => {
-                let allowed = mode == FullMode::Allow;
+            // Of those that nobody has answered none is left by now.
+            StepOutcome::Full(_) | StepOutcome::Unanswered(_) => {
+                let allowed = outcome.fits();
                 Self {
                     verdict: if allowed {
                         Verdict::Fits

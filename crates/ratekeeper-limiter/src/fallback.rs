@@ -12,7 +12,7 @@ use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_rules::FailureMode;
 use ratekeeper_store::memory::{MemoryConfig, MemoryError};
 use ratekeeper_store::{
-    Charge, CounterKey, FullMode, MemoryStore, Request, Step, StepOutcome, Verdicts,
+    Charge, CounterKey, Execution, FullMode, MemoryStore, Request, Step, StepOutcome, Verdicts,
 };
 use smallvec::SmallVec;
 
@@ -52,9 +52,36 @@ pub struct Fallback {
 /// How a step is answered without the store.
 struct Aside<'a> {
     step: &'a Step<'a>,
+    /// What the store has answered all the same.
+    answered: Option<StepOutcome>,
+    /// An answered step is taken for one that is simply allowed or denied.
     mode: FailureMode,
     /// The limit it is held to here.
     limit: Limit,
+}
+
+impl Aside<'_> {
+    /// Whether it has a say in what the counters of this node decide. What is allowed in quota mode
+    /// has: the others of its kind deny only together with it.
+    const fn is_asked(&self) -> bool {
+        !matches!(self.mode, FailureMode::Allow) || self.step.quota_mode
+    }
+
+    /// Its outcome, where the counters of this node have `found` that.
+    fn outcome(&self, found: Option<StepOutcome>) -> StepOutcome {
+        if let Some(answered) = self.answered {
+            return answered;
+        }
+        match (self.mode, found) {
+            (FailureMode::Allow, _) => StepOutcome::Full(FullMode::Allow),
+            (FailureMode::Deny, _) => StepOutcome::Full(FullMode::Deny),
+            (FailureMode::Local, Some(StepOutcome::Counted(outcome))) => {
+                StepOutcome::Aside(outcome)
+            }
+            (FailureMode::Local, Some(full)) => full,
+            (FailureMode::Local, None) => StepOutcome::Full(self.step.full_mode),
+        }
+    }
 }
 
 impl Fallback {
@@ -90,85 +117,91 @@ impl Fallback {
         }
     }
 
-    /// The answer to `request` by the failure mode of each of its steps.
+    /// The answer to `request` by the failure mode of each of its steps, but for those that the
+    /// store has `answered`.
     pub(crate) fn decide(
         &self,
         request: &Request<'_>,
         modes: impl Iterator<Item = FailureMode>,
+        answered: Option<&Verdicts>,
     ) -> Verdicts {
         let blocked = blocked();
-        let asides = request.steps.iter().zip(modes).map(|(step, mode)| {
-            let mode = match (mode, step.limit.algorithm()) {
-                (FailureMode::Local, Algorithm::Concurrency) => FailureMode::Allow,
-                _ => mode,
+        let steps = request.steps.iter().zip(modes).enumerate();
+        let asides = steps.map(|(number, (step, mode))| {
+            let answered = answered.map(|verdicts| verdicts.outcomes[number]);
+            let answered = answered.filter(StepOutcome::is_answered);
+            let mode = match (answered, mode, step.limit.algorithm()) {
+                (Some(outcome), ..) if outcome.fits() => FailureMode::Allow,
+                (Some(_), ..) => FailureMode::Deny,
+                (None, FailureMode::Local, Algorithm::Concurrency) => FailureMode::Allow,
+                (None, mode, _) => mode,
             };
             let limit = match mode {
                 FailureMode::Local => scaled(step.limit, self.factor),
                 FailureMode::Allow | FailureMode::Deny => blocked.unwrap_or(*step.limit),
             };
-            Aside { step, mode, limit }
+            Aside {
+                step,
+                answered,
+                mode,
+                limit,
+            }
         });
         let asides: SmallVec<[Aside<'_>; 4]> = asides.collect();
-        let counted = |aside: &&Aside<'_>| aside.mode != FailureMode::Allow;
         let steps: SmallVec<[Step<'_>; 4]> = asides
             .iter()
-            .filter(counted)
+            .filter(|aside| aside.is_asked())
             .map(|aside| self.prepared(aside, request.now))
             .collect();
-        // What is simply allowed fits, and so does its descriptor in quota mode.
-        let fits = asides
-            .iter()
-            .any(|aside| aside.mode == FailureMode::Allow && aside.step.quota_mode);
-        let mode = Mode {
-            idle_quota: request.mode.idle_quota || fits,
-            ..request.mode
-        };
+        let is_denied = answered.is_some_and(|verdicts| !verdicts.allowed);
         let verdicts = self.store.decide_now(&Request {
             steps: &steps,
-            mode,
+            mode: Mode {
+                denied: request.mode.denied || is_denied,
+                ..request.mode
+            },
             ..*request
         });
-        let mut outcomes = verdicts.outcomes.iter();
-        let outcomes = asides.iter().map(|aside| match aside.mode {
-            FailureMode::Allow => StepOutcome::Full(FullMode::Allow),
-            FailureMode::Deny => {
-                outcomes.next();
-                StepOutcome::Full(FullMode::Deny)
-            }
-            FailureMode::Local => match outcomes.next() {
-                Some(StepOutcome::Counted(outcome)) => StepOutcome::Aside(*outcome),
-                Some(full) => *full,
-                None => StepOutcome::Full(aside.step.full_mode),
-            },
+        let mut found = verdicts.outcomes.iter().copied();
+        let outcomes = asides.iter().map(|aside| {
+            let found = aside.is_asked().then(|| found.next()).flatten();
+            aside.outcome(found)
         });
+        let was_carried_out = matches!(verdicts.execution, Execution::Now | Execution::Before);
+        let answered = answered.filter(|_| was_carried_out);
         Verdicts {
+            allowed: verdicts.allowed,
             outcomes: outcomes.collect(),
-            ..verdicts
+            // What was taken of the store is given back by its time.
+            at: answered.map_or(verdicts.at, |answered| answered.at),
+            execution: answered.map_or(verdicts.execution, |answered| answered.execution),
         }
     }
 
     /// The step as the counters of this node are asked it. One that is to be denied asks a limit
-    /// of nothing, so that the others are charged nothing either.
+    /// of nothing, so that the others are charged nothing either; one that is allowed just looks
+    /// at it, and fits.
     fn prepared<'a>(&self, aside: &'a Aside<'a>, now: Timestamp) -> Step<'a> {
         let step = Step {
             limit: &aside.limit,
             ..*aside.step
         };
-        if aside.mode == FailureMode::Deny {
-            return Step {
-                // Where nothing else is counted.
-                key: CounterKey {
-                    identity: !step.key.identity,
-                    ..step.key
-                },
-                hits: 1,
-                calendar: None,
-                charge: Charge::IfAllowed,
-                ..step
-            };
+        if aside.mode == FailureMode::Local {
+            self.start_from_known(&step, aside.step.limit, now);
+            return step;
         }
-        self.start_from_known(&step, aside.step.limit, now);
-        step
+        Step {
+            // Where nothing else is counted.
+            key: CounterKey {
+                identity: !step.key.identity,
+                ..step.key
+            },
+            hits: i64::from(aside.mode == FailureMode::Deny),
+            calendar: None,
+            charge: Charge::IfAllowed,
+            full_mode: FullMode::Deny,
+            ..step
+        }
     }
 
     /// Charges the counter of `step` with what is missing of what the store last said was left,

@@ -130,7 +130,7 @@ impl<S: Store> Limiter<S> {
     ) -> Result<Verdicts, StoreError> {
         match self.send(steps, extra, now) {
             Answer::Decided(verdicts) => Ok(verdicts),
-            Answer::Pending(ticket) => ticket.await,
+            Answer::Pending(ticket) => fully(ticket.await),
         }
     }
 
@@ -177,6 +177,15 @@ impl<S: Store> Limiter<S> {
         drop(plan);
         decision.conclude(verdicts.allowed);
         Ok((decision, taken))
+    }
+}
+
+/// `answer`, or the fault that has left steps without one: what is settled but in part is not.
+fn fully(answer: Result<Verdicts, StoreError>) -> Result<Verdicts, StoreError> {
+    let verdicts = answer?;
+    match verdicts.fault() {
+        Some(error) => Err(error),
+        None => Ok(verdicts),
     }
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use ratekeeper_core::{Timestamp, combine};
 use ratekeeper_rules::{Profile, RuleSet};
 use ratekeeper_store::{
-    Answer, Execution, Extra, Never, Request, Step, StepOutcome, Store, Verdicts,
+    Answer, Execution, Extra, Never, Request, Step, StepOutcome, Store, StoreError, Verdicts,
 };
 use smallvec::SmallVec;
 
@@ -226,10 +226,7 @@ impl<S: Store> Limiter<S> {
     ) -> Verdicts {
         match self.ask(plan, now, extra) {
             Answer::Decided(verdicts) => verdicts,
-            Answer::Pending(ticket) => match ticket.await {
-                Ok(verdicts) => verdicts,
-                Err(_) => self.unanswered(plan, now, extra),
-            },
+            Answer::Pending(ticket) => self.heard(plan, now, extra, ticket.await),
         }
     }
 
@@ -301,35 +298,61 @@ impl<S: Store> Limiter<S> {
         })
     }
 
-    /// The verdicts when the store gave none: each rule's failure mode. The one place in which a
-    /// fault becomes an answer.
-    #[cold]
-    pub(crate) fn unanswered(
+    /// The verdicts that the store's `answer` to `plan` comes to.
+    pub(crate) fn heard(
         &self,
         plan: &Plan<'_>,
         now: Timestamp,
         extra: Option<&Extra>,
+        answer: Result<Verdicts, StoreError>,
+    ) -> Verdicts {
+        match answer {
+            Ok(verdicts) if verdicts.fault().is_none() => verdicts,
+            answer => self.unanswered(plan, now, extra, answer.ok()),
+        }
+    }
+
+    /// The verdicts when the store gave none, or has `answered` but some of the steps: each rule's
+    /// failure mode for the others. The one place in which a fault becomes an answer.
+    #[cold]
+    fn unanswered(
+        &self,
+        plan: &Plan<'_>,
+        now: Timestamp,
+        extra: Option<&Extra>,
+        answered: Option<Verdicts>,
     ) -> Verdicts {
         let request = Request {
             extra,
             ..Request::new(&plan.steps, plan.mode(), now)
         };
-        if let Some(fallback) = &self.fallback {
-            return fallback.decide(&request, plan.failure_modes());
+        let answered = answered.as_ref();
+        let verdicts = match &self.fallback {
+            Some(fallback) => fallback.decide(&request, plan.failure_modes(), answered),
+            None => uncounted(&request, answered),
+        };
+        if let Some(taken) = answered.filter(|taken| taken.allowed && !verdicts.allowed) {
+            self.store.give_back(&request, taken);
         }
-        let outcomes: SmallVec<[StepOutcome; 4]> = plan
-            .steps
-            .iter()
-            .map(|step| StepOutcome::Full(step.full_mode))
-            .collect();
-        let votes = plan.steps.iter().zip(&outcomes);
-        let votes = votes.map(|(step, outcome)| step.vote(outcome.fits()));
-        Verdicts {
-            allowed: combine(votes, request.mode),
-            outcomes,
-            at: now,
-            execution: Execution::Now,
-        }
+        verdicts
+    }
+}
+
+/// The verdicts on `request` where nobody counts what the store has not `answered`.
+fn uncounted(request: &Request<'_>, answered: Option<&Verdicts>) -> Verdicts {
+    let outcomes = request.steps.iter().enumerate().map(|(number, step)| {
+        let outcome = answered.map(|verdicts| verdicts.outcomes[number]);
+        let outcome = outcome.filter(StepOutcome::is_answered);
+        outcome.unwrap_or(StepOutcome::Full(step.full_mode))
+    });
+    let outcomes: SmallVec<[StepOutcome; 4]> = outcomes.collect();
+    let votes = request.steps.iter().zip(&outcomes);
+    let votes = votes.map(|(step, outcome)| step.vote(outcome.fits()));
+    Verdicts {
+        allowed: combine(votes, request.mode),
+        outcomes,
+        at: answered.map_or(request.now, |verdicts| verdicts.at),
+        execution: answered.map_or(Execution::Now, |verdicts| verdicts.execution),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use ratekeeper_store::across::{self, Place, Places, Rest};
-use ratekeeper_store::{Answer, Execution, Request, Store, StoreError, Verdicts};
+use ratekeeper_store::{Answer, Execution, Request, Step, Store, StoreError, Verdicts};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
@@ -126,6 +126,22 @@ impl RedisStore {
     #[must_use]
     pub fn status(&self) -> ServerStatus {
         self.keeper.status()
+    }
+
+    /// Why it is no use to ask now, if that is known: a server's breaker is open. Of a cluster
+    /// each slot is asked by itself.
+    #[must_use]
+    pub fn away(&self) -> Option<StoreError> {
+        match self.slots.0.topology.is_cluster() {
+            true => None,
+            false => self.slots.away(Place(0)),
+        }
+    }
+
+    /// The denial of `request`, if that is known without asking, and charges nothing.
+    #[must_use]
+    pub fn recall(&self, request: &Request<'_>) -> Option<Verdicts> {
+        self.slots.recall(Place(0), request)
     }
 
     /// Waits until all servers that are known have been asked what they are, whatever came of it.
@@ -344,9 +360,7 @@ impl Store for RedisStore {
             return Answer::Pending(Ticket(across::Ticket::failed(StoreError::Unavailable)));
         }
         let answer = match topology.is_cluster() {
-            true => across::decide(&self.slots, request, |step| {
-                Place(u32::from(slot(step.key.subject)))
-            }),
+            true => across::decide(&self.slots, request, place_of),
             // All counters lie together: one call decides them.
             false => across::decide(&self.slots, request, |_| Place(0)),
         };
@@ -355,6 +369,18 @@ impl Store for RedisStore {
             Answer::Pending(ticket) => Answer::Pending(Ticket(ticket)),
         }
     }
+
+    fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
+        // A single server answers all steps, or none.
+        if self.slots.0.topology.is_cluster() {
+            across::give_back(&self.slots, request, taken, place_of);
+        }
+    }
+}
+
+/// Where the counter of `step` lies in a cluster.
+fn place_of(step: &Step<'_>) -> Place {
+    Place(u32::from(slot(step.key.subject)))
 }
 
 #[cfg(test)]

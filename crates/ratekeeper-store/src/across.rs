@@ -3,13 +3,18 @@
 //! Each [`Place`] decides its steps by itself, and none waits for another: all are asked at the
 //! same time. A place charges what fits there, unless its own steps are reason enough to deny.
 //! What [`combine`](ratekeeper_core::combine) answers to all steps together is the answer; if
-//! that is a denial, or a place has failed, what the others have taken is given back.
+//! that is a denial, what the others have taken is given back.
 //!
 //! ```text
 //!            .-- a: fits, taken ------.                 .-- a: given back
 //!  request --+                        +-- b denies: no -+
 //!            `-- b: full, not taken --'                 `-- the answer
 //! ```
+//!
+//! **A place that fails** leaves its own steps [unanswered](StepOutcome::Unanswered), and the
+//! others decide and charge theirs as ever. Whoever asked says what becomes of the rest; if that
+//! denies the request, [`give_back`] undoes what was taken. Only if no place has answered, or those
+//! that have do not agree whether the request was carried out before, is the whole an error.
 //!
 //! **What others see meanwhile.** Between the two round trips the counters at `a` hold hits that
 //! nobody was granted. Another request may be denied for that while they do, and is never allowed
@@ -42,7 +47,11 @@ use smallvec::SmallVec;
 
 pub use journey::{Rest, Ticket};
 
-use crate::{Answer, Execution, Permit, PermitAct, Request, Step, StoreError, Verdicts};
+#[cfg(doc)]
+use crate::FullMode;
+use crate::{
+    Answer, Execution, Permit, PermitAct, Request, Step, StepOutcome, StoreError, Verdicts,
+};
 use journey::{Asked, Leg};
 use parts::Parts;
 
@@ -58,7 +67,8 @@ pub trait Places: Clone + Send + Sync + 'static {
     /// Asks one place, as [`Store::decide`](crate::Store::decide) does.
     fn ask(&self, place: Place, request: &Request<'_>) -> Answer<Self::Ticket>;
 
-    /// Why it is no use to ask this place now, if that is known: then nobody else is asked.
+    /// Why it is no use to ask this place now, if that is known: its steps are unanswered then. One
+    /// whose [`FullMode`] is to deny is sure to deny the request, so the others are told of it.
     fn away(&self, place: Place) -> Option<StoreError> {
         let _ = place;
         None
@@ -115,14 +125,41 @@ fn decide_apart<P: Places>(
     place_of: impl Fn(&Step<'_>) -> Place,
 ) -> Answer<Ticket<P>> {
     let (parts, steps) = Parts::new(request, place_of);
-    if let Some(error) = parts.places().find_map(|place| places.away(place)) {
-        return Answer::Pending(Ticket::failed(error));
-    }
     let legs = ask(places, request, &parts, &steps);
     journey::begin(places, request, parts, &steps, legs)
 }
 
-/// Asks all places, and tells those that come after a denial of it.
+/// Gives back what an allowed `request` took in the places that answered, as
+/// [`Store::give_back`](crate::Store::give_back) has it. Nameless permits stay taken.
+pub fn give_back<P: Places>(
+    places: &P,
+    request: &Request<'_>,
+    taken: &Verdicts,
+    place_of: impl Fn(&Step<'_>) -> Place,
+) {
+    let (parts, steps) = Parts::new(request, place_of);
+    let permit = request.extra.and_then(|extra| extra.permit);
+    let legs = parts.ranges().map(|(place, range)| {
+        let outcomes = range.clone().map(|at| taken.outcomes[parts.number(at)]);
+        Leg {
+            place,
+            range,
+            permit: permit.and_then(acquired),
+            asked: Asked::Answered(Ok(Verdicts {
+                outcomes: outcomes.collect(),
+                ..*taken
+            })),
+        }
+    });
+    let is_answered = |leg: &Leg<P::Ticket>| {
+        let answer = leg.answer();
+        answer.is_ok_and(|it| it.outcomes.iter().any(StepOutcome::is_answered))
+    };
+    let legs = legs.filter(is_answered).collect();
+    journey::give_back(places, request, parts, &steps, legs);
+}
+
+/// Asks all places that are there, and tells those that come after a denial of it.
 fn ask<P: Places>(
     places: &P,
     request: &Request<'_>,
@@ -138,13 +175,20 @@ fn ask<P: Places>(
             now: request.now,
             extra: request.extra,
         };
-        let known = places.recall(place, &part);
-        denied |= known.as_ref().is_some_and(|verdicts| !verdicts.allowed);
+        let known = match places.away(place) {
+            Some(error) => Some(Err(error)),
+            None => places.recall(place, &part).map(Ok),
+        };
+        denied |= match &known {
+            Some(Ok(verdicts)) => !verdicts.allowed,
+            Some(Err(_)) => part.steps.iter().any(Step::denies_without_answer),
+            None => false,
+        };
         legs.push(Leg {
             place,
             range,
             permit: None,
-            asked: known.map_or(Asked::Not, |verdicts| Asked::Answered(Ok(verdicts))),
+            asked: known.map_or(Asked::Not, Asked::Answered),
         });
     }
     for leg in &mut legs {

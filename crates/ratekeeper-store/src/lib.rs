@@ -32,6 +32,14 @@ pub trait Store: Send + Sync + 'static {
     /// one that must ask elsewhere answers [`Answer::Pending`].
     fn decide(&self, request: &Request<'_>) -> Answer<Self::Ticket>;
 
+    /// Gives back what an allowed `request` has taken where its steps were answered, as `taken`
+    /// says: for whoever denies it for the sake of those that were
+    /// [not](StepOutcome::Unanswered). To be asked once; nobody has to wait for it. Only stores of
+    /// several places leave steps unanswered.
+    fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
+        let _ = (request, taken);
+    }
+
     /// Which of its stores `name` is, for one that has several; else the default one.
     fn slot(&self, name: &str) -> StoreSlot {
         let _ = name;

@@ -94,6 +94,11 @@ impl Step<'_> {
         mode.shadow || (passes && !mode.denied)
     }
 
+    /// Whether it denies the request if nobody answers it.
+    pub(crate) fn denies_without_answer(&self) -> bool {
+        self.full_mode == FullMode::Deny && !self.shadow && !self.quota_mode
+    }
+
     /// The step, without its hits if it gives back what was taken at `taken_at` and does not
     /// count any more.
     pub(crate) fn as_of(&self, taken_at: Timestamp, now: Timestamp) -> Self {
@@ -156,15 +161,25 @@ pub enum StepOutcome {
     Aside(Outcome),
     /// The store had no room for the counter; its [`FullMode`] answered.
     Full(FullMode),
+    /// Where the counter lives gave no answer, though other places of the request did: no reason
+    /// to deny until whoever asked says what it means.
+    Unanswered(StoreError),
 }
 
 impl StepOutcome {
+    /// Whether somebody has answered the step.
+    #[must_use]
+    pub const fn is_answered(&self) -> bool {
+        !matches!(self, Self::Unanswered(_))
+    }
+
     /// Whether the step is no reason to deny.
     #[must_use]
     pub fn fits(&self) -> bool {
         match self {
             Self::Counted(outcome) | Self::Aside(outcome) => outcome.verdict == Verdict::Fits,
             Self::Full(mode) => *mode == FullMode::Allow,
+            Self::Unanswered(_) => true,
         }
     }
 }
@@ -184,6 +199,15 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
+    /// Why steps have no answer, if some have [none](StepOutcome::Unanswered).
+    #[must_use]
+    pub fn fault(&self) -> Option<StoreError> {
+        self.outcomes.iter().find_map(|outcome| match outcome {
+            StepOutcome::Unanswered(error) => Some(*error),
+            _ => None,
+        })
+    }
+
     /// The answer to a request of one step.
     #[inline]
     pub(crate) fn one(allowed: bool, outcome: StepOutcome, at: Timestamp) -> Self {
@@ -205,7 +229,7 @@ impl Verdicts {
 )]
 #[derive(Debug)]
 pub enum Answer<T> {
-    /// Decided at once.
+    /// Decided at once, every step of it.
     Decided(Verdicts),
     /// Decided elsewhere: await the ticket.
     Pending(T),

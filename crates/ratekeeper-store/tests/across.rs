@@ -29,6 +29,8 @@ struct Stores {
     /// What the next questions are answered instead of being asked.
     faults: Mutex<VecDeque<Option<StoreError>>>,
     asked: AtomicU64,
+    /// The number of a place that is away, 0 for none.
+    away: AtomicU64,
     stranded: AtomicU64,
     rests: Mutex<Vec<Rest<Spread>>>,
 }
@@ -64,6 +66,7 @@ impl Spread {
             is_far,
             faults: Mutex::default(),
             asked: AtomicU64::new(0),
+            away: AtomicU64::new(0),
             stranded: AtomicU64::new(0),
             rests: Mutex::default(),
         }))
@@ -116,6 +119,11 @@ impl Places for Spread {
         }
     }
 
+    fn away(&self, place: Place) -> Option<StoreError> {
+        let away = self.0.away.load(Ordering::Relaxed);
+        (away != 0 && u64::from(place.0) == away).then_some(StoreError::Unavailable)
+    }
+
     fn detach(&self, rest: Rest<Self>) {
         self.0.rests.lock().push(rest);
     }
@@ -136,6 +144,10 @@ impl Store for Spread {
             );
         }
         answer
+    }
+
+    fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
+        across::give_back(self, request, taken, |step| self.place(step));
     }
 }
 
@@ -262,22 +274,55 @@ proptest! {
 }
 
 #[test]
-fn what_a_failed_place_left_others_with_is_given_back() {
-    let (wide, store) = (limit(Algorithm::FixedWindow, 10), Spread::new(2, true));
-    let steps = [step(&wide, 0), step(&wide, 1)];
-    store.fail(&[None, Some(StoreError::Timeout)]);
-    assert_eq!(store.ask(&request(&steps)), Err(StoreError::Timeout));
-    assert_eq!(steps.map(|step| store.left(step)), [10, 10]);
+fn a_place_that_fails_leaves_its_own_steps_unanswered() {
+    let (wide, store) = (limit(Algorithm::FixedWindow, 10), Spread::new(3, true));
+    let always = Step {
+        charge: Charge::Always,
+        ..step(&wide, 2)
+    };
+    let steps = [step(&wide, 0), step(&wide, 1), always];
+    let timeout = Some(StoreError::Timeout);
+    let request = request(&steps);
+    store.fail(&[None, timeout]);
+    let taken = store.ask(&request).unwrap();
+    assert!(taken.allowed && taken.fault() == timeout);
+    assert_eq!(
+        taken.outcomes[1],
+        StepOutcome::Unanswered(StoreError::Timeout)
+    );
+    assert_eq!(steps.map(|step| store.left(step)), [9, 10, 9]);
+    // Denied after all: what is charged in any case stays charged.
+    store.give_back(&request, &taken);
+    store.see_to_the_rest();
+    assert_eq!(steps.map(|step| store.left(step)), [10, 10, 9]);
     assert_eq!(store.stranded(), 0);
     // The place that has taken its part cannot be reached either, when that is to come back.
-    store.fail(&[
-        None,
-        Some(StoreError::Timeout),
-        Some(StoreError::Unavailable),
-    ]);
-    assert_eq!(store.ask(&request(&steps)), Err(StoreError::Timeout));
-    assert_eq!(steps.map(|step| store.left(step)), [9, 10]);
+    store.fail(&[None, timeout, None, Some(StoreError::Unavailable)]);
+    let taken = store.ask(&request).unwrap();
+    store.give_back(&request, &taken);
+    store.see_to_the_rest();
+    assert_eq!(steps.map(|step| store.left(step)), [9, 10, 8]);
     assert_eq!(store.stranded(), 1);
+    store.fail(&[timeout, timeout, timeout]);
+    assert_eq!(store.ask(&request), Err(StoreError::Timeout));
+}
+
+#[test]
+fn a_place_that_is_away_is_not_asked() {
+    let wide = limit(Algorithm::FixedWindow, 10);
+    for is_far in [false, true] {
+        let store = Spread::new(2, is_far);
+        let mut steps = [step(&wide, 0), step(&wide, 1)];
+        store.0.away.store(1, Ordering::Relaxed);
+        let asked = || store.0.asked.load(Ordering::Relaxed);
+        let verdicts = store.ask(&request(&steps)).unwrap();
+        assert!(verdicts.allowed && !verdicts.outcomes[1].is_answered());
+        assert_eq!(asked(), 1);
+        // It will deny, so the other takes nothing that would have to come back.
+        steps[1].full_mode = FullMode::Deny;
+        assert!(!store.ask(&request(&steps)).unwrap().allowed);
+        assert_eq!((store.left(steps[0]), asked()), (9, 3));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::Seed;
 use ratekeeper_server::{ServedStore, ServerGauges, StoreGauges};
-use ratekeeper_store::{Answer, MemoryStore, Request, Store};
+use ratekeeper_store::{Answer, MemoryStore, Request, Store, StoreError, Verdicts};
 use ratekeeper_store_redis::{RedisStore, ShardCounts, Ticket, TlsFile};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -60,6 +60,22 @@ impl OneStore {
         Ok(Self::Redis(Box::new(store)))
     }
 
+    /// Why it is no use to ask it now, if that is known.
+    pub(crate) fn away(&self) -> Option<StoreError> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(store) => store.away(),
+        }
+    }
+
+    /// Its denial of `request`, if that is known without asking.
+    pub(crate) fn recall(&self, request: &Request<'_>) -> Option<Verdicts> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(store) => store.recall(request),
+        }
+    }
+
     /// The counters in memory, if that is where they are.
     pub(crate) fn memory(&self) -> Option<&MemoryStore> {
         match self {
@@ -77,6 +93,13 @@ impl Store for OneStore {
         match self {
             Self::Memory(store) => Answer::Decided(store.decide_now(request)),
             Self::Redis(store) => store.decide(request),
+        }
+    }
+
+    fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
+        match self {
+            Self::Memory(store) => store.give_back(request, taken),
+            Self::Redis(store) => store.give_back(request, taken),
         }
     }
 }

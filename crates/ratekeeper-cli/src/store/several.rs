@@ -1,7 +1,8 @@
 //! Several stores, of which rules name the one that keeps their counters.
 //!
 //! Each has connections, a breaker and deadlines of its own, so that a slow one slows nobody
-//! else's decisions. Limits of one request that lie in two of them are taken in both or in none.
+//! else's decisions. Limits of one request that lie in two of them are taken in both or in none,
+//! and one that is away leaves its own undecided and no others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::Seed;
 use ratekeeper_server::{ServedStore, ServerGauges, StoreGauges};
 use ratekeeper_store::across::{self, Place, Places, Rest};
-use ratekeeper_store::{Answer, Request, Store, StoreSlot};
+use ratekeeper_store::{Answer, Request, Step, Store, StoreError, StoreSlot, Verdicts};
 use ratekeeper_store_redis::Ticket;
 use tokio::runtime::Handle;
 
@@ -75,7 +76,11 @@ impl Store for Several {
     type Ticket = across::Ticket<Self>;
 
     fn decide(&self, request: &Request<'_>) -> Answer<Self::Ticket> {
-        across::decide(self, request, |step| Place(u32::from(step.store.0)))
+        across::decide(self, request, place_of)
+    }
+
+    fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
+        across::give_back(self, request, taken, place_of);
     }
 
     fn slot(&self, name: &str) -> StoreSlot {
@@ -85,11 +90,23 @@ impl Store for Several {
     }
 }
 
+fn place_of(step: &Step<'_>) -> Place {
+    Place(u32::from(step.store.0))
+}
+
 impl Places for Several {
     type Ticket = Ticket;
 
     fn ask(&self, place: Place, request: &Request<'_>) -> Answer<Ticket> {
         self.store(place).decide(request)
+    }
+
+    fn away(&self, place: Place) -> Option<StoreError> {
+        self.store(place).away()
+    }
+
+    fn recall(&self, place: Place, request: &Request<'_>) -> Option<Verdicts> {
+        self.store(place).recall(request)
     }
 
     fn detach(&self, rest: Rest<Self>) {

@@ -30,9 +30,13 @@ fn settings(default: &Server, eu: &Server) -> String {
 }
 
 fn node(folder: &Path, name: &str, settings: &str) -> Service {
+    node_of(RULES, folder, name, settings)
+}
+
+fn node_of(rules: &str, folder: &Path, name: &str, settings: &str) -> Service {
     let folder = folder.join(name);
     std::fs::create_dir(&folder).expect("a folder can be made");
-    write(&folder, "rules.yaml", RULES);
+    write(&folder, "rules.yaml", rules);
     write(&folder, "ratekeeper.yaml", settings);
     let args = ["serve", "--rules", "rules.yaml"];
     let args: Vec<&str> = args.iter().chain(&FREE_PORTS).copied().collect();
@@ -129,6 +133,71 @@ fn a_store_that_hangs_slows_nobody_elses_decisions() {
     eventually("it is asked again", || {
         !decision(&service, &[("eu", "z")]).1
     });
+}
+
+/// Each request is held to a limit in the default store, and to one in the other.
+const PARTED: &str = "domain: d
+evaluation: path
+descriptors:
+- key: all
+  rate_limit: { unit: year, requests_per_unit: 5 }
+  descriptors:
+  - { key: free, store: eu-payments, on_store_failure: allow, rate_limit: { unit: year, requests_per_unit: 2 } }
+  - { key: own, store: eu-payments, on_store_failure: local, rate_limit: { unit: year, requests_per_unit: 2 } }
+  - { key: strict, store: eu-payments, on_store_failure: deny, rate_limit: { unit: year, requests_per_unit: 2 } }
+";
+
+#[test]
+fn a_store_that_hangs_leaves_the_limits_in_others_counted_and_enforced() {
+    let (default, mut eu) = (Server::start(), Server::with(&["--requirepass", "geheim"]));
+    let folder = tempdir().expect("a folder can be made");
+    let service = node_of(PARTED, folder.path(), "one", &settings(&default, &eu));
+    let ask = |all: &str, key: &str| decision(&service, &[("all", all), (key, "k")]);
+    let allow = |degraded| ("allow".to_owned(), degraded);
+    let deny = |degraded| ("deny".to_owned(), degraded);
+    assert_eq!(ask("before", "free"), allow(false));
+    eu.process().pause();
+    eventually("the hung store is left alone", || {
+        ask("meanwhile", "strict");
+        let (_, ready) = http(service.http, "GET", "/readyz", "");
+        ready.contains("store eu-payments: ")
+    });
+    for _ in 0..5 {
+        assert_eq!(ask("a", "free"), allow(true));
+    }
+    assert_eq!(ask("a", "free"), deny(true), "the other store still counts");
+    for wanted in [allow(true), allow(true), deny(true), deny(true)] {
+        assert_eq!(ask("b", "own"), wanted, "this node counts to two");
+    }
+    for _ in 0..7 {
+        assert_eq!(ask("c", "strict"), deny(true));
+    }
+    eu.process().resume();
+    eventually("it is asked again", || {
+        !decision(&service, &[("all", "after"), ("free", "z")]).1
+    });
+    assert_eq!(ask("a", "free"), deny(false), "what passed was counted");
+    // Of the five at b two were taken while the store was away, and none of them in that store.
+    for wanted in [allow(false), allow(false), deny(false)] {
+        assert_eq!(ask("b", "own"), wanted);
+    }
+    eventually("what was denied took nothing", || {
+        decision(&service, &[("all", "b"), ("free", "k")]) == allow(false)
+    });
+    for wanted in [allow(false), allow(false), deny(false)] {
+        assert_eq!(ask("c", "strict"), wanted);
+    }
+    for (number, wanted) in [allow(false), allow(false), allow(false), deny(false)]
+        .into_iter()
+        .enumerate()
+    {
+        let user = number.to_string();
+        assert_eq!(
+            decision(&service, &[("all", "c"), ("free", &*user)]),
+            wanted,
+            "only two were taken"
+        );
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use ratekeeper_core::Verdict;
-use ratekeeper_store::RuleSlot;
+use ratekeeper_store::{RuleSlot, StoreError};
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn fallback(local_factor: f64) -> Fallback {
 
 fn decide(fallback: &Fallback, steps: &[Step<'_>], modes: &[FailureMode]) -> Verdicts {
     let request = Request::new(steps, Mode::default(), NOW);
-    fallback.decide(&request, modes.iter().copied())
+    fallback.decide(&request, modes.iter().copied(), None)
 }
 
 fn admitted(fallback: &Fallback, step: Step<'_>) -> usize {
@@ -60,7 +60,7 @@ fn admitted(fallback: &Fallback, step: Step<'_>) -> usize {
 fn admitted_at(fallback: &Fallback, step: Step<'_>, now: Timestamp) -> usize {
     let steps = [step];
     let request = Request::new(&steps, Mode::default(), now);
-    let ask = || fallback.decide(&request, [FailureMode::Local].into_iter());
+    let ask = || fallback.decide(&request, [FailureMode::Local].into_iter(), None);
     (0..100).filter(|_| ask().allowed).count()
 }
 
@@ -153,6 +153,36 @@ fn what_is_allowed_by_mode_leaves_the_rest_enforced() {
     for verdicts in answers {
         assert_eq!(verdicts.outcomes[0], StepOutcome::Full(FullMode::Allow));
         assert!(matches!(verdicts.outcomes[1], StepOutcome::Aside(_)));
+    }
+}
+
+/// Limits in quota mode deny if every descriptor is over, whoever has counted it.
+#[test]
+fn quota_mode_spans_what_is_answered_and_what_is_not() {
+    let (none, wide) = (limit(0), limit(10));
+    for (fits, other, allowed) in [(true, 1, true), (true, 0, false), (false, 1, false)] {
+        let fallback = fallback(1.0);
+        let quota = |limit, identity| Step {
+            quota_mode: true,
+            ..step(limit, identity)
+        };
+        let steps = [
+            quota(if fits { &wide } else { &none }, 1),
+            Step {
+                descriptor: other,
+                ..quota(&none, 2)
+            },
+        ];
+        let request = Request::new(&steps, Mode::default(), NOW);
+        let mut answered = decide(&fallback, &steps, &[FailureMode::Local; 2]);
+        answered.allowed = true;
+        answered.outcomes[1] = StepOutcome::Unanswered(StoreError::Timeout);
+        let modes = [FailureMode::Local; 2].into_iter();
+        let verdicts = fallback.decide(&request, modes, Some(&answered));
+        assert_eq!(verdicts.allowed, allowed, "{fits} {other}");
+        assert_eq!(verdicts.outcomes[0], answered.outcomes[0]);
+        let modes = [FailureMode::Allow; 2];
+        assert!(decide(&fallback, &steps, &modes).allowed);
     }
 }
 

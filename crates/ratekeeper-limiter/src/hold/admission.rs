@@ -6,9 +6,9 @@ use ratekeeper_store::{
 };
 use smallvec::SmallVec;
 
-use super::HoldError;
 use super::permits::is_concurrency;
 use super::token::Part;
+use super::{HoldError, fully};
 use crate::plan::{Context, Plan, overrides};
 use crate::stats::Totals;
 use crate::{Check, Decision, Limiter, Policies};
@@ -141,11 +141,10 @@ impl<S: Store> Limiter<S> {
         };
         let plan = Plan::new(context, check, &overrides);
         // What was asked in vain may have been done all the same.
-        let may_be_held = answer.as_ref().map_or(true, |verdicts| verdicts.allowed);
-        let verdicts = answer.unwrap_or_else(|_| {
-            let extra = slots.as_ref().map(|slots| slots.extra(PermitAct::Acquire));
-            self.unanswered(&plan, now, extra.as_ref())
-        });
+        let is_settled = |verdicts: &Verdicts| !verdicts.allowed && verdicts.fault().is_none();
+        let may_be_held = !answer.as_ref().is_ok_and(is_settled);
+        let extra = slots.as_ref().map(|slots| slots.extra(PermitAct::Acquire));
+        let verdicts = self.heard(&plan, now, extra.as_ref(), answer);
         plan.fill(&verdicts, statuses, |step, _, answered| {
             self.note(step, &answered, now);
         });
@@ -176,7 +175,7 @@ impl<S: Store> Limiter<S> {
     pub async fn renew_slots(&self, slots: &Slots) -> Result<(), HoldError> {
         let verdicts = match self.act_on(slots, PermitAct::Renew) {
             Answer::Decided(verdicts) => verdicts,
-            Answer::Pending(ticket) => ticket.await?,
+            Answer::Pending(ticket) => fully(ticket.await)?,
         };
         let is_held = |outcome: &StepOutcome| matches!(outcome, StepOutcome::Counted(outcome) if outcome.fits());
         match !verdicts.outcomes.is_empty() && verdicts.outcomes.iter().all(is_held) {

@@ -9,7 +9,7 @@ use ratekeeper_core::{Bounds, Limit, Timestamp};
 use smallvec::SmallVec;
 
 use super::parts::Parts;
-use super::verdict::{give_back, whole};
+use super::verdict::{self, whole};
 use super::{Place, Places};
 use crate::{
     Answer, Charge, CounterKey, FullMode, Request, RuleSlot, Step, StoreError, StoreSlot, Verdicts,
@@ -73,7 +73,9 @@ pub(super) fn begin<P: Places>(
         let concluded = conclude(places, &parts, steps, &legs, request.now);
         returns = concluded.1;
         match concluded.0 {
-            Ok(verdicts) if returns.is_empty() => return Answer::Decided(verdicts),
+            Ok(verdicts) if returns.is_empty() && verdicts.fault().is_none() => {
+                return Answer::Decided(verdicts);
+            }
             concluded => answer = Some(concluded),
         }
     }
@@ -86,6 +88,35 @@ pub(super) fn begin<P: Places>(
         answer,
         returns,
     })))))
+}
+
+/// Has `legs` give back what they have taken, seen through by whoever sees to the
+/// [rest](Places::detach).
+pub(super) fn give_back<P: Places>(
+    places: &P,
+    request: &Request<'_>,
+    parts: Parts,
+    steps: &[Step<'_>],
+    legs: SmallVec<[Leg<P::Ticket>; 4]>,
+) {
+    let returns = legs
+        .iter()
+        .filter_map(|leg| verdict::give_back(places, &parts, steps, leg, request.now));
+    let returns: Returns<P> = returns.collect();
+    if returns.is_empty() {
+        return;
+    }
+    let rest = Journey {
+        places: places.clone(),
+        parts,
+        steps: SmallVec::new(),
+        now: request.now,
+        legs,
+        // Nobody is told it.
+        answer: Some(Err(StoreError::Unavailable)),
+        returns,
+    };
+    Box::new(rest).detach();
 }
 
 type Returns<P> = SmallVec<[Returning<<P as Places>::Ticket>; 2]>;
@@ -103,7 +134,7 @@ fn conclude<P: Places>(
     // What asks for nothing is done in each place, whatever the others say.
     let has_taken = !is_allowed && steps.iter().any(|step| step.hits > 0);
     let back = legs.iter().filter(|_| has_taken);
-    let returns = back.filter_map(|leg| give_back(places, parts, steps, leg, now));
+    let returns = back.filter_map(|leg| verdict::give_back(places, parts, steps, leg, now));
     let returns = returns.collect();
     (answer, returns)
 }
@@ -248,7 +279,7 @@ impl<P: Places> Journey<P> {
             .retain(|it| match Pin::new(&mut it.ticket).poll(cx) {
                 Poll::Pending => true,
                 Poll::Ready(returned) => {
-                    if returned.is_err() {
+                    if !returned.is_ok_and(|verdicts| verdicts.fault().is_none()) {
                         places.stranded(it.place, it.hits);
                     }
                     false

@@ -55,11 +55,6 @@ impl Parts {
         (parts, steps)
     }
 
-    /// Each place once.
-    pub(super) fn places(&self) -> impl Iterator<Item = Place> + '_ {
-        self.ranges().map(|(place, _)| place)
-    }
-
     /// Each place once, and which of the ordered steps lie there.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (Place, Range<usize>)> + '_ {
         let mut end = 0;

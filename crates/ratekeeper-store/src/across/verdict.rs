@@ -11,7 +11,7 @@ use crate::{
     StoreError, Verdicts,
 };
 
-/// The answer of the whole, once all places have answered.
+/// The answer of the whole, once all places have answered or failed.
 pub(super) fn whole<T>(
     parts: &Parts,
     steps: &[Step<'_>],
@@ -19,18 +19,28 @@ pub(super) fn whole<T>(
 ) -> Result<Verdicts, StoreError> {
     let mut outcomes: SmallVec<[StepOutcome; 4]> =
         SmallVec::from_elem(StepOutcome::Full(FullMode::Deny), parts.len());
-    let (mut allowed, mut is_repeat) = (true, true);
+    let mut allowed = true;
+    let (mut has_now, mut has_before, mut fault) = (false, false, None);
     // A time that every place has reached: nothing is later given back to a window that began
     // in between.
     let mut at = Timestamp::from_micros(u64::MAX);
     let mut unexecuted = None;
     for leg in legs {
-        let verdicts = leg.answer()?;
+        let verdicts = match leg.answer() {
+            Ok(verdicts) => verdicts,
+            Err(error) => {
+                fault.get_or_insert(error);
+                for place in leg.range.clone() {
+                    outcomes[parts.number(place)] = StepOutcome::Unanswered(error);
+                }
+                continue;
+            }
+        };
         allowed &= verdicts.allowed;
         at = at.min(verdicts.at);
         match verdicts.execution {
-            Execution::Now => is_repeat = false,
-            Execution::Before => {}
+            Execution::Now => has_now = true,
+            Execution::Before => has_before = true,
             Execution::Conflict | Execution::NoRoom | Execution::Unknown => {
                 unexecuted.get_or_insert(verdicts);
             }
@@ -47,12 +57,15 @@ pub(super) fn whole<T>(
             execution: refused.execution,
         });
     }
+    // Neither: nobody has answered. Both: what was carried out now is not the rest of what was before.
+    if let Some(error) = fault.filter(|_| has_now == has_before) {
+        return Err(error);
+    }
     let fits = |place: usize| outcomes[parts.number(place)].fits();
     allowed = allowed && !parts.quota_denies(steps, fits);
-    let execution = if is_repeat {
-        Execution::Before
-    } else {
-        Execution::Now
+    let execution = match has_now {
+        true => Execution::Now,
+        false => Execution::Before,
     };
     Ok(Verdicts {
         allowed,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ratekeeper_core::{Algorithm, Micros};
-use ratekeeper_store::{Step, StepOutcome, StoreError};
+use ratekeeper_core::{Algorithm, Micros, Mode};
+use ratekeeper_store::{Request, Step, StepOutcome, Store, StoreError};
 use ratekeeper_store_redis::{Circuit, RedisStore};
 use ratekeeper_testkit::process::{DEADLINE, eventually};
 use ratekeeper_testkit::redis::{Cluster, Reply};
@@ -27,6 +27,13 @@ async fn remaining(store: &RedisStore, look: &[Step<'_>]) -> u64 {
         panic!("Redis has room");
     };
     outcome.remaining
+}
+
+fn left(outcome: &StepOutcome) -> u64 {
+    match outcome {
+        StepOutcome::Counted(outcome) => outcome.remaining,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,7 +81,7 @@ async fn a_lost_shard_is_missed_by_its_own_counters_alone_until_its_replica_serv
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_lost_shard_would_have_to_decide_takes_nothing_elsewhere() {
+async fn shards_that_are_there_count_on_without_one_that_is_lost() {
     let mut cluster = Cluster::of(3, 0, Duration::from_secs(2));
     let store = RedisStore::new(endpoint(&cluster), patient(), home());
     ready(&store).await;
@@ -82,20 +89,29 @@ async fn what_a_lost_shard_would_have_to_decide_takes_nothing_elsewhere() {
     let all = steps(&limit, 1, 3);
     assert!(decide(&store, &all).await.expect("all serve").allowed);
     cluster.servers()[2].process().kill();
-    for _ in 0..50 {
-        assert!(decide(&store, &all).await.is_err());
+    for asked in 2..=50 {
+        let verdicts = decide(&store, &all).await.expect("two serve");
+        assert!(verdicts.allowed);
+        for outcome in &verdicts.outcomes[..2] {
+            assert_eq!(left(outcome), 1_000 - asked);
+        }
+        assert!(!verdicts.outcomes[2].is_answered());
+        if asked == 50 {
+            let request = Request::new(&all, Mode::default(), verdicts.at);
+            store.give_back(&request, &verdicts);
+        }
     }
     let given_back = async {
         for step in &all[..2] {
             let look = [Step { hits: 0, ..*step }];
-            while remaining(&store, &look).await != 1_000 - 1 {
+            while remaining(&store, &look).await != 1_000 - 49 {
                 yield_now().await;
             }
         }
     };
     // Nobody waits for that, so it may still be on its way.
     let given_back = tokio::time::timeout(DEADLINE, given_back).await;
-    given_back.expect("what the others took is given back");
+    given_back.expect("what was taken last is given back");
     eventually("it is said what is missing", || !store.faults().is_empty());
 }
 
