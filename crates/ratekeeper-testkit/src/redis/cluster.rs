@@ -74,17 +74,25 @@ impl Cluster {
         self.client(node).ask(&["CLUSTER", "MYID"]).text()
     }
 
-    /// Moves a slot from one node to another, its keys with it, as `redis-cli --cluster reshard` does.
+    /// Moves a slot from one node to another, its keys with it, as `redis-cli --cluster reshard` does, and waits until
+    /// all nodes know where it is: of nodes that are told of the next move before, each may think that another has it.
     ///
     /// # Panics
     /// If the nodes refuse.
     pub fn move_slot(&self, slot: u16, from: usize, to: usize) {
         self.begin_moving(slot, from, to);
         while self.move_keys(slot, 100, from, to) > 0 {}
-        let (slot, id) = (slot.to_string(), self.id(to));
-        for node in [to, from] {
-            let settled = ["CLUSTER", "SETSLOT", &slot, "NODE", &id];
+        let (number, id) = (slot.to_string(), self.id(to));
+        let others = (0..self.shards).filter(|node| ![to, from].contains(node));
+        for node in [to, from].into_iter().chain(others) {
+            let settled = ["CLUSTER", "SETSLOT", &number, "NODE", &id];
             ok(&self.client(node).ask(&settled));
+        }
+        for node in 0..self.servers.len() {
+            let mut client = self.client(node);
+            eventually("every node knows who has the slot", || {
+                has_slot(&client.ask(&["CLUSTER", "NODES"]).text(), &id, slot)
+            });
         }
     }
 
@@ -179,6 +187,17 @@ impl Cluster {
             });
         }
     }
+}
+
+/// Whether the node of that id has the slot, as `CLUSTER NODES` tells it: after eight words, ranges such as `0-5460`.
+fn has_slot(nodes: &str, id: &str, slot: u16) -> bool {
+    let is_within = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let ends = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
+        ends.is_some_and(|(first, last)| (first..=last).contains(&slot))
+    };
+    let its_line = nodes.lines().find(|line| line.starts_with(id));
+    its_line.is_some_and(|line| line.split(' ').skip(8).any(is_within))
 }
 
 fn node(bus: u16, patience: Duration) -> Server {
