@@ -79,6 +79,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "ratekeeper-cli",
         &[
             "ratekeeper-bench",
+            "ratekeeper-client",
             "ratekeeper-core",
             "ratekeeper-gateway",
             "ratekeeper-http",

@@ -10,6 +10,7 @@ use tonic::{Code, Status};
 use crate::budget::Budget;
 use crate::calls::{Calls, Repeat};
 use crate::channel::{authorization, connect};
+use crate::presence::Presence;
 use crate::unsettled::{self, Cleaners, Unsettled};
 use crate::{Answer, Config, ConfigError, Error, Fallback, Peek, Permit, Question};
 
@@ -24,6 +25,7 @@ pub(crate) struct Inner {
     pub(crate) cleaners: Cleaners,
     fallback: Fallback,
     degraded: AtomicU64,
+    presence: Presence,
 }
 
 /// What a client has counted since it was made.
@@ -130,6 +132,7 @@ impl Client {
             cleaners: Cleaners::default(),
             fallback: config.fallback,
             degraded: AtomicU64::new(0),
+            presence: Presence::new(),
         })))
     }
 
@@ -143,6 +146,12 @@ impl Client {
             retries: calls.retried.load(Ordering::Relaxed),
             fallbacks: self.0.degraded.load(Ordering::Relaxed),
         }
+    }
+
+    /// Whether the service gave no answer to the last check, acquire or reserve.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.0.presence.is_away()
     }
 
     /// Decides a request. While the service is away the [`Fallback`] answers, marked as
@@ -352,11 +361,15 @@ impl Inner {
         fallback: impl FnOnce() -> T,
     ) -> Result<T, Error> {
         match answer.map_err(Error::from) {
-            Err(Error::Away(_)) => {
+            Err(Error::Away(why)) => {
+                self.presence.gave_no_answer(&why);
                 self.degraded.fetch_add(1, Ordering::Relaxed);
                 Ok(fallback())
             }
-            answer => answer,
+            answer => {
+                self.presence.answered();
+                answer
+            }
         }
     }
 

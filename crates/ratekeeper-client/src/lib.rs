@@ -60,6 +60,7 @@ mod enforcer;
 mod error;
 mod fallback;
 mod permit;
+mod presence;
 mod question;
 mod unsettled;
 

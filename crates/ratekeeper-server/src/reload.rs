@@ -40,6 +40,14 @@ pub struct ReloadStatus {
 }
 
 impl ReloadStatus {
+    /// Of rules that were in force from the start, and stay.
+    pub(crate) fn settled() -> Self {
+        Self {
+            accepted: 1,
+            ..Self::default()
+        }
+    }
+
     /// Whether any rules are in force.
     #[must_use]
     pub const fn is_loaded(&self) -> bool {

@@ -100,7 +100,8 @@ impl Reload {
 pub struct Server<S> {
     app: Arc<App<S>>,
     config: ServerConfig,
-    loader: RulesLoader,
+    /// None for rules that stay as they are.
+    loader: Option<RulesLoader>,
     reloads: watch::Sender<ReloadStatus>,
     wake: Arc<Notify>,
     delay: DrainDelay,
@@ -123,7 +124,8 @@ impl<S: ServedStore> Server<S> {
     /// Binds every listener, or none.
     ///
     /// `limiter` starts with what `loader` loaded; if that failed, with no rules, and every
-    /// request is refused until the files load.
+    /// request is refused until the files load. Without a loader the limiter's rules stay as they
+    /// are: so where somebody else decides, and there are none.
     ///
     /// # Errors
     /// An address is taken or not ours, a certificate cannot be used, or the admin address can
@@ -131,8 +133,9 @@ impl<S: ServedStore> Server<S> {
     pub async fn bind(
         config: ServerConfig,
         limiter: Arc<Limiter<S>>,
-        loader: RulesLoader,
+        loader: impl Into<Option<RulesLoader>>,
     ) -> Result<Self, BindError> {
+        let loader = loader.into();
         let secrets = Secrets::load(&config)?;
         if !config.admin.is_local() && !secrets.admin_is_closed() {
             return Err(BindError::AdminNotLoopback(config.admin));
@@ -142,7 +145,8 @@ impl<S: ServedStore> Server<S> {
         workers
             .runtimes()
             .for_each(|runtime| limiter.store().prepare(runtime));
-        let (reloads, receiver) = watch::channel(loader.status().clone());
+        let status = loader.as_ref().map(RulesLoader::status).cloned();
+        let (reloads, receiver) = watch::channel(status.unwrap_or_else(ReloadStatus::settled));
         let app = Arc::new(App::new(
             limiter,
             config.rls.clone(),
@@ -237,8 +241,10 @@ impl<S: ServedStore> Server<S> {
         } = self;
         let bounds = config.bounds;
         let mut tasks = JoinSet::new();
-        let reloader = reloader(&app, config.watch, loader, reloads, &wake);
-        tasks.spawn(chores::reload(Arc::clone(&app), reloader));
+        if let Some(loader) = loader {
+            let reloader = reloader(&app, config.watch, loader, reloads, &wake);
+            tasks.spawn(chores::reload(Arc::clone(&app), reloader));
+        }
         tasks.spawn(chores::tend(Arc::clone(&app)));
         if let Some(front) = &front {
             app.set_front(Arc::clone(front) as _);

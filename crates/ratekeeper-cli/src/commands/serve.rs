@@ -1,19 +1,21 @@
 //! `ratekeeper serve`, and a bare `ratekeeper`.
 
+mod asking;
 mod front;
 mod sample;
 mod stop;
 mod welcome;
 
 use crate::home::Home;
+use crate::output::{self, count};
 use crate::settings::{self, Environment, Flags, Settings};
 use crate::state::{self, Saver};
-use crate::{limiter, logging, output};
+use crate::{limiter, logging};
 use anyhow::{Result, anyhow};
-use ratekeeper_rules::{Loaded, ReadOptions};
+use ratekeeper_rules::{Loaded, ReadOptions, RuleSet};
 use ratekeeper_server::{
-    BindError, ConstantAnswer, DrainDelay, Drained, RlsConfig, RulesLoader, RulesSource, Server,
-    ServerConfig, TlsFile,
+    BindError, ConstantAnswer, DrainDelay, Drained, Front, RlsConfig, RulesLoader, RulesSource,
+    ServedStore, Server, ServerConfig, TlsFile,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -60,6 +62,9 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
 }
 
 async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> Result<ExitCode> {
+    if let (What::Gateway, Some(service)) = (&what, &settings.gateway.service) {
+        return asking::run(flags, home, settings, service).await;
+    }
     let path = settings.rules.path.as_deref().ok_or_else(no_rules)?;
     let mut loader = RulesLoader::new(source(settings, path));
     let loaded = load(&mut loader, path)?;
@@ -77,45 +82,82 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
         }
         What::Gateway => {
             front::open_only(&mut config, settings);
-            Some(front::gateway(flags, home, settings, &limiter)?)
+            let front = front::embedding(flags, home, settings, &limiter)?;
+            Some(Arc::new(front))
         }
     };
     let server = Server::bind(config, Arc::clone(&limiter), loader)
         .await
         .map_err(advise)?;
-    let addresses = server.addresses();
-    let delay = server.drain_delay();
-    let program = std::env::args()
-        .next()
-        .unwrap_or_else(|| "ratekeeper".to_owned());
-    let in_front = front.as_ref().map(|front| InFront {
-        tls: settings.gateway.tls.clone(),
-        upstreams: front.upstreams(),
-    });
-    let welcome = Welcome {
-        rules: limiter.snapshot().rules(),
-        path,
-        counters: &counters(settings),
-        addresses: &addresses,
-        tls: &settings.listen.tls,
-        gateway: in_front.as_ref(),
-        program: &program,
-    }
-    .text();
-    output::print(&welcome)?;
-    info!(admin = %addresses.admin, "serving");
+    let snapshot = limiter.snapshot();
+    let limits = format!(
+        "{}, {}",
+        rules_shown(snapshot.rules(), path),
+        counters(settings)
+    );
+    let upstreams = front.as_ref().map(|front| front.upstreams());
+    welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
     let saver = state.map(|path| Saver::start(Arc::clone(&limiter), path));
-    let code = tokio::select! {
-        drained = server.run_behind(front, stop.first()) => ended(drained),
-        () = impatience(&stop, &delay) => {
-            warn!("stopped at once: asked again");
-            ExitCode::FAILURE
-        }
-    };
+    let code = until_stopped(server, front, &stop).await;
     if let Some(saver) = saver {
         saver.finish().await;
     }
     Ok(code)
+}
+
+/// Says where `server` listens, and by what it limits.
+fn welcome<S: ServedStore>(
+    server: &Server<S>,
+    settings: &Settings,
+    rules: &RuleSet,
+    limits: &str,
+    upstreams: Option<String>,
+) -> Result<()> {
+    let addresses = server.addresses();
+    let program = std::env::args()
+        .next()
+        .unwrap_or_else(|| "ratekeeper".to_owned());
+    let in_front = upstreams.map(|upstreams| InFront {
+        tls: settings.gateway.tls.clone(),
+        upstreams,
+    });
+    let welcome = Welcome {
+        rules,
+        limits,
+        addresses: &addresses,
+        tls: &settings.listen.tls,
+        gateway: in_front.as_ref(),
+        program: &program,
+    };
+    output::print(&welcome.text())?;
+    info!(admin = %addresses.admin, "serving");
+    Ok(())
+}
+
+/// Serves until a signal says to stop, and drains.
+async fn until_stopped<S: ServedStore, F: Front>(
+    server: Server<S>,
+    front: Option<Arc<F>>,
+    stop: &stop::Signals,
+) -> ExitCode {
+    let delay = server.drain_delay();
+    tokio::select! {
+        drained = server.run_behind(front, stop.first()) => ended(drained),
+        () = impatience(stop, &delay) => {
+            warn!("stopped at once: asked again");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// How many rules there are and where from, for people.
+fn rules_shown(rules: &RuleSet, path: &Path) -> String {
+    format!(
+        "{} in {} from {}",
+        count(rules.rules().len(), "rule"),
+        count(rules.domains().len(), "domain"),
+        path.display()
+    )
 }
 
 /// Where the counters are, for people.

@@ -88,8 +88,12 @@ fn unknown(name: &str) -> Option<Problem> {
         .map(super::table::Setting::variable)
         .collect();
     let known = || variables.iter().map(String::as_str).chain(OTHERS);
-    let from_kubernetes =
-        name.starts_with("RATEKEEPER_PORT") || name.starts_with("RATEKEEPER_SERVICE_");
+    let from_kubernetes = [
+        "RATEKEEPER_PORT",
+        "RATEKEEPER_SERVICE_HOST",
+        "RATEKEEPER_SERVICE_PORT",
+    ];
+    let from_kubernetes = from_kubernetes.iter().any(|start| name.starts_with(start));
     if from_kubernetes || known().any(|known| known == name) {
         return None;
     }
@@ -143,11 +147,15 @@ mod tests {
             ("RATEKEEPER_PROFLE", "envoy"),
             ("RATEKEEPER_PORT_8081_TCP", "tcp://10.0.0.1:8081"),
             ("RATEKEEPER_SERVICE_HOST", "10.0.0.1"),
+            ("RATEKEEPER_SERVICE_PORT", "8081"),
+            ("RATEKEEPER_SERVICE_PORT_GRPC", "8081"),
+            ("RATEKEEPER_SERVICE_TOKN", "t"),
         ]);
         assert_eq!(
             problems,
             [
-                "RATEKEEPER_PROFLE: there is no setting of this name; did you mean RATEKEEPER_PROFILE?"
+                "RATEKEEPER_PROFLE: there is no setting of this name; did you mean RATEKEEPER_PROFILE?",
+                "RATEKEEPER_SERVICE_TOKN: there is no setting of this name; did you mean RATEKEEPER_SERVICE_TOKEN?"
             ]
         );
     }

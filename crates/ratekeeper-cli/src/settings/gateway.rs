@@ -2,7 +2,7 @@
 
 use super::layer::Origin;
 use super::typed::Typed;
-use super::{nested, values};
+use super::{ServiceSettings, nested, values};
 use ratekeeper_gateway::{LogFormat, RouteConfig, RoutesConfig, UpstreamConfig};
 use ratekeeper_server::{ListenAddress, TlsConfig};
 use ratekeeper_tower::Mode;
@@ -26,6 +26,8 @@ pub(crate) struct GatewaySettings {
     /// How long requests are held back at most, and how many at a time.
     pub(crate) wait_max: Duration,
     pub(crate) waiting_max: u64,
+    /// Who decides, if it is not this process.
+    pub(crate) service: Option<ServiceSettings>,
     pub(crate) access_log: Option<LogTo>,
     pub(crate) access_log_format: LogFormat,
     /// Whether the service is opened beside it, over gRPC and over HTTP: if a flag or a variable
@@ -63,12 +65,13 @@ impl Typed<'_> {
             limits: self.get("limits", Mode::On, |text| values::one_of(text, &modes)),
             wait_max: self.get("wait_max", Duration::ZERO, wait),
             waiting_max: self.get("waiting_max", 0, places),
+            service: self.service(),
             access_log: self.access_log(),
             access_log_format: self.get("access_log_format", LogFormat::Json, |text| {
                 values::one_of(text, &formats)
             }),
-            opens_grpc: self.is_asked_for("grpc"),
-            opens_http: self.is_asked_for("http"),
+            opens_grpc: self.asked_for("grpc").is_some(),
+            opens_http: self.asked_for("http").is_some(),
         }
     }
 
@@ -101,9 +104,10 @@ impl Typed<'_> {
         }
     }
 
-    fn is_asked_for(&self, listener: &str) -> bool {
-        let said = self.layers.said(listener);
-        said.is_some_and(|it| matches!(it.origin, Origin::Flag(_) | Origin::Variable(_)))
+    /// The flag or the variable that says `key`.
+    pub(super) fn asked_for(&self, key: &str) -> Option<Origin> {
+        let origin = self.layers.said(key)?.origin;
+        matches!(origin, Origin::Flag(_) | Origin::Variable(_)).then_some(origin)
     }
 }
 

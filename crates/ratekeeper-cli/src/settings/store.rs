@@ -106,7 +106,11 @@ fn deny_cache_max(text: &str) -> Result<Duration, String> {
     bounded_duration(text, Duration::ZERO, Duration::from_secs(10))
 }
 
-fn bounded_duration(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+pub(super) fn bounded_duration(
+    text: &str,
+    least: Duration,
+    most: Duration,
+) -> Result<Duration, String> {
     let duration = values::duration(text)?;
     if !(least..=most).contains(&duration) {
         return Err(format!("`{text}` is not {least:?} to {most:?}"));

@@ -486,6 +486,54 @@ pub(crate) static SETTINGS: &[Setting] = &[
          have to wait is denied",
     ),
     value(
+        "service",
+        "URL",
+        "",
+        "The Ratekeeper service that decides for the gateway, instead of rules and counters of its own: grpc://HOST:PORT, \
+         grpcs://HOST:PORT for TLS, unix:/PATH",
+    ),
+    value(
+        "on_service_failure",
+        "MODE",
+        "allow",
+        "What becomes of a request that the service gives no answer about: `allow`, `deny` (503), or `local` (the gateway \
+         decides, by its own `rules` and counters in memory)",
+    ),
+    value(
+        "service_deadline",
+        "DURATION",
+        "20ms",
+        "How long a request may wait for the service's answer, connecting and trying again included; 1ms to 10s",
+    ),
+    switch(
+        "service_permits",
+        "Hold requests to the service's concurrency limits too, where it lets this caller (its `callers`); without, they do \
+         not count at this gateway",
+    ),
+    secret(
+        "service_token",
+        "TOKEN",
+        "The bearer token that the service knows the gateway by (its `callers`)",
+    ),
+    value(
+        "service_ca",
+        "FILE",
+        "",
+        "With grpcs://: the authorities that vouch for the service, as PEM",
+    ),
+    value(
+        "service_cert",
+        "FILE",
+        "",
+        "With grpcs://: the certificate that the service is shown (mTLS), as PEM",
+    ),
+    value(
+        "service_key",
+        "FILE",
+        "",
+        "The private key of that certificate, as PEM, not encrypted",
+    ),
+    value(
         "access_log",
         "FILE",
         "",

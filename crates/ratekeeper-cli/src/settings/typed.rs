@@ -278,7 +278,7 @@ pub(crate) fn profile(text: &str) -> Result<Profile, String> {
     )
 }
 
-fn failure_mode(text: &str) -> Result<FailureMode, String> {
+pub(super) fn failure_mode(text: &str) -> Result<FailureMode, String> {
     let words = [
         ("local", FailureMode::Local),
         ("allow", FailureMode::Allow),

@@ -9,5 +9,6 @@ mod limits;
 mod log;
 mod readme;
 mod routes;
+mod service;
 mod support;
 mod upstreams;

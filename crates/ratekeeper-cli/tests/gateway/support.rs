@@ -45,10 +45,21 @@ impl Gateway {
     pub(crate) fn start_with(rules: &str, settings: &str, args: &[&str]) -> Gateway {
         let folder = tempfile::tempdir().expect("a folder can be made");
         std::fs::write(folder.path().join("rules.yaml"), rules).expect("a file can be written");
+        let command = gateway(folder.path(), args);
+        Gateway::start_in(folder, settings, command)
+    }
+
+    /// Without rules: whoever `args` name decides.
+    pub(crate) fn asking(settings: &str, args: &[&str]) -> Gateway {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let command = bare(folder.path(), args);
+        Gateway::start_in(folder, settings, command)
+    }
+
+    fn start_in(folder: TempDir, settings: &str, mut command: Command) -> Gateway {
         std::fs::write(folder.path().join("ratekeeper.yaml"), settings)
             .expect("a file can be written");
         let (port, admin) = (process::free_port(), process::free_port());
-        let mut command = gateway(folder.path(), args);
         command.args(["--listen", &format!("127.0.0.1:{port}")]);
         command.args(["--admin", &format!("127.0.0.1:{admin}")]);
         let mut process = Process::spawn("gateway", command);
@@ -69,6 +80,15 @@ impl Gateway {
     /// A connection to it.
     pub(crate) fn connect(&self) -> TcpStream {
         connect(self.port)
+    }
+
+    /// Sends `request` as it stands, and leaves the connection open.
+    pub(crate) fn open(&self, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("it listens");
+        stream
+            .write_all(request.as_bytes())
+            .expect("it is read from");
+        stream
     }
 
     /// Sends `request` as it stands and reads until the gateway closes.
@@ -93,16 +113,18 @@ impl Gateway {
     }
 }
 
-/// The command, with nothing of this process's environment but the PATH.
+/// The command with rules.yaml, and with nothing of this process's environment but the PATH.
 pub(crate) fn gateway(folder: &Path, args: &[&str]) -> Command {
+    bare(folder, &[&["--rules", "rules.yaml"], args].concat())
+}
+
+fn bare(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
     command.current_dir(folder).env_clear();
     if let Some(path) = std::env::var_os("PATH") {
         command.env("PATH", path);
     }
-    command
-        .args(["gateway", "--rules", "rules.yaml", "--drain-delay", "0s"])
-        .args(args);
+    command.args(["gateway", "--drain-delay", "0s"]).args(args);
     command
 }
 

@@ -8,7 +8,7 @@ use ratekeeper_gateway::{AccessLog, Gateway, GatewayConfig, RoutesHandle};
 use ratekeeper_http::EncodedSlashes;
 use ratekeeper_limiter::Limiter;
 use ratekeeper_server::{FilesRead, Followed, FrontConfig, ServerConfig};
-use ratekeeper_tower::{RateLimitLayer, Switch};
+use ratekeeper_tower::{Enforcer, RateLimitLayer, Switch};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -35,25 +35,37 @@ pub(super) fn open_only(config: &mut ServerConfig, settings: &Settings) {
     });
 }
 
-/// The gateway as the settings want it.
-pub(super) fn gateway(
+/// The gateway that decides by `limiter`.
+pub(super) fn embedding(
     flags: &Flags,
     home: &Home,
     settings: &Settings,
     limiter: &Arc<Limiter<NodeStore>>,
-) -> Result<Arc<Gateway<Arc<Limiter<NodeStore>>>>> {
-    let told = &settings.gateway;
-    let auth = &settings.auth;
+) -> Result<Gateway<Arc<Limiter<NodeStore>>>> {
     let snapshot = limiter.snapshot();
-    let domain = auth.describer.domain(None, snapshot.rules());
+    let domain = settings.auth.describer.domain(None, snapshot.rules());
     let domain = domain
         .context("say which is the gateway's, with `auth: { domain: NAME }` in ratekeeper.yaml")?;
+    let enforcer = Arc::clone(limiter);
+    gateway(flags, home, settings, enforcer, domain.unwrap_or_default())
+}
+
+/// The gateway as the settings want it, deciding by `enforcer`.
+pub(super) fn gateway<E: Enforcer>(
+    flags: &Flags,
+    home: &Home,
+    settings: &Settings,
+    enforcer: E,
+    domain: &str,
+) -> Result<Gateway<E>> {
+    let told = &settings.gateway;
+    let auth = &settings.auth;
     let mut describer = auth.describer.clone();
     // What nothing says is strict here: routes and descriptors go by the path, too.
     if describer.encoded_slashes == EncodedSlashes::RefuseForLevels {
         describer.encoded_slashes = EncodedSlashes::Refuse;
     }
-    let layer = RateLimitLayer::new(Arc::clone(limiter), domain.unwrap_or_default())
+    let layer = RateLimitLayer::new(enforcer, domain)
         .describer(describer)
         .headers(auth.headers)
         .body_form(auth.denial_body)
@@ -76,7 +88,7 @@ pub(super) fn gateway(
         // It is set once: here.
         let _ = files.routes.set(gateway.routes());
     }
-    Ok(Arc::new(gateway))
+    Ok(gateway)
 }
 
 fn log(settings: &Settings) -> Result<Option<AccessLog>> {

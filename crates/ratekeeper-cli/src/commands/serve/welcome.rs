@@ -1,12 +1,11 @@
 //! What is printed once everything listens: where, and three commands to try.
 
 use super::sample::Sample;
-use crate::output::{self, count};
+use crate::output;
 use ratekeeper_rules::RuleSet;
 use ratekeeper_server::{Addresses, ListenAddress, ListenersTls, TlsConfig};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::path::Path;
 
 /// The gateway, as the text tells about it.
 pub(crate) struct InFront {
@@ -18,9 +17,8 @@ pub(crate) struct InFront {
 /// What the text tells about.
 pub(crate) struct Welcome<'a> {
     pub(crate) rules: &'a RuleSet,
-    pub(crate) path: &'a Path,
-    /// Where the counters are.
-    pub(crate) counters: &'a str,
+    /// What requests are limited by: which rules, and where the counters are.
+    pub(crate) limits: &'a str,
     pub(crate) addresses: &'a Addresses,
     pub(crate) tls: &'a ListenersTls,
     /// What stands in front of a service, if anything.
@@ -32,12 +30,9 @@ pub(crate) struct Welcome<'a> {
 impl Welcome<'_> {
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
-            "ratekeeper {}: {} in {} from {}, {}\n\n",
+            "ratekeeper {}: {}\n\n",
             env!("CARGO_PKG_VERSION"),
-            count(self.rules.rules().len(), "rule"),
-            count(self.rules.domains().len(), "domain"),
-            self.path.display(),
-            self.counters,
+            self.limits
         );
         text.push_str(&self.places());
         text.push_str("\nTry:\n");

@@ -1,0 +1,197 @@
+//! The gateway that asks a service instead of deciding itself.
+
+use super::{advise, config, front, load, no_rules, rules_shown, source, stop};
+use crate::home::Home;
+use crate::limiter;
+use crate::settings::{Flags, Problems, ServiceSettings, Settings};
+use anyhow::{Context, Result};
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+use ratekeeper_client::{Client, Config, Fallback, Identity, Service, Tls};
+use ratekeeper_gateway::Gateway;
+use ratekeeper_limiter::Limiter;
+use ratekeeper_rules::{FailureMode, RuleSet};
+use ratekeeper_server::{Followed, Front, RulesLoader, Server, Telling};
+use ratekeeper_store::memory::MemoryStore;
+use std::fmt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use tracing::warn;
+
+pub(super) async fn run(
+    flags: &Flags,
+    home: &Home,
+    settings: &Settings,
+    service: &ServiceSettings,
+) -> Result<ExitCode> {
+    if !service.contradictions.is_empty() {
+        return Err(Problems(service.contradictions.clone()).into());
+    }
+    let domain = settings.auth.describer.domain.as_deref().context(
+        "which domain of the service's rules is the gateway's? They are not known here; say it with `auth: { domain: NAME }` \
+         in ratekeeper.yaml, or RATEKEEPER_AUTH='{domain: NAME}'",
+    )?;
+    let StandIn { limiter, loader } = StandIn::new(settings, service, domain)?;
+    let client = Client::new(client_config(service, &limiter)?)?;
+    let mut enforcer = Service::new(client.clone());
+    if service.permits {
+        enforcer = enforcer.with_permits();
+    }
+    let gateway = front::gateway(flags, home, settings, enforcer, domain)?;
+    let upstreams = Some(gateway.upstreams());
+    let front = Asking {
+        gateway,
+        client,
+        on_failure: service.on_failure.name(),
+    };
+    let stop = stop::Signals::listen()?;
+    let mut config = config(settings);
+    front::open_only(&mut config, settings);
+    let server = Server::bind(config, Arc::clone(&limiter), loader)
+        .await
+        .map_err(advise)?;
+    let snapshot = limiter.snapshot();
+    let limits = shown(settings, service, domain, snapshot.rules());
+    super::welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
+    Ok(super::until_stopped(server, Some(Arc::new(front)), &stop).await)
+}
+
+/// What decides while the service is away, by rules of its own; it has none where that is not to be.
+struct StandIn {
+    limiter: Arc<Limiter<MemoryStore>>,
+    loader: Option<RulesLoader>,
+}
+
+impl StandIn {
+    fn new(settings: &Settings, service: &ServiceSettings, domain: &str) -> Result<Self> {
+        let (rules, loader) = match service.on_failure {
+            FailureMode::Allow | FailureMode::Deny => (RuleSet::default(), None),
+            FailureMode::Local => {
+                let path = settings.rules.path.as_deref().ok_or_else(no_rules)?;
+                let mut loader = RulesLoader::new(source(settings, path));
+                let rules = load(&mut loader, path)?.rules;
+                warn_without(domain, &rules, path);
+                (rules, Some(loader))
+            }
+        };
+        let limiter = Arc::new(limiter::fresh(rules, settings)?);
+        Ok(Self { limiter, loader })
+    }
+}
+
+fn warn_without(domain: &str, rules: &RuleSet, path: &Path) {
+    if !rules.domains().any(|it| it.name() == domain) {
+        warn!(
+            "the rules in {} have no domain {domain}: while the service is away, every request passes",
+            path.display()
+        );
+    }
+}
+
+fn client_config(service: &ServiceSettings, limiter: &Arc<Limiter<MemoryStore>>) -> Result<Config> {
+    let mut config = Config::new(service.endpoint.as_str());
+    config.token = service.token.clone();
+    config.deadline = service.deadline;
+    config.fallback = match service.on_failure {
+        FailureMode::Allow => Fallback::Allow,
+        FailureMode::Deny => Fallback::Deny,
+        FailureMode::Local => Fallback::Local(Arc::clone(limiter)),
+    };
+    let files = &service.files;
+    let authorities = files.authorities.as_deref();
+    config.tls = Tls {
+        authorities_pem: authorities
+            .map(|path| pem("service_ca", path))
+            .transpose()?,
+        identity: match &files.identity {
+            None => None,
+            Some((certificate, key)) => Some(Identity {
+                certificate_pem: pem("service_cert", certificate)?,
+                key_pem: pem("service_key", key)?,
+            }),
+        },
+        ..Tls::default()
+    };
+    Ok(config)
+}
+
+fn pem(setting: &str, path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path);
+    text.with_context(|| format!("{setting}: cannot read {}", path.display()))
+}
+
+/// What requests are limited by, for people.
+fn shown(settings: &Settings, service: &ServiceSettings, domain: &str, rules: &RuleSet) -> String {
+    let asked = format!("domain {domain} of the service at {}", service.shown);
+    let without = match (service.on_failure, settings.rules.path.as_deref()) {
+        (FailureMode::Deny, _) => "nothing passes".to_owned(),
+        (FailureMode::Local, Some(path)) => rules_shown(rules, path),
+        _ => "everything passes".to_owned(),
+    };
+    format!("{asked}; while it is away, {without}")
+}
+
+/// A gateway, and what is told of the service it asks.
+#[derive(Debug)]
+struct Asking {
+    gateway: Gateway<Service>,
+    client: Client,
+    /// What becomes of a request without an answer, for labels.
+    on_failure: &'static str,
+}
+
+impl Front for Asking {
+    type Answer = <Gateway<Service> as Front>::Answer;
+
+    fn answer(&self) -> Self::Answer {
+        self.gateway.answer()
+    }
+
+    fn files(&self) -> Option<Arc<dyn Followed>> {
+        self.gateway.files()
+    }
+}
+
+impl Telling for Asking {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        self.gateway.encode(encoder)?;
+        let counts = self.client.counts();
+        let none: Option<&Exemplar<[(&str, &str); 0], u64>> = None;
+        for (name, help, count) in [
+            (
+                "ratelimit_gateway_service_calls",
+                "Calls to the service that decides, without those made again",
+                counts.calls,
+            ),
+            (
+                "ratelimit_gateway_service_retries",
+                "Calls to the service that were made again",
+                counts.retries,
+            ),
+        ] {
+            encoder
+                .encode_descriptor(name, help, None, MetricType::Counter)?
+                .encode_counter(&count, none)?;
+        }
+        let help =
+            "Requests that the service gave no answer about, and what was decided by instead";
+        let name = "ratelimit_gateway_service_fallbacks";
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Counter)?
+            .encode_family(&[("mode", self.on_failure)])?
+            .encode_counter(&counts.fallbacks, none)
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let mut faults = self.gateway.faults();
+        if self.client.is_away() {
+            faults.push(format!(
+                "the service that decides gives no answer: {}",
+                self.on_failure
+            ));
+        }
+        faults
+    }
+}

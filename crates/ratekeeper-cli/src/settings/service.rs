@@ -1,0 +1,221 @@
+//! Which service decides for the gateway, and what becomes of requests without it.
+
+use super::layer::Origin;
+use super::problem::Problem;
+use super::typed::{Typed, failure_mode};
+use super::{store, values};
+use ratekeeper_rules::FailureMode;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A service that is asked, and how.
+#[derive(Debug)]
+pub(crate) struct ServiceSettings {
+    /// As it was written, for people.
+    pub(crate) shown: String,
+    /// As the client wants it.
+    pub(crate) endpoint: String,
+    pub(crate) token: Option<String>,
+    pub(crate) files: ServiceFiles,
+    pub(crate) deadline: Duration,
+    /// Whether concurrency limits hold, too.
+    pub(crate) permits: bool,
+    pub(crate) on_failure: FailureMode,
+    /// What was asked for besides, and cannot be had of a gateway that asks a service. To `ratekeeper serve`, which may
+    /// have the same environment, it means what it says.
+    pub(crate) contradictions: Vec<Problem>,
+}
+
+/// Files of TLS, all as PEM.
+#[derive(Debug)]
+pub(crate) struct ServiceFiles {
+    pub(crate) authorities: Option<PathBuf>,
+    /// The certificate and its key.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// What means something to a gateway that asks a service only.
+const NEED_SERVICE: [&str; 7] = [
+    "on_service_failure",
+    "service_deadline",
+    "service_permits",
+    "service_token",
+    "service_ca",
+    "service_cert",
+    "service_key",
+];
+
+impl Typed<'_> {
+    pub(super) fn service(&mut self) -> Option<ServiceSettings> {
+        let endpoint = self.get("service", None, |text| values::maybe(text, endpoint));
+        let on_failure = self.get("on_service_failure", FailureMode::Allow, failure_mode);
+        let deadline = self.get("service_deadline", Duration::from_millis(20), |text| {
+            store::bounded_duration(text, Duration::from_millis(1), Duration::from_secs(10))
+        });
+        let permits = self.get("service_permits", false, values::switch);
+        let token = self.get("service_token", None, token);
+        let files = self.service_files();
+        let Some(endpoint) = endpoint else {
+            return self.without_service();
+        };
+        let is_encrypted = endpoint.starts_with("https://");
+        if is_encrypted && files.authorities.is_none() {
+            self.get("service", (), |_| {
+                Err("with TLS, `service_ca` has to say whom to trust".to_owned())
+            });
+        }
+        for key in ["service_ca", "service_cert"] {
+            if !is_encrypted && self.path(key).is_some() {
+                self.get(key, (), |_| {
+                    Err(
+                        "it means nothing for a service that is not encrypted; write grpcs://"
+                            .to_owned(),
+                    )
+                });
+            }
+        }
+        let shown = self.layers.said("service")?.text;
+        Some(ServiceSettings {
+            shown,
+            endpoint,
+            token,
+            files,
+            deadline,
+            permits,
+            on_failure,
+            contradictions: self.contradictions(on_failure),
+        })
+    }
+
+    fn service_files(&mut self) -> ServiceFiles {
+        let identity = match (self.path("service_cert"), self.path("service_key")) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (Some(_), None) => self.lacks("service_cert", "service_key"),
+            (None, Some(_)) => self.lacks("service_key", "service_cert"),
+            (None, None) => None,
+        };
+        ServiceFiles {
+            authorities: self.path("service_ca"),
+            identity,
+        }
+    }
+
+    /// Whoever says how a service is asked expects one to be asked.
+    fn without_service(&mut self) -> Option<ServiceSettings> {
+        for key in NEED_SERVICE {
+            let said = self.layers.said(key)?;
+            if said.origin != Origin::Default {
+                self.lacks::<()>(key, "service");
+            }
+        }
+        None
+    }
+
+    /// Flags and variables for what the service has, and this gateway has not. A settings file is one for both commands.
+    fn contradictions(&self, on_failure: FailureMode) -> Vec<Problem> {
+        let rules = "the rules are those of the `service`; leave it out, or have it decide while the service is away with \
+                     --on-service-failure local";
+        let counters = "the counters are those of the `service`; leave it out";
+        let listener = "a gateway that asks a `service` is none itself; leave it out";
+        let all = [
+            ("rules", rules),
+            ("store", counters),
+            ("stores", counters),
+            ("state", counters),
+            ("grpc", listener),
+            ("http", listener),
+        ];
+        let wrong = all
+            .into_iter()
+            .filter(|(key, _)| *key != "rules" || on_failure != FailureMode::Local);
+        wrong
+            .filter_map(|(key, message)| {
+                Some(Problem {
+                    place: self.asked_for(key)?.to_string(),
+                    message: message.to_owned(),
+                })
+            })
+            .collect()
+    }
+}
+
+/// Where a service listens, as the client spells it.
+fn endpoint(text: &str) -> Result<String, String> {
+    let wrong = || {
+        format!(
+            "`{}` is no service; write grpc://HOST:PORT, as in grpc://127.0.0.1:8081, grpcs://HOST:PORT or unix:/PATH",
+            values::masked(text)
+        )
+    };
+    if text.starts_with(values::UNIX) {
+        return values::listen_address(text).map(|_| text.to_owned());
+    }
+    let schemes = [
+        ("grpc://", "http://"),
+        ("http://", "http://"),
+        ("grpcs://", "https://"),
+        ("https://", "https://"),
+    ];
+    let stripped = |(scheme, meant)| Some((meant, text.strip_prefix(scheme)?));
+    let (scheme, place) = schemes.into_iter().find_map(stripped).ok_or_else(wrong)?;
+    let place = place.strip_suffix('/').unwrap_or(place);
+    let (host, port) = place.rsplit_once(':').ok_or_else(wrong)?;
+    let is_host = |c: char| c.is_ascii_alphanumeric() || "-._[]:".contains(c);
+    let has_port = port.parse::<u16>().is_ok_and(|port| port != 0);
+    if host.is_empty() || !host.chars().all(is_host) || !has_port {
+        return Err(wrong());
+    }
+    Ok(format!("{scheme}{host}:{port}"))
+}
+
+/// What a header can hold. What is wrong is said without repeating it.
+fn token(text: &str) -> Result<Option<String>, String> {
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("a token has visible ASCII characters only".to_owned());
+    }
+    values::maybe(text, |text| Ok(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_named_by_scheme_host_and_port() {
+        for (text, expected) in [
+            ("grpc://ratekeeper:8081", "http://ratekeeper:8081"),
+            ("grpcs://10.0.0.1:443/", "https://10.0.0.1:443"),
+            ("http://[::1]:8081", "http://[::1]:8081"),
+            (
+                "unix:/run/ratekeeper/grpc.sock",
+                "unix:/run/ratekeeper/grpc.sock",
+            ),
+        ] {
+            assert_eq!(endpoint(text).as_deref(), Ok(expected));
+        }
+        for bad in [
+            "ratekeeper:8081",
+            "grpc://",
+            "grpc://ratekeeper",
+            "grpc://:8081",
+            "grpc://a:0",
+            "grpc://a:b",
+            "grpc://a b:1",
+            "grpc://a:1/path",
+            "redis://a:1",
+            "unix:grpc.sock",
+        ] {
+            assert!(endpoint(bad).is_err(), "{bad}");
+        }
+        let named = endpoint("grpc://user:secret@a:1").unwrap_err();
+        assert!(!named.contains("secret"), "{named}");
+    }
+
+    #[test]
+    fn a_bad_token_is_not_repeated() {
+        let refused = token("se cret").unwrap_err();
+        assert!(!refused.contains("se cret"), "{refused}");
+        assert_eq!(token("abc"), Ok(Some("abc".to_owned())));
+        assert_eq!(token(""), Ok(None));
+    }
+}

@@ -1,0 +1,233 @@
+//! The gateway asks a service, and goes on without it as it was told to.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::{Mutex, mpsc};
+
+use ratekeeper_testkit::process::{Process, eventually, free_port};
+use tempfile::TempDir;
+
+use crate::support::{Gateway, RULES, Upstream, ok};
+
+/// What a test that is not about deadlines gives the service: a loaded machine is slow.
+const PATIENT: [&str; 2] = ["--service-deadline", "10s"];
+
+/// Its rules allow the key `few` three an hour, and `one` at a time.
+struct Service {
+    folder: TempDir,
+    port: u16,
+}
+
+impl Service {
+    fn new() -> Service {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let rules = format!(
+            "{RULES}  - key: api_key\n    value: one\n    concurrency: {{ limit: 1, timeout: 60s }}\n"
+        );
+        std::fs::write(folder.path().join("rules.yaml"), rules).expect("a file can be written");
+        let port = free_port();
+        Service { folder, port }
+    }
+
+    fn start(&self) -> Process {
+        let path = self.folder.path();
+        let mut command = ratekeeper(path);
+        command.args(["serve", "--rules", "rules.yaml", "--http", "127.0.0.1:0"]);
+        command.args(["--admin", "127.0.0.1:0", "--drain-delay", "0s"]);
+        command.args(["--grpc", &format!("127.0.0.1:{}", self.port)]);
+        let mut process = Process::spawn("service", command);
+        process.wait_for_port(self.port);
+        process
+    }
+
+    fn url(&self) -> String {
+        format!("grpc://127.0.0.1:{}", self.port)
+    }
+}
+
+fn ratekeeper(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
+    command.current_dir(folder).env_clear();
+    command
+}
+
+fn statuses(gateway: &Gateway, key: &str, count: usize) -> Vec<u16> {
+    let key = format!("X-Api-Key: {key}");
+    (0..count)
+        .map(|_| gateway.get("/", &[&key]).status)
+        .collect()
+}
+
+fn metric(gateway: &Gateway, name: &str) -> u64 {
+    let metrics = gateway.told("/metrics");
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|count| count.trim().parse().ok())
+        .unwrap_or_else(|| panic!("{name} is not among {metrics}"))
+}
+
+#[test]
+fn two_gateways_share_the_limits_of_their_service() {
+    let service = Service::new();
+    let _running = service.start();
+    let upstream = Upstream::start(|_| ok("hello"));
+    let settings = "auth: { domain: api }";
+    let (url, upstream_url) = (service.url(), upstream.url());
+    let args = ["--upstream", &upstream_url, "--service", &url];
+    let args = [args.as_slice(), &PATIENT].concat();
+    let first = Gateway::asking(settings, &args);
+    let second = Gateway::asking(settings, &args);
+    let answer = first.get("/", &["X-Api-Key: few"]);
+    assert_eq!((answer.status, answer.body.as_str()), (200, "hello"));
+    assert_eq!(
+        answer.header("x-ratelimit-remaining"),
+        Some("2"),
+        "{answer:?}"
+    );
+    assert_eq!(statuses(&second, "few", 3), [200, 200, 429]);
+    let denied = first.get("/", &["X-Api-Key: few"]);
+    assert_eq!(denied.status, 429);
+    assert!(denied.header("retry-after").is_some(), "{denied:?}");
+    assert_eq!(upstream.asked().len(), 3, "what is denied goes no further");
+    assert_eq!(metric(&first, "ratelimit_gateway_service_calls_total "), 2);
+    assert!(first.told("/readyz").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn without_its_service_a_gateway_does_what_it_was_told_to() {
+    for (mode, without) in [
+        ("allow", [200; 5]),
+        ("deny", [503; 5]),
+        ("local", [200, 200, 200, 429, 429]),
+    ] {
+        let service = Service::new();
+        let mut running = service.start();
+        let upstream = Upstream::start(|_| ok(""));
+        let (url, upstream_url) = (service.url(), upstream.url());
+        let args = ["--upstream", &upstream_url, "--service", &url];
+        let mode_args = ["--on-service-failure", mode];
+        let args = [args.as_slice(), &mode_args, &PATIENT].concat();
+        let gateway = match mode {
+            "local" => Gateway::start_with(RULES, "auth: { domain: api }", &args),
+            _ => Gateway::asking("auth: { domain: api }", &args),
+        };
+        assert_eq!(
+            statuses(&gateway, "few", 4),
+            [200, 200, 200, 429],
+            "{mode}: asked"
+        );
+        let fallbacks = format!("ratelimit_gateway_service_fallbacks_total{{mode=\"{mode}\"}} ");
+        assert_eq!(metric(&gateway, &fallbacks), 0, "{mode}");
+
+        running.kill();
+        assert_eq!(statuses(&gateway, "few", 5), without, "{mode}: away");
+        assert_eq!(metric(&gateway, &fallbacks), 5, "{mode}");
+        let degraded = r#"ratelimit_gateway_held_total{what="degraded"} "#;
+        assert_eq!(metric(&gateway, degraded), 5, "{mode}");
+        let readiness = gateway.told("/readyz");
+        assert!(readiness.contains("gives no answer"), "{mode}: {readiness}");
+
+        let _again = service.start();
+        eventually("the service is asked again", || {
+            let before = metric(&gateway, &fallbacks);
+            statuses(&gateway, "other", 1);
+            metric(&gateway, &fallbacks) == before
+        });
+        // Its counters were in memory, and begin anew.
+        assert_eq!(
+            statuses(&gateway, "few", 4),
+            [200, 200, 200, 429],
+            "{mode}: back"
+        );
+        let readiness = gateway.told("/readyz");
+        assert!(
+            !readiness.contains("gives no answer"),
+            "{mode}: {readiness}"
+        );
+    }
+}
+
+#[test]
+fn a_gateway_that_may_holds_requests_to_concurrency_limits_of_the_service() {
+    let service = Service::new();
+    let _running = service.start();
+    let (finish, told) = mpsc::channel::<()>();
+    let told = Mutex::new(told);
+    let upstream = Upstream::start(move |asked| {
+        if asked.head.starts_with("GET /slow ") {
+            // An error says so, too: the test is over.
+            let _ = told.lock().expect("no thread panics with it").recv();
+        }
+        ok("")
+    });
+    let (url, upstream_url) = (service.url(), upstream.url());
+    let args = ["--upstream", &upstream_url, "--service", &url];
+    let args = [args.as_slice(), &PATIENT, &["--service-permits"]].concat();
+    let gateway = Gateway::asking("auth: { domain: api }", &args);
+    let _slow = gateway.open("GET /slow HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: one\r\n\r\n");
+    eventually("the slow request is under way", || {
+        !upstream.asked().is_empty()
+    });
+    assert_eq!(statuses(&gateway, "one", 1), [429]);
+    finish.send(()).expect("the upstream waits");
+    eventually("its place is free", || {
+        statuses(&gateway, "one", 1) == [200]
+    });
+}
+
+fn refusal(args: &[&str], settings: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    std::fs::write(folder.path().join("rules.yaml"), RULES).expect("a file can be written");
+    std::fs::write(folder.path().join("ratekeeper.yaml"), settings).expect("a file can be written");
+    let Output { status, stderr, .. } = ratekeeper(folder.path())
+        .args(["gateway", "--upstream", "http://127.0.0.1:9"])
+        .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+        .args(args)
+        .output()
+        .expect("it runs");
+    assert_eq!(status.code(), Some(1), "{args:?}");
+    String::from_utf8_lossy(&stderr).into_owned()
+}
+
+#[test]
+fn what_makes_no_sense_beside_a_service_is_named() {
+    let good = "service: grpc://127.0.0.1:9\nauth: { domain: api }\n";
+    for (args, more, expected) in [
+        (
+            &["--auth", "{}"][..],
+            "",
+            "which domain of the service's rules",
+        ),
+        (
+            &["--rules", "rules.yaml"],
+            "",
+            "--rules: the rules are those of the `service`",
+        ),
+        (
+            &["--store", "redis://127.0.0.1/"],
+            "",
+            "--store: the counters are those of the `service`",
+        ),
+        (&["--grpc", "127.0.0.1:0"], "", "--grpc: a gateway that"),
+        (
+            &[],
+            "on_service_failure: local",
+            "name a file or a folder with --rules",
+        ),
+        (
+            &["--on-service-failure", "open"],
+            "",
+            "write `local` or `allow` or `deny`",
+        ),
+        (&["--service", "a:9"], "", "write grpc://HOST:PORT"),
+        (&["--service", "grpcs://a:9"], "", "`service_ca` has to say"),
+        (&[], "service_ca: a.pem", "write grpcs://"),
+        (
+            &["--service", ""],
+            "service_token: t",
+            "service_token: it means nothing without `service`",
+        ),
+    ] {
+        let said = refusal(args, &format!("{good}{more}"));
+        assert!(said.contains(expected), "{args:?} {more}: {said}");
+    }
+}
