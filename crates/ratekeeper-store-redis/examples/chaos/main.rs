@@ -1,4 +1,4 @@
-//! The fault campaign: a real server that fails in every way there is, under load from two processes.
+//! The fault campaign: real servers that fail in every way there is, under load from two processes.
 //!
 //! `cargo xtask chaos [FAULT]` prints a table, a row for each fault, or for those whose names contain FAULT.
 

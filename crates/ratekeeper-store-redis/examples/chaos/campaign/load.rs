@@ -18,6 +18,9 @@ use tokio::time::{sleep, timeout};
 /// Callers that a node has at once; each asks, waits a little, and asks again.
 const CALLERS: usize = 32;
 
+/// A bit for each of them.
+const EVERY_CALLER: u64 = (1 << CALLERS) - 1;
+
 const PAUSE: Duration = Duration::from_millis(4);
 
 /// How long a node may take to decide in Redis again.
@@ -29,6 +32,17 @@ struct Seen {
     latencies: Vec<Duration>,
     degraded: u64,
     errors: u64,
+    /// For the key of each caller.
+    own: [Answers; CALLERS],
+    /// For the limited key.
+    limited: Answers,
+}
+
+/// What was answered for a key.
+#[derive(Clone, Copy, Debug, Default)]
+struct Answers {
+    all: u64,
+    degraded: u64,
 }
 
 #[derive(Debug, Default)]
@@ -38,13 +52,13 @@ struct Shared {
     /// Answers of a failure mode, from the start.
     degraded: AtomicU64,
     is_over: AtomicBool,
-    /// Answers given by the store since this was last set to 0.
+    /// A bit for each caller that the store has answered since this was last set to 0.
     shared: AtomicU64,
 }
 
 impl Shared {
-    /// Notes what a caller was answered; `None` if it was nothing.
-    fn note(&self, decision: Option<&Decision>, took: Duration, is_hot: bool) {
+    /// Notes what caller `number` was answered; `None` if it was nothing.
+    fn note(&self, number: usize, decision: Option<&Decision>, took: Duration, is_hot: bool) {
         let mut seen = self.lock();
         let Some(decision) = decision else {
             seen.errors += 1;
@@ -53,9 +67,15 @@ impl Shared {
         seen.latencies.push(took);
         let is_degraded = u64::from(decision.is_degraded());
         seen.degraded += is_degraded;
+        let of_key = match is_hot {
+            true => &mut seen.limited,
+            false => &mut seen.own[number],
+        };
+        of_key.all += 1;
+        of_key.degraded += is_degraded;
         self.degraded.fetch_add(is_degraded, Ordering::Relaxed);
         if !decision.is_degraded() && !is_hot {
-            self.shared.fetch_add(1, Ordering::Relaxed);
+            self.shared.fetch_or(1 << number, Ordering::Relaxed);
         }
         if is_hot && decision.allowed() {
             self.admitted.fetch_add(1, Ordering::Relaxed);
@@ -106,21 +126,24 @@ pub(super) fn run(orders: &[String]) {
 }
 
 impl Shared {
-    /// Errors, answers by failure mode, latencies in microseconds.
+    /// Errors, answers by failure mode, keys that it answered for most of the time, latencies in microseconds.
     fn seen(&self) -> String {
         let seen = std::mem::take(&mut *self.lock());
-        let mut line = format!("{} {}", seen.errors, seen.degraded);
+        let is_away = |key: &&Answers| key.degraded * 2 > key.all;
+        let keys = seen.own.iter().chain([&seen.limited]);
+        let away = keys.filter(is_away).count();
+        let mut line = format!("{} {} {away}", seen.errors, seen.degraded);
         for latency in seen.latencies {
             line.push_str(&format!(" {}", latency.as_micros()));
         }
         line
     }
 
-    /// How long it takes until the store answers.
+    /// How long it takes until the store answers every caller.
     fn until_shared(&self) -> Duration {
         self.shared.store(0, Ordering::Relaxed);
         let start = Instant::now();
-        while self.shared.load(Ordering::Relaxed) == 0 {
+        while self.shared.load(Ordering::Relaxed) != EVERY_CALLER {
             assert!(start.elapsed() < RECOVERY_MAX, "it never comes back");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -190,7 +213,7 @@ async fn call(
         let start = Instant::now();
         let decision = timeout(patience, limiter.check(&check)).await;
         let took = start.elapsed();
-        shared.note(decision.ok().as_ref(), took, is_hot);
+        shared.note(number, decision.ok().as_ref(), took, is_hot);
         sleep(PAUSE).await;
     }
 }

@@ -1,16 +1,18 @@
 //! Faults, one after the other, and what two nodes under load make of each.
 //!
-//! A row says how many answers were given while it lasted, how many of them by failure mode, how long they took, what
-//! passed of a limit, and how long after the end of the fault every node decided in Redis again.
+//! A row says how long the fault lasted, how many answers were given meanwhile, how many of them by failure mode, how long
+//! they took, what passed of a limit, and how long after the end of the fault every caller was answered by Redis again.
 
 mod faults;
 mod load;
 mod node;
+mod sets;
+mod single;
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use faults::{FAULTS, Fault, Scene};
+use faults::{Fault, Scene};
 use node::{Node, Seen};
 
 /// How the campaign is led.
@@ -25,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) patience: Duration,
     /// Whether latencies are held to the deadline.
     pub(crate) is_timed: bool,
+    /// Whether faults that need much time are left out.
+    pub(crate) is_brief: bool,
 }
 
 /// As `docs/reliability.md` shows it, with the product's own deadline.
@@ -35,6 +39,7 @@ pub(crate) const FULL: Plan = Plan {
     deadline: Duration::from_millis(10),
     patience: Duration::from_secs(1),
     is_timed: true,
+    is_brief: false,
 };
 
 /// For machines that are slow and busy.
@@ -45,6 +50,7 @@ pub(crate) const SHORT: Plan = Plan {
     deadline: Duration::from_millis(100),
     patience: Duration::from_secs(30),
     is_timed: false,
+    is_brief: true,
 };
 
 const NODES: u64 = 2;
@@ -62,20 +68,18 @@ pub(crate) fn main(plan: &Plan) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // Whatever else `cargo test` hands on are names.
-    let is_wanted = |fault: &&Fault| {
-        let mut names = arguments.iter().filter(|name| !name.starts_with('-'));
-        names.clone().next().is_none() || names.any(|name| fault.name.contains(&**name))
-    };
+    let names: Vec<String> = arguments
+        .into_iter()
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
     println!(
-        "| fault | answers | errors | by failure mode | p50 | p99 | p99.9 | slowest | passed of {} (at most) | until shared again | |",
+        "| fault | lasted | answers | errors | by failure mode | p50 | p99 | p99.9 | slowest | passed of {} (at most) | until shared again | |",
         plan.limit
     );
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|");
-    let broken = FAULTS
-        .iter()
-        .filter(is_wanted)
-        .filter(|fault| !live_through(plan, fault))
-        .count();
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|");
+    let broken = broken(plan, &names, single::FAULTS)
+        + broken(plan, &names, sets::OF_SHARDS)
+        + broken(plan, &names, sets::OF_SENTINELS);
     match broken {
         0 => ExitCode::SUCCESS,
         _ => {
@@ -85,9 +89,20 @@ pub(crate) fn main(plan: &Plan) -> ExitCode {
     }
 }
 
+/// Lives through those of `faults` that are wanted; how many rows miss a bar.
+fn broken<S: Scene>(plan: &Plan, names: &[String], faults: &[Fault<S>]) -> usize {
+    let is_named = |fault: &Fault<S>| names.iter().any(|name| fault.name.contains(&**name));
+    faults
+        .iter()
+        .filter(|fault| fault.is_brief || !plan.is_brief)
+        .filter(|fault| names.is_empty() || is_named(fault))
+        .filter(|fault| !live_through(plan, fault))
+        .count()
+}
+
 /// Prints the row of one fault; whether every bar was kept.
-fn live_through(plan: &Plan, fault: &Fault) -> bool {
-    let mut scene = Scene::new(fault, plan.lasting);
+fn live_through<S: Scene>(plan: &Plan, fault: &Fault<S>) -> bool {
+    let mut scene = S::new(fault.options, plan.lasting);
     let mut nodes: Vec<Node> = (0..NODES)
         .map(|_| Node::start(&scene.url(), plan))
         .collect();
@@ -97,7 +112,9 @@ fn live_through(plan: &Plan, fault: &Fault) -> bool {
     nodes.iter_mut().for_each(|node| {
         node.seen();
     });
+    let start = Instant::now();
     (fault.strike)(&mut scene);
+    let lasted = start.elapsed();
     let during = Seen::all(nodes.iter_mut().map(Node::seen));
     (fault.heal)(&mut scene);
     let recovered = nodes.iter_mut().map(Node::until_shared).max();
@@ -114,6 +131,11 @@ fn live_through(plan: &Plan, fault: &Fault) -> bool {
     if during.errors > 0 || during.answers() == 0 {
         missed.push("unanswered");
     }
+    if let Some(lost) = scene.lost()
+        && during.away != lost * NODES
+    {
+        missed.push("not what was lost alone");
+    }
     if admitted > most {
         missed.push("too many passed");
     }
@@ -121,8 +143,9 @@ fn live_through(plan: &Plan, fault: &Fault) -> bool {
         missed.push("late");
     }
     println!(
-        "| {} | {} | {} | {} | {} | {} | {} | {} | {admitted} ({most}) | {} | {} |",
+        "| {} | {:.1} s | {} | {} | {} | {} | {} | {} | {} | {admitted} ({most}) | {} | {} |",
         fault.name,
+        lasted.as_secs_f64(),
         during.answers(),
         during.errors,
         during.degraded,

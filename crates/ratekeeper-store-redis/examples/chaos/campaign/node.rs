@@ -14,6 +14,8 @@ pub(super) struct Seen {
     pub(super) degraded: u64,
     /// Checks that nobody answered in time.
     pub(super) errors: u64,
+    /// Keys that a failure mode answered for most of the time, by node.
+    pub(super) away: u64,
 }
 
 impl Seen {
@@ -23,6 +25,7 @@ impl Seen {
             all.latencies.extend(part.latencies);
             all.degraded += part.degraded;
             all.errors += part.errors;
+            all.away += part.away;
         }
         all.latencies.sort_unstable();
         all
@@ -83,7 +86,7 @@ impl Node {
     /// What was seen since it was last asked for.
     pub(super) fn seen(&mut self) -> Seen {
         let numbers = self.ask("seen");
-        let [errors, degraded, latencies @ ..] = &numbers[..] else {
+        let [errors, degraded, away, latencies @ ..] = &numbers[..] else {
             panic!("{numbers:?} is not what a node has seen");
         };
         let latencies = latencies.iter().map(|latency| {
@@ -94,10 +97,11 @@ impl Node {
             latencies: latencies.collect(),
             degraded: *degraded,
             errors: *errors,
+            away: *away,
         }
     }
 
-    /// How long it takes until the store answers.
+    /// How long it takes until the store answers every caller.
     pub(super) fn until_shared(&mut self) -> Duration {
         Duration::from_micros(self.ask("shared")[0])
     }
