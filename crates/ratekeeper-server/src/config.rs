@@ -166,6 +166,9 @@ pub struct Bounds {
     /// After how long without a byte in either direction a connection is closed, or up to twice
     /// that; at least 1 ms.
     pub idle_timeout: Duration,
+    /// Whether a client over HTTP/1 that says it has nothing more to say still gets its answer. Whoever waits for it
+    /// cannot be told from one that has gone, so that a request whose work is dear is better ended.
+    pub half_close: bool,
     /// How long a TLS handshake may take.
     pub handshake_timeout: Duration,
     /// After how long an HTTP/2 connection is told to go, give or take a tenth, so that clients
@@ -195,6 +198,7 @@ impl Default for Bounds {
             head_timeout: Duration::from_secs(30),
             request_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(90),
+            half_close: true,
             handshake_timeout: Duration::from_secs(10),
             connection_age_max: Some(Duration::from_secs(24 * 3_600)),
             connection_age_grace: Duration::from_secs(3_600),

@@ -177,15 +177,35 @@ fn an_upgraded_connection_carries_bytes_both_ways() {
     }
 }
 
-/// It is in flight for as long as it is open, not only until it was upgraded.
-#[test]
-fn an_upgraded_connection_keeps_its_permit() {
-    const RULES: &str = "
+const ONE_AT_A_TIME: &str = "
 domain: api
 descriptors:
   - key: api_key
     concurrency: { limit: 1, timeout: 1h }
 ";
+
+/// What it held is free at once, and not when the upstream has been given up on.
+#[test]
+fn a_client_that_goes_gives_its_permit_back() {
+    let upstream = Upstream::start(|asked| match asked.head.starts_with("GET /slow ") {
+        true => Act::Hang,
+        false => ok(""),
+    });
+    let args = ["--upstream", &upstream.url(), "--upstream-timeout", "1h"];
+    let gateway = Gateway::start_with(ONE_AT_A_TIME, "", &args);
+    let stream = gateway.open("GET /slow HTTP/1.1\r\nHost: a\r\nX-Api-Key: k\r\n\r\n");
+    eventually("the request is at the upstream", || {
+        !upstream.asked().is_empty()
+    });
+    let status = || gateway.get("/", &["X-Api-Key: k"]).status;
+    assert_eq!(status(), 429);
+    drop(stream);
+    eventually("its permit is given back", || status() == 200);
+}
+
+/// It is in flight for as long as it is open, not only until it was upgraded.
+#[test]
+fn an_upgraded_connection_keeps_its_permit() {
     let upstream = Upstream::start(|asked| match asked.header("upgrade") {
         Some(_) => Act::Echo(
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
@@ -193,7 +213,7 @@ descriptors:
         ),
         None => ok(""),
     });
-    let gateway = Gateway::start_with(RULES, "", &["--upstream", &upstream.url()]);
+    let gateway = Gateway::start_with(ONE_AT_A_TIME, "", &["--upstream", &upstream.url()]);
     let mut stream = gateway.connect();
     let ask = "GET /chat HTTP/1.1\r\nHost: a\r\nX-Api-Key: k\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     stream.write_all(ask.as_bytes()).expect("it reads");

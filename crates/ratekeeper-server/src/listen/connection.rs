@@ -166,8 +166,7 @@ fn http1(bounds: &Bounds) -> http1::Builder {
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.head_timeout)
         .max_header_size(bounds.head_bytes_max as usize * HEAD_ROOM)
-        // Whoever says that it has nothing more to say may still wait for an answer.
-        .half_close(true);
+        .half_close(bounds.half_close);
     builder
 }
 
@@ -190,7 +189,7 @@ fn either(bounds: &Bounds, aside: Aside) -> auto::Builder<Aside> {
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.head_timeout)
         .max_buf_size(bounds.head_bytes_max as usize * HEAD_ROOM)
-        .half_close(true)
+        .half_close(bounds.half_close)
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(bounds.streams_max)

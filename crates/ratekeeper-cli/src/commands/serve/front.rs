@@ -28,6 +28,8 @@ pub(super) fn open_only(config: &mut ServerConfig, settings: &Settings) {
     // A client that waits for a slow upstream sends nothing, and is not gone.
     let slowest = gateway.routes.response_timeout + Duration::from_secs(30);
     bounds.idle_timeout = bounds.idle_timeout.max(slowest);
+    // One that has closed its side is: the upstream need not work for it, and what it held is free.
+    bounds.half_close = false;
     config.front = Some(FrontConfig {
         address: gateway.listen.clone(),
         tls: gateway.tls.clone(),
