@@ -100,3 +100,36 @@ fn what_cannot_be_replayed_is_said() {
     assert!(domain.err.contains("other"), "{}", domain.err);
     assert_eq!(replay(&[]).code, Some(2));
 }
+
+#[test]
+fn a_base_names_the_tenants_of_service_levels() {
+    let folder = tempdir().expect("a folder can be made");
+    let levels =
+        "slas: [ { id: get, pathPattern: '/product/*', tiers: [ { period: 60, threshold: 1 } ] } ]";
+    write(folder.path(), "rules.yaml", levels);
+    let line = |tenant: &str| {
+        format!(
+            "192.0.2.1 - - [17/May/2015:10:05:03 +0000] \"GET /v1/{tenant}/product/7 HTTP/1.1\" 200 5\n"
+        )
+    };
+    let log = [line("a"), line("a"), line("b")].concat();
+    write(folder.path(), "access.log", &log);
+    let denied = |more: &[&str]| {
+        let args = [
+            "replay",
+            "--rules",
+            "rules.yaml",
+            "--log",
+            "access.log",
+            "--json",
+        ];
+        let args: Vec<&str> = args.iter().chain(more).copied().collect();
+        let said = run(folder.path(), &args);
+        let report: serde_json::Value = serde_json::from_str(&said.out).expect("it is JSON");
+        let rule = report["rules"][0].clone();
+        (rule["requests"].as_u64(), rule["denied"].as_u64())
+    };
+    let based = denied(&["--slas-base", "/v1/{tenant}"]);
+    assert_eq!(based, (Some(3), Some(1)));
+    assert_ne!(denied(&[]), based);
+}

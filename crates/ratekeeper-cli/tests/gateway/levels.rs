@@ -64,3 +64,28 @@ fn a_path_that_can_be_read_in_two_ways_does_not_reach_the_upstream() {
     let kept = asked("encoded_slashes: keep\n", &paths);
     assert_eq!(kept, [200, 200, 200, 400]);
 }
+
+/// Signed with each of two secrets; both are of `acme`, until 2100.
+const BY_FIRST: &str = "Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhY21lIiwiZXhwIjo0MTAyNDQ0ODAwfQ.UnEDKDfWZTVloN7QBpoi7Yp8ELTTrxLEy4QLnKD4D9U";
+const BY_SECOND: &str = "Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhY21lIiwiZXhwIjo0MTAyNDQ0ODAwfQ.SEdXfwpwEbu89qEhvyKdEEcVjdzO9KI0etcSdcTTbGI";
+
+#[test]
+fn renewed_keys_are_taken_in() {
+    let upstream = Upstream::start(|_| ok(""));
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let secret = folder.path().join("secret");
+    let write = |text: &str| std::fs::write(&secret, text).expect("a file can be written");
+    write("the first secret, of at least 32 bytes");
+    let settings = format!(
+        "identity: {{ from: ['claim:sub'], jwt: {{ secret_file: {} }} }}\n",
+        secret.display()
+    );
+    let gateway = Gateway::start_with(&levels(), &settings, &["--upstream", &upstream.url()]);
+    assert_eq!(gateway.get("/a", &[BY_FIRST]).status, 200);
+    assert_eq!(gateway.get("/a", &[BY_SECOND]).status, 401);
+    write("another secret, of at least 32 bytes!");
+    ratekeeper_testkit::process::eventually("the new secret is in force", || {
+        gateway.get("/a", &[BY_SECOND]).status == 200
+    });
+    assert_eq!(gateway.get("/a", &[BY_FIRST]).status, 401);
+}

@@ -79,3 +79,17 @@ fn programs_read_json() {
     assert_eq!(value["domains"][0]["rules"][0]["limits"][1]["plan"], "pro");
     assert!(!value.to_string().contains("sk_live"));
 }
+
+/// Settings choose the headers, and rules whether a denied call counts.
+#[test]
+fn nothing_is_promised_that_settings_decide() {
+    for page in [
+        markdown::page("Limits", &agreement()),
+        html::page("Limits", &agreement()),
+    ] {
+        for promise in ["X-RateLimit", "counts towards no limit"] {
+            assert!(!page.contains(promise), "{promise}: {page}");
+        }
+        assert!(page.contains("answered 429"), "{page}");
+    }
+}
