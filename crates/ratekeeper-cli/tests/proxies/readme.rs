@@ -56,16 +56,13 @@ fn its_six_lines_work_when_pasted() {
         ),
     ];
     with_changes("envoy/ratekeeper.yaml", folder.path(), &changes);
-    let program = tool("envoy").get_program().to_string_lossy().into_owned();
     let pasted = [ratekeeper, envoy, ask, "wait".to_owned()].join("\n");
+    // The programs come as variables: their paths may hold any of the words that are replaced.
     let pasted = pasted
-        .replace(
-            "target/release/ratekeeper",
-            env!("CARGO_BIN_EXE_ratekeeper"),
-        )
+        .replace("target/release/ratekeeper", "\"$RATEKEEPER\"")
         .replace(
             "target/envoy/envoy/_bin/envoy",
-            &format!("{program} --disable-hot-restart"),
+            "\"$ENVOY\" --disable-hot-restart",
         )
         .replace("examples/envoy/", "")
         .replace("target/", "")
@@ -76,6 +73,8 @@ fn its_six_lines_work_when_pasted() {
     command
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+        .env("RATEKEEPER", env!("CARGO_BIN_EXE_ratekeeper"))
+        .env("ENVOY", tool("envoy").get_program())
         .current_dir(folder.path())
         .args(["-c", &pasted]);
     let mut shell = Process::spawn("the shell", command);
