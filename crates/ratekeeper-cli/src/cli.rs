@@ -225,16 +225,18 @@ Examples:
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Every line becomes descriptors (by default remote_address, method, path and user_agent, each by itself) and goes
-through the same limiter as a live request, at the log's own time. Lines without a timestamp and an address are
-counted as malformed and skipped. An entry of --descriptors is a field of the log, key=field, or key='text {field}'.
+Every line is described as a gateway describes a request, by the settings `auth` and `identity` (by default
+remote_address, api_key, method, path and user_agent, each by itself), and goes through the same limiter at the log's
+own time. Lines without a timestamp and an address are counted as malformed and skipped. --descriptors makes descriptors
+of the log's fields instead: field, key=field, or key='text {field}'.
 
 Examples:
   ratekeeper replay --rules rules/ --log access.log.gz
   ratekeeper replay --rules rules/ --log access.log --descriptors 'remote_address; api_key=remote_address,path'
   ratekeeper replay --rules rules/ --log app.jsonl --fields time=ts,remote_address=client.ip --json
   ratekeeper replay --rules rules/ --log access.log --compare sliding_log
-  ratekeeper replay --rules slas.yaml --log access.log      service levels, by method and path")]
+  ratekeeper replay --rules slas.yaml --log access.log      service levels, by method and path
+  ratekeeper replay --config gateway.yaml --rules rules/ --log access.log")]
 pub(crate) struct Replay {
     /// The rules to try
     #[arg(long, value_name = "PATH")]
@@ -242,17 +244,19 @@ pub(crate) struct Replay {
     /// A log: common, combined or JSON lines, plain or gzip; - is standard input; several, oldest first
     #[arg(long = "log", value_name = "FILE", required = true, num_args = 1..)]
     pub(crate) logs: Vec<PathBuf>,
-    /// The domain to ask in [default: the rules' only one]
+    /// The settings file that says what requests are: `auth`, `identity`, `trusted_proxies` [default: as for `serve`]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The domain to ask in [default: that of the `auth` setting, else the rules' only one]
     #[arg(long)]
     pub(crate) domain: Option<String>,
     /// What the log is written in [default: found out from its first lines]
     #[arg(long, value_name = "NAME", value_parser = ["common", "combined", "json"])]
     pub(crate) format: Option<String>,
-    /// What each line becomes: descriptors of entries, entry,entry;entry [default:
-    /// remote_address;method;path;user_agent]
+    /// What each line becomes, instead of what settings say: descriptors of entries, entry,entry;entry
     #[arg(long, value_name = "TEXT")]
     pub(crate) descriptors: Option<String>,
-    /// Where JSON lines keep their fields: time=ts,remote_address=ip,…
+    /// Where JSON lines keep their fields: time=ts,remote_address=ip,header:x-api-key=key,…
     #[arg(long, value_name = "NAME=FIELD,…")]
     pub(crate) fields: Option<String>,
     /// Also decide everything exactly, and count the decisions that differ
@@ -261,10 +265,10 @@ pub(crate) struct Replay {
     /// Let several files add to one domain
     #[arg(long)]
     pub(crate) merge_domains: bool,
-    /// What rules mean where they do not say
-    #[arg(long, value_name = "NAME", default_value = "ratekeeper", value_parser = ["ratekeeper", "envoy"])]
-    pub(crate) profile: String,
-    /// What the paths of service levels are relative to
+    /// What rules mean where they do not say [default: the `profile` setting]
+    #[arg(long, value_name = "NAME", value_parser = ["ratekeeper", "envoy"])]
+    pub(crate) profile: Option<String>,
+    /// What the paths of service levels are relative to [default: the `slas_base` setting]
     #[arg(long, value_name = "PATH")]
     pub(crate) slas_base: Option<String>,
     /// How many of the most denied keys to print of each rule

@@ -157,7 +157,9 @@ static FORWARDED: HeaderName = http::header::FORWARDED;
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 impl ClientHeader {
-    fn name(&self) -> &HeaderName {
+    /// The header's name.
+    #[must_use]
+    pub fn name(&self) -> &HeaderName {
         match self {
             Self::XForwardedFor => &X_FORWARDED_FOR,
             Self::Forwarded => &FORWARDED,

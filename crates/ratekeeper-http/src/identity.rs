@@ -119,6 +119,16 @@ impl Identity {
         Ok(tokens.transpose()?.unwrap_or(false) | countries.transpose()?.unwrap_or(false))
     }
 
+    /// The parts of a request that are tried, in order.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter().map(|named| &named.source)
+    }
+
+    /// The header that says the country, if one does.
+    pub(crate) fn country_header(&self) -> Option<&http::HeaderName> {
+        self.countries.as_ref()?.header()
+    }
+
     pub(crate) const fn checks_tokens(&self) -> bool {
         self.tokens.is_some()
     }

@@ -1,7 +1,8 @@
 //! An HTTP request as rules see it, and an answer as HTTP clients read it.
 //!
 //! - [`Forwarding`] finds the client's address behind proxies, of which only trusted ones are believed.
-//! - [`Original`] is the request that somebody wants to know about, as forward-auth proxies tell it.
+//! - [`Original`] is the request that somebody wants to know about: received, as forward-auth proxies tell it, or
+//!   [`Logged`].
 //! - [`Identity`] tells who calls, [`Mapping`] makes descriptors of it, and [`Describer`] makes of both, and of the service
 //!   levels that there are, what a limiter is asked.
 //! - [`answer`] has the headers that tell a client of its limits.
@@ -32,6 +33,7 @@ mod describer;
 mod forwarded;
 mod forwarding;
 mod identity;
+mod logged;
 mod malformed;
 mod mapping;
 mod original;
@@ -43,6 +45,7 @@ mod view;
 pub use describer::{Describer, Question, Refused, Unauthenticated, UnclearDomain};
 pub use forwarding::{ClientHeader, Forwarding, HOPS_MAX, Hop, TrustedProxies};
 pub use identity::{Caller, Identity, IdentityConfig, IdentityError};
+pub use logged::Logged;
 pub use malformed::Malformed;
 pub use mapping::{Described, Field, Mapping};
 pub use original::Original;

@@ -81,6 +81,25 @@ impl Mapping {
         })
     }
 
+    /// The descriptors, each a list of entries.
+    #[must_use]
+    pub fn descriptors(&self) -> &[Vec<Field>] {
+        &self.descriptors
+    }
+
+    /// How many bits of IPv6 addresses count.
+    #[must_use]
+    pub const fn ipv6_prefix(&self) -> u8 {
+        self.ipv6_prefix
+    }
+
+    /// Drops the descriptors whose first key no rule could match, `matches` being asked for each: their values then need
+    /// not be looked for.
+    pub fn retain_first_keys(&mut self, matches: impl Fn(&str) -> bool) {
+        let may_match = |fields: &[Field]| fields.first().is_some_and(|field| matches(&field.key));
+        self.descriptors.retain(|fields| may_match(fields));
+    }
+
     /// The descriptors that `request` has, for callers who have no service levels. Whoever calls is told by the default
     /// [`Identity`].
     ///

@@ -29,6 +29,8 @@ static HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 pub struct Original<'a> {
     /// Who sent it.
     pub client: Option<IpAddr>,
+    /// What a log calls it that has no address.
+    pub client_name: Option<&'a str>,
     /// As it was sent; methods are case-sensitive.
     pub method: Option<&'a str>,
     /// `http` or `https`, or `ws` or `wss`.
@@ -61,6 +63,7 @@ impl<'a> Original<'a> {
         let client = forwarding.client(peer, headers)?;
         let mut original = Self {
             client,
+            client_name: None,
             method: None,
             scheme: None,
             host: None,
@@ -116,6 +119,7 @@ impl<'a> Original<'a> {
         let said = said.filter(|said| !said.is_empty());
         Ok(Self {
             client: forwarding.client(peer, headers)?,
+            client_name: None,
             method: Some(method.as_str()),
             scheme: Some(scheme),
             host: said.map(|said| host(name, said)).transpose()?,
@@ -198,7 +202,7 @@ fn scheme(name: &HeaderName, value: &[u8]) -> Result<&'static str, Malformed> {
     })
 }
 
-fn host<'a>(name: &HeaderName, value: &'a [u8]) -> Result<Cow<'a, str>, Malformed> {
+pub(crate) fn host<'a>(name: &HeaderName, value: &'a [u8]) -> Result<Cow<'a, str>, Malformed> {
     let refused = || Malformed::header(name, format!("{} is no host", excerpt(value)));
     let text = std::str::from_utf8(value).map_err(|_| refused())?;
     let host = match text.rfind(']') {

@@ -143,7 +143,8 @@ impl Source {
         let value = match self {
             Self::RemoteAddress => request
                 .client
-                .map(|client| network(client, ipv6_prefix).into()),
+                .map(|client| network(client, ipv6_prefix).into())
+                .or(request.client_name.map(Cow::Borrowed)),
             Self::Method => request.method.map(Cow::Borrowed),
             Self::Path => target.map(|target| Cow::Borrowed(&*target.path)),
             Self::Endpoint => request

@@ -68,21 +68,6 @@ enum Piece {
     Text(Box<str>),
 }
 
-impl Default for Descriptors {
-    /// One entry each: `remote_address;method;path;user_agent`.
-    fn default() -> Self {
-        let one = |(name, field): (&str, Field)| {
-            vec![EntryTemplate {
-                key: name.into(),
-                value: vec![Piece::Field(field)],
-            }]
-        };
-        Self {
-            all: Field::NAMED.into_iter().take(4).map(one).collect(),
-        }
-    }
-}
-
 impl Descriptors {
     /// The most descriptors, and the most entries of one.
     pub const MOST: usize = 32;
@@ -333,12 +318,6 @@ mod tests {
         assert_eq!(
             filled("remote_address,user_agent;path,user='x';referer", LINE),
             ["path=/a,user=x"]
-        );
-        let defaults = Descriptors::default();
-        assert_eq!(defaults.len(), 4);
-        assert_eq!(
-            Descriptors::parse("remote_address;method;path;user_agent", &Fields::default()),
-            Ok(defaults)
         );
     }
 

@@ -1,8 +1,12 @@
 //! Where JSON lines keep their values.
 
+use http::HeaderName;
 use smallvec::SmallVec;
 
 use crate::record::Field;
+
+/// What names of fields begin with that are headers.
+const HEADER: &str = "header:";
 
 /// What a value of a JSON line is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,7 +21,7 @@ pub(crate) enum Target {
 
 /// The names under which servers log what we look for, the preferred ones first. A dot
 /// leads into an object, or stands in the name itself: `request.method` is found either way.
-const DEFAULTS: [(Target, &[&str]); 10] = [
+const DEFAULTS: [(Target, &[&str]); 11] = [
     (
         Target::Time,
         &[
@@ -155,6 +159,10 @@ const DEFAULTS: [(Target, &[&str]); 10] = [
             "httpRequest.referer",
         ],
     ),
+    (
+        Target::Field(Field::Query),
+        &["query", "args", "query_string", "url.query"],
+    ),
 ];
 
 /// Why a `--fields` mapping is refused.
@@ -164,7 +172,9 @@ pub enum FieldsError {
     #[error("{0:?} is not name=path, as in time=ts or api_key=request.headers.X-Api-Key")]
     NotAMapping(String),
     /// A name that descriptors could not refer to.
-    #[error("{0:?} is no name for a field: letters, digits, '_', '-' and '.', at most 64")]
+    #[error(
+        "{0:?} is no name for a field: letters, digits, '_', '-' and '.', at most 64, or header:NAME"
+    )]
     BadName(String),
     /// A path that is too long.
     #[error("the path of {0:?} is longer than 256 bytes or deeper than 8 levels")]
@@ -181,8 +191,9 @@ pub enum FieldsError {
 ///
 /// The mapping is written `name=path,name=path`. A name of the default fields (`time`,
 /// `request`, `remote_address`, `method`, `path`, `user_agent`, `status`, `host`, `user`,
-/// `referer`) then has this path alone; any other name becomes a field of its own that
-/// descriptors can use. Dots lead into objects; of a list the first value is taken.
+/// `referer`, `query`) then has this path alone; any other name becomes a field of its own that
+/// descriptors can use, and `header:NAME` is a header of the request. Dots lead into objects; of a
+/// list the first value is taken.
 ///
 /// ```
 /// use ratekeeper_replay::Fields;
@@ -301,6 +312,15 @@ impl Fields {
         if let Some(field) = self.field(name) {
             return Ok(Target::Field(field));
         }
+        if let Some(header) = name.strip_prefix(HEADER) {
+            let parsed = header.parse::<HeaderName>();
+            let header = parsed.map_err(|_| FieldsError::BadName(name.to_owned()))?;
+            if self.extra.len() >= Self::EXTRA_MAX {
+                return Err(FieldsError::TooMany);
+            }
+            let field = self.header_field(&header);
+            return field.map(Target::Field).ok_or(FieldsError::TooMany);
+        }
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         if name.is_empty() || name.len() > Self::NAME_BYTES_MAX || !name.bytes().all(is_plain) {
             return Err(FieldsError::BadName(name.to_owned()));
@@ -312,6 +332,45 @@ impl Fields {
         self.extra_field(name)
             .map(Target::Field)
             .ok_or(FieldsError::TooMany)
+    }
+
+    /// The field that holds a header, which is looked for where servers are commonly told to log it unless the mapping
+    /// says where. None if there are too many fields.
+    pub(crate) fn look_for_header(&mut self, name: &HeaderName) -> Option<Field> {
+        let known = self.extra.len();
+        let field = self.header_field(name)?;
+        if self.extra.len() > known {
+            let canonical = canonical(name.as_str());
+            let variable = name.as_str().replace('-', "_");
+            let paths = [
+                format!("request.headers.{canonical}"),
+                format!("request.headers.{name}"),
+                format!("headers.{canonical}"),
+                format!("headers.{name}"),
+                format!("http_{variable}"),
+                format!("request_{canonical}"),
+                name.to_string(),
+                variable,
+            ];
+            for (rank, path) in (0_u8..).zip(paths) {
+                self.add(path.as_bytes(), Target::Field(field), rank);
+            }
+        }
+        Some(field)
+    }
+
+    /// The field of a header, new unless there is one.
+    fn header_field(&mut self, name: &HeaderName) -> Option<Field> {
+        let named = format!("{HEADER}{name}");
+        if let Some(field) = self.extra_field(&named) {
+            return Some(field);
+        }
+        self.extra.push(named);
+        let field = u8::try_from(self.extra.len() - 1).ok().map(Field::Extra);
+        if field.is_none() {
+            self.extra.pop();
+        }
+        field
     }
 
     fn add_defaults(&mut self, mapped: &[Target]) {
@@ -350,6 +409,15 @@ impl Fields {
             });
         &mut places[index]
     }
+}
+
+/// `x-api-key` as Caddy and Traefik write it: `X-Api-Key`.
+fn canonical(name: &str) -> String {
+    let word = |word: &str| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_ascii_uppercase() + rest
+    };
+    name.split('-').map(word).collect::<Vec<_>>().join("-")
 }
 
 #[cfg(test)]
@@ -405,12 +473,34 @@ mod tests {
     }
 
     #[test]
+    fn headers_are_found_where_servers_log_them() {
+        let mut fields = Fields::parse("header:X-Org=org").expect("a good mapping");
+        let org = fields.look_for_header(&HeaderName::from_static("x-org"));
+        assert_eq!(org, fields.field("header:x-org"));
+        assert_eq!(fields.look_up(b"http_x_org"), (&[][..], false));
+        let key = fields.look_for_header(&HeaderName::from_static("x-api-key"));
+        let key = Target::Field(key.expect("there is room"));
+        for path in [
+            "request.headers.X-Api-Key",
+            "http_x_api_key",
+            "request_X-Api-Key",
+        ] {
+            let (uses, _) = fields.look_up(path.as_bytes());
+            assert_eq!(uses.first().map(|used| used.0), Some(key), "{path}");
+        }
+    }
+
+    #[test]
     fn what_is_refused() {
         let refused = |mapping: &str| Fields::parse(mapping).expect_err(mapping);
         assert_eq!(refused("time"), FieldsError::NotAMapping("time".into()));
         assert_eq!(refused("time="), FieldsError::NotAMapping("time=".into()));
         assert_eq!(refused("=ts"), FieldsError::BadName(String::new()));
         assert_eq!(refused("a b=ts"), FieldsError::BadName("a b".into()));
+        assert_eq!(
+            refused("header:a b=ts"),
+            FieldsError::BadName("header:a b".into())
+        );
         assert_eq!(refused("x=a,x=b"), FieldsError::Twice("x".into()));
         assert_eq!(
             refused("x=a.b.c.d.e.f.g.h.i"),

@@ -59,7 +59,12 @@ impl Keys {
 fn write_entry(text: &mut String, domain: Option<&Domain>, entry: &Entry<'_>) {
     text.push_str(entry.key);
     text.push('=');
-    if domain.is_some_and(|domain| domain.is_secret(entry.key)) {
+    let is_secret = match domain {
+        Some(domain) => domain.is_secret(entry.key),
+        // The callers of service levels.
+        None => secret::is_secret_by_default(entry.key),
+    };
+    if is_secret {
         text.push_str(&secret::fingerprint(entry.value));
     } else {
         for character in entry.value.chars() {

@@ -1,14 +1,15 @@
 //! Plays an access log through the rules: what would have been limited.
 //!
-//! [`Replay`] reads logs in Common Log Format, combined, or JSON lines, plain or gzip, turns
-//! every line into descriptors, and asks the very limiter that a service has, at the time
-//! that the log says. The [`Report`] tells for each rule what it would have denied, to whom,
+//! [`Replay`] reads logs in Common Log Format, combined, or JSON lines, plain or gzip, describes
+//! every line as a gateway describes a request, and asks the very limiter that a service has, at
+//! the time that the log says. The [`Report`] tells for each rule what it would have denied, to whom,
 //! and when; compared with the exact log, also how far its algorithm is off.
 //!
 //! It prints nothing, reads no rules and no environment: that is the command's part.
 
 pub mod accuracy;
 mod compare;
+mod described;
 mod descriptors;
 mod error;
 mod exact;

@@ -3,6 +3,7 @@
 use ratekeeper_core::Algorithm;
 use ratekeeper_rules::{Rule, RuleSet};
 
+use crate::described::Requests;
 use crate::replay::Replay;
 
 impl Replay {
@@ -36,6 +37,21 @@ impl Replay {
         if late > 0 {
             notes.push(format!(
                 "Lines earlier than one before them: {late}. They count at its time."
+            ));
+        }
+        let refused = self.summary.refused;
+        if refused > 0 {
+            notes.push(format!(
+                "Requests that are refused with 400 before any rule is asked, since they have two meanings: {refused}."
+            ));
+        }
+        let unknown = self.requests.as_ref().map(Requests::unknown);
+        let unknown = unknown.unwrap_or_default();
+        if self.lines.parsed > 0 && !unknown.is_empty() {
+            notes.push(format!(
+                "Parts of requests that count, and that this log does not tell: {}. All {} requests are described as if they had none.",
+                unknown.join(", "),
+                self.lines.parsed
             ));
         }
         let uncounted = self.summary.uncounted;

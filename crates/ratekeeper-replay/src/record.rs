@@ -24,13 +24,15 @@ pub enum Field {
     User,
     /// The `Referer` header.
     Referer,
+    /// What follows the question mark of the request, escapes left as they are.
+    Query,
     /// A field of JSON lines that `--fields` named, counted from 0.
     Extra(u8),
 }
 
 impl Field {
     /// The fields that every log may have, with their names.
-    pub const NAMED: [(&'static str, Self); 8] = [
+    pub const NAMED: [(&'static str, Self); 9] = [
         ("remote_address", Self::RemoteAddress),
         ("method", Self::Method),
         ("path", Self::Path),
@@ -39,6 +41,7 @@ impl Field {
         ("host", Self::Host),
         ("user", Self::User),
         ("referer", Self::Referer),
+        ("query", Self::Query),
     ];
 
     /// The field of that name, extra ones left out.
@@ -74,6 +77,8 @@ pub struct Record<'a> {
     pub user: Option<Cow<'a, str>>,
     /// [`Field::Referer`]
     pub referer: Option<Cow<'a, str>>,
+    /// [`Field::Query`]
+    pub query: Option<Cow<'a, str>>,
     /// [`Field::Extra`], in the order of `--fields`; empty where the format has none.
     pub extra: Vec<Option<Cow<'a, str>>>,
 }
@@ -90,6 +95,7 @@ impl<'a> Record<'a> {
             host: None,
             user: None,
             referer: None,
+            query: None,
             extra: Vec::new(),
         }
     }
@@ -106,6 +112,7 @@ impl<'a> Record<'a> {
             Field::Host => self.host.as_deref(),
             Field::User => self.user.as_deref(),
             Field::Referer => self.referer.as_deref(),
+            Field::Query => self.query.as_deref(),
             Field::Extra(index) => self.extra.get(usize::from(index))?.as_deref(),
         }
     }

@@ -1,16 +1,15 @@
 //! A log, played through the rules at its own time.
 
-use http::HeaderMap;
-use http::header::HOST;
 use ratekeeper_core::{Timestamp, Vote};
-use ratekeeper_http::{Describer, Original, Question, Target};
+use ratekeeper_http::{Describer, Forwarding, Question};
 use ratekeeper_limiter::{Check, Decision, Limiter, LimiterOptions, Source, Waiting};
 use ratekeeper_rules::{RuleIndex, RuleSet, SERVICE_LEVELS};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use smallvec::SmallVec;
 
 use crate::compare::{Comparison, Step};
-use crate::descriptors::Descriptors;
+use crate::described::{Requests, with_user_agent};
+use crate::descriptors::{Descriptors, Filled};
 use crate::error::{ReplayError, choose_domain};
 use crate::fields::Fields;
 use crate::input::{Line, Lines, Log};
@@ -24,16 +23,19 @@ use crate::tally::Tally;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReplayOptions {
-    /// The domain to check; None is the rules' only one.
+    /// The domain to check; None is that of the describer, else the rules' only one.
     pub domain: Option<String>,
     /// The format of the logs; None finds out.
     pub format: Option<Format>,
     /// Where JSON lines keep their values.
     pub fields: Fields,
-    /// What each line is turned into.
-    pub descriptors: Descriptors,
-    /// Who calls, for service levels. A log has the address, the method and the path of a request, and no headers.
+    /// What each line is turned into; None for what the describer makes of the request.
+    pub descriptors: Option<Descriptors>,
+    /// Which descriptors requests have, and who calls, for service levels. A describer with the mapping that is there
+    /// by default gets a descriptor for the `User-Agent`, too.
     pub describer: Describer,
+    /// Who is behind proxies, in logs with a header for that.
+    pub forwarding: Forwarding,
     /// What to hold the rules' decisions against.
     pub compare: Option<CompareWith>,
     /// How many of the most denied keys to report of each rule; at most 1,024 are known.
@@ -50,8 +52,9 @@ impl Default for ReplayOptions {
             domain: None,
             format: None,
             fields: Fields::default(),
-            descriptors: Descriptors::default(),
+            descriptors: None,
             describer: Describer::default(),
+            forwarding: Forwarding::default(),
             compare: None,
             top_denied: 10,
             bad_lines: 5,
@@ -91,8 +94,8 @@ pub struct Progress {
 #[derive(Debug)]
 pub struct Replay {
     options: ReplayOptions,
-    /// What a log knows of a request's headers.
-    no_headers: HeaderMap,
+    /// None where the options have descriptors, and there are no service levels.
+    pub(crate) requests: Option<Requests>,
     pub(crate) limiter: Limiter<MemoryStore>,
     pub(crate) domain: String,
     keys: Keys,
@@ -119,13 +122,30 @@ impl Replay {
     /// # Errors
     /// [`ReplayError`] if there is no domain to check, a choice to make, or not enough memory.
     pub fn new(mut options: ReplayOptions, rules: RuleSet) -> Result<Self, ReplayError> {
-        let domain = choose_domain(&rules, options.domain.as_deref())?;
+        let asked = options.domain.as_deref();
+        let domain = choose_domain(&rules, asked.or(options.describer.domain.as_deref()))?;
         let named = rules.domains().find(|own| *own.name() == *domain);
         let nodes = named.map_or(&[][..], |domain| domain.nodes());
-        options.descriptors.retain_first_keys(|key| {
-            // A composite is the key, or the key and more; a pattern may be anything.
-            let may_be = |pattern: &str| pattern.starts_with(key) || pattern.contains('*');
+        let matches = |key: &str| {
+            // A composite is the key, or the key and more; of a pattern the text before its first asterisk is fixed.
+            let may_be = |pattern: &str| {
+                let fixed = pattern.split('*').next().unwrap_or_default();
+                fixed.starts_with(key) || (fixed != pattern && key.starts_with(fixed))
+            };
             nodes.iter().any(|node| may_be(node.pattern()))
+        };
+        let mut describer = std::mem::take(&mut options.describer);
+        describer.mapping = with_user_agent(describer.mapping);
+        describer.mapping.retain_first_keys(matches);
+        let of_mapping = options.descriptors.is_none() && named.is_some();
+        if let Some(descriptors) = &mut options.descriptors {
+            descriptors.retain_first_keys(matches);
+        }
+        let is_described = options.descriptors.is_none() || !rules.service_levels().is_empty();
+        let requests = is_described.then(|| {
+            let mapped = of_mapping.then(|| domain.clone());
+            let forwarding = options.forwarding.clone();
+            Requests::new(describer, forwarding, mapped, &rules, &mut options.fields)
         });
         let rule_count = rules.rules().len();
         let store = MemoryStore::new(options.memory)?;
@@ -144,7 +164,7 @@ impl Replay {
             domain,
             summary,
             options,
-            no_headers: HeaderMap::new(),
+            requests,
         })
     }
 
@@ -243,23 +263,35 @@ impl Replay {
 
     fn request(&mut self, record: &Record<'_>) {
         let now = self.advance(record.time);
-        let filled = self.options.descriptors.of(record);
-        let entries = filled.entries();
+        if let Some(requests) = &mut self.requests {
+            requests.take(record);
+        }
         let snapshot = self.limiter.snapshot();
-        let has_levels = !snapshot.rules().service_levels().is_empty();
-        let original = has_levels
-            .then(|| original(record, &self.no_headers))
-            .flatten();
-        let level = original.as_ref().and_then(|original| {
-            let describer = &self.options.describer;
-            describer.question(original, None, snapshot.rules()).ok()
-        });
-        let level_entries = level.as_ref().map(Question::entries).unwrap_or_default();
-        let of_level = level
-            .as_ref()
-            .map(|level| level.descriptors(&level_entries));
-        let mut descriptors = filled.descriptors(&entries);
-        descriptors.extend(of_level.unwrap_or_default());
+        let requests = self.requests.as_ref();
+        let Ok(original) = requests.map(|all| all.original(record)).transpose() else {
+            self.summary.refused += 1;
+            return;
+        };
+        let question = requests.zip(original.as_ref());
+        let question = question.map(|(all, original)| all.question(original, snapshot.rules()));
+        let Ok(question) = question.transpose() else {
+            self.summary.refused += 1;
+            return;
+        };
+        let of_request = question.as_ref().map(Question::entries).unwrap_or_default();
+        let filled = self.options.descriptors.as_ref().map(|own| own.of(record));
+        let of_record = filled.as_ref().map(Filled::entries).unwrap_or_default();
+        let mut descriptors: SmallVec<[_; 8]> = SmallVec::new();
+        descriptors.extend(
+            filled
+                .iter()
+                .flat_map(|filled| filled.descriptors(&of_record)),
+        );
+        descriptors.extend(
+            question
+                .iter()
+                .flat_map(|asked| asked.descriptors(&of_request)),
+        );
         let check = Check {
             domain: &self.domain,
             descriptors: &descriptors,
@@ -304,20 +336,6 @@ impl Replay {
         self.summary.span = Some((first, now));
         now
     }
-}
-
-/// The request of a line, as far as service levels look at it; None if its path has no meaning.
-fn original<'a>(record: &'a Record<'_>, no_headers: &'a HeaderMap) -> Option<Original<'a>> {
-    let path = record.path.as_deref()?;
-    Some(Original {
-        client: record.remote_address.parse().ok(),
-        method: record.method.as_deref(),
-        scheme: None,
-        host: None,
-        target: Target::parse(&HOST, path.as_bytes()).ok(),
-        headers: no_headers,
-        is_from_trusted: false,
-    })
 }
 
 /// Counts all but the denials of rules.

@@ -119,6 +119,8 @@ pub struct Summary {
     pub allowed: u64,
     /// Requests that a rule denies.
     pub denied: u64,
+    /// Requests that are refused before any rule is asked: they have two meanings.
+    pub refused: u64,
     /// Requests that no limit matched, so that all of them passed.
     pub unmatched: u64,
     /// Lines that were earlier than one before them, and took its time.

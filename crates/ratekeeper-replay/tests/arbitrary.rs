@@ -126,7 +126,8 @@ proptest! {
         replay.read(&Log::File(file.path().to_owned()), |_| {}).expect("it can be read");
         let report = replay.report();
         prop_assert_eq!(report.lines.read, report.lines.parsed + report.lines.malformed);
-        prop_assert_eq!(report.summary.allowed + report.summary.denied, report.lines.parsed);
+        let summary = &report.summary;
+        prop_assert_eq!(summary.allowed + summary.denied + summary.refused, report.lines.parsed);
         for rule in &report.rules {
             prop_assert_eq!(rule.requests, rule.allowed + rule.denied);
         }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use ratekeeper_http::{Identity, IdentityConfig};
 use ratekeeper_replay::{
     CompareWith, Descriptors, Fields, Log, Replay, ReplayError, ReplayOptions, Report,
 };
@@ -152,7 +153,7 @@ descriptors:
     let mut options = ReplayOptions::default();
     options.fields = Fields::parse("api_key=request.headers.X-Api-Key").expect("a good mapping");
     let entries = r#"api_key,endpoint="{method} {path}""#;
-    options.descriptors = Descriptors::parse(entries, &options.fields).expect("good descriptors");
+    options.descriptors = Descriptors::parse(entries, &options.fields).ok();
     let request = |second: u64, uri: &str| {
         format!(
             r#"{{"ts":{},"request":{{"client_ip":"192.0.2.1","method":"POST","uri":"{uri}","headers":{{"X-Api-Key":["0123456789abcdef"]}}}}}}"#,
@@ -336,4 +337,103 @@ slas:
     let report = replayed(ReplayOptions::default(), &both, &[&log]);
     assert_eq!(report.rules.len(), 3);
     assert_eq!((report.summary.allowed, report.summary.denied), (2, 6));
+}
+
+/// What the settings say of requests.
+fn described(mapping: &str, identity: &str) -> ReplayOptions {
+    let mut options = ReplayOptions::default();
+    options.describer.mapping = serde_json::from_str(mapping).expect("a mapping");
+    let identity: IdentityConfig = serde_json::from_str(identity).expect("an identity");
+    options.describer.identity = Identity::open(&identity).expect("a good identity");
+    options
+}
+
+#[test]
+fn requests_are_described_as_a_gateway_describes_them() {
+    let rules = "
+domain: api
+descriptors:
+  - key: who
+    rate_limit: { unit: minute, requests_per_unit: 1, algorithm: fixed_window }
+  - key: remote_address
+    rate_limit: { unit: minute, requests_per_unit: 2, algorithm: fixed_window }
+";
+    let mapping = r#"{"descriptors": [
+        [{"key": "who", "from": "identity"}],
+        [{"key": "remote_address", "from": "remote_address"}]
+    ]}"#;
+    let identity = r#"{"from": ["query:key", "header:x-org", "path:/o/{org}/**"]}"#;
+    let request = |client: &str, uri: &str, org: &str| {
+        format!(
+            r#"{{"ts":1,"client_ip":"{client}","method":"GET","uri":"{uri}","http_x_org":"{org}","http_x_forwarded_for":"198.51.100.1, 203.0.113.7"}}"#
+        ) + "\n"
+    };
+    let log = [
+        request("2001:db8::1", "/a?key=k%31", "acme"),
+        request("2001:db8::2", "/a?key=k1", "globex"),
+        request("192.0.2.3", "/a", "acme"),
+        request("192.0.2.4", "/a", "acme"),
+        request("192.0.2.5", "/%6f/initech/x", ""),
+        request("192.0.2.6", "/o/initech", ""),
+        // Proxies here are believed, so these are one client.
+        request("127.0.0.1", "/a", "o1"),
+        request("127.0.0.1", "/b", "o2"),
+        request("203.0.113.7", "/b", "o3"),
+    ];
+    let report = replayed(described(mapping, identity), rules, &[&log.concat()]);
+    let denied = |rule: usize| {
+        let keys = report.rules[rule].top_denied.iter();
+        keys.map(|denied| (denied.key.as_str(), denied.denied))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        denied(0),
+        ["who=acme", "who=initech", "who=k1"].map(|key| (key, 1))
+    );
+    assert_eq!(denied(1), [("remote_address=203.0.113.7", 1)]);
+}
+
+#[test]
+fn what_the_log_does_not_tell_is_said_once() {
+    let mapping = r#"{"descriptors": [
+        [{"key": "remote_address", "from": "remote_address"}],
+        [{"key": "remote_address", "from": "bearer"}],
+        [{"key": "remote_address", "from": "header:x-org"}],
+        [{"key": "remote_address", "from": "query:key"}],
+        [{"key": "other", "from": "cookie:session"}]
+    ]}"#;
+    let log = line("host.example", 1, "GET /a?key=x HTTP/1.1").repeat(3);
+    let report = replayed(described(mapping, "{}"), TWO_A_MINUTE, &[&log]);
+    assert_eq!(
+        report.rules[0].top_denied[0].key,
+        "remote_address=host.example"
+    );
+    let notes: Vec<&String> = report
+        .summary
+        .notes
+        .iter()
+        .filter(|note| note.contains("does not tell"))
+        .collect();
+    let [note] = notes[..] else {
+        panic!("{notes:?}");
+    };
+    assert!(
+        note.contains("does not tell: bearer, header:x-org. All 3 requests"),
+        "{note}"
+    );
+}
+
+#[test]
+fn a_request_of_two_meanings_asks_no_rule() {
+    let rules =
+        "slas: [ { id: all, pathPattern: '/**', tiers: [ { period: 60, threshold: 1 } ] } ]";
+    let log =
+        line("192.0.2.1", 1, "GET /a/..;x/b HTTP/1.1") + &line("192.0.2.1", 1, "GET /a HTTP/1.1");
+    let report = replayed(ReplayOptions::default(), rules, &[&log]);
+    let summary = &report.summary;
+    assert_eq!(
+        (summary.refused, summary.allowed, summary.denied),
+        (1, 1, 0)
+    );
+    assert!(report.to_string().contains("refused with 400"), "{report}");
 }

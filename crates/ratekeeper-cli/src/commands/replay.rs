@@ -1,24 +1,24 @@
 //! `ratekeeper replay`.
 
 use crate::cli;
-use crate::{output, rules, settings};
-use anyhow::{Context, Result, anyhow};
+use crate::home::Home;
+use crate::settings::{self, Environment, Flags};
+use crate::{output, rules};
+use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use ratekeeper_replay::{
     CompareWith, Descriptors, Fields, Format, Log, Progress, Replay, ReplayOptions, Report,
 };
 use ratekeeper_rules::Options;
+use ratekeeper_server::AuthConfig;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
-    let mut options = Options::default();
-    options.merge_domains = args.merge_domains;
-    options.profile = settings::profile(&args.profile).map_err(|message| anyhow!(message))?;
-    options.slas_base = settings::slas_base(args.slas_base.as_deref().unwrap_or_default())
-        .map_err(|message| anyhow!("--slas-base: {message}"))?;
-    let loaded = rules::load(&args.rules, false, &options)?;
-    let mut replay = Replay::new(replay_options(args)?, loaded.rules)?;
+    let (_, settings) = settings::load(&flags(args), &Environment::of_process(), &Home::find())?;
+    let options: Options = settings.rules.options();
+    let loaded = rules::load(&args.rules, settings.rules.every_file, &options)?;
+    let mut replay = Replay::new(replay_options(args, settings.auth)?, loaded.rules)?;
     for log in &args.logs {
         let bar = bar();
         let read = replay.read(&Log::from_arg(log), |progress| show(&bar, progress));
@@ -30,15 +30,34 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
     Ok(exit(&report, args.strict))
 }
 
-fn replay_options(args: &cli::Replay) -> Result<ReplayOptions> {
+/// The settings that the command line says.
+fn flags(args: &cli::Replay) -> Flags {
+    let mut flags = Flags::default().with("rules", args.rules.display().to_string());
+    flags.config = args.config.clone();
+    if let Some(profile) = &args.profile {
+        flags = flags.with("profile", profile.clone());
+    }
+    if args.merge_domains {
+        flags = flags.with("merge_domains", "true".to_owned());
+    }
+    if let Some(base) = &args.slas_base {
+        flags = flags.with("slas_base", base.clone());
+    }
+    flags
+}
+
+fn replay_options(args: &cli::Replay, auth: AuthConfig) -> Result<ReplayOptions> {
     let mut options = ReplayOptions::default();
     options.domain = args.domain.clone();
+    options.describer = auth.describer;
+    options.forwarding = auth.forwarding;
     options.format = args.format.as_deref().and_then(Format::from_name);
     if let Some(text) = &args.fields {
         options.fields = Fields::parse(text).context("--fields")?;
     }
     if let Some(text) = &args.descriptors {
-        options.descriptors = Descriptors::parse(text, &options.fields).context("--descriptors")?;
+        let descriptors = Descriptors::parse(text, &options.fields).context("--descriptors")?;
+        options.descriptors = Some(descriptors);
     }
     options.compare = args.compare.as_deref().and_then(CompareWith::from_name);
     options.top_denied = args.top;

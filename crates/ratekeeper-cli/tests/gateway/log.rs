@@ -89,6 +89,51 @@ fn replay_reads_both_formats() {
     }
 }
 
+/// What was denied is denied again, by the settings that the gateway had.
+#[test]
+fn a_replay_of_the_log_decides_as_the_gateway_did() {
+    let rules = "
+domain: api
+descriptors:
+  - key: endpoint
+    value: GET /v1/organizations/acme/0
+    rate_limit: { unit: year, requests_per_unit: 4 }
+  - key: org
+    rate_limit: { unit: year, requests_per_unit: 18 }
+slas_base: /v1/organizations/{tenant}
+slas: [ { id: second, pathPattern: /1, tiers: [ { period: 31536000, threshold: 3 } ] } ]
+";
+    let settings = "
+identity: { from: [ 'path:/v1/organizations/{org}/*' ] }
+auth:
+  descriptors: [ [ { key: endpoint, from: endpoint } ], [ { key: org, from: identity } ] ]
+";
+    let upstream = Upstream::start(|_| ok("hello"));
+    let url = upstream.url();
+    let gateway = Gateway::start_with(
+        rules,
+        settings,
+        &["--upstream", &url, "--access-log", "access.log"],
+    );
+    let path = |number: u32| format!("/v1/organizations/%61cme/{}", number % 3);
+    let statuses = (0..40).map(|number| gateway.get(&path(number), &[]).status);
+    let denied = statuses.filter(|status| *status == 429).count();
+    // Four of the first path pass, three of the second, and of the third what the organisation has left.
+    assert_eq!(denied, 40 - 18);
+    let file = gateway.folder.path().join("access.log");
+    let read = || std::fs::read_to_string(&file).unwrap_or_default();
+    eventually("every line is written", || read().lines().count() == 40);
+    let output = Command::new(env!("CARGO_BIN_EXE_ratekeeper"))
+        .current_dir(gateway.folder.path())
+        .env_clear()
+        .args(["replay", "--rules", "rules.yaml", "--log", "access.log"])
+        .output()
+        .expect("the binary starts");
+    let report = String::from_utf8_lossy(&output.stdout);
+    let wanted = format!("40 requests, {} allowed, {denied} denied", 40 - denied);
+    assert!(report.contains(&wanted), "{report}");
+}
+
 #[test]
 fn no_client_writes_fields_of_the_log() {
     let (gateway, text) = logged("combined");

@@ -61,6 +61,10 @@ impl Countries {
         })
     }
 
+    pub(super) const fn header(&self) -> Option<&HeaderName> {
+        self.header.as_ref()
+    }
+
     /// Takes the database's new content in, if it has changed and is one.
     pub(super) fn refresh(&self) -> Result<bool, String> {
         let Some(database) = &self.database else {

@@ -30,10 +30,11 @@ pub(super) fn parse<'a>(line: &'a [u8], time: &mut TimeReader) -> Result<Record<
         return Ok(record);
     };
     let (line, rest) = split_request(rest);
-    (record.method, record.path) = match request::split(line) {
-        (Some(method), path) => (present(method), path.and_then(unescaped)),
-        _ => (None, None),
-    };
+    if let (Some(method), asked) = request::split(line) {
+        record.method = present(method);
+        record.path = asked.and_then(|asked| unescaped(asked.path));
+        record.query = asked.and_then(|asked| unescaped(asked.query));
+    }
     let mut words = rest.trim_ascii_start();
     record.status = present(next_word(&mut words));
     next_word(&mut words);

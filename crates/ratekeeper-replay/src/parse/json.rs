@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use memchr::memchr2;
 use smallvec::SmallVec;
 
-use super::request;
+use super::request::{self, Asked};
 use super::text::{lossy, present, unescape, unescaped, without_port};
 use crate::fields::{Fields, Target};
 use crate::record::{Field, Malformed, Record};
@@ -39,13 +39,17 @@ pub(super) fn parse<'a>(
     let at = time.read(&unescape(at)).ok_or(Malformed::BadTime)?;
     let mut record = Record::new(at, address_text(address).ok_or(Malformed::NoAddress)?);
     if let Some(line) = found.bytes(Target::Request) {
-        (record.method, record.path) = method_and_path(line);
+        (record.method, (record.path, record.query)) = method_and_target(line);
     }
     if let Some(method) = found.text(Field::Method) {
         record.method = Some(method);
     }
-    if let Some(path) = found.bytes(Target::Field(Field::Path)).and_then(path_text) {
-        record.path = Some(path);
+    let target = found.bytes(Target::Field(Field::Path)).map(target_text);
+    if let Some((Some(path), query)) = target {
+        (record.path, record.query) = (Some(path), query);
+    }
+    if let Some(query) = found.text(Field::Query) {
+        record.query = Some(query);
     }
     record.user_agent = found.text(Field::UserAgent);
     record.status = found.text(Field::Status);
@@ -66,26 +70,40 @@ fn address_text(raw: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
+/// A path and a query.
+type PathAndQuery<'a> = (Option<Cow<'a, str>>, Option<Cow<'a, str>>);
+
 /// The request line may hold escaped quotes, and its escapes may stand for spaces: undone
 /// before it is taken apart.
-fn method_and_path(raw: &[u8]) -> (Option<Cow<'_, str>>, Option<Cow<'_, str>>) {
+fn method_and_target(raw: &[u8]) -> (Option<Cow<'_, str>>, PathAndQuery<'_>) {
     match unescape(raw) {
         Cow::Borrowed(raw) => {
-            let (method, path) = request::split(raw);
-            (method.map(lossy), path.map(lossy))
+            let (method, asked) = request::split(raw);
+            (method.map(lossy), path_and_query(asked))
         }
         Cow::Owned(raw) => {
-            let (method, path) = request::split(&raw);
-            (owned(method.map(lossy)), owned(path.map(lossy)))
+            let (method, asked) = request::split(&raw);
+            let (path, query) = path_and_query(asked);
+            (owned(method.map(lossy)), (owned(path), owned(query)))
         }
     }
 }
 
-fn path_text(raw: &[u8]) -> Option<Cow<'_, str>> {
+fn target_text(raw: &[u8]) -> PathAndQuery<'_> {
     match unescape(raw) {
-        Cow::Borrowed(raw) => request::path(raw).map(lossy),
-        Cow::Owned(raw) => owned(request::path(&raw).map(lossy)),
+        Cow::Borrowed(raw) => path_and_query(request::asked(raw)),
+        Cow::Owned(raw) => {
+            let (path, query) = path_and_query(request::asked(&raw));
+            (owned(path), owned(query))
+        }
     }
+}
+
+fn path_and_query(asked: Option<Asked<'_>>) -> PathAndQuery<'_> {
+    let query = asked
+        .map(|asked| asked.query)
+        .filter(|query| !query.is_empty());
+    (asked.map(|asked| lossy(asked.path)), query.map(lossy))
 }
 
 fn owned<'a>(text: Option<Cow<'_, str>>) -> Option<Cow<'a, str>> {
@@ -101,7 +119,7 @@ struct Found<'a, 'f> {
 /// A value and how much its place is preferred.
 type Slot<'a> = Option<(u8, &'a [u8])>;
 
-const SLOT_EXTRA: usize = 10;
+const SLOT_EXTRA: usize = 11;
 
 fn slot(target: Target) -> usize {
     match target {
@@ -115,6 +133,7 @@ fn slot(target: Target) -> usize {
         Target::Field(Field::Host) => 7,
         Target::Field(Field::User) => 8,
         Target::Field(Field::Referer) => 9,
+        Target::Field(Field::Query) => 10,
         Target::Field(Field::Extra(index)) => SLOT_EXTRA + usize::from(index),
     }
 }

@@ -1,10 +1,18 @@
 //! The request line: method and path, or the garbage that a scanner sent instead.
 
-/// Method and path of `GET /path?query HTTP/1.1`, each where there is one.
+/// What a request asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Asked<'a> {
+    /// Without its query and fragment.
+    pub(super) path: &'a [u8],
+    /// Without the question mark; empty without one.
+    pub(super) query: &'a [u8],
+}
+
+/// Method and target of `GET /path?query HTTP/1.1`, each where there is one.
 ///
-/// Path is without its query and fragment; the absolute form gives the path behind the
-/// host. What is no request line has neither.
-pub(super) fn split(request: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
+/// The absolute form gives the path behind the host. What is no request line has neither.
+pub(super) fn split(request: &[u8]) -> (Option<&[u8]>, Option<Asked<'_>>) {
     let Some(space) = memchr::memchr(b' ', request) else {
         return (None, None);
     };
@@ -12,21 +20,31 @@ pub(super) fn split(request: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
     if method.is_empty() || method.len() > METHOD_BYTES_MAX || !method.iter().all(is_token) {
         return (None, None);
     }
-    (Some(method), path(without_protocol(rest)))
+    (Some(method), asked(without_protocol(rest)))
 }
 
 /// Longer than any method there is: what is longer is not one.
 const METHOD_BYTES_MAX: usize = 32;
 
-/// The target, cut at its query, if it names a path.
-pub(super) fn path(target: &[u8]) -> Option<&[u8]> {
+/// The target, if it names a path.
+pub(super) fn asked(target: &[u8]) -> Option<Asked<'_>> {
     let target = target.trim_ascii();
     let target = match target.first()? {
         b'/' | b'*' => target,
         _ => behind_host(target)?,
     };
-    let end = memchr::memchr2(b'?', b'#', target).unwrap_or(target.len());
-    Some(&target[..end])
+    let end = memchr::memchr(b'#', target).unwrap_or(target.len());
+    let target = &target[..end];
+    Some(match memchr::memchr(b'?', target) {
+        None => Asked {
+            path: target,
+            query: b"",
+        },
+        Some(mark) => Asked {
+            path: &target[..mark],
+            query: &target[mark + 1..],
+        },
+    })
 }
 
 /// `http://host/path` is asked of proxies: the path of it, `/` if it ends with the host.
@@ -41,6 +59,7 @@ fn behind_host(target: &[u8]) -> Option<&[u8]> {
         .position(|byte| matches!(byte, b'/' | b'?' | b'#'))
     {
         Some(end) if rest[end] == b'/' => Some(&rest[end..]),
+        // A query that no path precedes is given up.
         _ => Some(b"/"),
     }
 }
@@ -89,7 +108,25 @@ mod tests {
             (" GET /", None, None),
         ] {
             let expected = (method.map(str::as_bytes), target.map(str::as_bytes));
-            assert_eq!(split(request.as_bytes()), expected, "{request:?}");
+            let (found, asked) = split(request.as_bytes());
+            assert_eq!(
+                (found, asked.map(|asked| asked.path)),
+                expected,
+                "{request:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn queries() {
+        for (target, query) in [
+            ("/a?b=c#d", "b=c"),
+            ("/a#b?c", ""),
+            ("/a", ""),
+            ("/a?b?c", "b?c"),
+        ] {
+            let asked = asked(target.as_bytes()).expect(target);
+            assert_eq!((asked.path, asked.query), (&b"/a"[..], query.as_bytes()));
         }
     }
 }

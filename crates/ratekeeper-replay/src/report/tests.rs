@@ -59,6 +59,7 @@ fn report() -> Report {
             allowed: 1_480,
             denied: 20,
             unmatched: 0,
+            refused: 0,
             late: 0,
             uncounted: 0,
             bad_lines: vec![BadLine::new(7, Malformed::NoTime, b"hello \x1b[2J")],

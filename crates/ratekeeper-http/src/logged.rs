@@ -1,0 +1,168 @@
+//! A request that was answered long ago, as a line of a log tells it.
+
+use std::net::IpAddr;
+
+use http::HeaderMap;
+
+use crate::original::host;
+use crate::{Describer, Forwarding, Hop, Malformed, Original, Source, Target};
+
+/// What a log says of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Logged<'a> {
+    /// Who sent it: an address, or a name that the server found for one.
+    pub client: &'a str,
+    /// As it was sent.
+    pub method: Option<&'a str>,
+    /// With or without a port.
+    pub host: Option<&'a str>,
+    /// The path without its query.
+    pub path: Option<&'a str>,
+    /// What followed the question mark.
+    pub query: Option<&'a str>,
+    /// Those headers that the log has.
+    pub headers: &'a HeaderMap,
+}
+
+impl<'a> Original<'a> {
+    /// The request of a line of a log.
+    ///
+    /// Where the client is a trusted proxy and the log has the header that tells the one behind it, that one is the
+    /// client. The headers were the log's to believe, so those of the edge count. A path or a host that has no meaning
+    /// is as good as none.
+    ///
+    /// # Errors
+    /// A trusted proxy named something that is no address.
+    pub fn logged(line: &Logged<'a>, forwarding: &Forwarding) -> Result<Self, Malformed> {
+        let address: Option<IpAddr> = line.client.parse().ok();
+        let client = match address {
+            Some(address) => forwarding.client(Hop::Address(address), line.headers)?,
+            None => None,
+        };
+        let path = line
+            .path
+            .and_then(|path| Target::parse(&http::header::HOST, path.as_bytes()).ok());
+        let said = line.host.map(str::as_bytes);
+        Ok(Self {
+            client,
+            client_name: address.is_none().then_some(line.client),
+            method: line.method,
+            scheme: None,
+            host: said.and_then(|said| host(&http::header::HOST, said).ok()),
+            target: path.map(|path| Target {
+                query: line.query.unwrap_or_default().as_bytes(),
+                ..path
+            }),
+            headers: line.headers,
+            is_from_trusted: true,
+        })
+    }
+}
+
+impl Describer {
+    /// The parts of a request that decide what is asked about it, in the order of the mapping and each once; those that
+    /// tell who calls are among them if `asks_caller` or a descriptor does. A country that a header says is that header.
+    #[must_use]
+    pub fn parts(&self, asks_caller: bool) -> Vec<Source> {
+        let fields = self.mapping.descriptors().iter().flatten();
+        let sources = fields.filter_map(|field| field.source.as_ref());
+        let asks_caller = asks_caller || sources.clone().any(|source| *source == Source::Identity);
+        let callers = self.identity.sources().filter(|_| asks_caller);
+        self.each_once(sources.chain(callers))
+    }
+
+    /// The parts of a request that tell who calls, in the order in which they are tried.
+    #[must_use]
+    pub fn caller_parts(&self) -> Vec<Source> {
+        self.each_once(self.identity.sources())
+    }
+
+    fn each_once<'a>(&self, sources: impl Iterator<Item = &'a Source>) -> Vec<Source> {
+        let mut parts = Vec::new();
+        for source in sources {
+            let part = match (source, self.identity.country_header()) {
+                (Source::Identity, _) => continue,
+                (Source::Country, Some(header)) => Source::Header(header.clone()),
+                (source, _) => source.clone(),
+            };
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line<'a>(client: &'a str, headers: &'a HeaderMap) -> Logged<'a> {
+        Logged {
+            client,
+            method: Some("GET"),
+            host: Some("Shop.Example:8443"),
+            path: Some("/%6frders"),
+            query: Some("key=abc"),
+            headers,
+        }
+    }
+
+    #[test]
+    fn a_line_tells_what_a_request_did() -> Result<(), Malformed> {
+        let headers = HeaderMap::new();
+        let original = Original::logged(&line("2001:db8::7", &headers), &Forwarding::default())?;
+        assert_eq!(original.client, "2001:db8::7".parse().ok());
+        assert_eq!(original.host.as_deref(), Some("shop.example"));
+        let target = original.target.as_ref().expect("it has a path");
+        assert_eq!((&*target.path, target.query), ("/orders", &b"key=abc"[..]));
+
+        let named = Original::logged(&line("host.example", &headers), &Forwarding::default())?;
+        assert_eq!(
+            (named.client, named.client_name),
+            (None, Some("host.example"))
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn behind_a_trusted_proxy_is_the_client() -> Result<(), Malformed> {
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            "x-forwarded-for",
+            http::HeaderValue::from_static("198.51.100.9, 203.0.113.7"),
+        );
+        let client = |hop| {
+            let line = line(hop, &headers);
+            Original::logged(&line, &Forwarding::default()).map(|original| original.client)
+        };
+        assert_eq!(client("127.0.0.1")?, "203.0.113.7".parse().ok());
+        assert_eq!(client("192.0.2.1")?, "192.0.2.1".parse().ok());
+        Ok(())
+    }
+
+    #[test]
+    fn the_parts_that_count_are_told_once() {
+        let mut describer = Describer::default();
+        let told = |describer: &Describer, asks| {
+            let parts = describer.parts(asks);
+            parts
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(
+            told(&describer, true),
+            "remote_address header:x-api-key method path"
+        );
+        describer.mapping.retain_first_keys(|key| key == "method");
+        assert_eq!(told(&describer, false), "method");
+        assert_eq!(
+            told(&describer, true),
+            "method header:x-api-key remote_address"
+        );
+        let callers = describer.caller_parts();
+        assert_eq!(callers.len(), 2);
+    }
+}
