@@ -6,6 +6,7 @@ mod aside;
 mod body;
 mod connection;
 mod deadline;
+mod framing;
 mod line;
 mod peer;
 mod refusal;

@@ -1,7 +1,7 @@
 //! Which requests are let in at all. What two readers could take for two different requests is
 //! refused; most of that hyper has refused already.
 
-use http::header::HOST;
+use http::header::{HOST, TRANSFER_ENCODING};
 use http::{Method, Request, Version};
 
 use crate::fault::Fault;
@@ -22,13 +22,20 @@ pub(crate) fn admit<B>(request: &Request<B>) -> Result<(), Fault> {
         (Some(host), Some(authority)) if !host.eq_ignore_ascii_case(authority) => {
             return Err(Fault::BadRequest("its Host is not the host it asks for"));
         }
-        (None, None) if request.version() == Version::HTTP_11 => {
+        (None, None) if request.version() != Version::HTTP_10 => {
             return Err(Fault::BadRequest("it has no Host"));
         }
         (Some(host), _) | (None, Some(host)) if !is_host(host) => {
             return Err(Fault::BadRequest("its Host is none"));
         }
         _ => {}
+    }
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let coding = codings.next();
+    let is_chunked = coding.is_none_or(|it| it.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    if !is_chunked || codings.next().is_some() {
+        // What it was encoded with besides would be lost: that is said to neighbours alone.
+        return Err(Fault::BadRequest("its Transfer-Encoding is not chunked"));
     }
     let path = request.uri().path();
     let is_asterisk = path == "*" && request.method() == Method::OPTIONS;
@@ -42,10 +49,27 @@ pub(crate) fn admit<B>(request: &Request<B>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// A name, or an address, and a port if it has one.
 fn is_host(host: &[u8]) -> bool {
-    let is_plain =
-        |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=[]:".contains(byte);
-    !host.is_empty() && host.iter().all(is_plain)
+    let is_address = host.starts_with(b"[");
+    let end = if is_address { b']' } else { b':' };
+    let length = match host.iter().position(|byte| *byte == end) {
+        Some(at) if is_address => at + 1,
+        Some(at) => at,
+        None if is_address => return false,
+        None => host.len(),
+    };
+    let (name, rest) = host.split_at(length);
+    let is_plain = |byte: &u8| match byte {
+        b'[' | b']' | b':' => is_address,
+        byte => byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(byte),
+    };
+    let port = match rest {
+        [] => rest,
+        [b':', port @ ..] => port,
+        _ => return false,
+    };
+    !name.is_empty() && name.iter().all(is_plain) && port.iter().all(u8::is_ascii_digit)
 }
 
 /// Whether a segment of the path is `.` or `..`, however it is written. Upstreams resolve them,
@@ -123,6 +147,13 @@ mod tests {
         };
         assert_eq!(asked("/", &[("host", "a")]), Ok(()));
         assert_eq!(asked("http://a/", &[("host", "A")]), Ok(()));
+        for host in ["a:80", "a.b-c", "[::1]", "[::1]:80", "127.0.0.1:"] {
+            assert_eq!(asked("/", &[("host", host)]), Ok(()), "{host}");
+        }
+        for host in [":80", "a:b", "a:80:90", "a:-1", "[::1", "[::1]80", "a]"] {
+            let refused = asked("/", &[("host", host)]);
+            assert!(refused.is_err(), "{host}");
+        }
         for (uri, headers) in [
             ("/", &[][..]),
             ("/", &[("host", "a"), ("host", "a")]),
@@ -131,6 +162,10 @@ mod tests {
             ("/", &[("host", "user@a")]),
             ("http://b/", &[("host", "a")]),
             ("*", &[("host", "a")]),
+            (
+                "/",
+                &[("host", "a"), ("transfer-encoding", "gzip, chunked")],
+            ),
             ("/../x", &[("host", "a")]),
         ] {
             let refused = asked(uri, headers);

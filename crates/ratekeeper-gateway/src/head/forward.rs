@@ -53,8 +53,9 @@ pub(crate) fn forward(parts: &mut Parts, upstream: &Upstream, inbound: Inbound<'
     if wants_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    let host = upstream.host.clone().or(host);
-    if let Some(host) = host {
+    // A client of HTTP/1.0 need not say for whom it asks, and the upstream needs to be told.
+    let whom = || HeaderValue::from_str(upstream.addresses[0].authority.as_str()).ok();
+    if let Some(host) = upstream.host.clone().or(host).or_else(whom) {
         headers.insert(HOST, host);
     }
     parts.version = Version::HTTP_11;

@@ -1,4 +1,4 @@
-//! Sees whether anything moves on a connection, and gives its socket back at the end.
+//! Sees what moves on a connection, and gives its socket back at the end.
 
 use std::io;
 use std::pin::Pin;
@@ -8,6 +8,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
+
+use super::framing::Framing;
 
 /// Counts reads and writes. A clock of its own would cost more than the count does.
 #[derive(Clone, Debug, Default)]
@@ -46,17 +48,23 @@ pub(super) struct Watched<S> {
     /// There until the drop.
     socket: Option<S>,
     activity: Activity,
+    framing: Option<Framing>,
     back: Option<oneshot::Sender<S>>,
 }
 
 impl<S> Watched<S> {
-    /// Wraps `socket`; the receiver gets it back once the wrapper is dropped.
-    pub(super) fn new(socket: S) -> (Self, Activity, oneshot::Receiver<S>) {
+    /// Wraps `socket`; what is read is shown to `framing`, and the receiver gets the socket back
+    /// once the wrapper is dropped.
+    pub(super) fn new(
+        socket: S,
+        framing: Option<Framing>,
+    ) -> (Self, Activity, oneshot::Receiver<S>) {
         let activity = Activity::default();
         let (back, receiver) = oneshot::channel();
         let watched = Self {
             socket: Some(socket),
             activity: activity.clone(),
+            framing,
             back: Some(back),
         };
         (watched, activity, receiver)
@@ -91,8 +99,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
         let result = ready!(self.socket()?.poll_read(cx, buf));
         self.activity.note();
+        if let Some(framing) = &mut self.framing {
+            framing.follow(&buf.filled()[before..]);
+        }
         Poll::Ready(result)
     }
 }

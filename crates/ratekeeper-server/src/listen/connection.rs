@@ -17,6 +17,7 @@ use tracing::debug;
 use super::activity::{Activity, Watched};
 use super::aside::Aside;
 use super::deadline::Deadline;
+use super::framing::Framing;
 use super::line::Line;
 use super::socket::Accepted;
 use super::{Answer, IsBlind, Peer, Protocol};
@@ -90,8 +91,6 @@ where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (bounds, protocol) = (terms.bounds, terms.protocol);
-    let (watched, activity, back) = Watched::new(stream);
-    let io = TokioIo::new(watched);
     let line = Arc::new(Line::new(
         peer,
         protocol,
@@ -99,6 +98,11 @@ where
         terms.drain,
         terms.is_blind,
     ));
+    // Only what is forwarded could be read in another way by somebody else.
+    let framing = (protocol == Protocol::Either)
+        .then(|| Framing::new(Arc::clone(&line), head_bytes_read(&bounds)));
+    let (watched, activity, back) = Watched::new(stream, framing);
+    let io = TokioIo::new(watched);
     let service = Deadline::new(terms.service, Arc::clone(&line));
     let aside = Aside::default();
     let watch = WatchOver {
@@ -160,12 +164,16 @@ async fn linger(mut socket: impl AsyncRead + AsyncWrite + Unpin) {
     .await;
 }
 
+fn head_bytes_read(bounds: &Bounds) -> usize {
+    bounds.head_bytes_max as usize * HEAD_ROOM
+}
+
 fn http1(bounds: &Bounds) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.head_timeout)
-        .max_header_size(bounds.head_bytes_max as usize * HEAD_ROOM)
+        .max_header_size(head_bytes_read(bounds))
         .half_close(bounds.half_close);
     builder
 }
@@ -188,7 +196,7 @@ fn either(bounds: &Bounds, aside: Aside) -> auto::Builder<Aside> {
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.head_timeout)
-        .max_buf_size(bounds.head_bytes_max as usize * HEAD_ROOM)
+        .max_buf_size(head_bytes_read(bounds))
         .half_close(bounds.half_close)
         .http2()
         .timer(TokioTimer::new())

@@ -1,7 +1,7 @@
 //! What the requests of one connection have in common.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::{IsBlind, Peer, Protocol};
 use crate::config::Bounds;
@@ -17,6 +17,8 @@ pub(super) struct Line {
     pub(super) is_blind: IsBlind,
     /// The requests so far in the upper half, those under way in the lower: one count to keep.
     requests: AtomicU64,
+    /// Which request says in two ways where its body ends; 0 for none.
+    framed_twice: AtomicU32,
 }
 
 /// One request more, and under way.
@@ -30,6 +32,11 @@ impl Requests {
     /// Whether there was none yet.
     pub(super) const fn are_none(self) -> bool {
         self.0 == 0
+    }
+
+    /// The number of the next, counted from 1.
+    pub(super) const fn next(self) -> u32 {
+        ((self.0 >> 32) as u32).wrapping_add(1)
     }
 
     /// Whether none is under way.
@@ -53,7 +60,19 @@ impl Line {
             drain,
             is_blind,
             requests: AtomicU64::new(0),
+            framed_twice: AtomicU32::new(0),
         }
+    }
+
+    /// The request of this number, counted from 1, says in two ways where its body ends.
+    pub(super) fn note_framed_twice(&self, number: u32) {
+        // Relaxed: the task that reads a request is also the one that looks.
+        self.framed_twice.store(number, Ordering::Relaxed);
+    }
+
+    /// The number of the request that does.
+    pub(super) fn framed_twice(&self) -> Option<u32> {
+        Some(self.framed_twice.load(Ordering::Relaxed)).filter(|number| *number != 0)
     }
 
     /// Differs from the last time if there were any in between.

@@ -1,0 +1,208 @@
+//! Requests over HTTP/2 that HTTP/1 has no words for, or two meanings. They are written byte by byte: no client sends them.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use crate::support::{Gateway, Upstream, ok};
+
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
+/// What becomes of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Status(u16),
+    /// The stream, or the connection, ends with an error of the protocol.
+    Refused,
+}
+
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("frames of tests are short");
+    let mut bytes = length.to_be_bytes()[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// HPACK: literals without indexing, which say what they are told to.
+fn block(fields: Fields<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (name, value) in fields {
+        bytes.push(0);
+        for text in [name, value] {
+            assert!(text.len() < 127, "longer ones are written in another way");
+            bytes.push(text.len() as u8);
+            bytes.extend(text.as_bytes());
+        }
+    }
+    bytes
+}
+
+/// The status at the beginning of a block, by HPACK's index of it.
+fn status(block: &[u8]) -> u16 {
+    match block.first() {
+        Some(0x88) => 200,
+        Some(0x8c) => 400,
+        _ => panic!("another status than 200 and 400: {block:x?}"),
+    }
+}
+
+/// Sends one request on a connection of its own.
+fn ask(gateway: &Gateway, fields: Fields<'_>, body: Option<&str>) -> Outcome {
+    let mut stream = gateway.connect();
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(SETTINGS, 0, 0, &[]));
+    let last = if body.is_none() { END_STREAM } else { 0 };
+    bytes.extend(frame(HEADERS, END_HEADERS | last, 1, &block(fields)));
+    if let Some(body) = body {
+        bytes.extend(frame(0, END_STREAM, 1, body.as_bytes()));
+    }
+    stream.write_all(&bytes).expect("it is read from");
+    let outcome = outcome(&mut stream);
+    let _ = stream.shutdown(Shutdown::Both);
+    outcome
+}
+
+fn outcome(stream: &mut TcpStream) -> Outcome {
+    loop {
+        let mut head = [0; 9];
+        if stream.read_exact(&mut head).is_err() {
+            return Outcome::Refused;
+        }
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        stream.read_exact(&mut payload).expect("a frame is whole");
+        match head[3] {
+            HEADERS => return Outcome::Status(status(&payload)),
+            RST_STREAM | GOAWAY => return Outcome::Refused,
+            _ => {}
+        }
+    }
+}
+
+const PLAIN: [(&str, &str); 4] = [
+    (":method", "POST"),
+    (":scheme", "http"),
+    (":path", "/"),
+    (":authority", "a"),
+];
+
+#[test]
+fn what_http1_could_not_say_reaches_nobody() {
+    let upstream = Upstream::start(|_| ok("public"));
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    let line = "x\r\nTransfer-Encoding: chunked";
+    let more: [(&str, Fields<'_>); 22] = [
+        ("a connection header", &[("connection", "keep-alive")]),
+        ("chunks", &[("transfer-encoding", "chunked")]),
+        ("an upgrade", &[("upgrade", "h2c")]),
+        ("keep-alive", &[("keep-alive", "timeout=5")]),
+        ("proxy-connection", &[("proxy-connection", "keep-alive")]),
+        ("a TE that is not trailers", &[("te", "gzip")]),
+        ("another host", &[("host", "b")]),
+        ("two hosts", &[("host", "a"), ("host", "a")]),
+        ("a length that is too long", &[("content-length", "40")]),
+        ("a length that is too short", &[("content-length", "1")]),
+        ("a length of nothing", &[("content-length", "0")]),
+        ("a signed length", &[("content-length", "+2")]),
+        (
+            "two lengths",
+            &[("content-length", "2"), ("content-length", "40")],
+        ),
+        ("a list of lengths", &[("content-length", "2, 2")]),
+        ("a value with a line in it", &[("x", line)]),
+        ("a value with a null byte", &[("x", "a\0b")]),
+        ("a name with a line in it", &[("x\r\ny", "1")]),
+        ("a name with a colon", &[("x: y", "1")]),
+        ("a name with a capital", &[("Transfer-Encoding", "chunked")]),
+        ("no name", &[("", "1")]),
+        ("a late pseudo-header", &[("x", "1"), (":path", "/b")]),
+        ("an unknown pseudo-header", &[(":x", "1")]),
+    ];
+    for (what, more) in more {
+        let outcome = ask(&gateway, &[&PLAIN, more].concat(), Some("hi"));
+        assert_ne!(outcome, Outcome::Status(200), "{what}");
+    }
+    let instead = [
+        ("a line in the path", ":path", "/ HTTP/1.1\r\nX: 1"),
+        ("a version in the path", ":path", "/ HTTP/1.1"),
+        ("a space in the path", ":path", "/a b"),
+        ("a tab in the path", ":path", "/a\tb"),
+        ("a null byte in the path", ":path", "/a\0b"),
+        ("no path", ":path", ""),
+        ("a path without a slash", ":path", "a"),
+        ("a path that names a host", ":path", "http://b/"),
+        ("an asterisk", ":path", "*"),
+        ("dots", ":path", "/a/../secret"),
+        ("an encoded slash", ":path", "/a%2fb"),
+        (
+            "a line in the method",
+            ":method",
+            "GET /secret HTTP/1.1\r\nX: 1",
+        ),
+        ("a space in the method", ":method", "GET /secret"),
+        ("no method", ":method", ""),
+        ("CONNECT", ":method", "CONNECT"),
+        ("a line in the host", ":authority", "a\r\nX: 1"),
+        ("a path in the host", ":authority", "a/b"),
+        ("a user in the host", ":authority", "u@a"),
+        ("a space in the host", ":authority", "a b"),
+        ("no host", ":authority", ""),
+        ("two hosts", ":authority", "a, b"),
+        ("a port that is none", ":authority", "a:b"),
+        ("a path in the scheme", ":scheme", "http://b/x?"),
+        ("a line in the scheme", ":scheme", "http\r\nX: 1"),
+    ];
+    for (what, name, value) in instead {
+        let fields = PLAIN.map(|(other, usual)| (other, if other == name { value } else { usual }));
+        let outcome = ask(&gateway, &fields, Some("hi"));
+        assert_ne!(outcome, Outcome::Status(200), "{what}");
+    }
+    for left_out in 0..PLAIN.len() {
+        let mut fields = PLAIN.to_vec();
+        let (name, _) = fields.remove(left_out);
+        // A scheme is of no use here: how the client comes is known.
+        if name != ":scheme" {
+            let outcome = ask(&gateway, &fields, Some("hi"));
+            assert_ne!(outcome, Outcome::Status(200), "without {name}");
+        }
+    }
+    assert!(upstream.asked().is_empty(), "{:?}", upstream.asked());
+}
+
+#[test]
+fn what_passes_is_said_as_http1_has_it() {
+    let upstream = Upstream::start(|_| ok("public"));
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    let passed = |more: Fields<'_>, body: Option<&str>| {
+        let outcome = ask(&gateway, &[&PLAIN, more].concat(), body);
+        assert_eq!(outcome, Outcome::Status(200), "{more:?}");
+        upstream.asked().pop().expect("it was asked")
+    };
+    let asked = passed(&[("host", "A"), ("te", "trailers")], Some("hi"));
+    assert!(asked.head.starts_with("POST / HTTP/1.1\r\n"), "{asked:?}");
+    assert_eq!(
+        asked.head.matches("host: ").count(),
+        2,
+        "Host and X-Forwarded-Host"
+    );
+    assert_eq!(asked.header("transfer-encoding"), Some("chunked"));
+    assert_eq!(
+        (asked.header("content-length"), &*asked.body),
+        (None, &b"hi"[..])
+    );
+    let asked = passed(&[("content-length", "2")], Some("hi"));
+    assert_eq!(asked.header("content-length"), Some("2"));
+    assert_eq!(asked.header("transfer-encoding"), None);
+    let asked = passed(&[("cookie", "a=1"), ("cookie", "b=2")], None);
+    assert_eq!(asked.header("cookie"), Some("a=1; b=2"));
+    assert_eq!(asked.header("transfer-encoding"), None);
+    assert_eq!(asked.body, b"");
+}

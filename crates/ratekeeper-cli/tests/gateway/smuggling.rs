@@ -1,0 +1,272 @@
+//! Requests over HTTP/1 that two readers could take for two different ones. Whatever a client tries, the upstream sees no
+//! request that it was not meant to, in a form that has one meaning.
+
+use crate::support::{Answer, Gateway, Upstream, ok};
+
+/// What is to stay hidden in the body of the request before it, or behind it.
+const SMUGGLED: &str = "GET /secret HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// Sends each request, `SMUGGLED` behind it, and expects one answer: 400, with the connection closed after it.
+fn refused(cases: &[(&str, &str)]) {
+    let upstream = Upstream::start(|_| ok("public"));
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    for (what, request) in cases {
+        // Ends where the connection does: that it is closed is part of what is expected.
+        let said = gateway.say(&format!("{request}{SMUGGLED}"));
+        assert!(said.starts_with("HTTP/1.1 400 "), "{what}: {said}");
+        assert_eq!(said.matches("HTTP/1.").count(), 1, "{what}: {said}");
+    }
+    assert!(upstream.asked().is_empty(), "{:?}", upstream.asked());
+}
+
+#[test]
+fn a_length_is_one_number() {
+    refused(&[
+        (
+            "two different ones",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: 35\r\n\r\n",
+        ),
+        (
+            "a list",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0, 35\r\n\r\n",
+        ),
+        (
+            "a list of the same",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 35, 35\r\n\r\n",
+        ),
+        (
+            "plus",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +35\r\n\r\n",
+        ),
+        (
+            "minus",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -35\r\n\r\n",
+        ),
+        (
+            "hexadecimal",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x23\r\n\r\n",
+        ),
+        (
+            "nothing",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n",
+        ),
+        (
+            "more than 64 bits",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        ),
+    ]);
+}
+
+#[test]
+fn a_body_ends_in_one_way() {
+    refused(&[
+        (
+            "CL.TE",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        ),
+        (
+            "TE.CL",
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n23\r\n",
+        ),
+        (
+            "the same length twice, and chunks",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        ),
+        (
+            "a length of nothing, and chunks",
+            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        ),
+        (
+            "another coding",
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n",
+        ),
+        (
+            "chunked is not the last",
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        ),
+        (
+            "chunked is not the last of two lines",
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+        ),
+        (
+            "a coding that only a neighbour could undo",
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        ),
+        (
+            "chunked twice",
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        ),
+        (
+            "quoted",
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n",
+        ),
+        (
+            "a vertical tab before it",
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+        ),
+        (
+            "HTTP/1.0, which has no chunks",
+            "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        ),
+        (
+            "a space before the colon",
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+        ),
+    ]);
+}
+
+/// The length is refused where it stands behind requests of the same connection, too, and not for what a body says.
+#[test]
+fn what_is_refused_is_found_behind_other_requests() {
+    let upstream = Upstream::start(|asked| ok(&asked.body.len().to_string()));
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    let both = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    let length = both.len();
+    let said = gateway.say(&format!(
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n\
+         POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{length:x};x=y\r\n{both}\r\n0\r\nX: 1\r\n\r\n\
+         PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{both}{both}{SMUGGLED}"
+    ));
+    let statuses: Vec<_> = said
+        .split("HTTP/1.1 ")
+        .skip(1)
+        .map(|answer| &answer[..3])
+        .collect();
+    assert_eq!(statuses, ["200", "200", "200", "400"], "{said}");
+    assert!(said.contains("BAD_REQUEST"), "{said}");
+    assert_eq!(upstream.asked().len(), 3);
+}
+
+#[test]
+fn a_line_is_one_line() {
+    refused(&[
+        (
+            "a folded line",
+            "GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\n Transfer-Encoding: chunked\r\n\r\n",
+        ),
+        (
+            "a folded line with a tab",
+            "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n\tchunked\r\n\r\n",
+        ),
+        (
+            "a space before the first name",
+            "GET / HTTP/1.1\r\n Host: a\r\nX: 1\r\n\r\n",
+        ),
+        (
+            "a null byte",
+            "GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n",
+        ),
+        (
+            "a CR alone in a value",
+            "GET / HTTP/1.1\r\nHost: a\r\nX: a\rTransfer-Encoding: chunked\r\n\r\n",
+        ),
+        (
+            "a CR alone at the end",
+            "GET / HTTP/1.1\r\nHost: a\rX: 1\r\n\r\n",
+        ),
+        (
+            "no colon",
+            "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding\r\n\r\n",
+        ),
+        ("no name", "GET / HTTP/1.1\r\nHost: a\r\n: x\r\n\r\n"),
+        (
+            "a name with a null byte",
+            "GET / HTTP/1.1\r\nHost: a\r\nX\0Y: 1\r\n\r\n",
+        ),
+        (
+            "a space in the target",
+            "GET / HTTP/1.1\r\nX: / HTTP/1.1\r\nHost : a\r\n\r\n",
+        ),
+        ("two spaces", "GET  / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("another version", "GET / HTTP/1.2\r\nHost: a\r\n\r\n"),
+        ("no version", "GET /\r\nHost: a\r\n\r\n"),
+    ]);
+}
+
+#[test]
+fn broken_chunks_end_the_request_on_both_sides() {
+    let upstream = Upstream::start(|_| ok("whole"));
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    let long = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(20_000));
+    for body in [
+        "zz\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhello!\r\n0\r\n\r\n",
+        "-5\r\nhello\r\n0\r\n\r\n",
+        "0x5\r\nhello\r\n0\r\n\r\n",
+        "fffffffffffffffff\r\n",
+        "10000000000000005\r\nhello\r\n0\r\n\r\n",
+        "5\nhello\r\n0\r\n\r\n",
+        "5;a\nb\r\nhello\r\n0\r\n\r\n",
+        "5\rhello\r\n0\r\n\r\n",
+        "5\r\nhello\n0\r\n\r\n",
+        &long,
+    ] {
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let said = gateway.say(&format!("{head}{body}{SMUGGLED}"));
+        assert!(said.starts_with("HTTP/1.1 400 "), "{body:?}: {said}");
+        assert_eq!(said.matches("HTTP/1.").count(), 1, "{body:?}: {said}");
+    }
+    assert_eq!(upstream.asked().len(), 0, "none of them was whole");
+}
+
+/// What is let in, though not everybody writes it so, has one meaning at the upstream.
+#[test]
+fn what_passes_is_written_anew() {
+    let upstream = Upstream::start(|asked| ok(&String::from_utf8_lossy(&asked.body)));
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    let end = "Connection: close\r\n\r\n";
+    for (request, body, framing) in [
+        (
+            format!(
+                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n{end}hi"
+            ),
+            "hi",
+            ("2", ""),
+        ),
+        (
+            format!("POST / HTTP/1.1\nHost: a\nContent-Length: 2\n{end}hi"),
+            "hi",
+            ("2", ""),
+        ),
+        (
+            format!(
+                "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: CHUNKED\r\n{end}002;a=\"b\"\r\nhi\r\n0\r\n\r\n"
+            ),
+            "hi",
+            ("", "chunked"),
+        ),
+        (
+            format!("POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n{end}hi"),
+            "hi",
+            ("2", ""),
+        ),
+        (
+            format!(
+                "POST / HTTP/1.1\r\nHost: a\r\nConnection: Content-Length, Host\r\nContent-Length: 2\r\n{end}hi"
+            ),
+            "hi",
+            ("2", ""),
+        ),
+    ] {
+        let answer = Answer::read(&gateway.say(&request));
+        assert_eq!((answer.status, &*answer.body), (200, body), "{request}");
+        let asked = upstream.asked().pop().expect("it was asked");
+        assert!(
+            asked.head.starts_with("POST / HTTP/1.1\r\n"),
+            "{}",
+            asked.head
+        );
+        let named = |name: &str| {
+            let mut found = asked.head.lines().filter_map(|line| {
+                let (key, value) = line.split_once(':')?;
+                key.eq_ignore_ascii_case(name).then_some(value.trim())
+            });
+            let first = found.next().unwrap_or_default();
+            assert_eq!(found.next(), None, "{}", asked.head);
+            first.to_owned()
+        };
+        let got = (named("content-length"), named("transfer-encoding"));
+        assert_eq!((&*got.0, &*got.1), framing, "{request}");
+        assert_eq!(named("host"), "a");
+    }
+}

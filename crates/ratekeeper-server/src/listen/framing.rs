@@ -1,0 +1,227 @@
+//! Finds the request that says in two ways where its body ends.
+//!
+//! hyper takes a `Content-Length` beside a `Transfer-Encoding` away before anybody sees it, answers,
+//! and closes the connection (RFC 9112, section 6.3). What is forwarded then has one meaning, but
+//! whoever sends both is broken or means harm, and is better refused. So the bytes are followed here
+//! on their way to hyper: heads by their lines, bodies only by where they end. Nothing is changed,
+//! and what hyper would end the connection over is not followed any further.
+
+use std::mem;
+use std::sync::Arc;
+
+use memchr::memchr;
+
+use super::line::Line;
+
+/// Follows the bytes of one connection.
+#[derive(Debug)]
+pub(super) struct Framing {
+    place: Place,
+    /// The beginning of a line that is still to end.
+    begun: Vec<u8>,
+    /// The longest line of a head that hyper reads.
+    line_bytes_max: usize,
+    heads: u32,
+    told: Arc<Line>,
+}
+
+/// What the next byte belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    RequestLine,
+    Header(Head),
+    /// So many bytes that are no lines.
+    Data {
+        left: u64,
+        then: After,
+    },
+    ChunkSize,
+    /// Whether the line before ended in a bare line feed, which here ends none.
+    Trailer {
+        is_within: bool,
+    },
+    /// Nothing follows that could be understood.
+    Lost,
+}
+
+/// What comes after a body, or a piece of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum After {
+    RequestLine,
+    ChunkSize,
+}
+
+/// What a head has said so far about the body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Head {
+    has_length: bool,
+    /// None where it is none, or two different ones.
+    length: Option<u64>,
+    /// Whether the last coding is `chunked`; None without any.
+    is_chunked: Option<bool>,
+}
+
+impl Framing {
+    /// Tells `line` of the first request with both. A line longer than `line_bytes_max` is not
+    /// waited for.
+    pub(super) fn new(line: Arc<Line>, line_bytes_max: usize) -> Self {
+        Self {
+            place: Place::RequestLine,
+            begun: Vec::new(),
+            line_bytes_max,
+            heads: 0,
+            told: line,
+        }
+    }
+
+    /// Takes what was read.
+    pub(super) fn follow(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && self.place != Place::Lost {
+            if let Place::Data { left, then } = &mut self.place {
+                let taken =
+                    usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
+                *left -= taken as u64;
+                bytes = &bytes[taken..];
+                if *left == 0 {
+                    self.place = then.place();
+                }
+                continue;
+            }
+            let Some(end) = memchr(b'\n', bytes) else {
+                self.hold(bytes);
+                return;
+            };
+            let (line, rest) = bytes.split_at(end + 1);
+            bytes = rest;
+            if self.begun.is_empty() {
+                self.take(line);
+            } else {
+                let mut whole = mem::take(&mut self.begun);
+                whole.extend_from_slice(line);
+                self.take(&whole);
+            }
+        }
+    }
+
+    fn hold(&mut self, bytes: &[u8]) {
+        if self.begun.len() + bytes.len() > self.line_bytes_max {
+            self.place = Place::Lost;
+            self.begun = Vec::new();
+        } else {
+            self.begun.extend_from_slice(bytes);
+        }
+    }
+
+    /// Takes a whole line, with its end.
+    fn take(&mut self, line: &[u8]) {
+        let is_ended_by_both = line.ends_with(b"\r\n");
+        let text = &line[..line.len() - if is_ended_by_both { 2 } else { 1 }];
+        self.place = match self.place {
+            Place::RequestLine => match text {
+                // Some clients end a body with one too many.
+                b"" => Place::RequestLine,
+                text if text.ends_with(b" HTTP/1.1") || text.ends_with(b" HTTP/1.0") => {
+                    Place::Header(Head::default())
+                }
+                _ => Place::Lost,
+            },
+            Place::Header(head) if text.is_empty() => self.end_of(head),
+            Place::Header(head) => Place::Header(head.with(text)),
+            Place::ChunkSize if is_ended_by_both => after_chunk_size(text),
+            Place::Trailer { is_within: false } if line == b"\r\n" => Place::RequestLine,
+            Place::Trailer { .. } => Place::Trailer {
+                is_within: !is_ended_by_both,
+            },
+            Place::ChunkSize | Place::Data { .. } | Place::Lost => Place::Lost,
+        };
+    }
+
+    fn end_of(&mut self, head: Head) -> Place {
+        self.heads = self.heads.wrapping_add(1);
+        match head {
+            Head {
+                has_length: true,
+                is_chunked: Some(_),
+                ..
+            } => {
+                self.told.note_framed_twice(self.heads);
+                Place::Lost
+            }
+            Head {
+                is_chunked: Some(true),
+                ..
+            } => Place::ChunkSize,
+            Head {
+                has_length: false,
+                is_chunked: None,
+                ..
+            }
+            | Head {
+                length: Some(0), ..
+            } => Place::RequestLine,
+            Head {
+                length: Some(left), ..
+            } => Place::Data {
+                left,
+                then: After::RequestLine,
+            },
+            _ => Place::Lost,
+        }
+    }
+}
+
+impl After {
+    const fn place(self) -> Place {
+        match self {
+            Self::RequestLine => Place::RequestLine,
+            Self::ChunkSize => Place::ChunkSize,
+        }
+    }
+}
+
+impl Head {
+    fn with(mut self, line: &[u8]) -> Self {
+        let Some(colon) = memchr(b':', line) else {
+            return self;
+        };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if name.eq_ignore_ascii_case(b"content-length") {
+            let length = std::str::from_utf8(value)
+                .ok()
+                .filter(|text| is_digits(text));
+            let length = length.and_then(|text| text.parse().ok());
+            self.length = length.filter(|_| !self.has_length || self.length == length);
+            self.has_length = true;
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            let last = value
+                .rsplit(|byte| *byte == b',')
+                .next()
+                .unwrap_or_default();
+            self.is_chunked = Some(last.trim_ascii().eq_ignore_ascii_case(b"chunked"));
+        }
+        self
+    }
+}
+
+/// Signs are understood by Rust, and by nobody who speaks HTTP.
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The size is hexadecimal; what follows it is said to nobody.
+fn after_chunk_size(line: &[u8]) -> Place {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit());
+    let digits = std::str::from_utf8(&line[..digits.count()]);
+    match digits.map(|digits| u64::from_str_radix(digits, 16)) {
+        Ok(Ok(0)) => Place::Trailer { is_within: false },
+        Ok(Ok(size)) => Place::Data {
+            // The end of the line after it, too.
+            left: size.saturating_add(2),
+            then: After::ChunkSize,
+        },
+        _ => Place::Lost,
+    }
+}
+
+#[cfg(test)]
+mod tests;
