@@ -104,7 +104,8 @@ async fn connect_alone(
     opened
 }
 
-async fn open(
+/// A connection that nobody waits for or is told of.
+pub(crate) async fn open(
     upstream: &Upstream,
     index: usize,
     pool: &Pool,

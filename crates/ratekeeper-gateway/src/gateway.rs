@@ -13,14 +13,17 @@ use prometheus_client::metrics::MetricType;
 use ratekeeper_http::{Forwarding, Hop};
 use ratekeeper_server::{Followed, Front, Peer, Telling};
 use ratekeeper_tower::{Enforcer, RateLimit, RateLimitLayer};
+use tokio::sync::Notify;
 use tower::Layer;
 use tracing::{error, info};
 
 use crate::edge::Edge;
+use crate::health;
 use crate::log::AccessLog;
 use crate::metrics::{self, UpstreamCounts, count_of};
 use crate::proxy::Proxy;
 use crate::routes::{BadRoutes, Routes, RoutesConfig};
+use crate::upstream::{Address, Health, Upstream};
 
 /// Everything a [`Gateway`] is told besides its limits.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub struct GatewayConfig {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) routes: ArcSwap<Routes>,
+    /// Whoever follows the routes in force is told of others.
+    pub(crate) replaced: Notify,
     pub(crate) forwarding: Forwarding,
     pub(crate) scheme: &'static str,
     pub(crate) body_bytes_max: u64,
@@ -70,7 +75,9 @@ impl RoutesHandle {
         match routes {
             Ok(routes) => {
                 info!(upstreams = routes.shown(), "new routes are in force");
+                routes.inherit(&self.0.routes.load());
                 self.0.routes.store(Arc::new(routes));
+                self.0.replaced.notify_one();
                 Ok(())
             }
             Err(error) => {
@@ -108,6 +115,7 @@ impl<E: Enforcer> Gateway<E> {
         let layer = layer.forwarding(config.forwarding.clone()).peer(peer);
         let shared = Shared {
             routes: ArcSwap::from_pointee(routes),
+            replaced: Notify::new(),
             forwarding: config.forwarding,
             scheme: if config.is_encrypted { "https" } else { "http" },
             body_bytes_max: config.body_bytes_max,
@@ -151,6 +159,10 @@ impl<E: Enforcer + fmt::Debug> Front for Gateway<E> {
     fn files(&self) -> Option<Arc<dyn Followed>> {
         self.files.clone()
     }
+
+    fn chores(&self) -> impl Future<Output = ()> + Send + 'static {
+        health::check(Arc::clone(&self.shared))
+    }
 }
 
 impl<E: Enforcer + fmt::Debug> Telling for Gateway<E> {
@@ -159,6 +171,7 @@ impl<E: Enforcer + fmt::Debug> Telling for Gateway<E> {
         let upstreams = counts.iter().map(|(name, counts)| (&**name, &**counts));
         let all = upstreams.chain([("", &self.shared.own)]);
         metrics::encode(all, encoder)?;
+        self.encode_health(encoder)?;
         let counts = self.layer.counts();
         let help = "Requests that the gateway itself refused, or would have, or held back";
         let name = "ratelimit_gateway_held";
@@ -185,18 +198,49 @@ impl<E: Enforcer + fmt::Debug> Telling for Gateway<E> {
 
     fn faults(&self) -> Vec<String> {
         let routes = self.shared.routes.load();
-        let alone = |upstream: &crate::upstream::Upstream| {
-            let left = upstream.addresses.iter().filter(|it| it.is_left_alone());
-            let left: Vec<_> = left.map(|it| it.authority.as_str()).collect();
-            (!left.is_empty()).then(|| {
-                let (name, left) = (&upstream.name, left.join(", "));
-                format!("upstream {name} cannot be reached at {left}")
-            })
-        };
-        routes
-            .upstreams()
-            .iter()
-            .filter_map(|it| alone(it))
-            .collect()
+        let mut faults = Vec::new();
+        for upstream in routes.upstreams() {
+            let mut note = |what: &str, is_so: fn(&Address) -> bool| {
+                let found = upstream.addresses.iter().filter(|it| is_so(it));
+                let found: Vec<_> = found.map(|it| it.authority.as_str()).collect();
+                if !found.is_empty() {
+                    faults.push(format!(
+                        "upstream {} {what} at {}",
+                        upstream.name,
+                        found.join(", ")
+                    ));
+                }
+            };
+            note("cannot be reached", Address::is_left_alone);
+            note("fails its health check", |it| {
+                it.health() == Health::Unhealthy
+            });
+        }
+        faults
+    }
+}
+
+impl<E> Gateway<E> {
+    /// How the addresses of the upstreams that are checked fare.
+    fn encode_health(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Addresses of an upstream by what its health checks say";
+        let name = "ratelimit_gateway_upstream_addresses";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        let routes = self.shared.routes.load();
+        let is_checked = |upstream: &&Arc<Upstream>| upstream.health_check.is_some();
+        for upstream in routes.upstreams().iter().filter(is_checked) {
+            for (health, state) in [
+                (Health::Unknown, "unknown"),
+                (Health::Healthy, "healthy"),
+                (Health::Unhealthy, "unhealthy"),
+            ] {
+                let addresses = upstream.addresses.iter();
+                let count = addresses.filter(|it| it.health() == health).count();
+                metric
+                    .encode_family(&[("upstream", &*upstream.name), ("state", state)])?
+                    .encode_gauge(&i64::try_from(count).unwrap_or(i64::MAX))?;
+            }
+        }
+        Ok(())
     }
 }

@@ -1,8 +1,9 @@
 //! Which upstream a request is for.
 
 mod config;
+mod written;
 
-pub use config::{BadRoutes, RouteConfig, RoutesConfig, UpstreamConfig};
+pub use config::{BadRoutes, HealthCheckConfig, RouteConfig, RoutesConfig, UpstreamConfig};
 
 use std::sync::Arc;
 
@@ -62,6 +63,15 @@ impl Routes {
 
     pub(crate) fn upstreams(&self) -> &[Arc<Upstream>] {
         &self.upstreams
+    }
+
+    /// Goes on with what is known about upstreams of the same name.
+    pub(crate) fn inherit(&self, before: &Self) {
+        for upstream in &self.upstreams {
+            if let Some(same) = before.upstreams.iter().find(|it| it.name == upstream.name) {
+                upstream.inherit(same);
+            }
+        }
     }
 
     /// The upstreams' names with their addresses, for people.

@@ -1,7 +1,7 @@
 //! A service that requests are forwarded to, at one or several addresses.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use http::HeaderValue;
@@ -9,6 +9,7 @@ use http::uri::Authority;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
+use crate::health::HealthCheck;
 use crate::metrics::UpstreamCounts;
 
 /// An address that could not be connected to so often in a row is left alone for a while.
@@ -53,6 +54,7 @@ pub(crate) struct Upstream {
     pub(crate) connect_timeout: Duration,
     /// How long it may take to begin its answer, and to go on with it.
     pub(crate) response_timeout: Duration,
+    pub(crate) health_check: Option<HealthCheck>,
     pub(crate) counts: Arc<UpstreamCounts>,
     turn: AtomicUsize,
 }
@@ -69,6 +71,18 @@ pub(crate) struct Address {
     made: Instant,
     /// Whether it chose HTTP/1.1 where it was offered both.
     chose_http1: AtomicBool,
+    /// A [`Health`].
+    health: AtomicU8,
+}
+
+/// What health checks say of an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Health {
+    /// It was not asked yet, or is not asked at all.
+    Unknown,
+    Healthy,
+    Unhealthy,
 }
 
 impl Address {
@@ -79,7 +93,20 @@ impl Address {
             left_alone_until: AtomicU64::new(0),
             made: Instant::now(),
             chose_http1: AtomicBool::new(false),
+            health: AtomicU8::new(Health::Unknown as u8),
         }
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        match self.health.load(Ordering::Relaxed) {
+            it if it == Health::Healthy as u8 => Health::Healthy,
+            it if it == Health::Unhealthy as u8 => Health::Unhealthy,
+            _ => Health::Unknown,
+        }
+    }
+
+    pub(crate) fn set_health(&self, health: Health) {
+        self.health.store(health as u8, Ordering::Relaxed);
     }
 
     /// Which protocol it chose of those that it was offered.
@@ -104,6 +131,11 @@ impl Address {
     /// Whether it failed so often that others are asked first.
     pub(crate) fn is_left_alone(&self) -> bool {
         self.left_alone_until.load(Ordering::Relaxed) > self.age_ms()
+    }
+
+    /// Whether others are asked first.
+    fn is_asked_last(&self) -> bool {
+        self.is_left_alone() || self.health() == Health::Unhealthy
     }
 
     fn age_ms(&self) -> u64 {
@@ -131,6 +163,7 @@ impl Upstream {
             host: None,
             connect_timeout: Duration::from_secs(5),
             response_timeout: Duration::from_secs(60),
+            health_check: None,
             counts,
             turn: AtomicUsize::new(0),
         }
@@ -145,21 +178,31 @@ impl Upstream {
         }
     }
 
+    /// Goes on with what is known about the health of the same addresses.
+    pub(crate) fn inherit(&self, before: &Self) {
+        for address in &self.addresses {
+            let mut others = before.addresses.iter();
+            if let Some(same) = others.find(|it| it.authority == address.authority) {
+                address.set_health(same.health());
+            }
+        }
+    }
+
     /// The addresses in the order in which this request tries them: in turn, those that failed
-    /// lately last.
+    /// lately or are not well last. Where all are so, all of them take turns.
     pub(crate) fn order(&self) -> impl Iterator<Item = usize> {
         let count = self.addresses.len();
         let first = match count {
             1 => 0,
             _ => self.turn.fetch_add(1, Ordering::Relaxed) % count,
         };
-        let all = move |left_alone: bool| {
+        let all = move |is_last: bool| {
             (0..count)
                 .map(move |step| (first + step) % count)
                 .filter(move |index| {
                     // A single address is asked however it fares.
-                    count == 1 && !left_alone
-                        || count > 1 && self.addresses[*index].is_left_alone() == left_alone
+                    count == 1 && !is_last
+                        || count > 1 && self.addresses[*index].is_asked_last() == is_last
                 })
         };
         all(false).chain(all(true))
@@ -195,6 +238,16 @@ mod tests {
         for _ in 0..4 {
             assert_eq!(two.order().collect::<Vec<_>>(), [1, 0]);
         }
+        let unwell = upstream(&["a:1", "b:1", "c:1"]);
+        unwell.addresses[1].set_health(Health::Unhealthy);
+        for _ in 0..4 {
+            assert_eq!(unwell.order().last(), Some(1));
+        }
+        for address in &unwell.addresses {
+            address.set_health(Health::Unhealthy);
+        }
+        let first: Vec<_> = (0..3).filter_map(|_| unwell.order().next()).collect();
+        assert_eq!(first, [1, 2, 0], "all take turns");
         let single = upstream(&["a:1"]);
         for _ in 0..FAILURES_MAX {
             single.addresses[0].note_failure();

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::Ready;
+use std::future::{Future, Ready, pending};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -42,6 +42,12 @@ pub trait Front: Telling {
     /// Files of its own that are followed as certificates are.
     fn files(&self) -> Option<Arc<dyn Followed>> {
         None
+    }
+
+    /// What it does besides answering, for as long as the server runs; on the thread that
+    /// answers operators.
+    fn chores(&self) -> impl Future<Output = ()> + Send + 'static {
+        pending()
     }
 }
 

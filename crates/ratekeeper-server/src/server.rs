@@ -248,6 +248,7 @@ impl<S: ServedStore> Server<S> {
         tasks.spawn(chores::tend(Arc::clone(&app)));
         if let Some(front) = &front {
             app.set_front(Arc::clone(front) as _);
+            tasks.spawn(front.chores());
         }
         let mut wakes = vec![wake];
         let certificates = app

@@ -438,7 +438,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "upstreams",
         "MAPPING",
         "Several such services, each by a name: a URL, a list of URLs that take turns, or `urls`, `ca` (a file of \
-         authorities), `server_name` (of its certificate) and `host` (instead of the client's)",
+         authorities), `server_name` (of its certificate), `host` (instead of the client's) and `health_check` (`path`, \
+         `interval`, `timeout`, `unhealthy_threshold`, `healthy_threshold`)",
     ),
     nested(
         "routes",

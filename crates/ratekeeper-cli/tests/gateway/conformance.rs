@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::support::{Gateway, RULES, Upstream, gateway, ok};
-use ratekeeper_testkit::process::{Process, free_port, system};
+use ratekeeper_testkit::process::{Process, eventually, free_port, system};
 use tempfile::TempDir;
 
 /// Runs a client to its end; answers what it printed.
@@ -239,6 +239,33 @@ fn an_encrypted_upstream_is_verified() {
     let answer = gateway.get("/", &[]);
     assert_eq!(answer.status, 502, "{answer:?}");
     assert!(answer.body.contains("certificate"), "{answer:?}");
+}
+
+#[test]
+fn authorities_of_an_upstream_are_read_again_when_they_change() {
+    let (certificate, stranger) = (Certificate::new(), Certificate::new());
+    let nginx = Nginx::start(Some(&certificate));
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let ca = folder.path().join("ca.pem");
+    std::fs::copy(&stranger.cert, &ca).expect("a file can be written");
+    let settings = format!(
+        "upstreams:\n  web: {{ url: 'https://localhost:{}', ca: {}, health_check: {{ path: /, interval: 50ms }} }}\n",
+        nginx.port,
+        ca.display()
+    );
+    let gateway = Gateway::start_with(RULES, &settings, &[]);
+    assert_eq!(gateway.get("/", &[]).status, 502);
+    let fails = "upstream web fails its health check at localhost";
+    eventually("its check fails, too", || {
+        gateway.told("/readyz").contains(fails)
+    });
+    std::fs::copy(&certificate.cert, &ca).expect("a file can be written");
+    eventually("the new authorities are believed", || {
+        gateway.get("/", &[]).status == 200
+    });
+    eventually("its check passes, too", || {
+        !gateway.told("/readyz").contains(fails)
+    });
 }
 
 /// Both ends are python-websockets.

@@ -3,6 +3,7 @@
 mod conformance;
 mod drain;
 mod forwarding;
+mod health;
 mod hostile;
 mod http2;
 mod levels;

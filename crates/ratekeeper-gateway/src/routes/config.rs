@@ -6,17 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use http::uri::{Authority, Scheme, Uri};
+use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 
-use super::{HostMatch, Route, Routes};
+use super::{HostMatch, Route, Routes, written};
+use crate::health::HealthCheck;
 use crate::metrics::UpstreamCounts;
 use crate::tls;
 use crate::upstream::{Secured, Speech, Upstream};
 
 /// The most upstreams, and the most addresses of one.
 const COUNT_MAX: usize = 1_000;
+
+/// Between health checks, and for one.
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(3_600);
 
 /// What settings say of routes: all of it, or one URL.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -44,8 +49,7 @@ pub struct RouteConfig {
 }
 
 /// A service that requests are forwarded to.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(from = "Written")]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UpstreamConfig {
     /// `http://HOST:PORT`, `h2c://…` for HTTP/2 in the clear, `https://…`: all of one kind.
     pub urls: Vec<String>,
@@ -55,63 +59,28 @@ pub struct UpstreamConfig {
     pub server_name: Option<String>,
     /// The `Host` it gets; None for the client's.
     pub host: Option<String>,
+    /// How it is asked whether it is well, if it is.
+    pub health_check: Option<HealthCheckConfig>,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Written {
-    One(String),
-    Several(Vec<String>),
-    Full(Full),
-}
-
-#[derive(Deserialize)]
+/// How each address of an upstream is asked whether it is well.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Full {
-    #[serde(alias = "url")]
-    urls: OneOrMore,
-    ca: Option<PathBuf>,
-    server_name: Option<String>,
-    host: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMore {
-    One(String),
-    More(Vec<String>),
-}
-
-impl UpstreamConfig {
-    /// The service at one URL.
-    #[must_use]
-    pub fn of(url: &str) -> Self {
-        Self::from(Written::One(url.to_owned()))
-    }
-}
-
-impl From<Written> for UpstreamConfig {
-    fn from(written: Written) -> Self {
-        let plain = |urls| Self {
-            urls,
-            ca: None,
-            server_name: None,
-            host: None,
-        };
-        match written {
-            Written::One(url) => plain(vec![url]),
-            Written::Several(urls) => plain(urls),
-            Written::Full(full) => Self {
-                ca: full.ca,
-                server_name: full.server_name,
-                host: full.host,
-                ..plain(match full.urls {
-                    OneOrMore::One(url) => vec![url],
-                    OneOrMore::More(urls) => urls,
-                })
-            },
-        }
-    }
+pub struct HealthCheckConfig {
+    /// Asked for with GET; well is what answers with 200 to 399.
+    pub path: String,
+    /// From one answer to the next question.
+    #[serde(default = "written::interval", deserialize_with = "written::duration")]
+    pub interval: Duration,
+    /// How long an answer may take.
+    #[serde(default = "written::timeout", deserialize_with = "written::duration")]
+    pub timeout: Duration,
+    /// So many bad answers in a row, and it is asked last.
+    #[serde(default = "written::unhealthy_threshold")]
+    pub unhealthy_threshold: u32,
+    /// So many good ones in a row, and it takes its turn again.
+    #[serde(default = "written::healthy_threshold")]
+    pub healthy_threshold: u32,
 }
 
 /// Why routes are refused: where, and what is wrong.
@@ -294,7 +263,33 @@ fn upstream(
             Some(value.map_err(|_| format!("`{host}` is no host"))?)
         }
     };
+    upstream.health_check = config.health_check.as_ref().map(health_check).transpose()?;
     Ok(upstream)
+}
+
+fn health_check(config: &HealthCheckConfig) -> Result<HealthCheck, String> {
+    let path = &config.path;
+    let parsed = PathAndQuery::try_from(path.as_str()).ok();
+    let Some(parsed) = parsed.filter(|_| path.starts_with('/')) else {
+        return Err(format!(
+            "health_check: `{path}` is no path; write one such as /healthz"
+        ));
+    };
+    for (name, value) in [("interval", config.interval), ("timeout", config.timeout)] {
+        if value < SHORTEST || value > LONGEST {
+            return Err(format!("health_check: `{name}` must be from 10ms to 1h"));
+        }
+    }
+    if config.unhealthy_threshold == 0 || config.healthy_threshold == 0 {
+        return Err("health_check: thresholds begin at 1".to_owned());
+    }
+    Ok(HealthCheck {
+        path: parsed,
+        interval: config.interval,
+        timeout: config.timeout,
+        unhealthy_threshold: config.unhealthy_threshold,
+        healthy_threshold: config.healthy_threshold,
+    })
 }
 
 fn url(text: &str) -> Result<(Kind, Authority), String> {

@@ -86,5 +86,57 @@ fn upstreams_are_written_in_three_ways() {
     assert_eq!(two.urls, ["http://a:1", "http://b:1"]);
     let full = read(r#"{"url": "https://a", "ca": "ca.pem", "host": "b"}"#).expect("a mapping");
     assert_eq!((full.urls.len(), full.host.as_deref()), (1, Some("b")));
-    assert!(read(r#"{"urls": ["http://a"], "weight": 1}"#).is_err());
+    let check = r#"{"url": "http://a", "health_check": {"path": "/healthz", "interval": "1m30s"}}"#;
+    let checked = read(check).expect("a mapping");
+    let check = checked.health_check.expect("it is said");
+    assert_eq!(check.interval, Duration::from_secs(90));
+    assert_eq!(check.timeout, Duration::from_secs(2));
+}
+
+#[test]
+fn what_is_wrong_with_an_upstream_is_said() {
+    let refused = |text: &str| {
+        let read = serde_json::from_str::<UpstreamConfig>(text).map_err(|why| why.to_string());
+        match read {
+            Err(why) => why,
+            Ok(upstream) => {
+                let upstreams = [("a".to_owned(), upstream)].into();
+                let config = RoutesConfig {
+                    upstreams,
+                    ..RoutesConfig::default()
+                };
+                let made = Routes::new(&config, &mut |_| Arc::default());
+                made.expect_err("it is refused").to_string()
+            }
+        }
+    };
+    for (text, why) in [
+        ("7", "a URL, a list of URLs, or a mapping with `urls`"),
+        (r#"{"urls": 7}"#, "a URL or a list of URLs"),
+        (r#"{"urls": [], "weight": 1}"#, "unknown field `weight`"),
+        (r#"{"ca": "a.pem"}"#, "missing field `urls`"),
+        (
+            r#"{"url": "http://a", "health_check": {"path": "/", "interval": "often"}}"#,
+            "`often` is no span of time",
+        ),
+        (
+            r#"{"url": "http://a", "health_check": {"path": "/", "interval": "-3s"}}"#,
+            "`-3s` is no span of time",
+        ),
+        (
+            r#"{"url": "http://a", "health_check": {"path": "healthz"}}"#,
+            "upstreams.a: health_check: `healthz` is no path",
+        ),
+        (
+            r#"{"url": "http://a", "health_check": {"path": "/", "timeout": "0s"}}"#,
+            "`timeout` must be from 10ms to 1h",
+        ),
+        (
+            r#"{"url": "http://a", "health_check": {"path": "/", "healthy_threshold": 0}}"#,
+            "thresholds begin at 1",
+        ),
+    ] {
+        let said = refused(text);
+        assert!(said.contains(why), "{text}: {said}");
+    }
 }

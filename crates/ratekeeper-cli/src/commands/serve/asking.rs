@@ -152,6 +152,10 @@ impl Front for Asking {
     fn files(&self) -> Option<Arc<dyn Followed>> {
         self.gateway.files()
     }
+
+    fn chores(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.gateway.chores()
+    }
 }
 
 impl Telling for Asking {

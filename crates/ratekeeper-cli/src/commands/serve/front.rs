@@ -1,9 +1,10 @@
 //! The gateway, wired.
 
 use crate::home::Home;
-use crate::settings::{self, Environment, Flags, LogTo, Settings};
+use crate::settings::{self, Environment, Flags, Layers, LogTo, Problems, Settings};
 use crate::store::NodeStore;
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use ratekeeper_gateway::{AccessLog, Gateway, GatewayConfig, RoutesHandle};
 use ratekeeper_http::EncodedSlashes;
 use ratekeeper_limiter::Limiter;
@@ -110,7 +111,8 @@ fn log(settings: &Settings) -> Result<Option<AccessLog>> {
     Ok(Some(opened))
 }
 
-/// The settings file, of which routes and upstreams are read again while it is served by them.
+/// The settings file and the authorities it names, of which routes and upstreams are made anew
+/// while it is served by them.
 #[derive(Debug)]
 struct RoutesFile {
     path: PathBuf,
@@ -118,23 +120,57 @@ struct RoutesFile {
     home: Home,
     first: u64,
     routes: OnceLock<RoutesHandle>,
+    named: Mutex<Named>,
+}
+
+/// The authorities' files that settings name, and what the settings' file said then.
+#[derive(Debug, Default)]
+struct Named {
+    by: u64,
+    files: Vec<PathBuf>,
 }
 
 impl RoutesFile {
     fn new(path: PathBuf, flags: Flags, home: Home) -> Self {
-        let first = fingerprint(&path);
-        Self {
+        let mut file = Self {
             path,
             flags,
             home,
-            first,
+            first: 0,
             routes: OnceLock::new(),
+            named: Mutex::default(),
+        };
+        file.first = file.fingerprint();
+        file
+    }
+
+    /// Of what all files say.
+    fn fingerprint(&self) -> u64 {
+        let by = fingerprint(&self.path);
+        let mut named = self.named.lock();
+        if named.by != by {
+            // What makes no sense names nothing else.
+            if let Ok((_, settings)) = self.settings() {
+                let upstreams = settings.gateway.routes.upstreams.into_values();
+                named.files = upstreams.filter_map(|upstream| upstream.ca).collect();
+            }
+            named.by = by;
         }
+        let mut hasher = DefaultHasher::new();
+        by.hash(&mut hasher);
+        for file in &named.files {
+            fingerprint(file).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    fn settings(&self) -> std::result::Result<(Layers, Settings), Problems> {
+        settings::load(&self.flags, &Environment::of_process(), &self.home)
     }
 
     /// Puts in force what the file says of routes; all of it has to make sense.
     fn take(&self) {
-        match settings::load(&self.flags, &Environment::of_process(), &self.home) {
+        match self.settings() {
             Ok((_, settings)) => {
                 if let Some(routes) = self.routes.get() {
                     // Why not is logged there.
@@ -156,7 +192,9 @@ impl Followed for RoutesFile {
     }
 
     fn paths(&self) -> Vec<PathBuf> {
-        vec![self.path.clone()]
+        let mut paths = self.named.lock().files.clone();
+        paths.push(self.path.clone());
+        paths
     }
 
     fn known(&self) -> u64 {
@@ -165,13 +203,13 @@ impl Followed for RoutesFile {
 
     fn read(self: Arc<Self>) -> FilesRead {
         FilesRead {
-            fingerprint: fingerprint(&self.path),
+            fingerprint: self.fingerprint(),
             take: Box::new(move || self.take()),
         }
     }
 }
 
-/// Of what the file says, or why it cannot be read.
+/// Of what one file says, or why it cannot be read.
 fn fingerprint(path: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     match std::fs::read(path) {

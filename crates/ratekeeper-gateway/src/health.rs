@@ -1,0 +1,176 @@
+//! Asks upstreams whether they are well, whether anybody calls them or not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{HOST, HeaderValue, USER_AGENT};
+use http::uri::{PathAndQuery, Uri};
+use http::{Request, StatusCode};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+
+use crate::body::RequestBody;
+use crate::connect::{ConnectError, open};
+use crate::gateway::Shared;
+use crate::head;
+use crate::pool::{Connection, Pool};
+use crate::upstream::{Health, Upstream};
+
+/// How each address of an upstream is asked whether it is well.
+#[derive(Clone, Debug)]
+pub(crate) struct HealthCheck {
+    /// Well is what answers a GET of it with 200 to 399.
+    pub(crate) path: PathAndQuery,
+    pub(crate) interval: Duration,
+    pub(crate) timeout: Duration,
+    /// So many bad answers in a row, and an address is not well any more.
+    pub(crate) unhealthy_threshold: u32,
+    /// So many good ones, and it is again.
+    pub(crate) healthy_threshold: u32,
+}
+
+/// Checks the upstreams of whatever routes are in force, for ever.
+pub(crate) async fn check(shared: Arc<Shared>) {
+    loop {
+        let routes = shared.routes.load_full();
+        // Dropped with the routes that they are for.
+        let mut checks = JoinSet::new();
+        for upstream in routes.upstreams() {
+            let Some(check) = &upstream.health_check else {
+                continue;
+            };
+            for index in 0..upstream.addresses.len() {
+                checks.spawn(watch(Arc::clone(upstream), index, check.clone()));
+            }
+        }
+        shared.replaced.notified().await;
+    }
+}
+
+async fn watch(upstream: Arc<Upstream>, index: usize, check: HealthCheck) {
+    let address = &upstream.addresses[index];
+    let mut streak = Streak::new(address.health());
+    loop {
+        let asked = timeout(check.timeout, ask(&upstream, index, &check)).await;
+        let outcome = asked.unwrap_or_else(|_| Err("no answer in time".into()));
+        if let Some(health) = streak.note(outcome.is_ok(), &check) {
+            address.set_health(health);
+            let (name, at) = (&*upstream.name, address.authority.as_str());
+            match &outcome {
+                Ok(()) => info!(upstream = name, address = at, "an upstream is well"),
+                Err(why) => {
+                    warn!(upstream = name, address = at, %why, "an upstream fails its health check");
+                }
+            }
+        }
+        sleep(check.interval).await;
+    }
+}
+
+/// Asks once, on a connection of its own: one that is kept says little about the next.
+async fn ask(upstream: &Upstream, index: usize, check: &HealthCheck) -> Result<(), Box<str>> {
+    let pool = Pool::default();
+    let connection = open(upstream, index, &pool, false).await;
+    let connection = connection.map_err(|error| match error {
+        ConnectError::TooSlow => "it could not be connected to in time".into(),
+        ConnectError::Failed(why) => why,
+    })?;
+    let authority = upstream.addresses[index].authority.as_str();
+    let host = upstream
+        .host
+        .clone()
+        .map_or_else(|| HeaderValue::from_str(authority), Ok);
+    let mut request = Request::new(RequestBody::none());
+    *request.uri_mut() = Uri::from(check.path.clone());
+    let headers = request.headers_mut();
+    headers.insert(HOST, host.map_err(|error| error.to_string())?);
+    headers.insert(
+        USER_AGENT,
+        HeaderValue::from_static("ratekeeper-health-check"),
+    );
+    let answer = match connection {
+        Connection::Http1(mut lease) => lease.sender.send_request(request).await,
+        Connection::Http2(mut sender) => {
+            let (mut parts, body) = request.into_parts();
+            head::as_http2(&mut parts, upstream, index);
+            sender.send_request(Request::from_parts(parts, body)).await
+        }
+    };
+    match answer {
+        Ok(answer) if (StatusCode::OK..StatusCode::BAD_REQUEST).contains(&answer.status()) => {
+            Ok(())
+        }
+        Ok(answer) => Err(format!("it answered {}", answer.status()).into()),
+        Err(error) => Err(error.to_string().into()),
+    }
+}
+
+/// The answers since the last that was as expected.
+#[derive(Debug)]
+struct Streak {
+    health: Health,
+    against: u32,
+}
+
+impl Streak {
+    const fn new(health: Health) -> Self {
+        Self { health, against: 0 }
+    }
+
+    /// What the address is from now on, where that is something else. Of one of which nothing is
+    /// known the first answer decides.
+    fn note(&mut self, is_good: bool, check: &HealthCheck) -> Option<Health> {
+        let (seen, threshold) = match is_good {
+            true => (Health::Healthy, check.healthy_threshold),
+            false => (Health::Unhealthy, check.unhealthy_threshold),
+        };
+        self.against = if seen == self.health {
+            0
+        } else {
+            self.against + 1
+        };
+        let is_enough = self.health == Health::Unknown || self.against >= threshold;
+        if seen == self.health || !is_enough {
+            return None;
+        }
+        *self = Self::new(seen);
+        Some(seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_takes_several_answers_in_a_row_to_change() {
+        let check = HealthCheck {
+            path: PathAndQuery::from_static("/"),
+            interval: Duration::from_secs(1),
+            timeout: Duration::from_secs(1),
+            unhealthy_threshold: 3,
+            healthy_threshold: 2,
+        };
+        let (good, bad) = (true, false);
+        let changes = |from, answers: &[bool]| {
+            let mut streak = Streak::new(from);
+            let note = |answer: &bool| streak.note(*answer, &check);
+            answers.iter().map(note).collect::<Vec<_>>()
+        };
+        let (healthy, unhealthy) = (Some(Health::Healthy), Some(Health::Unhealthy));
+        assert_eq!(changes(Health::Unknown, &[good]), [healthy]);
+        assert_eq!(
+            changes(Health::Unknown, &[bad, good, good]),
+            [unhealthy, None, healthy]
+        );
+        assert_eq!(
+            changes(Health::Healthy, &[bad, bad, good, bad, bad, bad, bad]),
+            [None, None, None, None, None, unhealthy, None]
+        );
+        assert_eq!(
+            changes(Health::Unhealthy, &[good, bad, good, good]),
+            [None, None, None, healthy]
+        );
+    }
+}
