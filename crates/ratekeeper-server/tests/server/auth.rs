@@ -7,19 +7,20 @@ use ratekeeper_server::{ServedStore, ServerConfig};
 
 use crate::support::{PATIENCE, Running, raw, start, start_with};
 
+/// Windows whose next edge is decades away.
 const RULES: &str = "
 domain: d
 descriptors:
 - key: api_key
-  rate_limit: { window: 1d, limit: 2, name: keys, algorithm: fixed_window }
+  rate_limit: { window: 10000d, limit: 2, name: keys, algorithm: fixed_window }
 - key: remote_address
-  rate_limit: { window: 1d, limit: 3, algorithm: fixed_window }
+  rate_limit: { window: 10000d, limit: 3, algorithm: fixed_window }
 - key: path
   value: /never
-  rate_limit: { window: 1d, limit: 0 }
+  rate_limit: { window: 10000d, limit: 0 }
 - key: path
   value: /dear
-  rate_limit: { window: 1d, limit: 1, algorithm: fixed_window }
+  rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
 ";
 
 struct Told {
@@ -88,7 +89,7 @@ async fn it_allows_then_denies_with_all_headers() {
         );
         assert_eq!(
             told.header("ratelimit-policy"),
-            r#""d.remote_address";q=3;w=86400, "keys";q=2;w=86400"#
+            r#""d.remote_address";q=3;w=864000000, "keys";q=2;w=864000000"#
         );
         assert!(!told.headers.contains_key("retry-after"));
         assert!(told.body.is_null());
@@ -103,7 +104,7 @@ async fn it_allows_then_denies_with_all_headers() {
     );
     let error = &told.body["error"];
     assert_eq!(error["code"], "RATE_LIMITED");
-    assert_eq!(error["window"], "1d");
+    assert_eq!(error["window"], "10000d");
     assert!(
         error["scope"].as_str().unwrap().ends_with("…1234"),
         "{error}"
@@ -285,7 +286,7 @@ async fn what_a_trusted_proxy_cannot_mean_is_refused_and_takes_nothing() {
 
 #[tokio::test]
 async fn the_domain_is_the_only_one_or_named() {
-    let two = "domain: a\ndescriptors: [{ key: path, rate_limit: { window: 1d, limit: 1 } }]\n";
+    let two = "domain: a\ndescriptors: [{ key: path, rate_limit: { window: 10000d, limit: 1 } }]\n";
     let server = start(two).await;
     assert_eq!(
         ask(&server, "GET", "/v1/auth?domain=unknown", &[])
@@ -348,7 +349,7 @@ descriptors:
   descriptors:
   - key: endpoint
     value: POST /orders
-    rate_limit: { window: 1d, limit: 1 }
+    rate_limit: { window: 10000d, limit: 1 }
 ";
     let mapping = serde_json::json!({ "descriptors": [[
         { "key": "tenant", "from": "header:x-tenant" },
@@ -382,10 +383,10 @@ slas_base: /v1/organizations/{tenant}
 slas:
 - id: get-product
   match: { methods: [GET], pathPattern: /product/* }
-  tiers: [ { period: 1d, threshold: 2 } ]
+  tiers: [ { period: 10000d, threshold: 2 } ]
 - id: put-product
   match: { methods: [PUT], pathPattern: /product/* }
-  tiers: [ { period: 1d, threshold: 1 } ]
+  tiers: [ { period: 10000d, threshold: 1 } ]
 ";
     let server = start(rules).await;
     let calls = |method, uri| [("x-forwarded-method", method), ("x-forwarded-uri", uri)];
@@ -399,7 +400,7 @@ slas:
         assert_eq!(told.header("x-ratelimit-remaining"), remaining);
         assert_eq!(
             told.header("ratelimit-policy"),
-            r#""get-product";q=2;w=86400"#
+            r#""get-product";q=2;w=864000000"#
         );
     }
     let told = ask(&server, "GET", "/v1/auth", &a).await;
@@ -427,7 +428,7 @@ slas:
 #[tokio::test]
 async fn a_token_that_is_not_believed_is_refused_or_nobodys() {
     let rules =
-        "slas: [ { id: all, pathPattern: '/**', tiers: [ { period: 1d, threshold: 1 } ] } ]";
+        "slas: [ { id: all, pathPattern: '/**', tiers: [ { period: 10000d, threshold: 1 } ] } ]";
     let dir = tempfile::tempdir().unwrap();
     let secret = dir.path().join("secret");
     std::fs::write(&secret, "a secret of at least thirty-two bytes").unwrap();
@@ -463,11 +464,11 @@ async fn callers_are_told_their_own_limits_for_nothing() {
     let rules = "
 domain: d
 descriptors:
-- { key: api_key, rate_limit: { window: 1d, limit: 9, algorithm: fixed_window } }
+- { key: api_key, rate_limit: { window: 10000d, limit: 9, algorithm: fixed_window } }
 slas:
-- { id: get-product, methods: [GET], pathPattern: '/product/*', tiers: [ { period: 1h, threshold: 4 }, { period: 1d, threshold: 5 } ] }
-- { id: tenants, methods: [GET], pathPattern: '/v1/{tenant}', tiers: [ { period: 1d, threshold: 6 } ] }
-- { id: off, enabled: false, pathPattern: '/off', tiers: [ { period: 1d, threshold: 7 } ] }
+- { id: get-product, methods: [GET], pathPattern: '/product/*', tiers: [ { period: 5000d, threshold: 4 }, { period: 10000d, threshold: 5 } ] }
+- { id: tenants, methods: [GET], pathPattern: '/v1/{tenant}', tiers: [ { period: 10000d, threshold: 6 } ] }
+- { id: off, enabled: false, pathPattern: '/off', tiers: [ { period: 10000d, threshold: 7 } ] }
 ";
     let server = start(rules).await;
     let call = [
@@ -500,24 +501,24 @@ slas:
         assert_eq!(
             told("/v1/limits", "key-of-somebody-1234").await,
             [
-                r#""d.api_key" 8/9 "1d""#,
-                r#""get-product#1h" 3/4 "1h""#,
-                r#""get-product#1d" 4/5 "1d""#,
-                r#""tenants" null/6 "1d""#,
+                r#""d.api_key" 8/9 "10000d""#,
+                r#""get-product#5000d" 3/4 "5000d""#,
+                r#""get-product#10000d" 4/5 "10000d""#,
+                r#""tenants" null/6 "10000d""#,
             ]
         );
     }
     assert_eq!(
         told("/v1/limits?path=/product/8", "key-of-another-4321").await,
         [
-            r#""d.api_key" 9/9 "1d""#,
-            r#""get-product#1h" 4/4 "1h""#,
-            r#""get-product#1d" 5/5 "1d""#
+            r#""d.api_key" 9/9 "10000d""#,
+            r#""get-product#5000d" 4/4 "5000d""#,
+            r#""get-product#10000d" 5/5 "10000d""#
         ]
     );
     assert_eq!(
         told("/v1/limits?path=/v1/acme&method=GET", "key-of-another-4321").await,
-        [r#""d.api_key" 9/9 "1d""#, r#""tenants" 6/6 "1d""#]
+        [r#""d.api_key" 9/9 "10000d""#, r#""tenants" 6/6 "10000d""#]
     );
     let odd = ask(&server, "GET", "/v1/limits?path=product", &[]).await;
     assert_eq!(odd.refusal(), "?path: a path begins with a slash");

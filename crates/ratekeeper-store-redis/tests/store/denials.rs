@@ -8,7 +8,7 @@ use ratekeeper_store::{Step, StepOutcome, Verdicts};
 use ratekeeper_store_redis::RedisStore;
 use ratekeeper_testkit::redis::Server;
 
-use crate::support::{decide, endpoint, home, limit, patient, step};
+use crate::support::{LASTING, decide, endpoint, home, limit, patient, step};
 
 fn pair(server: &Server) -> (RedisStore, RedisStore) {
     let endpoint = endpoint(server);
@@ -79,7 +79,7 @@ async fn a_denial_from_memory_is_the_one_of_the_server() {
 async fn a_flood_of_denials_is_not_asked() {
     let server = Server::start();
     let (store, _) = pair(&server);
-    let limit = limit(Algorithm::FixedWindow, 5, Micros::from_secs(86_400 * 365));
+    let limit = limit(Algorithm::FixedWindow, 5, LASTING);
     for _ in 0..1_000 {
         decide(&store, &[step(&limit, 1)]).await.unwrap();
     }
@@ -92,10 +92,9 @@ async fn a_flood_of_denials_is_not_asked() {
 async fn looks_refunds_and_other_limits_are_always_asked() {
     let server = Server::start();
     let (store, _) = pair(&server);
-    let year = Micros::from_secs(86_400 * 365);
     let (small, large) = (
-        limit(Algorithm::FixedWindow, 5, year),
-        limit(Algorithm::FixedWindow, 50, year),
+        limit(Algorithm::FixedWindow, 5, LASTING),
+        limit(Algorithm::FixedWindow, 50, LASTING),
     );
     for _ in 0..7 {
         decide(&store, &[step(&small, 1)]).await.unwrap();
@@ -123,7 +122,7 @@ async fn what_others_give_back_is_seen_in_time() {
     let server = Server::start();
     let (remembering, asking) = pair(&server);
     let remembering = Arc::new(remembering);
-    let limit = limit(Algorithm::FixedWindow, 5, Micros::from_secs(86_400 * 365));
+    let limit = limit(Algorithm::FixedWindow, 5, LASTING);
     for _ in 0..7 {
         decide(&*remembering, &[step(&limit, 1)]).await.unwrap();
     }

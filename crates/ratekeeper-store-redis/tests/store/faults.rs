@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_core::{Algorithm, Limit, Micros};
+use ratekeeper_core::{Algorithm, Limit};
 use ratekeeper_store::StoreError;
 use ratekeeper_store_redis::{Circuit, Endpoint, RedisConfig, RedisStore};
 use ratekeeper_testkit::process::DEADLINE;
@@ -13,14 +13,10 @@ use ratekeeper_testkit::redis::Server;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{decide, home, limit, patient, step, store};
+use crate::support::{LASTING, decide, home, limit, patient, step, store};
 
 fn yearly(quota: u64) -> Limit {
-    limit(
-        Algorithm::FixedWindow,
-        quota,
-        Micros::from_secs(86_400 * 365),
-    )
+    limit(Algorithm::FixedWindow, quota, LASTING)
 }
 
 /// Asks until the answer is as `wanted`.

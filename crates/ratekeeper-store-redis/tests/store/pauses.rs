@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_core::{Algorithm, Micros};
+use ratekeeper_core::Algorithm;
 use ratekeeper_store_redis::RedisConfig;
 use ratekeeper_testkit::redis::{Client, Server};
 use tokio::task::yield_now;
 
-use crate::support::{decide, limit, patient, step, store};
+use crate::support::{LASTING, decide, limit, patient, step, store};
 
 /// Long enough for a slow machine to connect, and to answer while the node stands still.
 const DEADLINE: Duration = Duration::from_millis(500);
@@ -19,8 +19,7 @@ async fn an_answer_that_is_there_is_taken_however_late_it_is_read() {
     let mut config: RedisConfig = patient();
     config.deadline = DEADLINE;
     let store = Arc::new(store(&server, config));
-    let hour = Micros::from_secs(3_600);
-    let limit = limit(Algorithm::FixedWindow, 10, hour);
+    let limit = limit(Algorithm::FixedWindow, 10, LASTING);
     let mut client = server.client();
     // The connection is there, and so is the script.
     while decide(&*store, &[step(&limit, 1)]).await.is_err() {}

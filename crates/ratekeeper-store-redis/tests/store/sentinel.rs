@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use ratekeeper_core::{Algorithm, Limit, Micros};
+use ratekeeper_core::{Algorithm, Limit};
 use ratekeeper_store::StoreError;
 use ratekeeper_store_redis::script::Clock;
 use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
@@ -12,7 +12,7 @@ use ratekeeper_testkit::process::{DEADLINE, eventually, free_port};
 use ratekeeper_testkit::redis::{PRIMARY, Sentinels};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{decide, home, limit, patient, prefix, step};
+use crate::support::{LASTING, decide, home, limit, patient, prefix, step};
 
 /// Longer than any test: machines that run tests are slow at times, and nobody is to take that
 /// for a primary that is gone.
@@ -44,11 +44,7 @@ fn endpoint(ports: &[u16], name: &str) -> Endpoint {
 }
 
 fn yearly(quota: u64) -> Limit {
-    limit(
-        Algorithm::FixedWindow,
-        quota,
-        Micros::from_secs(86_400 * 365),
-    )
+    limit(Algorithm::FixedWindow, quota, LASTING)
 }
 
 mod conformance {

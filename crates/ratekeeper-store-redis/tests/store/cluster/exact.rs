@@ -3,22 +3,20 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Algorithm, Limit, Micros};
+use ratekeeper_core::{Algorithm, Limit};
 use ratekeeper_store::{Step, StepOutcome};
 use ratekeeper_store_redis::RedisStore;
 use ratekeeper_testkit::redis::Cluster;
 use tokio::task::JoinSet;
 
 use super::{patient, ready, shared, steps, store};
-use crate::support::{decide, home, limit};
+use crate::support::{LASTING, decide, home, limit};
 
 const NODES: usize = 4;
 const TASKS: usize = 64;
 const ASKED: usize = 20;
 
 /// So long that nothing comes back while a test runs.
-const WINDOW: Micros = Micros::from_secs(365 * 86_400);
-
 /// Nodes that share their counters, each with connections of its own.
 async fn nodes(cluster: &Cluster) -> Vec<Arc<RedisStore>> {
     let endpoint = super::endpoint(cluster);
@@ -72,7 +70,7 @@ async fn left(node: &RedisStore, step: Step<'_>) -> u64 {
 async fn a_flood_of_one_counter_is_admitted_exactly() {
     let cluster = shared();
     let nodes = nodes(&cluster).await;
-    let limit = limit(Algorithm::SlidingWindow, 1_000, WINDOW);
+    let limit = limit(Algorithm::SlidingWindow, 1_000, LASTING);
     assert_eq!(admitted(&nodes, &[limit]).await, 1_000);
 }
 
@@ -81,7 +79,7 @@ async fn counters_of_several_shards_are_taken_together_or_not_at_all() {
     let cluster = shared();
     let nodes = nodes(&cluster).await;
     let quotas = [100_000, 1_000, 100_000];
-    let limits = quotas.map(|quota| limit(Algorithm::FixedWindow, quota, WINDOW));
+    let limits = quotas.map(|quota| limit(Algorithm::FixedWindow, quota, LASTING));
     assert_eq!(admitted(&nodes, &limits).await, 1_000);
     for (step, quota) in together(&limits).into_iter().zip(quotas) {
         // What comes back may be on its way still.
@@ -104,8 +102,8 @@ async fn a_flood_of_denials_over_several_slots_is_not_asked() {
     let store = store(&cluster, patient());
     ready(&store).await;
     let (wide, five) = (
-        limit(Algorithm::FixedWindow, 100_000, WINDOW),
-        limit(Algorithm::FixedWindow, 5, WINDOW),
+        limit(Algorithm::FixedWindow, 100_000, LASTING),
+        limit(Algorithm::FixedWindow, 5, LASTING),
     );
     let mut steps = steps(&wide, 7, 3);
     steps[1].limit = &five;

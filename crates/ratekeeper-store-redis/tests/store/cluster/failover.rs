@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratekeeper_core::{Algorithm, Micros, Mode};
+use ratekeeper_core::{Algorithm, Mode};
 use ratekeeper_store::{Request, Step, StepOutcome, Store, StoreError};
 use ratekeeper_store_redis::{Circuit, RedisStore};
 use ratekeeper_testkit::process::{DEADLINE, eventually};
@@ -10,9 +10,7 @@ use ratekeeper_testkit::redis::{Cluster, Reply};
 use tokio::task::yield_now;
 
 use super::{endpoint, patient, ready, step_of, steps};
-use crate::support::{decide, home, limit};
-
-const DAY: Micros = Micros::from_secs(86_400);
+use crate::support::{LASTING, decide, home, limit};
 
 fn is_primary(cluster: &Cluster, node: usize) -> bool {
     match cluster.client(node).ask(&["ROLE"]) {
@@ -41,7 +39,7 @@ async fn a_lost_shard_is_missed_by_its_own_counters_alone_until_its_replica_serv
     let mut cluster = Cluster::of(3, 1, Duration::from_secs(2));
     let store = RedisStore::new(endpoint(&cluster), patient(), home());
     ready(&store).await;
-    let limit = limit(Algorithm::FixedWindow, 1_000_000, DAY);
+    let limit = limit(Algorithm::FixedWindow, 1_000_000, LASTING);
     let (lost, kept) = (step_of(&limit, 1, 0), step_of(&limit, 1, 1));
     for step in [lost, kept] {
         assert!(decide(&store, &[step]).await.expect("all serve").allowed);
@@ -85,7 +83,7 @@ async fn shards_that_are_there_count_on_without_one_that_is_lost() {
     let mut cluster = Cluster::of(3, 0, Duration::from_secs(2));
     let store = RedisStore::new(endpoint(&cluster), patient(), home());
     ready(&store).await;
-    let limit = limit(Algorithm::FixedWindow, 1_000, DAY);
+    let limit = limit(Algorithm::FixedWindow, 1_000, LASTING);
     let all = steps(&limit, 1, 3);
     assert!(decide(&store, &all).await.expect("all serve").allowed);
     cluster.servers()[2].process().kill();
@@ -123,7 +121,7 @@ async fn what_a_hung_shard_may_have_counted_is_not_asked_again() {
     config.deadline = Duration::from_secs(2);
     let store = RedisStore::new(endpoint(&cluster), config, home());
     ready(&store).await;
-    let limit = limit(Algorithm::FixedWindow, 1_000, DAY);
+    let limit = limit(Algorithm::FixedWindow, 1_000, LASTING);
     let (hung, kept) = (step_of(&limit, 1, 0), step_of(&limit, 1, 1));
     for step in [hung, kept] {
         assert!(decide(&store, &[step]).await.expect("all serve").allowed);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ratekeeper_core::{Algorithm, Micros};
+use ratekeeper_core::Algorithm;
 use ratekeeper_store::{CounterKey, Step, StepOutcome};
 use ratekeeper_store_redis::RedisStore;
 use ratekeeper_store_redis::script::slot;
@@ -13,7 +13,7 @@ use ratekeeper_testkit::redis::Cluster;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::{endpoint, patient, ready, step_of};
-use crate::support::{decide, home, limit};
+use crate::support::{LASTING, decide, home, limit};
 
 const TASKS: usize = 16;
 const COUNTERS: u64 = 4;
@@ -25,11 +25,7 @@ async fn half_of_a_slot_is_decided_at_each_end() {
     let cluster = Cluster::of(3, 0, Duration::from_secs(60));
     let store = RedisStore::new(endpoint(&cluster), patient(), home());
     ready(&store).await;
-    let limit = limit(
-        Algorithm::FixedWindow,
-        1_000,
-        Micros::from_secs(365 * 86_400),
-    );
+    let limit = limit(Algorithm::FixedWindow, 1_000, LASTING);
     let first = step_of(&limit, 1, 0);
     let neighbours: Vec<_> = (0..NEIGHBOURS)
         .map(|identity| Step {
@@ -77,11 +73,7 @@ async fn a_slot_on_its_way_loses_no_answer_and_counts_none_twice() {
     let cluster = Arc::new(Cluster::start());
     let store = Arc::new(RedisStore::new(endpoint(&cluster), patient(), home()));
     ready(&store).await;
-    let limit = limit(
-        Algorithm::FixedWindow,
-        1 << 40,
-        Micros::from_secs(365 * 86_400),
-    );
+    let limit = limit(Algorithm::FixedWindow, 1 << 40, LASTING);
     let stop = Arc::new(AtomicBool::new(false));
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {

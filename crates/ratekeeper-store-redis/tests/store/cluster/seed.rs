@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use ratekeeper_core::{Algorithm, Micros};
+use ratekeeper_core::Algorithm;
 use ratekeeper_store::StoreError;
 use ratekeeper_store_redis::{Endpoint, RedisStore};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Cluster, Reply};
 
 use super::{patient, ready, shared, step_of};
-use crate::support::{decide, home, limit, prefix};
+use crate::support::{LASTING, decide, home, limit, prefix};
 
 const SHARDS: usize = 3;
 
@@ -92,7 +92,7 @@ async fn a_node_that_starts_while_the_seeds_shard_is_away_names_counters_as_the_
     let second = service.node();
     ready(&second).await;
     assert_eq!(second.seed(), Some(seed));
-    let limit = limit(Algorithm::FixedWindow, 10, Micros::from_secs(365 * 86_400));
+    let limit = limit(Algorithm::FixedWindow, 10, LASTING);
     let healthy = step_of(&limit, 1, (lost + 1) % SHARDS);
     assert!(
         decide(&second, &[healthy])
@@ -126,7 +126,7 @@ async fn nothing_is_counted_by_a_secret_that_nobody_shares() {
     cluster.servers()[lost].process().kill();
     let store = service.node();
     ready(&store).await;
-    let limit = limit(Algorithm::FixedWindow, 10, Micros::from_secs(365 * 86_400));
+    let limit = limit(Algorithm::FixedWindow, 10, LASTING);
     let healthy = step_of(&limit, 1, (lost + 1) % SHARDS);
     assert_eq!(store.seed(), None);
     let answer = decide(&store, &[healthy]).await;
