@@ -16,9 +16,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "ratekeeper-limiter",
         &["ratekeeper-core", "ratekeeper-rules", "ratekeeper-store"],
     ),
+    ("ratekeeper-tls", &[]),
     (
         "ratekeeper-store-redis",
-        &["ratekeeper-core", "ratekeeper-store"],
+        &["ratekeeper-core", "ratekeeper-store", "ratekeeper-tls"],
     ),
     (
         "ratekeeper-http",
@@ -44,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-proto",
             "ratekeeper-rules",
             "ratekeeper-store",
+            "ratekeeper-tls",
         ],
     ),
     (
@@ -72,7 +74,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "ratekeeper-gateway",
-        &["ratekeeper-http", "ratekeeper-server", "ratekeeper-tower"],
+        &[
+            "ratekeeper-http",
+            "ratekeeper-server",
+            "ratekeeper-tls",
+            "ratekeeper-tower",
+        ],
     ),
     ("ratekeeper-client", &["ratekeeper", "ratekeeper-proto"]),
     (
@@ -89,6 +96,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-server",
             "ratekeeper-store",
             "ratekeeper-store-redis",
+            "ratekeeper-tls",
             "ratekeeper-tower",
         ],
     ),

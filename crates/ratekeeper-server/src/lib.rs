@@ -62,4 +62,4 @@ pub use reload::{LoadError, ReloadStatus, RulesLoader};
 pub use rls::{ConstantAnswer, NoAnswer};
 pub use server::{Addresses, BindError, Drained, Reload, Server};
 pub use store::{ServedStore, ServerGauges, StoreGauges};
-pub use tls::{BadClientName, ClientName, PeerName, TlsConfig, TlsError, TlsFile};
+pub use tls::{BadClientName, ClientName, PeerName, TlsConfig};

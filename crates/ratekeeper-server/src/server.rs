@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ratekeeper_limiter::Limiter;
 use ratekeeper_rules::{Change, RuleSet};
+use ratekeeper_tls::TlsFileError;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
@@ -23,7 +24,7 @@ use crate::http;
 use crate::listen::{ListenAddress, Listener, Opening, Protocol, Workers};
 use crate::reload::{ReloadStatus, Reloader, RulesLoader};
 use crate::store::ServedStore;
-use crate::tls::{Tls, TlsConfig, TlsError};
+use crate::tls::{Tls, TlsConfig};
 
 /// Where a server listens: what was asked for, with free ports in place of 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,7 +68,7 @@ pub enum BindError {
         /// `grpc`, `http`, `admin` or `listen`.
         name: &'static str,
         /// Which file, and why.
-        source: TlsError,
+        source: TlsFileError,
     },
     /// The system has no threads to serve on.
     #[error("cannot start the worker threads")]

@@ -1,7 +1,6 @@
 //! TLS on a listener: its certificate, whom it lets in, and what becomes of both when the files
 //! change.
 
-mod error;
 mod files;
 mod names;
 mod reload;
@@ -14,13 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use ratekeeper_tls::{TlsFileError, TlsIdentity};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
-pub use error::{TlsError, TlsFile};
 pub use names::{BadClientName, ClientName, PeerName};
 
 use crate::listen::{PeerAddress, Protocol};
@@ -29,10 +28,8 @@ use files::Fingerprint;
 /// How a listener proves who it is, and whom it lets in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsConfig {
-    /// The certificate and what leads from it to the authority, as PEM.
-    pub certificate: PathBuf,
-    /// The certificate's private key, as PEM.
-    pub key: PathBuf,
+    /// Its certificate and private key, as PEM.
+    pub identity: TlsIdentity,
     /// The authorities of clients, as PEM: with them, only clients with a certificate of
     /// theirs are let in.
     pub client_ca: Option<PathBuf>,
@@ -44,8 +41,8 @@ pub struct TlsConfig {
 impl TlsConfig {
     fn paths(&self) -> impl Iterator<Item = &Path> {
         let own = [
-            Some(&self.certificate),
-            Some(&self.key),
+            Some(&self.identity.certificate),
+            Some(&self.identity.key),
             self.client_ca.as_ref(),
         ];
         own.into_iter().flatten().map(PathBuf::as_path)
@@ -93,7 +90,7 @@ impl Tls {
         listener: &'static str,
         protocol: Protocol,
         config: TlsConfig,
-    ) -> Result<Self, TlsError> {
+    ) -> Result<Self, TlsFileError> {
         let files = files::read(&config)?;
         let first = files.fingerprint();
         let in_force = files::understand(&files, &config, protocol)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::{ConnectionAddr, IntoConnectionInfo};
 
 use crate::node::{Address, Login, Node};
-use crate::tls::{Tls, TlsFileError, TlsFiles};
+use ratekeeper_tls::{ClientTls, TlsFileError, TlsFiles};
 
 /// The longest prefix of keys, in bytes: every key pays for it.
 const PREFIX_MAX: usize = 64;
@@ -45,7 +45,7 @@ pub(crate) enum Deployment {
 
 impl Deployment {
     /// Where it says how connections are encrypted.
-    fn tls(&mut self) -> Vec<&mut Option<Arc<Tls>>> {
+    fn tls(&mut self) -> Vec<&mut Option<Arc<ClientTls>>> {
         match self {
             Self::Single(node) => vec![&mut node.tls],
             Self::Cluster(nodes) => nodes.iter_mut().map(|node| &mut node.tls).collect(),
@@ -65,7 +65,7 @@ pub(crate) struct SentinelSet {
     pub(crate) name: String,
     /// How to come in there.
     pub(crate) login: Arc<Login>,
-    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) tls: Option<Arc<ClientTls>>,
 }
 
 /// Why a URL names no server. None of these repeats the URL, which may hold a password.
@@ -193,7 +193,7 @@ impl Endpoint {
     /// encrypted.
     #[must_use]
     pub fn with_tls(mut self, files: TlsFiles) -> Option<Self> {
-        let tls = Arc::new(Tls::new(files));
+        let tls = Arc::new(ClientTls::new(files));
         for place in self.deployment.tls() {
             place.as_mut()?;
             *place = Some(Arc::clone(&tls));
@@ -430,7 +430,7 @@ mod tests {
                 .unwrap();
             let said = endpoint.check_tls().unwrap_err().to_string();
             assert!(
-                said.starts_with("/nowhere/ca.pem: it cannot be read"),
+                said.starts_with("the authorities in /nowhere/ca.pem cannot be used: No such"),
                 "{said}"
             );
         }

@@ -28,7 +28,6 @@ mod shard;
 mod store;
 mod survey;
 mod ticket;
-mod tls;
 mod topology;
 mod wire;
 
@@ -40,4 +39,3 @@ pub use link::LinkError;
 pub use metrics::ShardCounts;
 pub use store::RedisStore;
 pub use ticket::Ticket;
-pub use tls::{TlsFile, TlsFileCause, TlsFileError, TlsFiles, TlsIdentity};

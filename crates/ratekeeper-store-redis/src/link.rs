@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::time::Duration;
 
+use ratekeeper_tls::{ClientTls, TlsFileError};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, Value};
 use rustls::pki_types::{InvalidDnsNameError, ServerName};
@@ -14,7 +15,6 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::node::{Address, Node};
-use crate::tls::{Tls, TlsFileError};
 
 /// By which servers say that it is not us whom they serve, and that it does not help to ask again.
 const STRANGER: [&str; 4] = ["NOAUTH", "WRONGPASS", "NOPERM", "DENIED"];
@@ -192,7 +192,7 @@ async fn tcp(node: &Node, host: &str, port: u16) -> Result<TcpStream, LinkError>
 async fn encrypted(
     node: &Node,
     host: &str,
-    tls: &Tls,
+    tls: &ClientTls,
     stream: TcpStream,
 ) -> Result<Box<dyn Stream>, LinkError> {
     let config = tls.config();

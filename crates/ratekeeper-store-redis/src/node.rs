@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::tls::Tls;
+use ratekeeper_tls::ClientTls;
 
 /// Where a server listens by default.
 const PORT: u16 = 6379;
@@ -15,7 +15,7 @@ pub(crate) struct Node {
     pub(crate) address: Address,
     pub(crate) login: Arc<Login>,
     /// How the connection is encrypted; [`None`] for one that is not.
-    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) tls: Option<Arc<ClientTls>>,
 }
 
 /// Where a server listens.

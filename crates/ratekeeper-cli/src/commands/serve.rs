@@ -8,14 +8,14 @@ mod welcome;
 
 use crate::home::Home;
 use crate::output::{self, count};
-use crate::settings::{self, Environment, Flags, Settings};
+use crate::settings::{self, Environment, Flags, Settings, TlsSettings};
 use crate::state::{self, Saver};
 use crate::{limiter, logging};
 use anyhow::{Result, anyhow};
 use ratekeeper_rules::{Loaded, ReadOptions, RuleSet};
 use ratekeeper_server::{
     BindError, ConstantAnswer, DrainDelay, Drained, Front, RlsConfig, RulesLoader, RulesSource,
-    ServedStore, Server, ServerConfig, TlsFile,
+    ServedStore, Server, ServerConfig,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -266,12 +266,9 @@ fn advise(error: BindError) -> anyhow::Error {
             )
         }
         BindError::Tls { name, source } => {
-            let part = match source.file {
-                TlsFile::Certificate => "cert",
-                TlsFile::Key => "key",
-                TlsFile::ClientCa => "client_ca",
-            };
-            anyhow!("{name}_tls_{part}: {source}")
+            let part = ["client_ca", "cert", "key"].map(|part| format!("{name}_tls_{part}"));
+            let settings = TlsSettings::of(part.each_ref().map(String::as_str));
+            anyhow!("{}", settings.blame(source))
         }
         _ => error.into(),
     }

@@ -17,6 +17,7 @@ mod service;
 mod store;
 mod stores;
 mod table;
+mod tls;
 mod typed;
 mod values;
 
@@ -29,6 +30,7 @@ pub(crate) use problem::{Problem, Problems};
 pub(crate) use requests::slas_base;
 pub(crate) use service::ServiceSettings;
 pub(crate) use table::{SETTINGS, Setting};
+pub(crate) use tls::TlsSettings;
 pub(crate) use typed::profile;
 pub(crate) use values::{UNIX, duration};
 pub(crate) use values::{masked, masked_within};
@@ -154,14 +156,6 @@ pub(crate) struct RedisSettings {
     pub(crate) config: RedisConfig,
     /// The settings that name its files.
     pub(crate) files: TlsSettings,
-}
-
-/// The settings that name the files of TLS: whom to trust, what to show, and its key.
-#[derive(Clone, Debug)]
-pub(crate) struct TlsSettings {
-    pub(crate) authorities: String,
-    pub(crate) certificate: String,
-    pub(crate) key: String,
 }
 
 /// A store that rules may name.

@@ -3,9 +3,9 @@
 use super::layer::Origin;
 use super::problem::Problem;
 use super::typed::{Typed, failure_mode};
-use super::{store, values};
+use super::{TlsSettings, store, values};
 use ratekeeper_rules::FailureMode;
-use std::path::PathBuf;
+use ratekeeper_tls::TlsFiles;
 use std::time::Duration;
 
 /// A service that is asked, and how.
@@ -16,7 +16,8 @@ pub(crate) struct ServiceSettings {
     /// As the client wants it.
     pub(crate) endpoint: String,
     pub(crate) token: Option<String>,
-    pub(crate) files: ServiceFiles,
+    pub(crate) files: TlsFiles,
+    pub(crate) file_settings: TlsSettings,
     pub(crate) deadline: Duration,
     /// Whether concurrency limits hold, too.
     pub(crate) permits: bool,
@@ -26,13 +27,8 @@ pub(crate) struct ServiceSettings {
     pub(crate) contradictions: Vec<Problem>,
 }
 
-/// Files of TLS, all as PEM.
-#[derive(Debug)]
-pub(crate) struct ServiceFiles {
-    pub(crate) authorities: Option<PathBuf>,
-    /// The certificate and its key.
-    pub(crate) identity: Option<(PathBuf, PathBuf)>,
-}
+/// The settings that name the files of TLS.
+const TLS_KEYS: [&str; 3] = ["service_ca", "service_cert", "service_key"];
 
 /// What means something to a gateway that asks a service only.
 const NEED_SERVICE: [&str; 7] = [
@@ -54,7 +50,7 @@ impl Typed<'_> {
         });
         let permits = self.get("service_permits", false, values::switch);
         let token = self.get("service_token", None, token);
-        let files = self.service_files();
+        let files = self.client_tls(TLS_KEYS);
         let Some(endpoint) = endpoint else {
             return self.without_service();
         };
@@ -80,24 +76,12 @@ impl Typed<'_> {
             endpoint,
             token,
             files,
+            file_settings: TlsSettings::of(TLS_KEYS),
             deadline,
             permits,
             on_failure,
             contradictions: self.contradictions(on_failure),
         })
-    }
-
-    fn service_files(&mut self) -> ServiceFiles {
-        let identity = match (self.path("service_cert"), self.path("service_key")) {
-            (Some(certificate), Some(key)) => Some((certificate, key)),
-            (Some(_), None) => self.lacks("service_cert", "service_key"),
-            (None, Some(_)) => self.lacks("service_key", "service_cert"),
-            (None, None) => None,
-        };
-        ServiceFiles {
-            authorities: self.path("service_ca"),
-            identity,
-        }
     }
 
     /// Whoever says how a service is asked expects one to be asked.

@@ -3,7 +3,8 @@
 use super::typed::Typed;
 use super::values;
 use super::{RedisSettings, TlsSettings};
-use ratekeeper_store_redis::{Endpoint, RedisConfig, TlsFiles, TlsIdentity};
+use ratekeeper_store_redis::{Endpoint, RedisConfig};
+use ratekeeper_tls::TlsFiles;
 use std::time::Duration;
 
 /// The settings that name the files of the default store.
@@ -34,34 +35,19 @@ impl Typed<'_> {
         let shown = said
             .map(|said| values::masked(&said.text))
             .unwrap_or_default();
-        let [authorities, certificate, key] = TLS_KEYS.map(str::to_owned);
         Some(RedisSettings {
             endpoint: endpoint?,
             shown: format!("--store {shown}"),
             config: config.clone(),
-            files: TlsSettings {
-                authorities,
-                certificate,
-                key,
-            },
+            files: TlsSettings::of(TLS_KEYS),
         })
     }
 
     /// The endpoint with the files that are named for it. Files for what is not encrypted are a
     /// mistake: whoever names an authority expects to be safe.
     fn with_tls(&mut self, endpoint: Option<Endpoint>) -> Option<Endpoint> {
-        let [ca, cert, key] = TLS_KEYS;
-        let paths = (self.path(cert), self.path(key));
-        let identity = match paths {
-            (Some(certificate), Some(key)) => Some(TlsIdentity { certificate, key }),
-            (Some(_), None) => self.lacks(cert, key),
-            (None, Some(_)) => self.lacks(key, cert),
-            (None, None) => None,
-        };
-        let files = TlsFiles {
-            authorities: self.path(ca),
-            identity,
-        };
+        let [ca, cert, _] = TLS_KEYS;
+        let files = self.client_tls(TLS_KEYS);
         if files == TlsFiles::default() {
             return endpoint;
         }

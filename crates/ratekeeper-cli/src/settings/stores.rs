@@ -5,7 +5,8 @@ use super::store::{self, NOT_ENCRYPTED};
 use super::typed::Typed;
 use super::{NamedStore, RedisSettings, TlsSettings, nested, values};
 use ratekeeper_rules::DEFAULT_STORE;
-use ratekeeper_store_redis::{RedisConfig, TlsFiles, TlsIdentity};
+use ratekeeper_store_redis::RedisConfig;
+use ratekeeper_tls::{TlsFiles, TlsIdentity};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -142,7 +143,7 @@ mod tests {
         assert_eq!(stores[1].redis.shown, "stores.eu rediss://:****@eu/");
         let checked = stores[1].redis.endpoint.check_tls();
         let error = checked.expect_err("the file is not there");
-        assert_eq!(error.path, std::path::Path::new("/etc/ratekeeper/ca.pem"));
+        assert_eq!(error.path, Some("/etc/ratekeeper/ca.pem".into()));
         assert!(read("").expect("none").is_empty());
     }
 

@@ -14,10 +14,7 @@ use ratekeeper_http::answer::{BodyForm, Headers, UnknownHeaders};
 use ratekeeper_http::{Describer, EncodedSlashes, Forwarding, Identity};
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Profile};
-use ratekeeper_server::{
-    AuthConfig, BadClientName, Caller, ClientName, LimitHeaders, ListenAddress, ListenersTls,
-    TlsConfig,
-};
+use ratekeeper_server::{AuthConfig, Caller, LimitHeaders, ListenAddress};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -129,58 +126,6 @@ impl<'a> Typed<'a> {
             idle_max: self.get("grpc_max_connection_idle", None, values::some_duration),
             keepalive_time: self.get("grpc_keepalive_time", second, keepalive),
             keepalive_timeout: self.get("grpc_keepalive_timeout", second, keepalive),
-        }
-    }
-
-    fn listeners_tls(&mut self) -> ListenersTls {
-        ListenersTls {
-            grpc: self.tls([
-                "grpc_tls_cert",
-                "grpc_tls_key",
-                "grpc_tls_client_ca",
-                "grpc_tls_client_names",
-            ]),
-            http: self.tls([
-                "http_tls_cert",
-                "http_tls_key",
-                "http_tls_client_ca",
-                "http_tls_client_names",
-            ]),
-            admin: self.tls([
-                "admin_tls_cert",
-                "admin_tls_key",
-                "admin_tls_client_ca",
-                "admin_tls_client_names",
-            ]),
-        }
-    }
-
-    /// TLS of one listener; `None` where it is off. A part that means nothing without another is a mistake: whoever
-    /// names authorities expects clients to be asked.
-    pub(super) fn tls(
-        &mut self,
-        [cert, key, client_ca, client_names]: [&'static str; 4],
-    ) -> Option<TlsConfig> {
-        let names = self.get(client_names, Vec::new(), tls_names);
-        let paths = (self.path(cert), self.path(key), self.path(client_ca));
-        let has_names = !names.is_empty();
-        match paths {
-            (Some(certificate), Some(private), client_ca_path) => {
-                if has_names && client_ca_path.is_none() {
-                    self.lacks::<()>(client_names, client_ca);
-                }
-                Some(TlsConfig {
-                    certificate,
-                    key: private,
-                    client_ca: client_ca_path,
-                    client_names: names,
-                })
-            }
-            (None, None, None) if !has_names => None,
-            (Some(_), None, _) => self.lacks(cert, key),
-            (None, Some(_), _) => self.lacks(key, cert),
-            (None, None, Some(_)) => self.lacks(client_ca, cert),
-            (None, None, None) => self.lacks(client_names, client_ca),
         }
     }
 
@@ -311,20 +256,6 @@ fn worker_threads(text: &str) -> Result<NonZeroUsize, String> {
     number.ok_or_else(|| {
         format!("`{text}` is no number of threads; write 1 to {WORKER_THREADS_MAX}, or nothing for one for each core")
     })
-}
-
-/// The names of clients, with commas between them.
-fn tls_names(text: &str) -> Result<Vec<ClientName>, String> {
-    let names = text
-        .split(',')
-        .map(str::trim)
-        .filter(|name| !name.is_empty());
-    names
-        .map(|name| {
-            name.parse()
-                .map_err(|error: BadClientName| error.to_string())
-        })
-        .collect()
 }
 
 /// A second at least: pings are work for both sides.

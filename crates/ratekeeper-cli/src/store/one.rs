@@ -5,7 +5,7 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::Seed;
 use ratekeeper_server::{ServedStore, ServerGauges, StoreGauges};
 use ratekeeper_store::{Answer, MemoryStore, Request, Store, StoreError, Verdicts};
-use ratekeeper_store_redis::{RedisStore, ShardCounts, Ticket, TlsFile};
+use ratekeeper_store_redis::{RedisStore, ShardCounts, Ticket};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -149,12 +149,7 @@ impl ServedStore for OneStore {
 /// What is wrong with a file that it takes to connect, and by which setting it was named.
 fn file_at_fault(settings: &RedisSettings) -> Option<String> {
     let error = settings.endpoint.check_tls().err()?;
-    let setting = match error.file {
-        TlsFile::Authorities => &settings.files.authorities,
-        TlsFile::Certificate => &settings.files.certificate,
-        TlsFile::Key => &settings.files.key,
-    };
-    Some(format!("{setting}: {error}"))
+    Some(settings.files.blame(&error))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts in metrics are doubles")]

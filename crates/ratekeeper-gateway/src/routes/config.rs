@@ -328,7 +328,8 @@ fn secured(config: &UpstreamConfig) -> Result<Secured, String> {
             Some(parsed.map_err(|_| format!("server_name: `{name}` is no name"))?)
         }
     };
-    let (either, http1) = tls::client(config.ca.as_deref())?;
+    let (either, http1) =
+        tls::client(config.ca.as_deref()).map_err(|error| format!("ca: {error}"))?;
     Ok(Secured {
         either,
         http1,

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ratekeeper_tls::TlsFileError;
 use tracing::{error, info};
 
+use super::Tls;
 use super::files::{self, Files, Fingerprint};
-use super::{Tls, TlsError};
 use crate::follow::{FilesRead, Followed};
 
 impl Followed for Tls {
@@ -47,7 +48,7 @@ fn hashed(seen: Result<Fingerprint, String>) -> u64 {
 
 impl Tls {
     /// New connections get what the files say; what makes no sense leaves the last good ones in force.
-    fn take(&self, files: Result<Files, TlsError>) {
+    fn take(&self, files: Result<Files, TlsFileError>) {
         match files.and_then(|files| files::understand(&files, &self.config, self.protocol)) {
             Ok(config) => {
                 self.in_force.store(Arc::new(config));

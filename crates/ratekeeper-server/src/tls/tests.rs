@@ -51,8 +51,10 @@ async fn the_handshake_tells_the_names_of_the_client() {
     fs::write(path("key"), key.serialize_pem()).expect("written");
     fs::write(path("ca"), authority.pem()).expect("written");
     let config = TlsConfig {
-        certificate: path("crt"),
-        key: path("key"),
+        identity: TlsIdentity {
+            certificate: path("crt"),
+            key: path("key"),
+        },
         client_ca: Some(path("ca")),
         client_names: Vec::new(),
     };

@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 
 use ratekeeper_server::TlsConfig;
 pub(crate) use ratekeeper_testkit::certificates::{Authority, Identity, Validity, put};
+use ratekeeper_tls::TlsIdentity;
 
 /// What a listener is told, with the files of [`Identity::write`] in `folder`.
 pub(crate) fn config(folder: &Path) -> TlsConfig {
     TlsConfig {
-        certificate: folder.join("tls.crt"),
-        key: folder.join("tls.key"),
+        identity: TlsIdentity {
+            certificate: folder.join("tls.crt"),
+            key: folder.join("tls.key"),
+        },
         client_ca: None,
         client_names: Vec::new(),
     }

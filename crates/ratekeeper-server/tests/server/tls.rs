@@ -357,36 +357,39 @@ async fn complaint(change: impl FnOnce(&mut TlsConfig)) -> String {
 
 #[tokio::test]
 async fn files_that_make_no_sense_are_named() {
-    let message = complaint(|tls| tls.certificate = "/nowhere/tls.crt".into()).await;
+    let message = complaint(|tls| tls.identity.certificate = "/nowhere/tls.crt".into()).await;
     assert!(
         message.starts_with("the certificate in /nowhere/tls.crt cannot be used: No such file"),
         "{message}"
     );
-    let message = complaint(|tls| tls.certificate = tls.key.clone()).await;
+    let message = complaint(|tls| tls.identity.certificate = tls.identity.key.clone()).await;
     assert!(message.contains("BEGIN CERTIFICATE"), "{message}");
-    let message = complaint(|tls| tls.key = tls.certificate.clone()).await;
+    let message = complaint(|tls| tls.identity.key = tls.identity.certificate.clone()).await;
     assert!(message.contains("no private key"), "{message}");
     let message = complaint(|tls| {
         put(
-            &tls.key,
+            &tls.identity.key,
             "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
         );
     })
     .await;
     assert!(message.contains("encrypted"), "{message}");
-    let message = complaint(|tls| put(&tls.certificate, "-----BEGIN CERTIFICATE-----\nAAAA")).await;
+    let message = complaint(|tls| {
+        put(
+            &tls.identity.certificate,
+            "-----BEGIN CERTIFICATE-----\nAAAA",
+        )
+    })
+    .await;
     assert!(message.contains("not PEM"), "{message}");
     let other = Authority::new().issue(NAME, Validity::Valid);
-    let message = complaint(|tls| put(&tls.key, &other.key)).await;
+    let message = complaint(|tls| put(&tls.identity.key, &other.key)).await;
     assert!(
         message.contains("not the key of the certificate"),
         "{message}"
     );
-    let message = complaint(|tls| tls.client_ca = Some(tls.key.clone())).await;
-    assert!(
-        message.starts_with("the client authorities in"),
-        "{message}"
-    );
+    let message = complaint(|tls| tls.client_ca = Some(tls.identity.key.clone())).await;
+    assert!(message.starts_with("the authorities in"), "{message}");
 }
 
 /// With certificates asked for, operators may come from elsewhere; without, they may not.

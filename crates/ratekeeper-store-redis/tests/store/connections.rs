@@ -3,16 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ratekeeper_core::{Algorithm, Limit, Micros};
+use ratekeeper_core::{Algorithm, Limit};
 use ratekeeper_store::StoreError;
-use ratekeeper_store_redis::{
-    Circuit, Endpoint, RedisConfig, RedisStore, ServerStatus, TlsFiles, TlsIdentity,
-};
+use ratekeeper_store_redis::{Circuit, Endpoint, RedisConfig, RedisStore, ServerStatus};
 use ratekeeper_testkit::certificates::{Authority, Validity, put};
 use ratekeeper_testkit::process::free_port;
 use ratekeeper_testkit::redis::{Reply, Server};
+use ratekeeper_tls::{TlsFiles, TlsIdentity};
 
-use crate::support::{decide, home, limit, patient, step};
+use crate::support::{LASTING, decide, home, limit, patient, step};
 
 const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::FixedWindow,
@@ -31,8 +30,8 @@ fn open(endpoint: Endpoint) -> RedisStore {
     RedisStore::new(endpoint, patient(), home())
 }
 
-fn daily() -> Limit {
-    limit(Algorithm::FixedWindow, 2, Micros::from_secs(86_400))
+fn two() -> Limit {
+    limit(Algorithm::FixedWindow, 2, LASTING)
 }
 
 /// What is known once the server was asked.
@@ -52,7 +51,7 @@ async fn counts(endpoint: Endpoint) {
     let store = open(endpoint);
     store.greeted().await;
     assert_eq!(store.status().error, None);
-    let limit = daily();
+    let limit = two();
     for allowed in [true, true, false] {
         let verdicts = decide(&store, &[step(&limit, 1)]).await;
         assert_eq!(verdicts.expect("it answers").allowed, allowed);
@@ -106,7 +105,7 @@ async fn a_user_of_an_acl_needs_what_the_manual_grants() {
     store.greeted().await;
     assert_eq!(store.status().error, None);
     for (number, algorithm) in ALGORITHMS.into_iter().enumerate() {
-        let limit = limit(algorithm, 1, Micros::from_secs(86_400));
+        let limit = limit(algorithm, 1, LASTING);
         for allowed in [true, false] {
             let verdicts = decide(&store, &[step(&limit, number as u64)]).await;
             assert_eq!(
@@ -131,7 +130,7 @@ async fn a_user_of_an_acl_needs_what_the_manual_grants() {
         "{why}"
     );
     assert_eq!(store.shards()[0].circuit, Circuit::Open);
-    let answer = decide(&store, &[step(&daily(), 9)]).await;
+    let answer = decide(&store, &[step(&two(), 9)]).await;
     assert_eq!(answer, Err(StoreError::Unavailable));
 
     client.ask(&["ACL", "SETUSER", "ratekeeper", "+get", "+zadd", "-eval"]);
@@ -348,13 +347,16 @@ async fn files_that_change_count_from_the_next_connection_on() {
     let store = open(encrypted.endpoint(Some(ours.clone())));
     store.greeted().await;
     let why = store.status().error.expect("it cannot connect");
-    assert!(why.contains("there is no certificate in it"), "{why}");
+    assert!(
+        why.contains("there is no `-----BEGIN CERTIFICATE-----` in it"),
+        "{why}"
+    );
     encrypted
         .authority
         .issue("node-1", Validity::Valid)
         .write(ours.certificate.parent().expect("a folder"));
     let end = tokio::time::Instant::now() + ratekeeper_testkit::process::DEADLINE;
-    while decide(&store, &[step(&daily(), 1)]).await.is_err() {
+    while decide(&store, &[step(&two(), 1)]).await.is_err() {
         assert!(tokio::time::Instant::now() < end, "the new files are used");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

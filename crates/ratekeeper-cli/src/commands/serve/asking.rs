@@ -4,7 +4,7 @@ use super::{advise, config, front, load, no_rules, rules_shown, source, stop};
 use crate::home::Home;
 use crate::limiter;
 use crate::settings::{Flags, Problems, ServiceSettings, Settings};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
@@ -14,6 +14,7 @@ use ratekeeper_limiter::Limiter;
 use ratekeeper_rules::{FailureMode, RuleSet};
 use ratekeeper_server::{Followed, Front, RulesLoader, Server, Telling};
 use ratekeeper_store::memory::MemoryStore;
+use ratekeeper_tls::{PemFile, PemPair, TlsFile, TlsFileError};
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -99,27 +100,44 @@ fn client_config(service: &ServiceSettings, limiter: &Arc<Limiter<MemoryStore>>)
         FailureMode::Deny => Fallback::Deny,
         FailureMode::Local => Fallback::Local(Arc::clone(limiter)),
     };
-    let files = &service.files;
-    let authorities = files.authorities.as_deref();
-    config.tls = Tls {
-        authorities_pem: authorities
-            .map(|path| pem("service_ca", path))
-            .transpose()?,
-        identity: match &files.identity {
-            None => None,
-            Some((certificate, key)) => Some(Identity {
-                certificate_pem: pem("service_cert", certificate)?,
-                key_pem: pem("service_key", key)?,
-            }),
-        },
-        ..Tls::default()
-    };
+    config.tls =
+        tls(service).map_err(|error| anyhow!("{}", service.file_settings.blame(&error)))?;
     Ok(config)
 }
 
-fn pem(setting: &str, path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path);
-    text.with_context(|| format!("{setting}: cannot read {}", path.display()))
+/// What the files of TLS say, as the client wants it.
+fn tls(service: &ServiceSettings) -> Result<Tls, TlsFileError> {
+    let files = &service.files;
+    let authorities = match &files.authorities {
+        None => None,
+        Some(path) => {
+            let read = PemFile::read(TlsFile::Authorities, path)?;
+            read.authorities()?;
+            Some(text(&read))
+        }
+    };
+    let identity = match &files.identity {
+        None => None,
+        Some(identity) => {
+            let pair = PemPair::read(identity)?;
+            pair.certificates()?;
+            pair.private_key()?;
+            Some(Identity {
+                certificate_pem: text(&pair.certificate),
+                key_pem: text(&pair.key),
+            })
+        }
+    };
+    Ok(Tls {
+        authorities_pem: authorities,
+        identity,
+        ..Tls::default()
+    })
+}
+
+/// Only a remark between the blocks of a good file can be no text.
+fn text(file: &PemFile) -> String {
+    String::from_utf8_lossy(file.bytes()).into_owned()
 }
 
 /// What requests are limited by, for people.

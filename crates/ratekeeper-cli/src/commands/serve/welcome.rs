@@ -187,6 +187,8 @@ fn escaped(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ratekeeper_tls::TlsIdentity;
+
     use super::*;
 
     #[test]
@@ -214,8 +216,10 @@ mod tests {
         let tcp = ListenAddress::Tcp(([0, 0, 0, 0], 80).into());
         let unix = ListenAddress::Unix("/run/a b.sock".into());
         let mut tls = TlsConfig {
-            certificate: "c".into(),
-            key: "k".into(),
+            identity: TlsIdentity {
+                certificate: "c".into(),
+                key: "k".into(),
+            },
             client_ca: None,
             client_names: Vec::new(),
         };

@@ -1,0 +1,119 @@
+//! Certificates, keys and authorities: of listeners, and of what is connected to.
+
+use super::typed::Typed;
+use ratekeeper_server::{BadClientName, ClientName, ListenersTls, TlsConfig};
+use ratekeeper_tls::{TlsFile, TlsFileError, TlsFiles, TlsIdentity};
+
+/// The settings that name the files of TLS: whom to trust, what to show, and its key.
+#[derive(Clone, Debug)]
+pub(crate) struct TlsSettings {
+    pub(crate) authorities: String,
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+impl TlsSettings {
+    /// Those for whom to trust, what to show, and its key.
+    pub(crate) fn of(keys: [&str; 3]) -> Self {
+        let [authorities, certificate, key] = keys.map(str::to_owned);
+        Self {
+            authorities,
+            certificate,
+            key,
+        }
+    }
+
+    /// What is wrong with a file, after the setting that named it.
+    pub(crate) fn blame(&self, error: &TlsFileError) -> String {
+        let setting = match error.file {
+            TlsFile::Authorities => &self.authorities,
+            TlsFile::Certificate => &self.certificate,
+            TlsFile::Key => &self.key,
+        };
+        format!("{setting}: {error}")
+    }
+}
+
+impl Typed<'_> {
+    /// What is shown to, and believed of, what is connected to.
+    pub(super) fn client_tls(&mut self, [ca, cert, key]: [&'static str; 3]) -> TlsFiles {
+        let identity = match (self.path(cert), self.path(key)) {
+            (Some(certificate), Some(key)) => Some(TlsIdentity { certificate, key }),
+            (Some(_), None) => self.lacks(cert, key),
+            (None, Some(_)) => self.lacks(key, cert),
+            (None, None) => None,
+        };
+        TlsFiles {
+            authorities: self.path(ca),
+            identity,
+        }
+    }
+
+    pub(super) fn listeners_tls(&mut self) -> ListenersTls {
+        ListenersTls {
+            grpc: self.tls([
+                "grpc_tls_cert",
+                "grpc_tls_key",
+                "grpc_tls_client_ca",
+                "grpc_tls_client_names",
+            ]),
+            http: self.tls([
+                "http_tls_cert",
+                "http_tls_key",
+                "http_tls_client_ca",
+                "http_tls_client_names",
+            ]),
+            admin: self.tls([
+                "admin_tls_cert",
+                "admin_tls_key",
+                "admin_tls_client_ca",
+                "admin_tls_client_names",
+            ]),
+        }
+    }
+
+    /// TLS of one listener; `None` where it is off. A part that means nothing without another is a mistake: whoever
+    /// names authorities expects clients to be asked.
+    pub(super) fn tls(
+        &mut self,
+        [cert, key, client_ca, client_names]: [&'static str; 4],
+    ) -> Option<TlsConfig> {
+        let names = self.get(client_names, Vec::new(), tls_names);
+        let paths = (self.path(cert), self.path(key), self.path(client_ca));
+        let has_names = !names.is_empty();
+        match paths {
+            (Some(certificate), Some(private), client_ca_path) => {
+                if has_names && client_ca_path.is_none() {
+                    self.lacks::<()>(client_names, client_ca);
+                }
+                Some(TlsConfig {
+                    identity: TlsIdentity {
+                        certificate,
+                        key: private,
+                    },
+                    client_ca: client_ca_path,
+                    client_names: names,
+                })
+            }
+            (None, None, None) if !has_names => None,
+            (Some(_), None, _) => self.lacks(cert, key),
+            (None, Some(_), _) => self.lacks(key, cert),
+            (None, None, Some(_)) => self.lacks(client_ca, cert),
+            (None, None, None) => self.lacks(client_names, client_ca),
+        }
+    }
+}
+
+/// The names of clients, with commas between them.
+fn tls_names(text: &str) -> Result<Vec<ClientName>, String> {
+    let names = text
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
+    names
+        .map(|name| {
+            name.parse()
+                .map_err(|error: BadClientName| error.to_string())
+        })
+        .collect()
+}

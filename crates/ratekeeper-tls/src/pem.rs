@@ -1,0 +1,169 @@
+//! One file.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::{TlsFile, TlsFileCause, TlsFileError};
+
+/// The most that one file may hold, in bytes: a bundle of all public authorities is a fifth of that.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A file as it was read.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PemFile {
+    file: TlsFile,
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl fmt::Debug for PemFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What was read may be secret.
+        f.debug_struct("PemFile")
+            .field("file", &self.file)
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PemFile {
+    /// Reads a file; blocks.
+    ///
+    /// # Errors
+    /// It cannot be read, or is larger than [`FILE_BYTES_MAX`]. What is in it is not looked at.
+    pub fn read(file: TlsFile, path: &Path) -> Result<Self, TlsFileError> {
+        let bytes = read(path).map_err(|cause| TlsFileError::new(file, path, cause))?;
+        let path = path.to_owned();
+        Ok(Self { file, path, bytes })
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it says.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// That this file is of no use.
+    #[must_use]
+    pub fn refuse(&self, cause: TlsFileCause) -> TlsFileError {
+        TlsFileError::new(self.file, &self.path, cause)
+    }
+
+    /// The certificates in it, at least one, in their order.
+    ///
+    /// # Errors
+    /// It is not PEM, or there is none.
+    pub fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
+        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();
+        let found = found.map_err(|error| self.refuse(TlsFileCause::Pem(error)))?;
+        if found.is_empty() {
+            return Err(self.refuse(TlsFileCause::NoCertificate));
+        }
+        Ok(found)
+    }
+
+    /// The first private key in it.
+    ///
+    /// # Errors
+    /// It is not PEM, or there is none that can be used without a passphrase.
+    pub fn private_key(&self) -> Result<PrivateKeyDer<'static>, TlsFileError> {
+        PrivateKeyDer::from_pem_slice(&self.bytes).map_err(|error| {
+            self.refuse(match error {
+                PemError::NoItemsFound if self.is_encrypted() => TlsFileCause::EncryptedKey,
+                PemError::NoItemsFound => TlsFileCause::NoKey,
+                error => TlsFileCause::Pem(error),
+            })
+        })
+    }
+
+    /// The certificates in it, as whom to trust.
+    ///
+    /// # Errors
+    /// It is not PEM, there is none, or one of them is no authority.
+    pub fn authorities(&self) -> Result<RootCertStore, TlsFileError> {
+        let mut roots = RootCertStore::empty();
+        for authority in self.certificates()? {
+            let added = roots.add(authority);
+            added.map_err(|error| self.refuse(TlsFileCause::Unusable(error)))?;
+        }
+        Ok(roots)
+    }
+
+    fn is_encrypted(&self) -> bool {
+        const BEGIN: &[u8] = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
+        self.bytes
+            .windows(BEGIN.len())
+            .any(|window| window == BEGIN)
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsFileCause> {
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(TlsFileCause::TooLarge);
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_testkit::certificates::{Authority, Validity, put};
+
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_with_the_file_and_what_it_is_for() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("file.pem");
+        let good = Authority::new().issue("localhost", Validity::Valid);
+        let encrypted =
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+        let large = " ".repeat(usize::try_from(FILE_BYTES_MAX).expect("it fits") + 1);
+        let cut = "-----BEGIN CERTIFICATE-----\nAAAA";
+        let nonsense = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for (file, text, part) in [
+            (TlsFile::Authorities, &*good.key, "no `-----BEGIN CERT"),
+            (TlsFile::Authorities, nonsense, "invalid peer certificate"),
+            (TlsFile::Certificate, cut, "it is not PEM"),
+            (TlsFile::Certificate, &large, "larger than 1048576 bytes"),
+            (TlsFile::Key, &good.certificate, "there is no private key"),
+            (TlsFile::Key, encrypted, "the key in it is encrypted"),
+        ] {
+            put(&path, text);
+            let found = PemFile::read(file, &path).and_then(|read| match file {
+                TlsFile::Authorities => read.authorities().map(drop),
+                TlsFile::Certificate => read.certificates().map(drop),
+                TlsFile::Key => read.private_key().map(drop),
+            });
+            let said = found.expect_err(part).to_string();
+            let begin = format!("the {file} in {} cannot be used: ", path.display());
+            assert!(said.starts_with(&begin) && said.contains(part), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_not_printed() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("tls.key");
+        put(&path, "secret");
+        let read = PemFile::read(TlsFile::Key, &path).expect("it is there");
+        let bytes = format!("{:?}", b"secret".as_slice());
+        let said = format!("{read:?}");
+        assert!(!said.contains("secret") && !said.contains(&bytes), "{said}");
+    }
+}
