@@ -13,7 +13,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use ratekeeper_core::Micros;
 use ratekeeper_replay::generate::{Shape, Traffic};
-use ratekeeper_replay::{CompareWith, Log, Replay, ReplayOptions};
+use ratekeeper_replay::{CompareWith, Descriptors, Log, Replay, ReplayOptions};
 use ratekeeper_rules::{Options, RuleSet, Source};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -55,12 +55,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let all = || ReplayOptions::default();
     let mut compared = all();
     compared.compare = Some(CompareWith::SlidingLog);
+    let mut own = all();
+    own.descriptors = Some(Descriptors::parse("remote_address", &own.fields)?);
     println!("| {lines} lines, one rule | lines/s |\n|---|---:|");
     let runs = [
         ("combined", &plain, all()),
         ("combined, gzip", &gzip, all()),
         ("combined, compared", &plain, compared),
+        ("combined, --descriptors", &plain, own.clone()),
         ("JSON", &json, all()),
+        ("JSON, --descriptors", &json, own),
     ];
     for (name, path, options) in runs {
         println!(

@@ -20,6 +20,8 @@ pub(crate) struct Requests {
     wanted: Vec<(HeaderName, Field)>,
     /// Those of one line.
     headers: HeaderMap,
+    /// Whether rules see what was asked for: a path that none looks at need not be brought to one spelling.
+    has_targets: bool,
     parts: Vec<Part>,
 }
 
@@ -49,6 +51,7 @@ impl Requests {
             domain,
             wanted: Vec::new(),
             headers: HeaderMap::new(),
+            has_targets: !rules.service_levels().is_empty(),
             parts: Vec::new(),
         };
         let behind = requests.forwarding.client_header.name().clone();
@@ -58,6 +61,7 @@ impl Requests {
             None if asks_caller => requests.describer.caller_parts(),
             None => Vec::new(),
         };
+        requests.has_targets |= parts.iter().any(is_of_target);
         for source in parts {
             let field = match &source {
                 Source::Header(name) => requests.want(name, fields),
@@ -122,7 +126,7 @@ impl Requests {
             client: &record.remote_address,
             method: record.method.as_deref(),
             host: record.host.as_deref(),
-            path: record.path.as_deref(),
+            path: record.path.as_deref().filter(|_| self.has_targets),
             query: record.query.as_deref(),
             headers: &self.headers,
         };
@@ -144,6 +148,17 @@ impl Requests {
         let unknown = self.parts.iter().filter(|part| !part.is_seen);
         unknown.map(|part| part.source.to_string()).collect()
     }
+}
+
+const fn is_of_target(source: &Source) -> bool {
+    matches!(
+        source,
+        Source::Path
+            | Source::Endpoint
+            | Source::PathSegment(_)
+            | Source::PathVariable(_)
+            | Source::Query(_)
+    )
 }
 
 /// The mapping where settings have none: that of a gateway, and the `User-Agent`, which rules against robots look at.

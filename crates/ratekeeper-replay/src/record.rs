@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use ratekeeper_core::Timestamp;
+use smallvec::SmallVec;
 
 /// A value of a log line that rules can be given.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -80,7 +81,7 @@ pub struct Record<'a> {
     /// [`Field::Query`]
     pub query: Option<Cow<'a, str>>,
     /// [`Field::Extra`], in the order of `--fields`; empty where the format has none.
-    pub extra: Vec<Option<Cow<'a, str>>>,
+    pub extra: SmallVec<[Option<Cow<'a, str>>; 1]>,
 }
 
 impl<'a> Record<'a> {
@@ -96,7 +97,7 @@ impl<'a> Record<'a> {
             user: None,
             referer: None,
             query: None,
-            extra: Vec::new(),
+            extra: SmallVec::new(),
         }
     }
 
