@@ -25,6 +25,28 @@ pub(crate) fn check() -> Result<()> {
             "warnings",
         ]),
     )?;
+    // The workspace is built with every feature; whoever adds the library has fewer.
+    for features in [
+        &[][..],
+        &["--features", "tower"],
+        &["--features", "jwt,redis"],
+    ] {
+        let library = ["clippy", "--package", "ratekeeper", "--locked"];
+        let mut clippy = cargo([&library, features, &["--", "-D", "warnings"]].concat());
+        steps.command("features", &mut clippy)?;
+    }
+    steps.command(
+        "what is not built in",
+        &mut cargo([
+            "test",
+            "--package",
+            "ratekeeper-http",
+            "--lib",
+            "--locked",
+            "--quiet",
+            "identity",
+        ]),
+    )?;
     steps.command(
         "rustdoc",
         cargo(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"),

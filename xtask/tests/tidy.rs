@@ -66,9 +66,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         "ratekeeper",
         &[
             "ratekeeper-core",
+            "ratekeeper-http",
             "ratekeeper-limiter",
             "ratekeeper-rules",
             "ratekeeper-store",
+            "ratekeeper-store-redis",
             "ratekeeper-tower",
         ],
     ),
@@ -134,8 +136,18 @@ const KNOW_PROTOBUF: [&str; 6] = [
 ];
 
 /// What an embedder's build must not meet.
-const NOT_IN_THE_LIBRARY: [&str; 7] =
-    ["axum", "clap", "hyper", "notify", "prost", "tokio", "tonic"];
+const NOT_IN_THE_LIBRARY: [&str; 10] = [
+    "axum",
+    "clap",
+    "hyper",
+    "jsonwebtoken",
+    "maxminddb",
+    "notify",
+    "prost",
+    "ring",
+    "tokio",
+    "tonic",
+];
 
 fn root() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));

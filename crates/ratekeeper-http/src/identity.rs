@@ -2,6 +2,7 @@
 
 mod config;
 mod countries;
+#[cfg(any(feature = "jwt", feature = "geoip"))]
 mod file;
 mod tokens;
 
@@ -134,11 +135,11 @@ impl Identity {
     }
 
     /// What `token` says; None if it is not believed, and that makes no difference.
-    pub(crate) fn claims(&self, token: &str) -> Result<Option<Claims>, Unauthenticated> {
+    pub(crate) fn claims(&self, token: &str) -> Result<Option<Arc<Claims>>, Unauthenticated> {
         let Some(tokens) = &self.tokens else {
             return Ok(None);
         };
-        match (tokens.claims(token), tokens.on_invalid) {
+        match (tokens.claims(token), tokens.on_invalid()) {
             (Ok(claims), _) => Ok(Some(claims)),
             (Err(why), OnInvalid::Refuse) => Err(Unauthenticated { why }),
             (Err(_), OnInvalid::Anonymous) => Ok(None),

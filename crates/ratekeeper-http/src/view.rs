@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 use crate::describer::Refused;
 use crate::identity::{Claims, claim};
@@ -13,7 +14,7 @@ use crate::{Caller, Identity, Malformed, Original};
 pub(crate) struct View<'a> {
     pub(crate) request: &'a Original<'a>,
     identity: &'a Identity,
-    claims: Option<Claims>,
+    claims: Option<Arc<Claims>>,
     caller: OnceCell<Caller<'a>>,
 }
 
@@ -40,7 +41,7 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn claim(&self, name: &str) -> Option<String> {
-        claim(self.claims.as_ref()?, name)
+        claim(self.claims.as_deref()?, name)
     }
 
     pub(crate) fn country(&self) -> Option<Cow<'a, str>> {

@@ -32,8 +32,21 @@
 //! - [`Limiter::replace_rules`] puts other rules in force, all at once; counters whose identity did not change keep
 //!   their usage.
 //! - [`Limiter::explain`] says how a request is decided, and takes nothing.
-//! - With the feature `tower`, `ratekeeper::tower::RateLimitLayer` limits the requests to any tower HTTP service: axum,
-//!   tonic, hyper.
+//! - [`Snapshot::stats`] says what each rule has allowed and denied so far.
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `tower` | `ratekeeper::tower::RateLimitLayer`, which limits the requests to any tower HTTP service: axum, tonic, hyper |
+//! | `http` | `ratekeeper::http`: an HTTP request as rules see it, and the headers and bodies of answers; part of `tower` |
+//! | `jwt` | the claims of bearer tokens whose signatures are checked, as parts of a request |
+//! | `geoip` | the country of an address, from a MaxMind DB, as a part of a request |
+//! | `redis` | `ratekeeper::redis::RedisStore`: counters in Redis or Valkey, which several nodes share |
+//!
+//! Settings that ask for what was not built in are refused, and the refusal names the feature.
 //!
 //! # What is not
 //!
@@ -45,14 +58,20 @@ mod error;
 pub use error::Error;
 pub use ratekeeper_core as core;
 pub use ratekeeper_core::{Micros, Timestamp};
+#[cfg(feature = "http")]
+pub use ratekeeper_http as http;
+pub use ratekeeper_limiter as limiter;
 pub use ratekeeper_limiter::{
-    Answered, Binding, Check, Code, Decision, Descriptor, Explanation, Limiter, LimiterOptions,
-    Override, Status, Waiting,
+    Answered, Binding, Check, Code, Decision, Descriptor, Explanation, Fallback, FallbackConfig,
+    Limiter, LimiterOptions, Modes, Override, RuleCounts, RuleStats, Seed, Snapshot, Status,
+    Waiting,
 };
 pub use ratekeeper_rules as rules;
 pub use ratekeeper_rules::{Entry, RuleSet};
 pub use ratekeeper_store as store;
 pub use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+#[cfg(feature = "redis")]
+pub use ratekeeper_store_redis as redis;
 #[cfg(feature = "tower")]
 pub use ratekeeper_tower as tower;
 

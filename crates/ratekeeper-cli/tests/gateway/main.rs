@@ -3,7 +3,6 @@
 mod conformance;
 mod drain;
 mod forwarding;
-mod grpc;
 mod health;
 mod hostile;
 mod http2;

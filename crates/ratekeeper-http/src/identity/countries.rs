@@ -1,16 +1,23 @@
 //! Which country a request comes from.
 
+#[cfg(not(feature = "geoip"))]
+mod absent;
+#[cfg(feature = "geoip")]
+mod database;
+
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName};
-use maxminddb::{PathElement, Reader};
 use serde::Deserialize;
 
+#[cfg(not(feature = "geoip"))]
+use absent::Database;
+#[cfg(feature = "geoip")]
+use database::Database;
+
 use super::IdentityError;
-use super::file::{Followed, read};
 
 /// Where the country stands, as settings say it.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
@@ -27,12 +34,6 @@ pub(crate) struct Countries {
     database: Option<Database>,
 }
 
-#[derive(Debug)]
-struct Database {
-    reader: ArcSwap<Reader<Vec<u8>>>,
-    file: Followed,
-}
-
 impl Countries {
     pub(super) fn open(config: &CountryConfig) -> Result<Self, IdentityError> {
         if config.header.is_none() && config.database.is_none() {
@@ -47,13 +48,7 @@ impl Countries {
             name.parse().map_err(refused)
         });
         let database = config.database.as_ref().map(|path| {
-            let refused = |message| IdentityError::new("country.database", message);
-            let (content, file) = read(path).map_err(refused)?;
-            let reader = understood(content, &file).map_err(refused)?;
-            Ok(Database {
-                reader: ArcSwap::from_pointee(reader),
-                file,
-            })
+            Database::open(path).map_err(|message| IdentityError::new("country.database", message))
         });
         Ok(Self {
             header: header.transpose()?,
@@ -67,15 +62,10 @@ impl Countries {
 
     /// Takes the database's new content in, if it has changed and is one.
     pub(super) fn refresh(&self) -> Result<bool, String> {
-        let Some(database) = &self.database else {
-            return Ok(false);
-        };
-        let Some(content) = database.file.changed()? else {
-            return Ok(false);
-        };
-        let reader = understood(content, &database.file)?;
-        database.reader.store(reader.into());
-        Ok(true)
+        match &self.database {
+            Some(database) => database.refresh(),
+            None => Ok(false),
+        }
     }
 
     /// The two letters of ISO 3166-1 as the header has them, else as the database has them for the address. `headers` are
@@ -97,25 +87,9 @@ impl Countries {
     }
 }
 
-impl Database {
-    fn country(&self, client: IpAddr) -> Option<String> {
-        let reader = self.reader.load();
-        // What it does not know, or cannot tell, is no country.
-        let found = reader.lookup(client).ok()?;
-        let path = [PathElement::Key("country"), PathElement::Key("iso_code")];
-        let code: String = found.decode_path(&path).ok()??;
-        is_code(&code).then(|| code.to_ascii_uppercase())
-    }
-}
-
 fn is_code(text: &str) -> bool {
     text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-fn understood(content: Vec<u8>, file: &Followed) -> Result<Reader<Vec<u8>>, String> {
-    Reader::from_source(content)
-        .map_err(|error| format!("{} is no MaxMind DB: {error}", file.path.display()))
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "geoip"))]
 mod tests;

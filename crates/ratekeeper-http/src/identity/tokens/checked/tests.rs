@@ -5,7 +5,8 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
 
-use super::{Claims, JwtConfig, Tokens, claim};
+use super::{JwtConfig, Tokens};
+use crate::identity::tokens::claim;
 
 const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
 /// The year 2100.
@@ -47,7 +48,7 @@ fn checking(kind: &str, content: &[u8], more: Value) -> Result<Checking, String>
 }
 
 fn subject(tokens: &Tokens, token: &str) -> Result<String, &'static str> {
-    let claims: Claims = tokens.claims(token)?;
+    let claims = tokens.claims(token)?;
     Ok(claim(&claims, "sub").expect("a subject"))
 }
 
@@ -98,6 +99,38 @@ fn a_token_of_the_secret_is_believed_until_it_expires() {
     for junk in ["", "a.b", "a.b.c", "....", &"a".repeat(9_000)] {
         assert!(checking.tokens.claims(junk).is_err());
     }
+}
+
+#[test]
+fn a_token_is_checked_once() {
+    let checking = checking("secret_file", SECRET, json!({})).expect("good settings");
+    let kept = |token: &str, now| {
+        let keys = checking.tokens.keys.load();
+        keys.believed.find(token, now).is_some()
+    };
+    let claims = json!({ "sub": "acme", "exp": LATER, "nbf": 1_000 });
+    let good = by_secret(json!({ "alg": "HS256" }), claims);
+    assert!(!kept(&good, 1_000));
+    assert_eq!(subject(&checking.tokens, &good), Ok("acme".to_owned()));
+    // With the leeway of a minute, as it is checked.
+    for (now, is_kept) in [
+        (939, false),
+        (940, true),
+        (LATER + 60, true),
+        (LATER + 61, false),
+    ] {
+        assert_eq!(kept(&good, now), is_kept, "{now}");
+    }
+    let expired = by_secret(
+        json!({ "alg": "HS256" }),
+        json!({ "sub": "acme", "exp": 1_000 }),
+    );
+    assert!(checking.tokens.claims(&expired).is_err());
+    assert!(!kept(&expired, 1_000), "it was not believed");
+    let fraction = json!({ "sub": "acme", "exp": 4_102_444_800.5 });
+    let fraction = by_secret(json!({ "alg": "HS256" }), fraction);
+    assert_eq!(subject(&checking.tokens, &fraction), Ok("acme".to_owned()));
+    assert!(!kept(&fraction, 1_000), "its time is no whole number");
 }
 
 #[test]
@@ -217,7 +250,11 @@ fn keys_of_a_set_are_found_by_their_names_and_renewed() {
     std::fs::write(&path, set(&[&second])).expect("a file");
     assert_eq!(checking.tokens.refresh(), Ok(true));
     assert_eq!(subject(&checking.tokens, &by_second), Ok("acme".to_owned()));
-    assert_eq!(subject(&checking.tokens, &named), unknown);
+    assert_eq!(
+        subject(&checking.tokens, &named),
+        unknown,
+        "what other keys had signed is not believed any more"
+    );
     std::fs::write(&path, "{}").expect("a file");
     assert!(checking.tokens.refresh().is_err());
     assert_eq!(subject(&checking.tokens, &by_second), Ok("acme".to_owned()));
@@ -237,20 +274,6 @@ fn an_rsa_signature_is_checked() {
         told(&signature.replacen("cC4", "dC4", 1)),
         Err("the token's signature is not that of a key that is known here")
     );
-}
-
-#[test]
-fn claims_are_found_by_name_or_pointer() {
-    let claims = json!({ "sub": "a", "https://x.example/org": "b", "org": { "id": 7, "tags": [] }, "ok": true });
-    let claims = claims.as_object().expect("an object");
-    let found = |name| claim(claims, name);
-    assert_eq!(found("sub").as_deref(), Some("a"));
-    assert_eq!(found("https://x.example/org").as_deref(), Some("b"));
-    assert_eq!(found("/org/id").as_deref(), Some("7"));
-    assert_eq!(found("/ok").as_deref(), Some("true"));
-    for missing in ["nobody", "org", "/org", "/org/tags", "/org/id/x", "/"] {
-        assert_eq!(found(missing), None, "{missing}");
-    }
 }
 
 #[test]

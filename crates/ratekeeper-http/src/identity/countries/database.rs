@@ -1,0 +1,50 @@
+//! Countries by address, from a MaxMind DB.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use arc_swap::ArcSwap;
+use maxminddb::{PathElement, Reader};
+
+use super::is_code;
+use crate::identity::file::{Followed, read};
+
+#[derive(Debug)]
+pub(super) struct Database {
+    reader: ArcSwap<Reader<Vec<u8>>>,
+    file: Followed,
+}
+
+impl Database {
+    pub(super) fn open(path: &Path) -> Result<Self, String> {
+        let (content, file) = read(path)?;
+        Ok(Self {
+            reader: ArcSwap::from_pointee(understood(content, &file)?),
+            file,
+        })
+    }
+
+    /// Takes the file's new content in, if it has changed and is one.
+    pub(super) fn refresh(&self) -> Result<bool, String> {
+        let Some(content) = self.file.changed()? else {
+            return Ok(false);
+        };
+        let reader = understood(content, &self.file)?;
+        self.reader.store(reader.into());
+        Ok(true)
+    }
+
+    pub(super) fn country(&self, client: IpAddr) -> Option<String> {
+        let reader = self.reader.load();
+        // What it does not know, or cannot tell, is no country.
+        let found = reader.lookup(client).ok()?;
+        let path = [PathElement::Key("country"), PathElement::Key("iso_code")];
+        let code: String = found.decode_path(&path).ok()??;
+        is_code(&code).then(|| code.to_ascii_uppercase())
+    }
+}
+
+fn understood(content: Vec<u8>, file: &Followed) -> Result<Reader<Vec<u8>>, String> {
+    Reader::from_source(content)
+        .map_err(|error| format!("{} is no MaxMind DB: {error}", file.path.display()))
+}

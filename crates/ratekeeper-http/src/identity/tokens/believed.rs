@@ -1,0 +1,141 @@
+//! Tokens that have been checked before.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::Claims;
+
+/// Tokens are kept in so many sets, by their hashes, each with a lock of its own.
+const SETS: usize = 256;
+/// So many tokens are kept in a set.
+const TOKENS: usize = 4;
+/// The longest token that is kept, in bytes. With the number of them it bounds the memory to a few MiB.
+const TOKEN_BYTES_MAX: usize = 4 << 10;
+
+/// The tokens that a set of keys was found to have signed, until they expire or others take their places: 1,024 at most.
+///
+/// A token is found again by all of its text, so nothing is believed that was not checked, whatever hashes do. Hashes are
+/// seeded: nobody chooses whose place a token takes. What was not believed is not kept, so only those who hold valid tokens
+/// take places at all.
+pub(super) struct Believed {
+    seed: RandomState,
+    sets: Box<[Mutex<Set>]>,
+}
+
+#[derive(Default)]
+struct Set {
+    tokens: [Option<Token>; TOKENS],
+    /// Whose place the next one takes, where all of them are valid.
+    next: usize,
+}
+
+struct Token {
+    hash: u64,
+    text: Box<str>,
+    /// In seconds since 1970.
+    valid: RangeInclusive<u64>,
+    claims: Arc<Claims>,
+}
+
+impl Believed {
+    pub(super) fn new() -> Self {
+        Self {
+            seed: RandomState::new(),
+            sets: (0..SETS).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// What `token` says, if it was checked before and is valid `now`, in seconds since 1970.
+    pub(super) fn find(&self, token: &str, now: u64) -> Option<Arc<Claims>> {
+        let hash = self.seed.hash_one(token);
+        let set = self.set(hash).lock();
+        let mut tokens = set.tokens.iter().flatten();
+        let found = tokens.find(|kept| kept.hash == hash && *kept.text == *token)?;
+        found
+            .valid
+            .contains(&now)
+            .then(|| Arc::clone(&found.claims))
+    }
+
+    /// Keeps a token that was checked, valid in these seconds since 1970.
+    pub(super) fn remember(&self, token: &str, valid: RangeInclusive<u64>, claims: &Arc<Claims>) {
+        if token.len() > TOKEN_BYTES_MAX {
+            return;
+        }
+        let hash = self.seed.hash_one(token);
+        let kept = Token {
+            hash,
+            text: token.into(),
+            valid,
+            claims: Arc::clone(claims),
+        };
+        let mut set = self.set(hash).lock();
+        let is_same = |slot: &Option<Token>| slot.as_ref().is_some_and(|own| *own.text == *token);
+        let place = set.tokens.iter().position(is_same);
+        let place = place.or_else(|| set.tokens.iter().position(Option::is_none));
+        let place = place.unwrap_or_else(|| {
+            set.next = (set.next + 1) % TOKENS;
+            set.next
+        });
+        set.tokens[place] = Some(kept);
+    }
+
+    fn set(&self, hash: u64) -> &Mutex<Set> {
+        // The remainder is below the number of sets, on any machine.
+        &self.sets[(hash % SETS as u64) as usize]
+    }
+}
+
+/// Without the tokens: they are secret.
+impl fmt::Debug for Believed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Believed").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claims(subject: &str) -> Arc<Claims> {
+        let claims = [("sub".to_owned(), subject.into())];
+        Arc::new(claims.into_iter().collect())
+    }
+
+    #[test]
+    fn a_token_is_found_while_it_is_valid() {
+        let believed = Believed::new();
+        let acme = claims("acme");
+        believed.remember("token", 10..=20, &acme);
+        for (now, is_found) in [(9, false), (10, true), (20, true), (21, false)] {
+            assert_eq!(believed.find("token", now).is_some(), is_found, "{now}");
+        }
+        assert_eq!(believed.find("token", 15), Some(acme));
+        assert_eq!(believed.find("Token", 15), None);
+        assert_eq!(believed.find("", 15), None);
+    }
+
+    #[test]
+    fn many_tokens_take_each_others_places() {
+        let believed = Believed::new();
+        let one = claims("one");
+        let tokens: Vec<String> = (0..8 * SETS * TOKENS)
+            .map(|number| number.to_string())
+            .collect();
+        for token in &tokens {
+            believed.remember(token, 0..=1, &one);
+            assert!(believed.find(token, 1).is_some(), "the last one is kept");
+        }
+        let kept = tokens
+            .iter()
+            .filter(|token| believed.find(token, 1).is_some());
+        assert!(kept.count() <= SETS * TOKENS);
+        let long = "x".repeat(TOKEN_BYTES_MAX + 1);
+        believed.remember(&long, 0..=1, &one);
+        assert_eq!(believed.find(&long, 1), None);
+    }
+}

@@ -1,0 +1,320 @@
+//! Tokens whose signatures are checked.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::jwk::{Jwk, JwkSet, KeyAlgorithm};
+use jsonwebtoken::{
+    Algorithm, AlgorithmFamily, DecodingKey, Validation, decode, decode_header,
+    get_current_timestamp,
+};
+
+use super::believed::Believed;
+use super::{Claims, JwtConfig, OnInvalid, OneOrMany, signatures};
+use crate::identity::IdentityError;
+use crate::identity::file::{Followed, read};
+
+/// The most keys of a key set; a token that names none is tried with all of them.
+const KEYS_MAX: usize = 64;
+/// The longest token that is looked at, in bytes.
+const TOKEN_BYTES_MAX: usize = 8 << 10;
+/// The most keys that a token which names none is checked with: checks cost before any limit is asked.
+const KEYS_TRIED_MAX: usize = 8;
+/// The shortest secret, in bytes: as long as the hash of the weakest algorithm (RFC 7518, section 3.2).
+const SECRET_BYTES_MIN: usize = 32;
+
+/// Whose tokens are believed.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    on_invalid: OnInvalid,
+    keys: ArcSwap<Keys>,
+    file: Followed,
+    is_secret: bool,
+    leeway_secs: u64,
+    /// By the families of the algorithms that may be: a key of one family is never used for another's.
+    validations: Vec<(AlgorithmFamily, Validation)>,
+}
+
+/// The keys in force, and the tokens that they were found to have signed: other keys begin with none.
+#[derive(Debug)]
+struct Keys {
+    list: Vec<Key>,
+    believed: Believed,
+}
+
+#[derive(Debug)]
+struct Key {
+    id: Option<String>,
+    /// The one algorithm that the key is for, if its owner says so.
+    algorithm: Option<Algorithm>,
+    key: DecodingKey,
+}
+
+impl Tokens {
+    pub(in crate::identity) fn open(config: &JwtConfig) -> Result<Self, IdentityError> {
+        signatures::install();
+        let (path, is_secret): (&PathBuf, bool) = match (&config.jwks_file, &config.secret_file) {
+            (Some(path), None) => (path, false),
+            (None, Some(path)) => (path, true),
+            _ => {
+                let message =
+                    "expected either `jwks_file` or `secret_file`, to check signatures with";
+                return Err(IdentityError::new("jwt", message));
+            }
+        };
+        let (content, file) = read(path).map_err(|message| IdentityError::new("jwt", message))?;
+        let keys = Keys::read(&content, is_secret).map_err(|message| {
+            IdentityError::new("jwt", format!("{}: {message}", path.display()))
+        })?;
+        Ok(Self {
+            on_invalid: config.on_invalid.unwrap_or_default(),
+            keys: ArcSwap::from_pointee(keys),
+            file,
+            is_secret,
+            leeway_secs: leeway_secs(config),
+            validations: validations(config, is_secret)?,
+        })
+    }
+
+    /// What becomes of a request whose token is not believed.
+    pub(crate) const fn on_invalid(&self) -> OnInvalid {
+        self.on_invalid
+    }
+
+    /// Takes the file's new keys in, if it has changed and they are good.
+    pub(in crate::identity) fn refresh(&self) -> Result<bool, String> {
+        let Some(content) = self.file.changed()? else {
+            return Ok(false);
+        };
+        let keys = Keys::read(&content, self.is_secret)
+            .map_err(|message| format!("{}: {message}", self.file.path.display()))?;
+        self.keys.store(keys.into());
+        Ok(true)
+    }
+
+    /// What `token` says; or why it is not believed, in words that repeat nothing of it.
+    pub(crate) fn claims(&self, token: &str) -> Result<Arc<Claims>, &'static str> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err("the token is longer than 8 KiB");
+        }
+        let keys = self.keys.load();
+        if let Some(claims) = keys.believed.find(token, get_current_timestamp()) {
+            return Ok(claims);
+        }
+        let claims = Arc::new(self.checked(token, &keys.list)?);
+        if let Some(seconds) = self.validity(&claims) {
+            keys.believed.remember(token, seconds, &claims);
+        }
+        Ok(claims)
+    }
+
+    fn checked(&self, token: &str, keys: &[Key]) -> Result<Claims, &'static str> {
+        let header = decode_header(token).map_err(|error| in_words(error.kind()))?;
+        let family = family(header.alg);
+        let mut validations = self.validations.iter();
+        let validation = validations.find(|(own, validation)| {
+            *own == family && validation.algorithms.contains(&header.alg)
+        });
+        let Some((_, validation)) = validation else {
+            return Err("the token is signed in a way that is not accepted here");
+        };
+        let may_be = |key: &&Key| {
+            let is_named = header.kid.is_none() || key.id.is_none() || key.id == header.kid;
+            let is_for = key.algorithm.is_none_or(|own| own == header.alg);
+            is_named && is_for && key.key.family() == family
+        };
+        let mut why = "no key that is known here has signed the token";
+        for key in keys.iter().filter(may_be).take(KEYS_TRIED_MAX) {
+            match decode::<Claims>(token, &key.key, validation) {
+                Ok(data) => return Ok(data.claims),
+                Err(error) => why = in_words(error.kind()),
+            }
+        }
+        Err(why)
+    }
+
+    /// The seconds since 1970 at which a token of these claims is valid. None for times that are no whole numbers: such a
+    /// token is checked each time.
+    fn validity(&self, claims: &Claims) -> Option<RangeInclusive<u64>> {
+        let expires = claims.get("exp")?.as_u64()?;
+        let from = match claims.get("nbf") {
+            None => 0,
+            Some(from) => from.as_u64()?,
+        };
+        Some(from.saturating_sub(self.leeway_secs)..=expires.saturating_add(self.leeway_secs))
+    }
+}
+
+impl Keys {
+    fn read(content: &[u8], is_secret: bool) -> Result<Self, String> {
+        let list = if is_secret {
+            vec![secret(content)?]
+        } else {
+            key_set(content)?
+        };
+        Ok(Self {
+            list,
+            believed: Believed::new(),
+        })
+    }
+}
+
+fn secret(content: &[u8]) -> Result<Key, String> {
+    let secret = content.trim_ascii();
+    if secret.len() < SECRET_BYTES_MIN {
+        return Err(format!(
+            "the secret is shorter than {SECRET_BYTES_MIN} bytes"
+        ));
+    }
+    Ok(Key {
+        id: None,
+        algorithm: None,
+        key: DecodingKey::from_secret(secret),
+    })
+}
+
+fn key_set(content: &[u8]) -> Result<Vec<Key>, String> {
+    let set: JwkSet = serde_json::from_slice(content)
+        .map_err(|error| format!("this is no set of keys (RFC 7517): {error}"))?;
+    if set.keys.len() > KEYS_MAX {
+        return Err(format!("there are more than {KEYS_MAX} keys"));
+    }
+    let keys: Vec<Key> = set.keys.iter().filter_map(key).collect();
+    match keys.is_empty() {
+        true => Err(
+            "there is no key in it that signs with RSA, an elliptic curve or a secret".to_owned(),
+        ),
+        false => Ok(keys),
+    }
+}
+
+/// None for keys that encrypt, and of kinds that nobody here can use: a set may have others' keys.
+fn key(jwk: &Jwk) -> Option<Key> {
+    use jsonwebtoken::jwk::PublicKeyUse;
+    let signs = matches!(
+        jwk.common.public_key_use,
+        None | Some(PublicKeyUse::Signature)
+    );
+    let algorithm = jwk.common.key_algorithm.map(algorithm);
+    Some(Key {
+        id: jwk.common.key_id.clone(),
+        algorithm: match algorithm {
+            None => None,
+            // For something else than signing.
+            Some(None) => return None,
+            Some(known) => known,
+        },
+        key: DecodingKey::from_jwk(jwk).ok().filter(|_| signs)?,
+    })
+}
+
+fn algorithm(named: KeyAlgorithm) -> Option<Algorithm> {
+    named.to_string().parse().ok()
+}
+
+const fn family(algorithm: Algorithm) -> AlgorithmFamily {
+    match algorithm {
+        Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512 => AlgorithmFamily::Hmac,
+        Algorithm::ES256 | Algorithm::ES384 => AlgorithmFamily::Ec,
+        Algorithm::EdDSA => AlgorithmFamily::Ed,
+        _ => AlgorithmFamily::Rsa,
+    }
+}
+
+fn leeway_secs(config: &JwtConfig) -> u64 {
+    config.leeway_seconds.unwrap_or(60).into()
+}
+
+const SHARED: [Algorithm; 3] = [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512];
+const PUBLIC: [Algorithm; 9] = [
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+    Algorithm::ES256,
+    Algorithm::ES384,
+    Algorithm::EdDSA,
+];
+
+fn validations(
+    config: &JwtConfig,
+    is_secret: bool,
+) -> Result<Vec<(AlgorithmFamily, Validation)>, IdentityError> {
+    let usual = if is_secret { &SHARED[..] } else { &PUBLIC };
+    let allowed = match &config.algorithms {
+        None => usual.to_vec(),
+        Some(names) => names
+            .iter()
+            .map(|name| {
+                let known = name.parse().ok().filter(|named| usual.contains(named));
+                known.ok_or_else(|| {
+                    let usual: Vec<_> = usual.iter().map(|known| format!("{known:?}")).collect();
+                    let message = format!("`{name}` is none of {}", usual.join(", "));
+                    IdentityError::new("jwt.algorithms", message)
+                })
+            })
+            .collect::<Result<_, _>>()?,
+    };
+    let families = [
+        AlgorithmFamily::Hmac,
+        AlgorithmFamily::Rsa,
+        AlgorithmFamily::Ec,
+        AlgorithmFamily::Ed,
+    ];
+    let validation = |own: AlgorithmFamily| {
+        let algorithms: Vec<_> = allowed
+            .iter()
+            .copied()
+            .filter(|named| family(*named) == own)
+            .collect();
+        let mut validation = Validation::new(*algorithms.first()?);
+        validation.algorithms = algorithms;
+        validation.leeway = leeway_secs(config);
+        validation.validate_nbf = true;
+        let mut required = vec!["exp"];
+        validation.validate_aud = config.audience.is_some();
+        if let Some(audience) = &config.audience {
+            validation.set_audience(audience.list());
+            required.push("aud");
+        }
+        if let Some(issuer) = &config.issuer {
+            validation.set_issuer(issuer.list());
+            required.push("iss");
+        }
+        validation.set_required_spec_claims(&required);
+        Some((own, validation))
+    };
+    Ok(families.into_iter().filter_map(validation).collect())
+}
+
+fn in_words(kind: &ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::InvalidSignature => {
+            "the token's signature is not that of a key that is known here"
+        }
+        ErrorKind::ExpiredSignature => "the token has expired",
+        ErrorKind::ImmatureSignature => "the token is not valid yet",
+        ErrorKind::InvalidIssuer => "the token's issuer is not accepted here",
+        ErrorKind::InvalidAudience => "the token is for another audience",
+        ErrorKind::MissingRequiredClaim(_) => "the token lacks a claim that is asked for here",
+        ErrorKind::InvalidAlgorithm => "the token is signed in a way that is not accepted here",
+        _ => "the bearer token is no JWT",
+    }
+}
+
+impl OneOrMany {
+    fn list(&self) -> &[String] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
