@@ -15,12 +15,17 @@
 //! can wait for so long and no longer are refused a turn that is further away, and take none.
 //!
 //! State: word 0 the next free slot in microseconds, word 1 its fraction in 2^-32 of one.
-//! A refund frees slots at the tail of the queue that nobody has left from yet.
+//! A refund frees slots at the tail of the queue that nobody has left from yet. One by callers
+//! that can wait for so long, which is not zero, frees nothing of a queue that is longer: who
+//! names the end of a slot gives that one back or none, since others have turns behind it.
 
 use crate::rate::Rate;
 use crate::{Ask, Micros, Outcome, Timestamp, Verdict, Words, gcra};
 
 pub(crate) fn test(rate: Rate, most: Micros, words: &Words, ask: Ask, now: Timestamp) -> Outcome {
+    if ask.hits < 0 && !is_tail(rate, most, words, now) {
+        return gcra::test(rate, words, Ask { hits: 0, ..ask }, now);
+    }
     let outcome = gcra::test(rate, words, ask, now);
     let turn = rate.micros(rate.until(gcra::tat(words), now));
     if turn.is_zero() || ask.hits < 0 || outcome.verdict == Verdict::Never {
@@ -46,6 +51,19 @@ pub(crate) fn test(rate: Rate, most: Micros, words: &Words, ask: Ask, now: Times
         retry_after,
         ..gcra::test(rate, words, Ask { hits: 0, ..ask }, now)
     }
+}
+
+pub(crate) fn charge(rate: Rate, most: Micros, words: &mut Words, hits: i64, now: Timestamp) {
+    let hits = match hits < 0 && !is_tail(rate, most, words, now) {
+        true => 0,
+        false => hits,
+    };
+    gcra::charge(rate, words, hits, now);
+}
+
+/// Whether the slots of a refund are the last ones of the queue.
+fn is_tail(rate: Rate, most: Micros, words: &Words, now: Timestamp) -> bool {
+    most.is_zero() || rate.micros(rate.until(gcra::tat(words), now)) <= most
 }
 
 #[cfg(test)]
@@ -114,6 +132,28 @@ mod tests {
             step(&limit, &mut state, 1, 50_000).delay,
             Micros::from_millis(150)
         );
+    }
+
+    #[test]
+    fn a_slot_is_given_back_unless_others_have_turns_behind_it() {
+        let limit = limit();
+        let ends = |millis| limit.with_delay_max(Micros::from_millis(millis));
+        let mut state = State::new(limit.shape());
+        step(&limit, &mut state, 1, 0);
+        assert_eq!(
+            step(&limit, &mut state, 1, 0).delay,
+            Micros::from_millis(100)
+        );
+        assert_eq!(
+            step(&limit, &mut state, 1, 0).delay,
+            Micros::from_millis(200)
+        );
+        // At 40 ms the slot in the middle ends in 160 ms, and the last one in 260.
+        assert_eq!(step(&ends(160), &mut state, -1, 40_000).remaining, 0);
+        assert_eq!(step(&ends(260), &mut state, -1, 40_000).remaining, 1);
+        assert_eq!(step(&ends(160), &mut state, -1, 40_000).remaining, 2);
+        let next = step(&limit, &mut state, 1, 40_000);
+        assert_eq!(next.delay, Micros::from_millis(60));
     }
 
     #[test]

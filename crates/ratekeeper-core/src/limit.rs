@@ -251,7 +251,8 @@ impl Limit {
 
     /// The same limit for callers that can wait for `most` and no longer: a leaky bucket refuses
     /// what it would delay for longer, which then takes no turn. Every other limit is unchanged,
-    /// and so are the counters.
+    /// and so are the counters. Hits that are given back free nothing of a queue that is longer
+    /// than `most`, unless that is zero.
     #[must_use]
     pub const fn with_delay_max(self, most: Micros) -> Self {
         let Kind::LeakyBucket(rate, _) = self.kind else {
@@ -273,6 +274,18 @@ impl Limit {
         match self.kind {
             Kind::LeakyBucket(_, most) => most,
             _ => Micros::MAX,
+        }
+    }
+
+    /// How long `hits` take to come in again: what they move a leaky bucket's next turn by, rounded
+    /// up. Zero for what is no bucket.
+    #[must_use]
+    pub fn span(&self, hits: u64) -> Micros {
+        match self.kind {
+            Kind::TokenBucket(rate) | Kind::Gcra(rate) | Kind::LeakyBucket(rate, _) => {
+                rate.micros(rate.span(hits.min(rate.burst())))
+            }
+            _ => Micros::ZERO,
         }
     }
 

@@ -199,8 +199,8 @@ impl Limit {
                 token_bucket::charge(*rate, words, hits, at.now);
             }
             (Kind::Gcra(rate), StateMut::Words(words)) => gcra::charge(*rate, words, hits, at.now),
-            (Kind::LeakyBucket(rate, _), StateMut::Words(words)) => {
-                gcra::charge(*rate, words, hits, at.now);
+            (Kind::LeakyBucket(rate, most), StateMut::Words(words)) => {
+                leaky_bucket::charge(*rate, *most, words, hits, at.now);
             }
             (Kind::Concurrency, StateMut::Heap(heap)) => {
                 concurrency::charge(self, heap, hits, at.now);

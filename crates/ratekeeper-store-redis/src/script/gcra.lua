@@ -2,7 +2,7 @@
 -- new = max(now, TAT) + hits * T is allowed iff new - now <= burst * T; in the last one also only if TAT - now <= longest.
 --
 -- Parameters: 1 T, the time one hit takes, in units of 1 / scale microseconds; 2 burst * T; 3 scale, a power of 2;
---   4 of leaky_bucket (8): the longest wait, in the units of T.
+--   4 of leaky_bucket (8): the longest wait, in the units of T. Nothing is given back of a longer queue, unless it is 0.
 -- State: the theoretical arrival time in microseconds, an integer; "TAT fraction" with the fraction in 2^-32 of a
 --   microsecond where there is one.
 -- s1 units from now to TAT.
@@ -31,6 +31,10 @@ if code == 8 and s1 > a4 then
   room = 0
 end
 --@ charge 5 8
+if code == 8 and hits < 0 and a4 > 0 and s1 > a4 then
+  -- Others have turns behind what is given back.
+  hits = 0
+end
 s1 = max(0, min(s1 + hits * a1, a2))
 local rest = s1 % a3
 local tat = now + (s1 - rest) / a3
