@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use ratekeeper::tower::answer::{Bound, Denial, Quota, Standing};
-use ratekeeper::tower::{Admission, Asked, Enforcer, Terms, Verdict};
+use ratekeeper::tower::{Admission, Asked, Enforcer, Terms, Turn, Verdict};
 use ratekeeper::{Check, Micros, RuleSet, Timestamp};
 use tracing::error;
 
@@ -41,8 +41,12 @@ pub struct Service {
 /// What a request holds at the service until it has ended.
 pub type Held = Permit;
 
+/// A request that waits for its turn, which the service has given it, and permits with it.
+#[derive(Debug)]
+pub struct Queued(Box<Admission<Held, Self>>);
+
 /// A question on its way.
-pub type Asking = Pin<Box<dyn Future<Output = Admission<Held>> + Send>>;
+pub type Asking = Pin<Box<dyn Future<Output = Admission<Held, Queued>> + Send>>;
 
 impl Service {
     /// The service of `client`; concurrency limits are left out.
@@ -99,6 +103,7 @@ impl Service {
 
 impl Enforcer for Service {
     type Permit = Held;
+    type Queued = Queued;
     type Asking = Asking;
 
     /// The rules are the service's, and not known here.
@@ -107,7 +112,7 @@ impl Enforcer for Service {
         read(&NONE)
     }
 
-    fn ask(&self, check: &Check<'_>, terms: Terms) -> Asked<Held, Asking> {
+    fn ask(&self, check: &Check<'_>, terms: Terms) -> Asked<Held, Queued, Asking> {
         let question =
             check
                 .descriptors
@@ -122,9 +127,13 @@ impl Enforcer for Service {
             admission(&answer, permit, terms)
         }))
     }
+
+    fn at_turn(&self, queued: Queued) -> Asked<Held, Queued, Asking> {
+        Asked::Decided(*queued.0)
+    }
 }
 
-fn admission(answer: &Answer, permit: Option<Permit>, terms: Terms) -> Admission<Held> {
+fn admission(answer: &Answer, permit: Option<Permit>, terms: Terms) -> Admission<Held, Queued> {
     let mut standing = Standing {
         allowed: answer.allowed,
         degraded: answer.degraded,
@@ -142,18 +151,24 @@ fn admission(answer: &Answer, permit: Option<Permit>, terms: Terms) -> Admission
         standing.deny_for(answer.delay - terms.wait_max);
     }
     let verdict = match (standing.allowed, &standing.binding) {
-        (true, _) => Verdict::Pass {
-            delay: answer.delay,
-            permit,
-        },
+        (true, _) => Verdict::Pass(permit),
         (false, Some(_)) => Verdict::Deny(Box::new(Denial::of(&standing, None))),
         (false, None) => Verdict::Unavailable,
     };
-    Admission {
+    let is_to_wait = standing.allowed && !answer.delay.is_zero();
+    let admission = Admission {
         headers: terms.headers.lines(&standing),
         degraded: standing.degraded,
         verdict,
+    };
+    if !is_to_wait {
+        return admission;
     }
+    let turn = Turn {
+        after: answer.delay,
+        ..Turn::default()
+    };
+    Admission::waiting(turn, Queued(Box::new(admission)))
 }
 
 fn quota(limit: &Limit) -> Quota<'_> {

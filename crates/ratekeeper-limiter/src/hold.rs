@@ -6,6 +6,7 @@
 
 mod admission;
 mod permits;
+mod receipt;
 mod reservations;
 pub(crate) mod token;
 
@@ -17,6 +18,7 @@ use smallvec::SmallVec;
 
 pub use admission::{Admission, Admitted, Admitting, Slots};
 pub use permits::{Acquired, Held, Released};
+pub use receipt::{Queued, Receipt, Turn};
 pub use reservations::{Reservation, Reserve, Reserved, Settled};
 pub use token::TOKEN_CHARS_MAX;
 

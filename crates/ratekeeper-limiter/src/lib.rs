@@ -28,8 +28,8 @@ pub use decision::{Answered, Binding, Code, Decision, Policies, Policy, Source, 
 pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
 pub use fallback::{Fallback, FallbackConfig, FallbackError};
 pub use hold::{
-    Acquired, Admission, Admitted, Admitting, Held, HoldError, Released, Reservation, Reserve,
-    Reserved, Settled, Slots, TOKEN_CHARS_MAX,
+    Acquired, Admission, Admitted, Admitting, Held, HoldError, Queued, Receipt, Released,
+    Reservation, Reserve, Reserved, Settled, Slots, TOKEN_CHARS_MAX, Turn,
 };
 pub use identity::Seed;
 pub use limiter::{Limiter, LimiterOptions};

@@ -285,18 +285,33 @@ impl<'a> Plan<'a> {
         };
         let keep = |source: &Source| !matches!(source, Source::Rule(index) if replaced(*index));
         let kept: SmallVec<[bool; 8]> = self.sources.iter().map(keep).collect();
-        let mut place = 0;
+        self.keep(&kept);
+        // What is unlimited stays so, also where another rule replaces it, as the incumbent has it.
+    }
+
+    /// Takes out every step but those that `is_kept` names.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(&Step<'_>) -> bool) {
+        let kept: SmallVec<[bool; 8]> = self.steps.iter().map(is_kept).collect();
+        self.keep(&kept);
+    }
+
+    /// Takes out the steps that `kept` does not name, by their place.
+    fn keep(&mut self, kept: &[bool]) {
         self.details
             .retain(|(step, _)| kept.get(*step).copied().unwrap_or(false));
         for (step, _) in &mut self.details {
             *step = kept[..*step].iter().filter(|kept| **kept).count();
         }
+        let mut place = 0;
         self.steps.retain(|_| {
             place += 1;
             kept[place - 1]
         });
-        self.sources.retain(|source| keep(source));
-        // What is unlimited stays so, also where another rule replaces it, as the incumbent has it.
+        place = 0;
+        self.sources.retain(|_| {
+            place += 1;
+            kept[place - 1]
+        });
     }
 }
 

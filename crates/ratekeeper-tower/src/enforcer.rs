@@ -6,6 +6,7 @@ use std::time::Duration;
 use ratekeeper_http::answer::{Denial, HeaderLines, Headers};
 use ratekeeper_limiter::Check;
 use ratekeeper_rules::RuleSet;
+use ratekeeper_store::CounterKey;
 
 /// Decides requests, and holds what they take until they have ended.
 ///
@@ -14,14 +15,25 @@ use ratekeeper_rules::RuleSet;
 pub trait Enforcer: Clone + Send + Sync + 'static {
     /// What a request holds until it has ended. Dropping it gives that back.
     type Permit: Send + Sync + 'static;
+    /// What a request has while it waits for its turn. Dropping it gives that back, as far as others need not have
+    /// gone by it.
+    type Queued: Send + 'static;
     /// What is awaited where it cannot be decided at once. Dropping it gives back what may have been taken.
-    type Asking: Future<Output = Admission<Self::Permit>> + Send + 'static;
+    type Asking: Future<Output = Admission<Self::Permit, Self::Queued>> + Send + 'static;
 
     /// Shows `read` the rules that are known here: service levels are found among them, and domains.
     fn with_rules<T>(&self, read: impl FnOnce(&RuleSet) -> T) -> T;
 
     /// Decides `check`, on `terms`.
-    fn ask(&self, check: &Check<'_>, terms: Terms) -> Asked<Self::Permit, Self::Asking>;
+    fn ask(
+        &self,
+        check: &Check<'_>,
+        terms: Terms,
+    ) -> Asked<Self::Permit, Self::Queued, Self::Asking>;
+
+    /// Decides what was put off until the turn of a request has come: whether there is room among the requests in
+    /// flight, where those are limited. It is to wait no more.
+    fn at_turn(&self, queued: Self::Queued) -> Asked<Self::Permit, Self::Queued, Self::Asking>;
 }
 
 /// What a request is decided on besides its limits.
@@ -39,36 +51,57 @@ pub struct Terms {
     clippy::large_enum_variant,
     reason = "what is decided at once is handed over without allocating"
 )]
-pub enum Asked<P, F> {
+pub enum Asked<P, Q, F> {
     /// Decided at once.
-    Decided(Admission<P>),
+    Decided(Admission<P, Q>),
     /// Decided elsewhere.
     Pending(F),
 }
 
 /// What is to become of a request.
 #[derive(Debug)]
-pub struct Admission<P> {
-    /// The headers that tell its client of its limits, on whatever answer it gets.
+pub struct Admission<P, Q> {
+    /// The headers that tell its client of its limits, on whatever answer it gets. None of one that waits: what is told
+    /// then is settled when its turn comes.
     pub headers: HeaderLines,
     /// Whether it may pass.
-    pub verdict: Verdict<P>,
+    pub verdict: Verdict<P, Q>,
     /// Whether some limit was answered without being counted where it belongs.
     pub degraded: bool,
 }
 
+impl<P, Q> Admission<P, Q> {
+    /// Of a request that is to wait for `turn`.
+    #[must_use]
+    pub const fn waiting(turn: Turn, queued: Q) -> Self {
+        Self {
+            headers: HeaderLines::new(),
+            verdict: Verdict::Wait(turn, queued),
+            degraded: false,
+        }
+    }
+}
+
 /// Whether a request may pass.
 #[derive(Debug)]
-pub enum Verdict<P> {
-    /// It may.
-    Pass {
-        /// How long it is to be held back before, as a leaky bucket wants it.
-        delay: Duration,
-        /// What it holds until it has ended.
-        permit: Option<P>,
-    },
+pub enum Verdict<P, Q> {
+    /// It may, and holds this until it has ended.
+    Pass(Option<P>),
+    /// It is to wait for its turn, and then to be [asked about](Enforcer::at_turn) again.
+    Wait(Turn, Q),
     /// It is over a limit.
     Deny(Box<Denial>),
     /// Nobody could decide, and it is not let pass for that.
     Unavailable,
+}
+
+/// When a request may go that a leaky bucket holds back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Turn {
+    /// In how long; zero if at once.
+    pub after: Duration,
+    /// The counter of the bucket, where it is known: requests that wait here for the same one leave one by one.
+    pub bucket: Option<CounterKey>,
+    /// How long after it the next one of the same bucket may go.
+    pub span: Duration,
 }

@@ -5,35 +5,58 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
 use crate::body::ResponseBody;
 use crate::layer::Shared;
-use crate::turn::{Pass, Place, Stamp, Turn};
+use crate::turn::{AdmissionOf, InLine, Next, Stamp};
 use crate::{Enforcer, Mode};
 
-/// A request, and the service that will get it.
-pub(crate) struct Later<S, B> {
+/// A request that is not called for yet, and what it takes to go on.
+pub(crate) struct Later<S, E, B> {
     pub(crate) service: S,
+    pub(crate) shared: Arc<Shared<E>>,
+    /// As it was when the request came.
+    pub(crate) mode: Mode,
     pub(crate) request: Request<B>,
 }
 
-impl<S, B> Later<S, B> {
-    fn call<E: Enforcer>(mut self, pass: Pass<E::Permit>) -> State<S, E, B>
+impl<S, E: Enforcer, B> Later<S, E, B> {
+    fn admitted(self, admission: AdmissionOf<E>) -> State<S, E, B>
     where
         S: Service<Request<B>>,
     {
-        let stamp = pass.stamp(&mut self.request);
-        State::Calling {
-            response: self.service.call(self.request),
-            stamp: Some(stamp),
+        let headers = self.request.headers();
+        let next = self.shared.admitted(admission, self.mode, headers);
+        self.go_on(next)
+    }
+
+    fn at_turn(self, queued: E::Queued) -> State<S, E, B>
+    where
+        S: Service<Request<B>>,
+    {
+        let headers = self.request.headers();
+        let next = self.shared.at_turn(queued, self.mode, headers);
+        self.go_on(next)
+    }
+
+    fn go_on(mut self, next: Next<E>) -> State<S, E, B>
+    where
+        S: Service<Request<B>>,
+    {
+        match next {
+            Next::Call(pass) => {
+                let stamp = pass.stamp(&mut self.request);
+                State::calling(self.service.call(self.request), stamp)
+            }
+            Next::Wait(waiting) => State::waiting(waiting, self),
+            Next::Ask(asking) => State::asking(asking, self),
+            Next::Refuse(response) => State::refused(response),
         }
     }
 }
@@ -61,16 +84,12 @@ pin_project! {
         Asking {
             #[pin]
             asking: E::Asking,
-            shared: Arc<Shared<E>>,
-            mode: Mode,
-            later: Option<Later<S, B>>,
+            later: Option<Later<S, E, B>>,
         },
         Waiting {
             #[pin]
-            sleep: Sleep,
-            place: Place,
-            pass: Option<Pass<E::Permit>>,
-            later: Option<Later<S, B>>,
+            waiting: InLine<E::Queued>,
+            later: Option<Later<S, E, B>>,
         },
         Calling {
             #[pin]
@@ -91,35 +110,18 @@ where
     S: Service<Request<B>>,
     E: Enforcer,
 {
-    pub(crate) fn asking(
-        shared: Arc<Shared<E>>,
-        mode: Mode,
-        asking: E::Asking,
-        later: Later<S, B>,
-    ) -> Self {
-        let later = Some(later);
-        let state = State::Asking {
-            asking,
-            shared,
-            mode,
-            later,
-        };
+    pub(crate) fn asking(asking: E::Asking, later: Later<S, E, B>) -> Self {
+        let state = State::asking(asking, later);
         Self { state }
     }
 
-    pub(crate) fn waiting(
-        delay: Duration,
-        place: Place,
-        pass: Pass<E::Permit>,
-        later: Later<S, B>,
-    ) -> Self {
-        let state = State::waiting(delay, place, pass, later);
+    pub(crate) fn waiting(waiting: InLine<E::Queued>, later: Later<S, E, B>) -> Self {
+        let state = State::waiting(waiting, later);
         Self { state }
     }
 
     pub(crate) fn calling(response: S::Future, stamp: Stamp<E::Permit>) -> Self {
-        let stamp = Some(stamp);
-        let state = State::Calling { response, stamp };
+        let state = State::calling(response, stamp);
         Self { state }
     }
 
@@ -134,20 +136,24 @@ where
     S: Service<Request<B>>,
     E: Enforcer,
 {
-    fn waiting(delay: Duration, place: Place, pass: Pass<E::Permit>, later: Later<S, B>) -> Self {
-        Self::Waiting {
-            // From here on: what a queue is told to wait does not add up.
-            sleep: sleep(delay),
-            place,
-            pass: Some(pass),
-            later: Some(later),
-        }
+    fn asking(asking: E::Asking, later: Later<S, E, B>) -> Self {
+        let later = Some(later);
+        Self::Asking { asking, later }
+    }
+
+    fn waiting(waiting: InLine<E::Queued>, later: Later<S, E, B>) -> Self {
+        let later = Some(later);
+        Self::Waiting { waiting, later }
+    }
+
+    fn calling(response: S::Future, stamp: Stamp<E::Permit>) -> Self {
+        let stamp = Some(stamp);
+        Self::Calling { response, stamp }
     }
 
     fn refused(response: Response<Bytes>) -> Self {
-        Self::Refused {
-            response: Some(response),
-        }
+        let response = Some(response);
+        Self::Refused { response }
     }
 }
 
@@ -163,28 +169,15 @@ where
         let mut state = self.project().state;
         loop {
             let next = match state.as_mut().project() {
-                StateProjection::Asking {
-                    asking,
-                    shared,
-                    mode,
-                    later,
-                } => {
+                StateProjection::Asking { asking, later } => {
                     let admission = ready!(asking.poll(cx));
-                    let later = later.take().expect(ONCE);
-                    match shared.turn(admission, *mode, later.request.headers()) {
-                        Turn::Now(pass) => later.call(pass),
-                        Turn::After(delay, place, pass) => {
-                            State::waiting(delay, place, pass, later)
-                        }
-                        Turn::Never(response) => State::refused(response),
-                    }
+                    later.take().expect(ONCE).admitted(admission)
                 }
-                StateProjection::Waiting {
-                    sleep, pass, later, ..
-                } => {
-                    ready!(sleep.poll(cx));
-                    let (pass, later) = (pass.take().expect(ONCE), later.take().expect(ONCE));
-                    later.call(pass)
+                StateProjection::Waiting { waiting, later } => {
+                    let waiting = waiting.project();
+                    ready!(waiting.paced.poll(cx));
+                    let queued = waiting.queued.take().expect(ONCE);
+                    later.take().expect(ONCE).at_turn(queued)
                 }
                 StateProjection::Calling { response, stamp } => {
                     let response = ready!(response.poll(cx))?;

@@ -9,6 +9,7 @@ use ratekeeper_http::answer::{BodyForm, Headers};
 use ratekeeper_http::{Describer, Forwarding, Hop, Identity, Mapping};
 use tower_layer::Layer;
 
+use crate::pacer::Pacer;
 use crate::watch::{Counts, Watch};
 use crate::{RateLimit, Switch};
 
@@ -39,6 +40,7 @@ pub(crate) struct Shared<E> {
     pub(crate) waiting_max: u64,
     pub(crate) switch: Switch,
     pub(crate) watch: Arc<Watch>,
+    pub(crate) pacer: Arc<Pacer>,
 }
 
 impl<E: Clone> RateLimitLayer<E> {
@@ -61,6 +63,7 @@ impl<E: Clone> RateLimitLayer<E> {
                 waiting_max: WAITING_MAX,
                 switch: Switch::default(),
                 watch: Arc::new(Watch::new()),
+                pacer: Arc::default(),
             }),
         }
     }
@@ -114,8 +117,10 @@ impl<E: Clone> RateLimitLayer<E> {
 
     /// The longest that a request is held back by a leaky bucket; one that would have to wait longer is denied. 10 s by
     /// default; zero denies all that would have to wait. One that is denied leaves its turn to others, unless a service
-    /// decides, which does not know how long this layer waits. Turns are kept to a millisecond, as tokio's timers are. The
-    /// turn of a client that goes passes unused: somebody may have been told the next one.
+    /// decides, which does not know how long this layer waits. Turns that are less than 30 ms apart are kept to about a
+    /// tenth of a millisecond, others to one or two, on a machine that has processors free; behind a request that left
+    /// late the others keep 95 % of their distance. The turn of a client that goes is free again if nobody has one
+    /// behind it.
     #[must_use]
     pub fn wait_max(self, wait: Duration) -> Self {
         self.with(|shared| shared.wait_max = wait)

@@ -46,6 +46,7 @@
 //!
 //! It listens nowhere, reads no body, and decides nothing itself.
 
+mod alarm;
 mod asked;
 mod body;
 mod embedded;
@@ -53,8 +54,10 @@ mod enforcer;
 mod future;
 mod hold;
 mod layer;
+mod pacer;
 mod permit;
 mod question;
+mod queued;
 mod service;
 mod switch;
 mod turn;
@@ -62,11 +65,12 @@ mod watch;
 
 pub use body::ResponseBody;
 pub use embedded::Asking;
-pub use enforcer::{Admission, Asked, Enforcer, Terms, Verdict};
+pub use enforcer::{Admission, Asked, Enforcer, Terms, Turn, Verdict};
 pub use future::ResponseFuture;
 pub use hold::Hold;
 pub use layer::RateLimitLayer;
 pub use permit::Permit;
+pub use queued::Queued;
 pub use ratekeeper_http::answer;
 pub use ratekeeper_http::answer::{BodyForm, Headers, LimitHeaders, RetryAfter};
 pub use ratekeeper_http::{Describer, Forwarding, Hop, Identity, Mapping, TrustedProxies};

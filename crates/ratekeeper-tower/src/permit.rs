@@ -49,7 +49,15 @@ impl<S: Store> Drop for Permit<S> {
 
 /// Gives slots back: at once, or in the background.
 pub(crate) fn release<S: Store>(limiter: &Limiter<S>, slots: &Slots) {
-    if let Some(ticket) = limiter.release_slots(slots)
+    send(limiter.release_slots(slots));
+}
+
+/// Has a store asked in the background for what nobody waits for.
+pub(crate) fn send<T: Future + Send + 'static>(ticket: Option<T>)
+where
+    T::Output: Send,
+{
+    if let Some(ticket) = ticket
         && let Ok(runtime) = Handle::try_current()
     {
         // A store forgets what nobody waits for.

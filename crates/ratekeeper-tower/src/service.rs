@@ -11,8 +11,8 @@ use tower_service::Service;
 use crate::body::ResponseBody;
 use crate::future::{Later, ResponseFuture};
 use crate::layer::Shared;
-use crate::turn::Turn;
-use crate::{Asked, Enforcer};
+use crate::turn::Next;
+use crate::{Enforcer, Mode};
 
 /// A service whose requests are limited; made by a [`RateLimitLayer`](crate::RateLimitLayer).
 #[derive(Clone, Debug)]
@@ -44,34 +44,37 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let shared = &self.shared;
         let mode = shared.switch.mode();
-        let turn = match shared.ask(&request, mode) {
-            Ok(None) => Turn::NOW,
-            Ok(Some(Asked::Decided(admission))) => shared.turn(admission, mode, request.headers()),
-            Ok(Some(Asked::Pending(asking))) => {
-                let later = self.later(request);
-                return ResponseFuture::asking(Arc::clone(&self.shared), mode, asking, later);
-            }
+        let next = match shared.ask(&request, mode) {
+            Ok(None) => Next::CALL,
+            Ok(Some(asked)) => shared.next(asked, mode, request.headers()),
             Err(malformed) => shared.malformed(malformed, mode, request.headers()),
         };
-        match turn {
-            Turn::Now(pass) => {
+        match next {
+            Next::Call(pass) => {
                 let stamp = pass.stamp(&mut request);
                 ResponseFuture::calling(self.inner.call(request), stamp)
             }
-            Turn::After(delay, place, pass) => {
-                ResponseFuture::waiting(delay, place, pass, self.later(request))
+            Next::Ask(asking) => {
+                let later = self.later(request, mode);
+                ResponseFuture::asking(asking, later)
             }
-            Turn::Never(response) => ResponseFuture::refused(response),
+            Next::Wait(waiting) => {
+                let later = self.later(request, mode);
+                ResponseFuture::waiting(waiting, later)
+            }
+            Next::Refuse(response) => ResponseFuture::refused(response),
         }
     }
 }
 
 impl<S: Clone, E> RateLimit<S, E> {
     /// What is called once it may be: the service that was found ready, while a clone of it takes its place.
-    fn later<B>(&mut self, request: Request<B>) -> Later<S, B> {
+    fn later<B>(&mut self, request: Request<B>, mode: Mode) -> Later<S, E, B> {
         let clone = self.inner.clone();
         Later {
             service: std::mem::replace(&mut self.inner, clone),
+            shared: Arc::clone(&self.shared),
+            mode,
             request,
         }
     }

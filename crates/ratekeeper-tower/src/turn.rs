@@ -7,39 +7,64 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
+use pin_project_lite::pin_project;
 use ratekeeper_core::Micros;
 use ratekeeper_http::Refused;
 use ratekeeper_http::answer::{Form, HeaderLines, Refusal};
 use ratekeeper_limiter::{Check, Waiting};
 use ratekeeper_rules::{Domain, RuleSet};
+use tokio::time::Instant;
 
 use crate::asked::original;
 use crate::body::ResponseBody;
 use crate::hold::Held;
 use crate::layer::Shared;
+use crate::pacer::Paced;
 use crate::watch::Watch;
-use crate::{Admission, Asked, Enforcer, Mode, Terms, Verdict};
+use crate::{Admission, Asked, Enforcer, Mode, Terms, Turn, Verdict};
 
 /// What a refused request is told to wait where nobody knows.
 const OVERLOADED_RETRY_SECS: u64 = 1;
 
 /// What an enforcer says of a request.
-pub(crate) type AskedOf<E> = Asked<<E as Enforcer>::Permit, <E as Enforcer>::Asking>;
+pub(crate) type AskedOf<E> =
+    Asked<<E as Enforcer>::Permit, <E as Enforcer>::Queued, <E as Enforcer>::Asking>;
 
-/// When a request may go on to the inner service.
-pub(crate) enum Turn<P> {
-    Now(Pass<P>),
-    /// After so long, which it waits in a place of its own.
-    After(Duration, Place, Pass<P>),
-    Never(Response<Bytes>),
+/// What an enforcer answers.
+pub(crate) type AdmissionOf<E> = Admission<<E as Enforcer>::Permit, <E as Enforcer>::Queued>;
+
+/// What comes next for a request.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "what goes on at once is handed over without allocating"
+)]
+pub(crate) enum Next<E: Enforcer> {
+    /// It goes on to the inner service.
+    Call(Pass<E::Permit>),
+    /// It waits for its turn.
+    Wait(InLine<E::Queued>),
+    /// It waits for an answer.
+    Ask(E::Asking),
+    /// It goes no further.
+    Refuse(Response<Bytes>),
 }
 
-impl<P> Turn<P> {
+impl<E: Enforcer> Next<E> {
     /// At once, with nothing to tell and nothing held.
-    pub(crate) const NOW: Self = Self::Now(Pass {
+    pub(crate) const CALL: Self = Self::Call(Pass {
         lines: HeaderLines::new(),
         permit: None,
     });
+}
+
+pin_project! {
+    /// A request that waits for its turn.
+    pub(crate) struct InLine<Q> {
+        #[pin]
+        pub(crate) paced: Paced,
+        pub(crate) queued: Option<Q>,
+        place: Place,
+    }
 }
 
 /// What a request takes along that may pass.
@@ -155,56 +180,71 @@ impl<E: Enforcer> Shared<E> {
         }
     }
 
+    /// What `asked` comes to, for a request of these headers.
+    pub(crate) fn next(&self, asked: AskedOf<E>, mode: Mode, headers: &HeaderMap) -> Next<E> {
+        match asked {
+            Asked::Decided(admission) => self.admitted(admission, mode, headers),
+            Asked::Pending(asking) => Next::Ask(asking),
+        }
+    }
+
+    /// What becomes of a request whose turn has come.
+    pub(crate) fn at_turn(&self, queued: E::Queued, mode: Mode, headers: &HeaderMap) -> Next<E> {
+        self.next(self.enforcer.at_turn(queued), mode, headers)
+    }
+
     /// What `admission` comes to, for a request of these headers.
-    pub(crate) fn turn(
+    pub(crate) fn admitted(
         &self,
-        admission: Admission<E::Permit>,
+        admission: AdmissionOf<E>,
         mode: Mode,
         headers: &HeaderMap,
-    ) -> Turn<E::Permit> {
+    ) -> Next<E> {
         if admission.degraded {
             self.watch.degraded();
         }
         let lines = admission.headers;
         match (admission.verdict, mode) {
-            (Verdict::Pass { permit, .. }, Mode::Off | Mode::Shadow) => Turn::Now(Pass {
+            (Verdict::Pass(permit), Mode::Off | Mode::Shadow) => Next::Call(Pass {
                 lines: HeaderLines::new(),
                 permit,
             }),
-            (Verdict::Pass { delay, permit }, Mode::On) if delay.is_zero() => {
-                Turn::Now(Pass { lines, permit })
+            (Verdict::Pass(permit), Mode::On) => Next::Call(Pass { lines, permit }),
+            (Verdict::Wait(turn, queued), Mode::On) if !turn.after.is_zero() => {
+                self.wait(turn, queued, headers)
             }
-            (Verdict::Pass { delay, permit }, Mode::On) => {
-                match Place::take(&self.watch, self.waiting_max) {
-                    Some(place) => {
-                        self.watch.waited();
-                        Turn::After(delay, place, Pass { lines, permit })
-                    }
-                    None => self.overloaded("too many requests wait for their turn here", headers),
-                }
-            }
+            (Verdict::Wait(_, queued), _) => self.at_turn(queued, mode, headers),
             (Verdict::Deny(denial), Mode::On) => {
                 self.watch.denied(&denial, true);
                 self.refuse(Refusal::Denied(denial), lines, headers)
             }
             (Verdict::Deny(denial), Mode::Off | Mode::Shadow) => {
                 self.watch.denied(&denial, false);
-                Turn::NOW
+                Next::CALL
             }
             (Verdict::Unavailable, Mode::On) => {
                 self.overloaded("nobody could say whether this may pass", headers)
             }
-            (Verdict::Unavailable, Mode::Off | Mode::Shadow) => Turn::NOW,
+            (Verdict::Unavailable, Mode::Off | Mode::Shadow) => Next::CALL,
         }
     }
 
+    fn wait(&self, turn: Turn, queued: E::Queued, headers: &HeaderMap) -> Next<E> {
+        let Some(place) = Place::take(&self.watch, self.waiting_max) else {
+            return self.overloaded("too many requests wait for their turn here", headers);
+        };
+        self.watch.waited();
+        // From here on: what a queue is told to wait does not add up.
+        let at = Instant::now() + turn.after;
+        Next::Wait(InLine {
+            paced: Paced::new(&self.pacer, turn.bucket, at, turn.span),
+            queued: Some(queued),
+            place,
+        })
+    }
+
     /// What becomes of a request that can be understood in two ways, or whose token is not believed.
-    pub(crate) fn malformed(
-        &self,
-        refused: Refused,
-        mode: Mode,
-        headers: &HeaderMap,
-    ) -> Turn<E::Permit> {
+    pub(crate) fn malformed(&self, refused: Refused, mode: Mode, headers: &HeaderMap) -> Next<E> {
         self.watch.malformed(&refused);
         let refusal = match refused {
             Refused::Malformed(malformed) => Refusal::Malformed(malformed),
@@ -212,11 +252,11 @@ impl<E: Enforcer> Shared<E> {
         };
         match mode {
             Mode::On => self.refuse(refusal, HeaderLines::new(), headers),
-            Mode::Off | Mode::Shadow => Turn::NOW,
+            Mode::Off | Mode::Shadow => Next::CALL,
         }
     }
 
-    fn overloaded(&self, message: &'static str, headers: &HeaderMap) -> Turn<E::Permit> {
+    fn overloaded(&self, message: &'static str, headers: &HeaderMap) -> Next<E> {
         self.watch.overloaded(message);
         let refusal = Refusal::Overloaded {
             message,
@@ -225,12 +265,12 @@ impl<E: Enforcer> Shared<E> {
         self.refuse(refusal, HeaderLines::new(), headers)
     }
 
-    fn refuse(&self, refusal: Refusal, lines: HeaderLines, headers: &HeaderMap) -> Turn<E::Permit> {
+    fn refuse(&self, refusal: Refusal, lines: HeaderLines, headers: &HeaderMap) -> Next<E> {
         let form = Form::wanted(headers, self.body_form);
         let mut response = refusal.response(&form, lines);
         // For whatever logs answers: what the client is told does not say all of it.
         response.extensions_mut().insert(Arc::new(refusal));
-        Turn::Never(response)
+        Next::Refuse(response)
     }
 }
 

@@ -14,6 +14,7 @@ use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Client, Reply, Server};
 use ratekeeper_tower::{Permit, RateLimitLayer, ResponseBody};
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 use tower::{Layer, ServiceExt, service_fn};
 
 /// What all nodes name counters by.
@@ -53,20 +54,35 @@ impl Node {
         Self { runtime, layer }
     }
 
+    /// Begins to ask, and does not wait for the answer.
+    fn begin(&self) -> JoinHandle<StatusCode> {
+        let limited = self.layer.layer(service_fn(done));
+        let asked = limited.oneshot(request());
+        self.runtime.spawn(async {
+            let Ok(answer) = asked.await;
+            answer.status()
+        })
+    }
+
     fn ask(&self) -> Held {
-        let called = |_: Request<()>| async {
-            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("done")))
-        };
-        let limited = self.layer.layer(service_fn(called));
-        let request = Request::get("/").header("x-api-key", "ada").body(());
-        let request = request.expect("a request");
-        let Ok(answer) = self.runtime.block_on(limited.oneshot(request));
+        let limited = self.layer.layer(service_fn(done));
+        let limited = limited.oneshot(request());
+        let Ok(answer) = self.runtime.block_on(limited);
         answer
     }
 
     fn status(&self) -> StatusCode {
         self.ask().status()
     }
+}
+
+async fn done(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::from("done")))
+}
+
+fn request() -> Request<()> {
+    let request = Request::get("/").header("x-api-key", "ada").body(());
+    request.expect("a request")
 }
 
 fn rules(limit: u32, timeout: &str) -> String {
@@ -137,4 +153,44 @@ fn a_place_outlives_its_timeout_while_it_is_held_and_not_the_node_that_held_it()
     eventually("the place is taken back", || {
         other.status() == StatusCode::OK
     });
+}
+
+/// One leaves an hour; with the one that leaves at once, five are let in.
+const HOURLY: &str = "
+domain: d
+descriptors:
+- key: api_key
+  rate_limit: { window: 10h, limit: 10, burst: 5, algorithm: leaky_bucket }
+";
+
+#[test]
+fn the_turn_of_the_last_one_is_given_back_when_its_client_goes() {
+    let server = Server::start();
+    let mut node = Node::new(&server, HOURLY);
+    node.layer = node.layer.wait_max(Duration::from_secs(10 * 3_600));
+    let mut redis = server.client();
+    // When the bucket will be empty.
+    let mut end = || {
+        let keys = texts(&redis.ask(&["KEYS", "rk:{*"]));
+        assert_eq!(keys.len(), 1, "{keys:?}");
+        redis.ask(&["GET", &keys[0]]).text()
+    };
+    assert_eq!(node.status(), StatusCode::OK);
+    let mut ends = vec![end()];
+    let mut waiting = Vec::new();
+    for number in 1..=3 {
+        waiting.push(node.begin());
+        eventually("it waits", || node.layer.counts().waiting == number);
+        ends.push(end());
+    }
+    // The one in the middle goes first, and leaves everything as it is for the last one.
+    waiting.remove(1).abort();
+    eventually("it is gone", || node.layer.counts().waiting == 2);
+    waiting.pop().expect("it waits").abort();
+    eventually("its turn is free", || end() == ends[2]);
+    waiting.pop().expect("it waits").abort();
+    eventually("it is gone", || node.layer.counts().waiting == 0);
+    // Behind the first is the turn that has passed unused.
+    assert_eq!(node.layer.counts().denied, 0);
+    assert_eq!(end(), ends[2]);
 }

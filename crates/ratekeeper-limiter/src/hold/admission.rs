@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::permits::is_concurrency;
 use super::token::Part;
-use super::{HoldError, fully};
+use super::{HoldError, Queued, Turn, fully};
 use crate::plan::{Context, Plan, overrides};
 use crate::stats::Totals;
 use crate::{Check, Decision, Limiter, Policies};
@@ -23,6 +23,9 @@ pub struct Admitted {
     /// What it holds of concurrency limits, or may hold, where the store gave no answer: to be
     /// [given back](Limiter::release_slots), also after a denial. None if it holds nothing.
     pub slots: Option<Slots>,
+    /// If it was allowed and may not go on yet: since it is to wait for its turn, or since it has
+    /// still to get its permits.
+    pub queued: Option<Box<Queued>>,
 }
 
 /// A request whose store was asked, and has not answered.
@@ -30,7 +33,52 @@ pub struct Admitted {
 pub struct Admission {
     decision: Decision,
     now: Timestamp,
+    stage: Stage,
     slots: Option<Slots>,
+}
+
+/// Which of a request's limits are asked. All at once, unless a leaky bucket may hold it back that
+/// is to have permits: rates first, and permits when its turn has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    All,
+    Rates,
+    Permits,
+}
+
+impl Stage {
+    /// Leaves in `plan` what is asked; all of its policies, unless those are the plan's.
+    fn cut(self, plan: &mut Plan<'_>) -> Option<Policies> {
+        let policies = (self != Self::All).then(|| plan.policies());
+        match self {
+            Self::All => {}
+            Self::Rates => plan.retain(|step| !is_concurrency(step)),
+            Self::Permits => plan.retain(is_concurrency),
+        }
+        policies
+    }
+
+    /// What is said of a request that may not go on yet, by verdicts that were `heard` at that
+    /// time.
+    #[inline]
+    fn queued(
+        self,
+        plan: &Plan<'_>,
+        verdicts: &Verdicts,
+        turn: Option<Turn>,
+        heard: Timestamp,
+    ) -> Option<Box<Queued>> {
+        let turn = turn.filter(|_| plan.may_wait());
+        let wants_permits = self == Self::Rates;
+        let waits = verdicts.allowed && (wants_permits || turn.is_some());
+        waits.then(|| {
+            Box::new(Queued {
+                turn,
+                wants_permits,
+                receipt: plan.receipt(verdicts, heard),
+            })
+        })
+    }
 }
 
 impl Admission {
@@ -78,31 +126,63 @@ impl Slots {
 impl<S: Store> Limiter<S> {
     /// Asks the store to decide `check` as of `now`, a time that [`Self::clock`] has just shown,
     /// concurrency limits included, and does not wait for it. Rates and permits are taken together
-    /// or not at all. Where no concurrency limit matches it costs what a check costs.
+    /// or not at all, unless a leaky bucket may hold the request back: then the answer says that
+    /// permits are [still to be had](Queued::wants_permits). Where no concurrency limit matches it
+    /// costs what a check costs.
     #[inline]
     pub fn begin_admission(&self, check: &Check<'_>, now: Timestamp) -> Admitting<S::Ticket> {
+        self.begin_stage(check, now, self.totals(), false)
+    }
+
+    /// Asks the store for the permits of a request whose rates were taken before, and whose turn
+    /// has come. If it is denied, those are to be [given back](Self::give_back).
+    pub fn begin_permits(&self, check: &Check<'_>, now: Timestamp) -> Admitting<S::Ticket> {
+        // It was heard of when its rates were taken.
+        self.begin_stage(check, now, &Totals::default(), true)
+    }
+
+    #[inline]
+    fn begin_stage(
+        &self,
+        check: &Check<'_>,
+        now: Timestamp,
+        totals: &Totals,
+        is_admitted: bool,
+    ) -> Admitting<S::Ticket> {
         let mut decision = Decision::begin(self.load());
         let overrides = overrides(check, self.profile());
         let (snapshot, statuses) = decision.parts();
         let context = Context {
+            totals,
             permits: true,
             ..self.context(snapshot, now)
         };
-        let plan = Plan::new(context, check, &overrides);
-        let slots = self.slots(&plan);
+        let mut plan = Plan::new(context, check, &overrides);
+        let mut slots = self.slots(&plan);
+        let stage = match is_admitted {
+            true => Stage::Permits,
+            false if slots.is_some() && plan.may_wait() => Stage::Rates,
+            false => Stage::All,
+        };
+        let policies = stage.cut(&mut plan);
+        slots.take_if(|_| stage == Stage::Rates);
         let extra = slots.as_ref().map(|slots| slots.extra(PermitAct::Acquire));
         match self.ask(&plan, now, extra.as_ref()) {
             Answer::Decided(verdicts) => {
+                let mut turn = None;
                 plan.fill(&verdicts, statuses, |step, _, answered| {
                     self.note(step, &answered, now);
+                    Turn::put_later(&mut turn, step, &answered);
                 });
-                let policies = plan.policies();
+                let policies = policies.unwrap_or_else(|| plan.policies());
+                let queued = stage.queued(&plan, &verdicts, turn, now);
                 drop(plan);
                 decision.conclude(verdicts.allowed);
                 Admitting::Decided(Admitted {
                     decision,
                     policies,
                     slots: slots.filter(|_| verdicts.allowed),
+                    queued,
                 })
             }
             Answer::Pending(ticket) => {
@@ -110,6 +190,7 @@ impl<S: Store> Limiter<S> {
                 let admission = Admission {
                     decision,
                     now,
+                    stage,
                     slots,
                 };
                 Admitting::Asked(admission, ticket)
@@ -128,6 +209,7 @@ impl<S: Store> Limiter<S> {
         let Admission {
             mut decision,
             now,
+            stage,
             slots,
         } = admission;
         let overrides = overrides(check, self.profile());
@@ -139,22 +221,27 @@ impl<S: Store> Limiter<S> {
             permits: true,
             ..self.context(snapshot, now)
         };
-        let plan = Plan::new(context, check, &overrides);
+        let mut plan = Plan::new(context, check, &overrides);
+        let policies = stage.cut(&mut plan);
         // What was asked in vain may have been done all the same.
         let is_settled = |verdicts: &Verdicts| !verdicts.allowed && verdicts.fault().is_none();
         let may_be_held = !answer.as_ref().is_ok_and(is_settled);
         let extra = slots.as_ref().map(|slots| slots.extra(PermitAct::Acquire));
         let verdicts = self.heard(&plan, now, extra.as_ref(), answer);
+        let mut turn = None;
         plan.fill(&verdicts, statuses, |step, _, answered| {
             self.note(step, &answered, now);
+            Turn::put_later(&mut turn, step, &answered);
         });
-        let policies = plan.policies();
+        let policies = policies.unwrap_or_else(|| plan.policies());
+        let queued = stage.queued(&plan, &verdicts, turn, self.clock().now());
         drop(plan);
         decision.conclude(verdicts.allowed);
         Admitted {
             decision,
             policies,
             slots: slots.filter(|_| may_be_held),
+            queued,
         }
     }
 

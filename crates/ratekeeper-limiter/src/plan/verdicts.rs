@@ -1,14 +1,14 @@
 //! From the store's verdicts to statuses and statistics.
 
-use ratekeeper_core::{Algorithm, Mode, combine, quota_denies};
+use ratekeeper_core::{Algorithm, Micros, Mode, Timestamp, Verdict, combine, quota_denies};
 use ratekeeper_rules::{FailureMode, RuleIndex, Unit};
-use ratekeeper_store::{Step, Verdicts};
+use ratekeeper_store::{Charge, Step, Verdicts};
 
 use super::Plan;
 use crate::compiled::Compiled;
 use crate::decision::{Answered, Binding, Code, Policies, Policy, Source, Status, Statuses};
-use crate::hold::TakenPart;
 use crate::hold::token::Part;
+use crate::hold::{Receipt, TakenPart};
 use crate::stats::Answer;
 
 impl<'a> Plan<'a> {
@@ -68,12 +68,24 @@ impl<'a> Plan<'a> {
         places
             .zip(&verdicts.outcomes)
             .map(|((step, source), outcome)| {
-                (
-                    step,
-                    *source,
-                    Answered::new(*outcome, step, verdicts.allowed),
-                )
+                let mut answered = Answered::new(*outcome, step, verdicts.allowed);
+                if let Some(hint) = self.retry_hint(step, *source, &answered) {
+                    answered.retry_after = hint;
+                }
+                (step, *source, answered)
             })
+    }
+
+    /// What to wait after a denial by a concurrency limit, as its rule says: nobody knows when a
+    /// permit comes back.
+    fn retry_hint(&self, step: &Step<'_>, source: Source, answered: &Answered) -> Option<Micros> {
+        if answered.verdict != Verdict::Later || step.limit.algorithm() != Algorithm::Concurrency {
+            return None;
+        }
+        match source {
+            Source::Rule(index) => self.context.snapshot.rules().rule(index).retry_after,
+            Source::Override => None,
+        }
     }
 
     /// Counts what each limit answered, shows it to `each`, and folds the limits of each
@@ -153,6 +165,36 @@ impl<'a> Plan<'a> {
         steps
             .filter(move |(step, _)| is_part(step))
             .filter_map(|(step, source)| self.part(step, *source))
+    }
+
+    /// Whether one of the leaky buckets may hold the request back.
+    pub(crate) fn may_wait(&self) -> bool {
+        let holds = |step: &Step<'_>| {
+            step.limit.algorithm() == Algorithm::LeakyBucket && !step.shadow && step.hits > 0
+        };
+        !self.context.snapshot.modes.shadow && self.steps.iter().any(holds)
+    }
+
+    /// What the request, allowed by `verdicts` that were `heard` at that time, took of its rates,
+    /// and gives back if it does not go on after all.
+    pub(crate) fn receipt(&self, verdicts: &Verdicts, heard: Timestamp) -> Receipt {
+        let answers = self.answers(verdicts).filter(|(step, _, answered)| {
+            let is_rate = step.limit.algorithm() != Algorithm::Concurrency;
+            let is_taken = answered.counted && answered.fits() && step.hits > 0;
+            is_rate && is_taken && step.charge == Charge::IfAllowed
+        });
+        let taken = answers.filter_map(|(step, source, answered)| {
+            let part = self.part(step, source)?.part;
+            let is_turn = step.limit.algorithm() == Algorithm::LeakyBucket;
+            let span = step.limit.span(part.hits);
+            let ends_after = Micros::new(answered.delay.get() + span.get());
+            Some((part, is_turn.then_some(ends_after)))
+        });
+        Receipt {
+            at: verdicts.at,
+            heard,
+            taken: taken.collect(),
+        }
     }
 
     fn part(&self, step: &Step<'_>, source: Source) -> Option<TakenPart> {

@@ -1,7 +1,9 @@
 //! Requests over a leaky bucket's rate wait for their turn.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use http::{Request, StatusCode};
@@ -139,4 +141,107 @@ async fn who_goes_leaves_the_queue() {
     let gone = tokio::time::timeout(Duration::from_millis(10), waits).await;
     assert!(gone.is_err(), "it waits");
     assert_eq!(layer.counts().waiting, 0);
+}
+
+/// Polls `future` once.
+async fn is_pending<F: Future + Unpin>(future: &mut F) -> bool {
+    std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx).is_pending())).await
+}
+
+/// How long a refused request is told to wait.
+fn told(answer: &http::Response<impl Sized>) -> u64 {
+    let seconds = header(answer.headers(), "retry-after").parse();
+    seconds.expect("a number of seconds")
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_place_of_the_last_one_is_free_again_when_its_client_goes() {
+    let layer = layer(HOURLY).wait_max(5 * HOUR);
+    let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
+    let limited = layer.layer(called);
+    let ask = || Box::pin(limited.clone().oneshot(of("ada")));
+    assert_eq!(ask().await.expect("an answer").status(), StatusCode::OK);
+    let mut waiting = Vec::new();
+    for _ in 0..4 {
+        let mut answer = ask();
+        assert!(is_pending(&mut answer).await);
+        waiting.push(answer);
+    }
+    let full_queue = ask().await.expect("an answer");
+    assert_eq!(full_queue.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(told(&full_queue) <= 3_600);
+
+    // The turn of one in the middle passes: those behind it were told theirs.
+    drop(waiting.remove(1));
+    let denied = ask().await.expect("an answer");
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+
+    drop(waiting.pop());
+    let mut next = ask();
+    assert!(is_pending(&mut next).await);
+    assert_eq!(layer.counts().waiting, 3);
+    let denied = ask().await.expect("an answer");
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+    let start = Instant::now();
+    assert_eq!(next.await.expect("an answer").status(), StatusCode::OK);
+    // The fourth turn, as the one who went would have had.
+    let waited = start.elapsed();
+    assert!(waited > 3 * HOUR && waited < 5 * HOUR, "{waited:?}");
+}
+
+/// Requests to `/slow` leave one an hour; of each key one is in flight at a time.
+const SLOW: &str = "
+domain: d
+descriptors:
+- key: path
+  value: /slow
+  rate_limit: { window: 10h, limit: 10, burst: 5, algorithm: leaky_bucket }
+- key: api_key
+  concurrency: { limit: 1, timeout: 60s, retry_after: 7s }
+  rate_limit: { window: 100h, limit: 4 }
+";
+
+fn to(path: &str) -> Request<()> {
+    let request = Request::get(path).header("x-api-key", "ada");
+    request.body(()).expect("a request")
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_not_in_flight_and_takes_its_place_when_its_turn_has_come() {
+    let layer = layer(SLOW).wait_max(5 * HOUR);
+    let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("held")));
+    let limited = layer.layer(called);
+    let ask = |path: &str| Box::pin(limited.clone().oneshot(to(path)));
+    let first = ask("/slow").await.expect("an answer");
+    assert_eq!(first.status(), StatusCode::OK);
+    // At once or not, it is in flight until its answer has been read.
+    let denied = ask("/fast").await.expect("an answer");
+    assert_eq!((denied.status().as_u16(), told(&denied)), (429, 7));
+    drop(first);
+
+    let mut waits = ask("/slow");
+    assert!(is_pending(&mut waits).await);
+    let other = ask("/fast").await.expect("an answer");
+    assert_eq!(other.status(), StatusCode::OK);
+    // Its turn comes, and the other one is still in flight.
+    let denied = waits.await.expect("an answer");
+    assert_eq!((denied.status().as_u16(), told(&denied)), (429, 7));
+    assert_eq!(layer.counts().waiting, 0);
+    drop(other);
+
+    // What it took of its rate it has given back: of four, two are left.
+    let mut waits = ask("/slow");
+    assert!(is_pending(&mut waits).await);
+    let held = waits.await.expect("an answer");
+    assert_eq!(held.status(), StatusCode::OK);
+    assert_eq!(header(held.headers(), "x-ratelimit-remaining"), "0");
+    assert!(header(held.headers(), "ratelimit-policy").contains("concurrent-requests"));
+    let denied = ask("/fast").await.expect("an answer");
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+    drop(held);
+    let last = ask("/fast").await.expect("an answer");
+    assert_eq!(last.status(), StatusCode::OK);
+    drop(last);
+    let denied = ask("/fast").await.expect("an answer");
+    assert!(told(&denied) > 7, "the rate denies: {denied:?}");
 }

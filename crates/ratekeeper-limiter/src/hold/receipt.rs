@@ -1,0 +1,106 @@
+//! Requests that have a turn in a leaky bucket, and what they give back if they do not take it.
+
+use ratekeeper_core::{Algorithm, Limit, Micros, Timestamp};
+use ratekeeper_store::{Answer, CounterKey, Extra, Step, Store};
+use smallvec::SmallVec;
+
+use super::token::Part;
+use crate::Limiter;
+use crate::decision::Answered;
+use crate::request::MAX_HITS;
+
+/// A request that was allowed, and may not go on yet.
+#[derive(Debug)]
+pub struct Queued {
+    /// When it may; none if it need not wait.
+    pub turn: Option<Turn>,
+    /// Whether its concurrency limits were not asked: they are when its turn has come, by
+    /// [`Limiter::begin_permits`], since a request that waits is not in flight.
+    pub wants_permits: bool,
+    /// What it took.
+    pub receipt: Receipt,
+}
+
+/// A turn in a leaky bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Turn {
+    /// The bucket's counter: those that wait for the same one leave one by one.
+    pub counter: CounterKey,
+    /// In how long it comes, counted from the decision.
+    pub after: Micros,
+    /// How long after it the next one comes.
+    pub span: Micros,
+}
+
+impl Turn {
+    /// Puts the turn that `step` has `answered` in `turn`, if it is enforced and the later one.
+    pub(super) fn put_later(turn: &mut Option<Self>, step: &Step<'_>, answered: &Answered) {
+        let after = turn.map_or(Micros::ZERO, |turn| turn.after);
+        if answered.delay > after && !step.shadow {
+            *turn = Some(Self {
+                counter: step.key,
+                after: answered.delay,
+                span: step.limit.span(step.hits.unsigned_abs()),
+            });
+        }
+    }
+}
+
+/// What an allowed request took of its rates, to be given back at most once.
+#[derive(Debug)]
+pub struct Receipt {
+    /// By the store's clock.
+    pub(crate) at: Timestamp,
+    /// By the limiter's clock.
+    pub(crate) heard: Timestamp,
+    /// Of a leaky bucket with how long after `at` the turn has passed.
+    pub(crate) taken: SmallVec<[(Part, Option<Micros>); 2]>,
+}
+
+impl Receipt {
+    /// The limit by which a turn is given back that ends so long after it was taken: by a queue that
+    /// is longer, nothing is. None if the turn has passed.
+    fn tail(&self, limit: &Limit, ends_after: Micros, now: Timestamp) -> Option<Limit> {
+        let left = ends_after.get().checked_sub(now.since(self.heard).get())?;
+        // Whoever has a turn behind this one is a whole hit away; that much clocks may differ.
+        let tolerance = limit.span(1).get() / 2;
+        (left > 0).then(|| limit.with_delay_max(Micros::new(left + tolerance)))
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// Gives back what a request took that does not go on: of windows what they still count, and
+    /// a turn in a leaky bucket if nobody has one behind it. Done at once, unless there is a ticket
+    /// to await; what cannot be given back stays taken.
+    #[must_use = "a ticket that is dropped may never be sent"]
+    pub fn give_back(&self, receipt: Receipt) -> Option<S::Ticket> {
+        let now = self.clock().now();
+        let snapshot = self.load();
+        let parts: SmallVec<[Part; 2]> = receipt.taken.iter().map(|(part, _)| *part).collect();
+        let hits = |part: &Part| -i64::try_from(part.hits).unwrap_or(MAX_HITS);
+        let all = snapshot.settlement(&parts, now, hits);
+        let tail = |step: &Step<'_>| {
+            let same = |(part, _): &&(Part, Option<Micros>)| part.key == step.key;
+            let (_, ends_after) = receipt.taken.iter().find(same)?;
+            receipt.tail(step.limit, (*ends_after)?, now)
+        };
+        let tails: SmallVec<[Option<Limit>; 2]> = all.iter().map(tail).collect();
+        let steps = all.iter().zip(&tails).filter_map(|(step, tail)| {
+            let is_turn = step.limit.algorithm() == Algorithm::LeakyBucket;
+            let limit = if is_turn { tail.as_ref()? } else { step.limit };
+            Some(Step { limit, ..*step })
+        });
+        let steps: SmallVec<[Step<'_>; 4]> = steps.collect();
+        if steps.is_empty() {
+            return None;
+        }
+        let extra = Extra {
+            taken_at: Some(receipt.at),
+            ..Extra::default()
+        };
+        match self.send(&steps, &extra, now) {
+            Answer::Decided(_) => None,
+            Answer::Pending(ticket) => Some(ticket),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+use tokio::time::{advance, sleep_until};
+
+use super::*;
+
+/// Long enough that no thread waits for the rest of it: time stands still here.
+const SPAN: Duration = Duration::from_millis(100);
+
+fn bucket(number: u64) -> CounterKey {
+    CounterKey {
+        subject: number,
+        identity: 0,
+    }
+}
+
+/// Waits for turn number `turn` from `start` on; when it left.
+fn leaves(
+    pacer: &Arc<Pacer>,
+    start: Instant,
+    turn: u32,
+) -> impl Future<Output = Instant> + Send + 'static {
+    let paced = Paced::new(pacer, Some(bucket(1)), start + turn * SPAN, SPAN);
+    async {
+        paced.await;
+        Instant::now()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_after_a_late_one_leaves_late_as_well_and_the_others_catch_up() {
+    let pacer = Arc::default();
+    let start = Instant::now();
+    // The first task of the line is not polled before 190 ms are over.
+    let first = leaves(&pacer, start, 1);
+    let others = (2..30).map(|turn| tokio::spawn(leaves(&pacer, start, turn)));
+    let others: Vec<_> = others.collect();
+    let first = tokio::spawn(async {
+        sleep_until(Instant::now() + SPAN * 19 / 10).await;
+        first.await
+    });
+    let mut left = vec![first.await.expect("it leaves")];
+    for other in others {
+        left.push(other.await.expect("it leaves"));
+    }
+    left.sort();
+    for pair in left.windows(2) {
+        let apart = pair[1] - pair[0];
+        assert!(apart >= SPAN * KEPT_PERCENT / 100, "{left:?}");
+    }
+    // By then, what was late has been caught up with.
+    let tick = Duration::from_millis(1);
+    assert!(left[28] <= start + 29 * SPAN + tick, "{left:?}");
+    assert!(pacer.0.lock().by_bucket.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_does_not_keep_those_behind() {
+    let pacer = Arc::default();
+    let start = Instant::now();
+    let first = Box::pin(leaves(&pacer, start, 1));
+    let second = tokio::spawn(leaves(&pacer, start, 2));
+    tokio::task::yield_now().await;
+    drop(first);
+    let left = second.await.expect("it leaves");
+    assert!(left < start + 2 * SPAN + PATIENCE, "{:?}", left - start);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_stuck_keeps_those_behind_for_so_long_and_no_longer() {
+    let pacer = Arc::default();
+    let start = Instant::now();
+    let stuck = leaves(&pacer, start, 1);
+    let second = tokio::spawn(leaves(&pacer, start, 2));
+    let left = second.await.expect("it leaves");
+    assert!(left < start + 4 * SPAN, "{:?}", left - start);
+    assert!(stuck.await < left + SPAN);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lines_that_nobody_stands_in_are_forgotten() {
+    let pacer: Arc<Pacer> = Arc::default();
+    let turn = Instant::now();
+    // All leave late, which is remembered until it does not matter any more.
+    advance(3 * SPAN / 2).await;
+    for number in 0..10_000 {
+        Paced::new(&pacer, Some(bucket(number)), turn, SPAN).await;
+        advance(SPAN / 10).await;
+    }
+    assert!(pacer.0.lock().by_bucket.len() <= SWEPT_FROM);
+}

@@ -1,0 +1,97 @@
+//! What a request has that waits for its turn.
+
+use std::sync::Arc;
+
+use ratekeeper_http::answer::{HeaderLines, Standing};
+use ratekeeper_limiter::{Limiter, Receipt};
+use ratekeeper_store::Store;
+
+use crate::permit::{Permit, send};
+use crate::question::Question;
+use crate::{Admission, Terms, Verdict};
+
+/// What a request took of its rates that waits for its turn: given back when it is dropped before it went on.
+#[derive(Debug)]
+pub struct Queued<S: Store> {
+    limiter: Arc<Limiter<S>>,
+    /// None once it went on.
+    receipt: Option<Receipt>,
+    told: Told,
+    /// What its permits are asked for by, if it is to have some.
+    permits: Option<(Question, Terms)>,
+}
+
+impl<S: Store> Queued<S> {
+    pub(crate) const fn new(
+        limiter: Arc<Limiter<S>>,
+        receipt: Receipt,
+        told: Told,
+        permits: Option<(Question, Terms)>,
+    ) -> Self {
+        Self {
+            limiter,
+            receipt: Some(receipt),
+            told,
+            permits,
+        }
+    }
+
+    pub(crate) const fn take_permits(&mut self) -> Option<(Question, Terms)> {
+        self.permits.take()
+    }
+
+    /// Tells the client of its permits instead, if fewer of those are left.
+    pub(crate) fn tell(&mut self, told: Told) {
+        let fewer = match (told.remaining, self.told.remaining) {
+            (Some(permits), Some(rates)) => permits < rates,
+            (permits, None) => permits.is_some(),
+            (None, Some(_)) => false,
+        };
+        let degraded = told.degraded || self.told.degraded;
+        if fewer {
+            self.told = told;
+        }
+        self.told.degraded = degraded;
+    }
+
+    /// Lets the request go on, which keeps what it took.
+    pub(crate) fn pass<Q>(mut self, permit: Option<Permit<S>>) -> Admission<Permit<S>, Q> {
+        self.receipt = None;
+        std::mem::take(&mut self.told).admission(Verdict::Pass(permit))
+    }
+}
+
+impl<S: Store> Drop for Queued<S> {
+    fn drop(&mut self) {
+        if let Some(receipt) = self.receipt.take() {
+            send(self.limiter.give_back(receipt));
+        }
+    }
+}
+
+/// What a client is told of its limits.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    headers: HeaderLines,
+    degraded: bool,
+    /// Of the limit that binds.
+    remaining: Option<u64>,
+}
+
+impl Told {
+    pub(crate) fn new(standing: &Standing<'_>, terms: Terms) -> Self {
+        Self {
+            headers: terms.headers.lines(standing),
+            degraded: standing.degraded,
+            remaining: standing.binding.as_ref().map(|bound| bound.remaining),
+        }
+    }
+
+    pub(crate) fn admission<P, Q>(self, verdict: Verdict<P, Q>) -> Admission<P, Q> {
+        Admission {
+            headers: self.headers,
+            degraded: self.degraded,
+            verdict,
+        }
+    }
+}
