@@ -1,6 +1,6 @@
 //! A limiter as the settings want it.
 
-use crate::settings::{NamedStore, Settings};
+use crate::settings::Settings;
 use crate::state;
 use crate::store::{NodeStore, OneStore};
 use anyhow::{Context, Result};
@@ -27,8 +27,14 @@ pub(crate) fn fresh(rules: RuleSet, settings: &Settings) -> Result<Limiter<Memor
 pub(crate) async fn served(rules: RuleSet, settings: &Settings) -> Result<Limiter<NodeStore>> {
     let counters = &settings.counters;
     let mut options = options(settings);
-    let default = match &counters.redis {
-        Some(redis) => OneStore::connect(redis, counters.is_required).await?,
+    let shared = counters.redis.iter();
+    let shared = shared.chain(counters.stores.iter().map(|it| &it.redis));
+    let shared: Vec<_> = shared.collect();
+    let mut shared = OneStore::connect(&shared, counters.is_required)
+        .await?
+        .into_iter();
+    let default = match counters.redis.as_ref().and_then(|_| shared.next()) {
+        Some(redis) => redis,
         None => {
             let store = store(settings)?;
             if let Some(path) = &counters.state {
@@ -42,12 +48,8 @@ pub(crate) async fn served(rules: RuleSet, settings: &Settings) -> Result<Limite
             "counters in Redis need no state file: nothing is loaded or saved (--state, --data-dir)"
         );
     }
-    let mut named = Vec::with_capacity(counters.stores.len());
-    for NamedStore { name, redis } in &counters.stores {
-        let store = OneStore::connect(redis, counters.is_required).await?;
-        named.push((name.clone(), store));
-    }
-    let store = NodeStore::new(default, named);
+    let names = counters.stores.iter().map(|it| it.name.clone());
+    let store = NodeStore::new(default, names.zip(shared).collect());
     options.seed = store.seed().or(options.seed);
     let limiter = Limiter::new(rules, store, options);
     if counters.redis.is_none() && counters.stores.is_empty() {

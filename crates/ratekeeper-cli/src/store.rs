@@ -117,6 +117,14 @@ impl ServedStore for NodeStore {
         either!(self, store => store.seed())
     }
 
+    async fn seed_other_than(&self, known: Seed) -> Seed {
+        either!(self, store => store.seed_other_than(known).await)
+    }
+
+    fn is_seed_agreed(&self) -> Option<bool> {
+        either!(self, store => store.is_seed_agreed())
+    }
+
     fn faults(&self) -> Vec<String> {
         either!(self, store => store.faults())
     }

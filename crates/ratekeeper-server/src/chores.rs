@@ -127,13 +127,19 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
-        let clock = app.limiter.clock();
-        clock.reanchor();
-        let (limiter, now) = (Arc::clone(&app.limiter), clock.now());
-        if let Some(seed) = limiter.store().seed() {
-            limiter.adopt_seed(seed);
+        let limiter = Arc::clone(&app.limiter);
+        let seed_changed = limiter.store().seed_other_than(limiter.seed());
+        tokio::select! {
+            _ = ticks.tick() => {}
+            // At once: what is counted under another name until then, nobody else sees.
+            seed = seed_changed => {
+                limiter.adopt_seed(seed);
+                continue;
+            }
         }
+        let clock = limiter.clock();
+        clock.reanchor();
+        let now = clock.now();
         let identity = app.auth.describer.identity.clone();
         let tending = move || {
             limiter.store().tend(now);

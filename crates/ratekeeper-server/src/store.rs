@@ -27,6 +27,17 @@ pub trait ServedStore: Store + Debug {
         None
     }
 
+    /// Waits until [`Self::seed`] is there and another one than `known`.
+    fn seed_other_than(&self, known: Seed) -> impl Future<Output = Seed> + Send {
+        let _ = known;
+        std::future::pending()
+    }
+
+    /// Whether all nodes are sure to have the same [`Self::seed`]; [`None`] where they share none.
+    fn is_seed_agreed(&self) -> Option<bool> {
+        None
+    }
+
     /// What is in the way of deciding together, or will be: for operators.
     fn faults(&self) -> Vec<String> {
         Vec::new()

@@ -16,7 +16,7 @@ use crate::config::RedisConfig;
 use crate::greeting::Greeting;
 use crate::link::{Link, said};
 use crate::rights::Rights;
-use crate::seed::{Secret, Seed, SeedKey, were_all_asked};
+use crate::seed::{Secret, Seed, SeedKey, Share};
 use crate::sentinel::follow;
 use crate::shard::Shard;
 use crate::survey::survey;
@@ -60,7 +60,7 @@ struct Kept {
     config: Arc<RedisConfig>,
     /// What all keys begin with.
     prefix: String,
-    seed: Seed,
+    share: Share,
     /// Wakes who waits for servers to say what they are.
     greeted: watch::Sender<u64>,
 }
@@ -76,10 +76,11 @@ impl Keeper {
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
         prefix: &str,
+        share: Share,
         runtime: &Handle,
     ) -> Self {
         let kept = Arc::new(Kept {
-            seed: Seed::new(config.seed),
+            share,
             prefix: prefix.to_owned(),
             topology: Arc::clone(&topology),
             config: Arc::clone(&config),
@@ -123,13 +124,28 @@ impl Keeper {
         whole
     }
 
-    pub(crate) fn seed(&self) -> Option<Secret> {
-        self.kept.seed.adopted()
+    pub(crate) fn seed(&self) -> &Seed {
+        &self.kept.share.seed
     }
 
-    /// Whether the seed is known.
-    pub(crate) fn has_seed(&self) -> bool {
-        self.kept.seed.is_adopted()
+    /// What is wrong with the secret that the stores share, which the first of them tells.
+    pub(crate) fn seed_fault(&self) -> Option<String> {
+        let Share { seed, is_first } = &self.kept.share;
+        if !is_first {
+            return None;
+        }
+        if !seed.is_adopted() {
+            let fault = "no Redis that was reached has told the key that counters are named by";
+            return Some(fault.to_owned());
+        }
+        let differing = seed.differing();
+        (!differing.is_empty()).then(|| {
+            format!(
+                "the key that counters are named by is not the same in all of Redis: that of {} is another one, so \
+                 nodes may count apart until the first store tells which of them counts",
+                differing.join(", ")
+            )
+        })
     }
 
     pub(crate) async fn greeted(&self) {
@@ -296,10 +312,13 @@ impl Chore {
         connection: &mut MultiplexedConnection,
         missing_since: &mut Option<Instant>,
     ) -> Result<bool, String> {
-        let (kept, seed) = (&self.kept, &self.kept.seed);
+        let (kept, Share { seed, is_first }) = (&self.kept, &self.kept.share);
         let key = match seed.is_setting {
             true => None,
-            false => SeedKey::of(&kept.prefix, &self.shard, &kept.topology.map()),
+            false => {
+                let map = kept.topology.map();
+                SeedKey::of(&kept.prefix, &self.shard, &map, *is_first)
+            }
         };
         let Some(key) = key else {
             let ping = redis::cmd("PING");
@@ -307,7 +326,7 @@ impl Chore {
             self.shard.status.lock().error = None;
             return Ok(true);
         };
-        let may_propose = were_all_asked(&kept.topology, &self.shard)
+        let may_propose = seed.were_all_asked(&self.shard)
             || missing_since.is_some_and(|since| since.elapsed() >= MISSING);
         let mut both = redis::pipe();
         if let Some(ours) = seed.offer(&key, may_propose) {
@@ -333,7 +352,7 @@ impl Chore {
             let key = key.name();
             format!("what lies at {key} is no seed of 16 bytes")
         })?;
-        if let Some(instead) = seed.hear(&key, there) {
+        if let Some(instead) = seed.hear(&key, &self.shard.name, there) {
             let mut put = redis::cmd("SET");
             put.arg(key.name()).arg(&instead[..]);
             self.ask(put.query_async::<Value>(connection)).await?;

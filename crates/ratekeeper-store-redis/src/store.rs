@@ -13,12 +13,13 @@ use tokio::runtime::Handle;
 
 use crate::config::RedisConfig;
 use crate::denied::Denied;
-use crate::endpoint::{Deployment, Endpoint};
+use crate::endpoint::Endpoint;
 use crate::keeper::{Keeper, ServerStatus};
 use crate::lane::{Asking, Lane};
 use crate::lanes::Lanes;
 use crate::metrics::{Fault, ShardCounts};
 use crate::script::{Clock, Group, KeyName, Script, slot};
+use crate::seed::{Seed, Share};
 use crate::ticket::{Reply, Ticket};
 use crate::topology::{SlotMap, Topology};
 
@@ -74,9 +75,53 @@ impl RedisStore {
 
     /// As [`Self::new`], by the clock of whoever asks: for tests.
     #[must_use]
-    pub fn with_clock(
-        endpoint: Endpoint,
+    pub fn with_clock(endpoint: Endpoint, config: RedisConfig, clock: Clock, home: Handle) -> Self {
+        let topology = Arc::new(Topology::of(endpoint.deployment.clone()));
+        let seed = Arc::new(Seed::new(config.seed, [Arc::clone(&topology)].into()));
+        let share = Share {
+            seed,
+            is_first: true,
+        };
+        Self::start(topology, &endpoint, config, share, clock, home)
+    }
+
+    /// The stores of one service, whose counters are named by one secret. Where it is no setting
+    /// (that of the first), what the first store says is what counts, and all others have copies,
+    /// so that a node which starts while the first is away finds it as well. Until the secret is
+    /// known nothing is counted in any of them.
+    #[must_use]
+    pub fn several(stores: Vec<(Endpoint, RedisConfig)>, home: &Handle) -> Vec<Self> {
+        let setting = stores.first().and_then(|(_, config)| config.seed);
+        let topology = |endpoint: &Endpoint| Topology::of(endpoint.deployment.clone());
+        let topologies = stores
+            .iter()
+            .map(|(endpoint, _)| Arc::new(topology(endpoint)));
+        let topologies: Box<[_]> = topologies.collect();
+        let seed = Arc::new(Seed::new(setting, topologies.clone()));
+        let mut is_first = true;
+        let stores = stores.into_iter().zip(topologies);
+        let stores = stores.map(|((endpoint, config), topology)| {
+            let share = Share {
+                seed: Arc::clone(&seed),
+                is_first: std::mem::replace(&mut is_first, false),
+            };
+            Self::start(
+                topology,
+                &endpoint,
+                config,
+                share,
+                Clock::Server,
+                home.clone(),
+            )
+        });
+        stores.collect()
+    }
+
+    fn start(
+        topology: Arc<Topology>,
+        endpoint: &Endpoint,
         mut config: RedisConfig,
+        share: Share,
         clock: Clock,
         home: Handle,
     ) -> Self {
@@ -88,11 +133,6 @@ impl RedisStore {
             config.groups_max = 1;
             config.deny_cache_max = std::time::Duration::ZERO;
         }
-        let topology = Arc::new(match endpoint.deployment {
-            Deployment::Cluster(nodes) => Topology::cluster(nodes),
-            Deployment::Sentinel(set) => Topology::sentinel(set),
-            Deployment::Single(node) => Topology::single(node),
-        });
         let asking = Asking {
             script: Script::new(clock),
             clock,
@@ -101,7 +141,13 @@ impl RedisStore {
             told: AtomicU64::new(0),
         };
         let config = Arc::new(config);
-        let keeper = Keeper::start(Arc::clone(&topology), Arc::clone(&config), &prefix, &home);
+        let keeper = Keeper::start(
+            Arc::clone(&topology),
+            Arc::clone(&config),
+            &prefix,
+            share,
+            &home,
+        );
         let slots = Slots(Arc::new(Inner {
             topology,
             config,
@@ -150,11 +196,22 @@ impl RedisStore {
     }
 
     /// The secret that all nodes name counters by; [`None`] before a server has told it. A cluster
-    /// is not asked for decisions until then: what a node counted under a secret of its own would
-    /// be hidden from all others.
+    /// and one of several stores are not asked for decisions until then: what a node counted under
+    /// a secret of its own would be hidden from all others.
     #[must_use]
     pub fn seed(&self) -> Option<[u8; 16]> {
-        self.keeper.seed()
+        self.keeper.seed().adopted()
+    }
+
+    /// Waits until [`Self::seed`] is known and another one than `known`.
+    pub async fn seed_other_than(&self, known: [u8; 16]) -> [u8; 16] {
+        self.keeper.seed().other_than(known).await
+    }
+
+    /// Whether what counts as the secret has been heard: not when it is known from a copy alone.
+    #[must_use]
+    pub fn is_seed_agreed(&self) -> bool {
+        self.keeper.seed().is_agreed()
     }
 
     /// What was counted, by shard: those of a cluster that serve slots now.
@@ -199,11 +256,7 @@ impl RedisStore {
                 faults.push(format!("Redis at {} was not reached yet", shard.name));
             }
         }
-        if !self.keeper.has_seed() {
-            faults.push(
-                "no Redis that was reached has told the key that counters are named by".to_owned(),
-            );
-        }
+        faults.extend(self.keeper.seed_fault());
         faults.extend(self.keeper.status().warnings);
         faults
     }
@@ -356,7 +409,8 @@ impl Store for RedisStore {
             }
             return Answer::Pending(Ticket(across::Ticket::failed(StoreError::Overloaded)));
         }
-        if topology.is_cluster() && !self.keeper.has_seed() {
+        let seed = self.keeper.seed();
+        if !seed.is_adopted() && seed.is_shared() {
             return Answer::Pending(Ticket(across::Ticket::failed(StoreError::Unavailable)));
         }
         let answer = match topology.is_cluster() {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
-use crate::endpoint::SentinelSet;
+use crate::endpoint::{Deployment, SentinelSet};
 use crate::node::{Address, Node};
 use crate::script::SLOTS;
 use crate::shard::Shard;
@@ -104,6 +104,15 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
+    /// That of an endpoint.
+    pub(crate) fn of(deployment: Deployment) -> Self {
+        match deployment {
+            Deployment::Cluster(nodes) => Self::cluster(nodes),
+            Deployment::Sentinel(set) => Self::sentinel(set),
+            Deployment::Single(node) => Self::single(node),
+        }
+    }
+
     /// One server.
     pub(crate) fn single(node: Node) -> Self {
         let shards = [Arc::new(Shard::new(node))].into();

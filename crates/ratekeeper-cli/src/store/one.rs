@@ -26,38 +26,29 @@ pub(crate) enum OneStore {
 }
 
 impl OneStore {
-    /// Connects to Redis, as far as it is there.
+    /// Connects to all of a service's Redis, as far as they are there.
     ///
     /// # Errors
-    /// It is required and is not there, or does not let us in.
-    pub(crate) async fn connect(settings: &RedisSettings, is_required: bool) -> Result<Self> {
-        let store = RedisStore::new(
-            settings.endpoint.clone(),
-            settings.config.clone(),
-            Handle::current(),
-        );
-        // Late is as good as not at all: the store goes on trying.
-        let _ = timeout(GREETING, store.greeted()).await;
-        let status = store.status();
-        let shown = &settings.shown;
-        let why = match (status.error, &status.server) {
-            (Some(why), _) => Some(file_at_fault(settings).unwrap_or(why)),
-            (None, None) => Some(format!("no answer within {GREETING:?}")),
-            (None, Some(server)) => {
-                info!(server, "counters are in Redis ({shown})");
-                None
+    /// They are required, and one of them is not there or does not let us in.
+    pub(crate) async fn connect(
+        settings: &[&RedisSettings],
+        is_required: bool,
+    ) -> Result<Vec<Self>> {
+        let endpoints = settings
+            .iter()
+            .map(|it| (it.endpoint.clone(), it.config.clone()));
+        let stores = RedisStore::several(endpoints.collect(), &Handle::current());
+        // Late is as good as not at all: the stores go on trying.
+        let all_greeted = async {
+            for store in &stores {
+                store.greeted().await;
             }
         };
-        match why {
-            Some(why) if is_required => {
-                bail!("{shown}: {why}; nothing is served without it, as --require-store says")
-            }
-            Some(why) => {
-                warn!("{shown}: {why}; serving by the rules' failure modes until it is there");
-            }
-            None => {}
+        let _ = timeout(GREETING, all_greeted).await;
+        for (store, settings) in stores.iter().zip(settings) {
+            tell(store, settings, is_required)?;
         }
-        Ok(Self::Redis(Box::new(store)))
+        Ok(stores.into_iter().map(Box::new).map(Self::Redis).collect())
     }
 
     /// Why it is no use to ask it now, if that is known.
@@ -131,6 +122,20 @@ impl ServedStore for OneStore {
         }
     }
 
+    async fn seed_other_than(&self, known: Seed) -> Seed {
+        match self {
+            Self::Memory(_) => std::future::pending().await,
+            Self::Redis(store) => Seed::from_bytes(store.seed_other_than(known.to_bytes()).await),
+        }
+    }
+
+    fn is_seed_agreed(&self) -> Option<bool> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(store) => Some(store.is_seed_agreed()),
+        }
+    }
+
     fn faults(&self) -> Vec<String> {
         match self {
             Self::Memory(_) => Vec::new(),
@@ -144,6 +149,33 @@ impl ServedStore for OneStore {
             Self::Redis(store) => store.shards().into_iter().map(gauges).collect(),
         }
     }
+}
+
+/// Says whether `store` can be asked.
+///
+/// # Errors
+/// It cannot, and is required.
+fn tell(store: &RedisStore, settings: &RedisSettings, is_required: bool) -> Result<()> {
+    let status = store.status();
+    let shown = &settings.shown;
+    let why = match (status.error, &status.server) {
+        (Some(why), _) => Some(file_at_fault(settings).unwrap_or(why)),
+        (None, None) => Some(format!("no answer within {GREETING:?}")),
+        (None, Some(server)) => {
+            info!(server, "counters are in Redis ({shown})");
+            None
+        }
+    };
+    match why {
+        Some(why) if is_required => {
+            bail!("{shown}: {why}; nothing is served without it, as --require-store says")
+        }
+        Some(why) => {
+            warn!("{shown}: {why}; serving by the rules' failure modes until it is there");
+        }
+        None => {}
+    }
+    Ok(())
 }
 
 /// What is wrong with a file that it takes to connect, and by which setting it was named.

@@ -66,6 +66,11 @@ impl Several {
             .map_or(&self.0.default, |named| &named.store)
     }
 
+    /// Any of those that nodes share: each knows what all of them know of the secret.
+    fn shared(&self) -> Option<&OneStore> {
+        self.all().find(|store| store.memory().is_none())
+    }
+
     fn all(&self) -> impl Iterator<Item = &OneStore> {
         let named = self.0.named.iter().map(|named| &named.store);
         std::iter::once(&self.0.default).chain(named)
@@ -133,9 +138,20 @@ impl ServedStore for Several {
         self.0.default.gauges()
     }
 
-    /// All stores' counters are named by one secret: that of the first store that nodes share.
+    /// All stores' counters are named by one secret, which those that nodes share have in common.
     fn seed(&self) -> Option<Seed> {
-        self.all().find_map(OneStore::seed)
+        self.shared().and_then(OneStore::seed)
+    }
+
+    async fn seed_other_than(&self, known: Seed) -> Seed {
+        match self.shared() {
+            Some(store) => store.seed_other_than(known).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn is_seed_agreed(&self) -> Option<bool> {
+        self.shared().and_then(OneStore::is_seed_agreed)
     }
 
     fn faults(&self) -> Vec<String> {

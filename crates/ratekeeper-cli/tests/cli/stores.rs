@@ -135,6 +135,40 @@ fn a_store_that_hangs_slows_nobody_elses_decisions() {
     });
 }
 
+/// What names counters lies in every store, so that a node need not have reached the first one.
+#[test]
+fn a_node_that_starts_while_the_default_store_hangs_shares_the_limits_of_the_other() {
+    let (mut default, eu) = (Server::start(), Server::with(&["--requirepass", "geheim"]));
+    let folder = tempdir().expect("a folder can be made");
+    let settings = settings(&default, &eu);
+    let one = node(folder.path(), "one", &settings);
+    let agreed = |service: &Service, number: u8| {
+        let (_, metrics) = http(service.admin, "GET", "/metrics", "");
+        metrics.contains(&format!("ratelimit_redis_hash_key_agreed {number}\n"))
+    };
+    let mut client = eu.client();
+    client.ask(&["AUTH", "geheim"]);
+    eventually("the other store has what names counters", || {
+        agreed(&one, 1) && client.ask(&["EXISTS", "rk:seed"]) == Reply::Int(1)
+    });
+    default.process().pause();
+    let two = node(folder.path(), "two", &settings);
+    for (service, wanted) in [
+        (&one, "allow"),
+        (&two, "allow"),
+        (&two, "allow"),
+        (&one, "deny"),
+        (&two, "deny"),
+    ] {
+        let answer = decision(service, &[("eu", "a")]);
+        assert_eq!(answer, (wanted.to_owned(), false));
+    }
+    assert!(agreed(&two, 0), "the first store may say something else");
+    default.process().resume();
+    eventually("the default store has said the same", || agreed(&two, 1));
+    assert_eq!(decision(&two, &[("eu", "a")]), ("deny".to_owned(), false));
+}
+
 /// Each request is held to a limit in the default store, and to one in the other.
 const PARTED: &str = "domain: d
 evaluation: path

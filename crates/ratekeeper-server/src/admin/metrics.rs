@@ -39,6 +39,7 @@ struct Scrape {
     reloads: ReloadStatus,
     store: StoreGauges,
     servers: Vec<ServerGauges>,
+    is_seed_agreed: Option<bool>,
     unknown_domain: u64,
     unmatched: u64,
     concurrency_skipped: u64,
@@ -69,6 +70,7 @@ impl Scrape {
             reloads: app.reloads.borrow().clone(),
             store: app.limiter.store().gauges(),
             servers: app.limiter.store().servers(),
+            is_seed_agreed: app.limiter.store().is_seed_agreed(),
             unknown_domain: totals.unknown_domain.load(Ordering::Relaxed),
             unmatched: totals.unmatched.load(Ordering::Relaxed),
             failures: app.chores.all().map(|chore| (chore.name, chore.failures())),
@@ -100,7 +102,7 @@ impl Collector for Scrape {
         self.totals(&mut encoder)?;
         self.tls(&mut encoder)?;
         self.store(&mut encoder)?;
-        servers::encode(&self.servers, &mut encoder)?;
+        servers::encode(&self.servers, self.is_seed_agreed, &mut encoder)?;
         match &self.front {
             Some(front) => front.encode(&mut encoder),
             None => Ok(()),

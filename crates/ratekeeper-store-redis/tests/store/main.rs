@@ -9,6 +9,7 @@ mod exact;
 mod faults;
 mod pauses;
 mod sentinel;
+mod several;
 mod staleness;
 mod support;
 mod together;

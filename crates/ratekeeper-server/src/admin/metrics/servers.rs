@@ -9,7 +9,17 @@ use prometheus_client::metrics::MetricType;
 use super::{Label, count_of, counter};
 use crate::store::ServerGauges;
 
-pub(super) fn encode(servers: &[ServerGauges], encoder: &mut DescriptorEncoder) -> fmt::Result {
+pub(super) fn encode(
+    servers: &[ServerGauges],
+    is_seed_agreed: Option<bool>,
+    encoder: &mut DescriptorEncoder,
+) -> fmt::Result {
+    if let Some(is_agreed) = is_seed_agreed {
+        let help = "Whether the key that counters are named by is known to be that of all nodes";
+        let name = "ratelimit_redis_hash_key_agreed";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        metric.encode_gauge(&u64::from(is_agreed))?;
+    }
     if servers.is_empty() {
         return Ok(());
     }

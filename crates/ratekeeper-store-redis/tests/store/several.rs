@@ -1,0 +1,89 @@
+//! Several stores of one service, whose counters are named by one secret whatever is away.
+
+use ratekeeper_core::Algorithm;
+use ratekeeper_store::StoreError;
+use ratekeeper_store_redis::{Endpoint, RedisStore};
+use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::redis::{Reply, Server};
+
+use crate::support::{LASTING, decide, home, limit, patient, step};
+
+fn node(servers: &[&Server]) -> Vec<RedisStore> {
+    let endpoints = servers.iter().map(|server| {
+        let url = format!("redis://127.0.0.1:{}/", server.port());
+        (Endpoint::parse(&url).expect("a good URL"), patient())
+    });
+    RedisStore::several(endpoints.collect(), &home())
+}
+
+fn secret(server: &Server) -> Reply {
+    server.client().ask(&["GET", "rk:seed"])
+}
+
+async fn allows(store: &RedisStore) -> Result<bool, StoreError> {
+    let limit = limit(Algorithm::FixedWindow, 1_000, LASTING);
+    let verdicts = decide(store, &[step(&limit, 1)]).await;
+    verdicts.map(|verdicts| verdicts.allowed)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_starts_while_the_first_store_hangs_finds_the_secret_in_another() {
+    let (mut first, second) = (Server::start(), Server::start());
+    let one = node(&[&first, &second]);
+    eventually("both have the secret", || {
+        one[0].is_seed_agreed() && secret(&second) == secret(&first)
+    });
+    first.process().pause();
+    let two = node(&[&first, &second]);
+    eventually("it is found", || two[0].seed().is_some());
+    assert_eq!(two[1].seed(), one[0].seed());
+    assert!(!two[0].is_seed_agreed(), "the first may say another");
+    assert_eq!(allows(&two[1]).await, Ok(true));
+    first.process().resume();
+    eventually("it is agreed upon", || two[1].is_seed_agreed());
+    assert_eq!(two[1].seed(), one[0].seed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_counted_in_any_store_before_the_first_has_told_the_secret() {
+    let (mut first, second) = (Server::start(), Server::start());
+    first.process().pause();
+    let stores = node(&[&first, &second]);
+    stores[1].greeted().await;
+    assert_eq!(stores[1].seed(), None);
+    assert_eq!(allows(&stores[1]).await, Err(StoreError::Unavailable));
+    let is_said = || {
+        let faults = stores[0].faults();
+        faults.iter().any(|it| it.contains("has told the key that"))
+    };
+    assert!(is_said(), "{:?}", stores[0].faults());
+    assert_eq!(secret(&second), Reply::Null);
+    first.process().resume();
+    eventually("it is agreed upon", || stores[1].is_seed_agreed());
+    assert!(!is_said(), "{:?}", stores[0].faults());
+    assert_eq!(allows(&stores[1]).await, Ok(true));
+    eventually("each store has it", || {
+        secret(&first) != Reply::Null && secret(&first) == secret(&second)
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_that_differ_are_a_fault_until_the_first_store_has_spoken() {
+    let (mut first, second, third) = (Server::start(), Server::start(), Server::start());
+    for (server, text) in [(&second, "a".repeat(16)), (&third, "b".repeat(16))] {
+        server.client().ask(&["SET", "rk:seed", &text]);
+    }
+    first.process().pause();
+    let stores = node(&[&first, &second, &third]);
+    let is_said = || {
+        let faults = stores[0].faults();
+        faults.iter().any(|it| it.contains("not the same in all"))
+    };
+    eventually("it is said", is_said);
+    first.process().resume();
+    eventually("it is agreed upon", || stores[0].is_seed_agreed());
+    assert!(!is_said(), "{:?}", stores[0].faults());
+    eventually("each store has it", || {
+        secret(&first) == secret(&second) && secret(&first) == secret(&third)
+    });
+}
