@@ -8,7 +8,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tracing::debug;
@@ -98,7 +98,7 @@ async fn connect_alone(
         Err(error) => {
             address.note_failure();
             upstream.counts.note_connect_failure();
-            debug!(upstream = &*upstream.name, address = %address.authority, ?error, "no connection");
+            debug!(upstream = &*upstream.name, %address, ?error, "no connection");
         }
     }
     opened
@@ -111,7 +111,16 @@ pub(crate) async fn open(
     pool: &Pool,
     is_to_be_upgraded: bool,
 ) -> Result<Connection, ConnectError> {
-    let authority = &upstream.addresses[index].authority;
+    let opening = Opening {
+        counts: &upstream.counts,
+        address: &upstream.addresses[index],
+        key: (upstream.id, index),
+        pool,
+    };
+    if let Some(socket) = &opening.address.socket {
+        return opening.http1(UnixStream::connect(socket).await?).await;
+    }
+    let authority = &opening.address.authority;
     let usual = match upstream.speech {
         Speech::Tls(_) => 443,
         Speech::Http1 | Speech::Http2 => 80,
@@ -124,12 +133,6 @@ pub(crate) async fn open(
     let stream = TcpStream::connect((plain.unwrap_or(host), port)).await?;
     // What is written is complete: nothing waits to be sent together with more.
     stream.set_nodelay(true)?;
-    let opening = Opening {
-        counts: &upstream.counts,
-        address: &upstream.addresses[index],
-        key: (upstream.id, index),
-        pool,
-    };
     match &upstream.speech {
         Speech::Http1 => opening.http1(stream).await,
         Speech::Http2 if is_to_be_upgraded => opening.http1(stream).await,

@@ -202,7 +202,7 @@ impl<E: Enforcer + fmt::Debug> Telling for Gateway<E> {
         for upstream in routes.upstreams() {
             let mut note = |what: &str, is_so: fn(&Address) -> bool| {
                 let found = upstream.addresses.iter().filter(|it| is_so(it));
-                let found: Vec<_> = found.map(|it| it.authority.as_str()).collect();
+                let found: Vec<_> = found.map(Address::to_string).collect();
                 if !found.is_empty() {
                     faults.push(format!(
                         "upstream {} {what} at {}",

@@ -56,7 +56,7 @@ async fn watch(upstream: Arc<Upstream>, index: usize, check: HealthCheck) {
         let outcome = asked.unwrap_or_else(|_| Err("no answer in time".into()));
         if let Some(health) = streak.note(outcome.is_ok(), &check) {
             address.set_health(health);
-            let (name, at) = (&*upstream.name, address.authority.as_str());
+            let (name, at) = (&*upstream.name, tracing::field::display(address));
             match &outcome {
                 Ok(()) => info!(upstream = name, address = at, "an upstream is well"),
                 Err(why) => {

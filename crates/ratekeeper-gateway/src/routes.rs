@@ -7,7 +7,7 @@ pub use config::{BadRoutes, HealthCheckConfig, RouteConfig, RoutesConfig, Upstre
 
 use std::sync::Arc;
 
-use crate::upstream::Upstream;
+use crate::upstream::{Address, Upstream};
 
 /// Where requests go, by host and path.
 #[derive(Debug)]
@@ -78,11 +78,7 @@ impl Routes {
     #[must_use]
     pub fn shown(&self) -> String {
         let addresses = |upstream: &Arc<Upstream>| {
-            let all: Vec<_> = upstream
-                .addresses
-                .iter()
-                .map(|it| it.authority.as_str())
-                .collect();
+            let all: Vec<_> = upstream.addresses.iter().map(Address::to_string).collect();
             all.join(", ")
         };
         match self.upstreams.as_slice() {

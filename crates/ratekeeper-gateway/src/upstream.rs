@@ -1,5 +1,7 @@
 //! A service that requests are forwarded to, at one or several addresses.
 
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -62,8 +64,10 @@ pub(crate) struct Upstream {
 /// One address of an upstream.
 #[derive(Debug)]
 pub(crate) struct Address {
-    /// Host and port.
+    /// Host and port; `localhost` for a Unix socket.
     pub(crate) authority: Authority,
+    /// The file of a Unix socket.
+    pub(crate) socket: Option<Box<Path>>,
     /// How often in a row it could not be connected to.
     failures: AtomicU32,
     /// Until when it is left alone, in milliseconds after the upstream was made.
@@ -85,10 +89,28 @@ pub(crate) enum Health {
     Unhealthy,
 }
 
+/// As settings have it.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.socket {
+            Some(path) => write!(f, "unix:{}", path.display()),
+            None => self.authority.fmt(f),
+        }
+    }
+}
+
 impl Address {
+    pub(crate) fn unix(path: &Path) -> Self {
+        Self {
+            socket: Some(path.into()),
+            ..Self::new(Authority::from_static("localhost"))
+        }
+    }
+
     pub(crate) fn new(authority: Authority) -> Self {
         Self {
             authority,
+            socket: None,
             failures: AtomicU32::new(0),
             left_alone_until: AtomicU64::new(0),
             made: Instant::now(),
@@ -133,6 +155,10 @@ impl Address {
         self.left_alone_until.load(Ordering::Relaxed) > self.age_ms()
     }
 
+    fn is_same(&self, other: &Self) -> bool {
+        self.authority == other.authority && self.socket == other.socket
+    }
+
     /// Whether others are asked first.
     fn is_asked_last(&self) -> bool {
         self.is_left_alone() || self.health() == Health::Unhealthy
@@ -150,7 +176,7 @@ fn millis(duration: Duration) -> u64 {
 impl Upstream {
     pub(crate) fn new(
         name: &str,
-        addresses: Vec<Authority>,
+        addresses: Vec<Address>,
         speech: Speech,
         counts: Arc<UpstreamCounts>,
     ) -> Self {
@@ -158,7 +184,7 @@ impl Upstream {
         Self {
             name: name.into(),
             id: IDS.fetch_add(1, Ordering::Relaxed),
-            addresses: addresses.into_iter().map(Address::new).collect(),
+            addresses: addresses.into(),
             speech,
             host: None,
             connect_timeout: Duration::from_secs(5),
@@ -182,7 +208,7 @@ impl Upstream {
     pub(crate) fn inherit(&self, before: &Self) {
         for address in &self.addresses {
             let mut others = before.addresses.iter();
-            if let Some(same) = others.find(|it| it.authority == address.authority) {
+            if let Some(same) = others.find(|it| it.is_same(address)) {
                 address.set_health(same.health());
             }
         }
@@ -215,6 +241,7 @@ mod tests {
 
     fn upstream(addresses: &[&'static str]) -> Upstream {
         let addresses = addresses.iter().copied().map(Authority::from_static);
+        let addresses = addresses.map(Address::new);
         let counts = Arc::new(UpstreamCounts::default());
         Upstream::new("u", addresses.collect(), Speech::Http1, counts)
     }

@@ -432,7 +432,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "upstream",
         "URL",
         "",
-        "Where the gateway forwards everything: http://HOST:PORT, h2c://HOST:PORT for HTTP/2 in the clear, https://HOST",
+        "Where the gateway forwards everything: http://HOST:PORT, h2c://HOST:PORT for HTTP/2 in the clear, \
+         https://HOST, unix:/PATH for a Unix socket",
     ),
     nested(
         "upstreams",

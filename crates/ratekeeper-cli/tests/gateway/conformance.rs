@@ -51,11 +51,12 @@ impl Nginx {
                 )
             }
         };
+        let socket = here.join("socket").display().to_string();
         let config = format!(
             "worker_processes 1; pid nginx.pid; error_log stderr; events {{}}
              http {{ access_log off; client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3;
                uwsgi_temp_path t4; scgi_temp_path t5; client_max_body_size 0;
-               server {{ listen 127.0.0.1:{port} {ssl}; {certificate} keepalive_requests 3; root .;
+               server {{ listen 127.0.0.1:{port} {ssl}; listen unix:{socket} {ssl}; {certificate} keepalive_requests 3; root .;
                  location = /host {{ return 200 $host:$server_protocol; }}
                  location = /chunked {{ gzip on; gzip_min_length 1; gzip_types *; gzip_proxied any; alias large; }}
                  location = /large {{ alias large; }}
@@ -215,6 +216,18 @@ fn large_and_chunked_answers_of_nginx_arrive_whole() {
             "{path} {flag}"
         );
     }
+}
+
+#[test]
+fn an_upstream_may_be_a_unix_socket() {
+    let nginx = Nginx::start(None);
+    let socket = nginx.folder.path().join("socket");
+    let gateway = Gateway::start(&format!("unix:{}", socket.display()), &[]);
+    assert_eq!(curl(&[&gateway.url("/host")]), "127.0.0.1:HTTP/1.1");
+    drop(nginx);
+    let answer = gateway.get("/", &[]);
+    assert_eq!(answer.status, 502, "{answer:?}");
+    assert!(answer.body.contains("UPSTREAM_UNREACHABLE"), "{answer:?}");
 }
 
 #[test]

@@ -23,7 +23,12 @@ async fn connect_at_once(upstream: Arc<Upstream>) -> usize {
 fn at(port: u16, speech: Speech) -> Arc<Upstream> {
     let authority = Authority::try_from(format!("127.0.0.1:{port}")).expect("an authority");
     let counts = Arc::new(UpstreamCounts::default());
-    Arc::new(Upstream::new("u", vec![authority], speech, counts))
+    Arc::new(Upstream::new(
+        "u",
+        vec![Address::new(authority)],
+        speech,
+        counts,
+    ))
 }
 
 #[tokio::test]

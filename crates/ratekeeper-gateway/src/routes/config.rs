@@ -1,7 +1,7 @@
 //! Routes and upstreams as settings say them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{HostMatch, Route, Routes, written};
 use crate::health::HealthCheck;
 use crate::metrics::UpstreamCounts;
 use crate::tls;
-use crate::upstream::{Secured, Speech, Upstream};
+use crate::upstream::{Address, Secured, Speech, Upstream};
 
 /// The most upstreams, and the most addresses of one.
 const COUNT_MAX: usize = 1_000;
@@ -52,6 +52,7 @@ pub struct RouteConfig {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UpstreamConfig {
     /// `http://HOST:PORT`, `h2c://…` for HTTP/2 in the clear, `https://…`: all of one kind.
+    /// `unix:/PATH` is a socket of this host, and as `http`.
     pub urls: Vec<String>,
     /// The authorities of its certificate, as PEM; None for the system's.
     pub ca: Option<PathBuf>,
@@ -251,7 +252,7 @@ fn upstream(
         Kind::Http => Speech::Http1,
         Kind::H2c => Speech::Http2,
     };
-    let addresses = parsed.into_iter().map(|(_, authority)| authority).collect();
+    let addresses = parsed.into_iter().map(|(_, address)| address).collect();
     let mut upstream = Upstream::new(name, addresses, speech, counts(name));
     upstream.connect_timeout = all.connect_timeout;
     upstream.response_timeout = all.response_timeout;
@@ -292,10 +293,19 @@ fn health_check(config: &HealthCheckConfig) -> Result<HealthCheck, String> {
     })
 }
 
-fn url(text: &str) -> Result<(Kind, Authority), String> {
+fn url(text: &str) -> Result<(Kind, Address), String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        let path = Path::new(path);
+        return match path.is_absolute() {
+            true => Ok((Kind::Http, Address::unix(path))),
+            false => Err(format!(
+                "`{text}` is no Unix socket; write its whole path, as in unix:/run/app.sock"
+            )),
+        };
+    }
     let wanted = || {
         format!(
-            "`{text}` is no URL of an upstream; write http://HOST:PORT, h2c://HOST:PORT or https://HOST"
+            "`{text}` is no URL of an upstream; write http://HOST:PORT, h2c://HOST:PORT, https://HOST or unix:/PATH"
         )
     };
     let uri: Uri = text.parse().map_err(|_| wanted())?;
@@ -317,7 +327,7 @@ fn url(text: &str) -> Result<(Kind, Authority), String> {
     if authority.as_str().contains('@') || authority.host().is_empty() {
         return Err(wanted());
     }
-    Ok((kind, authority))
+    Ok((kind, Address::new(authority)))
 }
 
 fn secured(config: &UpstreamConfig) -> Result<Secured, String> {

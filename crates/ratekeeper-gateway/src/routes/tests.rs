@@ -115,6 +115,11 @@ fn what_is_wrong_with_an_upstream_is_said() {
         (r#"{"urls": 7}"#, "a URL or a list of URLs"),
         (r#"{"urls": [], "weight": 1}"#, "unknown field `weight`"),
         (r#"{"ca": "a.pem"}"#, "missing field `urls`"),
+        (r#""unix:run/app.sock""#, "write its whole path"),
+        (
+            r#"["unix:/run/app.sock", "https://a"]"#,
+            "its URLs must all begin alike",
+        ),
         (
             r#"{"url": "http://a", "health_check": {"path": "/", "interval": "often"}}"#,
             "`often` is no span of time",

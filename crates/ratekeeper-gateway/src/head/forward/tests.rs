@@ -2,12 +2,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::*;
+use crate::upstream::Address;
 use http::Request;
 use http::uri::Authority;
 use ratekeeper_http::TrustedProxies;
 
 fn upstream() -> Upstream {
-    let addresses = vec![Authority::from_static("10.0.0.9:80")];
+    let addresses = vec![Address::new(Authority::from_static("10.0.0.9:80"))];
     Upstream::new("u", addresses, Speech::Http1, Arc::default())
 }
 
