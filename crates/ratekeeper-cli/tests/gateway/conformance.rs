@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::{Gateway, RULES, Upstream, gateway, ok};
+use crate::support::{Gateway, RULES, Upstream, ok};
 use ratekeeper_testkit::process::{Process, eventually, free_port, system};
 use tempfile::TempDir;
 
 /// Runs a client to its end; answers what it printed.
-fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let output: Output = command
         .output()
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -320,43 +320,43 @@ asyncio.run(main())
     assert_eq!(said.trim(), "closed in good order");
 }
 
+/// Both ends are Python's own: a client that keeps its connection, and a server of HTTP/1.0 that closes after each answer.
 #[test]
-fn grpc_passes() {
+fn pythons_client_and_server_understand_each_other() {
+    const CLIENT: &str = "
+import http.client, sys
+connection = http.client.HTTPConnection('127.0.0.1', int(sys.argv[1]), timeout=30)
+connection.connect()
+connection.auto_open = 0
+def ask(method, path, **headers):
+    connection.request(method, path, headers={name.replace('_', '-'): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    return answer, answer.read()
+answer, body = ask('GET', '/file')
+assert (answer.status, len(body)) == (200, 3 << 20), (answer.status, len(body))
+date = answer.headers['Last-Modified']
+answer, body = ask('HEAD', '/file')
+assert (answer.status, answer.headers['Content-Length'], body) == (200, str(3 << 20), b''), answer.headers
+answer, body = ask('GET', '/file', If_Modified_Since=date)
+assert (answer.status, body) == (304, b''), answer.status
+answer, body = ask('GET', '/none')
+assert answer.status == 404 and b'File not found' in body, answer.status
+answer, body = ask('DELETE', '/file')
+assert answer.status == 501, answer.status
+answer, body = ask('GET', '/', X_Api_Key='few')
+assert (answer.status, answer.headers['X-RateLimit-Remaining']) == (200, '2'), answer.headers
+print('all on one connection')
+";
     let folder = tempfile::tempdir().expect("a folder can be made");
-    std::fs::write(folder.path().join("rules.yaml"), RULES).expect("a file can be written");
-    let (grpc, http, admin) = (free_port(), free_port(), free_port());
-    let at = |port: u16| format!("127.0.0.1:{port}");
-    let mut command = gateway(
-        folder.path(),
-        &["--upstream", "http://unused", "--listen", "127.0.0.1:0"],
-    );
-    command.args([
-        "--grpc",
-        &at(grpc),
-        "--http",
-        &at(http),
-        "--admin",
-        &at(admin),
-    ]);
-    let mut service = Process::spawn("service", command);
-    service.wait_for_port(grpc);
-    let front = Gateway::start(&format!("h2c://127.0.0.1:{grpc}"), &[]);
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
-    let target = format!("127.0.0.1:{}", front.port);
-    bench.env_clear().args([
-        "bench",
-        "grpc",
-        "--target",
-        &target,
-        "--duration",
-        "500ms",
-        "--json",
-    ]);
-    run(bench.args(["--warm-up", "0s"]));
-    let metrics = front.told("/metrics");
-    let answers = r#"ratelimit_gateway_requests_total{upstream="upstream",status="2xx"} "#;
-    let count = metrics
-        .lines()
-        .find_map(|line| line.strip_prefix(answers)?.parse::<u64>().ok());
-    assert!(count.is_some_and(|count| count > 0), "{metrics}");
+    std::fs::write(folder.path().join("file"), vec![b'x'; 3 << 20]).expect("it can be written");
+    let port = free_port();
+    let python = || Command::new("/usr/bin/python3");
+    let mut command = python();
+    command.args(["-m", "http.server", "--bind", "127.0.0.1"]);
+    command.arg(port.to_string()).current_dir(folder.path());
+    let mut server = Process::spawn("http.server", command);
+    server.wait_for_port(port);
+    let gateway = Gateway::start(&format!("http://127.0.0.1:{port}"), &[]);
+    let said = run(python().args(["-c", CLIENT, &gateway.port.to_string()]));
+    assert_eq!(said.trim(), "all on one connection");
 }

@@ -9,12 +9,13 @@ type Fields<'a> = &'a [(&'a str, &'a str)];
 
 /// What becomes of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Outcome {
+pub(crate) enum Outcome {
     Status(u16),
     /// The stream, or the connection, ends with an error of the protocol.
     Refused,
 }
 
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
@@ -54,23 +55,36 @@ fn status(block: &[u8]) -> u16 {
     }
 }
 
-/// Sends one request on a connection of its own.
-fn ask(gateway: &Gateway, fields: Fields<'_>, body: Option<&str>) -> Outcome {
+/// Begins a request on a connection of its own: its first frames, and the body, if that is all of it.
+pub(crate) fn begin(gateway: &Gateway, fields: Fields<'_>, body: Option<&str>) -> TcpStream {
     let mut stream = gateway.connect();
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     bytes.extend(frame(SETTINGS, 0, 0, &[]));
-    let last = if body.is_none() { END_STREAM } else { 0 };
-    bytes.extend(frame(HEADERS, END_HEADERS | last, 1, &block(fields)));
+    bytes.extend(frame(HEADERS, END_HEADERS, 1, &block(fields)));
     if let Some(body) = body {
-        bytes.extend(frame(0, END_STREAM, 1, body.as_bytes()));
+        bytes.extend(frame(DATA, END_STREAM, 1, body.as_bytes()));
     }
     stream.write_all(&bytes).expect("it is read from");
+    stream
+}
+
+/// Takes back what was begun; the connection stays.
+pub(crate) fn cancel(stream: &mut TcpStream) {
+    const CANCEL: u32 = 8;
+    let reset = frame(RST_STREAM, 0, 1, &CANCEL.to_be_bytes());
+    stream.write_all(&reset).expect("it is read from");
+}
+
+/// What becomes of a request with that body.
+fn ask(gateway: &Gateway, fields: Fields<'_>, body: &str) -> Outcome {
+    let mut stream = begin(gateway, fields, Some(body));
     let outcome = outcome(&mut stream);
     let _ = stream.shutdown(Shutdown::Both);
     outcome
 }
 
-fn outcome(stream: &mut TcpStream) -> Outcome {
+/// What comes back first.
+pub(crate) fn outcome(stream: &mut TcpStream) -> Outcome {
     loop {
         let mut head = [0; 9];
         if stream.read_exact(&mut head).is_err() {
@@ -127,7 +141,7 @@ fn what_http1_could_not_say_reaches_nobody() {
         ("an unknown pseudo-header", &[(":x", "1")]),
     ];
     for (what, more) in more {
-        let outcome = ask(&gateway, &[&PLAIN, more].concat(), Some("hi"));
+        let outcome = ask(&gateway, &[&PLAIN, more].concat(), "hi");
         assert_ne!(outcome, Outcome::Status(200), "{what}");
     }
     let instead = [
@@ -162,7 +176,7 @@ fn what_http1_could_not_say_reaches_nobody() {
     ];
     for (what, name, value) in instead {
         let fields = PLAIN.map(|(other, usual)| (other, if other == name { value } else { usual }));
-        let outcome = ask(&gateway, &fields, Some("hi"));
+        let outcome = ask(&gateway, &fields, "hi");
         assert_ne!(outcome, Outcome::Status(200), "{what}");
     }
     for left_out in 0..PLAIN.len() {
@@ -170,7 +184,7 @@ fn what_http1_could_not_say_reaches_nobody() {
         let (name, _) = fields.remove(left_out);
         // A scheme is of no use here: how the client comes is known.
         if name != ":scheme" {
-            let outcome = ask(&gateway, &fields, Some("hi"));
+            let outcome = ask(&gateway, &fields, "hi");
             assert_ne!(outcome, Outcome::Status(200), "without {name}");
         }
     }
@@ -181,12 +195,12 @@ fn what_http1_could_not_say_reaches_nobody() {
 fn what_passes_is_said_as_http1_has_it() {
     let upstream = Upstream::start(|_| ok("public"));
     let gateway = Gateway::start(&upstream.url(), &[]);
-    let passed = |more: Fields<'_>, body: Option<&str>| {
+    let passed = |more: Fields<'_>, body: &str| {
         let outcome = ask(&gateway, &[&PLAIN, more].concat(), body);
         assert_eq!(outcome, Outcome::Status(200), "{more:?}");
         upstream.asked().pop().expect("it was asked")
     };
-    let asked = passed(&[("host", "A"), ("te", "trailers")], Some("hi"));
+    let asked = passed(&[("host", "A"), ("te", "trailers")], "hi");
     assert!(asked.head.starts_with("POST / HTTP/1.1\r\n"), "{asked:?}");
     assert_eq!(
         asked.head.matches("host: ").count(),
@@ -198,11 +212,9 @@ fn what_passes_is_said_as_http1_has_it() {
         (asked.header("content-length"), &*asked.body),
         (None, &b"hi"[..])
     );
-    let asked = passed(&[("content-length", "2")], Some("hi"));
+    let asked = passed(&[("content-length", "2")], "hi");
     assert_eq!(asked.header("content-length"), Some("2"));
     assert_eq!(asked.header("transfer-encoding"), None);
-    let asked = passed(&[("cookie", "a=1"), ("cookie", "b=2")], None);
+    let asked = passed(&[("cookie", "a=1"), ("cookie", "b=2")], "");
     assert_eq!(asked.header("cookie"), Some("a=1; b=2"));
-    assert_eq!(asked.header("transfer-encoding"), None);
-    assert_eq!(asked.body, b"");
 }

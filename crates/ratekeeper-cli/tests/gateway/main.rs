@@ -3,6 +3,7 @@
 mod conformance;
 mod drain;
 mod forwarding;
+mod grpc;
 mod health;
 mod hostile;
 mod http2;

@@ -136,7 +136,8 @@ fn connect(port: u16) -> TcpStream {
     stream
 }
 
-fn say(port: u16, request: &str) -> String {
+/// Sends `request` to a port as it stands and reads until the other side closes.
+pub(crate) fn say(port: u16, request: &str) -> String {
     let mut stream = connect(port);
     // It may answer, and close, before it has read all of it.
     let _ = stream.write_all(request.as_bytes());

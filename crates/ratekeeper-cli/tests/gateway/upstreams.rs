@@ -78,6 +78,28 @@ fn an_answer_that_breaks_off_does_not_look_whole() {
     assert!(answer.body.len() < 10, "{answer:?}");
 }
 
+/// What is behind an answer is none, and what it says of its length twice is said once.
+#[test]
+fn an_answer_ends_where_it_was_read_to_end() {
+    let upstream = Upstream::start(|asked| {
+        let text = match asked.head.starts_with("GET /twice ") {
+            true => "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+            false => {
+                "Content-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
+            }
+        };
+        Act::Say(format!("HTTP/1.1 200 OK\r\n{text}"))
+    });
+    let gateway = Gateway::start(&upstream.url(), &["--worker-threads", "1"]);
+    for _ in 0..5 {
+        let asked = "GET /twice HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        let said = gateway.say(asked);
+        assert!(said.ends_with("2\r\nhi\r\n0\r\n\r\n"), "{said}");
+        assert_eq!(Answer::read(&said).header("content-length"), None, "{said}");
+        assert_eq!(gateway.get("/behind", &[]).body, "hi");
+    }
+}
+
 #[test]
 fn addresses_take_turns_and_dead_ones_are_passed_over() {
     let (one, two) = (

@@ -223,6 +223,10 @@ pub(crate) fn hop(peer: &Peer) -> Hop {
 
 /// Makes of an upstream's head what the client gets.
 pub(crate) fn of_answer(headers: &mut HeaderMap) {
+    // It was read as chunks, whatever else its length is said to be (RFC 9112, section 6.3).
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     if headers.keys().any(is_between_neighbours) {
         remove_hop_by_hop(headers);
     }
