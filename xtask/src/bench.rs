@@ -3,11 +3,13 @@
 //! service is there. `cargo xtask bench redis`: what Redis and the store that asks it bear, in process and over gRPC.
 //! `cargo xtask bench layer`: what the tower layer adds to a request; `bench shaping`: how evenly
 //! requests leave a leaky bucket.
-//! `cargo xtask bench gateway`: the gateway beside itself without limits and beside NGINX.
+//! `cargo xtask bench gateway`: the gateway beside itself without limits and beside NGINX; `bench seed`: three of them
+//! that share a Redis, at a thousand calls a second.
 
 mod gateway;
 mod grpc;
 mod redis;
+mod seed;
 
 use crate::run::release_binary;
 use crate::steps::{Steps, cargo, root};
@@ -27,11 +29,12 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
         Some((what, rest)) if what == "redis" => redis::redis(rest),
         Some((what, [])) if what == "core" => core(),
         Some((what, rest)) if what == "gateway" => gateway::gateway(rest),
+        Some((what, rest)) if what == "seed" => seed::seed(rest),
         Some((what, [])) if what == "layer" => layer("cost"),
         Some((what, [])) if what == "shaping" => layer("shaping"),
         Some((flag, _)) if flag.starts_with("--") => grpc::grpc(args),
         Some(_) => bail!(
-            "there is no benchmark {:?}; there are `grpc`, `core`, `redis`, `gateway`, `layer` and `shaping`",
+            "there is no benchmark {:?}; there are `grpc`, `core`, `redis`, `gateway`, `seed`, `layer` and `shaping`",
             args.join(" ")
         ),
     }

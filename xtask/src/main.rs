@@ -30,6 +30,8 @@ The verbs of this repository.
                                   decisions over gRPC, beside the same server deciding nothing and throttlecrab
   cargo xtask bench gateway [--quick]
                                   the gateway, beside itself without limits and NGINX
+  cargo xtask bench seed [--quick]
+                                  three gateways, 25 tenants, 1,000 calls a second, one Redis: what limits add
   cargo xtask bench core          speed and size of a decision in process, beside governor
   cargo xtask bench redis [--quick] [PART...]
                                   counters in Redis, in process and over gRPC: scripts, many, hot, mechanisms, latency,

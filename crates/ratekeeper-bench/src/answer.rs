@@ -93,6 +93,8 @@ pub(crate) fn read(service: &Service, status: u16, body: &[u8]) -> Result<Decisi
             let all = checked.results.iter().map(Checked::decisions);
             Ok(all.fold(Decisions::default(), Decisions::and))
         }
+        (Service::Gateway(_), 200..400) => Ok(Decisions::ALLOWED),
+        (Service::Gateway(_), 429) => Ok(Decisions::DENIED),
         (_, status) => Err(Failure::Status(status)),
     }
 }

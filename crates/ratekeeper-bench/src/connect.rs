@@ -44,7 +44,9 @@ impl Target {
             Uri::builder().scheme("http").authority(authority)
         } else {
             headers.insert(HOST, HeaderValue::try_from(address.to_string())?);
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            if !matches!(service, Service::Gateway(_)) {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            }
             Uri::builder()
         };
         Ok(Self {
@@ -61,6 +63,18 @@ impl Target {
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
         request
+    }
+
+    /// A request whose body is the payload, or whose path it is.
+    fn over_http1(&self, payload: Bytes) -> Result<Request<Full<Bytes>>, Failure> {
+        let Service::Gateway(forwarded) = &*self.service else {
+            return Ok(self.request(Full::new(payload)));
+        };
+        let mut request = self.request(Full::new(Bytes::new()));
+        *request.method_mut() = forwarded.method.clone();
+        // The first was tried before the run, and the others differ from it by digits.
+        *request.uri_mut() = Uri::from_maybe_shared(payload).map_err(|_| Failure::Malformed)?;
+        Ok(request)
     }
 
     /// Connects, and answers as many streams as are wanted; over HTTP/1.1 it is one.
@@ -183,7 +197,7 @@ async fn over_http1(
 ) -> Result<(u16, Bytes), Failure> {
     let lost = |_| Failure::Lost;
     send.ready().await.map_err(lost)?;
-    let request = target.request(Full::new(payload));
+    let request = target.over_http1(payload)?;
     let response = send.send_request(request).await.map_err(lost)?;
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.map_err(lost)?;

@@ -37,6 +37,7 @@ mod run;
 mod service;
 mod tally;
 mod thread;
+mod windows;
 
 pub use failure::LoadError;
 pub use keys::{KEYS_MAX, Keys, KeysError};
@@ -45,4 +46,5 @@ pub use process::{ProcessUse, cpu_time, resident_bytes};
 pub use question::Question;
 pub use report::{Latency, Report, SCHEMA, ServerUse};
 pub use run::{Progress, first_answer, run};
-pub use service::{BATCH_MAX, HttpPath, Over, Service};
+pub use service::{BATCH_MAX, Forwarded, HttpPath, Over, Service};
+pub use windows::Windows;

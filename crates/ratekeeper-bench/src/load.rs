@@ -22,7 +22,7 @@ pub enum Pace {
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Load {
-    /// `HOST:PORT`.
+    /// `HOST:PORT`, or several with commas between them: connections take turns.
     pub target: String,
     /// What is asked there.
     pub service: Service,
@@ -40,12 +40,20 @@ pub struct Load {
     pub warm_up: Duration,
     /// How long is measured; above 0, and an hour at the most together with the warm-up.
     pub duration: Duration,
+    /// Counts what passes of each key in each window of this length, a second at least.
+    pub windows: Option<Duration>,
     /// The server's process, to measure what a decision costs it; on this machine.
     pub pid: Option<u32>,
 }
 
 /// The longest run.
 const RUN_MAX: Duration = Duration::from_secs(3_600);
+
+/// The shortest window that is counted by.
+const WINDOW_MIN: Duration = Duration::from_secs(1);
+
+/// The most windows times keys.
+const COUNTS_MAX: f64 = 1e7;
 
 impl Load {
     /// Four connections of 16 streams (16 of one over HTTP/1.1) in a closed loop, one hot key,
@@ -67,6 +75,7 @@ impl Load {
             keys: Keys::Hot,
             warm_up: Duration::from_secs(1),
             duration: Duration::from_secs(10),
+            windows: None,
             pid: None,
         }
     }
@@ -92,6 +101,9 @@ impl Load {
         {
             return Err(LoadError::batch(size));
         }
+        if let Service::Gateway(forwarded) = &self.service {
+            forwarded.validate()?;
+        }
         if let Pace::Open { per_second } = self.pace
             && !(per_second > 0.0 && per_second <= 1e8)
         {
@@ -105,11 +117,30 @@ impl Load {
                 "duration: a run takes more than no time, and an hour at the most, warm-up included",
             ));
         }
-        let is_spread = self.keys.count() > 1;
-        let question = self.service.question();
-        if is_spread && question.is_some_and(|question| !question.has_place()) {
+        if self.keys.count() > 1 && !self.service.has_place() {
             return Err(LoadError::invalid(
-                "entries: several keys need a value with a place for them, such as api_key={key}",
+                "several keys need a place for them, {key}: in the value of an entry, such as api_key={key}, or \
+                 in the path, such as /tenants/{key}",
+            ));
+        }
+        self.validate_windows()
+    }
+    fn validate_windows(&self) -> Result<(), LoadError> {
+        let Some(length) = self.windows else {
+            return Ok(());
+        };
+        let total = (self.warm_up + self.duration).as_secs_f64();
+        let counts = total / length.as_secs_f64() * f64::from(self.keys.count());
+        if length < WINDOW_MIN || counts > COUNTS_MAX {
+            return Err(LoadError::invalid(format!(
+                "windows: {length:?} is less than a second, or so short that there were more than {COUNTS_MAX} counts \
+                 of {} keys",
+                self.keys.count()
+            )));
+        }
+        if self.service.decisions_per_request() > 1 {
+            return Err(LoadError::invalid(
+                "windows: a batch asks about several keys at once; ask about each with a request of its own",
             ));
         }
         Ok(())

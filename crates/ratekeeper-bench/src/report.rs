@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::load::{Load, Pace};
 use crate::tally::Tally;
+use crate::windows::Windows;
 
 /// The version of the JSON form; it grows when a field changes its meaning or goes.
 pub const SCHEMA: u32 = 1;
@@ -61,6 +62,8 @@ pub struct Report {
     pub answer_bytes_min: usize,
     /// Bytes of the longest.
     pub answer_bytes_max: usize,
+    /// What passed of each key in each window, if that was counted.
+    pub windows: Option<Windows>,
     /// What the server took, if its process was named.
     pub server: Option<ServerUse>,
 }
@@ -74,6 +77,8 @@ pub struct Latency {
     pub p50_us: f64,
     /// 90 of 100.
     pub p90_us: f64,
+    /// 95 of 100.
+    pub p95_us: f64,
     /// 99 of 100.
     pub p99_us: f64,
     /// 999 of 1000.
@@ -92,6 +97,7 @@ impl Latency {
             mean_us: histogram.mean() / 1e3,
             p50_us: at(0.5),
             p90_us: at(0.9),
+            p95_us: at(0.95),
             p99_us: at(0.99),
             p999_us: at(0.999),
             max_us: histogram.max() as f64 / 1e3,
@@ -134,7 +140,12 @@ fn ratio(of: f64, by: f64) -> f64 {
 }
 
 impl Report {
-    pub(crate) fn new(load: &Load, tally: &Tally, server: Option<ServerUse>) -> Self {
+    pub(crate) fn new(
+        load: &Load,
+        tally: &Tally,
+        windows: Option<Windows>,
+        server: Option<ServerUse>,
+    ) -> Self {
         let seconds = load.duration.as_secs_f64();
         let decisions = tally.allowed + tally.denied;
         let (pace, offered_per_second) = match load.pace {
@@ -167,6 +178,7 @@ impl Report {
             lateness: offered_per_second.map(|_| Latency::new(&tally.lateness)),
             answer_bytes_min,
             answer_bytes_max,
+            windows,
             server,
         }
     }
@@ -201,6 +213,20 @@ impl fmt::Display for Report {
         row(f, "latency", &self.latency)?;
         if let Some(lateness) = &self.lateness {
             row(f, "sent late", lateness)?;
+        }
+        if let Some(windows) = &self.windows {
+            let Windows {
+                window_seconds,
+                windows,
+                asked_min,
+                passed_min,
+                passed_max,
+            } = windows;
+            writeln!(
+                f,
+                "  windows    {windows:>12} of {window_seconds} s: of each key {passed_min} to {passed_max} passed, at least \
+                 {asked_min} asked"
+            )?;
         }
         if let Some(server) = &self.server {
             writeln!(

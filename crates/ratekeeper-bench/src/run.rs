@@ -15,6 +15,7 @@ use crate::process::ProcessUse;
 use crate::report::{Report, ServerUse};
 use crate::tally::Tally;
 use crate::thread::{self, Job, Part};
+use crate::windows::{Anchor, WindowCounts};
 
 /// Between two looks at how far a run is.
 const LOOK: Duration = Duration::from_millis(100);
@@ -42,16 +43,18 @@ pub struct Progress {
 /// The load makes no sense, the target cannot be connected to, or the process cannot be watched.
 pub fn run(load: &Load, progress: impl FnMut(Progress)) -> Result<Report, LoadError> {
     load.validate()?;
-    let target = target(load)?;
+    let targets = targets(load)?;
     if let Some(pid) = load.pid {
         watched(pid)?;
     }
     let (payloads, order) = load.service.requests(load.keys);
+    let anchor = Anchor::now();
     let job = Arc::new(Job {
-        target,
+        targets,
         payloads,
         order,
         pace: load.pace,
+        windows: load.windows.map(|length| WindowCounts::new(length, anchor)),
         connections: load.connections,
         streams: load.streams,
     });
@@ -105,7 +108,11 @@ pub fn run(load: &Load, progress: impl FnMut(Progress)) -> Result<Report, LoadEr
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
-    Ok(Report::new(load, &tally, server))
+    let windows = tally
+        .windows
+        .as_ref()
+        .map(|counts| counts.told(load.keys.count(), window.start, window.end));
+    Ok(Report::new(load, &tally, windows, server))
 }
 
 /// Asks the target's first question once, and answers the bytes of the answer: the message of
@@ -115,20 +122,21 @@ pub fn run(load: &Load, progress: impl FnMut(Progress)) -> Result<Report, LoadEr
 /// As [`run`], or the answer is no decision.
 pub fn first_answer(load: &Load) -> Result<Vec<u8>, LoadError> {
     load.validate()?;
-    let target = target(load)?;
+    let targets = targets(load)?;
     let (payloads, _) = load.service.requests(load.keys);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let mut streams = target
-            .connect(1)
-            .await
-            .map_err(|reason| LoadError::Connect {
-                target: load.target.clone(),
-                service: load.service.name(),
-                reason,
-            })?;
+        let connected = match targets.first() {
+            Some(target) => target.connect(1).await,
+            None => Ok(Vec::new()),
+        };
+        let mut streams = connected.map_err(|reason| LoadError::Connect {
+            target: load.target.clone(),
+            service: load.service.name(),
+            reason,
+        })?;
         let Some(stream) = streams.first_mut() else {
             return Ok(Vec::new());
         };
@@ -152,16 +160,30 @@ async fn ask(
     }
 }
 
-fn target(load: &Load) -> Result<Target, LoadError> {
+/// Everyone who is asked, one at least.
+fn targets(load: &Load) -> Result<Vec<Target>, LoadError> {
+    let targets = load.target.split(',').map(|text| target(load, text));
+    let targets = targets.collect::<Result<Vec<_>, _>>()?;
+    if targets.len() > load.connections as usize {
+        return Err(LoadError::invalid(format!(
+            "connections: {} are too few for {} targets",
+            load.connections,
+            targets.len()
+        )));
+    }
+    Ok(targets)
+}
+
+fn target(load: &Load, text: &str) -> Result<Target, LoadError> {
     let wrong = |source| LoadError::Target {
-        target: load.target.clone(),
+        target: text.to_owned(),
         source,
     };
-    let found = load.target.to_socket_addrs().map_err(wrong)?.next();
+    let found = text.to_socket_addrs().map_err(wrong)?.next();
     let none = || wrong(std::io::ErrorKind::NotFound.into());
     let address: SocketAddr = found.ok_or_else(none)?;
     Target::new(address, load.service.clone())
-        .map_err(|error| LoadError::invalid(format!("{}: {error}", load.target)))
+        .map_err(|error| LoadError::invalid(format!("{text}: {error}")))
 }
 
 /// The part of `all` connections that thread `number` of `threads` has.

@@ -1,12 +1,15 @@
 //! Which service is asked, and the bytes it is asked with.
 
+use http::Method;
+use http::uri::PathAndQuery;
 use prost::Message;
 use ratekeeper_proto::ratekeeper::v1::CheckBatchRequest;
 use serde_json::json;
 
+use crate::failure::LoadError;
 use crate::keys::{Keys, Picker};
 use crate::payload::{Order, Payloads};
-use crate::question::{Question, name};
+use crate::question::{PLACE, Question, name};
 
 /// The most checks of one batch, which is what `/v1/checks` takes.
 pub const BATCH_MAX: u32 = 1_000;
@@ -25,6 +28,8 @@ pub enum Service {
     Throttlecrab,
     /// One check a request over HTTP/1.1.
     Http(HttpPath, Question),
+    /// Requests through a gateway, or to whatever answers 429 to those that are over a limit.
+    Gateway(Forwarded),
     /// Several checks a request.
     Batch {
         /// What carries them.
@@ -43,6 +48,32 @@ pub enum HttpPath {
     Check,
     /// `/json`, Envoy's protocol as JSON.
     Json,
+}
+
+/// A request that is to be forwarded, without a body.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Forwarded {
+    /// GET, unless something else is meant.
+    pub method: Method,
+    /// Where to, with `{key}` for the key of each request.
+    pub path: String,
+}
+
+impl Forwarded {
+    pub(crate) fn validate(&self) -> Result<(), LoadError> {
+        let path = self.path_of(0);
+        match path.parse::<PathAndQuery>() {
+            Ok(_) if path.starts_with('/') => Ok(()),
+            _ => Err(LoadError::invalid(format!(
+                "path: `{}` is none; write one such as /tenants/{{key}}/orders",
+                self.path
+            ))),
+        }
+    }
+
+    fn path_of(&self, key: u32) -> String {
+        self.path.replace(PLACE, &name(key))
+    }
 }
 
 /// What carries a batch.
@@ -74,7 +105,7 @@ impl Service {
     #[must_use]
     pub const fn decisions_per_request(&self) -> u32 {
         match self {
-            Self::Rls(_) | Self::Throttlecrab | Self::Http(..) => 1,
+            Self::Rls(_) | Self::Throttlecrab | Self::Http(..) | Self::Gateway(_) => 1,
             Self::Batch { size, .. } => *size,
         }
     }
@@ -85,7 +116,7 @@ impl Service {
         match self {
             Self::Rls(_) | Self::Throttlecrab => true,
             Self::Batch { over, .. } => matches!(over, Over::Grpc),
-            Self::Http(..) => false,
+            Self::Http(..) | Self::Gateway(_) => false,
         }
     }
 
@@ -97,6 +128,7 @@ impl Service {
             Self::Throttlecrab => "throttlecrab",
             Self::Http(HttpPath::Check, _) => "http /v1/check",
             Self::Http(HttpPath::Json, _) => "http /json",
+            Self::Gateway(_) => "gateway",
             Self::Batch { over, .. } => match over {
                 Over::Grpc => "batch CheckBatch",
                 Over::Http => "batch /v1/checks",
@@ -104,8 +136,10 @@ impl Service {
         }
     }
 
+    /// Where requests go; those through a gateway each have their own.
     pub(crate) const fn path(&self) -> &'static str {
         match self {
+            Self::Gateway(_) => "/",
             Self::Rls(_) => "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
             Self::Throttlecrab => "/throttlecrab.RateLimiter/Throttle",
             Self::Http(HttpPath::Check, _) => "/v1/check",
@@ -117,13 +151,14 @@ impl Service {
         }
     }
 
-    /// What the requests ask; None if they ask no rules.
-    pub(crate) const fn question(&self) -> Option<&Question> {
+    /// Whether requests can be about different keys.
+    pub(crate) fn has_place(&self) -> bool {
         match self {
             Self::Rls(question) | Self::Http(_, question) | Self::Batch { question, .. } => {
-                Some(question)
+                question.has_place()
             }
-            Self::Throttlecrab => None,
+            Self::Gateway(forwarded) => forwarded.path.contains(PLACE),
+            Self::Throttlecrab => true,
         }
     }
 
@@ -138,6 +173,7 @@ impl Service {
             Self::Rls(question) => by_key(&|key| framed(&question.envoy(key))),
             Self::Throttlecrab => by_key(&|key| framed(&throttle(key))),
             Self::Http(_, question) => by_key(&|key| question.json(key).to_string().into_bytes()),
+            Self::Gateway(forwarded) => by_key(&|key| forwarded.path_of(key).into_bytes()),
             Self::Batch {
                 over,
                 question,

@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 
 use crate::answer::Decisions;
 use crate::failure::Failure;
+use crate::windows::WindowCounts;
 
 /// Longer ones are counted as this long.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -24,6 +25,8 @@ pub(crate) struct Tally {
     pub(crate) latency: Histogram<u64>,
     /// From the intended time to the sending.
     pub(crate) lateness: Histogram<u64>,
+    /// What passed by window, warm-up included.
+    pub(crate) windows: Option<WindowCounts>,
 }
 
 impl Tally {
@@ -36,6 +39,7 @@ impl Tally {
             answer_bytes: None,
             latency: histogram(),
             lateness: histogram(),
+            windows: None,
         }
     }
 
@@ -73,6 +77,11 @@ impl Tally {
         // Cannot fail: both have the same bounds.
         let _ = self.latency.add(&other.latency);
         let _ = self.lateness.add(&other.lateness);
+        match (&mut self.windows, &other.windows) {
+            (Some(windows), Some(other)) => windows.add(other),
+            (windows @ None, other) => windows.clone_from(other),
+            (Some(_), None) => {}
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::load::Pace;
 use crate::pace::{Schedule, Window};
 use crate::payload::{Order, Payloads};
 use crate::tally::{Tally, Times};
+use crate::windows::WindowCounts;
 
 /// How long after the end answers are waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -29,12 +30,25 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// What all threads share.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) target: Target,
+    /// One at least.
+    pub(crate) targets: Vec<Target>,
     pub(crate) payloads: Payloads,
     pub(crate) order: Order,
     pub(crate) pace: Pace,
+    /// To count by, if that is wanted.
+    pub(crate) windows: Option<WindowCounts>,
     pub(crate) connections: u32,
     pub(crate) streams: u32,
+}
+
+impl Job {
+    async fn connect(&self, number: u32) -> Result<Vec<Stream>, String> {
+        let place = number as usize % self.targets.len().max(1);
+        match self.targets.get(place) {
+            Some(target) => target.connect(self.streams).await,
+            None => Err("there is no target".to_owned()),
+        }
+    }
 }
 
 /// What a thread is given for itself.
@@ -54,8 +68,8 @@ pub(crate) struct Part {
 pub(crate) fn run(job: &Arc<Job>, part: Part) -> io::Result<Tally> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut first = Vec::new();
-    for _ in part.connections.clone() {
-        match runtime.block_on(job.target.connect(job.streams)) {
+    for number in part.connections.clone() {
+        match runtime.block_on(job.connect(number)) {
             Ok(streams) => first.push(streams),
             Err(reason) => {
                 // Nobody listens any more if another thread has failed first.
@@ -78,7 +92,9 @@ fn load(
     first: Vec<Vec<Stream>>,
     window: Window,
 ) -> Tally {
-    let tally = Rc::new(RefCell::new(Tally::new()));
+    let mut tally = Tally::new();
+    tally.windows.clone_from(&job.windows);
+    let tally = Rc::new(RefCell::new(tally));
     let under_way = Rc::new(RefCell::new(0));
     let mut schedules = Vec::new();
     let local = LocalSet::new();
@@ -125,7 +141,7 @@ async fn keep_asking(asker: Asker, number: u32, streams: Vec<Stream>) {
     loop {
         let streams = match next.take() {
             Some(streams) => streams,
-            None => match asker.job.target.connect(asker.job.streams).await {
+            None => match asker.job.connect(number).await {
                 Ok(streams) => streams,
                 Err(_) => {
                     asker.tally.borrow_mut().failed(Failure::Connect, 1);
@@ -150,7 +166,8 @@ impl Asker {
     /// Asks until all is over or the connection is lost.
     async fn ask(self, mut stream: Stream, mut order: Order) {
         while let Some(due) = self.schedule.next().await {
-            let payload = self.job.payloads.get(order.next());
+            let number = order.next();
+            let payload = self.job.payloads.get(number);
             let sent = match self.job.pace {
                 Pace::Closed => due,
                 Pace::Open { .. } => Instant::now(),
@@ -169,8 +186,11 @@ impl Asker {
                     let count = u64::from(decisions.allowed) + u64::from(decisions.denied);
                     // Relaxed: only counted, by this thread alone.
                     self.decisions.fetch_add(count, Ordering::Relaxed);
+                    let mut tally = self.tally.borrow_mut();
+                    if let Some(windows) = &mut tally.windows {
+                        windows.answered(number, sent, times.answered, decisions.allowed > 0);
+                    }
                     if self.counts(&times) {
-                        let mut tally = self.tally.borrow_mut();
                         tally.answered(decisions, answer.body.len(), &times);
                     }
                 }

@@ -2,7 +2,7 @@
 
 mod bench;
 
-pub(crate) use bench::{Bench, BenchLoad};
+pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
 
 use crate::settings::Flags;
 use clap::{Args, Parser, Subcommand};

@@ -41,7 +41,7 @@ const PROTOC: Package = Package {
 
 /// Servers run on the first processor, the load on the second.
 const SERVER_CORE: &str = "0";
-const LOAD_CORE: &str = "1";
+pub(super) const LOAD_CORE: &str = "1";
 
 /// Builds everything, then runs the comparisons; `args` are theirs: `--quick`, `--only NAME`.
 pub(super) fn grpc(args: &[String]) -> Result<()> {

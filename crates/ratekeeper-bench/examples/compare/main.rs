@@ -6,6 +6,7 @@
 //! is told are the medians of their ratios (see `ratekeeper_testkit::paired`).
 
 mod instructions;
+#[path = "../shared/machine.rs"]
 mod machine;
 mod redis;
 mod rows;

@@ -3,6 +3,8 @@
 //! `cargo xtask bench gateway` builds what it needs and runs it. NGINX answers behind all of them, and h2load asks; both
 //! are on the second processor, what is measured is on the first. Runs alternate, and ratios are medians over pairs.
 
+#[path = "../shared/pinned.rs"]
+mod pinned;
 mod setup;
 
 use std::fmt::Write as _;

@@ -1,11 +1,12 @@
 //! What is measured, and what asks it.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use ratekeeper_bench::cpu_time;
-use ratekeeper_testkit::process::{Process, free_port, system};
+use ratekeeper_testkit::process::{Process, free_port};
+
+use crate::pinned::{nginx, pinned};
 
 /// Where what is measured runs, and where everything else does.
 const MEASURED: &str = "0";
@@ -80,31 +81,6 @@ impl Setup {
             _folder: folder,
         })
     }
-}
-
-/// A command that stays on one processor, and ends with us.
-fn pinned(core: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--pdeathsig", "KILL", "taskset", "-c", core])
-        .arg(program);
-    command
-}
-
-fn nginx(folder: &Path, name: &str, servers: &str, core: &str, port: u16) -> Result<Process> {
-    let config = format!(
-        "master_process off; daemon off; pid {name}.pid; error_log stderr error; events {{ worker_connections 4096; }}
-         http {{ access_log off; keepalive_requests 1000000; client_body_temp_path {name}1; proxy_temp_path {name}2;
-           fastcgi_temp_path {name}3; uwsgi_temp_path {name}4; scgi_temp_path {name}5; {servers} }}"
-    );
-    let file = folder.join(format!("{name}.conf"));
-    std::fs::write(&file, config)?;
-    let program = system("nginx");
-    let mut command = pinned(core, program.get_program());
-    command.arg("-p").arg(folder).arg("-c").arg(file);
-    let mut process = Process::spawn(name, command);
-    process.wait_for_port(port);
-    Ok(process)
 }
 
 fn gateway(binary: &Path, folder: &Path, behind: u16, limits: &str) -> Subject {

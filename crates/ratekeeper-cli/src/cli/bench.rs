@@ -3,6 +3,7 @@
 use crate::entries;
 use crate::settings::{self, Flags};
 use clap::{Args, Subcommand};
+use http::Method;
 use ratekeeper_bench::{BATCH_MAX, Keys};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ Examples:
     Grpc {
         #[command(flatten)]
         load: BenchLoad,
+        #[command(flatten)]
+        question: BenchQuestion,
         /// Requests under way on each connection
         #[arg(long, value_name = "N", default_value_t = 16)]
         streams: u32,
@@ -30,6 +33,8 @@ Examples:
     Http {
         #[command(flatten)]
         load: BenchLoad,
+        #[command(flatten)]
+        question: BenchQuestion,
         /// Where to ask: our own checks, or Envoy's protocol as JSON
         #[arg(long, value_name = "PATH", default_value = "/v1/check", value_parser = ["/v1/check", "/json"])]
         path: String,
@@ -42,12 +47,29 @@ Examples:
     Batch {
         #[command(flatten)]
         load: BenchLoad,
+        #[command(flatten)]
+        question: BenchQuestion,
         /// What carries them
         #[arg(long, value_name = "PROTOCOL", default_value = "grpc", value_parser = ["grpc", "http"])]
         over: String,
         /// Checks in each request, 1 to 1000
         #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=i64::from(BATCH_MAX)))]
         size: u32,
+    },
+    /// Requests through a gateway, or to any HTTP/1.1 service that answers 429 to those over a limit
+    #[command(after_help = "\
+Examples:
+  ratekeeper bench gateway --path '/v1/organizations/{key}/product/7' --keys uniform:25 --rate 1000
+  ratekeeper bench gateway --target 127.0.0.1:8082,127.0.0.1:8083 --windows 10s")]
+    Gateway {
+        #[command(flatten)]
+        load: BenchLoad,
+        /// What is asked for; {key} becomes the key
+        #[arg(long, value_name = "PATH", default_value = "/")]
+        path: String,
+        /// How
+        #[arg(long, value_name = "METHOD", default_value = "GET")]
+        method: Method,
     },
     /// Serve one constant answer over gRPC: what everything but the decision costs
     #[command(after_help = "\
@@ -67,10 +89,22 @@ Examples:
     },
 }
 
+/// What is asked about a descriptor.
+#[derive(Debug, Args)]
+pub(crate) struct BenchQuestion {
+    /// The domain to ask in
+    #[arg(long, default_value = "api")]
+    pub(crate) domain: String,
+    /// The descriptor to ask about; {key} becomes the key
+    #[arg(long, value_name = "KEY=VALUE,…", default_value = "api_key={key}", value_parser = entries)]
+    pub(crate) entries: Entries,
+}
+
 /// What every load has.
 #[derive(Debug, Args)]
 pub(crate) struct BenchLoad {
-    /// Where the service listens [default: 127.0.0.1 at the port of `ratekeeper serve`]
+    /// Where the service listens; several with commas between them, and connections take turns [default: 127.0.0.1 at
+    /// the port of `ratekeeper serve` or `gateway`]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) target: Option<String>,
     /// Connections [default: 4 of gRPC, 16 of HTTP]
@@ -92,12 +126,9 @@ pub(crate) struct BenchLoad {
     /// Load before anything is measured
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = settings::duration)]
     pub(crate) warm_up: Duration,
-    /// The domain to ask in
-    #[arg(long, default_value = "api")]
-    pub(crate) domain: String,
-    /// The descriptor to ask about; {key} becomes the key
-    #[arg(long, value_name = "KEY=VALUE,…", default_value = "api_key={key}", value_parser = entries)]
-    pub(crate) entries: Entries,
+    /// Count what passes of each key in each window of this length, aligned to the epoch
+    #[arg(long, value_name = "TIME", value_parser = settings::duration)]
+    pub(crate) windows: Option<Duration>,
     /// The server's process on this machine: its processor time by decision and its memory are told too
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,

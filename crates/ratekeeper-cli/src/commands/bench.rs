@@ -1,11 +1,11 @@
 //! `ratekeeper bench`.
 
 use super::serve;
-use crate::cli::{Bench, BenchLoad};
+use crate::cli::{Bench, BenchLoad, BenchQuestion};
 use crate::output;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use ratekeeper_bench::{HttpPath, Load, Over, Pace, Progress, Question, Service};
+use ratekeeper_bench::{Forwarded, HttpPath, Load, Over, Pace, Progress, Question, Service};
 use ratekeeper_server::ConstantAnswer;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -19,31 +19,48 @@ const USUAL_ANSWER: [u8; 26] = [
 
 pub(crate) fn run(args: Bench) -> Result<ExitCode> {
     match args {
-        Bench::Grpc { load, streams } => {
-            let service = Service::Rls(question(&load));
+        Bench::Grpc {
+            load,
+            question,
+            streams,
+        } => {
+            let service = Service::Rls(asked(&question));
             let mut wanted = wanted(&load, service, 8081);
             wanted.streams = streams;
             put(&wanted, load.json)
         }
-        Bench::Http { load, path } => {
+        Bench::Http {
+            load,
+            question,
+            path,
+        } => {
             let path = match path.as_str() {
                 "/json" => HttpPath::Json,
                 _ => HttpPath::Check,
             };
-            let service = Service::Http(path, question(&load));
+            let service = Service::Http(path, asked(&question));
             put(&wanted(&load, service, 8080), load.json)
         }
-        Bench::Batch { load, over, size } => {
+        Bench::Batch {
+            load,
+            question,
+            over,
+            size,
+        } => {
             let (over, port) = match over.as_str() {
                 "grpc" => (Over::Grpc, 8081),
                 _ => (Over::Http, 8080),
             };
             let service = Service::Batch {
                 over,
-                question: question(&load),
+                question: asked(&question),
                 size,
             };
             put(&wanted(&load, service, port), load.json)
+        }
+        Bench::Gateway { load, path, method } => {
+            let service = Service::Gateway(Forwarded { method, path });
+            put(&wanted(&load, service, 8082), load.json)
         }
         Bench::Ceiling { flags, answer } => {
             let bytes = answer.map_or_else(|| USUAL_ANSWER.to_vec(), |answer| answer.0);
@@ -53,8 +70,8 @@ pub(crate) fn run(args: Bench) -> Result<ExitCode> {
     }
 }
 
-fn question(load: &BenchLoad) -> Question {
-    Question::new(&load.domain, &load.entries.0)
+fn asked(question: &BenchQuestion) -> Question {
+    Question::new(&question.domain, &question.entries.0)
 }
 
 fn wanted(args: &BenchLoad, service: Service, port: u16) -> Load {
@@ -66,6 +83,7 @@ fn wanted(args: &BenchLoad, service: Service, port: u16) -> Load {
     load.keys = args.keys;
     load.duration = args.duration;
     load.warm_up = args.warm_up;
+    load.windows = args.windows;
     load.pid = args.pid;
     if let Some(per_second) = args.rate {
         load.pace = Pace::Open { per_second };

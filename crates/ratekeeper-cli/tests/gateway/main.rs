@@ -13,6 +13,7 @@ mod log;
 mod readme;
 mod routes;
 mod service;
+mod shared;
 mod smuggling;
 mod support;
 mod upstreams;

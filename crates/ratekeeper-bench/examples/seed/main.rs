@@ -1,0 +1,107 @@
+//! The performance test of the article on coordinated rate limiting that service levels come from: three gateways, 25
+//! tenants, 1,000 calls a second to one endpoint, one Redis.
+//!
+//! `cargo xtask bench seed` builds what it needs and runs it. The load has the second processor and everything else the
+//! first. Runs with limits on and off alternate, and what is told are medians; then the same rate of the method
+//! with the lower threshold is four times over it, and what passes is held against it, window by window.
+
+mod increments;
+#[path = "../shared/machine.rs"]
+mod machine;
+#[path = "../shared/pinned.rs"]
+mod pinned;
+mod redis;
+mod results;
+mod runs;
+mod setup;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use ratekeeper_testkit::paired::Patience;
+
+/// What is run, and how long.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The binary that serves.
+    pub(crate) ratekeeper: PathBuf,
+    /// Where results go; only printed if it is nowhere.
+    pub(crate) out: Option<PathBuf>,
+    /// Each run with limits on or off, after a warm-up.
+    pub(crate) run: Duration,
+    pub(crate) warm_up: Duration,
+    pub(crate) pairs: usize,
+    /// Whole windows in which admissions are counted, at least.
+    pub(crate) windows: u32,
+}
+
+fn main() -> Result<()> {
+    let plan = plan(std::env::args().skip(1))?;
+    let results = runs::all(&plan)?;
+    println!("{results}");
+    if let Some(out) = &plan.out {
+        results.write(out)?;
+    }
+    results.verdict()
+}
+
+fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
+    let mut plan = Plan {
+        ratekeeper: PathBuf::new(),
+        out: None,
+        run: Duration::from_secs(5),
+        warm_up: Duration::from_millis(500),
+        pairs: Patience::default().pairs_min,
+        windows: 3,
+    };
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--ratekeeper" => plan.ratekeeper = value()?.into(),
+            "--out" => plan.out = Some(value()?.into()),
+            "--quick" => {
+                plan.run = Duration::from_secs(2);
+                plan.pairs = 5;
+                plan.windows = 1;
+            }
+            _ => bail!("there is no argument {arg:?}; there is --quick"),
+        }
+    }
+    if !plan.ratekeeper.is_file() {
+        bail!(
+            "--ratekeeper: there is no binary {:?}",
+            plan.ratekeeper.display()
+        );
+    }
+    Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Plan> {
+        plan(args.iter().map(|arg| (*arg).to_owned()))
+    }
+
+    #[test]
+    fn arguments_are_read_or_named() {
+        let binary = std::env::current_exe().expect("a test knows where it lies");
+        let binary = binary.to_string_lossy();
+        let full = parse(&["--ratekeeper", &binary]).expect("it is a file");
+        let quick = parse(&["--ratekeeper", &binary, "--quick", "--out", "there"]);
+        let quick = quick.expect("good arguments");
+        assert!(quick.run < full.run && quick.pairs < full.pairs && quick.windows > 0);
+        assert_eq!(quick.out, Some("there".into()));
+        for (args, word) in [
+            (&["--slow"][..], "--quick"),
+            (&["--out"], "needs a value"),
+            (&["--ratekeeper", "/nowhere"], "no binary"),
+            (&[], "no binary"),
+        ] {
+            let error = parse(args).expect_err("bad arguments").to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What Redis was asked.
+
+use std::ops::{AddAssign, Sub};
+
+use ratekeeper_testkit::redis::Client;
+
+/// What the server counted of what others asked than this program.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Seen {
+    /// Calls of the script, or of a command outside of it.
+    pub(crate) calls: f64,
+    /// Commands, those in the script and the script itself each for one.
+    pub(crate) commands: f64,
+    /// The server's own time in the script, in microseconds.
+    pub(crate) script_us: f64,
+}
+
+impl Seen {
+    pub(crate) fn by(client: &mut Client) -> Self {
+        Self::read(&client.ask(&["INFO", "commandstats"]).text())
+    }
+
+    /// The lines are `cmdstat_get:calls=3,usec=7,…`.
+    fn read(text: &str) -> Self {
+        let mut seen = Self::default();
+        for line in text.lines() {
+            let Some((name, rest)) = line
+                .strip_prefix("cmdstat_")
+                .and_then(|line| line.split_once(':'))
+            else {
+                continue;
+            };
+            if ["incr", "info"].contains(&name) {
+                continue;
+            }
+            let field = |field: &str| {
+                let mut fields = rest.split(',');
+                let value = fields.find_map(|text| text.strip_prefix(field)?.parse().ok());
+                value.unwrap_or(0.0)
+            };
+            seen.commands += field("calls=");
+            if name == "evalsha" {
+                seen.calls += field("calls=");
+                seen.script_us += field("usec=");
+            }
+        }
+        seen
+    }
+}
+
+impl Sub for Seen {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            calls: self.calls - before.calls,
+            commands: self.commands - before.commands,
+            script_us: self.script_us - before.script_us,
+        }
+    }
+}
+
+impl AddAssign for Seen {
+    fn add_assign(&mut self, more: Self) {
+        self.calls += more.calls;
+        self.commands += more.commands;
+        self.script_us += more.script_us;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_commands_are_left_out() {
+        let text = "# Commandstats\r\n\
+            cmdstat_evalsha:calls=10,usec=120,usec_per_call=12.00,rejected_calls=0,failed_calls=0\r\n\
+            cmdstat_get:calls=11,usec=5,usec_per_call=0.45\r\n\
+            cmdstat_incr:calls=500,usec=9\r\ncmdstat_info:calls=3,usec=900\r\n";
+        let seen = Seen::read(text);
+        assert_eq!((seen.calls, seen.commands), (10.0, 21.0));
+        assert_eq!(seen.script_us, 120.0);
+    }
+}

@@ -1,0 +1,150 @@
+//! Redis, three gateways with limits and three without, and what is behind them.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use ratekeeper_testkit::process::{Process, free_port};
+use ratekeeper_testkit::redis::Server;
+
+use crate::pinned::{nginx, pinned};
+
+/// Where everything but the load runs.
+const CORE: &str = "0";
+
+const NODES: usize = 3;
+
+/// The article's limits.
+const LEVELS: &str = "
+slas_base: /v1/organizations/{tenant}
+slas:
+  - id: get-product
+    match: { methods: [ GET ], pathPattern: /product/* }
+    tiers: [ { period: 10, threshold: 1000 } ]
+  - id: put-product
+    match: { methods: [ PUT ], pathPattern: /product/* }
+    tiers: [ { period: 10, threshold: 100 } ]
+";
+
+/// All programs, for as long as this lives.
+pub(crate) struct Setup {
+    pub(crate) on: Fleet,
+    pub(crate) off: Fleet,
+    pub(crate) redis: Server,
+    _upstream: Process,
+    _folder: tempfile::TempDir,
+}
+
+/// Gateways that are asked in turn.
+pub(crate) struct Fleet(Vec<Node>);
+
+struct Node {
+    port: u16,
+    admin: u16,
+    process: Process,
+}
+
+impl Setup {
+    pub(crate) fn start(binary: &Path) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        std::fs::write(folder.path().join("slas.yaml"), LEVELS)?;
+        let behind = free_port();
+        let answer = format!(
+            "server {{ listen 127.0.0.1:{behind}; location / {{ return 200 {}; }} }}",
+            "x".repeat(100)
+        );
+        let upstream = nginx(folder.path(), "upstream", &answer, CORE, behind)?;
+        let mut redis = Server::start();
+        pin(redis.process().id())?;
+        let fleet = |limits: &str| {
+            let node = || Node::start(binary, folder.path(), redis.port(), behind, limits);
+            Fleet(std::iter::repeat_with(node).take(NODES).collect())
+        };
+        Ok(Self {
+            on: fleet("on"),
+            off: fleet("off"),
+            redis,
+            _upstream: upstream,
+            _folder: folder,
+        })
+    }
+}
+
+/// Puts a program that was started elsewhere where the others are.
+fn pin(process: u32) -> Result<()> {
+    let output = Command::new("taskset")
+        .args(["-acp", CORE, &process.to_string()])
+        .output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => bail!("{}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+impl Node {
+    fn start(binary: &Path, folder: &Path, redis: u16, behind: u16, limits: &str) -> Self {
+        let [port, admin] = [free_port(), free_port()];
+        let mut command = pinned(CORE, binary);
+        command.current_dir(folder).env_clear();
+        if let Some(path) = std::env::var_os("PATH") {
+            command.env("PATH", path);
+        }
+        // With a deadline that a busy machine does not miss: it is to change times, and not admissions.
+        let args = [
+            "gateway --rules slas.yaml --worker-threads 1 --log-level warn --store-deadline 1s --require-store",
+            &format!("--store redis://127.0.0.1:{redis}/ --limits {limits}"),
+            &format!("--upstream http://127.0.0.1:{behind}"),
+            &format!("--listen 127.0.0.1:{port} --admin 127.0.0.1:{admin}"),
+        ];
+        command.args(args.iter().flat_map(|args| args.split(' ')));
+        let mut process = Process::spawn("gateway", command);
+        process.wait_for_port(port);
+        process.wait_for_port(admin);
+        Self {
+            port,
+            admin,
+            process,
+        }
+    }
+
+    /// Answers that its failure mode gave.
+    fn failed_open(&self) -> Result<f64> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.admin))?;
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("ratelimit_failopen_total"));
+        let values = lines.map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        values
+            .sum::<Option<f64>>()
+            .context("the metrics are no numbers")
+    }
+}
+
+impl Fleet {
+    /// As a load takes it.
+    pub(crate) fn target(&self) -> String {
+        let targets = self.0.iter().map(|node| format!("127.0.0.1:{}", node.port));
+        targets.collect::<Vec<_>>().join(",")
+    }
+
+    /// Processor time of all of them so far, in microseconds.
+    pub(crate) fn cpu_us(&self) -> Result<f64> {
+        let times = self
+            .0
+            .iter()
+            .map(|node| ratekeeper_bench::cpu_time(node.process.id()));
+        let times = times.map(|time| Ok(time?.as_secs_f64() * 1e6));
+        times.sum()
+    }
+
+    /// Answers that their failure mode gave so far.
+    pub(crate) fn failed_open(&self) -> Result<f64> {
+        self.0.iter().map(Node::failed_open).sum()
+    }
+}

@@ -1,0 +1,40 @@
+//! Programs on processors of their own.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+use ratekeeper_testkit::process::{Process, system};
+
+/// A command that stays on one processor, and ends with us.
+pub(crate) fn pinned(core: &str, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL", "taskset", "-c", core])
+        .arg(program);
+    command
+}
+
+/// NGINX with these `server` blocks, once it listens on `port`.
+pub(crate) fn nginx(
+    folder: &Path,
+    name: &str,
+    servers: &str,
+    core: &str,
+    port: u16,
+) -> Result<Process> {
+    let config = format!(
+        "master_process off; daemon off; pid {name}.pid; error_log stderr error; events {{ worker_connections 4096; }}
+         http {{ access_log off; keepalive_requests 1000000; client_body_temp_path {name}1; proxy_temp_path {name}2;
+           fastcgi_temp_path {name}3; uwsgi_temp_path {name}4; scgi_temp_path {name}5; {servers} }}"
+    );
+    let file = folder.join(format!("{name}.conf"));
+    std::fs::write(&file, config)?;
+    let program = system("nginx");
+    let mut command = pinned(core, program.get_program());
+    command.arg("-p").arg(folder).arg("-c").arg(file);
+    let mut process = Process::spawn(name, command);
+    process.wait_for_port(port);
+    Ok(process)
+}

@@ -1,0 +1,90 @@
+//! Gateways that share a Redis hold each tenant to its threshold together.
+
+use std::process::Command;
+
+use ratekeeper_testkit::redis::Server;
+use serde_json::Value;
+
+use crate::support::{Gateway, Upstream, ok};
+
+const LEVELS: &str = "
+slas_base: /v1/organizations/{tenant}
+slas:
+  - id: put-product
+    match: { methods: [ PUT ], pathPattern: /product/* }
+    tiers: [ { period: 1, threshold: 10 } ]
+";
+
+/// Asks all of `gateways` by `ratekeeper bench gateway`, far above the threshold, and answers its JSON.
+fn bench(gateways: &[Gateway], args: &[&str]) -> Value {
+    let targets = gateways
+        .iter()
+        .map(|gateway| format!("127.0.0.1:{}", gateway.port));
+    let targets: Vec<String> = targets.collect();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
+    command
+        .env_clear()
+        .args(["bench", "gateway", "--json", "--warm-up", "0"])
+        .args(["--target", &targets.join(",")])
+        .args(args);
+    let said = command.output().expect("it starts");
+    let errors = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success(), "{errors}");
+    serde_json::from_slice(&said.stdout).expect("it prints JSON")
+}
+
+#[test]
+fn three_gateways_let_exactly_the_threshold_of_each_window_pass() {
+    let redis = Server::start();
+    let upstream = Upstream::start(|_| ok("hello"));
+    let store = format!("redis://127.0.0.1:{}/", redis.port());
+    // The longest deadline that there is, for slow machines: each gateway by itself would let ten pass.
+    let args = [
+        "--upstream",
+        &upstream.url(),
+        "--store",
+        &store,
+        "--store-deadline",
+        "1s",
+        "--require-store",
+    ];
+    let gateways = [(); 3].map(|()| Gateway::start_with(LEVELS, "", &args));
+    let path = "/v1/organizations/{key}/product/7";
+    let load = ["--rate", "300", "--duration", "4s", "--windows", "1s"];
+    let keys = ["--method", "PUT", "--path", path, "--keys", "uniform:5"];
+    let report = bench(&gateways, &[&load[..], &keys[..]].concat());
+    let windows = &report["windows"];
+    assert_eq!(windows["windows"], 3, "{report}");
+    assert_eq!(report["errors"], serde_json::json!({}), "{report}");
+    assert!(windows["passed_max"].as_u64() <= Some(10), "{report}");
+    // On a machine that stands still nobody asks, and nothing passes.
+    let asked = windows["asked_min"].as_u64().expect("a count");
+    let passed = windows["passed_min"].as_u64().expect("a count");
+    assert!(passed >= asked.min(10), "{report}");
+    assert!(report["denied"].as_u64() > Some(0), "{report}");
+    let forwarded = upstream.asked().len() as u64;
+    assert_eq!(report["allowed"].as_u64(), Some(forwarded), "{report}");
+    let each = redis.client().ask(&["INFO", "commandstats"]).text();
+    assert!(
+        each.contains("cmdstat_evalsha"),
+        "they counted there: {each}"
+    );
+}
+
+#[test]
+fn a_load_that_makes_no_sense_is_refused() {
+    let refused = |args: &[&str], word: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
+        command.env_clear().args(["bench", "gateway"]).args(args);
+        let said = command.output().expect("it starts");
+        let errors = String::from_utf8_lossy(&said.stderr);
+        assert!(!said.status.success());
+        assert!(errors.contains(word), "{word}: {errors}");
+    };
+    refused(&["--path", "orders"], "write one such as");
+    refused(&["--keys", "uniform:2"], "/tenants/{key}");
+    refused(&["--windows", "10ms"], "less than a second");
+    let two = "127.0.0.1:1,127.0.0.1:2";
+    refused(&["--target", two, "--connections", "1"], "too few");
+    refused(&["--target", "127.0.0.1:1,here"], "`here` is no address");
+}
