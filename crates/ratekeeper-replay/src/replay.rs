@@ -1,7 +1,7 @@
 //! A log, played through the rules at its own time.
 
 use ratekeeper_core::{Timestamp, Vote};
-use ratekeeper_http::{Describer, Forwarding, Question};
+use ratekeeper_http::{Describer, Forwarding, Question, Refused};
 use ratekeeper_limiter::{Check, Decision, Limiter, LimiterOptions, Source, Waiting};
 use ratekeeper_rules::{RuleIndex, RuleSet, SERVICE_LEVELS};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
@@ -267,16 +267,21 @@ impl Replay {
             requests.take(record);
         }
         let snapshot = self.limiter.snapshot();
-        let requests = self.requests.as_ref();
-        let Ok(original) = requests.map(|all| all.original(record)).transpose() else {
-            self.summary.refused += 1;
-            return;
-        };
-        let question = requests.zip(original.as_ref());
-        let question = question.map(|(all, original)| all.question(original, snapshot.rules()));
-        let Ok(question) = question.transpose() else {
-            self.summary.refused += 1;
-            return;
+        let original;
+        let question = match &self.requests {
+            None => None,
+            Some(requests) => {
+                original = requests.original(record);
+                let asked = original.as_ref();
+                let asked = asked.map_err(|malformed| Refused::from(malformed.clone()));
+                match asked.and_then(|asked| requests.question(asked, snapshot.rules())) {
+                    Ok(question) => Some(question),
+                    Err(_) => {
+                        self.summary.refused += 1;
+                        return;
+                    }
+                }
+            }
         };
         let of_request = question.as_ref().map(Question::entries).unwrap_or_default();
         let filled = self.options.descriptors.as_ref().map(|own| own.of(record));
