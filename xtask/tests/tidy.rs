@@ -121,6 +121,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ratekeeper-compat", &["ratekeeper-proto"]),
     // What users copy.
     ("example-axum", &["ratekeeper"]),
+    ("example-library", &["ratekeeper", "ratekeeper-client"]),
     ("example-tonic", &["ratekeeper"]),
     ("xtask", &[]),
 ];

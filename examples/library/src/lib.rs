@@ -1,0 +1,5 @@
+//! The manual of the library: `cargo test -p example-library` compiles all of it, and runs what needs no other program.
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+struct Manual;
