@@ -24,7 +24,8 @@
 //! never twice, since it is asked for once, and a place carries out what it is asked at most once.
 //! If that fails, or nobody knows what became of it, the hits stay taken until their window ends,
 //! and [`Places::stranded`] is told how many. A place that did not answer in time is not asked to
-//! give anything back: what it may have taken stays taken. Some things cannot be given back whole: a
+//! give anything back: what it may have taken of a request that is denied stays taken, and is
+//! told there, too. Some things cannot be given back whole: a
 //! slot of a leaky bucket behind which others have queued; hits on a concurrency limit without a
 //! permit, but for a lone one; and a permit that was not taken but renewed, which is lost.
 //!
@@ -89,8 +90,8 @@ pub trait Places: Clone + Send + Sync + 'static {
     /// Awaits `rest`, which nobody else does: where the caller has gone, or has its answer.
     fn detach(&self, rest: Rest<Self>);
 
-    /// So many hits were taken for nothing at `place`, and could not be given back as far as is
-    /// known.
+    /// So many hits were taken for nothing at `place`, or may have been, and could not be given
+    /// back as far as is known.
     fn stranded(&self, place: Place, hits: u64);
 }
 
@@ -139,17 +140,26 @@ pub fn give_back<P: Places>(
 ) {
     let (parts, steps) = Parts::new(request, place_of);
     let permit = request.extra.and_then(|extra| extra.permit);
-    let legs = parts.ranges().map(|(place, range)| {
+    let legs = parts.ranges().filter_map(|(place, range)| {
+        let is_lost = |at: usize| {
+            let outcome = taken.outcomes[parts.number(at)];
+            outcome == StepOutcome::Unanswered(StoreError::Timeout)
+        };
+        if range.clone().all(is_lost) {
+            verdict::strand(places, place, &steps[range]);
+            return None;
+        }
         let outcomes = range.clone().map(|at| taken.outcomes[parts.number(at)]);
-        Leg {
+        Some(Leg {
             place,
             range,
             permit: permit.and_then(acquired),
+            may_take: true,
             asked: Asked::Answered(Ok(Verdicts {
                 outcomes: outcomes.collect(),
                 ..*taken
             })),
-        }
+        })
     });
     let is_answered = |leg: &Leg<P::Ticket>| {
         let answer = leg.answer();
@@ -188,6 +198,7 @@ fn ask<P: Places>(
             place,
             range,
             permit: None,
+            may_take: false,
             asked: known.map_or(Asked::Not, Asked::Answered),
         });
     }
@@ -198,6 +209,7 @@ fn ask<P: Places>(
         let steps = &steps[leg.range.clone()];
         let extra = parts.extra_of(steps);
         leg.permit = extra.and_then(|extra| extra.permit).and_then(acquired);
+        leg.may_take = !denied;
         let part = Request {
             steps,
             mode: Mode {

@@ -295,16 +295,49 @@ fn a_place_that_fails_leaves_its_own_steps_unanswered() {
     store.give_back(&request, &taken);
     store.see_to_the_rest();
     assert_eq!(steps.map(|step| store.left(step)), [10, 10, 9]);
-    assert_eq!(store.stranded(), 0);
+    assert_eq!(store.stranded(), 1, "the second may have taken its part");
     // The place that has taken its part cannot be reached either, when that is to come back.
     store.fail(&[None, timeout, None, Some(StoreError::Unavailable)]);
     let taken = store.ask(&request).unwrap();
     store.give_back(&request, &taken);
     store.see_to_the_rest();
     assert_eq!(steps.map(|step| store.left(step)), [9, 10, 8]);
-    assert_eq!(store.stranded(), 1);
+    assert_eq!(store.stranded(), 3);
     store.fail(&[timeout, timeout, timeout]);
     assert_eq!(store.ask(&request), Err(StoreError::Timeout));
+}
+
+#[test]
+fn what_may_have_been_taken_for_nothing_is_told() {
+    let (wide, none) = (
+        limit(Algorithm::FixedWindow, 10),
+        limit(Algorithm::FixedWindow, 0),
+    );
+    let always = Step {
+        charge: Charge::Always,
+        ..step(&wide, 3)
+    };
+    let lost = Some(StoreError::Timeout);
+    for (is_far, fault, second, stranded) in [
+        // The answer came too late to be known, and the others deny.
+        (true, lost, &none, 2),
+        // They allow: what it has taken was granted.
+        (true, lost, &wide, 0),
+        // It was told of the denial, and takes nothing.
+        (false, lost, &none, 0),
+        // It was not reached.
+        (true, Some(StoreError::Unavailable), &none, 0),
+    ] {
+        let store = Spread::new(4, is_far);
+        let two = Step {
+            hits: 2,
+            ..step(&wide, 2)
+        };
+        let steps = [step(&wide, 0), step(second, 1), two, always];
+        store.fail(&[None, None, fault]);
+        store.ask(&request(&steps)).unwrap();
+        assert_eq!(store.stranded(), stranded, "{is_far} {fault:?}");
+    }
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn gauges(shard: ShardCounts) -> ServerGauges {
         ),
         (
             "stranded_hits",
-            "Hits of requests denied by another slot that were not given back, as far as is known",
+            "Hits of requests denied elsewhere that were not given back, or may have been taken, as far as is known",
             shard.stranded_hits as f64,
         ),
     ];

@@ -24,6 +24,8 @@ pub(crate) struct Several(Arc<Stores>);
 #[derive(Debug)]
 struct Stores {
     default: OneStore,
+    /// Hits that were taken there for nothing, or may have been, and were not given back.
+    stranded: AtomicU64,
     /// Slot 1 and those after it.
     named: Vec<Named>,
     /// Where is seen through what nobody waits for any more.
@@ -34,7 +36,7 @@ struct Stores {
 struct Named {
     name: Box<str>,
     store: OneStore,
-    /// Hits that were taken for nothing, and may not have been given back.
+    /// As those of the default store.
     stranded: AtomicU64,
 }
 
@@ -47,6 +49,7 @@ impl Several {
         });
         Self(Arc::new(Stores {
             default,
+            stranded: AtomicU64::new(0),
             named: named.collect(),
             home,
         }))
@@ -119,9 +122,9 @@ impl Places for Several {
     }
 
     fn stranded(&self, place: Place, hits: u64) {
-        if let Some(named) = self.named(place) {
-            named.stranded.fetch_add(hits, Ordering::Relaxed);
-        }
+        let named = self.named(place);
+        let stranded = named.map_or(&self.0.stranded, |named| &named.stranded);
+        stranded.fetch_add(hits, Ordering::Relaxed);
     }
 }
 
@@ -165,14 +168,18 @@ impl ServedStore for Several {
 
     #[allow(clippy::cast_precision_loss, reason = "counts in metrics are doubles")]
     fn servers(&self) -> Vec<ServerGauges> {
+        // Which of a store's shards they are in is not known here.
+        let strand = |servers: &mut [ServerGauges], stranded: &AtomicU64| {
+            let mut counts = servers.iter_mut().flat_map(|server| &mut server.counts);
+            if let Some((.., count)) = counts.find(|(name, ..)| *name == "stranded_hits") {
+                *count += stranded.load(Ordering::Relaxed) as f64;
+            }
+        };
         let mut servers = self.0.default.servers();
+        strand(&mut servers, &self.0.stranded);
         for named in &self.0.named {
             let mut its = named.store.servers();
-            // Which of its shards they are in is not known here.
-            let mut counts = its.iter_mut().flat_map(|server| &mut server.counts);
-            if let Some((.., count)) = counts.find(|(name, ..)| *name == "stranded_hits") {
-                *count += named.stranded.load(Ordering::Relaxed) as f64;
-            }
+            strand(&mut its, &named.stranded);
             for server in &mut its {
                 server.shard = format!("{}/{}", named.name, server.shard).into();
             }

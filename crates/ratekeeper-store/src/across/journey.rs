@@ -23,6 +23,8 @@ pub(super) struct Leg<T> {
     pub(super) range: Range<usize>,
     /// The permit that it takes there.
     pub(super) permit: Option<u128>,
+    /// Whether it was asked, and not told that the request is denied anyway.
+    pub(super) may_take: bool,
     pub(super) asked: Asked<T>,
 }
 
@@ -133,6 +135,12 @@ fn conclude<P: Places>(
     let is_allowed = answer.as_ref().is_ok_and(|verdicts| verdicts.allowed);
     // What asks for nothing is done in each place, whatever the others say.
     let has_taken = !is_allowed && steps.iter().any(|step| step.hits > 0);
+    if answer.is_ok() && has_taken {
+        let lost = legs
+            .iter()
+            .filter(|leg| leg.may_take && leg.answer() == Err(StoreError::Timeout));
+        lost.for_each(|leg| verdict::strand(places, leg.place, &steps[leg.range.clone()]));
+    }
     let back = legs.iter().filter(|_| has_taken);
     let returns = back.filter_map(|leg| verdict::give_back(places, parts, steps, leg, now));
     let returns = returns.collect();

@@ -3,9 +3,9 @@
 use ratekeeper_core::{Algorithm, Mode, Timestamp};
 use smallvec::SmallVec;
 
-use super::Places;
 use super::journey::{Leg, Returning};
 use super::parts::Parts;
+use super::{Place, Places};
 use crate::{
     Answer, Charge, Execution, Extra, FullMode, Permit, PermitAct, Request, Step, StepOutcome,
     StoreError, Verdicts,
@@ -142,6 +142,16 @@ pub(super) fn give_back<P: Places>(
             hits,
             ticket,
         }),
+    }
+}
+
+/// Says what `place`, which has not answered in time, may have taken by `steps` for nothing.
+pub(super) fn strand<P: Places>(places: &P, place: Place, steps: &[Step<'_>]) {
+    let may_be_taken = |step: &&Step<'_>| step.hits > 0 && step.charge == Charge::IfAllowed;
+    let hits = steps.iter().filter(may_be_taken);
+    let hits = hits.map(|step| step.hits.unsigned_abs()).sum();
+    if hits > 0 {
+        places.stranded(place, hits);
     }
 }
 
