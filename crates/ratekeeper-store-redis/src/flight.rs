@@ -19,7 +19,7 @@ use crate::queue::{Member, Waiting, earliest};
 use crate::script::{Call, Clock, Group, Item, decode_and_keep};
 use crate::survey::told;
 use crate::topology::Topology;
-use crate::wire::{Refusal, Sent, ask};
+use crate::wire::{Refusal, Sent, ask, is_of_connection};
 
 /// What became of a flight.
 #[derive(Debug)]
@@ -69,7 +69,9 @@ impl<'a> Flight<'a> {
     pub(crate) async fn fly(mut self, mut connection: MultiplexedConnection) -> Landed {
         let calls = self.calls();
         let replies = {
-            let asked = ask(&mut connection, &calls, self.lane);
+            let lane = self.lane;
+            let (script, metrics) = (&lane.asking.script, &lane.shard.metrics);
+            let asked = ask(&mut connection, &calls, script, metrics);
             tokio::pin!(asked);
             let mut next = self.next_deadline();
             loop {
@@ -240,6 +242,10 @@ impl<'a> Flight<'a> {
     /// The server has said that it did not carry `batch` out, or that the script failed.
     fn refused(&self, mut batch: Batch, error: &RedisError) -> Option<Landed> {
         let (shard, why) = (&self.lane.shard, error.to_string());
+        if is_of_connection(error) {
+            shard.metrics.fault(Fault::Connection, batch.fail());
+            return Some(Landed::Lost(why));
+        }
         let lanes = self
             .lane
             .lanes

@@ -3,8 +3,8 @@
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
-use crate::lane::Lane;
-use crate::script::Call;
+use crate::metrics::Metrics;
+use crate::script::{Call, Script};
 
 /// A call of the script as it is sent.
 pub(crate) struct Sent {
@@ -32,13 +32,14 @@ impl Sent {
 }
 
 /// Asks by the script's name. A server that does not know the script has executed nothing, and is
-/// asked again with the text.
+/// asked again with the text. An error if the connection has ended before any answer; if it does
+/// while some are asked again, they alone have that as their answer.
 pub(crate) async fn ask(
     connection: &mut MultiplexedConnection,
     calls: &[Sent],
-    lane: &Lane,
+    script: &Script,
+    metrics: &Metrics,
 ) -> RedisResult<Vec<RedisResult<Value>>> {
-    let script = &lane.asking.script;
     let all: Vec<&Sent> = calls.iter().collect();
     let mut replies = send(connection, &all, |call| {
         call.command("EVALSHA", script.sha1())
@@ -52,14 +53,22 @@ pub(crate) async fn ask(
         .filter(|it| is_unknown(&replies[*it]))
         .collect();
     if !unknown.is_empty() {
-        lane.shard.metrics.reloaded();
+        metrics.reloaded();
         let calls: Vec<&Sent> = unknown.iter().map(|number| &calls[*number]).collect();
         let loaded = send(connection, &calls, |call| {
             call.command("EVAL", script.text())
-        })
-        .await?;
-        for (number, reply) in unknown.into_iter().zip(loaded) {
-            replies[number] = reply;
+        });
+        match loaded.await {
+            Ok(loaded) => {
+                for (number, reply) in unknown.into_iter().zip(loaded) {
+                    replies[number] = reply;
+                }
+            }
+            Err(lost) => {
+                for number in unknown {
+                    replies[number] = Err(lost.clone());
+                }
+            }
         }
     }
     Ok(replies)
@@ -102,7 +111,8 @@ async fn send(
     Ok(calls.iter().map(&mut reply_to).collect())
 }
 
-fn is_of_connection(error: &RedisError) -> bool {
+/// Whether the connection has ended, and this is no answer of the server.
+pub(crate) fn is_of_connection(error: &RedisError) -> bool {
     error.is_io_error() || error.is_unrecoverable_error()
 }
 
@@ -170,4 +180,58 @@ fn says_of_slot(error: &RedisError) -> bool {
     error
         .detail()
         .is_some_and(|detail| detail.starts_with("Hash slot"))
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::{AsyncConnectionConfig, RedisConnectionInfo};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    use super::*;
+    use crate::script::Clock;
+
+    /// Reads until `verb` was said `times` times.
+    async fn hear(server: &mut DuplexStream, verb: &str, times: usize) {
+        let verb = format!("\r\n{verb}\r\n");
+        let mut heard = String::new();
+        while heard.matches(&verb).count() < times {
+            let mut some = [0; 4 << 10];
+            let length = server.read(&mut some).await.expect("it is there");
+            assert!(length > 0, "{heard}");
+            heard.push_str(&String::from_utf8_lossy(&some[..length]));
+        }
+    }
+
+    /// As when the scripts are flushed between two calls of one pipeline, and the server then goes.
+    #[tokio::test]
+    async fn answers_that_are_there_outlive_a_connection_that_is_cut_while_the_script_is_loaded() {
+        let (ours, mut server) = tokio::io::duplex(1 << 20);
+        let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let config = AsyncConnectionConfig::new();
+        let opened = MultiplexedConnection::new_with_config(&nobody, ours, config).await;
+        let (mut connection, driver) = opened.expect("nothing is asked of anybody");
+        let calls = [(); 3].map(|()| Sent {
+            call: Call::new(),
+            told: None,
+            is_asking: false,
+        });
+        let (script, metrics) = (Script::new(Clock::Server), Metrics::default());
+        let serving = async {
+            hear(&mut server, "EVALSHA", calls.len()).await;
+            let answers = b":1\r\n-NOSCRIPT No matching script\r\n:3\r\n";
+            server.write_all(answers).await.expect("it is there");
+            hear(&mut server, "EVAL", 1).await;
+            drop(server);
+        };
+        let asked = ask(&mut connection, &calls, &script, &metrics);
+        let replies = tokio::select! {
+            (replies, ()) = async { tokio::join!(asked, serving) } => replies,
+            () = async { driver.await; std::future::pending().await } => unreachable!("it is pending"),
+        };
+        let replies = replies.expect("two calls were answered");
+        assert_eq!(replies[0], Ok(Value::Int(1)));
+        assert_eq!(replies[2], Ok(Value::Int(3)));
+        let lost = replies[1].as_ref().expect_err("nobody knows");
+        assert!(is_of_connection(lost), "{lost}");
+    }
 }
