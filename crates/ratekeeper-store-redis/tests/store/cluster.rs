@@ -69,7 +69,7 @@ fn steps<'a>(limit: &'a Limit, number: u64, shards: usize) -> Vec<Step<'a>> {
 }
 
 /// A counter that lies in that shard of three, in the order in which the cluster began.
-fn step_of<'a>(limit: &'a Limit, number: u64, shard: usize) -> Step<'a> {
+pub(crate) fn step_of<'a>(limit: &'a Limit, number: u64, shard: usize) -> Step<'a> {
     let lies_there = |subject: &u64| usize::from(slot(*subject)) * 3 / 16_384 == shard;
     let first = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let subject = (first..).find(lies_there).expect("every shard has slots");

@@ -5,6 +5,7 @@ mod cluster;
 mod conformance;
 mod connections;
 mod denials;
+mod encrypted;
 mod exact;
 mod faults;
 mod pauses;

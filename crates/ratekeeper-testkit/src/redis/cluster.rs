@@ -1,5 +1,6 @@
 //! A cluster of three shards, each with a replica.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::{Client, Reply, Server, server::program};
@@ -34,13 +35,35 @@ impl Cluster {
     /// If it does not come up.
     #[must_use]
     pub fn of(shards: usize, replicas: usize, patience: Duration) -> Self {
+        Self::made_of(shards, replicas, patience, Server::with)
+    }
+
+    /// So many shards without replicas, of [encrypted](Server::encrypted) servers.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn encrypted(shards: usize, files: &Path) -> Self {
+        let server = |options: &[&str]| {
+            let options = [options, &["--tls-cluster", "yes"]].concat();
+            Server::encrypted(files, &options)
+        };
+        Self::made_of(shards, 0, Duration::from_secs(15), server)
+    }
+
+    fn made_of(
+        shards: usize,
+        replicas: usize,
+        patience: Duration,
+        server: impl Fn(&[&str]) -> Server,
+    ) -> Self {
         let nodes = shards * (1 + replicas);
         let mut buses = Vec::new();
         let servers: Vec<Server> = (0..nodes)
             .map(|_| {
                 let bus = free_port();
                 buses.push(bus);
-                node(bus, patience)
+                node(bus, patience, &server)
             })
             .collect();
         let cluster = Self { servers, shards };
@@ -200,7 +223,7 @@ fn has_slot(nodes: &str, id: &str, slot: u16) -> bool {
     its_line.is_some_and(|line| line.split(' ').skip(8).any(is_within))
 }
 
-fn node(bus: u16, patience: Duration) -> Server {
+fn node(bus: u16, patience: Duration, server: impl Fn(&[&str]) -> Server) -> Server {
     let (bus, patience) = (bus.to_string(), patience.as_millis().to_string());
     let mut options = vec![
         "--cluster-enabled",
@@ -217,7 +240,7 @@ fn node(bus: u16, patience: Duration) -> Server {
     if has_cluster_port() {
         options.extend(["--cluster-port", &bus]);
     }
-    Server::with(&options)
+    server(&options)
 }
 
 /// Before Redis 7 the nodes' own port is 10,000 above the other one, whatever one wishes.

@@ -1,11 +1,13 @@
 //! A primary, its replicas, and the sentinels that watch over them.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{Client, Server, server::program};
+use super::server::{encrypting, program};
+use super::{Client, Server};
 use crate::process::{Process, eventually, free_port};
 
 /// What the sentinels call the primary.
@@ -16,8 +18,10 @@ pub const PRIMARY: &str = "main";
 pub struct Sentinels {
     servers: Vec<Server>,
     ports: Vec<u16>,
-    _sentinels: Vec<Process>,
-    _folder: TempDir,
+    tls_ports: Vec<u16>,
+    /// Ended with the set.
+    sentinels: Vec<Process>,
+    folder: TempDir,
 }
 
 impl Sentinels {
@@ -36,16 +40,39 @@ impl Sentinels {
     /// If it does not come up.
     #[must_use]
     pub fn with_down_after(down_after: Duration) -> Self {
-        let primary = Server::start();
-        let port = primary.port().to_string();
+        Self::made_of(down_after, None)
+    }
+
+    /// One that nobody fails over, of [encrypted](Server::encrypted) servers and sentinels, with
+    /// further lines in the settings of the sentinels.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn encrypted(files: &Path, lines: &[&str]) -> Self {
+        Self::made_of(Duration::from_secs(3_600), Some((files, lines)))
+    }
+
+    fn made_of(down_after: Duration, encrypted: Option<(&Path, &[&str])>) -> Self {
+        let server = |options: &[&str]| match encrypted {
+            Some((files, _)) => Server::encrypted(files, options),
+            None => Server::with(options),
+        };
+        let port = |server: &Server| match encrypted {
+            Some(_) => server.tls_port(),
+            None => server.port(),
+        };
+        let primary = server(&[]);
+        let primary_port = port(&primary);
+        let named = primary_port.to_string();
         let options = [
             "--repl-diskless-sync-delay",
             "0",
             "--replicaof",
             "127.0.0.1",
-            &port,
+            &named,
         ];
-        let replicas = (0..2).map(|_| Server::with(&options));
+        let replicas = (0..2).map(|_| server(&options));
         let servers: Vec<Server> = std::iter::once(primary).chain(replicas).collect();
         for replica in &servers[1..] {
             let mut client = replica.client();
@@ -55,23 +82,62 @@ impl Sentinels {
             });
         }
         let folder = tempfile::tempdir().expect("a folder can be made");
-        let (ports, sentinels) = (0..3)
-            .map(|_| sentinel(&folder, servers[0].port(), down_after))
-            .unzip();
-        let set = Self {
+        let mut set = Self {
             servers,
-            ports,
-            _sentinels: sentinels,
-            _folder: folder,
+            ports: Vec::new(),
+            tls_ports: Vec::new(),
+            sentinels: Vec::new(),
+            folder,
         };
+        for _ in 0..3 {
+            set.watch(primary_port, down_after, encrypted);
+        }
         set.wait();
         set
+    }
+
+    /// Starts a sentinel.
+    fn watch(&mut self, primary: u16, down_after: Duration, encrypted: Option<(&Path, &[&str])>) {
+        let (port, folder) = (free_port(), self.folder.path());
+        let mut lines = vec![
+            format!("port {port}"),
+            "bind 127.0.0.1".to_owned(),
+            format!("dir {}", folder.display()),
+            format!("sentinel monitor {PRIMARY} 127.0.0.1 {primary} 2"),
+            format!(
+                "sentinel down-after-milliseconds {PRIMARY} {}",
+                down_after.as_millis()
+            ),
+            format!("sentinel failover-timeout {PRIMARY} 3000"),
+        ];
+        if let Some((files, more)) = encrypted {
+            let tls_port = free_port();
+            self.tls_ports.push(tls_port);
+            let encrypting = encrypting(files, tls_port);
+            let encrypting = encrypting.map(|option| option.join(" ").split_off("--".len()));
+            lines.extend(encrypting);
+            lines.extend(more.iter().map(|line| (*line).to_owned()));
+        }
+        let file = folder.join(format!("sentinel-{port}.conf"));
+        fs::write(&file, lines.join("\n")).expect("a file can be written");
+        let mut command = program();
+        command.arg(&file).arg("--sentinel");
+        let mut process = Process::spawn(&format!("sentinel on port {port}"), command);
+        process.wait_for_port(port);
+        self.ports.push(port);
+        self.sentinels.push(process);
     }
 
     /// The ports of the sentinels.
     #[must_use]
     pub fn ports(&self) -> &[u16] {
         &self.ports
+    }
+
+    /// Where they listen for encrypted connections, if they do.
+    #[must_use]
+    pub fn tls_ports(&self) -> &[u16] {
+        &self.tls_ports
     }
 
     /// The servers: the first began as the primary.
@@ -100,26 +166,4 @@ impl Sentinels {
             });
         }
     }
-}
-
-fn sentinel(folder: &TempDir, primary: u16, down_after: Duration) -> (u16, Process) {
-    let port = free_port();
-    let file = folder.path().join(format!("sentinel-{port}.conf"));
-    let lines = [
-        format!("port {port}"),
-        "bind 127.0.0.1".to_owned(),
-        format!("dir {}", folder.path().display()),
-        format!("sentinel monitor {PRIMARY} 127.0.0.1 {primary} 2"),
-        format!(
-            "sentinel down-after-milliseconds {PRIMARY} {}",
-            down_after.as_millis()
-        ),
-        format!("sentinel failover-timeout {PRIMARY} 3000"),
-    ];
-    fs::write(&file, lines.join("\n")).expect("a file can be written");
-    let mut command = program();
-    command.arg(&file).arg("--sentinel");
-    let mut process = Process::spawn(&format!("sentinel on port {port}"), command);
-    process.wait_for_port(port);
-    (port, process)
 }

@@ -1,6 +1,6 @@
 //! One server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -12,6 +12,7 @@ use crate::process::{Process, free_port, system};
 #[derive(Debug)]
 pub struct Server {
     port: u16,
+    tls_port: Option<u16>,
     folder: TempDir,
     process: Process,
     options: Vec<String>,
@@ -39,12 +40,40 @@ impl Server {
         let process = launch(port, &folder, &options);
         let mut server = Self {
             port,
+            tls_port: None,
             folder,
             process,
             options,
         };
         server.wait();
         server
+    }
+
+    /// One that also listens at [another port](Self::tls_port) for connections that are encrypted, and encrypts what it
+    /// says to others of its kind, by `tls.crt`, `tls.key` and `ca.pem` in `files`.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[must_use]
+    pub fn encrypted(files: &Path, options: &[&str]) -> Self {
+        let tls_port = free_port();
+        let encrypting = encrypting(files, tls_port);
+        let encrypting = encrypting.iter().flatten().map(String::as_str);
+        let mut all: Vec<&str> = encrypting.collect();
+        all.extend(options);
+        Self {
+            tls_port: Some(tls_port),
+            ..Self::with(&all)
+        }
+    }
+
+    /// Where it listens for connections that are encrypted.
+    ///
+    /// # Panics
+    /// If it does not.
+    #[must_use]
+    pub fn tls_port(&self) -> u16 {
+        self.tls_port.expect("it was started with certificates")
     }
 
     /// Where it listens on the loopback interface.
@@ -94,6 +123,21 @@ fn launch(port: u16, folder: &TempDir, options: &[String]) -> Process {
         .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
         .args(options);
     Process::spawn(&format!("redis on port {port}"), command)
+}
+
+/// The options of a server, or a sentinel, that encrypts: names with their `--`, and values. Clients need no
+/// certificate.
+pub(super) fn encrypting(files: &Path, port: u16) -> [[String; 2]; 6] {
+    let path = |name: &str| files.join(name).display().to_string();
+    [
+        ("--tls-port", port.to_string()),
+        ("--tls-cert-file", path("tls.crt")),
+        ("--tls-key-file", path("tls.key")),
+        ("--tls-ca-cert-file", path("ca.pem")),
+        ("--tls-auth-clients", "no".to_owned()),
+        ("--tls-replication", "yes".to_owned()),
+    ]
+    .map(|(name, value)| [name.to_owned(), value])
 }
 
 /// Redis of the system's packages, or what `RATEKEEPER_TEST_REDIS` names: `cargo xtask matrix` repeats the tests with
