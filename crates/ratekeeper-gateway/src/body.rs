@@ -1,5 +1,7 @@
 //! What requests and answers carry through the gateway: nothing is buffered.
 
+mod leftover;
+
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Version;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use pin_project_lite::pin_project;
 use ratekeeper_server::Fault as BoxError;
@@ -17,11 +20,12 @@ use crate::pool::Lease;
 
 /// A client's body on its way to an upstream.
 #[derive(Debug)]
-pub(crate) struct RequestBody {
+pub struct RequestBody {
     /// None for a request without one.
     incoming: Option<Incoming>,
     left: u64,
     progress: Option<Arc<Progress>>,
+    is_http2: bool,
 }
 
 /// How far the body of a request has come.
@@ -81,13 +85,14 @@ impl std::error::Error for BadBody {
 
 impl RequestBody {
     /// At most `bytes_max` of it pass.
-    pub(crate) fn new(incoming: Incoming, bytes_max: u64) -> Self {
+    pub(crate) fn new(incoming: Incoming, bytes_max: u64, version: Version) -> Self {
         let incoming = Some(incoming).filter(|incoming| !incoming.is_end_stream());
         let progress = incoming.is_some().then(Arc::default);
         Self {
             incoming,
             left: bytes_max,
             progress,
+            is_http2: version == Version::HTTP_2,
         }
     }
 
@@ -96,6 +101,7 @@ impl RequestBody {
             incoming: None,
             left: 0,
             progress: None,
+            is_http2: false,
         }
     }
 
@@ -107,6 +113,18 @@ impl RequestBody {
     fn note(&self, note: impl FnOnce(&Progress)) {
         if let Some(progress) = &self.progress {
             note(progress);
+        }
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        let is_over = |progress: &Arc<Progress>| progress.is_done() || progress.is_broken();
+        if self.is_http2
+            && !self.progress.as_ref().is_none_or(is_over)
+            && let Some(incoming) = self.incoming.take()
+        {
+            leftover::discard(incoming);
         }
     }
 }

@@ -14,7 +14,7 @@ use pin_project_lite::pin_project;
 use ratekeeper_server::Fault as BoxError;
 use tower::Service;
 
-use crate::body::ProxyBody;
+use crate::body::{ProxyBody, RequestBody};
 use crate::fault::is_grpc;
 use crate::gateway::Shared;
 use crate::head::admit;
@@ -36,7 +36,7 @@ impl<S> Edge<S> {
 
 impl<S, B> Service<Request<Incoming>> for Edge<S>
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
 {
     type Response = Response<EdgeBody<B>>;
     type Error = Infallible;
@@ -50,6 +50,8 @@ where
         let log = self.shared.log.as_ref();
         let entry = log.map(|_| Entry::begin(&request, &self.shared.forwarding));
         let shared = Arc::clone(&self.shared);
+        let version = request.version();
+        let request = request.map(|body| RequestBody::new(body, shared.body_bytes_max, version));
         match admit(&request) {
             Ok(()) => Answering {
                 inner: Some(self.inner.call(request)),

@@ -25,7 +25,7 @@ mod tls;
 mod upgrade;
 mod upstream;
 
-pub use body::ProxyBody;
+pub use body::{ProxyBody, RequestBody};
 pub use edge::{Answering, Edge, EdgeBody};
 pub use gateway::{Gateway, GatewayConfig, RoutesHandle};
 pub use log::{AccessLog, LogFormat};

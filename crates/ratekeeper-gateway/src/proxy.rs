@@ -44,7 +44,7 @@ impl Proxy {
     }
 }
 
-impl Service<Request<Incoming>> for Proxy {
+impl Service<Request<RequestBody>> for Proxy {
     type Response = Response<ProxyBody>;
     type Error = Infallible;
     // One allocation a request: what hyper's connections answer with has no name.
@@ -54,7 +54,7 @@ impl Service<Request<Incoming>> for Proxy {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
         let proxy = self.clone();
         Box::pin(async move {
             let is_grpc = is_grpc(request.headers());
@@ -65,7 +65,10 @@ impl Service<Request<Incoming>> for Proxy {
 }
 
 impl Proxy {
-    async fn forward(self, mut request: Request<Incoming>) -> Result<Response<ProxyBody>, Fault> {
+    async fn forward(
+        self,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<ProxyBody>, Fault> {
         let upstream = self.route(&request)?;
         let body_bytes_max = self.shared.body_bytes_max;
         if request.body().size_hint().lower() > body_bytes_max {
@@ -84,7 +87,6 @@ impl Proxy {
         if let Some(upgrade) = &upgrade {
             upgrade.ask(&mut parts.headers);
         }
-        let body = RequestBody::new(body, body_bytes_max);
         let exchange = Exchange {
             upstream: &upstream,
             pool: &self.pool,
@@ -131,7 +133,7 @@ impl Proxy {
         Ok(answer)
     }
 
-    fn route(&self, request: &Request<Incoming>) -> Result<Arc<Upstream>, Fault> {
+    fn route(&self, request: &Request<RequestBody>) -> Result<Arc<Upstream>, Fault> {
         let header = request
             .headers()
             .get(HOST)

@@ -182,6 +182,30 @@ fn a_denied_client_that_waits_for_100_sends_no_body() {
 }
 
 #[test]
+fn curl_is_told_of_a_denial_whatever_it_still_has_to_send() {
+    let upstream = Upstream::start(|_| ok(""));
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    for _ in 0..3 {
+        gateway.get("/", &["X-Api-Key: few"]);
+    }
+    let url = gateway.url("/");
+    let body = gateway.folder.path().join("body");
+    std::fs::write(&body, vec![b'x'; 100_000]).expect("a file can be written");
+    let body = format!("@{}", body.display());
+    for version in ["--http1.1", "--http2-prior-knowledge"] {
+        for body in ["{}", &body] {
+            for _ in 0..10 {
+                let mut curl = system("curl");
+                curl.args(["--silent", "--show-error", "--max-time", "30", version]);
+                curl.args(["--output", "/dev/null", "--write-out", "%{http_code}"]);
+                curl.args(["--header", "X-Api-Key: few", "--data-binary", body, &url]);
+                assert_eq!(run(&mut curl), "429", "{version}");
+            }
+        }
+    }
+}
+
+#[test]
 fn nginx_closes_kept_connections_and_nobody_notices() {
     let nginx = Nginx::start(None);
     let gateway = Gateway::start(&nginx.url(), &["--worker-threads", "1"]);

@@ -19,6 +19,7 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -86,19 +87,22 @@ fn ask(gateway: &Gateway, fields: Fields<'_>, body: &str) -> Outcome {
 /// What comes back first.
 pub(crate) fn outcome(stream: &mut TcpStream) -> Outcome {
     loop {
-        let mut head = [0; 9];
-        if stream.read_exact(&mut head).is_err() {
-            return Outcome::Refused;
-        }
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let mut payload = vec![0; length as usize];
-        stream.read_exact(&mut payload).expect("a frame is whole");
-        match head[3] {
-            HEADERS => return Outcome::Status(status(&payload)),
-            RST_STREAM | GOAWAY => return Outcome::Refused,
-            _ => {}
+        match read_frame(stream) {
+            Some((HEADERS, payload)) => return Outcome::Status(status(&payload)),
+            Some((RST_STREAM | GOAWAY, _)) | None => return Outcome::Refused,
+            Some(_) => {}
         }
     }
+}
+
+/// The kind of the next frame and what it carries; None at the end.
+fn read_frame(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).ok()?;
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    let mut payload = vec![0; length as usize];
+    stream.read_exact(&mut payload).expect("a frame is whole");
+    Some((head[3], payload))
 }
 
 const PLAIN: [(&str, &str); 4] = [
@@ -217,4 +221,27 @@ fn what_passes_is_said_as_http1_has_it() {
     assert_eq!(asked.header("transfer-encoding"), None);
     let asked = passed(&[("cookie", "a=1"), ("cookie", "b=2")], "");
     assert_eq!(asked.header("cookie"), Some("a=1; b=2"));
+}
+
+/// What is refused before its body has come is not reset as well: some clients would take that for all there is.
+#[test]
+fn the_rest_of_a_refused_request_is_taken() {
+    let upstream = Upstream::start(|_| ok("public"));
+    let gateway = Gateway::start(&upstream.url(), &[]);
+    let fields = PLAIN.map(|(name, usual)| match name {
+        ":path" => (name, "/a/../secret"),
+        _ => (name, usual),
+    });
+    let mut stream = begin(&gateway, &fields, None);
+    assert_eq!(outcome(&mut stream), Outcome::Status(400));
+    let mut rest = frame(DATA, END_STREAM, 1, b"hi");
+    rest.extend(frame(PING, 0, 0, &[0; 8]));
+    stream.write_all(&rest).expect("it is read from");
+    loop {
+        match read_frame(&mut stream) {
+            Some((PING, _)) => break,
+            Some((RST_STREAM | GOAWAY, _)) | None => panic!("it was reset"),
+            Some(_) => {}
+        }
+    }
 }
