@@ -57,7 +57,7 @@ pub use config::{
 pub use drain::DrainDelay;
 pub use follow::{FilesRead, Followed};
 pub use front::{Front, FrontConfig, Telling};
-pub use listen::{Answer, Fault, ListenAddress, Peer, PeerAddress};
+pub use listen::{Answer, Fault, FramedTwice, ListenAddress, Peer, PeerAddress};
 pub use reload::{LoadError, ReloadStatus, RulesLoader};
 pub use rls::{ConstantAnswer, NoAnswer};
 pub use server::{Addresses, BindError, Drained, Reload, Server};

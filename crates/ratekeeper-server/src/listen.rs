@@ -31,6 +31,7 @@ use tower::Service;
 use tracing::{info, warn};
 
 pub use address::ListenAddress;
+pub use framing::FramedTwice;
 pub use peer::{Peer, PeerAddress};
 pub(crate) use workers::{Turns, Workers};
 

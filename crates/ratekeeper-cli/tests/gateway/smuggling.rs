@@ -135,6 +135,9 @@ fn what_is_refused_is_found_behind_other_requests() {
     assert_eq!(statuses, ["200", "200", "200", "400"], "{said}");
     assert!(said.contains("BAD_REQUEST"), "{said}");
     assert_eq!(upstream.asked().len(), 3);
+    let counted = r#"ratelimit_gateway_requests_total{upstream="",status="4xx"} 1"#;
+    let metrics = gateway.told("/metrics");
+    assert!(metrics.contains(counted), "{metrics}");
 }
 
 #[test]

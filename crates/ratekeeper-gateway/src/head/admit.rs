@@ -4,6 +4,8 @@
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::{Method, Request, Version};
 
+use ratekeeper_server::FramedTwice;
+
 use crate::fault::Fault;
 
 /// Refuses what is no request for an upstream, or is one in two ways.
@@ -29,6 +31,10 @@ pub(crate) fn admit<B>(request: &Request<B>) -> Result<(), Fault> {
             return Err(Fault::BadRequest("its Host is none"));
         }
         _ => {}
+    }
+    if request.extensions().get::<FramedTwice>().is_some() {
+        let why = "it has a Content-Length and a Transfer-Encoding; send one of them";
+        return Err(Fault::BadRequest(why));
     }
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let coding = codings.next();

@@ -14,6 +14,7 @@ use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 
 use super::body::AnswerBody;
+use super::framing::FramedTwice;
 use super::line::{Line, UnderWay};
 use super::refusal::Refusal;
 use super::{Answer, Protocol};
@@ -42,6 +43,9 @@ impl<S: Answer> hyper::service::Service<Request<Incoming>> for Deadline<S> {
         let refusal = Refusal::of_head(&request, &self.line);
         let protocol = spoken(&request, &self.line);
         let time = time_allowed(request.headers(), protocol, &self.line);
+        if self.line.framed_twice() == Some(self.line.requests().next()) {
+            request.extensions_mut().insert(FramedTwice);
+        }
         let under_way = Some(UnderWay::begin(&self.line));
         match (refusal, time) {
             (None, Ok(allowed)) => {

@@ -13,6 +13,11 @@ use memchr::memchr;
 
 use super::line::Line;
 
+/// Among a request's extensions where it has both a `Content-Length` and a `Transfer-Encoding`,
+/// only the second of which is left: for a [`Front`](crate::Front) to refuse.
+#[derive(Clone, Copy, Debug)]
+pub struct FramedTwice;
+
 /// Follows the bytes of one connection.
 #[derive(Debug)]
 pub(super) struct Framing {

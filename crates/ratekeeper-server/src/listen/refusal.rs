@@ -15,19 +15,13 @@ pub(super) enum Refusal {
     TooLate,
     /// Its head is larger than so many bytes.
     HeadTooLarge(u32),
-    /// It says in two ways where its body ends.
-    FramedTwice,
     /// Its `grpc-timeout` is none.
     BadTimeout,
 }
 
 impl Refusal {
-    /// What is wrong with the head of a connection's next request. On HTTP/2 the protocol bounds
-    /// its size.
+    /// What is wrong with the size of a request's head. On HTTP/2 the protocol bounds it.
     pub(super) fn of_head<B>(request: &Request<B>, line: &Line) -> Option<Self> {
-        if line.framed_twice() == Some(line.requests().next()) {
-            return Some(Self::FramedTwice);
-        }
         let max = line.bounds.head_bytes_max;
         let is_too_large = line.protocol != Protocol::Http2 && head_bytes(request) > max as usize;
         is_too_large.then_some(Self::HeadTooLarge(max))
@@ -52,11 +46,6 @@ impl Refusal {
                 "TOO_LARGE",
                 format!("the request's head is larger than {max} bytes"),
             ),
-            Self::FramedTwice => (
-                StatusCode::BAD_REQUEST,
-                "BAD_REQUEST",
-                "it has a Content-Length and a Transfer-Encoding; send one of them".to_owned(),
-            ),
             Self::BadTimeout => (
                 StatusCode::BAD_REQUEST,
                 "INVALID_ARGUMENT",
@@ -80,7 +69,7 @@ impl Refusal {
             Self::TooLate => ("4", "the request took too long"), // DEADLINE_EXCEEDED
             Self::BadTimeout => ("3", BAD_TIMEOUT),              // INVALID_ARGUMENT
             // Not asked for: see `of_head`.
-            Self::HeadTooLarge(_) | Self::FramedTwice => ("3", "the request's head is refused"),
+            Self::HeadTooLarge(_) => ("8", "the request is too large"),
         };
         let mut response = Response::new(Bytes::new());
         let headers = response.headers_mut();
