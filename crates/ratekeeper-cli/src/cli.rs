@@ -173,6 +173,9 @@ pub(crate) struct RulesExplain {
     /// The rules to read here [default: the `rules` setting]
     #[arg(long, value_name = "PATH", conflicts_with = "address")]
     pub(crate) rules: Option<PathBuf>,
+    /// The settings file: `auth` and `identity` say what a request is [default: as for `serve`]
+    #[arg(long, value_name = "FILE", conflicts_with = "address")]
+    pub(crate) config: Option<PathBuf>,
     /// The admin address of a running service
     #[arg(long, value_name = "URL")]
     pub(crate) address: Option<String>,

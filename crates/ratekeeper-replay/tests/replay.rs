@@ -437,3 +437,21 @@ fn a_request_of_two_meanings_asks_no_rule() {
     );
     assert!(report.to_string().contains("refused with 400"), "{report}");
 }
+
+#[test]
+fn callers_of_service_levels_are_told_from_headers_and_not_shown() {
+    let rules =
+        "slas: [ { id: all, pathPattern: '/**', tiers: [ { period: 60, threshold: 1 } ] } ]";
+    let request = |key: &str| {
+        format!(
+            r#"{{"ts":1,"remote_ip":"192.0.2.1","method":"GET","uri":"/a","headers":{{"x-api-key":"{key}"}}}}"#
+        ) + "\n"
+    };
+    let log = ["0123456789abcdef", "another", "0123456789abcdef"].map(request);
+    let report = replayed(ReplayOptions::default(), rules, &[&log.concat()]);
+    let [denied] = &report.rules[0].top_denied[..] else {
+        panic!("{report}");
+    };
+    assert!(denied.key.starts_with("api_key=~"), "{}", denied.key);
+    assert!(!report.to_string().contains("0123456789abcdef"));
+}

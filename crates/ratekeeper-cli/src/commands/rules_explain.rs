@@ -86,6 +86,7 @@ fn ask(address: &str, domain: &str, descriptors: &Descriptors) -> Result<Explana
 /// A limiter of the rules that are to be read here; every counter is fresh.
 fn fresh_limiter(args: &RulesExplain) -> Result<(Limiter<MemoryStore>, Settings)> {
     let mut flags = Flags::default();
+    flags.config = args.config.clone();
     if let Some(path) = &args.rules {
         flags = flags.with("rules", path.display().to_string());
     }

@@ -270,6 +270,31 @@ fn help_teaches_by_example() {
 }
 
 #[test]
+fn a_request_is_explained_by_the_settings_that_are_named() {
+    let folder = tempdir().expect("a folder can be made");
+    let text = "slas: [ { id: all, pathPattern: '/**', tiers: [ { period: 10, threshold: 7 } ] } ]";
+    write(folder.path(), "slas.yaml", text);
+    let settings = "identity: { from: [ { from: 'header:x-team', key: team } ] }";
+    write(folder.path(), "gateway.yaml", settings);
+    let args = [
+        "rules",
+        "explain",
+        "--rules",
+        "slas.yaml",
+        "--config",
+        "gateway.yaml",
+    ];
+    let request = ["--request", "GET /a", "--header", "x-team: blue"];
+    let told = run(folder.path(), &[&args[..], &request].concat());
+    assert!(
+        told.out.contains("caller: team=blue"),
+        "{}{}",
+        told.out,
+        told.err
+    );
+}
+
+#[test]
 fn requests_are_explained_and_limits_published() {
     let folder = tempdir().expect("a folder can be made");
     let text = "slas:\n\

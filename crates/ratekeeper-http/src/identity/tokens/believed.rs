@@ -19,7 +19,8 @@ const TOKEN_BYTES_MAX: usize = 4 << 10;
 /// The tokens that a set of keys was found to have signed, until they expire or others take their places: 1,024 at most.
 ///
 /// A token is found again by all of its text, so nothing is believed that was not checked, whatever hashes do. Hashes are
-/// seeded: nobody chooses whose place a token takes. What was not believed is not kept, so only those who hold valid tokens
+/// seeded: nobody chooses whose place a token takes, and as texts are compared only where hashes agree, how long that takes
+/// tells nobody anything. What was not believed is not kept, so only those who hold valid tokens
 /// take places at all.
 pub(super) struct Believed {
     seed: RandomState,
