@@ -12,6 +12,7 @@ use tonic::{Request, Response, Status};
 
 use crate::budget::Budget;
 use crate::error::{may_pass_later, was_not_carried_out};
+use crate::lanes::Lanes;
 
 /// The client that tonic made, which speaks for one call.
 pub(crate) type Stub = RateLimiterServiceClient<Channel>;
@@ -31,7 +32,7 @@ pub(crate) enum Repeat {
 /// What all calls share.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    stub: Stub,
+    pub(crate) lanes: Lanes,
     authorization: Option<MetadataValue<Ascii>>,
     deadline: Duration,
     budget: Budget,
@@ -41,13 +42,13 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) fn new(
-        channel: Channel,
+        lanes: Lanes,
         authorization: Option<MetadataValue<Ascii>>,
         deadline: Duration,
         budget: Budget,
     ) -> Self {
         Self {
-            stub: Stub::new(channel),
+            lanes,
             authorization,
             deadline,
             budget,
@@ -101,11 +102,15 @@ impl Calls {
                     .metadata_mut()
                     .insert("authorization", value.clone());
             }
-            let answer = timeout_at(end, send(self.stub.clone(), request)).await;
+            let ride = self.lanes.ride();
+            let answer = timeout_at(end, send(ride.stub(), request)).await;
+            let late = |_| Err(Status::deadline_exceeded("no answer within the deadline"));
+            let answer = answer.unwrap_or_else(late);
+            ride.ended(&answer);
+            drop(ride);
             let status = match answer {
-                Ok(Ok(answer)) => return Ok(answer.into_inner()),
-                Ok(Err(status)) => status,
-                Err(_) => Status::deadline_exceeded("no answer within the deadline"),
+                Ok(answer) => return Ok(answer.into_inner()),
+                Err(status) => status,
             };
             let again = match repeat {
                 Repeat::Harmless => may_pass_later(&status),

@@ -1,9 +1,9 @@
-//! The connection: made when it is first needed, and again whenever it was lost.
+//! Where the services are, and how they are connected to.
 
 use std::time::Duration;
 
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use crate::{Config, ConfigError};
 
@@ -14,30 +14,31 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest that connecting may take; calls give up by their own deadline.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(crate) fn connect(config: &Config) -> Result<Channel, ConfigError> {
+/// The services, each with its name.
+pub(crate) fn endpoints(config: &Config) -> Result<Vec<(String, Endpoint)>, ConfigError> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(ConfigError::NoRuntime);
     }
-    let wrong = || ConfigError::Endpoint(config.endpoint.clone());
+    let endpoint = |address: &String| Ok((address.clone(), endpoint(address, config)?));
+    config.endpoints.iter().map(endpoint).collect()
+}
+
+fn endpoint(address: &str, config: &Config) -> Result<Endpoint, ConfigError> {
+    let wrong = || ConfigError::Endpoint(address.to_owned());
     let schemes = ["http://", "https://", "unix:/"];
-    if !schemes
-        .iter()
-        .any(|scheme| config.endpoint.starts_with(scheme))
-    {
+    if !schemes.iter().any(|scheme| address.starts_with(scheme)) {
         return Err(wrong());
     }
-    let endpoint = Endpoint::from_shared(config.endpoint.clone()).map_err(|_| wrong())?;
-    let mut endpoint = endpoint
+    let endpoint = Endpoint::from_shared(address.to_owned()).map_err(|_| wrong())?;
+    let endpoint = endpoint
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
-    if config.endpoint.starts_with("https://") {
-        endpoint = endpoint
-            .tls_config(tls(config)?)
-            .map_err(ConfigError::Tls)?;
+    match address.starts_with("https://") {
+        true => endpoint.tls_config(tls(config)?).map_err(ConfigError::Tls),
+        false => Ok(endpoint),
     }
-    Ok(endpoint.connect_lazy())
 }
 
 fn tls(config: &Config) -> Result<ClientTlsConfig, ConfigError> {

@@ -9,12 +9,13 @@ use tonic::{Code, Status};
 
 use crate::budget::Budget;
 use crate::calls::{Calls, Repeat};
-use crate::channel::{authorization, connect};
-use crate::presence::Presence;
+use crate::channel::{authorization, endpoints};
+use crate::lanes::Lanes;
+use crate::presence::{Presence, Trouble};
 use crate::unsettled::{self, Cleaners, Unsettled};
 use crate::{Answer, Config, ConfigError, Error, Fallback, Peek, Permit, Question};
 
-/// A client. Clones share its connection, budget and counts.
+/// A client. Clones share its connections, budget and counts.
 #[derive(Clone, Debug)]
 pub struct Client(pub(crate) Arc<Inner>);
 
@@ -121,8 +122,9 @@ impl Client {
         if config.deadline.is_zero() {
             return Err(ConfigError::Deadline);
         }
+        let lanes = Lanes::new(endpoints(&config)?, config.connections);
         let calls = Calls::new(
-            connect(&config)?,
+            lanes.ok_or(ConfigError::NoEndpoint)?,
             authorization(&config)?,
             config.deadline,
             Budget::new(config.retries),
@@ -151,7 +153,20 @@ impl Client {
     /// Whether the service gave no answer to the last check, acquire or reserve.
     #[must_use]
     pub fn is_away(&self) -> bool {
-        self.0.presence.is_away()
+        self.trouble() == Some(Trouble::Away)
+    }
+
+    /// Why the [`Fallback`] decides; none if the service answered the last check, acquire or
+    /// reserve.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.0.presence.trouble()
+    }
+
+    /// Each service by its endpoint, and whether it answers as far as is known.
+    #[must_use]
+    pub fn services(&self) -> Vec<(String, bool)> {
+        self.0.calls.lanes.up()
     }
 
     /// Decides a request. While the service is away the [`Fallback`] answers, marked as
@@ -194,13 +209,10 @@ impl Client {
     /// # Errors
     /// Any; there is no fallback for what is not decided.
     pub async fn peek(&self, question: &Question) -> Result<Peek, Error> {
-        let Question {
-            domain,
-            descriptors,
-        } = question.clone();
         let message = v1::PeekRequest {
-            domain,
-            descriptors,
+            domain: question.domain.clone(),
+            descriptors: question.descriptors.clone(),
+            wait_ms_max: question.wait_ms_max,
         };
         let call = async |mut stub: crate::calls::Stub, request| stub.peek(request).await;
         let answer = self.0.calls.call(&message, Repeat::Harmless, call).await?;
@@ -219,14 +231,12 @@ impl Client {
     /// # Errors
     /// As for [`Self::check`].
     pub async fn acquire(&self, question: &Question) -> Result<Acquired, Error> {
-        let Question {
-            domain,
-            descriptors,
-        } = question.clone();
         let message = v1::AcquireRequest {
-            domain,
-            descriptors,
+            domain: question.domain.clone(),
+            descriptors: question.descriptors.clone(),
             idempotency_key: unsettled::new_key(),
+            wait_ms_max: question.wait_ms_max,
+            standing: question.has_standing,
         };
         let answer = self.0.take_permit(message).await;
         let held = |answer: v1::AcquireResponse| {
@@ -234,7 +244,8 @@ impl Client {
             let decision = answer.decision();
             let permit = Some(answer.permit).filter(|token| !token.is_empty());
             Acquired {
-                answer: Answer::new(decision, answer.limit, answer.delay_ms, answer.degraded),
+                answer: Answer::new(decision, answer.limit, answer.delay_ms, answer.degraded)
+                    .told(answer.standing),
                 permit: permit.map(|token| Permit::new(self, token, left)),
             }
         };
@@ -260,6 +271,7 @@ impl Client {
             hits: reserve.hits,
             ttl_ms,
             idempotency_key: reserve.idempotency_key.clone().unwrap_or_default(),
+            wait_ms_max: question.wait_ms_max,
         };
         let repeat = match message.idempotency_key.is_empty() {
             true => Repeat::Charged,
@@ -332,13 +344,9 @@ impl Client {
     /// # Errors
     /// Any.
     pub async fn refund(&self, question: &Question, key: Option<&str>) -> Result<Refund, Error> {
-        let Question {
-            domain,
-            descriptors,
-        } = question.clone();
         let message = v1::RefundRequest {
-            domain,
-            descriptors,
+            domain: question.domain.clone(),
+            descriptors: question.descriptors.clone(),
             idempotency_key: key.unwrap_or_default().to_owned(),
         };
         let repeat = match message.idempotency_key.is_empty() {
@@ -362,13 +370,17 @@ impl Inner {
     ) -> Result<T, Error> {
         match answer.map_err(Error::from) {
             Err(Error::Away(why)) => {
-                self.presence.gave_no_answer(&why);
+                self.presence.failed(Trouble::Away, &why);
                 self.degraded.fetch_add(1, Ordering::Relaxed);
                 Ok(fallback())
             }
-            answer => {
+            Ok(answer) => {
                 self.presence.answered();
-                answer
+                Ok(answer)
+            }
+            Err(refusal) => {
+                self.presence.failed(Trouble::Refuses, &refusal.to_string());
+                Err(refusal)
             }
         }
     }

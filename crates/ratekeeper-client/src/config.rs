@@ -10,8 +10,12 @@ use crate::Fallback;
 #[non_exhaustive]
 pub struct Config {
     /// Where the service's gRPC listens: `http://HOST:PORT`, `https://HOST:PORT`, or
-    /// `unix:/PATH`.
-    pub endpoint: String,
+    /// `unix:/PATH`. Each of several is asked while those before it give no answer; a host with
+    /// several addresses is one, connected to at the first address that takes it.
+    pub endpoints: Vec<String>,
+    /// How many connections each runtime that asks has to a service: 2 unless changed, 0 counts
+    /// as 1. One that stands still holds up only what is on it.
+    pub connections: usize,
     /// How to trust the service, and to be trusted; for `https://`.
     pub tls: Tls,
     /// The bearer token that the service knows this caller by; needed for more than checks where
@@ -73,11 +77,12 @@ impl Default for RetryBudget {
 }
 
 impl Config {
-    /// Everything by default, for the service at `endpoint`.
+    /// Everything by default, for the one service at `endpoint`.
     #[must_use]
     pub fn new(endpoint: impl Into<String>) -> Self {
         Self {
-            endpoint: endpoint.into(),
+            endpoints: vec![endpoint.into()],
+            connections: 2,
             tls: Tls::default(),
             token: None,
             deadline: Duration::from_millis(20),
@@ -96,6 +101,9 @@ pub enum ConfigError {
         "endpoint: {0:?} is no address; write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
     )]
     Endpoint(String),
+    /// There is no endpoint.
+    #[error("endpoints: there is no service to ask")]
+    NoEndpoint,
     /// The certificates are no PEM, or do not fit together.
     #[error("tls: the certificates cannot be used")]
     Tls(#[source] tonic::transport::Error),

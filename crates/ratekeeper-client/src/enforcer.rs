@@ -2,16 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use ratekeeper::tower::answer::{Bound, Denial, Quota, Standing};
 use ratekeeper::tower::{Admission, Asked, Enforcer, Terms, Turn, Verdict};
-use ratekeeper::{Check, Micros, RuleSet, Timestamp};
-use tracing::error;
+use ratekeeper::{Check, MemoryLimiter, Micros, RuleSet, Timestamp};
 
-use crate::{Answer, Client, Error, Limit, Permit, Question};
+use crate::{Answer, Client, Limit, Permit, Question};
 
 /// Lets a service decide the requests of a `RateLimitLayer`.
 ///
@@ -34,8 +32,8 @@ use crate::{Answer, Client, Error, Limit, Permit, Question};
 pub struct Service {
     client: Client,
     permits: bool,
-    /// Whether it was said that the service refuses to answer.
-    is_said: Arc<AtomicBool>,
+    /// Whose service levels are asked about.
+    levels: Option<Arc<MemoryLimiter>>,
 }
 
 /// What a request holds at the service until it has ended.
@@ -55,7 +53,7 @@ impl Service {
         Self {
             client,
             permits: false,
-            is_said: Arc::default(),
+            levels: None,
         }
     }
 
@@ -65,6 +63,17 @@ impl Service {
     pub fn with_permits(self) -> Self {
         Self {
             permits: true,
+            ..self
+        }
+    }
+
+    /// The same, with service levels: those of `limiter` say which one a request is asked about, and the service, which has
+    /// to have them too, counts and decides. Without, no service level is asked about. Where the rules of `limiter` have one
+    /// domain, that is the one that holds unless another is said.
+    #[must_use]
+    pub fn with_levels_of(self, limiter: Arc<MemoryLimiter>) -> Self {
+        Self {
+            levels: Some(limiter),
             ..self
         }
     }
@@ -86,18 +95,8 @@ impl Service {
                 checked.map(|answer| (answer, None))
             }
         };
-        answer.unwrap_or_else(|refusal| (self.refused(question, &refusal), None))
-    }
-
-    /// The service is there and refuses to answer. Its trouble must not become that of whoever is limited.
-    fn refused(&self, question: &Question, refusal: &Error) -> Answer {
-        // Relaxed: twice by two threads at once does no harm.
-        if !self.is_said.swap(true, Ordering::Relaxed) {
-            error!(
-                "the rate limit service refuses to answer, and the fallback decides; said once: {refusal}"
-            );
-        }
-        self.client.0.fall_back(question)
+        // The service is there and refuses to answer. Its trouble must not become that of whoever is limited.
+        answer.unwrap_or_else(|_| (self.client.0.fall_back(question), None))
     }
 }
 
@@ -106,25 +105,21 @@ impl Enforcer for Service {
     type Queued = Queued;
     type Asking = Asking;
 
-    /// The rules are the service's, and not known here.
+    /// The rules are the service's, and not known here but for its service levels.
     fn with_rules<T>(&self, read: impl FnOnce(&RuleSet) -> T) -> T {
         static NONE: LazyLock<RuleSet> = LazyLock::new(RuleSet::default);
-        read(&NONE)
+        match &self.levels {
+            None => read(&NONE),
+            Some(limiter) => read(limiter.snapshot().rules()),
+        }
     }
 
     fn ask(&self, check: &Check<'_>, terms: Terms) -> Asked<Held, Queued, Asking> {
-        let question =
-            check
-                .descriptors
-                .iter()
-                .fold(Question::new(check.domain), |question, descriptor| {
-                    let entries = descriptor.entries.iter();
-                    question.descriptor(entries.map(|entry| (entry.key, entry.value)))
-                });
+        let question = Question::of(check);
         let service = self.clone();
         Asked::Pending(Box::pin(async move {
             let (answer, permit) = service.answer(&question).await;
-            admission(&answer, permit, terms)
+            admission(answer, permit, terms)
         }))
     }
 
@@ -133,27 +128,23 @@ impl Enforcer for Service {
     }
 }
 
-fn admission(answer: &Answer, permit: Option<Permit>, terms: Terms) -> Admission<Held, Queued> {
-    let mut standing = Standing {
-        allowed: answer.allowed,
-        degraded: answer.degraded,
-        at: now(),
-        quotas: answer.limit.iter().map(quota).collect(),
-        binding: answer.limit.as_ref().map(|limit| Bound {
-            quota: quota(limit),
-            rule: limit.rule.as_str().into(),
-            remaining: limit.remaining,
-            reset_after: span(limit.reset_after),
-            retry_after: answer.retry_after().map(span),
-        }),
+fn admission(mut answer: Answer, permit: Option<Permit>, terms: Terms) -> Admission<Held, Queued> {
+    let told = answer.standing.take();
+    let is_told = told.is_some();
+    let (mut standing, scope) = match told {
+        Some(told) => (told.standing, told.scope),
+        None => (known(&answer).into_owned(), None),
     };
+    // A service that does not know how long this layer waits.
     if answer.allowed && answer.delay > terms.wait_max {
         standing.deny_for(answer.delay - terms.wait_max);
     }
-    let verdict = match (standing.allowed, &standing.binding) {
-        (true, _) => Verdict::Pass(permit),
-        (false, Some(_)) => Verdict::Deny(Box::new(Denial::of(&standing, None))),
-        (false, None) => Verdict::Unavailable,
+    let verdict = match standing.allowed {
+        true => Verdict::Pass(permit),
+        false if is_told || standing.binding.is_some() => {
+            Verdict::Deny(Box::new(Denial::of(&standing, scope)))
+        }
+        false => Verdict::Unavailable,
     };
     let is_to_wait = standing.allowed && !answer.delay.is_zero();
     let admission = Admission {
@@ -171,11 +162,28 @@ fn admission(answer: &Answer, permit: Option<Permit>, terms: Terms) -> Admission
     Admission::waiting(turn, Queued(Box::new(admission)))
 }
 
+/// What is known of how a request stands that nobody has told.
+fn known(answer: &Answer) -> Standing<'_> {
+    Standing {
+        allowed: answer.allowed,
+        degraded: answer.degraded,
+        at: now(),
+        quotas: answer.limit.iter().map(quota).collect(),
+        binding: answer.limit.as_ref().map(|limit| Bound {
+            quota: quota(limit),
+            rule: limit.rule.as_str().into(),
+            remaining: limit.remaining,
+            reset_after: span(limit.reset_after),
+            retry_after: answer.retry_after().map(span),
+        }),
+    }
+}
+
 fn quota(limit: &Limit) -> Quota<'_> {
     Quota::named(&limit.rule, limit.limit)
 }
 
-/// The service tells spans alone, so dates count from this host's time.
+/// Of spans alone dates are made that count from this host's time.
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Timestamp::from_micros(span(since.unwrap_or_default()).get())

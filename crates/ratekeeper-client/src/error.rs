@@ -33,9 +33,24 @@ impl From<Status> for Error {
             }
             Code::Unauthenticated | Code::PermissionDenied => Self::NotAllowed(message),
             Code::FailedPrecondition => Self::State(message),
-            _ => Self::Away(message),
+            _ => Self::Away(with_causes(message, &status)),
         }
     }
+}
+
+/// What is behind a call that failed on its way: the transport says why at the end of the chain.
+fn with_causes(mut message: String, status: &Status) -> String {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        // Of itself the transport says nothing but that it is one.
+        if !error.is::<tonic::transport::Error>() && !message.contains(&text) {
+            message.push_str(": ");
+            message.push_str(&text);
+        }
+        cause = error.source();
+    }
+    message
 }
 
 /// Whether a call that failed so was not carried out, for certain: the service said so, or was

@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::{Check, Descriptor, Entry, MemoryLimiter, Micros, Waiting};
+use ratekeeper::tower::answer::{Standing, scope};
+use ratekeeper::{Check, Descriptor, Entry, MemoryLimiter, Micros};
 
-use crate::{Answer, Limit, Question};
+use crate::{Answer, Limit, Question, Told};
 
 /// What checks are answered while the service is away.
 #[derive(Clone, Default)]
@@ -49,6 +50,7 @@ fn plain(allowed: bool) -> Answer {
         limit: None,
         delay: Duration::ZERO,
         degraded: true,
+        standing: None,
     }
 }
 
@@ -70,14 +72,27 @@ fn local(limiter: &MemoryLimiter, question: &Question) -> Answer {
         .iter()
         .zip(&question.descriptors)
         .map(|(entries, descriptor)| Descriptor {
+            domain: Some(&*descriptor.domain).filter(|domain| !domain.is_empty()),
             hits: i64::try_from(descriptor.hits.unwrap_or(1)).unwrap_or(i64::MAX),
             ..Descriptor::new(entries)
         })
         .collect();
-    let decision = limiter.check_now(&Check {
+    let check = Check {
         domain: &question.domain,
         descriptors: &descriptors,
-        waiting: Waiting::Can,
+        waiting: question.waiting(),
+    };
+    let now = limiter.clock().now();
+    let decision = limiter.check_at(&check, now);
+    let standing = question.has_standing.then(|| {
+        let policies = limiter.policies(&check, &decision);
+        let mut standing = Standing::new(&policies, &decision, now).into_owned();
+        standing.degraded = true;
+        let denied = (!standing.allowed).then(|| scope(&decision, check.domain, &descriptors));
+        Box::new(Told {
+            standing,
+            scope: denied.flatten(),
+        })
     });
     let limit = decision.binding().map(|binding| Limit {
         rule: decision
@@ -96,6 +111,7 @@ fn local(limiter: &MemoryLimiter, question: &Question) -> Answer {
         limit,
         delay: span(decision.delay()),
         degraded: true,
+        standing,
     }
 }
 

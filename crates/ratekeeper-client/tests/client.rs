@@ -12,7 +12,7 @@ use ratekeeper_server::{ListenAddress, RulesLoader, RulesSource, Server, ServerC
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 /// Far more than anything needs; reached only where a test fails.
@@ -126,6 +126,8 @@ fn long_job() -> Question {
 struct Gate {
     address: String,
     open: watch::Sender<bool>,
+    /// Stops what is on the connections that are there, without closing them.
+    stand_still: broadcast::Sender<()>,
     task: JoinHandle<()>,
 }
 
@@ -135,6 +137,8 @@ impl Gate {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (open, is_open) = watch::channel(true);
+        let (stand_still, _) = broadcast::channel(1);
+        let stops = stand_still.clone();
         let task = tokio::spawn(async move {
             let mut lines = JoinSet::new();
             while let Ok((near, _)) = listener.accept().await {
@@ -145,9 +149,13 @@ impl Gate {
                     let _ = tokio::io::copy(&mut from_client, &mut to_service).await;
                 });
                 let mut is_open = is_open.clone();
+                let mut stop = stops.subscribe();
                 lines.spawn(async move {
                     let mut bytes = [0; 4096];
                     while let Ok(count @ 1..) = from_service.read(&mut bytes).await {
+                        if stop.try_recv().is_ok() {
+                            return std::future::pending().await;
+                        }
                         is_open.wait_for(|is_open| *is_open).await.unwrap();
                         if to_client.write_all(&bytes[..count]).await.is_err() {
                             return;
@@ -159,6 +167,7 @@ impl Gate {
         Self {
             address,
             open,
+            stand_still,
             task,
         }
     }
@@ -364,6 +373,74 @@ async fn a_service_that_is_away_is_answered_for_until_it_is_back() {
         wait(async || !client.check(&user("a")).await.unwrap().degraded).await;
     }
     back.stop().await;
+}
+
+fn first_is_up(client: &Client) -> bool {
+    client.services().first().is_some_and(|(_, is_up)| *is_up)
+}
+
+#[tokio::test]
+async fn the_next_service_is_asked_while_the_first_is_away() {
+    let first = Running::start("127.0.0.1:0").await;
+    let second = Running::start("127.0.0.1:0").await;
+    let address = first.address.to_string();
+    let next = format!("http://{}", second.address);
+    let client = client(&address, |config| config.endpoints.push(next));
+    let left = async || {
+        let answer = client.check(&user("a")).await.unwrap();
+        assert!(!answer.degraded);
+        answer.limit.unwrap().remaining
+    };
+    assert_eq!([left().await, left().await], [2, 1]);
+    first.stop().await;
+    assert_eq!(left().await, 2, "the counters of the second");
+    assert!(!first_is_up(&client));
+    let back = Running::start(&address).await;
+    wait(async || first_is_up(&client)).await;
+    assert_eq!(
+        left().await,
+        2,
+        "the counters of the first, which began anew"
+    );
+    assert_eq!(client.counts().fallbacks, 0);
+    back.stop().await;
+    second.stop().await;
+}
+
+/// What accepts and never answers is passed over, too: its deadline is lost by a few calls and no more.
+#[tokio::test]
+async fn a_service_that_hangs_is_passed_over() {
+    let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = hung.local_addr().unwrap().to_string();
+    let running = Running::start("127.0.0.1:0").await;
+    let next = format!("http://{}", running.address);
+    let client = client(&address, |config| {
+        config.deadline = Duration::from_millis(500);
+        config.endpoints.push(next);
+    });
+    wait(async || !client.check(&user("a").hits(0)).await.unwrap().degraded).await;
+    assert!(!first_is_up(&client));
+    assert!(client.counts().fallbacks >= 3);
+    drop(hung);
+    running.stop().await;
+}
+
+/// A connection that stands still holds up no call that begins after it was noticed.
+#[tokio::test]
+async fn a_connection_that_stands_still_is_made_anew() {
+    let running = Running::start("127.0.0.1:0").await;
+    let gate = Gate::start(&running.address).await;
+    let client = client(&gate.address, |config| {
+        config.deadline = Duration::from_secs(1);
+        config.connections = 1;
+    });
+    wait(async || client.peek(&user("a")).await.is_ok()).await;
+    gate.stand_still.send(()).unwrap();
+    let before = client.counts().calls;
+    wait(async || client.peek(&user("a")).await.is_ok()).await;
+    let lost = client.counts().calls - before;
+    assert!(lost <= 10, "{lost}: the ping that finds it out takes 15 s");
+    running.stop().await;
 }
 
 /// What accepts and never answers costs a call its deadline and no more; and a check, which may

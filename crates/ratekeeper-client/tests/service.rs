@@ -116,7 +116,10 @@ async fn a_service_decides_until_it_is_gone_and_then_the_fallback() {
         let answer = ask(service, "/").await;
         assert_eq!(answer.status(), 200);
         assert_eq!(answer.headers()["x-ratelimit-remaining"], left);
-        assert_eq!(answer.headers()["ratelimit-policy"], r#""d.api_key";q=2"#);
+        assert_eq!(
+            answer.headers()["ratelimit-policy"],
+            r#""d.api_key";q=2;w=31536000"#
+        );
         assert_eq!(answer.body(), "done");
     }
     let denied = ask(&local, "/").await;

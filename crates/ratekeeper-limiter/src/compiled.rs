@@ -10,7 +10,7 @@ use ratekeeper_store::{Charge, FullMode, RuleSlot, StoreSlot};
 use crate::hold::token::Sealer;
 use crate::identity::{DomainIdentity, LimitIdentity, Namer};
 use crate::stats::RuleStats;
-use crate::within::Within;
+use crate::within::{Spare, Within};
 use crate::{Source, Waiting};
 
 /// Modes that hold for every rule.
@@ -62,16 +62,21 @@ pub(crate) struct CompiledLimit {
 }
 
 impl CompiledLimit {
-    /// The limit, for callers that can or cannot wait.
-    pub(crate) fn get(&self, waiting: Waiting) -> &Limit {
+    /// The limit, for callers that can or cannot wait; what is made for this check alone is in `spare`.
+    pub(crate) fn get<'a>(&'a self, waiting: Waiting, spare: &'a Spare) -> &'a Limit {
         match waiting {
             Waiting::Can => &self.delayed,
             Waiting::Cannot => &self.undelayed,
             Waiting::Within(most) => match &self.within {
-                Some(within) => within.get(most, &self.delayed),
+                Some(within) => within.get(most, &self.delayed, spare),
                 None => &self.delayed,
             },
         }
+    }
+
+    /// The limit, for callers that wait for any turn.
+    pub(crate) const fn delayed(&self) -> &Limit {
+        &self.delayed
     }
 }
 

@@ -25,7 +25,7 @@ pub use token::TOKEN_CHARS_MAX;
 use crate::compiled::Snapshot;
 use crate::limiter::Limiter;
 use crate::plan::{Context, Plan, overrides};
-use crate::{Check, Decision, Waiting};
+use crate::{Check, Decision, Policies};
 use token::{Claim, Kind, PARTS_MAX, Part, Sealer, low};
 
 /// Why a permit, a reservation or an idempotency key is of no use.
@@ -91,7 +91,7 @@ impl Snapshot {
             };
             steps.push(Step {
                 key: part.key,
-                limit: limit.get(Waiting::Can),
+                limit: limit.delayed(),
                 calendar: rule.calendar.as_ref().map(|calendar| calendar.bounds(now)),
                 hits: hits(part),
                 charge: Charge::IfAllowed,
@@ -173,6 +173,7 @@ impl<S: Store> Limiter<S> {
         plan.fill(&verdicts, statuses, |_, _, _| {});
         let taken = Taken {
             parts: plan.taken(&verdicts, is_part),
+            policies: plan.policies(),
             at: verdicts.at,
             is_repeat: verdicts.execution == Execution::Before,
         };
@@ -194,6 +195,7 @@ fn fully(answer: Result<Verdicts, StoreError>) -> Result<Verdicts, StoreError> {
 /// What a request took.
 struct Taken {
     parts: Vec<TakenPart>,
+    policies: Policies,
     at: Timestamp,
     is_repeat: bool,
 }
@@ -214,6 +216,7 @@ fn content_of(sealer: &Sealer, check: &Check<'_>, hits: u64) -> u64 {
     for descriptor in check.descriptors {
         words.push((descriptor.entries.len() as u64).to_be_bytes());
         words.push(descriptor.hits.to_be_bytes());
+        texts.extend(descriptor.domain.map(str::as_bytes));
         for entry in descriptor.entries {
             texts.extend([entry.key.as_bytes(), entry.value.as_bytes()]);
         }

@@ -15,19 +15,26 @@ use crate::decision::Source;
 use crate::identity::{Naming, stable_hash};
 use crate::request::{Check, Descriptor, MAX_HITS, Override, Waiting};
 use crate::stats::Totals;
+use crate::within::Spare;
 
-/// The limits that a request brings along, one place for each descriptor.
-pub(crate) type Overrides = SmallVec<[Option<Limit>; 2]>;
+/// The limits that are a request's own.
+#[derive(Default)]
+pub(crate) struct Overrides {
+    /// Those that it brings along, one place for each descriptor; empty if there are none.
+    brought: SmallVec<[Option<Limit>; 2]>,
+    /// Those that are made for how long it can wait.
+    spare: Spare,
+}
 
 /// The limits that the descriptors of `check` bring along, counted as `profile` counts by
-/// default. Empty if there are none.
+/// default.
 pub(crate) fn overrides(check: &Check<'_>, profile: Profile) -> Overrides {
     if check
         .descriptors
         .iter()
         .all(|descriptor| descriptor.limit.is_none())
     {
-        return Overrides::new();
+        return Overrides::default();
     }
     let algorithm = match profile {
         Profile::Envoy => Algorithm::FixedWindow,
@@ -38,11 +45,13 @@ pub(crate) fn overrides(check: &Check<'_>, profile: Profile) -> Overrides {
         // Cannot fail: every unit is a second or longer, the quota is in range.
         Limit::try_new(LimitSpec::new(algorithm, quota, unit.window())).ok()
     };
-    check
-        .descriptors
-        .iter()
-        .map(|descriptor| descriptor.limit.and_then(limit))
-        .collect()
+    let descriptors = check.descriptors.iter();
+    Overrides {
+        brought: descriptors
+            .map(|descriptor| descriptor.limit.and_then(limit))
+            .collect(),
+        spare: Spare::default(),
+    }
 }
 
 /// What a check looks things up in.
@@ -60,6 +69,7 @@ pub(crate) struct Context<'a> {
 pub(crate) struct Plan<'a> {
     context: Context<'a>,
     waiting: Waiting,
+    spare: &'a Spare,
     descriptors: u16,
     pub(crate) steps: SmallVec<[Step<'a>; 4]>,
     /// Where the limit of each step came from; as long as `steps`, which are the store's.
@@ -94,6 +104,7 @@ impl<'a> Plan<'a> {
         let mut plan = Self {
             context,
             waiting: check.waiting,
+            spare: &overrides.spare,
             descriptors,
             steps: SmallVec::new(),
             sources: SmallVec::new(),
@@ -111,7 +122,8 @@ impl<'a> Plan<'a> {
                 is_known = false;
                 continue;
             };
-            let own = overrides.get(usize::from(number)).and_then(Option::as_ref);
+            let own = overrides.brought.get(usize::from(number));
+            let own = own.and_then(Option::as_ref);
             plan.add(domain, number, descriptor, own);
         }
         if !is_known {
@@ -185,7 +197,7 @@ impl<'a> Plan<'a> {
             self.unlimited.push((matched.number, index));
             return;
         };
-        let limit = made.get(self.waiting);
+        let limit = made.get(self.waiting, self.spare);
         let mut hits = hits(matched.descriptor);
         if limit.algorithm() == Algorithm::Concurrency {
             if !self.context.permits {

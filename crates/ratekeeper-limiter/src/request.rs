@@ -93,8 +93,8 @@ pub enum Waiting {
     #[default]
     Cannot,
     /// Yes, for so long and no longer: a leaky bucket denies what would have to wait longer, and
-    /// gives it no turn. This is kept for the first eight lengths that a set of rules is asked
-    /// with; for further ones, which no caller's settings should come to, it is as `Can`.
+    /// gives it no turn. Costs nothing for the first eight lengths that a rule is asked with, and
+    /// an allocation for each leaky bucket of a check with a further one.
     Within(Micros),
     /// Yes, for any turn: the decision says for how long.
     Can,

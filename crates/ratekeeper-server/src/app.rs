@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Asked, Begun, Check, Decision, Limiter};
 use tokio::sync::watch;
 
@@ -67,11 +68,12 @@ impl<S: ServedStore> App<S> {
         }
     }
 
-    /// Asks the limiter, and notes how long it took. Of answers at once only some are timed:
-    /// looking at a clock twice takes a tenth of what they do.
-    pub(crate) async fn check(&self, check: &Check<'_>) -> Decision {
+    /// Asks the limiter as of `now`, a time that its clock has just shown, and notes how long it
+    /// took. Of answers at once only some are timed: looking at a clock twice takes a tenth of
+    /// what they do.
+    pub(crate) async fn check(&self, check: &Check<'_>, now: Timestamp) -> Decision {
         let start = self.durations.start();
-        match self.limiter.begin(check, self.limiter.clock().now()) {
+        match self.limiter.begin(check, now) {
             Begun::Decided(decision) => {
                 self.durations.record(start.map(|start| start.elapsed()));
                 decision

@@ -6,7 +6,7 @@ mod service;
 mod stream;
 
 use ratekeeper_core::Micros;
-use ratekeeper_limiter::{HoldError, MAX_HITS};
+use ratekeeper_limiter::{HoldError, MAX_HITS, Waiting};
 use tonic::Status;
 
 use crate::callers::Denied;
@@ -155,6 +155,11 @@ pub(crate) fn ttl(millis: u64) -> Result<Micros, Refusal> {
         return Err(Refusal::invalid("ttl_ms", message));
     }
     Ok(Micros::from_millis(millis))
+}
+
+/// How long a caller can wait that can wait for so many milliseconds; for any turn if it does not say.
+pub(crate) fn waiting(ms_max: Option<u64>) -> Waiting {
+    ms_max.map_or(Waiting::Can, |ms| Waiting::Within(Micros::from_millis(ms)))
 }
 
 /// What may be reserved.

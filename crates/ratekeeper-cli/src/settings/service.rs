@@ -6,6 +6,7 @@ use super::typed::{Typed, failure_mode};
 use super::{TlsSettings, store, values};
 use ratekeeper_rules::FailureMode;
 use ratekeeper_tls::TlsFiles;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A service that is asked, and how.
@@ -13,12 +14,18 @@ use std::time::Duration;
 pub(crate) struct ServiceSettings {
     /// As it was written, for people.
     pub(crate) shown: String,
-    /// As the client wants it.
-    pub(crate) endpoint: String,
+    /// As the client wants them, in order of preference.
+    pub(crate) endpoints: Vec<String>,
     pub(crate) token: Option<String>,
+    /// Where the token is, if it is in a file.
+    pub(crate) token_file: Option<PathBuf>,
+    /// The name in the service's certificate, if it is not the URL's host.
+    pub(crate) server_name: Option<String>,
     pub(crate) files: TlsFiles,
     pub(crate) file_settings: TlsSettings,
     pub(crate) deadline: Duration,
+    /// Whether the rules that are named beside it are read: for what to ask, and for what decides while it is away.
+    pub(crate) reads_rules: bool,
     /// Whether concurrency limits hold, too.
     pub(crate) permits: bool,
     pub(crate) on_failure: FailureMode,
@@ -30,12 +37,17 @@ pub(crate) struct ServiceSettings {
 /// The settings that name the files of TLS.
 const TLS_KEYS: [&str; 3] = ["service_ca", "service_cert", "service_key"];
 
+/// The most services that one can be asked in place of another.
+const SERVICES_MAX: usize = 16;
+
 /// What means something to a gateway that asks a service only.
-const NEED_SERVICE: [&str; 7] = [
+const NEED_SERVICE: [&str; 9] = [
     "on_service_failure",
     "service_deadline",
     "service_permits",
     "service_token",
+    "service_token_file",
+    "service_server_name",
     "service_ca",
     "service_cert",
     "service_key",
@@ -43,25 +55,34 @@ const NEED_SERVICE: [&str; 7] = [
 
 impl Typed<'_> {
     pub(super) fn service(&mut self) -> Option<ServiceSettings> {
-        let endpoint = self.get("service", None, |text| values::maybe(text, endpoint));
+        let endpoints = self.get("service", None, |text| values::maybe(text, endpoints));
         let on_failure = self.get("on_service_failure", FailureMode::Allow, failure_mode);
         let deadline = self.get("service_deadline", Duration::from_millis(20), |text| {
             store::bounded_duration(text, Duration::from_millis(1), Duration::from_secs(10))
         });
         let permits = self.get("service_permits", false, values::switch);
         let token = self.get("service_token", None, token);
+        let token_file = self.path("service_token_file");
+        if token.is_some() && token_file.is_some() {
+            self.get("service_token_file", (), |_| {
+                Err("it means nothing beside `service_token`; keep one of the two".to_owned())
+            });
+        }
+        let server_name = self.get("service_server_name", None, |text| {
+            values::maybe(text, |text| Ok(text.to_owned()))
+        });
         let files = self.client_tls(TLS_KEYS);
-        let Some(endpoint) = endpoint else {
+        let Some(endpoints) = endpoints else {
             return self.without_service();
         };
-        let is_encrypted = endpoint.starts_with("https://");
+        let is_encrypted = endpoints.iter().all(|at| at.starts_with("https://"));
         if is_encrypted && files.authorities.is_none() {
             self.get("service", (), |_| {
                 Err("with TLS, `service_ca` has to say whom to trust".to_owned())
             });
         }
-        for key in ["service_ca", "service_cert"] {
-            if !is_encrypted && self.path(key).is_some() {
+        for key in ["service_ca", "service_cert", "service_server_name"] {
+            if !is_encrypted && self.is_said(key) {
                 self.get(key, (), |_| {
                     Err(
                         "it means nothing for a service that is not encrypted; write grpcs://"
@@ -70,18 +91,28 @@ impl Typed<'_> {
                 });
             }
         }
+        let reads_rules = on_failure == FailureMode::Local || self.asked_for("rules").is_some();
         let shown = self.layers.said("service")?.text;
         Some(ServiceSettings {
             shown,
-            endpoint,
+            endpoints,
             token,
+            token_file,
+            server_name,
             files,
             file_settings: TlsSettings::of(TLS_KEYS),
             deadline,
+            reads_rules,
             permits,
             on_failure,
-            contradictions: self.contradictions(on_failure),
+            contradictions: self.contradictions(),
         })
+    }
+
+    fn is_said(&self, key: &str) -> bool {
+        self.layers
+            .said(key)
+            .is_some_and(|said| said.origin != Origin::Default && !said.text.is_empty())
     }
 
     /// Whoever says how a service is asked expects one to be asked.
@@ -96,23 +127,17 @@ impl Typed<'_> {
     }
 
     /// Flags and variables for what the service has, and this gateway has not. A settings file is one for both commands.
-    fn contradictions(&self, on_failure: FailureMode) -> Vec<Problem> {
-        let rules = "the rules are those of the `service`; leave it out, or have it decide while the service is away with \
-                     --on-service-failure local";
+    fn contradictions(&self) -> Vec<Problem> {
         let counters = "the counters are those of the `service`; leave it out";
         let listener = "a gateway that asks a `service` is none itself; leave it out";
         let all = [
-            ("rules", rules),
             ("store", counters),
             ("stores", counters),
             ("state", counters),
             ("grpc", listener),
             ("http", listener),
         ];
-        let wrong = all
-            .into_iter()
-            .filter(|(key, _)| *key != "rules" || on_failure != FailureMode::Local);
-        wrong
+        all.into_iter()
             .filter_map(|(key, message)| {
                 Some(Problem {
                     place: self.asked_for(key)?.to_string(),
@@ -121,6 +146,30 @@ impl Typed<'_> {
             })
             .collect()
     }
+}
+
+/// Where services listen, as the client spells it: one after the other, all encrypted or none; the scheme of the first
+/// holds for those without.
+fn endpoints(text: &str) -> Result<Vec<String>, String> {
+    let mut all: Vec<String> = Vec::new();
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+    for part in text.split(',').map(str::trim) {
+        let whole = match scheme {
+            Some(scheme) if !part.contains("://") && !part.starts_with(values::UNIX) => {
+                endpoint(&format!("{scheme}://{part}"))
+            }
+            _ => endpoint(part),
+        };
+        all.push(whole?);
+    }
+    let encrypted = all.iter().filter(|at| at.starts_with("https://")).count();
+    if encrypted != 0 && encrypted != all.len() {
+        return Err("either all of them are encrypted or none; write grpcs:// for all".to_owned());
+    }
+    if all.len() > SERVICES_MAX {
+        return Err(format!("at most {SERVICES_MAX} services"));
+    }
+    Ok(all)
 }
 
 /// Where a service listens, as the client spells it.
@@ -193,6 +242,25 @@ mod tests {
         }
         let named = endpoint("grpc://user:secret@a:1").unwrap_err();
         assert!(!named.contains("secret"), "{named}");
+    }
+
+    #[test]
+    fn several_services_are_named_with_commas() {
+        let urls = |urls: &[&str]| Ok(urls.iter().map(|url| (*url).to_owned()).collect());
+        for (text, expected) in [
+            ("grpc://a:1", urls(&["http://a:1"])),
+            ("grpc://a:1,b:2", urls(&["http://a:1", "http://b:2"])),
+            (
+                "grpcs://a:1, grpcs://b:2",
+                urls(&["https://a:1", "https://b:2"]),
+            ),
+            ("unix:/a,grpc://b:2", urls(&["unix:/a", "http://b:2"])),
+        ] {
+            assert_eq!(endpoints(text), expected, "{text}");
+        }
+        for bad in ["grpc://a:1,grpcs://b:2", "grpc://a:1,", "a:1,grpc://b:2"] {
+            assert!(endpoints(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

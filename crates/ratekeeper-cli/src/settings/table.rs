@@ -492,7 +492,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "URL",
         "",
         "The Ratekeeper service that decides for the gateway, instead of rules and counters of its own: grpc://HOST:PORT, \
-         grpcs://HOST:PORT for TLS, unix:/PATH",
+         grpcs://HOST:PORT for TLS, unix:/PATH; several with commas between them, each asked while those before it give no \
+         answer",
     ),
     value(
         "on_service_failure",
@@ -515,7 +516,19 @@ pub(crate) static SETTINGS: &[Setting] = &[
     secret(
         "service_token",
         "TOKEN",
-        "The bearer token that the service knows the gateway by (its `callers`)",
+        "The bearer token that the service knows the gateway by (its `callers`); best in the variable, or in a file",
+    ),
+    value(
+        "service_token_file",
+        "FILE",
+        "",
+        "Where that token is, if it is in a file",
+    ),
+    value(
+        "service_server_name",
+        "NAME",
+        "",
+        "With grpcs://: the name that the service's certificate has, if it is not the URL's host",
     ),
     value(
         "service_ca",

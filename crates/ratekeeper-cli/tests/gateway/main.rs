@@ -16,4 +16,6 @@ mod service;
 mod shared;
 mod smuggling;
 mod support;
+mod trust;
+mod twins;
 mod upstreams;

@@ -174,6 +174,34 @@ fn a_gateway_that_may_holds_requests_to_concurrency_limits_of_the_service() {
     });
 }
 
+#[test]
+fn service_levels_are_matched_at_the_gateway_and_counted_at_the_service() {
+    let levels = "
+slas_base: /v1/organizations/{tenant}
+slas:
+  - id: get-product
+    match: { methods: [ GET ], pathPattern: /product/* }
+    tiers: [ { period: 31536000, threshold: 3 } ]
+";
+    let service = Service::new();
+    std::fs::write(service.folder.path().join("rules.yaml"), levels)
+        .expect("a file can be written");
+    let _running = service.start();
+    let upstream = Upstream::start(|_| ok(""));
+    let (url, upstream_url) = (service.url(), upstream.url());
+    let args = ["--upstream", &upstream_url, "--service", &url];
+    let args = [args.as_slice(), &PATIENT].concat();
+    let [first, second] = [(), ()].map(|()| Gateway::start_with(levels, "", &args));
+    let get = |gateway: &Gateway, path: &str| gateway.get(path, &[]).status;
+    assert_eq!(get(&first, "/v1/organizations/A/product/7"), 200);
+    assert_eq!(get(&second, "/v1/organizations/A/product/8"), 200);
+    assert_eq!(get(&first, "/v1/organizations/A/product/9"), 200);
+    assert_eq!(get(&second, "/v1/organizations/A/product/7"), 429);
+    assert_eq!(get(&second, "/v1/organizations/B/product/7"), 200);
+    assert_eq!(get(&second, "/elsewhere"), 200);
+    assert_eq!(metric(&second, "ratelimit_gateway_service_calls_total "), 3);
+}
+
 fn refusal(args: &[&str], settings: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder can be made");
     std::fs::write(folder.path().join("rules.yaml"), RULES).expect("a file can be written");
@@ -198,11 +226,6 @@ fn what_makes_no_sense_beside_a_service_is_named() {
             "which domain of the service's rules",
         ),
         (
-            &["--rules", "rules.yaml"],
-            "",
-            "--rules: the rules are those of the `service`",
-        ),
-        (
             &["--store", "redis://127.0.0.1/"],
             "",
             "--store: the counters are those of the `service`",
@@ -221,6 +244,22 @@ fn what_makes_no_sense_beside_a_service_is_named() {
         (&["--service", "a:9"], "", "write grpc://HOST:PORT"),
         (&["--service", "grpcs://a:9"], "", "`service_ca` has to say"),
         (&[], "service_ca: a.pem", "write grpcs://"),
+        (&[], "service_server_name: a", "write grpcs://"),
+        (
+            &["--service", "grpc://a:9,grpcs://b:9"],
+            "",
+            "either all of them are encrypted or none",
+        ),
+        (
+            &[],
+            "service_token: t\nservice_token_file: f",
+            "it means nothing beside `service_token`",
+        ),
+        (
+            &[],
+            "service_token_file: absent",
+            "service_token_file: cannot read",
+        ),
         (
             &["--service", ""],
             "service_token: t",

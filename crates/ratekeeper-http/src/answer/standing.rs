@@ -88,6 +88,22 @@ impl<'a> Standing<'a> {
         }
     }
 
+    /// The same, borrowing nothing.
+    #[must_use]
+    pub fn into_owned(self) -> Standing<'static> {
+        Standing {
+            allowed: self.allowed,
+            degraded: self.degraded,
+            at: self.at,
+            quotas: self.quotas.into_iter().map(Quota::into_owned).collect(),
+            binding: self.binding.map(|bound| Bound {
+                quota: bound.quota.into_owned(),
+                rule: Cow::Owned(bound.rule.into_owned()),
+                ..bound
+            }),
+        }
+    }
+
     /// Denies what was allowed, since it cannot wait for its turn: in `wait` it could.
     pub fn deny_for(&mut self, wait: Duration) {
         self.allowed = false;
@@ -109,6 +125,13 @@ impl<'a> Quota<'a> {
             limit,
             window: None,
             is_concurrency: false,
+        }
+    }
+
+    fn into_owned(self) -> Quota<'static> {
+        Quota {
+            name: Cow::Owned(self.name.into_owned()),
+            ..self
         }
     }
 

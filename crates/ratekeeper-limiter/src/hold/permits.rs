@@ -5,7 +5,7 @@ use ratekeeper_store::{Extra, Once, Permit, PermitAct, Step, StepOutcome, Store,
 
 use super::token::{Claim, Kind};
 use super::{HoldError, Taken, content_of};
-use crate::{Check, Decision, Limiter};
+use crate::{Check, Decision, Limiter, Policies};
 
 /// For how long an idempotency key is remembered where nothing else says it.
 const KEY_TTL: Micros = Micros::from_secs(300);
@@ -15,6 +15,8 @@ const KEY_TTL: Micros = Micros::from_secs(300);
 pub struct Acquired {
     /// Whether the request may go on, and what of which limit is left.
     pub decision: Decision,
+    /// The enforced limits that it is held to, each once.
+    pub policies: Policies,
     /// The permit; None if the request was denied, or no concurrency limit holds for it, or
     /// the store gave no answer and the failure mode let it pass.
     pub permit: Option<Held>,
@@ -81,6 +83,7 @@ impl<S: Store> Limiter<S> {
         let (decision, taken) = self.take(check, now, &extra, is_concurrency).await?;
         let Taken {
             parts,
+            policies,
             at,
             is_repeat,
         } = taken;
@@ -108,6 +111,7 @@ impl<S: Store> Limiter<S> {
         }
         Ok(Acquired {
             decision,
+            policies,
             permit,
             is_repeat,
         })

@@ -97,6 +97,7 @@ impl<S: Store> Limiter<S> {
             parts,
             at,
             is_repeat,
+            ..
         } = taken;
         let mut reservation = None;
         if decision.allowed() {

@@ -22,6 +22,10 @@ pub struct Descriptor {
     /// `override`, unless the caller is on this host. Not for Acquire, Reserve and Refund.
     #[prost(message, optional, tag = "3")]
     pub limit: ::core::option::Option<Override>,
+    /// The namespace of its rules, if that is not the request's: limits of several domains are then
+    /// taken together or not at all. Service levels are in the domain `slas`.
+    #[prost(string, tag = "4")]
+    pub domain: ::prost::alloc::string::String,
 }
 /// A limit that comes with a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -54,6 +58,58 @@ pub struct Limit {
     #[prost(uint64, optional, tag = "5")]
     pub retry_after_ms: ::core::option::Option<u64>,
 }
+/// A limit that a request is held to: a quota policy, in the words of the IETF's draft about the
+/// RateLimit header fields.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Policy {
+    /// What clients are told it is called: printable ASCII, another name for each policy of a request.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Hits a window holds, a bucket's burst aside; of concurrency, permits.
+    #[prost(uint64, tag = "2")]
+    pub limit: u64,
+    /// The window in microseconds; absent for concurrency, which has none.
+    #[prost(uint64, optional, tag = "3")]
+    pub window_us: ::core::option::Option<u64>,
+}
+/// The policy that binds a request, and its state. Spans are in microseconds, and not rounded.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Binding {
+    /// The policy.
+    #[prost(message, optional, tag = "1")]
+    pub policy: ::core::option::Option<Policy>,
+    /// The id of the rule behind it; `override` if the request brought the limit along.
+    #[prost(string, tag = "2")]
+    pub rule: ::prost::alloc::string::String,
+    /// Hits left; 0 after a denial.
+    #[prost(uint64, tag = "3")]
+    pub remaining: u64,
+    /// Until the window ends or the bucket is full; after a denial that a wait ends, the same as
+    /// `retry_after_us`.
+    #[prost(uint64, tag = "4")]
+    pub reset_after_us: u64,
+    /// After a denial, until the same hits would pass. Absent if no wait helps, or none is needed.
+    #[prost(uint64, optional, tag = "5")]
+    pub retry_after_us: ::core::option::Option<u64>,
+}
+/// How a request stands with its limits: all that answers over HTTP tell of them. A gateway that
+/// asks a service tells its clients the same as one that decides by itself.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Standing {
+    /// When it was decided, in microseconds since the Unix epoch: what dates count from.
+    #[prost(uint64, tag = "1")]
+    pub decided_at_us: u64,
+    /// The enforced limits that the request is held to, each once.
+    #[prost(message, repeated, tag = "2")]
+    pub policies: ::prost::alloc::vec::Vec<Policy>,
+    /// The most restrictive of them; absent if no enforced limit matched.
+    #[prost(message, optional, tag = "3")]
+    pub binding: ::core::option::Option<Binding>,
+    /// After a denial, whom the limit holds for: the entries of its descriptor, secrets as
+    /// fingerprints. Else empty.
+    #[prost(string, tag = "4")]
+    pub scope: ::prost::alloc::string::String,
+}
 /// What one descriptor is told.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Status {
@@ -82,6 +138,14 @@ pub struct CheckRequest {
     /// Whether the answer is to have `statuses`.
     #[prost(bool, tag = "3")]
     pub statuses: bool,
+    /// The longest that the request can be held back, in milliseconds: a leaky bucket denies what
+    /// would have to wait longer, and gives it no turn. 0 for not at all; if absent, it waits for
+    /// any turn.
+    #[prost(uint64, optional, tag = "4")]
+    pub wait_ms_max: ::core::option::Option<u64>,
+    /// Whether the answer is to have `standing`.
+    #[prost(bool, tag = "5")]
+    pub standing: bool,
 }
 /// How a request was decided.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -102,6 +166,9 @@ pub struct CheckResponse {
     /// One for each descriptor, in the same order, if they were asked for.
     #[prost(message, repeated, tag = "5")]
     pub statuses: ::prost::alloc::vec::Vec<Status>,
+    /// What to tell over HTTP, if it was asked for.
+    #[prost(message, optional, tag = "6")]
+    pub standing: ::core::option::Option<Standing>,
 }
 /// Requests to be decided, each by itself.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -140,6 +207,9 @@ pub struct PeekRequest {
     /// As in CheckRequest; hits are not looked at.
     #[prost(message, repeated, tag = "2")]
     pub descriptors: ::prost::alloc::vec::Vec<Descriptor>,
+    /// As in CheckRequest.
+    #[prost(uint64, optional, tag = "3")]
+    pub wait_ms_max: ::core::option::Option<u64>,
 }
 /// How a request stands.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -170,9 +240,15 @@ pub struct AcquireRequest {
     /// repeat gets the same permit. At most 255 bytes; empty for none.
     #[prost(string, tag = "3")]
     pub idempotency_key: ::prost::alloc::string::String,
+    /// As in CheckRequest.
+    #[prost(uint64, optional, tag = "4")]
+    pub wait_ms_max: ::core::option::Option<u64>,
+    /// Whether the answer is to have `standing`.
+    #[prost(bool, tag = "5")]
+    pub standing: bool,
 }
 /// A permit, or why there is none.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AcquireResponse {
     /// Whether the request may pass.
     #[prost(enumeration = "Decision", tag = "1")]
@@ -196,6 +272,9 @@ pub struct AcquireResponse {
     /// Whether the idempotency key was used before, and this is the answer of then.
     #[prost(bool, tag = "7")]
     pub repeated_before: bool,
+    /// What to tell over HTTP, if it was asked for.
+    #[prost(message, optional, tag = "8")]
+    pub standing: ::core::option::Option<Standing>,
 }
 /// A permit to be given back.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -246,6 +325,9 @@ pub struct ReserveRequest {
     /// gets the same one. At most 255 bytes; empty for none.
     #[prost(string, tag = "5")]
     pub idempotency_key: ::prost::alloc::string::String,
+    /// As in CheckRequest.
+    #[prost(uint64, optional, tag = "6")]
+    pub wait_ms_max: ::core::option::Option<u64>,
 }
 /// A reservation, or why there is none.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

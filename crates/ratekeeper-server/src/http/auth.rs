@@ -54,9 +54,10 @@ pub(super) async fn answer<S: ServedStore>(
     let entries = question.entries();
     let descriptors = question.descriptors(&entries);
     let check = Check::new(question.domain(), &descriptors);
-    let decision = app.check(&check).await;
+    let now = app.limiter.clock().now();
+    let decision = app.check(&check, now).await;
     let policies = app.limiter.policies(&check, &decision);
-    let standing = Standing::new(&policies, &decision, app.limiter.clock().now());
+    let standing = Standing::new(&policies, &decision, now);
     let told = app.auth.headers.lines(&standing);
     if decision.allowed() {
         let told: HeaderMap = told.into_iter().collect();

@@ -5,6 +5,7 @@ mod bodies;
 mod hold;
 mod object;
 mod question;
+mod standing;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,6 +17,7 @@ use axum::extract::{Extension, Query, State};
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
+use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Begun, Check, Decision, Waiting};
 use serde::Deserialize;
 
@@ -27,6 +29,7 @@ use crate::store::ServedStore;
 use answer::Answer;
 use object::Object;
 use question::{Question, Questions};
+use standing::StandingAnswer;
 
 pub(super) use hold::{acquire, cancel, commit, peek, refund, release, renew, reserve};
 
@@ -55,8 +58,12 @@ pub(super) async fn one<S: ServedStore>(
     if !app.is_loaded() {
         return Err(ApiError::no_rules());
     }
-    let decision = ask(&app, &question).await;
-    let answer = Answer::new(&decision, question.is_peek());
+    let entries = question.entries();
+    let descriptors = question.descriptors(&entries, 1);
+    let check = question.check(&descriptors);
+    let now = app.limiter.clock().now();
+    let decision = app.check(&check, now).await;
+    let answer = answer(&app, &question, &check, &decision, now);
     Ok(respond(&answer, options.status))
 }
 
@@ -125,7 +132,7 @@ async fn answer_all<S: ServedStore>(app: &App<S>, questions: &[Object<Question<'
         let check = question.check(&descriptors);
         app.limiter.begin_with(&check, now, |decision| {
             let from = written.len();
-            Answer::new(decision, question.is_peek()).write(&mut written);
+            answer(app, question, &check, decision, now).write(&mut written);
             from..written.len()
         })
     };
@@ -144,7 +151,7 @@ async fn answer_all<S: ServedStore>(app: &App<S>, questions: &[Object<Question<'
                 let descriptors = question.descriptors(&entries, 1);
                 let check = question.check(&descriptors);
                 let decision = app.limiter.finish(&check, asked).await;
-                Answer::new(&decision, question.is_peek()).write(&mut text);
+                answer(app, question, &check, &decision, now).write(&mut text);
             }
         }
     }
@@ -153,10 +160,19 @@ async fn answer_all<S: ServedStore>(app: &App<S>, questions: &[Object<Question<'
     text
 }
 
-async fn ask<S: ServedStore>(app: &App<S>, question: &Question<'_>) -> Decision {
-    let entries = question.entries();
-    let descriptors = question.descriptors(&entries, 1);
-    app.check(&question.check(&descriptors)).await
+/// What `question` is answered, which was put to the limiter as `check`.
+fn answer<'a, S: ServedStore>(
+    app: &App<S>,
+    question: &Question<'_>,
+    check: &Check<'_>,
+    decision: &'a Decision,
+    at: Timestamp,
+) -> Answer<'a> {
+    let standing = question.standing.then(|| {
+        let policies = app.limiter.policies(check, decision);
+        StandingAnswer::new(&policies, decision, check, at)
+    });
+    Answer::new(decision, question.is_peek()).with(standing)
 }
 
 fn respond(answer: &Answer<'_>, by_status: bool) -> Response {

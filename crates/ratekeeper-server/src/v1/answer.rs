@@ -1,7 +1,8 @@
 //! From decisions to our protocol's words.
 
-use ratekeeper_core::{Micros, Verdict};
-use ratekeeper_limiter::{Binding, Code, Decision, Status};
+use ratekeeper_core::{Micros, Timestamp, Verdict};
+use ratekeeper_http::answer::{Quota, Standing, scope};
+use ratekeeper_limiter::{self as limiter, Binding, Check, Code, Decision, Status};
 use ratekeeper_proto::ratekeeper::v1;
 
 /// What a check is answered.
@@ -15,6 +16,41 @@ pub(super) fn check(decision: &Decision, statuses: bool, is_peek: bool) -> v1::C
             true => self::statuses(decision),
             false => Vec::new(),
         },
+        standing: None,
+    }
+}
+
+/// How `check`, held to `policies` and decided `at` a time, stands.
+pub(super) fn standing(
+    policies: &[limiter::Policy],
+    decision: &Decision,
+    check: &Check<'_>,
+    at: Timestamp,
+) -> v1::Standing {
+    let standing = Standing::new(policies, decision, at);
+    let scope = match decision.allowed() {
+        true => None,
+        false => scope(decision, check.domain, check.descriptors),
+    };
+    v1::Standing {
+        decided_at_us: at.as_micros(),
+        policies: standing.quotas.iter().map(policy).collect(),
+        binding: standing.binding.as_ref().map(|bound| v1::Binding {
+            policy: Some(policy(&bound.quota)),
+            rule: bound.rule.clone().into_owned(),
+            remaining: bound.remaining,
+            reset_after_us: bound.reset_after.get(),
+            retry_after_us: bound.retry_after.map(Micros::get),
+        }),
+        scope: scope.unwrap_or_default(),
+    }
+}
+
+fn policy(quota: &Quota<'_>) -> v1::Policy {
+    v1::Policy {
+        name: quota.name.clone().into_owned(),
+        limit: quota.limit,
+        window_us: quota.window.map(Micros::get),
     }
 }
 

@@ -7,18 +7,21 @@ use ratekeeper_proto::ratekeeper::v1;
 use ratekeeper_rules::{Entry, Unit};
 use smallvec::SmallVec;
 
-use super::Refusal;
+use super::{Refusal, waiting};
 use crate::config::{DESCRIPTORS_MAX, ENTRIES_MAX};
 
 /// A request that makes sense.
 pub(super) struct Question<'a> {
     domain: &'a str,
+    waiting: Waiting,
     /// All descriptors' entries, one after the other.
     entries: SmallVec<[Entry<'a>; 8]>,
-    parts: SmallVec<[Part; 4]>,
+    parts: SmallVec<[Part<'a>; 4]>,
 }
 
-struct Part {
+struct Part<'a> {
+    /// Its own, if it has one.
+    domain: Option<&'a str>,
     /// Where its entries end in the common list.
     entries_end: usize,
     hits: Option<i64>,
@@ -61,6 +64,8 @@ impl<'a> Question<'a> {
         }
         let mut question = Self {
             domain,
+            // Whoever asks here is told the delay, and can wait.
+            waiting: Waiting::Can,
             entries: SmallVec::new(),
             parts: SmallVec::new(),
         };
@@ -94,12 +99,22 @@ impl<'a> Question<'a> {
                 ("hits".to_owned(), message)
             })
         });
+        let domain = &*descriptor.domain;
         self.parts.push(Part {
+            domain: (!domain.is_empty()).then_some(domain),
             entries_end: self.entries.len(),
             hits: hits.transpose()?,
             limit: descriptor.limit.map(own_limit).transpose()?,
         });
         Ok(())
+    }
+
+    /// The same, of a caller that says how long it can wait.
+    pub(super) fn waiting(self, ms_max: Option<u64>) -> Self {
+        Self {
+            waiting: waiting(ms_max),
+            ..self
+        }
     }
 
     /// Whether it brings a limit along, which not everybody may do.
@@ -131,10 +146,11 @@ impl<'a> Question<'a> {
     /// The descriptors, as a check borrows them; those without hits of their own cost `hits`.
     pub(super) fn views(&self, hits: i64) -> Views<'_> {
         let mut start = 0;
-        let view = |part: &Part| {
+        let view = |part: &Part<'a>| {
             let entries = self.entries.get(start..part.entries_end);
             start = part.entries_end;
             Descriptor {
+                domain: part.domain,
                 hits: part.hits.unwrap_or(hits),
                 limit: part.limit,
                 ..Descriptor::new(entries.unwrap_or_default())
@@ -143,12 +159,11 @@ impl<'a> Question<'a> {
         self.parts.iter().map(view).collect()
     }
 
-    /// Whoever asks here is told the delay, and can wait.
     pub(super) const fn check<'q>(&'q self, views: &'q [Descriptor<'q>]) -> Check<'q> {
         Check {
             domain: self.domain,
             descriptors: views,
-            waiting: Waiting::Can,
+            waiting: self.waiting,
         }
     }
 }

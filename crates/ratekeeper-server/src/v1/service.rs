@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ratekeeper_limiter::{Begun, Decision, Held, Reservation, Reserve, Settled};
+use ratekeeper_core::Timestamp;
+use ratekeeper_limiter::{Begun, Check, Decision, Held, Reservation, Reserve, Settled};
 use ratekeeper_proto::ratekeeper::v1;
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::RateLimiterService;
 use tonic::{Request, Response, Status, Streaming};
@@ -69,33 +70,48 @@ impl<S: ServedStore> Service<S> {
         let start = Instant::now();
         let now = self.app.limiter.clock().now();
         let mut results = Vec::with_capacity(checks.len());
-        let mut asked = Vec::new();
+        let mut pending = Vec::new();
         for (number, check) in checks.iter().enumerate() {
-            let question = Question::new(Place::Alone, &check.domain, &check.descriptors)?;
+            let question = asked(check)?;
             let views = question.views(1);
             let asking = question.check(&views);
-            let respond = |decision: &Decision| respond(decision, check);
+            let respond = |decision: &Decision| self.respond(decision, check, &asking, now);
             results.push(match self.app.limiter.begin_with(&asking, now, respond) {
                 Begun::Decided(response) => response,
                 Begun::Asked(ticket) => {
-                    asked.push((number, ticket));
+                    pending.push((number, ticket));
                     v1::CheckResponse::default()
                 }
             });
         }
-        for (number, ticket) in asked {
+        for (number, ticket) in pending {
             let check = &checks[number];
-            let question = Question::new(Place::Alone, &check.domain, &check.descriptors)?;
+            let question = asked(check)?;
             let views = question.views(1);
-            let decision = self
-                .app
-                .limiter
-                .finish(&question.check(&views), ticket)
-                .await;
-            results[number] = respond(&decision, check);
+            let asking = question.check(&views);
+            let decision = self.app.limiter.finish(&asking, ticket).await;
+            results[number] = self.respond(&decision, check, &asking, now);
         }
         self.app.durations.add(start.elapsed());
         Ok(results)
+    }
+
+    /// What `check` is answered, which was put to the limiter as `asking`.
+    fn respond(
+        &self,
+        decision: &Decision,
+        check: &v1::CheckRequest,
+        asking: &Check<'_>,
+        at: Timestamp,
+    ) -> v1::CheckResponse {
+        let hits = check.descriptors.iter().map(|descriptor| descriptor.hits);
+        let is_peek = { hits }.all(|hits| hits == Some(0));
+        let mut response = answer::check(decision, check.statuses, is_peek);
+        response.standing = check.standing.then(|| {
+            let policies = self.app.limiter.policies(asking, decision);
+            answer::standing(&policies, decision, asking, at)
+        });
+        response
     }
 
     /// The same service, for requests of whoever sent `request`.
@@ -107,10 +123,9 @@ impl<S: ServedStore> Service<S> {
     }
 }
 
-fn respond(decision: &Decision, check: &v1::CheckRequest) -> v1::CheckResponse {
-    let hits = check.descriptors.iter().map(|descriptor| descriptor.hits);
-    let is_peek = { hits }.all(|hits| hits == Some(0));
-    answer::check(decision, check.statuses, is_peek)
+fn asked(check: &v1::CheckRequest) -> Result<Question<'_>, Refusal> {
+    let question = Question::new(Place::Alone, &check.domain, &check.descriptors)?;
+    Ok(question.waiting(check.wait_ms_max))
 }
 
 #[tonic::async_trait]
@@ -122,14 +137,17 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
         request: Request<v1::CheckRequest>,
     ) -> Result<Response<v1::CheckResponse>, Status> {
         let check = request.get_ref();
-        let question = Question::new(Place::Alone, &check.domain, &check.descriptors)?;
+        let question = asked(check)?;
         if question.has_override() {
             self.admit(&request, Power::Override)?;
         }
         self.is_loaded()?;
         let views = question.views(1);
-        let decision = self.app.check(&question.check(&views)).await;
-        Ok(Response::new(respond(&decision, check)))
+        let asking = question.check(&views);
+        let now = self.app.limiter.clock().now();
+        let decision = self.app.check(&asking, now).await;
+        let response = self.respond(&decision, check, &asking, now);
+        Ok(Response::new(response))
     }
 
     async fn check_batch(
@@ -155,6 +173,7 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
     ) -> Result<Response<v1::PeekResponse>, Status> {
         let asked = request.get_ref();
         let question = Question::new(Place::Alone, &asked.domain, &asked.descriptors)?;
+        let question = question.waiting(asked.wait_ms_max);
         if question.has_override() {
             self.admit(&request, Power::Override)?;
         }
@@ -177,10 +196,12 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
         let asked = request.get_ref();
         let question = Question::new(Place::Alone, &asked.domain, &asked.descriptors)?;
         let question = question.without_overrides()?;
+        let question = question.waiting(asked.wait_ms_max);
         let key = key(&asked.idempotency_key)?;
         self.is_loaded()?;
         let views = question.views(1);
         let check = question.check(&views);
+        let now = self.app.limiter.clock().now();
         let acquired = self.app.limiter.acquire(caller, &check, key).await;
         let acquired = acquired.map_err(|error| Refusal::of_hold(error, "idempotency_key"))?;
         let (permit, expires_after_ms) = match acquired.permit {
@@ -191,7 +212,9 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
             None => (String::new(), 0),
         };
         let decision = answer::check(&acquired.decision, false, false);
+        let standing = || answer::standing(&acquired.policies, &acquired.decision, &check, now);
         Ok(Response::new(v1::AcquireResponse {
+            standing: asked.standing.then(standing),
             decision: decision.decision,
             limit: decision.limit,
             delay_ms: decision.delay_ms,
@@ -242,6 +265,7 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
         let asked = request.get_ref();
         let question = Question::new(Place::Alone, &asked.domain, &asked.descriptors)?;
         let question = question.without_overrides()?;
+        let question = question.waiting(asked.wait_ms_max);
         let (hits, ttl, key) = (
             reserved_hits(asked.hits)?,
             ttl(asked.ttl_ms)?,

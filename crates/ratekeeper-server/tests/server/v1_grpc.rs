@@ -24,6 +24,8 @@ descriptors:
     rate_limit: { unit: year, requests_per_unit: 3, algorithm: fixed_window }
   - key: tokens
     rate_limit: { unit: year, requests_per_unit: 1000, algorithm: fixed_window }
+  - key: queue
+    rate_limit: { window: 8760h, limit: 3, algorithm: leaky_bucket }
   - key: free
     rate_limit: { unlimited: true }
   - key: job
@@ -43,8 +45,7 @@ fn descriptor(key: &str, value: &str) -> Descriptor {
             key: key.to_owned(),
             value: value.to_owned(),
         }],
-        hits: None,
-        limit: None,
+        ..Descriptor::default()
     }
 }
 
@@ -52,7 +53,7 @@ fn check(key: &str, value: &str) -> CheckRequest {
     CheckRequest {
         domain: "d".to_owned(),
         descriptors: vec![descriptor(key, value)],
-        statuses: false,
+        ..CheckRequest::default()
     }
 }
 
@@ -60,6 +61,7 @@ async fn remaining(client: &mut Client, key: &str) -> u64 {
     let request = PeekRequest {
         domain: "d".to_owned(),
         descriptors: vec![descriptor(key, "a")],
+        ..PeekRequest::default()
     };
     let answer = client.peek(request).await.unwrap().into_inner();
     answer.limit.unwrap().remaining
@@ -100,6 +102,83 @@ async fn a_check_says_which_limit_answered() {
     assert_eq!(words, [Decision::Deny, Decision::Allow, Decision::Allow]);
     assert_eq!(answer.statuses[1].unlimited_rule, "d.free");
     assert_eq!(answer.statuses[2].limit, None);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn who_cannot_wait_takes_no_turn() {
+    let running = start(RULES).await;
+    let mut client = client(&running).await;
+    let within = |wait_ms_max| CheckRequest {
+        wait_ms_max,
+        ..check("queue", "a")
+    };
+    // A turn comes every 100 days. More lengths than are kept, each of them kept to.
+    let mut delays = Vec::new();
+    for wait_ms_max in (0..20).map(Some).chain([None]) {
+        let answer = client
+            .check(within(wait_ms_max))
+            .await
+            .unwrap()
+            .into_inner();
+        delays.push((answer.decision(), answer.delay_ms > 0));
+    }
+    let mut expected = vec![(Decision::Deny, false); 21];
+    expected[0] = (Decision::Allow, false);
+    expected[20] = (Decision::Allow, true);
+    assert_eq!(delays, expected);
+    let peek = |wait_ms_max| PeekRequest {
+        domain: "d".to_owned(),
+        descriptors: vec![descriptor("queue", "a")],
+        wait_ms_max,
+    };
+    for (wait_ms_max, expected) in [(None, Decision::Allow), (Some(9), Decision::Deny)] {
+        let answer = client.peek(peek(wait_ms_max)).await.unwrap().into_inner();
+        assert_eq!(answer.decision(), expected, "{answer:?}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn who_asks_is_told_how_a_request_stands() {
+    let running = start(RULES).await;
+    let mut client = client(&running).await;
+    let request = CheckRequest {
+        standing: true,
+        ..check("user", "a")
+    };
+    for left in [2, 1, 0, 0] {
+        let answer = client.check(request.clone()).await.unwrap().into_inner();
+        let is_allowed = answer.decision() == Decision::Allow;
+        let standing = answer.standing.unwrap();
+        let binding = standing.binding.unwrap();
+        let policy = binding.policy.unwrap();
+        assert_eq!(standing.policies, std::slice::from_ref(&policy));
+        let said = (policy.name.as_str(), policy.limit, policy.window_us);
+        assert_eq!(said, ("d.user", 3, Some(365 * 86_400_000_000)));
+        assert_eq!((&*binding.rule, binding.remaining), ("d.user", left));
+        assert_eq!(binding.retry_after_us.is_none(), is_allowed);
+        assert_eq!(standing.scope, if is_allowed { "" } else { "user:a" });
+        // Counted from then, the window ends with a year of 365 days since the epoch.
+        let end = standing.decided_at_us + binding.reset_after_us;
+        assert_eq!(end % (365 * 86_400_000_000), 0);
+    }
+    let none = client.check(check("user", "a")).await.unwrap().into_inner();
+    assert_eq!(none.standing, None);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_descriptor_may_name_its_own_domain() {
+    let running = start(RULES).await;
+    let mut client = client(&running).await;
+    let mut elsewhere = check("user", "a");
+    elsewhere.domain = "nowhere".to_owned();
+    let answer = client.check(elsewhere.clone()).await.unwrap().into_inner();
+    assert_eq!(answer.limit, None);
+    elsewhere.descriptors[0].domain = "d".to_owned();
+    let answer = client.check(elsewhere).await.unwrap().into_inner();
+    assert_eq!(answer.limit.map(|limit| limit.remaining), Some(2));
     running.stop().await;
 }
 
@@ -154,7 +233,7 @@ async fn oversized_batches_are_refused() {
     let tiny = CheckRequest {
         domain: "d".to_owned(),
         descriptors: vec![Descriptor::default()],
-        statuses: false,
+        ..CheckRequest::default()
     };
     let many = |count| CheckBatchRequest {
         checks: vec![tiny.clone(); count],
@@ -275,7 +354,7 @@ async fn permits_are_acquired_renewed_and_released() {
     let acquire = AcquireRequest {
         domain: "d".to_owned(),
         descriptors: vec![descriptor("job", "a")],
-        idempotency_key: String::new(),
+        ..AcquireRequest::default()
     };
     let held = client.acquire(acquire.clone()).await.unwrap().into_inner();
     assert_eq!(held.decision(), Decision::Allow);
@@ -337,8 +416,8 @@ async fn what_was_reserved_is_settled_once() {
             },
         ],
         hits: 600,
-        ttl_ms: 0,
         idempotency_key: "order 7".to_owned(),
+        ..ReserveRequest::default()
     };
     let first = client.reserve(reserve.clone()).await.unwrap().into_inner();
     let again = client.reserve(reserve.clone()).await.unwrap().into_inner();
@@ -492,7 +571,7 @@ async fn nonsense_is_refused_by_its_field() {
         descriptors: vec![descriptor("user", "a")],
         hits: 1,
         ttl_ms: 1,
-        idempotency_key: String::new(),
+        ..ReserveRequest::default()
     };
     let cases = [
         (
@@ -551,7 +630,7 @@ async fn nonsense_is_refused_by_its_field() {
     let acquire = AcquireRequest {
         domain: "d".to_owned(),
         descriptors: vec![own],
-        idempotency_key: String::new(),
+        ..AcquireRequest::default()
     };
     let refused = client.acquire(acquire).await.unwrap_err();
     assert!(

@@ -14,6 +14,8 @@ descriptors:
     rate_limit: { unit: year, requests_per_unit: 3, algorithm: fixed_window }
   - key: tokens
     rate_limit: { unit: year, requests_per_unit: 1000, algorithm: fixed_window }
+  - key: queue
+    rate_limit: { window: 8760h, limit: 3, algorithm: leaky_bucket }
   - key: job
     concurrency: { limit: 1, timeout: 60s }
 ";
@@ -56,6 +58,34 @@ async fn a_peek_says_whether_one_more_would_pass() {
         (&json!("deny"), &json!(0))
     );
     assert!(peek["retry_after_ms"].as_u64() > Some(0), "{peek}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn who_says_how_long_it_waits_is_told_how_it_stands() {
+    let running = start(RULES).await;
+    let body = with(of("queue"), "wait_ms_max", json!(1_000));
+    let body = with(body, "standing", json!(true));
+    let (_, first) = running.post("/v1/check", &body).await;
+    let policy = json!({"name": "d.queue", "limit": 3, "window_us": 31_536_000_000_000_u64});
+    assert_eq!(first["decision"], "allow");
+    assert_eq!(first["standing"]["policies"], json!([policy]));
+    assert_eq!(first["standing"]["binding"]["policy"], policy);
+    let (_, many) = running.post("/v1/checks", &json!({"checks": [body]})).await;
+    let second = &many["results"][0];
+    assert_eq!(second["decision"], "deny");
+    assert_eq!(second["standing"]["scope"], "queue:a");
+    let wait = &second["standing"]["binding"]["retry_after_us"];
+    assert!(wait.as_u64() > Some(1_000_000), "{many}");
+    // What was denied took no turn.
+    let (_, third) = running.post("/v1/check", &of("queue")).await;
+    let delay = third["delay_ms"].as_u64();
+    assert!(delay.is_some_and(|ms| ms < 3_000 * 3_600_000), "{third}");
+    assert_eq!(third.get("standing"), None);
+    let held = with(of("job"), "standing", json!(true));
+    let (_, held) = running.post("/v1/acquire", &held).await;
+    let policy = json!({"name": "d.job#concurrency", "limit": 1});
+    assert_eq!(held["standing"]["policies"], json!([policy]));
     running.stop().await;
 }
 

@@ -4,11 +4,11 @@ use super::{advise, config, front, load, no_rules, rules_shown, source, stop};
 use crate::home::Home;
 use crate::limiter;
 use crate::settings::{Flags, Problems, ServiceSettings, Settings};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
-use ratekeeper_client::{Client, Config, Fallback, Identity, Service, Tls};
+use ratekeeper_client::{Client, Config, Fallback, Identity, Service, Tls, Trouble};
 use ratekeeper_gateway::Gateway;
 use ratekeeper_limiter::Limiter;
 use ratekeeper_rules::{FailureMode, RuleSet};
@@ -30,15 +30,16 @@ pub(super) async fn run(
     if !service.contradictions.is_empty() {
         return Err(Problems(service.contradictions.clone()).into());
     }
-    let domain = settings.auth.describer.domain.as_deref().context(
-        "which domain of the service's rules is the gateway's? They are not known here; say it with `auth: { domain: NAME }` \
-         in ratekeeper.yaml, or RATEKEEPER_AUTH='{domain: NAME}'",
-    )?;
-    let StandIn { limiter, loader } = StandIn::new(settings, service, domain)?;
+    let Known { limiter, loader } = Known::new(settings, service)?;
+    let snapshot = limiter.snapshot();
+    let domain = domain(settings, snapshot.rules())?;
     let client = Client::new(client_config(service, &limiter)?)?;
     let mut enforcer = Service::new(client.clone());
     if service.permits {
         enforcer = enforcer.with_permits();
+    }
+    if service.reads_rules {
+        enforcer = enforcer.with_levels_of(Arc::clone(&limiter));
     }
     let gateway = front::gateway(flags, home, settings, enforcer, domain)?;
     let upstreams = Some(gateway.upstreams());
@@ -53,27 +54,27 @@ pub(super) async fn run(
     let server = Server::bind(config, Arc::clone(&limiter), loader)
         .await
         .map_err(advise)?;
-    let snapshot = limiter.snapshot();
     let limits = shown(settings, service, domain, snapshot.rules());
     super::welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
     Ok(super::until_stopped(server, Some(Arc::new(front)), &stop).await)
 }
 
-/// What decides while the service is away, by rules of its own; it has none where that is not to be.
-struct StandIn {
+/// The rules that are known here, if any are named: the service levels among them say what the service is asked, and with
+/// `local` they decide while it is away.
+struct Known {
     limiter: Arc<Limiter<MemoryStore>>,
     loader: Option<RulesLoader>,
 }
 
-impl StandIn {
-    fn new(settings: &Settings, service: &ServiceSettings, domain: &str) -> Result<Self> {
-        let (rules, loader) = match service.on_failure {
-            FailureMode::Allow | FailureMode::Deny => (RuleSet::default(), None),
-            FailureMode::Local => {
+impl Known {
+    fn new(settings: &Settings, service: &ServiceSettings) -> Result<Self> {
+        let (rules, loader) = match service.reads_rules {
+            false => (RuleSet::default(), None),
+            true => {
                 let path = settings.rules.path.as_deref().ok_or_else(no_rules)?;
                 let mut loader = RulesLoader::new(source(settings, path));
                 let rules = load(&mut loader, path)?.rules;
-                warn_without(domain, &rules, path);
+                warn_without(settings, service, &rules, path);
                 (rules, Some(loader))
             }
         };
@@ -82,8 +83,26 @@ impl StandIn {
     }
 }
 
-fn warn_without(domain: &str, rules: &RuleSet, path: &Path) {
-    if !rules.domains().any(|it| it.name() == domain) {
+/// The domain that the service is asked about: the settings', else the only one of the rules that are known here; empty
+/// if those are service levels alone.
+fn domain<'a>(settings: &'a Settings, rules: &'a RuleSet) -> Result<&'a str> {
+    let describer = &settings.auth.describer;
+    match describer.domain(None, rules) {
+        Ok(Some(domain)) => Ok(domain),
+        Ok(None) if !rules.service_levels().is_empty() => Ok(""),
+        _ => bail!(
+            "which domain of the service's rules is the gateway's? They are not known here; say it with \
+             `auth: {{ domain: NAME }}` in ratekeeper.yaml, or RATEKEEPER_AUTH='{{domain: NAME}}'"
+        ),
+    }
+}
+
+fn warn_without(settings: &Settings, service: &ServiceSettings, rules: &RuleSet, path: &Path) {
+    let Some(domain) = settings.auth.describer.domain.as_deref() else {
+        return;
+    };
+    let decides = service.on_failure == FailureMode::Local;
+    if decides && !rules.domains().any(|it| it.name() == domain) {
         warn!(
             "the rules in {} have no domain {domain}: while the service is away, every request passes",
             path.display()
@@ -92,8 +111,12 @@ fn warn_without(domain: &str, rules: &RuleSet, path: &Path) {
 }
 
 fn client_config(service: &ServiceSettings, limiter: &Arc<Limiter<MemoryStore>>) -> Result<Config> {
-    let mut config = Config::new(service.endpoint.as_str());
-    config.token = service.token.clone();
+    let mut config = Config::new("");
+    config.endpoints.clone_from(&service.endpoints);
+    config.token = match &service.token_file {
+        None => service.token.clone(),
+        Some(path) => Some(token(path)?),
+    };
     config.deadline = service.deadline;
     config.fallback = match service.on_failure {
         FailureMode::Allow => Fallback::Allow,
@@ -131,8 +154,15 @@ fn tls(service: &ServiceSettings) -> Result<Tls, TlsFileError> {
     Ok(Tls {
         authorities_pem: authorities,
         identity,
-        ..Tls::default()
+        server_name: service.server_name.clone(),
     })
+}
+
+/// Without the end of its line.
+fn token(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path);
+    let text = text.with_context(|| format!("service_token_file: cannot read {}", path.display()));
+    Ok(text?.trim().to_owned())
 }
 
 /// Only a remark between the blocks of a good file can be no text.
@@ -203,17 +233,36 @@ impl Telling for Asking {
         encoder
             .encode_descriptor(name, help, None, MetricType::Counter)?
             .encode_family(&[("mode", self.on_failure)])?
-            .encode_counter(&counts.fallbacks, none)
+            .encode_counter(&counts.fallbacks, none)?;
+        let help = "Whether a service that decides answers (1), or is passed over (0)";
+        let name = "ratelimit_gateway_service_up";
+        let mut up = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (service, is_up) in self.client.services() {
+            let labels = [("service", service.as_str())];
+            up.encode_family(&labels)?.encode_gauge(&i64::from(is_up))?;
+        }
+        Ok(())
     }
 
     fn faults(&self) -> Vec<String> {
         let mut faults = self.gateway.faults();
-        if self.client.is_away() {
-            faults.push(format!(
-                "the service that decides gives no answer: {}",
-                self.on_failure
-            ));
-        }
+        let trouble = self.client.trouble().map(|trouble| match trouble {
+            Trouble::Refuses => "refuses to answer",
+            _ => "gives no answer",
+        });
+        faults.extend(
+            trouble
+                .map(|trouble| format!("the service that decides {trouble}: {}", self.on_failure)),
+        );
+        let services = self.client.services();
+        let down = services
+            .iter()
+            .filter(|(_, is_up)| services.len() > 1 && !is_up);
+        faults.extend(
+            down.map(|(name, _)| {
+                format!("the service at {name} gives no answer, and is passed over")
+            }),
+        );
         faults
     }
 }

@@ -4,6 +4,8 @@ use ratekeeper_core::{Micros, Verdict};
 use ratekeeper_limiter::{Binding, Code, Decision, Status};
 use serde::Serialize;
 
+use super::standing::StandingAnswer;
+
 /// One decision. Spans are whole milliseconds, rounded up; null where no limit matched.
 #[derive(Serialize, Debug)]
 pub(super) struct Answer<'a> {
@@ -16,6 +18,9 @@ pub(super) struct Answer<'a> {
     degraded: bool,
     /// One for each descriptor, in the same order.
     statuses: Vec<StatusAnswer<'a>>,
+    /// If it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standing: Option<StandingAnswer<'a>>,
 }
 
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +75,13 @@ impl<'a> Answer<'a> {
             delay_ms: millis(decision.delay()),
             degraded: decision.is_degraded(),
             statuses: decision.statuses().iter().map(status).collect(),
+            standing: None,
         }
+    }
+
+    /// The same, with how the request stands.
+    pub(super) fn with(self, standing: Option<StandingAnswer<'a>>) -> Self {
+        Self { standing, ..self }
     }
 
     /// What `decision`, which took nothing, says of one hit more.
@@ -161,7 +172,12 @@ impl Answer<'_> {
             }
             out.push(b'}');
         }
-        out.extend_from_slice(b"]}");
+        out.push(b']');
+        if let Some(standing) = &self.standing {
+            out.extend_from_slice(b",\"standing\":");
+            write_value(out, standing);
+        }
+        out.push(b'}');
     }
 }
 
@@ -230,6 +246,7 @@ mod tests {
                     .into_iter()
                     .take(number as usize % 4)
                     .collect(),
+                standing: (number % 7 == 0).then(StandingAnswer::default),
             };
             let mut written = Vec::new();
             answer.write(&mut written);

@@ -7,10 +7,25 @@ use serde::Deserialize;
 use super::object::Object;
 use super::question::{Question, View};
 
-/// A body of `/v1/acquire` and `/v1/refund`.
+/// A body of `/v1/acquire`.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Keyed<'a> {
+pub(super) struct ToAcquire<'a> {
+    #[serde(borrow)]
+    domain: Cow<'a, str>,
+    #[serde(borrow)]
+    descriptors: Vec<Object<View<'a>>>,
+    #[serde(borrow, default)]
+    idempotency_key: Cow<'a, str>,
+    wait_ms_max: Option<u64>,
+    #[serde(default)]
+    pub(super) standing: bool,
+}
+
+/// A body of `/v1/refund`.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ToRefund<'a> {
     #[serde(borrow)]
     domain: Cow<'a, str>,
     #[serde(borrow)]
@@ -32,6 +47,7 @@ pub(super) struct ToReserve<'a> {
     pub(super) ttl_ms: u64,
     #[serde(borrow, default)]
     idempotency_key: Cow<'a, str>,
+    wait_ms_max: Option<u64>,
 }
 
 /// A body of `/v1/release` and `/v1/renew`.
@@ -59,7 +75,15 @@ pub(super) struct ToCancel<'a> {
     pub(super) reservation: Cow<'a, str>,
 }
 
-impl<'a> Keyed<'a> {
+impl<'a> ToAcquire<'a> {
+    /// The question, and the key.
+    pub(super) fn split(self) -> (Question<'a>, Cow<'a, str>) {
+        let question = Question::of(self.domain, self.descriptors);
+        (question.waiting(self.wait_ms_max), self.idempotency_key)
+    }
+}
+
+impl<'a> ToRefund<'a> {
     /// The question, and the key.
     pub(super) fn split(self) -> (Question<'a>, Cow<'a, str>) {
         (
@@ -72,9 +96,7 @@ impl<'a> Keyed<'a> {
 impl<'a> ToReserve<'a> {
     /// The question, and the key.
     pub(super) fn split(self) -> (Question<'a>, Cow<'a, str>) {
-        (
-            Question::of(self.domain, self.descriptors),
-            self.idempotency_key,
-        )
+        let question = Question::of(self.domain, self.descriptors);
+        (question.waiting(self.wait_ms_max), self.idempotency_key)
     }
 }

@@ -14,8 +14,9 @@ use ratekeeper_limiter::{HoldError, Reserve, Settled};
 use serde::Serialize;
 
 use super::answer::Answer;
-use super::bodies::{Keyed, OfPermit, ToCancel, ToCommit, ToReserve};
+use super::bodies::{OfPermit, ToAcquire, ToCancel, ToCommit, ToRefund, ToReserve};
 use super::question::{self, Question};
+use super::standing::StandingAnswer;
 use super::{ApiError, admit_override, json_body};
 use crate::app::App;
 use crate::callers::Power;
@@ -70,6 +71,10 @@ pub(in crate::http) async fn peek<S: ServedStore>(
     let body = json_body(&headers, body)?;
     let question: Question<'_> = question::parse(&body)?;
     question.validate(format_args!(""))?;
+    if question.standing {
+        let message = "a peek has none; leave it out";
+        return Err(ApiError::invalid("standing", message));
+    }
     admit_override(&app, &peer, &headers, &question)?;
     is_loaded(&app)?;
     let entries = question.entries();
@@ -99,7 +104,9 @@ pub(in crate::http) async fn acquire<S: ServedStore>(
 ) -> Answered {
     let caller = admit(&app, &peer, &headers, Power::Hold)?;
     let body = json_body(&headers, body)?;
-    let (question, named) = question::parse::<Keyed<'_>>(&body)?.split();
+    let wanted: ToAcquire<'_> = question::parse(&body)?;
+    let has_standing = wanted.standing;
+    let (question, named) = wanted.split();
     question.validate(format_args!(""))?;
     question.refuse_overrides()?;
     let key = key(&named)?;
@@ -107,11 +114,13 @@ pub(in crate::http) async fn acquire<S: ServedStore>(
     let entries = question.entries();
     let descriptors = question.descriptors(&entries, 1);
     let check = question.check(&descriptors);
+    let now = app.limiter.clock().now();
     let acquired = app.limiter.acquire(caller, &check, key).await;
     let acquired = acquired.map_err(refused("idempotency_key"))?;
     let permit = acquired.permit.as_ref();
+    let standing = || StandingAnswer::new(&acquired.policies, &acquired.decision, &check, now);
     answer(Acquired {
-        answer: Answer::new(&acquired.decision, false),
+        answer: Answer::new(&acquired.decision, false).with(has_standing.then(standing)),
         permit: permit.map(|permit| &*permit.token),
         expires_after_ms: permit.map(|permit| permit.expires_after.as_millis_ceil()),
         repeated_before: acquired.is_repeat,
@@ -263,7 +272,7 @@ pub(in crate::http) async fn refund<S: ServedStore>(
 ) -> Answered {
     let caller = admit(&app, &peer, &headers, Power::Refund)?;
     let body = json_body(&headers, body)?;
-    let (question, named) = question::parse::<Keyed<'_>>(&body)?.split();
+    let (question, named) = question::parse::<ToRefund<'_>>(&body)?.split();
     question.validate(format_args!(""))?;
     question.refuse_overrides()?;
     if let Some(number) = question.zero_hits() {

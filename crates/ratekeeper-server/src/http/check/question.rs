@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use ratekeeper_limiter::{Check, Descriptor, MAX_HITS, Override, Waiting};
+use ratekeeper_limiter::{Check, Descriptor, MAX_HITS, Override};
 use ratekeeper_rules::{Entry, Unit};
 use serde::Deserialize;
 use smallvec::SmallVec;
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::object::Object;
 use crate::config::{DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::http::ApiError;
-use crate::v1::check_count;
+use crate::v1::{check_count, waiting};
 
 /// A body of `/v1/checks`.
 #[derive(Deserialize, Debug)]
@@ -29,11 +29,19 @@ pub(super) struct Question<'a> {
     domain: Cow<'a, str>,
     #[serde(borrow)]
     descriptors: Vec<Object<View<'a>>>,
+    /// How long the request can be held back; absent for any turn.
+    wait_ms_max: Option<u64>,
+    /// Whether the answer is to have `standing`.
+    #[serde(default)]
+    pub(super) standing: bool,
 }
 
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct View<'a> {
+    /// The namespace of its rules, if not the check's.
+    #[serde(borrow, default)]
+    domain: Cow<'a, str>,
     #[serde(borrow)]
     entries: Vec<Object<Pair<'a>>>,
     /// 1 if absent; 0 looks only.
@@ -141,6 +149,16 @@ impl<'a> Question<'a> {
         Self {
             domain,
             descriptors,
+            wait_ms_max: None,
+            standing: false,
+        }
+    }
+
+    /// The same, of a caller that says how long it can wait.
+    pub(super) fn waiting(self, wait_ms_max: Option<u64>) -> Self {
+        Self {
+            wait_ms_max,
+            ..self
         }
     }
 }
@@ -225,9 +243,13 @@ impl Question<'_> {
 
     /// The descriptors, with what [`Self::entries`] gave; those without hits of their own cost
     /// `cost`.
-    pub(super) fn descriptors<'q>(&self, entries: &'q [Entry<'q>], cost: i64) -> Descriptors<'q> {
+    pub(super) fn descriptors<'q>(
+        &'q self,
+        entries: &'q [Entry<'q>],
+        cost: i64,
+    ) -> Descriptors<'q> {
         let mut rest = entries;
-        let view = |view: &Object<View<'_>>| {
+        let view = |view: &'q Object<View<'_>>| {
             let (own, others) = rest
                 .split_at_checked(view.entries.len())
                 .unwrap_or_default();
@@ -237,6 +259,7 @@ impl Question<'_> {
                 .hits
                 .map_or(cost, |hits| i64::try_from(hits).unwrap_or(MAX_HITS));
             Descriptor {
+                domain: Some(&*view.domain).filter(|domain| !domain.is_empty()),
                 hits,
                 limit: view.limit.as_ref().map(|limit| limit.0.into()),
                 ..Descriptor::new(own)
@@ -245,12 +268,11 @@ impl Question<'_> {
         self.descriptors.iter().map(view).collect()
     }
 
-    /// Whoever asks here is told the delay, and can wait.
     pub(super) fn check<'q>(&'q self, descriptors: &'q [Descriptor<'q>]) -> Check<'q> {
         Check {
             domain: &self.domain,
             descriptors,
-            waiting: Waiting::Can,
+            waiting: waiting(self.wait_ms_max),
         }
     }
 }

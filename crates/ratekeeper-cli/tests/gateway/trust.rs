@@ -1,0 +1,213 @@
+//! How a gateway and its service trust each other, and what becomes of requests while they do not.
+
+use std::process::Command;
+
+use ratekeeper_testkit::certificates::{Authority, Validity};
+use ratekeeper_testkit::process::{Process, eventually, free_port};
+use tempfile::TempDir;
+
+use crate::support::{Gateway, RULES, Upstream, ok};
+
+/// The SHA-256 of `secret`, in hexadecimal.
+const SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+
+/// A service that encrypts, and the files of both sides.
+struct Site {
+    folder: TempDir,
+    authority: Authority,
+    port: u16,
+}
+
+impl Site {
+    /// The service's certificate is in the name of `ratekeeper.internal`.
+    fn new(validity: Validity) -> Site {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let authority = Authority::new();
+        authority
+            .issue("ratekeeper.internal", validity)
+            .write(folder.path());
+        let site = Site {
+            folder,
+            authority,
+            port: free_port(),
+        };
+        let gateway = site.authority.issue("gateway.internal", Validity::Valid);
+        site.put("gateway.crt", &gateway.certificate);
+        site.put("gateway.key", &gateway.key);
+        site.put("ca.crt", &site.authority.pem());
+        site.put("other-ca.crt", &Authority::new().pem());
+        site.put("rules.yaml", RULES);
+        site
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.path().join(name), text).expect("a file can be written");
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// The service, with more lines of settings.
+    fn serve(&self, settings: &str) -> Process {
+        self.put("ratekeeper.yaml", settings);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
+        command.current_dir(self.folder.path()).env_clear();
+        command.args(["serve", "--rules", "rules.yaml", "--http", "127.0.0.1:0"]);
+        command.args(["--admin", "127.0.0.1:0", "--drain-delay", "0s"]);
+        command.args(["--grpc", &format!("127.0.0.1:{}", self.port)]);
+        let mut process = Process::spawn("service", command);
+        process.wait_for_port(self.port);
+        process
+    }
+
+    /// A gateway that asks it over `scheme`, as the lines of settings say.
+    fn gateway(&self, upstream: &Upstream, scheme: &str, settings: &[String]) -> Gateway {
+        let url = format!("{scheme}://127.0.0.1:{}", self.port);
+        let upstream = upstream.url();
+        let args = ["--upstream", &upstream, "--service", &url];
+        let patient = ["--service-deadline", "10s"];
+        let settings = format!("auth: {{ domain: api }}\n{}\n", settings.join("\n"));
+        Gateway::asking(&settings, &[args.as_slice(), &patient].concat())
+    }
+
+    fn trust(&self) -> Vec<String> {
+        vec![
+            format!("service_ca: {}", self.path("ca.crt")),
+            "service_server_name: ratekeeper.internal".to_owned(),
+        ]
+    }
+
+    fn identity(&self) -> Vec<String> {
+        vec![
+            format!("service_cert: {}", self.path("gateway.crt")),
+            format!("service_key: {}", self.path("gateway.key")),
+        ]
+    }
+}
+
+const ENCRYPTED: &str = "grpc_tls_cert: tls.crt\ngrpc_tls_key: tls.key\n";
+
+const MUTUAL: &str = "grpc_tls_cert: tls.crt\ngrpc_tls_key: tls.key\ngrpc_tls_client_ca: ca.crt\n\
+                      grpc_tls_client_names: gateway.internal\n";
+
+fn fallbacks(gateway: &Gateway) -> u64 {
+    let metrics = gateway.told("/metrics");
+    let name = "ratelimit_gateway_service_fallbacks_total{mode=\"allow\"} ";
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|count| count.trim().parse().ok())
+        .unwrap_or_else(|| panic!("{name} is not among {metrics}"))
+}
+
+/// The service decides about requests with `key`, which may come three times.
+fn is_enforced(gateway: &Gateway) {
+    let few = || gateway.get("/", &["X-Api-Key: few"]).status;
+    assert_eq!([few(), few(), few(), few()], [200, 200, 200, 429]);
+    assert_eq!(fallbacks(gateway), 0);
+}
+
+/// Requests pass, marked and counted, and the log and `/readyz` say why.
+fn goes_on_without(gateway: &Gateway, why: &str, readiness: &str) {
+    let answer = gateway.get("/", &["X-Api-Key: few"]);
+    let degraded = answer.header("x-ratelimit-degraded");
+    assert_eq!((answer.status, degraded), (200, Some("true")), "{answer:?}");
+    assert!(fallbacks(gateway) > 0);
+    eventually("the log says why", || {
+        gateway.process.output().contains(why)
+    });
+    let told = gateway.told("/readyz");
+    assert!(told.contains(readiness), "{told}");
+}
+
+#[test]
+fn gateway_and_service_show_each_other_certificates() {
+    let site = Site::new(Validity::Valid);
+    let _service = site.serve(MUTUAL);
+    let upstream = Upstream::start(|_| ok(""));
+    let settings = [site.trust(), site.identity()].concat();
+    is_enforced(&site.gateway(&upstream, "grpcs", &settings));
+}
+
+#[test]
+fn a_service_that_is_not_believed_or_does_not_believe_is_gone_on_without() {
+    let site = Site::new(Validity::Valid);
+    let _service = site.serve(MUTUAL);
+    let upstream = Upstream::start(|_| ok(""));
+    let mut other = site.identity();
+    other.push(format!("service_ca: {}", site.path("other-ca.crt")));
+    let mut by_address = site.identity();
+    by_address.push(format!("service_ca: {}", site.path("ca.crt")));
+    let distrust = "gives no answer, and the fallback decides: invalid peer certificate";
+    for (scheme, settings, why) in [
+        ("grpcs", other, distrust),
+        ("grpcs", by_address, distrust),
+        (
+            "grpcs",
+            site.trust(),
+            "the rate limit service gives no answer",
+        ),
+        ("grpc", Vec::new(), "the rate limit service gives no answer"),
+    ] {
+        let gateway = site.gateway(&upstream, scheme, &settings);
+        goes_on_without(
+            &gateway,
+            why,
+            "the service that decides gives no answer: allow",
+        );
+    }
+}
+
+#[test]
+fn a_certificate_that_has_expired_is_renewed_and_the_service_is_asked_again() {
+    let site = Site::new(Validity::Expired);
+    let _service = site.serve(ENCRYPTED);
+    let upstream = Upstream::start(|_| ok(""));
+    let gateway = site.gateway(&upstream, "grpcs", &site.trust());
+    goes_on_without(&gateway, "certificate expired", "gives no answer");
+    let renewed = site.authority.issue("ratekeeper.internal", Validity::Valid);
+    renewed.write(site.folder.path());
+    eventually("the service decides", || {
+        let answer = gateway.get("/", &["X-Api-Key: other"]);
+        answer.header("x-ratelimit-limit") == Some("1000000")
+    });
+    let output = gateway.process.output();
+    assert!(
+        output.contains("the rate limit service answers again"),
+        "{output}"
+    );
+}
+
+#[test]
+fn a_token_that_the_service_does_not_know_is_mended_there() {
+    let site = Site::new(Validity::Valid);
+    let callers = |hash: &str| {
+        format!(
+            "{ENCRYPTED}callers: [ {{ name: gateway, token_sha256: \"{hash}\", may: [ hold ] }} ]\n"
+        )
+    };
+    let mut service = site.serve(&callers(&SECRET.replace("2bb", "3bb")));
+    site.put("token", "secret\n");
+    let upstream = Upstream::start(|_| ok(""));
+    let mut settings = site.trust();
+    settings.push(format!("service_token_file: {}", site.path("token")));
+    settings.push("service_permits: true".to_owned());
+    let gateway = site.gateway(&upstream, "grpcs", &settings);
+    let readiness = "the service that decides refuses to answer: allow";
+    goes_on_without(
+        &gateway,
+        "the rate limit service refuses to answer",
+        readiness,
+    );
+    assert!(!gateway.process.output().contains("secret"));
+    service.kill();
+    let _mended = site.serve(&callers(SECRET));
+    eventually("the service decides", || {
+        let answer = gateway.get("/", &["X-Api-Key: other"]);
+        answer.header("x-ratelimit-limit") == Some("1000000")
+    });
+    let readiness = gateway.told("/readyz");
+    assert!(
+        !readiness.contains("the service that decides"),
+        "{readiness}"
+    );
+}

@@ -1,0 +1,181 @@
+//! A gateway that asks a service answers as one that has the rules itself.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use ratekeeper_testkit::process::{Process, eventually, free_port};
+
+use crate::support::{Act, Gateway, Upstream, ok};
+
+/// Windows that no test sees end, and buckets that no test sees drain: by the year, with bounds that seconds do not
+/// change.
+const RULES: &str = "
+domain: api
+evaluation: path
+descriptors:
+  - key: api_key
+    rate_limit: { name: per_key, unit: year, requests_per_unit: 5, algorithm: fixed_window }
+    descriptors:
+      - key: method
+        value: POST
+        rate_limit:
+          - { unit: year, requests_per_unit: 2, algorithm: fixed_window }
+          - { window: 730h, limit: 100, algorithm: fixed_window }
+  - key: path
+    value: /watched
+    shadow_mode: true
+    rate_limit: { unit: year, requests_per_unit: 1, algorithm: fixed_window }
+  - key: path
+    value: /free
+    rate_limit: { unlimited: true }
+  - key: path
+    value: /never
+    rate_limit: { unit: year, requests_per_unit: 0, algorithm: fixed_window }
+  - key: path
+    value: \"/names \\\"q\\\" ö\"
+    rate_limit: { unit: year, requests_per_unit: 7, algorithm: fixed_window }
+  - key: path
+    value: /queue
+    rate_limit: { window: 8760h, limit: 3, burst: 2, algorithm: leaky_bucket }
+  - key: path
+    value: /slow
+    concurrency: { limit: 1, timeout: 1h }
+  - key: path
+    value: /jobs
+    concurrency: { limit: 7, timeout: 1h }
+";
+
+/// The requests, in order: method, path, key.
+const REQUESTS: [(&str, &str, &str); 22] = [
+    ("GET", "/", "ada"),
+    ("POST", "/", "ada"),
+    ("POST", "/", "ada"),
+    ("POST", "/", "ada"),
+    ("GET", "/", "ada"),
+    ("GET", "/", "ada"),
+    ("GET", "/", "ada"),
+    ("GET", "/watched", "bob"),
+    ("GET", "/watched", "bob"),
+    ("GET", "/free", "bob"),
+    ("GET", "/free", ""),
+    ("GET", "/never", "bob"),
+    ("GET", "/never", ""),
+    ("GET", "/names%20%22q%22%20%C3%B6", ""),
+    ("GET", "/queue", ""),
+    ("GET", "/queue", ""),
+    ("GET", "/queue", ""),
+    ("GET", "/slow", ""),
+    ("GET", "/jobs", ""),
+    ("GET", "/other", ""),
+    ("POST", "/other", "eve"),
+    ("POST", "/slow", "eve"),
+];
+
+const DESCRIPTORS: &str = "auth: { domain: api, descriptors: [ \
+    [ { key: api_key, from: 'header:x-api-key' } ], \
+    [ { key: api_key, from: 'header:x-api-key' }, { key: method, from: method } ], \
+    [ { key: path, from: path } ] ] }";
+
+fn service(folder: &Path, port: u16) -> Process {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
+    command.current_dir(folder).env_clear();
+    command.args(["serve", "--rules", "rules.yaml", "--http", "127.0.0.1:0"]);
+    command.args(["--admin", "127.0.0.1:0", "--drain-delay", "0s"]);
+    command.args(["--grpc", &format!("127.0.0.1:{port}")]);
+    let mut process = Process::spawn("service", command);
+    process.wait_for_port(port);
+    process
+}
+
+fn answers(gateway: &Gateway, settings: &str) -> Vec<String> {
+    let ask = |(method, path, key): (&str, &str, &str)| {
+        let key = match key {
+            "" => String::new(),
+            key => format!("X-Api-Key: {key}\r\n"),
+        };
+        let answer = gateway.say(&format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n{key}Connection: close\r\n\r\n"
+        ));
+        assert!(
+            answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.1 429"),
+            "{settings}: {method} {path}: {answer}"
+        );
+        // The date of the answer itself, and of the turn in a queue, which is so long after that.
+        let of_now = |line: &&str| {
+            line.starts_with("date:") || path == "/queue" && line.ends_with("GMT\r\n")
+        };
+        answer
+            .split_inclusive("\r\n")
+            .filter(|line| !of_now(line))
+            .collect()
+    };
+    REQUESTS.map(ask).to_vec()
+}
+
+/// Whether two answers are the same, but for a time of many days in seconds: they were not given in the same one.
+fn are_the_same(one: &str, other: &str) -> bool {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let is_far = |seconds: &u64| *seconds > 500_000;
+    let pairs = || pieces(one).zip(pieces(other));
+    let is_same = |(one, other): (&str, &str)| {
+        let far = number(one).zip(number(other));
+        let far = far.filter(|(one, other)| is_far(one) && is_far(other));
+        one == other || far.is_some_and(|(one, other)| one.abs_diff(other) < 300)
+    };
+    pieces(one).count() == pieces(other).count() && pairs().all(is_same)
+}
+
+/// The numbers of a text, and what is between them.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let is_digit = |c: &char| c.is_ascii_digit();
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let kind = is_digit(&rest.chars().next()?);
+        let end = rest.find(|c: char| is_digit(&c) != kind);
+        let (piece, after) = rest.split_at(end.unwrap_or(rest.len()));
+        rest = after;
+        Some(piece)
+    })
+}
+
+#[test]
+fn answers_are_the_same_through_a_service() {
+    for headers in [
+        "draft,x-ratelimit,retry-after,rule",
+        "draft,github,retry-after-date,rule",
+        "x-ratelimit-epoch",
+    ] {
+        for body in ["json", "problem"] {
+            let folder = tempfile::tempdir().expect("a folder can be made");
+            fs::write(folder.path().join("rules.yaml"), RULES).expect("a file can be written");
+            let port = free_port();
+            let _service = service(folder.path(), port);
+            let upstream = Upstream::start(|asked| match asked.head.starts_with("GET /slow ") {
+                true => Act::Hang,
+                false => ok("hello"),
+            });
+            let (url, upstream_url) = (format!("grpc://127.0.0.1:{port}"), upstream.url());
+            let settings = format!("{DESCRIPTORS}\nheaders: \"{headers}\"\ndenial_body: {body}\n");
+            let common = ["--upstream", &upstream_url, "--wait-max", "1s"];
+            let asking = ["--service", &url, "--service-permits"];
+            let patient = ["--service-deadline", "10s"];
+            let args = [common.as_slice(), &asking, &patient].concat();
+            let embedded = Gateway::start_with(RULES, &settings, &common);
+            let asking = Gateway::asking(&settings, &args);
+            let slow = "GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            let _slow = [&embedded, &asking].map(|gateway| gateway.open(slow));
+            eventually("the slow requests are under way", || {
+                upstream.asked().len() == 2
+            });
+            let (expected, told) = (answers(&embedded, &settings), answers(&asking, &settings));
+            for ((expected, told), request) in expected.iter().zip(&told).zip(REQUESTS) {
+                assert!(
+                    are_the_same(told, expected),
+                    "{settings}: {request:?}\n{told}\n{expected}"
+                );
+            }
+            assert!(expected.iter().any(|answer| answer.contains(" 429 ")));
+        }
+    }
+}

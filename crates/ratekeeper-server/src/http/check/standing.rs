@@ -1,0 +1,79 @@
+//! How a request stands with its limits, for those who tell their clients of it.
+
+use std::borrow::Cow;
+
+use ratekeeper_core::{Micros, Timestamp};
+use ratekeeper_http::answer::{Quota, Standing, scope};
+use ratekeeper_limiter::{Check, Decision, Policy};
+use serde::Serialize;
+
+/// `ratekeeper.v1.Standing` as JSON. Spans are microseconds, and not rounded.
+#[derive(Serialize, Debug, Default)]
+pub(super) struct StandingAnswer<'a> {
+    decided_at_us: u64,
+    policies: Vec<PolicyAnswer<'a>>,
+    /// Absent if no enforced limit matched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    binding: Option<BindingAnswer<'a>>,
+    /// Of a denial.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
+}
+
+#[derive(Serialize, Debug)]
+struct PolicyAnswer<'a> {
+    name: Cow<'a, str>,
+    limit: u64,
+    /// Absent for concurrency, which has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_us: Option<u64>,
+}
+
+#[derive(Serialize, Debug)]
+struct BindingAnswer<'a> {
+    policy: PolicyAnswer<'a>,
+    rule: Cow<'a, str>,
+    remaining: u64,
+    reset_after_us: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_us: Option<u64>,
+}
+
+impl<'a> StandingAnswer<'a> {
+    /// How `check` stands, which is held to `policies` and was decided `at` a time.
+    pub(super) fn new(
+        policies: &[Policy],
+        decision: &'a Decision,
+        check: &Check<'_>,
+        at: Timestamp,
+    ) -> Self {
+        let standing = Standing::new(policies, decision, at);
+        let denied = (!decision.allowed()).then_some(check);
+        Self {
+            decided_at_us: at.as_micros(),
+            policies: standing
+                .quotas
+                .into_iter()
+                .map(PolicyAnswer::from)
+                .collect(),
+            binding: standing.binding.map(|bound| BindingAnswer {
+                policy: bound.quota.into(),
+                rule: bound.rule,
+                remaining: bound.remaining,
+                reset_after_us: bound.reset_after.get(),
+                retry_after_us: bound.retry_after.map(Micros::get),
+            }),
+            scope: denied.and_then(|check| scope(decision, check.domain, check.descriptors)),
+        }
+    }
+}
+
+impl<'a> From<Quota<'a>> for PolicyAnswer<'a> {
+    fn from(quota: Quota<'a>) -> Self {
+        Self {
+            name: quota.name,
+            limit: quota.limit,
+            window_us: quota.window.map(Micros::get),
+        }
+    }
+}
