@@ -179,6 +179,15 @@ pub(crate) struct RulesExplain {
     /// The admin address of a running service
     #[arg(long, value_name = "URL")]
     pub(crate) address: Option<String>,
+    /// With an https:// address: the authorities that vouch for it, as PEM [default: the system's]
+    #[arg(long, value_name = "FILE", requires = "address")]
+    pub(crate) ca: Option<PathBuf>,
+    /// With an https:// address: the certificate that it is shown (mTLS), as PEM
+    #[arg(long, value_name = "FILE", requires_all = ["address", "key"])]
+    pub(crate) cert: Option<PathBuf>,
+    /// The private key of that certificate, as PEM, not encrypted
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
     /// Let several files add to one domain
     #[arg(long)]
     pub(crate) merge_domains: bool,

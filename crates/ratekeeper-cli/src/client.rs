@@ -2,11 +2,15 @@
 //!
 //! HTTP/1.0 on purpose: the answer then ends with the connection, and nothing of chunks or keep-alive is needed.
 
-use crate::settings::UNIX;
-use anyhow::{Context, Result, bail};
+use crate::settings::{TlsSettings, UNIX};
+use anyhow::{Context, Result, anyhow, bail};
+use ratekeeper_tls::TlsFiles;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long connecting, sending and each read may take.
@@ -15,23 +19,37 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The largest answer that is taken, in bytes.
 const ANSWER_MAX: u64 = 16 << 20;
 
+/// How an address begins that is encrypted.
+const HTTPS: &str = "https://";
+
 /// What a service answered.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: String,
 }
 
-/// Posts JSON to `path` at `address`, which is `http://HOST:PORT`, `HOST:PORT` or `unix:/PATH`.
+/// Posts JSON to `path` at `address`, which is `http://HOST:PORT`, `https://HOST:PORT`, `HOST:PORT` or `unix:/PATH`.
+/// What is encrypted is verified, by `files`.
 ///
 /// # Errors
-/// The address is none, nobody answers there, or what comes back is not HTTP.
-pub(crate) fn post(address: &str, path: &str, json: &str) -> Result<Answer> {
+/// The address is none, nobody answers there who can be trusted, or what comes back is not HTTP.
+pub(crate) fn post(address: &str, path: &str, json: &str, files: &TlsFiles) -> Result<Answer> {
+    let is_encrypted = address.starts_with(HTTPS);
+    if !is_encrypted && *files != TlsFiles::default() {
+        bail!(
+            "{address}: certificates mean nothing where nothing is encrypted; write {HTTPS}HOST:PORT"
+        );
+    }
     let nobody = || format!("nobody answers at {address}; is it the admin address?");
     let (stream, host) = match address.strip_prefix(UNIX) {
         Some(socket) => (connect_unix(socket).with_context(nobody)?, "localhost"),
         None => {
             let host = host(address)?;
-            (connect(host).with_context(nobody)?, host)
+            let stream = connect(host).with_context(nobody)?;
+            match is_encrypted {
+                true => (encrypt(stream, host, files)?, host),
+                false => (Box::new(stream) as Box<dyn Stream>, host),
+            }
         }
     };
     let request = format!(
@@ -43,6 +61,21 @@ pub(crate) fn post(address: &str, path: &str, json: &str) -> Result<Answer> {
     read(&answer).with_context(|| format!("{address} does not answer in HTTP"))
 }
 
+fn encrypt(mut stream: TcpStream, host: &str, files: &TlsFiles) -> Result<Box<dyn Stream>> {
+    let settings = TlsSettings::of(["--ca", "--cert", "--key"]);
+    let config = files.client_config();
+    let config = config.map_err(|error| anyhow!("{}", settings.blame(&error)))?;
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    let name = ServerName::try_from(name.to_owned());
+    let name = name.with_context(|| format!("{host} is no name of a certificate"))?;
+    let mut session = ClientConnection::new(Arc::new(config), name)?;
+    session
+        .complete_io(&mut stream)
+        .with_context(|| format!("no TLS with {host}"))?;
+    Ok(Box::new(StreamOwned::new(session, stream)))
+}
+
 /// Sends a request and reads until the other side closes.
 fn ask(mut stream: Box<dyn Stream>, request: &str) -> std::io::Result<String> {
     stream.write_all(request.as_bytes())?;
@@ -51,12 +84,10 @@ fn ask(mut stream: Box<dyn Stream>, request: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// A connection of either kind.
+/// A connection of any kind.
 trait Stream: Read + Write {}
 
-impl Stream for TcpStream {}
-
-impl Stream for UnixStream {}
+impl<S: Read + Write> Stream for S {}
 
 fn connect_unix(path: &str) -> std::io::Result<Box<dyn Stream>> {
     let stream = UnixStream::connect(path)?;
@@ -66,15 +97,9 @@ fn connect_unix(path: &str) -> std::io::Result<Box<dyn Stream>> {
 }
 
 fn host(address: &str) -> Result<&str> {
-    if address.starts_with("https://") {
-        bail!(
-            "{address}: this asks over http alone; post to /admin/v1/explain with curl and a client certificate"
-        );
-    }
-    let host = address
-        .strip_prefix("http://")
-        .unwrap_or(address)
-        .trim_end_matches('/');
+    let host = address.strip_prefix("http://");
+    let host = host.or_else(|| address.strip_prefix(HTTPS));
+    let host = host.unwrap_or(address).trim_end_matches('/');
     let good = host
         .rsplit_once(':')
         .is_some_and(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok());
@@ -86,14 +111,14 @@ fn host(address: &str) -> Result<&str> {
     Ok(host)
 }
 
-fn connect(host: &str) -> std::io::Result<Box<dyn Stream>> {
+fn connect(host: &str) -> std::io::Result<TcpStream> {
     let mut failed = std::io::Error::from(std::io::ErrorKind::NotFound);
     for address in host.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, PATIENCE) {
             Ok(stream) => {
                 stream.set_read_timeout(Some(PATIENCE))?;
                 stream.set_write_timeout(Some(PATIENCE))?;
-                return Ok(Box::new(stream));
+                return Ok(stream);
             }
             Err(error) => failed = error,
         }
@@ -126,6 +151,7 @@ mod tests {
             "http://127.0.0.1:6070",
             "http://localhost:6070/",
             "localhost:1",
+            "https://a:1",
             "http://[::1]:6070",
         ] {
             assert!(host(good).is_ok(), "{good}");
@@ -134,7 +160,7 @@ mod tests {
             "",
             "localhost",
             "http://",
-            "https://a:1",
+            "https://a",
             "http://a:1/metrics",
             "http://u@a:1",
             ":80",

@@ -88,6 +88,8 @@ pub struct ListenersTls {
     pub http: Option<TlsConfig>,
     /// For metrics and rules.
     pub admin: Option<TlsConfig>,
+    /// For metrics alone.
+    pub metrics: Option<TlsConfig>,
 }
 
 /// The most descriptors that one request may have. Envoy sends a handful.

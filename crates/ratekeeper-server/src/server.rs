@@ -327,7 +327,7 @@ impl Listeners {
         };
         let (h1, h2) = (Protocol::Http1, Protocol::Http2);
         let metrics = match &config.metrics {
-            Some(address) => Some(bind(opening("metrics", h1, address, &None)).await?),
+            Some(address) => Some(bind(opening("metrics", h1, address, &secrets.metrics)).await?),
             None => None,
         };
         let grpc = match &config.grpc {
@@ -371,6 +371,7 @@ struct Secrets {
     grpc: Option<Arc<Tls>>,
     http: Option<Arc<Tls>>,
     admin: Option<Arc<Tls>>,
+    metrics: Option<Arc<Tls>>,
     front: Option<Arc<Tls>>,
 }
 
@@ -388,6 +389,7 @@ impl Secrets {
             grpc: load("grpc", Protocol::Http2, &listeners.grpc)?,
             http: load("http", Protocol::Http1, &listeners.http)?,
             admin: load("admin", Protocol::Http1, &listeners.admin)?,
+            metrics: load("metrics", Protocol::Http1, &listeners.metrics)?,
             front: load("listen", Protocol::Either, &front)?,
         })
     }
@@ -398,7 +400,13 @@ impl Secrets {
     }
 
     fn all(&self) -> Vec<Arc<Tls>> {
-        let all = [&self.grpc, &self.http, &self.admin, &self.front];
+        let all = [
+            &self.grpc,
+            &self.http,
+            &self.admin,
+            &self.metrics,
+            &self.front,
+        ];
         all.into_iter().flatten().cloned().collect()
     }
 }

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_limiter::{Check, Descriptor, Explanation, Limiter, Waiting};
 use ratekeeper_rules::{Entry, Options};
 use ratekeeper_store::memory::MemoryStore;
+use ratekeeper_tls::{TlsFiles, TlsIdentity};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &RulesExplain) -> Result<ExitCode> {
         (Some(request), _) => explained_request(args, request)?,
         (None, Some(address)) => {
             let domain = args.domain.as_deref().unwrap_or_default();
-            written(args, &ask(address, domain, &descriptors)?)?
+            written(args, &ask(address, &files(args), domain, &descriptors)?)?
         }
         (None, None) => written(args, &explain(args, &descriptors)?)?,
     };
@@ -63,8 +64,22 @@ fn explained_request(args: &RulesExplain, request: &str) -> Result<String> {
     Ok(request.text() + &decided)
 }
 
+/// Whom to trust at an address that is encrypted, and what to show.
+fn files(args: &RulesExplain) -> TlsFiles {
+    let identity = args.cert.clone().zip(args.key.clone());
+    TlsFiles {
+        authorities: args.ca.clone(),
+        identity: identity.map(|(certificate, key)| TlsIdentity { certificate, key }),
+    }
+}
+
 /// Asks a running service about its live counters.
-fn ask(address: &str, domain: &str, descriptors: &Descriptors) -> Result<Explanation> {
+fn ask(
+    address: &str,
+    files: &TlsFiles,
+    domain: &str,
+    descriptors: &Descriptors,
+) -> Result<Explanation> {
     let entry = |(key, value): &(String, String)| json!({ "key": key, "value": value });
     let descriptor = |entries: &Vec<(String, String)>| {
         let entries: Vec<_> = entries.iter().map(entry).collect();
@@ -72,7 +87,7 @@ fn ask(address: &str, domain: &str, descriptors: &Descriptors) -> Result<Explana
     };
     let descriptors: Vec<_> = descriptors.iter().map(descriptor).collect();
     let check = json!({ "domain": domain, "descriptors": descriptors });
-    let answer = client::post(address, ENDPOINT, &check.to_string())?;
+    let answer = client::post(address, ENDPOINT, &check.to_string(), files)?;
     match answer.status {
         200 => serde_json::from_str(&answer.body)
             .with_context(|| format!("{address} answers what this version does not understand")),

@@ -173,6 +173,10 @@ pub(crate) static SETTINGS: &[Setting] = &[
     value("admin_tls_key", "FILE", "", TLS_KEY),
     value("admin_tls_client_ca", "FILE", "", TLS_CLIENT_CA),
     value("admin_tls_client_names", "NAMES", "", TLS_CLIENT_NAMES),
+    value("metrics_tls_cert", "FILE", "", TLS_CERT),
+    value("metrics_tls_key", "FILE", "", TLS_KEY),
+    value("metrics_tls_client_ca", "FILE", "", TLS_CLIENT_CA),
+    value("metrics_tls_client_names", "NAMES", "", TLS_CLIENT_NAMES),
     value(
         "grpc_max_connection_age",
         "DURATION",

@@ -69,6 +69,12 @@ impl Typed<'_> {
                 "admin_tls_client_ca",
                 "admin_tls_client_names",
             ]),
+            metrics: self.tls([
+                "metrics_tls_cert",
+                "metrics_tls_key",
+                "metrics_tls_client_ca",
+                "metrics_tls_client_names",
+            ]),
         }
     }
 

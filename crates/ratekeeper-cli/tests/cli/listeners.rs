@@ -1,6 +1,7 @@
 //! Listeners other than at ports of loopback.
 
-use crate::support::{Service, ratekeeper, run, write};
+use crate::support::{FREE_PORTS, Service, ratekeeper, run, write};
+use ratekeeper_testkit::certificates::{Authority, Validity, put};
 use tempfile::tempdir;
 
 const RULES: &str =
@@ -47,6 +48,48 @@ fn it_serves_at_unix_sockets_alone() {
     );
     assert!(service.stop().success());
     assert!(!folder.path().join("http").exists());
+}
+
+#[test]
+fn rules_are_explained_by_a_service_that_lets_in_by_certificate() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let authority = Authority::new();
+    put(&folder.path().join("ca.pem"), &authority.pem());
+    for name in ["localhost", "operator"] {
+        let own = folder.path().join(name);
+        std::fs::create_dir(&own).expect("a folder can be made");
+        authority.issue(name, Validity::Valid).write(&own);
+    }
+    let settings = "rules: rules.yaml\nadmin_tls_cert: localhost/tls.crt\nadmin_tls_key: localhost/tls.key\n\
+                    admin_tls_client_ca: ca.pem\n";
+    write(folder.path(), "ratekeeper.yaml", settings);
+    let args: Vec<&str> = ["serve"].iter().chain(&FREE_PORTS).copied().collect();
+    let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
+    let address = format!("https://localhost:{}", service.admin.port());
+    let explain = |files: &[&str]| {
+        let args = ["rules", "explain", "--address", &address, "d", "user=ada"];
+        run(folder.path(), &[&args[..], files].concat())
+    };
+    let ca = ["--ca", "ca.pem"];
+    let own = ["--cert", "operator/tls.crt", "--key", "operator/tls.key"];
+    let said = explain(&[&ca[..], &own].concat());
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.out.contains("would be allowed"), "{}", said.out);
+    for (files, part) in [
+        (&ca[..], "did not answer to the end"),
+        (&own[..], "no TLS with localhost:"),
+        (
+            &["--ca", "none.pem"],
+            "--ca: the authorities in none.pem cannot be used",
+        ),
+        (&["--cert", "operator/tls.crt"], "--key"),
+    ] {
+        let said = explain(files);
+        assert!(said.err.contains(part), "no {part} in {}", said.err);
+        assert_ne!(said.code, Some(0));
+    }
+    assert!(service.stop().success());
 }
 
 #[test]

@@ -132,6 +132,7 @@ impl Service {
             }
             place
                 .trim_start_matches("http://")
+                .trim_start_matches("https://")
                 .parse()
                 .expect("it is an address")
         };

@@ -340,6 +340,33 @@ async fn handshakes_that_never_end_are_cut_off() {
     running.stop().await;
 }
 
+/// Scrapers on other hosts are let in as operators are, by a certificate of their own.
+#[tokio::test]
+async fn metrics_may_be_encrypted() {
+    let (authority, folder) = authority();
+    let running = start_with(RULES, |config| {
+        config.metrics = Some("127.0.0.1:0".parse::<SocketAddr>().unwrap().into());
+        config.tls.metrics = Some(mutual(folder.path(), &authority, &["scraper.example"]));
+    })
+    .await;
+    let to = running.addresses.metrics.unwrap();
+    let ask = async |name: &str| -> std::io::Result<String> {
+        let own = authority.issue(name, Validity::Valid);
+        let client = authority.client(Some(&own), &TLS13);
+        let mut stream = connect(to, client, b"http/1.1").await?;
+        let head = b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        stream.write_all(head).await?;
+        let mut answer = String::new();
+        let read = timeout(PATIENCE, stream.read_to_string(&mut answer));
+        read.await.unwrap().map(|_| answer)
+    };
+    let answer = ask("scraper.example").await.unwrap();
+    let series = r#"ratelimit_tls_reload_total{listener="metrics",result="success"} 1"#;
+    assert!(answer.contains(series), "{answer}");
+    assert!(ask("other.example").await.is_err());
+    running.stop().await;
+}
+
 /// What a broken set of files says at start.
 async fn complaint(change: impl FnOnce(&mut TlsConfig)) -> String {
     let (_authority, folder) = authority();

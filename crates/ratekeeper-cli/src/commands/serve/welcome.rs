@@ -71,7 +71,11 @@ impl Welcome<'_> {
             "/metrics, /rlconfig, /admin/v1",
         ));
         if let Some(metrics) = &self.addresses.metrics {
-            rows.push(row("metrics", url(metrics, None), "/metrics"));
+            rows.push(row(
+                "metrics",
+                url(metrics, self.tls.metrics.as_ref()),
+                "/metrics",
+            ));
         }
         output::table(&rows, 2)
     }
@@ -115,7 +119,7 @@ impl Welcome<'_> {
             ),
             metrics,
             match self.tls.admin {
-                // `rules explain` asks in the clear.
+                // Whom `rules explain` would have to trust is not known here.
                 Some(_) => format!("{admin}/rlconfig"),
                 None => {
                     let address = quoted(&url(&reachable(&self.addresses.admin), None));
