@@ -9,6 +9,9 @@
 //!  departures   |         |     |        |    |         |     those behind a late one catch up, by little each time
 //! ```
 //!
+//! Where they are late by more than a whole turn, as on a machine with too much to do, they keep less of their distance,
+//! the later the less: the rate is kept first.
+//!
 //! Only the first of those that wait for a bucket has a timer to leave by; the others are woken when it has left.
 
 use std::collections::{BTreeMap, HashMap};
@@ -21,6 +24,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pin_project_lite::pin_project;
 use ratekeeper_store::CounterKey;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::alarm::Alarm;
@@ -34,6 +38,9 @@ const KEPT_PERCENT: u32 = 95;
 
 /// After so long the first one is no longer waited for that does not leave at its turn: its task is stuck.
 const PATIENCE: Duration = Duration::from_millis(50);
+
+/// So many are woken at a time of those whose turn has come, where the line is late.
+const WOKEN_MOST: usize = 8;
 
 /// Lines that nobody stands in are looked for when there are as many as this.
 const SWEPT_FROM: usize = 64;
@@ -93,18 +100,30 @@ impl Line {
             self.waiting.insert(place, None);
             return Leave::At(at);
         }
-        self.open_at = Some(now + span * KEPT_PERCENT / 100);
+        self.open_at = Some(now + kept(span, now.saturating_duration_since(place.0)));
         Leave::Now
     }
 
-    /// Takes whoever is at `place` out, and says who is to be woken as the first now.
-    fn remove(&mut self, place: Place) -> Option<Waker> {
+    /// Takes whoever is at `place` out, and says who is to be woken: the first now, and those who are due as well.
+    fn remove(&mut self, place: Place) -> SmallVec<[Waker; 1]> {
         self.waiting.remove(&place);
-        self.waiting.first_entry()?.get_mut().take()
+        let now = Instant::now();
+        let next = self.waiting.iter_mut().take(WOKEN_MOST).enumerate();
+        let next = next.take_while(|(number, ((turn, _), _))| *number == 0 || *turn <= now);
+        next.filter_map(|(_, (_, waker))| waker.take()).collect()
     }
 
     fn is_idle(&self, now: Instant) -> bool {
         self.waiting.is_empty() && self.open_at.is_none_or(|open_at| open_at <= now)
+    }
+}
+
+/// How long after one that left so `late` the next one leaves at the earliest, where turns are `span` apart.
+fn kept(span: Duration, late: Duration) -> Duration {
+    let kept = span * KEPT_PERCENT / 100;
+    match late > span {
+        true => kept.mul_f64(span.as_secs_f64() / late.as_secs_f64()),
+        false => kept,
     }
 }
 
@@ -165,9 +184,7 @@ impl Drop for Stand {
             lines.by_bucket.remove(&self.bucket);
         }
         drop(lines);
-        if let Some(next) = next {
-            next.wake();
-        }
+        next.into_iter().for_each(Waker::wake);
     }
 }
 

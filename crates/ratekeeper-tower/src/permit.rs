@@ -1,49 +1,65 @@
 //! What a request holds of concurrency limits until it has ended.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper_limiter::{HoldError, Limiter, Slots};
 use ratekeeper_store::Store;
 use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
 
-/// Of its time, a permit is renewed when so much has passed: two renewals may be lost.
-const RENEWED_AFTER: u32 = 3;
-
-/// The shortest pause between two renewals.
-const PAUSE_LEAST: Duration = Duration::from_millis(10);
+use crate::{Renew, Renewal};
 
 /// A place in each concurrency limit that a request is held to: renewed while it is held, given back when it is dropped,
 /// in whichever way the request ends. Of a process that is killed, the store takes it back at its deadline.
 #[derive(Debug)]
 pub struct Permit<S: Store> {
+    held: Arc<Held<S>>,
+    /// None outside of a runtime, where nobody could renew it.
+    renewal: Option<Renewal>,
+}
+
+#[derive(Debug)]
+struct Held<S: Store> {
     limiter: Arc<Limiter<S>>,
     slots: Slots,
-    /// None outside of a runtime, where nobody could renew it.
-    renewing: Option<AbortHandle>,
 }
 
 impl<S: Store> Permit<S> {
     pub(crate) fn new(limiter: Arc<Limiter<S>>, slots: Slots) -> Self {
-        let renewing = Handle::try_current().ok().map(|runtime| {
-            let renewal = renew(Arc::clone(&limiter), slots.clone());
-            runtime.spawn(renewal).abort_handle()
-        });
+        let held = Arc::new(Held { limiter, slots });
+        let expires_after = held.expires_after();
         Self {
-            limiter,
-            slots,
-            renewing,
+            renewal: Renewal::begin(held.clone(), expires_after),
+            held,
         }
     }
 }
 
 impl<S: Store> Drop for Permit<S> {
     fn drop(&mut self) {
-        if let Some(renewing) = &self.renewing {
-            renewing.abort();
-        }
-        release(&self.limiter, &self.slots);
+        // First: what is given back is not to be taken for lost.
+        self.renewal = None;
+        release(&self.held.limiter, &self.held.slots);
+    }
+}
+
+impl<S: Store> Held<S> {
+    fn expires_after(&self) -> Duration {
+        Duration::from_micros(self.slots.expires_after().get())
+    }
+}
+
+impl<S: Store> Renew for Held<S> {
+    fn renew(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Option<Duration>> + Send>> {
+        Box::pin(async move {
+            match self.limiter.renew_slots(&self.slots).await {
+                // After a fault of the store it may be held still.
+                Ok(()) | Err(HoldError::Store(_)) => Some(self.expires_after()),
+                Err(_) => None,
+            }
+        })
     }
 }
 
@@ -62,18 +78,5 @@ where
     {
         // A store forgets what nobody waits for.
         runtime.spawn(ticket);
-    }
-}
-
-/// Renews until it is aborted, or the permit is lost.
-async fn renew<S: Store>(limiter: Arc<Limiter<S>>, slots: Slots) {
-    let pause = Duration::from_micros(slots.expires_after().get()) / RENEWED_AFTER;
-    loop {
-        tokio::time::sleep(pause.max(PAUSE_LEAST)).await;
-        match limiter.renew_slots(&slots).await {
-            // Again after as long: it may be held still.
-            Ok(()) | Err(HoldError::Store(_)) => {}
-            Err(_) => return,
-        }
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::interval;
@@ -23,9 +24,13 @@ const BURST: u64 = 20;
 pub(crate) fn at_twice_the_rate() {
     println!("\na leaky bucket of {BURST}, asked at twice its rate for {SPAN:?}");
     println!(
-        "rate/s   left/s   of the rate   least gap x rate   1st percentile   most waiting   denied"
+        "gaps as shares of 1 / rate; waiting are at most {}",
+        BURST - 1
     );
-    for rate in [20, 50, 100] {
+    println!(
+        "rate/s   left/s   off by   least gap   1st percentile   most waiting   denied   us of a processor each"
+    );
+    for rate in [20, 50, 100, 200, 500, 1_000] {
         let runtime = Builder::new_multi_thread().enable_all().build();
         runtime
             .expect("a runtime can be made")
@@ -52,6 +57,7 @@ descriptors:
     let limited = layer.layer(called);
     let mut asked = JoinSet::new();
     let mut ticks = interval(Duration::from_secs(1) / (2 * rate));
+    let begin = processor_nanos();
     let end = Instant::now() + SPAN;
     let mut most_waiting = 0;
     while Instant::now() < end {
@@ -61,6 +67,7 @@ descriptors:
         most_waiting = most_waiting.max(layer.counts().waiting);
     }
     while asked.join_next().await.is_some() {}
+    let spent = processor_nanos() - begin;
 
     let left = left.lock().expect("nobody panics").clone();
     let gaps = left
@@ -78,10 +85,17 @@ descriptors:
             .unwrap_or_default()
     };
     println!(
-        "{rate:>6} {leaving:>8.2} {:>13.4} {:>18.3} {:>16.3} {most_waiting:>14} {:>8}",
-        leaving / f64::from(rate),
+        "{rate:>6} {leaving:>8.2} {:>7.2}% {:>11.3} {:>16.3} {most_waiting:>14} {:>8} {:>24.0}",
+        100.0 * (leaving / f64::from(rate) - 1.0),
         at(0),
         at(1),
         layer.counts().denied,
+        spent / 1e3 / left.len() as f64,
     );
+}
+
+/// What this process has had of the processors: asking, deciding, waiting and leaving.
+fn processor_nanos() -> f64 {
+    let spent = clock_gettime(ClockId::ProcessCPUTime);
+    spent.tv_sec as f64 * 1e9 + spent.tv_nsec as f64
 }

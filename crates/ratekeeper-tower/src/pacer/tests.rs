@@ -52,6 +52,13 @@ async fn who_comes_after_a_late_one_leaves_late_as_well_and_the_others_catch_up(
     assert!(pacer.0.lock().by_bucket.is_empty());
 }
 
+#[test]
+fn the_later_the_line_the_less_of_their_distance_they_keep() {
+    assert_eq!(kept(SPAN, Duration::ZERO), SPAN * 95 / 100);
+    assert_eq!(kept(SPAN, SPAN), SPAN * 95 / 100);
+    assert_eq!(kept(SPAN, 5 * SPAN), SPAN * 19 / 100);
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_goes_does_not_keep_those_behind() {
     let pacer = Arc::default();

@@ -186,6 +186,35 @@ async fn a_place_is_renewed_as_long_as_the_request_runs() {
     assert_eq!(renewed(), 3);
 }
 
+#[test]
+fn places_are_renewed_in_each_runtime_that_takes_some() {
+    let store = Renewals {
+        memory: MemoryStore::new(MemoryConfig::default()).expect("there is memory"),
+        renewed: AtomicU32::new(0),
+    };
+    let limiter = limiter_with(&ONE_AT_A_TIME.replace("limit: 1", "limit: 9"), store);
+    let layer = RateLimitLayer::new(Arc::clone(&limiter), "d");
+    for runtimes in 1..=3 {
+        let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("slow")));
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().start_paused(true).build();
+        // Its number may be that of the one before, which has ended with everything in it.
+        runtime.expect("a runtime can be made").block_on(async {
+            let limited = layer.layer(called);
+            let asked = (0..3).map(|_| limited.clone().oneshot(of("ada")));
+            let mut held = Vec::new();
+            for answer in asked {
+                held.push(answer.await.expect("an answer"));
+            }
+            tokio::time::sleep(Duration::from_secs(25)).await;
+            assert_eq!(
+                limiter.store().renewed.load(Ordering::Relaxed),
+                3 * runtimes
+            );
+        });
+    }
+}
+
 #[tokio::test]
 async fn twenty_in_flight_are_twenty() {
     let rules = ONE_AT_A_TIME.replace("limit: 1", "limit: 20");

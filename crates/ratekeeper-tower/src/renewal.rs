@@ -1,0 +1,219 @@
+//! What is held until a deadline, and renewed in time: by one task of each runtime, however much is held.
+//!
+//! The task is started with the first renewal of its runtime, and sleeps until the next one is due. What is dropped before
+//! it is due, as most is, costs two entries in a table and wakes nobody.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::{Handle, Id};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+/// Of its time, something held is renewed when so much has passed: two renewals may be lost.
+const RENEWED_AFTER: u32 = 3;
+
+/// The shortest pause between two renewals.
+const PAUSE_LEAST: Duration = Duration::from_millis(10);
+
+/// So many renewals are under way at a time in a runtime; the others wait for them.
+const UNDER_WAY_MAX: usize = 256;
+
+/// Something that is held until a deadline, unless it is renewed.
+pub trait Renew: Send + Sync + 'static {
+    /// Renews it: how long it is held from now on, or none if it is lost. One whose renewal may have failed says again
+    /// how long it was to be held.
+    fn renew(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Option<Duration>> + Send>>;
+}
+
+/// Has something renewed, until this is dropped.
+#[derive(Debug)]
+pub struct Renewal {
+    schedule: Arc<Schedule>,
+    number: u64,
+}
+
+impl Renewal {
+    /// Has `held` renewed, which otherwise ends in `expires_after`. None outside of a runtime, where nobody could.
+    #[must_use]
+    pub fn begin(held: Arc<dyn Renew>, expires_after: Duration) -> Option<Self> {
+        let runtime = Handle::try_current().ok()?;
+        let schedule = Schedule::of(&runtime);
+        let number = schedule.add(held, expires_after);
+        Some(Self { schedule, number })
+    }
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        self.schedule.entries.lock().remove(self.number);
+    }
+}
+
+/// What is renewed by the task of one runtime.
+#[derive(Debug, Default)]
+struct Schedule {
+    entries: Mutex<Entries>,
+    /// That something is due before the task would look.
+    sooner: Notify,
+    /// That the task is no more: its runtime has ended.
+    has_ended: AtomicBool,
+}
+
+#[derive(Default)]
+struct Entries {
+    held: HashMap<u64, (Instant, Arc<dyn Renew>)>,
+    /// What is not being renewed just now.
+    due: BTreeSet<(Instant, u64)>,
+    added: u64,
+    /// When the task looks again by itself.
+    looks_at: Option<Instant>,
+}
+
+impl fmt::Debug for Entries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held = self.held.len();
+        f.debug_struct("Entries").field("held", &held).finish()
+    }
+}
+
+impl Entries {
+    fn remove(&mut self, number: u64) {
+        if let Some((at, _)) = self.held.remove(&number) {
+            self.due.remove(&(at, number));
+        }
+    }
+
+    /// Has `number` renewed again, if it is held still.
+    fn put_again(&mut self, number: u64, at: Instant) {
+        if let Some(entry) = self.held.get_mut(&number) {
+            entry.0 = at;
+            self.due.insert((at, number));
+        }
+    }
+
+    /// Up to `most` of what is due.
+    fn take_due(&mut self, now: Instant, most: usize) -> Vec<(u64, Arc<dyn Renew>)> {
+        let mut taken = Vec::new();
+        while taken.len() < most
+            && let Some((at, number)) = self.due.first().copied()
+            && at <= now
+        {
+            self.due.pop_first();
+            let held = self.held.get(&number);
+            taken.extend(held.map(|(_, held)| (number, Arc::clone(held))));
+        }
+        taken
+    }
+}
+
+thread_local! {
+    /// The schedule of the runtime that this thread was in last.
+    static LAST: RefCell<Option<(Id, Arc<Schedule>)>> = const { RefCell::new(None) };
+}
+
+impl Schedule {
+    /// The one of `runtime`, whose task is started if there is none.
+    fn of(runtime: &Handle) -> Arc<Self> {
+        static ALL: Mutex<Vec<(Id, Arc<Schedule>)>> = Mutex::new(Vec::new());
+        let id = runtime.id();
+        let is_it = |(of, schedule): &&(Id, Arc<Self>)| *of == id && schedule.runs();
+        LAST.with_borrow_mut(|last| {
+            if let Some((_, schedule)) = last.as_ref().filter(is_it) {
+                return Arc::clone(schedule);
+            }
+            let mut all = ALL.lock();
+            // Another runtime may come to have the id of one that has ended.
+            all.retain(|(_, schedule)| schedule.runs());
+            let known = all.iter().find(is_it);
+            let schedule = known.map(|(_, schedule)| Arc::clone(schedule));
+            let schedule = schedule.unwrap_or_else(|| {
+                let made = Arc::new(Self::default());
+                runtime.spawn(Arc::clone(&made).run());
+                all.push((id, Arc::clone(&made)));
+                made
+            });
+            *last = Some((id, Arc::clone(&schedule)));
+            schedule
+        })
+    }
+
+    fn runs(&self) -> bool {
+        !self.has_ended.load(Ordering::Acquire)
+    }
+
+    fn add(&self, held: Arc<dyn Renew>, expires_after: Duration) -> u64 {
+        let at = due_at(expires_after);
+        let mut entries = self.entries.lock();
+        entries.added += 1;
+        let number = entries.added;
+        entries.held.insert(number, (at, held));
+        entries.due.insert((at, number));
+        let is_sooner = entries.looks_at.is_none_or(|looks_at| at < looks_at);
+        if is_sooner {
+            entries.looks_at = Some(at);
+        }
+        drop(entries);
+        if is_sooner {
+            self.sooner.notify_one();
+        }
+        number
+    }
+
+    /// Renews what is due, as long as the runtime lives.
+    async fn run(self: Arc<Self>) {
+        let _ended = Ended(&self);
+        let mut under_way = JoinSet::new();
+        loop {
+            let due = {
+                let room = UNDER_WAY_MAX - under_way.len();
+                self.entries.lock().take_due(Instant::now(), room)
+            };
+            for (number, held) in due {
+                let renewing = held.renew();
+                under_way.spawn(async move { (number, renewing.await) });
+            }
+            let next = {
+                let mut entries = self.entries.lock();
+                let first = entries.due.first().map(|(at, _)| *at);
+                entries.looks_at = first.filter(|_| under_way.len() < UNDER_WAY_MAX);
+                entries.looks_at
+            };
+            tokio::select! {
+                Some(renewed) = under_way.join_next() => {
+                    let mut entries = self.entries.lock();
+                    match renewed {
+                        Ok((number, Some(left))) => entries.put_again(number, due_at(left)),
+                        Ok((number, None)) => entries.remove(number),
+                        // It panicked, or the runtime ends: that one is lost at its deadline.
+                        Err(_) => {}
+                    }
+                }
+                () = self.sooner.notified() => {}
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+            }
+        }
+    }
+}
+
+/// Tells that a schedule's task is no more, when it is dropped.
+struct Ended<'a>(&'a Schedule);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.has_ended.store(true, Ordering::Release);
+    }
+}
+
+/// When something is to be renewed that is held for so long from now on.
+fn due_at(expires_after: Duration) -> Instant {
+    Instant::now() + (expires_after / RENEWED_AFTER).max(PAUSE_LEAST)
+}
