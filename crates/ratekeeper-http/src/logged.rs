@@ -45,7 +45,12 @@ impl<'a> Original<'a> {
         let said = line.host.map(str::as_bytes);
         Ok(Self {
             client,
-            client_name: address.is_none().then_some(line.client),
+            client_name: match address {
+                None => Some(line.client),
+                // Written in one way only, so it need not be written again.
+                Some(IpAddr::V4(_)) if client == address => Some(line.client),
+                Some(_) => None,
+            },
             method: line.method,
             scheme: None,
             host: said.and_then(|said| host(&http::header::HOST, said).ok()),
@@ -134,10 +139,12 @@ mod tests {
         );
         let client = |hop| {
             let line = line(hop, &headers);
-            Original::logged(&line, &Forwarding::default()).map(|original| original.client)
+            let original = Original::logged(&line, &Forwarding::default())?;
+            Ok::<_, Malformed>((original.client, original.client_name.map(str::to_owned)))
         };
-        assert_eq!(client("127.0.0.1")?, "203.0.113.7".parse().ok());
-        assert_eq!(client("192.0.2.1")?, "192.0.2.1".parse().ok());
+        assert_eq!(client("127.0.0.1")?, ("203.0.113.7".parse().ok(), None));
+        let stranger = ("192.0.2.1".parse().ok(), Some("192.0.2.1".to_owned()));
+        assert_eq!(client("192.0.2.1")?, stranger);
         Ok(())
     }
 

@@ -29,7 +29,7 @@ static HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 pub struct Original<'a> {
     /// Who sent it.
     pub client: Option<IpAddr>,
-    /// What a log calls it that has no address.
+    /// What a log calls it, if that is how it counts: a name in place of an address, or an IPv4 address as it stands there.
     pub client_name: Option<&'a str>,
     /// As it was sent; methods are case-sensitive.
     pub method: Option<&'a str>,

@@ -141,10 +141,10 @@ impl Source {
         let request = view.request;
         let target = request.target.as_ref();
         let value = match self {
-            Self::RemoteAddress => request
-                .client
-                .map(|client| network(client, ipv6_prefix).into())
-                .or(request.client_name.map(Cow::Borrowed)),
+            Self::RemoteAddress => match (request.client_name, request.client) {
+                (Some(name), _) => Some(Cow::Borrowed(name)),
+                (None, client) => client.map(|client| network(client, ipv6_prefix).into()),
+            },
             Self::Method => request.method.map(Cow::Borrowed),
             Self::Path => target.map(|target| Cow::Borrowed(&*target.path)),
             Self::Endpoint => request
