@@ -99,7 +99,7 @@ Examples:
   ratekeeper rules explain --rules rules/ api api_key=abc remote_address=192.0.2.7
   ratekeeper rules explain --rules slas.yaml --request 'GET /product/7' --header 'x-api-key: abc'
   ratekeeper rules explain --address http://127.0.0.1:6070 api api_key=abc,path=/login")]
-    Explain(RulesExplain),
+    Explain(Box<RulesExplain>),
     /// Write the limits as those read them who call the API
     #[command(after_help = "\
 What is off or in shadow is left out; secrets are fingerprints.
