@@ -121,6 +121,9 @@ impl Framing {
     fn take(&mut self, line: &[u8]) {
         let is_ended_by_both = line.ends_with(b"\r\n");
         let text = &line[..line.len() - if is_ended_by_both { 2 } else { 1 }];
+        if let (Place::Header(head), false) = (&mut self.place, text.is_empty()) {
+            return head.note(text);
+        }
         self.place = match self.place {
             Place::RequestLine => match text {
                 // Some clients end a body with one too many.
@@ -130,8 +133,7 @@ impl Framing {
                 }
                 _ => Place::Lost,
             },
-            Place::Header(head) if text.is_empty() => self.end_of(head),
-            Place::Header(head) => Place::Header(head.with(text)),
+            Place::Header(head) => self.end_of(head),
             Place::ChunkSize if is_ended_by_both => after_chunk_size(text),
             Place::Trailer { is_within: false } if line == b"\r\n" => Place::RequestLine,
             Place::Trailer { .. } => Place::Trailer {
@@ -185,9 +187,13 @@ impl After {
 }
 
 impl Head {
-    fn with(mut self, line: &[u8]) -> Self {
-        let Some(colon) = memchr(b':', line) else {
-            return self;
+    fn note(&mut self, line: &[u8]) {
+        // Most lines are told by their first letter.
+        if !matches!(line, [b'C' | b'c' | b'T' | b't', ..]) {
+            return;
+        }
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+            return;
         };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         if name.eq_ignore_ascii_case(b"content-length") {
@@ -204,7 +210,6 @@ impl Head {
                 .unwrap_or_default();
             self.is_chunked = Some(last.trim_ascii().eq_ignore_ascii_case(b"chunked"));
         }
-        self
     }
 }
 
