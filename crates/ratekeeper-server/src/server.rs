@@ -1,5 +1,7 @@
 //! Binding, serving, draining.
 
+mod listeners;
+
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -15,16 +17,16 @@ use crate::admin;
 use crate::app::App;
 use crate::callers::Callers;
 use crate::chores;
-use crate::config::{Bounds, ServerConfig, WatchConfig};
+use crate::config::{ServerConfig, WatchConfig};
 use crate::drain::{Drain, DrainDelay};
 use crate::follow::{Followed, follow};
 use crate::front::{Front, NoFront};
-use crate::grpc::{BadDescriptors, Grpc, Health, is_rls};
+use crate::grpc::{BadDescriptors, Grpc, Health};
 use crate::http;
-use crate::listen::{ListenAddress, Listener, Opening, Protocol, Workers};
+use crate::listen::{ListenAddress, Listener, Workers};
 use crate::reload::{ReloadStatus, Reloader, RulesLoader};
 use crate::store::ServedStore;
-use crate::tls::{Tls, TlsConfig};
+use listeners::{Listeners, Secrets};
 
 /// Where a server listens: what was asked for, with free ports in place of 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -110,15 +112,6 @@ pub struct Server<S> {
     service: Grpc<S>,
     listeners: Listeners,
     workers: Workers,
-}
-
-#[derive(Debug)]
-struct Listeners {
-    grpc: Option<Listener>,
-    http: Option<Listener>,
-    admin: Listener,
-    metrics: Option<Listener>,
-    front: Option<(Listener, Bounds)>,
 }
 
 impl<S: ServedStore> Server<S> {
@@ -312,102 +305,6 @@ impl<S: ServedStore> Server<S> {
         let cut = cut + total(watching).await;
         tasks.shutdown().await;
         Drained { cut }
-    }
-}
-
-impl Listeners {
-    async fn bind(config: &ServerConfig, secrets: &Secrets) -> Result<Self, BindError> {
-        let opening = |name, protocol, address, tls: &Option<Arc<Tls>>| Opening {
-            name,
-            protocol,
-            address,
-            unix_mode: config.unix_mode,
-            tls: tls.clone(),
-            is_blind: is_rls,
-        };
-        let (h1, h2) = (Protocol::Http1, Protocol::Http2);
-        let metrics = match &config.metrics {
-            Some(address) => Some(bind(opening("metrics", h1, address, &secrets.metrics)).await?),
-            None => None,
-        };
-        let grpc = match &config.grpc {
-            Some(address) => Some(bind(opening("grpc", h2, address, &secrets.grpc)).await?),
-            None => None,
-        };
-        let http = match &config.http {
-            Some(address) => Some(bind(opening("http", h1, address, &secrets.http)).await?),
-            None => None,
-        };
-        let front = match &config.front {
-            Some(front) => {
-                let either = Protocol::Either;
-                let opening = opening("listen", either, &front.address, &secrets.front);
-                Some((bind(opening).await?, front.bounds))
-            }
-            None => None,
-        };
-        Ok(Self {
-            grpc,
-            http,
-            front,
-            admin: bind(opening("admin", h1, &config.admin, &secrets.admin)).await?,
-            metrics,
-        })
-    }
-}
-
-async fn bind(opening: Opening<'_>) -> Result<Listener, BindError> {
-    let (name, address) = (opening.name, opening.address.clone());
-    let bound = Listener::bind(opening).await;
-    bound.map_err(|source| BindError::Listen {
-        name,
-        address,
-        source,
-    })
-}
-
-/// The certificates of all listeners.
-struct Secrets {
-    grpc: Option<Arc<Tls>>,
-    http: Option<Arc<Tls>>,
-    admin: Option<Arc<Tls>>,
-    metrics: Option<Arc<Tls>>,
-    front: Option<Arc<Tls>>,
-}
-
-impl Secrets {
-    fn load(config: &ServerConfig) -> Result<Self, BindError> {
-        let listeners = &config.tls;
-        let front = config.front.as_ref().and_then(|front| front.tls.clone());
-        let load = |name, protocol, config: &Option<TlsConfig>| match config {
-            None => Ok(None),
-            Some(config) => Tls::load(name, protocol, config.clone())
-                .map(|tls| Some(Arc::new(tls)))
-                .map_err(|source| BindError::Tls { name, source }),
-        };
-        Ok(Self {
-            grpc: load("grpc", Protocol::Http2, &listeners.grpc)?,
-            http: load("http", Protocol::Http1, &listeners.http)?,
-            admin: load("admin", Protocol::Http1, &listeners.admin)?,
-            metrics: load("metrics", Protocol::Http1, &listeners.metrics)?,
-            front: load("listen", Protocol::Either, &front)?,
-        })
-    }
-
-    /// Whether the admin listener asks who clients are.
-    fn admin_is_closed(&self) -> bool {
-        self.admin.as_ref().is_some_and(|tls| tls.asks_for_names())
-    }
-
-    fn all(&self) -> Vec<Arc<Tls>> {
-        let all = [
-            &self.grpc,
-            &self.http,
-            &self.admin,
-            &self.metrics,
-            &self.front,
-        ];
-        all.into_iter().flatten().cloned().collect()
     }
 }
 

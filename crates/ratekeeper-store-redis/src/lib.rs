@@ -25,6 +25,7 @@ pub mod script;
 mod seed;
 mod sentinel;
 mod shard;
+mod slots;
 mod store;
 mod survey;
 mod ticket;

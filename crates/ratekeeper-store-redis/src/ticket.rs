@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use ratekeeper_store::{StoreError, Verdicts, across};
 use tokio::sync::oneshot;
 
-use crate::store::Slots;
+use crate::slots::Slots;
 
 /// What becomes of a decision.
 pub(crate) type Decided = Result<Verdicts, StoreError>;

@@ -1,0 +1,115 @@
+//! Binding all addresses, or none, with their certificates.
+
+use std::sync::Arc;
+
+use super::BindError;
+use crate::config::{Bounds, ServerConfig};
+use crate::grpc::is_rls;
+use crate::listen::{Listener, Opening, Protocol};
+use crate::tls::{Tls, TlsConfig};
+
+/// All listeners of a server.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    pub(super) grpc: Option<Listener>,
+    pub(super) http: Option<Listener>,
+    pub(super) admin: Listener,
+    pub(super) metrics: Option<Listener>,
+    pub(super) front: Option<(Listener, Bounds)>,
+}
+
+impl Listeners {
+    pub(super) async fn bind(config: &ServerConfig, secrets: &Secrets) -> Result<Self, BindError> {
+        let opening = |name, protocol, address, tls: &Option<Arc<Tls>>| Opening {
+            name,
+            protocol,
+            address,
+            unix_mode: config.unix_mode,
+            tls: tls.clone(),
+            is_blind: is_rls,
+        };
+        let (h1, h2) = (Protocol::Http1, Protocol::Http2);
+        let metrics = match &config.metrics {
+            Some(address) => Some(bind(opening("metrics", h1, address, &secrets.metrics)).await?),
+            None => None,
+        };
+        let grpc = match &config.grpc {
+            Some(address) => Some(bind(opening("grpc", h2, address, &secrets.grpc)).await?),
+            None => None,
+        };
+        let http = match &config.http {
+            Some(address) => Some(bind(opening("http", h1, address, &secrets.http)).await?),
+            None => None,
+        };
+        let front = match &config.front {
+            Some(front) => {
+                let either = Protocol::Either;
+                let opening = opening("listen", either, &front.address, &secrets.front);
+                Some((bind(opening).await?, front.bounds))
+            }
+            None => None,
+        };
+        Ok(Self {
+            grpc,
+            http,
+            front,
+            admin: bind(opening("admin", h1, &config.admin, &secrets.admin)).await?,
+            metrics,
+        })
+    }
+}
+
+async fn bind(opening: Opening<'_>) -> Result<Listener, BindError> {
+    let (name, address) = (opening.name, opening.address.clone());
+    let bound = Listener::bind(opening).await;
+    bound.map_err(|source| BindError::Listen {
+        name,
+        address,
+        source,
+    })
+}
+
+/// The certificates of all listeners.
+pub(super) struct Secrets {
+    grpc: Option<Arc<Tls>>,
+    http: Option<Arc<Tls>>,
+    admin: Option<Arc<Tls>>,
+    metrics: Option<Arc<Tls>>,
+    front: Option<Arc<Tls>>,
+}
+
+impl Secrets {
+    pub(super) fn load(config: &ServerConfig) -> Result<Self, BindError> {
+        let listeners = &config.tls;
+        let front = config.front.as_ref().and_then(|front| front.tls.clone());
+        let load = |name, protocol, config: &Option<TlsConfig>| match config {
+            None => Ok(None),
+            Some(config) => Tls::load(name, protocol, config.clone())
+                .map(|tls| Some(Arc::new(tls)))
+                .map_err(|source| BindError::Tls { name, source }),
+        };
+        Ok(Self {
+            grpc: load("grpc", Protocol::Http2, &listeners.grpc)?,
+            http: load("http", Protocol::Http1, &listeners.http)?,
+            admin: load("admin", Protocol::Http1, &listeners.admin)?,
+            metrics: load("metrics", Protocol::Http1, &listeners.metrics)?,
+            front: load("listen", Protocol::Either, &front)?,
+        })
+    }
+
+    /// Whether the admin listener asks who clients are.
+    pub(super) fn admin_is_closed(&self) -> bool {
+        self.admin.as_ref().is_some_and(|tls| tls.asks_for_names())
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Tls>> {
+        let all = [
+            &self.grpc,
+            &self.http,
+            &self.admin,
+            &self.metrics,
+            &self.front,
+        ];
+        all.into_iter().flatten().cloned().collect()
+    }
+}
