@@ -118,7 +118,7 @@ impl<E: Clone> RateLimitLayer<E> {
     /// The longest that a request is held back by a leaky bucket; one that would have to wait longer is denied. 10 s by
     /// default; zero denies all that would have to wait. One that is denied leaves its turn to others. Turns that are less than 30 ms apart are kept to about a
     /// tenth of a millisecond, others to one or two, on a machine that has processors free; behind a request that left
-    /// late the others keep 95 % of their distance. The turn of a client that goes is free again if nobody has one
+    /// late the others keep 92 % of their distance. The turn of a client that goes is free again if nobody has one
     /// behind it.
     #[must_use]
     pub fn wait_max(self, wait: Duration) -> Self {

@@ -9,7 +9,7 @@
 //!  departures   |         |     |        |    |         |     those behind a late one catch up, by little each time
 //! ```
 //!
-//! Where they are late by more than a whole turn, as on a machine with too much to do, they keep less of their distance,
+//! Where they are later than turns are apart, as on a machine with too much to do, they keep less of their distance,
 //! the later the less: the rate is kept first.
 //!
 //! Only the first of those that wait for a bucket has a timer to leave by; the others are woken when it has left.
@@ -34,7 +34,10 @@ const SPACED_LEAST: Duration = Duration::from_micros(400);
 
 /// How much of their turns' distance two departures keep at least, in percent: behind a late one there is so much
 /// less than a whole one to be caught up with.
-const KEPT_PERCENT: u32 = 95;
+const KEPT_PERCENT: u32 = 92;
+
+/// How late a line may be that keeps all of that: as late as turns are apart, or as timers and threads are any day.
+const LATE_MOST: Duration = Duration::from_millis(4);
 
 /// After so long the first one is no longer waited for that does not leave at its turn: its task is stuck.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -121,8 +124,9 @@ impl Line {
 /// How long after one that left so `late` the next one leaves at the earliest, where turns are `span` apart.
 fn kept(span: Duration, late: Duration) -> Duration {
     let kept = span * KEPT_PERCENT / 100;
-    match late > span {
-        true => kept.mul_f64(span.as_secs_f64() / late.as_secs_f64()),
+    let late_most = span.max(LATE_MOST);
+    match late > late_most {
+        true => kept.mul_f64(late_most.as_secs_f64() / late.as_secs_f64()),
         false => kept,
     }
 }
