@@ -55,7 +55,7 @@ struct Place {
     is_down: AtomicBool,
 }
 
-/// A connection: made when it is first needed, and again whenever it was lost.
+/// A connection: made with the first call of its runtime, and again whenever it was lost.
 #[derive(Debug)]
 struct Lane {
     connection: Mutex<Connection>,
@@ -217,20 +217,20 @@ impl Place {
                 let Some(place) = watching.0.upgrade() else {
                     return;
                 };
-                if place.is_serving().await {
+                if is_serving(place.endpoint.connect_lazy()).await {
                     info!(service = place.name, "a rate limit service answers again");
                     return;
                 }
             }
         });
     }
+}
 
-    /// Whether it says that it serves.
-    async fn is_serving(&self) -> bool {
-        let mut health = HealthClient::new(self.endpoint.connect_lazy());
-        let answer = timeout(PATIENCE, health.check(HealthCheckRequest::default())).await;
-        matches!(answer, Ok(Ok(answer)) if answer.get_ref().status() == ServingStatus::Serving)
-    }
+/// Whether who is on `channel` says that it serves; connects where nobody has yet.
+async fn is_serving(channel: Channel) -> bool {
+    let mut health = HealthClient::new(channel);
+    let answer = timeout(PATIENCE, health.check(HealthCheckRequest::default())).await;
+    matches!(answer, Ok(Ok(answer)) if answer.get_ref().status() == ServingStatus::Serving)
 }
 
 /// Whoever looks at a service that is passed over; when that ends, in whichever way, it is asked again.
@@ -270,7 +270,9 @@ impl Lane {
 
 impl Connection {
     fn new(place: &Place) -> Self {
-        let channel: Channel = place.endpoint.connect_lazy();
+        let channel = place.endpoint.connect_lazy();
+        // Connects now: the call that comes to need it has little time.
+        tokio::spawn(is_serving(channel.clone()));
         Self {
             stub: Stub::new(channel),
             made: Instant::now(),
