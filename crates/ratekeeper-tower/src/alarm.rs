@@ -16,9 +16,6 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Turns that are closer than this are kept exactly; of longer spans a millisecond is a small part.
-const EXACT_BELOW: Duration = Duration::from_millis(30);
-
 /// So long before its time an exact one is handed to the thread: tokio's may be a millisecond late, and late to be heard.
 const EARLY: Duration = Duration::from_millis(2);
 
@@ -36,9 +33,8 @@ pin_project! {
 }
 
 impl Alarm {
-    /// An alarm for `at`, exact if it is about a `span` so short that it has to be.
-    pub(crate) fn new(at: Instant, span: Duration) -> Self {
-        let is_exact = span < EXACT_BELOW;
+    /// An alarm for `at`: exact, or on the next whole millisecond.
+    pub(crate) fn new(at: Instant, is_exact: bool) -> Self {
         Self {
             at,
             is_exact,

@@ -32,6 +32,9 @@ use crate::alarm::Alarm;
 /// Turns that are closer than this are not spaced, but left at in bunches: no timer rings as often.
 const SPACED_LEAST: Duration = Duration::from_micros(400);
 
+/// Turns that are closer than this are kept exactly; of longer spans a millisecond is a small part.
+const EXACT_BELOW: Duration = Duration::from_millis(30);
+
 /// How much of their turns' distance two departures keep at least, in percent: behind a late one there is so much
 /// less than a whole one to be caught up with.
 const KEPT_PERCENT: u32 = 92;
@@ -95,7 +98,10 @@ impl Line {
         if let Some((first, _)) = self.waiting.first_key_value()
             && *first < place
         {
-            self.waiting.insert(place, Some(waker.clone()));
+            let known = self.waiting.entry(place).or_default();
+            if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
+                *known = Some(waker.clone());
+            }
             return Leave::Behind(place.0.max(now) + PATIENCE + span);
         }
         let at = may_leave(place.0);
@@ -212,9 +218,10 @@ impl Paced {
         span: Duration,
     ) -> Self {
         let bucket = bucket.filter(|_| span >= SPACED_LEAST);
+        let is_exact = bucket.is_some() && span < EXACT_BELOW;
         Self {
             stand: bucket.map(|bucket| Stand::new(pacer, bucket, turn, span)),
-            alarm: Alarm::new(turn, span),
+            alarm: Alarm::new(turn, is_exact),
         }
     }
 }
