@@ -2,23 +2,29 @@
 //!
 //! hyper hands each HTTP/2 request to an executor. A task for each costs more than most of our
 //! decisions do, which are there at once. So requests are kept aside until what has arrived is
-//! read, then all of them are tried, and only what has to wait becomes a task. Since the
-//! connection is written after that, their answers leave together.
+//! read, then all of them are tried, and what has to wait is polled again when it is woken, still
+//! within the connection's task: the answers of a store that come together wake one task and not
+//! as many as they are. Since the connection is written after that, they leave together.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Context;
+use std::task::{Context, Poll};
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use hyper::rt::Executor;
 use parking_lot::Mutex;
 
-type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The requests of one connection that were read and not tried yet: as many as it may have
 /// under way at most.
 #[derive(Clone, Default)]
 pub(super) struct Aside(Arc<Mutex<Vec<Request>>>);
+
+/// The requests of one connection that wait for something. They end with it.
+pub(super) type Waiting = FuturesUnordered<Request>;
 
 impl<F> Executor<F> for Aside
 where
@@ -30,21 +36,82 @@ where
 }
 
 impl Aside {
-    /// Tries all of them. What is not done at once becomes a task, which polls it again with
-    /// its own waker.
-    pub(super) fn run(&self, cx: &mut Context<'_>) {
+    /// Tries all of them, and those that were `waiting` and were woken. What is not done at once
+    /// joins these.
+    pub(super) fn run(&self, waiting: &mut Waiting, cx: &mut Context<'_>) {
         // Not held while they run: they may hand in others.
         while let Some(requests) = self.take() {
             for mut request in requests {
                 if request.as_mut().poll(cx).is_pending() {
-                    tokio::spawn(request);
+                    waiting.push(request);
                 }
             }
         }
+        // What has just joined is polled again here, so that its own waker is known.
+        while let Poll::Ready(Some(())) = waiting.poll_next_unpin(cx) {}
     }
 
     fn take(&self) -> Option<Vec<Request>> {
         let mut requests = self.0.lock();
         (!requests.is_empty()).then(|| std::mem::take(&mut *requests))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// Counts how often a connection's task is woken.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn requests_that_wait_wake_their_connection_once_and_end_with_it() {
+        let (aside, mut waiting) = (Aside::default(), Waiting::new());
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut cx = Context::from_waker(&waker);
+        let served = Arc::new(AtomicUsize::new(0));
+        let mut answers = Vec::new();
+        for _ in 0..3 {
+            let (answer, wait) = oneshot::channel::<()>();
+            answers.push(answer);
+            let served = Arc::clone(&served);
+            aside.execute(async move {
+                if wait.await.is_ok() {
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let at_once = Arc::clone(&served);
+        aside.execute(async move {
+            at_once.fetch_add(10, Ordering::Relaxed);
+        });
+        aside.run(&mut waiting, &mut cx);
+        assert_eq!(served.load(Ordering::Relaxed), 10, "one had not to wait");
+        assert_eq!(waiting.len(), 3);
+
+        let before = wakes.0.load(Ordering::Relaxed);
+        for answer in answers.drain(..2) {
+            answer.send(()).expect("it is waited for");
+        }
+        let woken = wakes.0.load(Ordering::Relaxed) - before;
+        assert_eq!(woken, 1, "two answers are one reason to look");
+        aside.run(&mut waiting, &mut cx);
+        assert_eq!(served.load(Ordering::Relaxed), 12);
+
+        drop(waiting);
+        assert!(answers.iter().all(oneshot::Sender::is_closed));
     }
 }

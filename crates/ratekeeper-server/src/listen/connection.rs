@@ -15,7 +15,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, tim
 use tracing::debug;
 
 use super::activity::{Activity, Watched};
-use super::aside::Aside;
+use super::aside::{Aside, Waiting};
 use super::deadline::Deadline;
 use super::framing::Framing;
 use super::line::Line;
@@ -230,6 +230,7 @@ impl WatchOver {
     {
         let bounds = &self.line.bounds;
         let mut connection = pin!(connection);
+        let mut waiting = Waiting::new();
         let mut begun = pin!(async {
             self.line.drain.begun().await;
             sleep(last_request).await;
@@ -251,7 +252,7 @@ impl WatchOver {
                 end = poll_fn(|cx| {
                     let end = connection.as_mut().poll(cx);
                     if end.is_pending() {
-                        self.aside.run(cx);
+                        self.aside.run(&mut waiting, cx);
                     }
                     end
                 }) => {
