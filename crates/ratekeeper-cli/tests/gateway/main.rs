@@ -10,6 +10,7 @@ mod http2;
 mod levels;
 mod limits;
 mod log;
+mod python;
 mod readme;
 mod routes;
 mod service;
