@@ -81,8 +81,14 @@ impl Places for Parted {
         now(rest);
     }
 
-    fn stranded(&self, _: Place, hits: u64) {
-        panic!("{hits} hits were lost of a store that is there");
+    /// Of the place that gives no answer, since nobody knows what it has taken.
+    fn stranded(&self, place: Place, hits: u64) {
+        assert_eq!(
+            place,
+            Place(1),
+            "{hits} hits were lost of a store that is there"
+        );
+        assert!(self.0.is_away.load(Ordering::Relaxed));
     }
 }
 
