@@ -8,8 +8,10 @@ mod draft;
 mod form;
 mod grpc;
 mod headers;
+mod lines;
 mod refusal;
 mod standing;
+mod written;
 
 use http::HeaderName;
 use ratekeeper_core::Timestamp;
@@ -17,7 +19,8 @@ use ratekeeper_limiter::{Decision, Policy};
 
 pub use denial::{Denial, scope};
 pub use form::{BodyForm, Form};
-pub use headers::{HeaderLines, Headers, LimitHeaders, RetryAfter, UnknownHeaders};
+pub use headers::{Headers, LimitHeaders, RetryAfter, UnknownHeaders};
+pub use lines::HeaderLines;
 pub use refusal::Refusal;
 pub use standing::{Bound, Quota, Standing};
 
@@ -31,9 +34,16 @@ pub fn draft(
     decision: &Decision,
 ) -> impl Iterator<Item = (&'static str, String)> {
     let standing = Standing::new(policies, decision, Timestamp::default());
-    let policy = draft::policy(&standing).map(|value| ("RateLimit-Policy", value));
-    let state = draft::state(&standing).map(|value| ("RateLimit", value));
-    policy.into_iter().chain(state)
+    let written = |write: fn(&Standing<'_>, &mut String)| {
+        let mut text = String::new();
+        write(&standing, &mut text);
+        text
+    };
+    let headers = [
+        ("RateLimit-Policy", written(draft::policy)),
+        ("RateLimit", written(draft::state)),
+    ];
+    headers.into_iter().filter(|(_, value)| !value.is_empty())
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use std::str::FromStr;
 use std::time::{Duration, UNIX_EPOCH};
 
-use http::header::RETRY_AFTER;
-use http::{HeaderName, HeaderValue};
+use http::HeaderName;
 use ratekeeper_core::Micros;
 
+use super::lines::{HeaderLines, Writer};
 use super::standing::shown;
-use super::{Bound, DEGRADED, Standing, draft};
+use super::{Bound, Standing, draft};
 
 static LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 static REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -18,18 +18,17 @@ static RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 static RULE: HeaderName = HeaderName::from_static("x-ratelimit-rule");
 static POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 static STATE: HeaderName = HeaderName::from_static("ratelimit");
+static RETRY_AFTER: HeaderName = http::header::RETRY_AFTER;
+static DEGRADED: HeaderName = super::DEGRADED;
 
 /// The first second after the year 9999, where HTTP's dates end.
 const DATES_END: u64 = 253_402_300_800;
-
-/// Names and values, each name once.
-pub type HeaderLines = Vec<(HeaderName, HeaderValue)>;
 
 /// In which headers a client is told of its limits, on allowed answers and denials alike.
 ///
 /// Read from a list with commas of `draft`, `x-ratelimit`, `x-ratelimit-epoch`, `github`, `retry-after`,
 /// `retry-after-date` and `rule`; `none` for none at all. By default `draft,x-ratelimit,retry-after`. Answers of which
-/// some limit was not counted carry [`DEGRADED`] besides, unless there are no headers at all.
+/// some limit was not counted carry [`DEGRADED`](super::DEGRADED) besides, unless there are no headers at all.
 ///
 /// ```
 /// use ratekeeper_http::answer::{Headers, LimitHeaders};
@@ -100,74 +99,62 @@ impl Headers {
     /// The headers that tell `standing`.
     #[must_use]
     pub fn lines(&self, standing: &Standing<'_>) -> HeaderLines {
-        let mut lines = HeaderLines::new();
         if *self == Self::NONE {
-            return lines;
+            return HeaderLines::new();
         }
+        let mut lines = Writer::new();
         if let Some(binding) = &standing.binding {
-            lines.reserve(6);
             if let Some(kind) = self.limits {
                 kind.put(standing, binding, &mut lines);
             }
             if self.draft {
-                put(&mut lines, &POLICY, draft::policy(standing));
-                put(&mut lines, &STATE, draft::state(standing));
+                lines.put(&POLICY, |text| draft::policy(standing, text));
+                lines.put(&STATE, |text| draft::state(standing, text));
             }
             if let (Some(kind), Some(seconds)) = (self.retry_after, binding.retry_after_secs()) {
-                lines.push((RETRY_AFTER, kind.value(standing, seconds)));
+                kind.put(standing, seconds, &mut lines);
             }
             if self.rule && !standing.allowed {
-                put(&mut lines, &RULE, Some(shown(&binding.rule).into_owned()));
+                lines.text(&RULE, &shown(&binding.rule));
             }
         }
         if standing.degraded {
-            lines.push((DEGRADED, HeaderValue::from_static("true")));
+            lines.text(&DEGRADED, "true");
         }
-        lines
+        lines.finish()
     }
 }
 
 impl LimitHeaders {
-    fn put(self, standing: &Standing<'_>, binding: &Bound<'_>, lines: &mut HeaderLines) {
+    fn put(self, standing: &Standing<'_>, binding: &Bound<'_>, lines: &mut Writer) {
         let reset = match self {
             Self::Delta => binding.reset_after.as_secs_ceil(),
             Self::Epoch | Self::GitHub => epoch_secs(standing, binding.reset_after),
         };
-        lines.push((LIMIT.clone(), binding.quota.limit.into()));
-        lines.push((REMAINING.clone(), binding.remaining.into()));
-        lines.push((RESET.clone(), reset.into()));
+        lines.number(&LIMIT, binding.quota.limit);
+        lines.number(&REMAINING, binding.remaining);
+        lines.number(&RESET, reset);
         if self == Self::GitHub {
             let used = binding.quota.limit.saturating_sub(binding.remaining);
-            lines.push((USED.clone(), used.into()));
-            put(
-                lines,
-                &RESOURCE,
-                Some(binding.quota.name.clone().into_owned()),
-            );
+            lines.number(&USED, used);
+            lines.text(&RESOURCE, &binding.quota.name);
         }
     }
 }
 
 impl RetryAfter {
-    fn value(self, standing: &Standing<'_>, seconds: u64) -> HeaderValue {
+    fn put(self, standing: &Standing<'_>, seconds: u64, lines: &mut Writer) {
         let date = epoch_secs(standing, Micros::from_secs(seconds));
         if self == Self::Seconds || date >= DATES_END {
-            return seconds.into();
+            return lines.number(&RETRY_AFTER, seconds);
         }
         let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(date));
-        HeaderValue::try_from(date).unwrap_or_else(|_| seconds.into())
+        lines.text(&RETRY_AFTER, &date);
     }
 }
 
 fn epoch_secs(standing: &Standing<'_>, span: Micros) -> u64 {
     standing.at.after(span).as_micros().div_ceil(1_000_000)
-}
-
-/// What is printable ASCII is a header's value.
-fn put(lines: &mut HeaderLines, name: &HeaderName, value: Option<String>) {
-    if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
-        lines.push((name.clone(), value));
-    }
 }
 
 impl FromStr for Headers {
