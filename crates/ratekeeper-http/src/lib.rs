@@ -28,6 +28,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod address;
 pub mod answer;
 mod describer;
 mod forwarded;
@@ -42,6 +43,7 @@ mod source;
 mod target;
 mod view;
 
+pub use address::push_address;
 pub use describer::{Describer, Question, Refused, Unauthenticated, UnclearDomain};
 pub use forwarding::{ClientHeader, Forwarding, HOPS_MAX, Hop, TrustedProxies};
 pub use identity::{Caller, Identity, IdentityConfig, IdentityError};

@@ -9,9 +9,13 @@ use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderName, HeaderValue};
 use ratekeeper_rules::PathPattern;
 
+use crate::address::push_address;
 use crate::target::{decode, split};
 use crate::view::View;
 use crate::{Malformed, Original};
+
+/// The bytes of `255.255.255.255`.
+const IPV4_BYTES_MAX: usize = 15;
 
 /// A part of a request. What a request does not have, or has empty, is missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -213,7 +217,11 @@ fn network(client: IpAddr, ipv6_prefix: u8) -> String {
                 Ipv6Addr::from_bits(address.to_bits() & mask)
             )
         }
-        address => address.to_string(),
+        address => {
+            let mut text = String::with_capacity(IPV4_BYTES_MAX);
+            push_address(&mut text, address);
+            text
+        }
     }
 }
 

@@ -9,10 +9,10 @@ use http::header::{
 use http::request::Parts;
 use http::uri::{PathAndQuery, Scheme, Uri};
 use http::{Method, Version};
-use ratekeeper_http::{ClientHeader, Forwarding, Hop};
+use ratekeeper_http::{ClientHeader, Forwarding, Hop, push_address};
 use ratekeeper_server::{Peer, PeerAddress};
 
-use super::remove_hop_by_hop;
+use super::{is_between_neighbours, remove_hop_by_hop};
 use crate::upstream::{Speech, Upstream};
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -62,10 +62,6 @@ pub(crate) fn forward(parts: &mut Parts, upstream: &Upstream, inbound: Inbound<'
     if parts.uri.authority().is_some() {
         parts.uri = target_of(parts);
     }
-}
-
-fn is_between_neighbours(name: &HeaderName) -> bool {
-    super::HOP_BY_HOP.contains(&name)
 }
 
 fn names_trailers(line: &HeaderValue) -> bool {
@@ -167,7 +163,7 @@ fn tell_of_client(headers: &mut HeaderMap, host: Option<&HeaderValue>, inbound: 
                 text.push_str(", ");
             }
         }
-        let _ = write!(text, "{}", address.to_canonical());
+        push_address(&mut text, address.to_canonical());
         if let Ok(value) = HeaderValue::try_from(text) {
             headers.insert(&X_FORWARDED_FOR, value);
         }

@@ -1,0 +1,47 @@
+//! Addresses as text.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+/// Appends `address` to `text`, as its `Display` has it. Each request has addresses to write, and for one of IPv4 the
+/// machinery of formatting takes ten times as long.
+pub fn push_address(text: &mut String, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => {
+            let mut digits = itoa::Buffer::new();
+            for (number, octet) in address.octets().into_iter().enumerate() {
+                if number > 0 {
+                    text.push('.');
+                }
+                text.push_str(digits.format(octet));
+            }
+        }
+        IpAddr::V6(address) => {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{address}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_what_everybody_writes() {
+        for written in [
+            "0.0.0.0",
+            "127.0.0.1",
+            "203.0.113.9",
+            "255.255.255.255",
+            "::1",
+            "2001:db8::7",
+            "::ffff:192.0.2.1",
+        ] {
+            let address: IpAddr = written.parse().expect("an address");
+            let mut text = "for=".to_owned();
+            push_address(&mut text, address);
+            assert_eq!(text, format!("for={address}"));
+        }
+    }
+}
