@@ -237,7 +237,9 @@ impl Exchange<'_> {
             self.upstream.counts.note_retry();
         }
         let order = std::iter::once(first).chain(order);
-        let (connection, index) = self.connect(order).await?;
+        // In a box: a handshake holds twice as much as all the rest of a request, and most
+        // requests find a connection that was kept.
+        let (connection, index) = Box::pin(self.connect(order)).await?;
         match self.send(connection, index, request).await {
             Ok(answered) => Ok(answered),
             Err(Failed::TooSlow) => Err(self.too_slow()),
