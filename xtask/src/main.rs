@@ -35,7 +35,7 @@ The verbs of this repository.
   cargo xtask bench core          speed and size of a decision in process, beside governor
   cargo xtask bench redis [--quick] [PART...]
                                   counters in Redis, in process and over gRPC: scripts, many, hot, mechanisms, latency,
-                                  load, neighbours, grpc, or some of them
+                                  load, neighbours, cluster, grpc, or some of them
   cargo xtask fuzz [--seconds N] [TARGET]
                                   each parser against libFuzzer for N seconds (60), or one of them
   cargo xtask compat [--seed N] [--answers N]

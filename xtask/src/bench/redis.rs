@@ -8,7 +8,15 @@ use crate::steps::{Steps, cargo};
 use anyhow::{Result, bail};
 
 /// The parts of the benchmark of the store.
-const STORE: [&str; 6] = ["many", "hot", "mechanisms", "latency", "load", "neighbours"];
+const STORE: [&str; 7] = [
+    "many",
+    "hot",
+    "mechanisms",
+    "latency",
+    "load",
+    "neighbours",
+    "cluster",
+];
 
 /// Runs all parts, or those that `args` name: `scripts`, those of the store, `grpc`.
 pub(super) fn redis(args: &[String]) -> Result<()> {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ratekeeper_core::Limit;
 use ratekeeper_store::{Answer, Store};
+use smallvec::SmallVec;
 use tokio::runtime::Runtime;
 use tokio::task::{JoinSet, yield_now};
 
@@ -18,6 +19,8 @@ const BETWEEN_LOOKS: u64 = 32;
 pub(crate) struct Flood {
     pub(crate) tasks: usize,
     pub(crate) keys: u64,
+    /// Limits of one request, each about a key of its own.
+    pub(crate) limits: usize,
     pub(crate) limit: Limit,
     pub(crate) run: Duration,
 }
@@ -78,11 +81,15 @@ async fn one<S: Store>(store: Arc<S>, flood: Flood, task: u64, end: Instant) -> 
             }
             yield_now().await;
         }
-        // Knuth's MMIX generator; its high bits are good.
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let steps = [step(&flood.limit, (random >> 33) % flood.keys)];
+        let mut key = || {
+            // Knuth's MMIX generator; its high bits are good.
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % flood.keys
+        };
+        let steps = (0..flood.limits).map(|_| step(&flood.limit, key()));
+        let steps: SmallVec<[_; 3]> = steps.collect();
         let verdicts = match store.decide(&request(&steps)) {
             Answer::Decided(verdicts) => Ok(verdicts),
             Answer::Pending(ticket) => ticket.await,

@@ -49,6 +49,7 @@ fn one(plan: &Plan, name: &str, limit: Limit, deny_cache_max: Duration) {
     let flood = Flood {
         tasks: TASKS,
         keys: 1,
+        limits: 1,
         limit,
         run: plan.alone,
     };

@@ -1,11 +1,12 @@
 //! The store beside a bare Redis: how many decisions a second, how long they take, what Redis sees of them, and what one
 //! tenant's flood costs the others.
 //!
-//! `cargo bench -p ratekeeper-store-redis --bench store -- [--quick] [many] [hot] [mechanisms] [latency] [load] [neighbours]`
+//! `cargo bench -p ratekeeper-store-redis --bench store -- [--quick] [many] [hot] [mechanisms] [latency] [load] [neighbours] [cluster]`
 //!
 //! Redis gets the first processor, and everything else the second. Speeds of a shared machine wander, so runs of both
 //! sides alternate (see `ratekeeper_testkit::paired`); processor time is told beside every rate.
 
+mod cluster;
 mod flood;
 mod hot;
 mod latency;
@@ -64,13 +65,14 @@ fn main() {
         .filter(|argument| !argument.starts_with('-'))
         .collect();
     scene::pin_this_process();
-    let parts: [(&str, Part); 6] = [
+    let parts: [(&str, Part); 7] = [
         ("many", many::beside_redis_benchmark),
         ("hot", hot::beside_memory),
         ("mechanisms", many::mechanisms),
         ("latency", latency::beside_a_bare_round_trip),
         ("load", latency::by_offered_load),
         ("neighbours", neighbours::beside_a_flood),
+        ("cluster", cluster::by_slots),
     ];
     for (name, part) in parts {
         if chosen.is_empty() || chosen.contains(&name) {

@@ -67,6 +67,7 @@ fn compare(plan: &Plan, name: &str, algorithm: Algorithm, config: RedisConfig, t
     let flood = Flood {
         tasks: UNDER_WAY,
         keys: KEYS,
+        limits: 1,
         limit: limit(algorithm, 1_000_000),
         run: plan.run,
     };
@@ -201,6 +202,7 @@ fn mechanism(plan: &Plan, load: &str, name: &str, keys: u64, quota: u64, config:
     let mut flood = Flood {
         tasks: 256,
         keys,
+        limits: 1,
         limit: limit(Algorithm::SlidingWindow, quota),
         run: plan.alone / 4,
     };

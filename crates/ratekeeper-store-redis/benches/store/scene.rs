@@ -23,7 +23,7 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) fn new() -> Self {
         let mut server = Server::start();
-        pin(server.process().id(), REDIS_CORE);
+        pin_redis(server.process().id());
         let runtime = Builder::new_current_thread().enable_all().build();
         Self {
             client: server.client(),
@@ -36,29 +36,27 @@ impl Scene {
     pub(crate) fn store(&self, config: RedisConfig) -> Arc<RedisStore> {
         let url = format!("redis://127.0.0.1:{}/", self.server.port());
         let endpoint = Endpoint::parse(&url).expect("a good URL");
-        self.runtime.block_on(async {
-            let store = RedisStore::new(endpoint, config, Handle::current());
-            store.prepare(&Handle::current());
-            store.greeted().await;
-            Arc::new(store)
-        })
+        connected(&self.runtime, endpoint, config)
     }
 
     /// What the server has done so far.
     pub(crate) fn seen(&mut self) -> Seen {
-        let cpu = |client: &mut Client, name| field(client, "cpu", name);
-        let seconds =
-            cpu(&mut self.client, "used_cpu_user:") + cpu(&mut self.client, "used_cpu_sys:");
-        let stats = self.client.ask(&["INFO", "commandstats"]).text();
-        let calls = stats
-            .lines()
-            .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="))
-            .and_then(|line| line.split(',').next()?.parse().ok());
-        Seen {
-            cpu_us: seconds * 1e6,
-            calls: calls.unwrap_or(0.0),
-        }
+        Seen::by(&mut self.client)
     }
+}
+
+/// A store that knows its servers, asked from `runtime`.
+pub(crate) fn connected(
+    runtime: &Runtime,
+    endpoint: Endpoint,
+    config: RedisConfig,
+) -> Arc<RedisStore> {
+    runtime.block_on(async {
+        let store = RedisStore::new(endpoint, config, Handle::current());
+        store.prepare(&Handle::current());
+        store.greeted().await;
+        Arc::new(store)
+    })
 }
 
 /// What a server has done.
@@ -68,9 +66,30 @@ pub(crate) struct Seen {
     pub(crate) calls: f64,
 }
 
+impl Seen {
+    /// What the server that `client` asks has done so far.
+    pub(crate) fn by(client: &mut Client) -> Self {
+        let cpu = |client: &mut Client, name| field(client, "cpu", name);
+        let seconds = cpu(client, "used_cpu_user:") + cpu(client, "used_cpu_sys:");
+        let stats = client.ask(&["INFO", "commandstats"]).text();
+        let calls = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="))
+            .and_then(|line| line.split(',').next()?.parse().ok());
+        Self {
+            cpu_us: seconds * 1e6,
+            calls: calls.unwrap_or(0.0),
+        }
+    }
+}
+
 /// Keeps this process, and what it starts, off the server's processor.
 pub(crate) fn pin_this_process() {
     pin(std::process::id(), OUR_CORE);
+}
+
+pub(crate) fn pin_redis(process: u32) {
+    pin(process, REDIS_CORE);
 }
 
 fn pin(process: u32, core: &str) {
