@@ -204,8 +204,12 @@ impl Upstream {
         }
     }
 
-    /// Goes on with what is known about the health of the same addresses.
+    /// Goes on with what is known about the health of the same addresses. Without a health check
+    /// nothing is: nobody would ever ask an address again that was not well.
     pub(crate) fn inherit(&self, before: &Self) {
+        if self.health_check.is_none() {
+            return;
+        }
         for address in &self.addresses {
             let mut others = before.addresses.iter();
             if let Some(same) = others.find(|it| it.is_same(address)) {

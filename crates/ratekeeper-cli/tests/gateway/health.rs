@@ -86,26 +86,38 @@ fn an_address_that_does_not_answer_its_check_in_time_is_not_well() {
     }
 }
 
-/// What is known of an address outlives a change of routes.
+/// What is known of an address outlives a change of routes, as long as somebody asks it.
 #[test]
 fn a_change_of_settings_asks_no_address_that_is_not_well() {
     let ((one, one_is_well), (two, _)) = (upstream("one"), upstream("two"));
     one_is_well.store(false, Ordering::SeqCst);
-    let settings = |interval: &str| {
+    let settings = |check: &str| {
         format!(
-            "upstreams:\n  app: {{ urls: [ '{}', '{}' ], health_check: {{ path: /healthz, interval: {interval}, timeout: 10s }} }}\n",
+            "upstreams:\n  app: {{ urls: [ '{}', '{}' ]{check} }}\n",
             one.url(),
             two.url()
         )
     };
-    let gateway = Gateway::start_with(RULES, &settings("1h"), &["--worker-threads", "1"]);
+    let checked = |interval: &str| {
+        settings(&format!(
+            ", health_check: {{ path: /healthz, interval: {interval}, timeout: 10s }}"
+        ))
+    };
+    let gateway = Gateway::start_with(RULES, &checked("1h"), &["--worker-threads", "1"]);
     eventually("one is not well", || count(&gateway, "unhealthy") == 1);
     let checks = |upstream: &Upstream| upstream.asked().len();
     let before = checks(&two);
     let file = gateway.folder.path().join("ratekeeper.yaml");
-    std::fs::write(file, settings("59m")).expect("a file can be written");
+    std::fs::write(&file, checked("59m")).expect("a file can be written");
     eventually("the new routes are in force", || {
         assert_eq!(count(&gateway, "unhealthy"), 1);
         checks(&two) > before
     });
+
+    std::fs::write(file, settings("")).expect("a file can be written");
+    eventually("one is asked again where nobody checks", || {
+        gateway.get("/", &[]).body == "one"
+    });
+    let readiness = gateway.told("/readyz");
+    assert!(!readiness.contains("health check"), "{readiness}");
 }
