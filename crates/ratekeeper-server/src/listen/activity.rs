@@ -70,6 +70,12 @@ impl<S> Watched<S> {
         (watched, activity, receiver)
     }
 
+    fn note_write(&mut self) {
+        self.activity.note_write();
+        // What it began to follow would be kept for as long as a tunnel lives.
+        self.framing.take_if(|framing| framing.is_over());
+    }
+
     fn socket(&mut self) -> io::Result<Pin<&mut S>>
     where
         S: Unpin,
@@ -116,7 +122,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = ready!(self.socket()?.poll_write(cx, buf));
-        self.activity.note_write();
+        self.note_write();
         Poll::Ready(result)
     }
 
@@ -126,7 +132,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = ready!(self.socket()?.poll_write_vectored(cx, bufs));
-        self.activity.note_write();
+        self.note_write();
         Poll::Ready(result)
     }
 
@@ -142,5 +148,37 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.socket()?.poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+    use crate::config::Bounds;
+    use crate::drain::Drain;
+    use crate::listen::line::Line;
+    use crate::listen::{Peer, PeerAddress, Protocol};
+
+    #[tokio::test]
+    async fn what_follows_a_change_of_protocols_is_not_followed() {
+        let peer = Peer::unnamed(PeerAddress::Unix, true);
+        let (bounds, drain) = (Bounds::default(), Arc::new(Drain::new()));
+        let line = Arc::new(Line::new(peer, Protocol::Either, bounds, drain, |_| false));
+        let framing = Framing::new(Arc::clone(&line), 100);
+        let (mut client, server) = duplex(1 << 10);
+        let (mut watched, ..) = Watched::new(server, Some(framing));
+
+        let begun = b"GET / HTTP/1.1\r\nUpgrade: echo\r\n\r\nalready";
+        client.write_all(begun).await.expect("it is open");
+        let mut read = vec![0; begun.len()];
+        watched.read_exact(&mut read).await.expect("it is open");
+        watched.write_all(b"x").await.expect("it is open");
+        assert!(watched.framing.is_some());
+
+        line.note_switch();
+        watched.write_all(b"x").await.expect("it is open");
+        assert!(watched.framing.is_none());
     }
 }

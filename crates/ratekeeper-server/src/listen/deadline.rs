@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::header::{CONNECTION, HeaderValue};
-use http::{HeaderMap, Request, Response, Version};
+use http::{HeaderMap, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
@@ -188,6 +188,11 @@ fn finish<B>(
 ) -> Response<AnswerBody<B>> {
     let line = under_way.as_ref().map(UnderWay::line);
     let is_last = protocol == Protocol::Http1 && line.is_some_and(|line| line.drain.has_begun());
+    if let (Some(line), Some(answer)) = (line, &answer)
+        && answer.status() == StatusCode::SWITCHING_PROTOCOLS
+    {
+        line.note_switch();
+    }
     let mut answer = match answer {
         Some(answer) => answer.map(|body| AnswerBody::of_service(body, under_way)),
         None => refusal.response(protocol).map(AnswerBody::of_text),
@@ -202,6 +207,23 @@ fn finish<B>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Bounds;
+    use crate::drain::Drain;
+    use crate::listen::{Peer, PeerAddress};
+
+    #[test]
+    fn an_answer_that_changes_protocols_is_noticed() {
+        for (status, has_switched) in [(200, false), (101, true)] {
+            let peer = Peer::unnamed(PeerAddress::Unix, true);
+            let (bounds, drain) = (Bounds::default(), Arc::new(Drain::new()));
+            let line = Arc::new(Line::new(peer, Protocol::Either, bounds, drain, |_| false));
+            let mut answer = Response::new(());
+            *answer.status_mut() = StatusCode::from_u16(status).expect("it is one");
+            let under_way = Some(UnderWay::begin(&line));
+            finish(Some(answer), Refusal::TooLate, Protocol::Http1, under_way);
+            assert_eq!(line.has_switched(), has_switched);
+        }
+    }
 
     #[test]
     fn timeouts_are_read_as_grpc_writes_them() {

@@ -79,6 +79,11 @@ impl Framing {
         }
     }
 
+    /// Whether the connection speaks another protocol by now, of which nothing is understood here.
+    pub(super) fn is_over(&self) -> bool {
+        self.told.has_switched()
+    }
+
     /// Takes what was read.
     pub(super) fn follow(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.place != Place::Lost {

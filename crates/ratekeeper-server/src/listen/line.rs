@@ -1,7 +1,7 @@
 //! What the requests of one connection have in common.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::{IsBlind, Peer, Protocol};
 use crate::config::Bounds;
@@ -19,6 +19,7 @@ pub(super) struct Line {
     requests: AtomicU64,
     /// Which request says in two ways where its body ends; 0 for none.
     framed_twice: AtomicU32,
+    has_switched: AtomicBool,
 }
 
 /// One request more, and under way.
@@ -61,6 +62,7 @@ impl Line {
             is_blind,
             requests: AtomicU64::new(0),
             framed_twice: AtomicU32::new(0),
+            has_switched: AtomicBool::new(false),
         }
     }
 
@@ -73,6 +75,17 @@ impl Line {
     /// The number of the request that does.
     pub(super) fn framed_twice(&self) -> Option<u32> {
         Some(self.framed_twice.load(Ordering::Relaxed)).filter(|number| *number != 0)
+    }
+
+    /// The answer that is about to be written says that another protocol follows it.
+    pub(super) fn note_switch(&self) {
+        // Relaxed: the task that answers is also the one that writes.
+        self.has_switched.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether what follows is no HTTP any more.
+    pub(super) fn has_switched(&self) -> bool {
+        self.has_switched.load(Ordering::Relaxed)
     }
 
     /// Differs from the last time if there were any in between.
