@@ -1,9 +1,12 @@
 //! Where JSON lines keep their values.
 
+mod defaults;
+
 use http::HeaderName;
 use smallvec::SmallVec;
 
 use crate::record::Field;
+use defaults::DEFAULTS;
 
 /// What names of fields begin with that are headers.
 const HEADER: &str = "header:";
@@ -18,152 +21,6 @@ pub(crate) enum Target {
     /// A field that descriptors can name.
     Field(Field),
 }
-
-/// The names under which servers log what we look for, the preferred ones first. A dot
-/// leads into an object, or stands in the name itself: `request.method` is found either way.
-const DEFAULTS: [(Target, &[&str]); 11] = [
-    (
-        Target::Time,
-        &[
-            "time",
-            "ts",
-            "timestamp",
-            "@timestamp",
-            "time_iso8601",
-            "start_time",
-            "msec",
-            "time_local",
-            "StartUTC",
-            "datetime",
-            "date",
-        ],
-    ),
-    (
-        Target::Field(Field::RemoteAddress),
-        &[
-            "remote_address",
-            "client_ip",
-            "request.client_ip",
-            "remote_addr",
-            "remote_ip",
-            "request.remote_ip",
-            "downstream_remote_address",
-            "ClientHost",
-            "client_address",
-            "client_addr",
-            "clientip",
-            "client.address",
-            "client.ip",
-            "source.ip",
-            "request.remote_addr",
-            "httpRequest.remoteIp",
-            "downstream_direct_remote_address",
-            "client",
-            "ip",
-        ],
-    ),
-    (Target::Request, &["request", "request_line"]),
-    (
-        Target::Field(Field::Method),
-        &[
-            "method",
-            "request_method",
-            "request.method",
-            "http_method",
-            "http.request.method",
-            "http.method",
-            "RequestMethod",
-            "httpRequest.requestMethod",
-            "verb",
-        ],
-    ),
-    (
-        Target::Field(Field::Path),
-        &[
-            "path",
-            "request_path",
-            "request_uri",
-            "request.uri",
-            "uri",
-            "url.path",
-            "http.target",
-            "RequestPath",
-            "x_envoy_original_path",
-            "request_url",
-            "httpRequest.requestUrl",
-            "url",
-        ],
-    ),
-    (
-        Target::Field(Field::UserAgent),
-        &[
-            "user_agent",
-            "http_user_agent",
-            "request.headers.User-Agent",
-            "request.headers.user-agent",
-            "user-agent",
-            "user_agent.original",
-            "userAgent",
-            "request_User-Agent",
-            "httpRequest.userAgent",
-            "http_useragent",
-            "agent",
-        ],
-    ),
-    (
-        Target::Field(Field::Status),
-        &[
-            "status",
-            "response_code",
-            "status_code",
-            "response.status",
-            "http.response.status_code",
-            "DownstreamStatus",
-            "httpRequest.status",
-            "code",
-        ],
-    ),
-    (
-        Target::Field(Field::Host),
-        &[
-            "host",
-            "http_host",
-            "authority",
-            ":authority",
-            "request.host",
-            "RequestHost",
-            "server_name",
-            "url.domain",
-            "vhost",
-        ],
-    ),
-    (
-        Target::Field(Field::User),
-        &[
-            "user",
-            "remote_user",
-            "user_id",
-            "ClientUsername",
-            "user.name",
-        ],
-    ),
-    (
-        Target::Field(Field::Referer),
-        &[
-            "referer",
-            "http_referer",
-            "referrer",
-            "http_referrer",
-            "request.headers.Referer",
-            "request_Referer",
-            "httpRequest.referer",
-        ],
-    ),
-    (
-        Target::Field(Field::Query),
-        &["query", "args", "query_string", "url.query"],
-    ),
-];
 
 /// Why a `--fields` mapping is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

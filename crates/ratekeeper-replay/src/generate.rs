@@ -6,13 +6,16 @@
 //! all scaled to the limit they are made for: from bots far above it, whose excess every
 //! algorithm denies, to those that stay near it, where single decisions swap most.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+mod clients;
+mod random;
+
 use std::io::{self, Write};
 
 use ratekeeper_core::{Micros, Timestamp};
 
 use crate::exact::ExactLog;
+use clients::{Client, FIRST_PERSON, VISITORS, merge};
+use random::Random;
 
 /// How bots go over the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -97,10 +100,6 @@ pub const START: Timestamp = Timestamp::from_secs(1_793_491_200);
 
 /// Bots are few and busy, people many and calm.
 const BOTS: u32 = 24;
-/// People have numbers from here on.
-const FIRST_PERSON: u32 = 1_000;
-/// How many people are there at a time: so many that each of them stays below the limit.
-const VISITORS: u32 = 1_000;
 
 impl Traffic {
     /// All requests, in the order of time.
@@ -110,7 +109,9 @@ impl Traffic {
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         let mut random = Random(self.seed);
-        let bots: Vec<Client> = (0..BOTS).map(|id| self.bot(id, random.fork())).collect();
+        let bots: Vec<Client> = (0..BOTS)
+            .map(|id| Client::bot(id, *self, random.fork()))
+            .collect();
         // Bots alone fill at least half of the log, people the rest: make both, then cut.
         let mut requests = merge(bots, self.requests);
         let over = self.over(&requests);
@@ -166,27 +167,6 @@ impl Traffic {
         Ok(())
     }
 
-    fn bot(&self, id: u32, mut random: Random) -> Client {
-        let (least, most) = self.shape.rate();
-        let rate = random.log_uniform(least, most) * self.quota.max(1) as f64
-            / self.window.get().max(1) as f64;
-        let gap = 1.0 / rate;
-        let start = random.unit() * self.window.get() as f64;
-        let habit = Habit::Bot {
-            traffic: *self,
-            gap,
-            burst_ends: 0.0,
-        };
-        let mut bot = Client {
-            id,
-            now: start,
-            habit,
-            random,
-        };
-        bot.begin_burst();
-        bot
-    }
-
     /// How many of `requests` the exact log denies.
     fn over(&self, requests: &[Request]) -> usize {
         let mut logs = vec![ExactLog::default(); BOTS as usize];
@@ -210,171 +190,6 @@ fn clf_time(time: Timestamp) -> String {
     let micros = i64::try_from(time.as_micros()).unwrap_or(0);
     let time = jiff::Timestamp::from_microsecond(micros).unwrap_or_default();
     time.strftime("%d/%b/%Y:%H:%M:%S +0000").to_string()
-}
-
-/// The first `most` requests of all clients, in the order of time.
-fn merge(mut clients: Vec<Client>, most: usize) -> Vec<Request> {
-    let mut next: BinaryHeap<Reverse<(Request, usize)>> = BinaryHeap::new();
-    for (index, client) in clients.iter_mut().enumerate() {
-        next.push(Reverse((client.request(), index)));
-    }
-    let mut requests = Vec::with_capacity(most);
-    while requests.len() < most
-        && let Some(Reverse((request, index))) = next.pop()
-    {
-        requests.push(request);
-        if let Some(client) = clients.get_mut(index) {
-            next.push(Reverse((client.request(), index)));
-        }
-    }
-    requests
-}
-
-/// Someone who makes requests, one after the other.
-struct Client {
-    id: u32,
-    /// When the next request is due: microseconds since [`START`].
-    now: f64,
-    habit: Habit,
-    random: Random,
-}
-
-enum Habit {
-    /// Requests about every `gap` microseconds until the burst ends.
-    Bot {
-        traffic: Traffic,
-        gap: f64,
-        burst_ends: f64,
-    },
-    /// A chain of visits: pages of a few requests each, read for a while, then someone else.
-    Person {
-        pace: f64,
-        pages_left: u64,
-        assets_left: u64,
-        visits: u32,
-    },
-}
-
-impl Client {
-    /// `pace` is the mean time from one request to the next.
-    fn person(id: u32, pace: f64, mut random: Random) -> Self {
-        let now = random.unit() * 4.0 * pace;
-        let habit = Habit::Person {
-            pace,
-            pages_left: 1,
-            assets_left: 0,
-            visits: 0,
-        };
-        Self {
-            id,
-            now,
-            habit,
-            random,
-        }
-    }
-
-    fn request(&mut self) -> Request {
-        let client = match &self.habit {
-            Habit::Bot { .. } => self.id,
-            Habit::Person { visits, .. } => FIRST_PERSON + visits * VISITORS + self.id,
-        };
-        let time = START.after(Micros::new(self.now as u64));
-        self.go_on();
-        Request { time, client }
-    }
-
-    fn go_on(&mut self) {
-        match &mut self.habit {
-            Habit::Bot {
-                gap, burst_ends, ..
-            } => {
-                // Programs wait for an answer, then ask again: neither a clock nor Poisson.
-                self.now += *gap * (0.5 + self.random.exponential(0.5));
-                if self.now > *burst_ends {
-                    self.pause();
-                }
-            }
-            Habit::Person {
-                pace,
-                pages_left,
-                assets_left,
-                visits,
-            } => {
-                if *assets_left > 0 {
-                    *assets_left -= 1;
-                    self.now += self.random.exponential(0.25e6);
-                    return;
-                }
-                *assets_left = self.random.below(6);
-                *pages_left = pages_left.saturating_sub(1);
-                if *pages_left == 0 {
-                    *pages_left = 1 + self.random.below(8);
-                    *visits += 1;
-                }
-                // A page has 3.5 requests on average, so its reader takes as many paces.
-                self.now += self.random.exponential(3.5 * *pace);
-            }
-        }
-    }
-
-    fn pause(&mut self) {
-        if let Habit::Bot { traffic, .. } = self.habit {
-            let window = traffic.window.get() as f64;
-            self.now += self.random.exponential(traffic.shape.pause() * window);
-        }
-        self.begin_burst();
-    }
-
-    fn begin_burst(&mut self) {
-        if let Habit::Bot {
-            traffic,
-            burst_ends,
-            ..
-        } = &mut self.habit
-        {
-            let window = traffic.window.get() as f64;
-            *burst_ends = match traffic.shape.burst() {
-                Some((least, most)) => self.now + window * self.random.log_uniform(least, most),
-                None => f64::INFINITY,
-            };
-        }
-    }
-}
-
-/// SplitMix64: small, and good enough to make up traffic. Source: Steele, Lea, Flood,
-/// "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn fork(&mut self) -> Self {
-        Self(self.next())
-    }
-
-    /// 0 to 1, never 1.
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// 0 to `end`, never `end`; the bias of the remainder is below 2^-50 for small ends.
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
-    }
-
-    fn exponential(&mut self, mean: f64) -> f64 {
-        -mean * (1.0 - self.unit()).ln()
-    }
-
-    fn log_uniform(&mut self, least: f64, most: f64) -> f64 {
-        least * (most / least).powf(self.unit())
-    }
 }
 
 #[cfg(test)]
