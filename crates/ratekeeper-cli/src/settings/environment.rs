@@ -3,7 +3,8 @@
 use super::incumbent;
 use super::layer::{Layers, Origin, Said};
 use super::problem::{Problem, nearest};
-use super::table::{PREFIX, SETTINGS};
+use super::setting::{PREFIX, Setting};
+use super::table::SETTINGS;
 use std::collections::BTreeMap;
 
 /// Variables with our prefix that are no settings.
@@ -83,10 +84,7 @@ impl Environment {
 /// Not every unknown one: beside a Kubernetes Service named `ratekeeper`, every pod is given `RATEKEEPER_PORT`,
 /// `RATEKEEPER_SERVICE_HOST` and more of that kind, which must not keep the service from starting.
 fn unknown(name: &str) -> Option<Problem> {
-    let variables: Vec<String> = SETTINGS
-        .iter()
-        .map(super::table::Setting::variable)
-        .collect();
+    let variables: Vec<String> = SETTINGS.iter().map(Setting::variable).collect();
     let known = || variables.iter().map(String::as_str).chain(OTHERS);
     let from_kubernetes = [
         "RATEKEEPER_PORT",

@@ -1,7 +1,8 @@
 //! The flags of `serve`, made from the table of settings.
 
 use super::layer::{Layers, Origin, Said};
-use super::table::{SETTINGS, Setting};
+use super::setting::Setting;
+use super::table::SETTINGS;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::path::PathBuf;
 

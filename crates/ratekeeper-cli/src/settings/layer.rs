@@ -1,7 +1,8 @@
 //! Raw values and where they came from, before anybody asks what they mean.
 
 use super::problem::Problem;
-use super::table::{SETTINGS, Setting};
+use super::setting::Setting;
+use super::table::SETTINGS;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;

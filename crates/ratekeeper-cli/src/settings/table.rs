@@ -4,86 +4,11 @@
 //! environment and `--memory-limit` on the command line. The flags, the help, `config show`, the messages about
 //! unknown keys and the table in `docs/configuration.md` (held equal by a test) all come from here.
 
-/// One setting.
-#[derive(Debug)]
-pub(crate) struct Setting {
-    /// The name as the file spells it.
-    pub(crate) key: &'static str,
-    /// What stands for the value in the help.
-    pub(crate) value_name: &'static str,
-    /// The value when nobody says anything; empty for a setting that is then off.
-    pub(crate) default: &'static str,
-    /// One sentence or two.
-    pub(crate) help: &'static str,
-    /// Whether a bare `--flag` means `true`.
-    pub(crate) switch: bool,
-    /// Whether the value may be a list or a mapping; it is then kept as JSON.
-    pub(crate) nested: bool,
-    /// Whether nobody is to see the value.
-    pub(crate) secret: bool,
-}
-
-impl Setting {
-    /// The flag without its dashes: `memory-limit`.
-    pub(crate) fn flag(&self) -> String {
-        self.key.replace('_', "-")
-    }
-
-    /// The name in the environment: `RATEKEEPER_MEMORY_LIMIT`.
-    pub(crate) fn variable(&self) -> String {
-        format!("{PREFIX}{}", self.key.to_ascii_uppercase())
-    }
-}
-
-/// What the names of our environment variables begin with.
-pub(crate) const PREFIX: &str = "RATEKEEPER_";
+use super::setting::{Setting, nested, secret, switch, value};
 
 /// The setting of that name.
 pub(crate) fn find(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.key == key)
-}
-
-const fn value(
-    key: &'static str,
-    value_name: &'static str,
-    default: &'static str,
-    help: &'static str,
-) -> Setting {
-    Setting {
-        key,
-        value_name,
-        default,
-        help,
-        switch: false,
-        nested: false,
-        secret: false,
-    }
-}
-
-const fn secret(key: &'static str, value_name: &'static str, help: &'static str) -> Setting {
-    Setting {
-        secret: true,
-        ..value(key, value_name, "", help)
-    }
-}
-
-const fn nested(key: &'static str, value_name: &'static str, help: &'static str) -> Setting {
-    Setting {
-        nested: true,
-        ..value(key, value_name, "", help)
-    }
-}
-
-const fn switch(key: &'static str, help: &'static str) -> Setting {
-    Setting {
-        key,
-        value_name: "BOOL",
-        default: "false",
-        help,
-        switch: true,
-        nested: false,
-        secret: false,
-    }
 }
 
 const TLS_CERT: &str = "Encrypt here: the certificate, with what leads from it to its authority, as PEM; read again when \
@@ -582,13 +507,6 @@ pub(crate) static SETTINGS: &[Setting] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_spelt_three_ways() {
-        let setting = find("memory_limit").expect("it is in the table");
-        assert_eq!(setting.flag(), "memory-limit");
-        assert_eq!(setting.variable(), "RATEKEEPER_MEMORY_LIMIT");
-    }
 
     #[test]
     fn keys_are_unique_and_snake_case() {
