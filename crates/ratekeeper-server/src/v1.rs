@@ -69,23 +69,25 @@ impl Refusal {
     }
 
     /// What became of a permit, a reservation or a key that stands in `field`.
-    pub(crate) fn of_hold(error: HoldError, field: &str) -> Self {
-        let (reason, field) = match error {
-            HoldError::Malformed | HoldError::WrongKind(_) => (Reason::Invalid, field),
-            HoldError::TooMuch(_) => (Reason::Invalid, "hits"),
-            HoldError::TooManyLimits => (Reason::Invalid, "descriptors"),
-            HoldError::Foreign => (Reason::Forbidden, field),
-            HoldError::NotHeld | HoldError::KeySpent => (Reason::State("NOT_HELD"), field),
-            HoldError::Expired => (Reason::State("EXPIRED"), field),
-            HoldError::Conflict(_) => (Reason::State("CONFLICT"), field),
-            HoldError::Forgotten => (Reason::State("FORGOTTEN"), field),
-            HoldError::NoRoom => (Reason::NoRoom, ""),
-            _ => (Reason::Unavailable, ""),
-        };
-        Self {
-            reason,
-            field: field.to_owned(),
-            message: error.to_string(),
+    pub(crate) fn of_hold(field: &'static str) -> impl Fn(HoldError) -> Self {
+        move |error| {
+            let (reason, field) = match error {
+                HoldError::Malformed | HoldError::WrongKind(_) => (Reason::Invalid, field),
+                HoldError::TooMuch(_) => (Reason::Invalid, "hits"),
+                HoldError::TooManyLimits => (Reason::Invalid, "descriptors"),
+                HoldError::Foreign => (Reason::Forbidden, field),
+                HoldError::NotHeld | HoldError::KeySpent => (Reason::State("NOT_HELD"), field),
+                HoldError::Expired => (Reason::State("EXPIRED"), field),
+                HoldError::Conflict(_) => (Reason::State("CONFLICT"), field),
+                HoldError::Forgotten => (Reason::State("FORGOTTEN"), field),
+                HoldError::NoRoom => (Reason::NoRoom, ""),
+                _ => (Reason::Unavailable, ""),
+            };
+            Self {
+                reason,
+                field: field.to_owned(),
+                message: error.to_string(),
+            }
         }
     }
 }

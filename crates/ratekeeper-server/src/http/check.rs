@@ -1,36 +1,35 @@
 //! Our own API over HTTP: checks here, what is held for a while in [`hold`].
 
 mod answer;
+mod asked;
 mod bodies;
 mod hold;
 mod object;
 mod question;
 mod standing;
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
-use axum::extract::{Extension, Query, State};
+use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
 use axum::response::{IntoResponse, Response};
+use http::StatusCode;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, StatusCode};
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Begun, Check, Decision, Waiting};
 use serde::Deserialize;
 
 use super::ApiError;
 use crate::app::App;
-use crate::callers::Power;
-use crate::listen::Peer;
 use crate::store::ServedStore;
 use answer::Answer;
+use asked::Asked;
 use object::Object;
 use question::{Question, Questions};
 use standing::StandingAnswer;
 
+pub(crate) use asked::is_json;
 pub(super) use hold::{acquire, cancel, commit, peek, refund, release, renew, reserve};
 
 #[derive(Deserialize)]
@@ -43,58 +42,40 @@ pub(super) struct Options {
 
 /// One check.
 pub(super) async fn one<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
-    Extension(peer): Extension<Peer>,
     options: Result<Query<Options>, QueryRejection>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    asked: Asked<S>,
 ) -> Result<Response, ApiError> {
     let Query(options) =
         options.map_err(|error| ApiError::invalid("?status", error.body_text()))?;
-    let body = json_body(&headers, body)?;
-    let question: Question<'_> = question::parse(&body)?;
+    let question: Question<'_> = question::parse(asked.json()?)?;
     question.validate(format_args!(""))?;
-    admit_override(&app, &peer, &headers, &question)?;
-    if !app.is_loaded() {
-        return Err(ApiError::no_rules());
-    }
+    asked.admit_override(&question)?;
+    asked.is_loaded()?;
+    let app = &asked.app;
     let entries = question.entries();
     let descriptors = question.descriptors(&entries, 1);
     let check = question.check(&descriptors);
     let now = app.limiter.clock().now();
     let decision = app.check(&check, now).await;
-    let answer = answer(&app, &question, &check, &decision, now);
+    let answer = answer(app, &question, &check, &decision, now);
     Ok(respond(&answer, options.status))
 }
 
 /// Up to a thousand checks, each decided by itself; none is if one of them makes no sense.
-pub(super) async fn many<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, ApiError> {
-    let body = json_body(&headers, body)?;
-    let questions: Questions<'_> = question::parse(&body)?;
+pub(super) async fn many<S: ServedStore>(asked: Asked<S>) -> Result<Response, ApiError> {
+    let questions: Questions<'_> = question::parse(asked.json()?)?;
     questions.validate()?;
     if let Some(question) = questions.checks.iter().find(|check| check.has_override()) {
-        admit_override(&app, &peer, &headers, question)?;
+        asked.admit_override(question)?;
     }
-    if !app.is_loaded() {
-        return Err(ApiError::no_rules());
-    }
-    let text = answer_all(&app, &questions.checks).await;
+    asked.is_loaded()?;
+    let text = answer_all(&asked.app, &questions.checks).await;
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
 /// How one check would be decided, as the admin listener tells it. Takes nothing.
-pub(crate) async fn explain<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, ApiError> {
-    let body = json_body(&headers, body)?;
-    let question: Question<'_> = question::parse(&body)?;
+pub(crate) async fn explain<S: ServedStore>(asked: Asked<S>) -> Result<Response, ApiError> {
+    let question: Question<'_> = question::parse(asked.json()?)?;
     question.validate(format_args!(""))?;
     let entries = question.entries();
     let descriptors = question.descriptors(&entries, 1);
@@ -103,21 +84,8 @@ pub(crate) async fn explain<S: ServedStore>(
         waiting: Waiting::Cannot,
         ..question.check(&descriptors)
     };
-    let explanation = app.limiter.explanation(&check).await;
+    let explanation = asked.app.limiter.explanation(&check).await;
     Ok(Json(explanation).into_response())
-}
-
-/// Whether whoever asks may bring the limits along that `question` has.
-fn admit_override<S: ServedStore>(
-    app: &App<S>,
-    peer: &Peer,
-    headers: &HeaderMap,
-    question: &Question<'_>,
-) -> Result<(), ApiError> {
-    match question.has_override() {
-        true => hold::admit(app, peer, headers, Power::Override).map(drop),
-        false => Ok(()),
-    }
 }
 
 /// The answers to all, as JSON. Asks for all before it waits for any; what is decided at once is
@@ -184,26 +152,4 @@ fn respond(answer: &Answer<'_>, by_status: bool) -> Response {
         }
     }
     response
-}
-
-fn json_body(headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Result<Bytes, ApiError> {
-    if headers.contains_key(CONTENT_TYPE) && !is_json(headers) {
-        return Err(ApiError::not_json());
-    }
-    Ok(body?)
-}
-
-/// Whether the body is `application/json`, with whatever parameters.
-pub(crate) fn is_json(headers: &HeaderMap) -> bool {
-    let Some(content_type) = headers.get(CONTENT_TYPE) else {
-        return false;
-    };
-    let essence = content_type
-        .as_bytes()
-        .split(|byte| *byte == b';')
-        .next()
-        .unwrap_or_default();
-    essence
-        .trim_ascii()
-        .eq_ignore_ascii_case(b"application/json")
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::v1::{Reason, Refusal};
 
 /// A refusal: `{"error": {"code", "message", "field"}}`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
     code: &'static str,

@@ -203,7 +203,7 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
         let check = question.check(&views);
         let now = self.app.limiter.clock().now();
         let acquired = self.app.limiter.acquire(caller, &check, key).await;
-        let acquired = acquired.map_err(|error| Refusal::of_hold(error, "idempotency_key"))?;
+        let acquired = acquired.map_err(Refusal::of_hold("idempotency_key"))?;
         let (permit, expires_after_ms) = match acquired.permit {
             Some(Held {
                 token,
@@ -235,7 +235,7 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
             .limiter
             .release(caller, &request.get_ref().permit)
             .await;
-        let released = released.map_err(|error| Refusal::of_hold(error, "permit"))?;
+        let released = released.map_err(Refusal::of_hold("permit"))?;
         Ok(Response::new(v1::ReleaseResponse {
             was_held: released.was_held,
         }))
@@ -251,7 +251,7 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
             .limiter
             .renew(caller, &request.get_ref().permit)
             .await;
-        let held = held.map_err(|error| Refusal::of_hold(error, "permit"))?;
+        let held = held.map_err(Refusal::of_hold("permit"))?;
         Ok(Response::new(v1::RenewResponse {
             expires_after_ms: held.expires_after.as_millis_ceil(),
         }))
@@ -281,7 +281,7 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
             key,
         };
         let reserved = self.app.limiter.reserve(caller, &reserve).await;
-        let reserved = reserved.map_err(|error| Refusal::of_hold(error, "idempotency_key"))?;
+        let reserved = reserved.map_err(Refusal::of_hold("idempotency_key"))?;
         let (reservation, expires_after_ms) = match reserved.reservation {
             Some(Reservation {
                 token,
@@ -308,7 +308,7 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
         let caller = self.admit(&request, Power::Hold)?;
         let v1::CommitRequest { reservation, hits } = request.get_ref();
         let settled = self.app.limiter.commit(caller, reservation, *hits).await;
-        let settled = settled.map_err(|error| Refusal::of_hold(error, "reservation"))?;
+        let settled = settled.map_err(Refusal::of_hold("reservation"))?;
         let (limits, limits_gone) = counts(&settled);
         Ok(Response::new(v1::CommitResponse {
             given_back: settled.given_back,
@@ -328,7 +328,7 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
             .limiter
             .cancel(caller, &request.get_ref().reservation);
         let settled = settled.await;
-        let settled = settled.map_err(|error| Refusal::of_hold(error, "reservation"))?;
+        let settled = settled.map_err(Refusal::of_hold("reservation"))?;
         let (limits, limits_gone) = counts(&settled);
         Ok(Response::new(v1::CancelResponse {
             given_back: settled.given_back,
@@ -357,7 +357,7 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
             .limiter
             .refund(caller, &question.check(&views), key)
             .await;
-        let decision = decision.map_err(|error| Refusal::of_hold(error, "idempotency_key"))?;
+        let decision = decision.map_err(Refusal::of_hold("idempotency_key"))?;
         Ok(Response::new(v1::RefundResponse {
             limit: answer::binding(&decision, true),
             statuses: answer::statuses(&decision),

@@ -1,60 +1,25 @@
 //! Permits, reservations, refunds and peeks: `ratekeeper.v1` as JSON.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
-use http::HeaderMap;
-use http::header::AUTHORIZATION;
 use ratekeeper_core::Micros;
 use ratekeeper_limiter::{HoldError, Reserve, Settled};
 use serde::Serialize;
 
+use super::ApiError;
 use super::answer::Answer;
+use super::asked::Asked;
 use super::bodies::{OfPermit, ToAcquire, ToCancel, ToCommit, ToRefund, ToReserve};
 use super::question::{self, Question};
 use super::standing::StandingAnswer;
-use super::{ApiError, admit_override, json_body};
-use crate::app::App;
 use crate::callers::Power;
-use crate::listen::Peer;
-use crate::pages::{self, Scheme};
 use crate::store::ServedStore;
 use crate::v1::{Refusal, key, no_refund, reserved_hits, ttl};
 
-type AnApp<S> = State<Arc<App<S>>>;
-type Body = Result<Bytes, BytesRejection>;
 type Answered = Result<Response, ApiError>;
 
-/// The name of whoever asks, if it may do that. Whoever may for being on this host alone must
-/// not be a web page in a browser that runs here.
-pub(super) fn admit<'a, S: ServedStore>(
-    app: &'a App<S>,
-    peer: &Peer,
-    headers: &HeaderMap,
-    power: Power,
-) -> Result<&'a str, ApiError> {
-    let authorization = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
-    let admitted = app.callers.admit(Some(peer), authorization, power);
-    let admitted = admitted.map_err(Refusal::from)?;
-    if admitted.is_by_place {
-        pages::refuse(headers, peer, Scheme::of(app.is_encrypted("http")))?;
-    }
-    Ok(admitted.name)
-}
-
-fn is_loaded<S: ServedStore>(app: &App<S>) -> Result<(), ApiError> {
-    match app.is_loaded() {
-        true => Ok(()),
-        false => Err(ApiError::no_rules()),
-    }
-}
-
 fn refused(field: &'static str) -> impl Fn(HoldError) -> ApiError {
-    move |error| Refusal::of_hold(error, field).into()
+    move |error| Refusal::of_hold(field)(error).into()
 }
 
 fn answer(body: impl Serialize) -> Answered {
@@ -62,24 +27,18 @@ fn answer(body: impl Serialize) -> Answered {
 }
 
 /// `/v1/peek`: how a request stands. Takes nothing.
-pub(in crate::http) async fn peek<S: ServedStore>(
-    State(app): AnApp<S>,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let body = json_body(&headers, body)?;
-    let question: Question<'_> = question::parse(&body)?;
+pub(in crate::http) async fn peek<S: ServedStore>(asked: Asked<S>) -> Answered {
+    let question: Question<'_> = question::parse(asked.json()?)?;
     question.validate(format_args!(""))?;
     if question.standing {
         let message = "a peek has none; leave it out";
         return Err(ApiError::invalid("standing", message));
     }
-    admit_override(&app, &peer, &headers, &question)?;
-    is_loaded(&app)?;
+    asked.admit_override(&question)?;
+    asked.is_loaded()?;
     let entries = question.entries();
     let descriptors = question.descriptors(&entries, 0);
-    let (decision, would_allow) = app.limiter.peek(&question.check(&descriptors)).await;
+    let (decision, would_allow) = asked.app.limiter.peek(&question.check(&descriptors)).await;
     answer(Answer::of_peek(&decision, would_allow))
 }
 
@@ -96,26 +55,20 @@ struct Acquired<'a> {
 }
 
 /// `/v1/acquire`: decides, and takes a permit of each concurrency limit.
-pub(in crate::http) async fn acquire<S: ServedStore>(
-    State(app): AnApp<S>,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let caller = admit(&app, &peer, &headers, Power::Hold)?;
-    let body = json_body(&headers, body)?;
-    let wanted: ToAcquire<'_> = question::parse(&body)?;
+pub(in crate::http) async fn acquire<S: ServedStore>(asked: Asked<S>) -> Answered {
+    let (caller, body) = asked.admitted(Power::Hold)?;
+    let wanted: ToAcquire<'_> = question::parse(body)?;
     let has_standing = wanted.standing;
     let (question, named) = wanted.split();
     question.validate(format_args!(""))?;
     question.refuse_overrides()?;
     let key = key(&named)?;
-    is_loaded(&app)?;
+    asked.is_loaded()?;
     let entries = question.entries();
     let descriptors = question.descriptors(&entries, 1);
     let check = question.check(&descriptors);
-    let now = app.limiter.clock().now();
-    let acquired = app.limiter.acquire(caller, &check, key).await;
+    let now = asked.app.limiter.clock().now();
+    let acquired = asked.app.limiter.acquire(caller, &check, key).await;
     let acquired = acquired.map_err(refused("idempotency_key"))?;
     let permit = acquired.permit.as_ref();
     let standing = || StandingAnswer::new(&acquired.policies, &acquired.decision, &check, now);
@@ -133,16 +86,10 @@ struct Released {
 }
 
 /// `/v1/release`: gives a permit back.
-pub(in crate::http) async fn release<S: ServedStore>(
-    State(app): AnApp<S>,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let caller = admit(&app, &peer, &headers, Power::Hold)?;
-    let body = json_body(&headers, body)?;
-    let OfPermit { permit } = question::parse(&body)?;
-    let released = app.limiter.release(caller, &permit).await;
+pub(in crate::http) async fn release<S: ServedStore>(asked: Asked<S>) -> Answered {
+    let (caller, body) = asked.admitted(Power::Hold)?;
+    let OfPermit { permit } = question::parse(body)?;
+    let released = asked.app.limiter.release(caller, &permit).await;
     let was_held = released.map_err(refused("permit"))?.was_held;
     answer(Released { was_held })
 }
@@ -153,16 +100,10 @@ struct Renewed {
 }
 
 /// `/v1/renew`: moves a permit's deadline on.
-pub(in crate::http) async fn renew<S: ServedStore>(
-    State(app): AnApp<S>,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let caller = admit(&app, &peer, &headers, Power::Hold)?;
-    let body = json_body(&headers, body)?;
-    let OfPermit { permit } = question::parse(&body)?;
-    let held = app.limiter.renew(caller, &permit).await;
+pub(in crate::http) async fn renew<S: ServedStore>(asked: Asked<S>) -> Answered {
+    let (caller, body) = asked.admitted(Power::Hold)?;
+    let OfPermit { permit } = question::parse(body)?;
+    let held = asked.app.limiter.renew(caller, &permit).await;
     let expires_after = held.map_err(refused("permit"))?.expires_after;
     answer(Renewed {
         expires_after_ms: expires_after.as_millis_ceil(),
@@ -182,22 +123,16 @@ struct Reserved<'a> {
 }
 
 /// `/v1/reserve`: takes the most that a request may turn out to cost.
-pub(in crate::http) async fn reserve<S: ServedStore>(
-    State(app): AnApp<S>,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let caller = admit(&app, &peer, &headers, Power::Hold)?;
-    let body = json_body(&headers, body)?;
-    let wanted: ToReserve<'_> = question::parse(&body)?;
+pub(in crate::http) async fn reserve<S: ServedStore>(asked: Asked<S>) -> Answered {
+    let (caller, body) = asked.admitted(Power::Hold)?;
+    let wanted: ToReserve<'_> = question::parse(body)?;
     let (hits, ttl): (_, Micros) = (wanted.hits, ttl(wanted.ttl_ms)?);
     let cost = reserved_hits(hits)?;
     let (question, named) = wanted.split();
     question.validate(format_args!(""))?;
     question.refuse_overrides()?;
     let key = key(&named)?;
-    is_loaded(&app)?;
+    asked.is_loaded()?;
     let entries = question.entries();
     let descriptors = question.descriptors(&entries, cost);
     let reserve = Reserve {
@@ -207,7 +142,7 @@ pub(in crate::http) async fn reserve<S: ServedStore>(
         ttl,
         key,
     };
-    let reserved = app.limiter.reserve(caller, &reserve).await;
+    let reserved = asked.app.limiter.reserve(caller, &reserve).await;
     let reserved = reserved.map_err(refused("idempotency_key"))?;
     let reservation = reserved.reservation.as_ref();
     let left = |held: &ratekeeper_limiter::Reservation| held.expires_after.as_millis_ceil();
@@ -238,51 +173,34 @@ fn concluded(settled: Result<Settled, HoldError>) -> Answered {
 }
 
 /// `/v1/commit`: so much was needed, the rest is given back.
-pub(in crate::http) async fn commit<S: ServedStore>(
-    State(app): AnApp<S>,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let caller = admit(&app, &peer, &headers, Power::Hold)?;
-    let body = json_body(&headers, body)?;
-    let ToCommit { reservation, hits } = question::parse(&body)?;
-    concluded(app.limiter.commit(caller, &reservation, hits).await)
+pub(in crate::http) async fn commit<S: ServedStore>(asked: Asked<S>) -> Answered {
+    let (caller, body) = asked.admitted(Power::Hold)?;
+    let ToCommit { reservation, hits } = question::parse(body)?;
+    concluded(asked.app.limiter.commit(caller, &reservation, hits).await)
 }
 
 /// `/v1/cancel`: gives back all that was reserved.
-pub(in crate::http) async fn cancel<S: ServedStore>(
-    State(app): AnApp<S>,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let caller = admit(&app, &peer, &headers, Power::Hold)?;
-    let body = json_body(&headers, body)?;
-    let ToCancel { reservation } = question::parse(&body)?;
-    concluded(app.limiter.cancel(caller, &reservation).await)
+pub(in crate::http) async fn cancel<S: ServedStore>(asked: Asked<S>) -> Answered {
+    let (caller, body) = asked.admitted(Power::Hold)?;
+    let ToCancel { reservation } = question::parse(body)?;
+    concluded(asked.app.limiter.cancel(caller, &reservation).await)
 }
 
 /// `/v1/refund`: gives hits back where nothing was reserved.
-pub(in crate::http) async fn refund<S: ServedStore>(
-    State(app): AnApp<S>,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    let caller = admit(&app, &peer, &headers, Power::Refund)?;
-    let body = json_body(&headers, body)?;
-    let (question, named) = question::parse::<ToRefund<'_>>(&body)?.split();
+pub(in crate::http) async fn refund<S: ServedStore>(asked: Asked<S>) -> Answered {
+    let (caller, body) = asked.admitted(Power::Refund)?;
+    let (question, named) = question::parse::<ToRefund<'_>>(body)?.split();
     question.validate(format_args!(""))?;
     question.refuse_overrides()?;
     if let Some(number) = question.zero_hits() {
         return Err(no_refund(number).into());
     }
     let key = key(&named)?;
-    is_loaded(&app)?;
+    asked.is_loaded()?;
     let entries = question.entries();
     let descriptors = question.descriptors(&entries, 1);
-    let decision = app
+    let decision = asked
+        .app
         .limiter
         .refund(caller, &question.check(&descriptors), key)
         .await;
