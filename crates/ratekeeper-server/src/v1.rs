@@ -1,6 +1,7 @@
 //! `ratekeeper.v1`, our own protocol over gRPC; and what it refuses, which JSON refuses as well.
 
 mod answer;
+mod batch;
 mod question;
 mod service;
 mod stream;

@@ -1,17 +1,16 @@
 //! The gRPC service: each method parses, calls one method of the limiter, maps the answer.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Begun, Check, Decision, Held, Reservation, Reserve, Settled};
+use ratekeeper_limiter::{Check, Decision, Held, Reservation, Reserve, Settled};
 use ratekeeper_proto::ratekeeper::v1;
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::RateLimiterService;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::question::{Place, Question};
 use super::stream::{Answers, answers};
-use super::{Refusal, answer, check_count, key, no_refund, reserved_hits, ttl};
+use super::{Refusal, answer, key, no_refund, reserved_hits, ttl};
 use crate::app::App;
 use crate::callers::{Denied, Power};
 use crate::listen::Peer;
@@ -22,7 +21,7 @@ use crate::store::ServedStore;
 pub(crate) struct Service<S> {
     pub(super) app: Arc<App<S>>,
     /// Whether whoever sent the request at hand may bring limits along; for batches and streams.
-    override_admitted: Result<(), Refusal>,
+    pub(super) override_admitted: Result<(), Refusal>,
 }
 
 impl<S: ServedStore> Service<S> {
@@ -46,58 +45,15 @@ impl<S: ServedStore> Service<S> {
         Ok(admitted.name)
     }
 
-    fn is_loaded(&self) -> Result<(), Refusal> {
+    pub(super) fn is_loaded(&self) -> Result<(), Refusal> {
         match self.app.is_loaded() {
             true => Ok(()),
             false => Err(Refusal::no_rules()),
         }
     }
 
-    /// Decides `checks`, each by itself, in order; none if one of them makes no sense.
-    pub(super) async fn decide(
-        &self,
-        checks: &[v1::CheckRequest],
-    ) -> Result<Vec<v1::CheckResponse>, Status> {
-        check_count(checks.len())?;
-        for (number, check) in checks.iter().enumerate() {
-            let place = Place::Check(number);
-            let question = Question::new(place, &check.domain, &check.descriptors)?;
-            if question.has_override() {
-                self.override_admitted.clone()?;
-            }
-        }
-        self.is_loaded()?;
-        let start = Instant::now();
-        let now = self.app.limiter.clock().now();
-        let mut results = Vec::with_capacity(checks.len());
-        let mut pending = Vec::new();
-        for (number, check) in checks.iter().enumerate() {
-            let question = asked(check)?;
-            let views = question.views(1);
-            let asking = question.check(&views);
-            let respond = |decision: &Decision| self.respond(decision, check, &asking, now);
-            results.push(match self.app.limiter.begin_with(&asking, now, respond) {
-                Begun::Decided(response) => response,
-                Begun::Asked(ticket) => {
-                    pending.push((number, ticket));
-                    v1::CheckResponse::default()
-                }
-            });
-        }
-        for (number, ticket) in pending {
-            let check = &checks[number];
-            let question = asked(check)?;
-            let views = question.views(1);
-            let asking = question.check(&views);
-            let decision = self.app.limiter.finish(&asking, ticket).await;
-            results[number] = self.respond(&decision, check, &asking, now);
-        }
-        self.app.durations.add(start.elapsed());
-        Ok(results)
-    }
-
     /// What `check` is answered, which was put to the limiter as `asking`.
-    fn respond(
+    pub(super) fn respond(
         &self,
         decision: &Decision,
         check: &v1::CheckRequest,
@@ -123,7 +79,8 @@ impl<S: ServedStore> Service<S> {
     }
 }
 
-fn asked(check: &v1::CheckRequest) -> Result<Question<'_>, Refusal> {
+/// What `check` asks.
+pub(super) fn asked(check: &v1::CheckRequest) -> Result<Question<'_>, Refusal> {
     let question = Question::new(Place::Alone, &check.domain, &check.descriptors)?;
     Ok(question.waiting(check.wait_ms_max))
 }
