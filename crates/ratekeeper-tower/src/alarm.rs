@@ -65,9 +65,9 @@ impl Future for Alarm {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
-        let host_now = HostInstant::now();
         if let Some((at, waker)) = this.rest {
-            if *at <= host_now {
+            // By the clock that the thread goes by: tokio's may stand still.
+            if *at <= HostInstant::now() {
                 return Poll::Ready(());
             }
             if waker.will_wake(cx.waker()) {
@@ -80,7 +80,9 @@ impl Future for Alarm {
         if left.is_zero() {
             return Poll::Ready(());
         }
-        let at = this.rest.take().map_or(host_now + left, |(at, _)| at);
+        // This clock is read last: who is interrupted in between is late, and not too soon.
+        let known = this.rest.take().map(|(at, _)| at);
+        let at = known.unwrap_or_else(|| HostInstant::now() + left);
         let Some(bell) = Bell::of_process() else {
             *this.is_exact = false;
             this.sleep.as_mut().reset(*this.at);
@@ -126,7 +128,7 @@ impl Bell {
         STARTED.get_or_init(start).then_some(&BELL)
     }
 
-    /// Wakes `waker` at that time.
+    /// Has `waker` woken at that time.
     fn ring(&self, at: HostInstant, waker: Waker) {
         let mut due = self.due.lock();
         due.asked += 1;
@@ -156,3 +158,6 @@ impl Bell {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

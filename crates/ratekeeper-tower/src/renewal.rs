@@ -6,10 +6,11 @@
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, pending, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -54,7 +55,8 @@ impl Renewal {
 
 impl Drop for Renewal {
     fn drop(&mut self) {
-        self.schedule.entries.lock().remove(self.number);
+        // Dropped after the lock is: what its end sets off may come here again.
+        let _held = self.schedule.entries.lock().remove(self.number);
     }
 }
 
@@ -86,10 +88,10 @@ impl fmt::Debug for Entries {
 }
 
 impl Entries {
-    fn remove(&mut self, number: u64) {
-        if let Some((at, _)) = self.held.remove(&number) {
-            self.due.remove(&(at, number));
-        }
+    fn remove(&mut self, number: u64) -> Option<Arc<dyn Renew>> {
+        let (at, held) = self.held.remove(&number)?;
+        self.due.remove(&(at, number));
+        Some(held)
     }
 
     /// Has `number` renewed again, if it is held still.
@@ -137,7 +139,7 @@ impl Schedule {
             let schedule = known.map(|(_, schedule)| Arc::clone(schedule));
             let schedule = schedule.unwrap_or_else(|| {
                 let made = Arc::new(Self::default());
-                runtime.spawn(Arc::clone(&made).run());
+                runtime.spawn(Running(Arc::clone(&made)).run());
                 all.push((id, Arc::clone(&made)));
                 made
             });
@@ -167,49 +169,64 @@ impl Schedule {
         }
         number
     }
+}
 
+/// The task of a schedule. Dropped, run or not, it tells that it is no more.
+struct Running(Arc<Schedule>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.has_ended.store(true, Ordering::Release);
+    }
+}
+
+impl Running {
     /// Renews what is due, as long as the runtime lives.
-    async fn run(self: Arc<Self>) {
-        let _ended = Ended(&self);
+    async fn run(self) {
+        let Schedule {
+            entries, sooner, ..
+        } = &*self.0;
         let mut under_way = JoinSet::new();
         loop {
             let due = {
                 let room = UNDER_WAY_MAX - under_way.len();
-                self.entries.lock().take_due(Instant::now(), room)
+                entries.lock().take_due(Instant::now(), room)
             };
             for (number, held) in due {
                 let renewing = held.renew();
                 under_way.spawn(async move { (number, renewing.await) });
             }
             let next = {
-                let mut entries = self.entries.lock();
+                let mut entries = entries.lock();
                 let first = entries.due.first().map(|(at, _)| *at);
                 entries.looks_at = first.filter(|_| under_way.len() < UNDER_WAY_MAX);
                 entries.looks_at
             };
-            tokio::select! {
-                Some(renewed) = under_way.join_next() => {
-                    let mut entries = self.entries.lock();
-                    match renewed {
-                        Ok((number, Some(left))) => entries.put_again(number, due_at(left)),
-                        Ok((number, None)) => entries.remove(number),
-                        // It panicked, or the runtime ends: that one is lost at its deadline.
-                        Err(_) => {}
-                    }
+            let mut sooner = pin!(sooner.notified());
+            let mut next = pin!(until(next));
+            let renewed = poll_fn(|cx| match under_way.poll_join_next(cx) {
+                Poll::Ready(Some(renewed)) => Poll::Ready(Some(renewed)),
+                _ if sooner.as_mut().poll(cx).is_ready() => Poll::Ready(None),
+                _ => next.as_mut().poll(cx).map(|()| None),
+            });
+            match renewed.await {
+                Some(Ok((number, Some(left)))) => {
+                    entries.lock().put_again(number, due_at(left));
                 }
-                () = self.sooner.notified() => {}
-                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+                Some(Ok((number, None))) => {
+                    let _lost = entries.lock().remove(number);
+                }
+                // It panicked, or the runtime ends: that one is lost at its deadline.
+                Some(Err(_)) | None => {}
             }
         }
     }
 }
 
-/// Tells that a schedule's task is no more, when it is dropped.
-struct Ended<'a>(&'a Schedule);
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        self.0.has_ended.store(true, Ordering::Release);
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
     }
 }
 

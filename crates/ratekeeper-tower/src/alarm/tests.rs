@@ -1,0 +1,85 @@
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
+
+use ratekeeper_testkit::process::eventually;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::*;
+
+/// How long an alarm may be late on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Whether it was woken.
+#[derive(Default)]
+struct Bed(AtomicBool);
+
+impl Wake for Bed {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// An alarm that rings in 5 ms, when the thread is waiting for the rest of them.
+async fn on_the_bell() -> Pin<Box<Alarm>> {
+    let mut alarm = Box::pin(Alarm::new(Instant::now() + Duration::from_millis(5), true));
+    // Woken by tokio's timer before it is time, unless the machine is too slow: then it has rung.
+    poll_fn(|cx| match alarm.as_mut().poll(cx) {
+        Poll::Pending if alarm.rest.is_none() => Poll::Pending,
+        _ => Poll::Ready(()),
+    })
+    .await;
+    alarm
+}
+
+#[tokio::test]
+async fn an_exact_one_rings_and_not_before_its_time() {
+    for millis in [0, 1, 3, 5, 8] {
+        let at = Instant::now() + Duration::from_millis(millis);
+        let rung = timeout(PATIENCE, Alarm::new(at, true)).await;
+        assert!(rung.is_ok(), "in {millis} ms it never rang");
+        assert!(Instant::now() >= at, "in {millis} ms it rang too soon");
+    }
+}
+
+#[tokio::test]
+async fn one_that_is_set_to_a_later_time_on_the_bell_rings_then() {
+    let mut alarm = on_the_bell().await;
+    let later = Instant::now() + Duration::from_millis(20);
+    alarm.as_mut().set_to(later);
+    let rung = timeout(PATIENCE, alarm).await;
+    assert!(rung.is_ok(), "it never rang");
+    assert!(Instant::now() >= later, "it rang at its first time");
+}
+
+#[tokio::test]
+async fn whoever_polled_it_last_is_woken() {
+    let mut alarm = on_the_bell().await;
+    let bed = Arc::new(Bed::default());
+    let waker = Waker::from(Arc::clone(&bed));
+    let polled = alarm.as_mut().poll(&mut Context::from_waker(&waker));
+    // On a slow machine it has rung by now, and there is nobody to wake.
+    if polled.is_pending() {
+        eventually("it wakes", || bed.0.load(Ordering::Acquire));
+    }
+    assert!(timeout(PATIENCE, alarm).await.is_ok(), "it never rang");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_at_once_each_rings() {
+    let start = Instant::now();
+    let mut alarms = JoinSet::new();
+    for number in 0..200_u32 {
+        // Two of each time, out of order.
+        let at =
+            start + Duration::from_micros(3_000) + Duration::from_micros(40) * (number * 37 % 100);
+        alarms.spawn(async move {
+            Alarm::new(at, true).await;
+            assert!(Instant::now() >= at, "number {number} rang too soon");
+        });
+    }
+    let rung = timeout(PATIENCE, alarms.join_all()).await;
+    assert_eq!(rung.expect("all of them ring").len(), 200);
+}
