@@ -44,6 +44,17 @@ fn set_user(client: &mut Client, command: &str) {
     assert!(!made.is_error(), "{made:?}");
 }
 
+/// The command that `store` prints, which may first say that it found nobody to ask.
+fn grant_for(store: &RedisStore) -> String {
+    let mut grant = None;
+    eventually("it says what lacks", || {
+        let why = store.status().error.unwrap_or_default();
+        grant = why.split_once("grant it: ").map(|(_, it)| it.to_owned());
+        grant.is_some()
+    });
+    grant.expect("it was said")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_asked_encrypted_by_a_user_with_the_printed_grant() {
     let files = files();
@@ -57,11 +68,9 @@ async fn a_cluster_is_asked_encrypted_by_a_user_with_the_printed_grant() {
     let everyone = |command: &str| (0..2).for_each(|it| set_user(&mut cluster.client(it), command));
     everyone("ACL SETUSER app on >pw ~rk:* +@all -asking");
     let store = node(&url, files.path());
-    eventually("it says what lacks", || store.status().error.is_some());
-    let why = store.status().error.unwrap_or_default();
-    let grant = why.split("grant it: ").nth(1).expect("a command");
+    let grant = grant_for(&store);
     everyone("ACL SETUSER app reset on >pw");
-    everyone(grant);
+    everyone(&grant);
 
     let store = node(&url, files.path());
     eventually("both nodes are known", || {
@@ -105,11 +114,9 @@ async fn a_primary_is_found_encrypted_by_users_of_both() {
     let (mut client, encrypted) = (primary.client(), primary.tls_port());
     set_user(&mut client, "ACL SETUSER app on >pw ~rk:* +@all -zadd");
     let store = node(&url, files.path());
-    eventually("it says what lacks", || store.status().error.is_some());
-    let why = store.status().error.unwrap_or_default();
-    let grant = why.split("grant it: ").nth(1).expect("a command");
+    let grant = grant_for(&store);
     set_user(&mut client, "ACL SETUSER app reset on >pw");
-    set_user(&mut client, grant);
+    set_user(&mut client, &grant);
 
     let store = node(&url, files.path());
     eventually("the primary is known", || store.seed().is_some());
