@@ -5,7 +5,8 @@
 //! there, and so has every further store of a service: a node that starts while the server of the
 //! first is away, or has come back empty, finds the secret that the counters of all others are
 //! named by. What lies under the first key of the first store is what counts, and copies are made
-//! to agree with it.
+//! to agree with it. Those of further stores have keys that are nobody's first: another service may
+//! have its own secret there, and is not to be given ours.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -48,13 +49,14 @@ impl SeedKey {
             owner.is_some_and(|it| Arc::ptr_eq(it, shard))
         };
         let first = format!("{prefix}seed");
-        if lies_there(&first) {
-            return Some(match is_first_store {
-                true => Self::First(first),
-                false => Self::Copy(first),
-            });
+        if is_first_store && lies_there(&first) {
+            return Some(Self::First(first));
         }
-        let mut copies = (0..NAMES_MAX).map(|number| format!("{first}:{number}"));
+        let copy = match is_first_store {
+            true => first,
+            false => format!("{first}:copy"),
+        };
+        let mut copies = (0..NAMES_MAX).map(|number| format!("{copy}:{number}"));
         copies.find(|key| lies_there(key)).map(Self::Copy)
     }
 
@@ -291,19 +293,20 @@ mod tests {
             range(16_383, 16_383, 3),
         ]);
         let map = topology.map();
-        let keys: Vec<_> = map
-            .shards()
-            .iter()
-            .map(|shard| SeedKey::of("rk:", shard, &map, true).expect("it serves slots"))
-            .collect();
+        let keys_of = |is_first_store| -> Vec<_> {
+            let shards = map.shards().iter();
+            let keys = shards.map(|shard| SeedKey::of("rk:", shard, &map, is_first_store));
+            keys.map(|key| key.expect("it serves slots")).collect()
+        };
+        let (keys, further) = (keys_of(true), keys_of(false));
         let firsts = keys.iter().filter(|key| matches!(key, SeedKey::First(_)));
         assert_eq!(firsts.count(), 1);
-        // What lies in a further store is a copy, wherever it lies there.
-        for shard in map.shards() {
-            let key = SeedKey::of("rk:", shard, &map, false);
-            assert!(matches!(key, Some(SeedKey::Copy(_))), "{key:?}");
+        // What lies in a further store is a copy, and where no service has what counts for it.
+        for key in &further {
+            assert!(matches!(key, SeedKey::Copy(_)), "{key:?}");
+            assert!(keys.iter().all(|it| it.name() != key.name()), "{key:?}");
         }
-        for (key, shard) in keys.iter().zip(map.shards()) {
+        for (key, shard) in keys.iter().chain(&further).zip(map.shards().iter().cycle()) {
             let owner = map.shard(slot_of_key(key.name())).expect("it is served");
             assert!(Arc::ptr_eq(owner, shard), "{key:?}");
         }

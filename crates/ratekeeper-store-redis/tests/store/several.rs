@@ -8,6 +8,9 @@ use ratekeeper_testkit::redis::{Reply, Server};
 
 use crate::support::{LASTING, decide, home, limit, patient, step};
 
+/// Where a server alone keeps the copy of those whose first store is another one.
+const COPY: &str = "rk:seed:copy:0";
+
 fn node(servers: &[&Server]) -> Vec<RedisStore> {
     let endpoints = servers.iter().map(|server| {
         let url = format!("redis://127.0.0.1:{}/", server.port());
@@ -18,6 +21,10 @@ fn node(servers: &[&Server]) -> Vec<RedisStore> {
 
 fn secret(server: &Server) -> Reply {
     server.client().ask(&["GET", "rk:seed"])
+}
+
+fn copy(server: &Server) -> Reply {
+    server.client().ask(&["GET", COPY])
 }
 
 async fn allows(store: &RedisStore) -> Result<bool, StoreError> {
@@ -31,7 +38,7 @@ async fn a_node_that_starts_while_the_first_store_hangs_finds_the_secret_in_anot
     let (mut first, second) = (Server::start(), Server::start());
     let one = node(&[&first, &second]);
     eventually("both have the secret", || {
-        one[0].is_seed_agreed() && secret(&second) == secret(&first)
+        one[0].is_seed_agreed() && copy(&second) == secret(&first)
     });
     first.process().pause();
     let two = node(&[&first, &second]);
@@ -57,13 +64,13 @@ async fn nothing_is_counted_in_any_store_before_the_first_has_told_the_secret() 
         faults.iter().any(|it| it.contains("has told the key that"))
     };
     assert!(is_said(), "{:?}", stores[0].faults());
-    assert_eq!(secret(&second), Reply::Null);
+    assert_eq!(copy(&second), Reply::Null);
     first.process().resume();
     eventually("it is agreed upon", || stores[1].is_seed_agreed());
     assert!(!is_said(), "{:?}", stores[0].faults());
     assert_eq!(allows(&stores[1]).await, Ok(true));
     eventually("each store has it", || {
-        secret(&first) != Reply::Null && secret(&first) == secret(&second)
+        secret(&first) != Reply::Null && secret(&first) == copy(&second)
     });
 }
 
@@ -71,7 +78,7 @@ async fn nothing_is_counted_in_any_store_before_the_first_has_told_the_secret() 
 async fn copies_that_differ_are_a_fault_until_the_first_store_has_spoken() {
     let (mut first, second, third) = (Server::start(), Server::start(), Server::start());
     for (server, text) in [(&second, "a".repeat(16)), (&third, "b".repeat(16))] {
-        server.client().ask(&["SET", "rk:seed", &text]);
+        server.client().ask(&["SET", COPY, &text]);
     }
     first.process().pause();
     let stores = node(&[&first, &second, &third]);
@@ -84,6 +91,32 @@ async fn copies_that_differ_are_a_fault_until_the_first_store_has_spoken() {
     eventually("it is agreed upon", || stores[0].is_seed_agreed());
     assert!(!is_said(), "{:?}", stores[0].faults());
     eventually("each store has it", || {
-        secret(&first) == secret(&second) && secret(&first) == secret(&third)
+        secret(&first) == copy(&second) && secret(&first) == copy(&third)
     });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_that_name_two_stores_in_opposite_order_leave_each_other_their_secrets() {
+    let (east, west) = (Server::start(), Server::start());
+    let secrets = [[b'e'; 16], [b'w'; 16]];
+    let stored = secrets.map(|secret| Reply::Bytes(secret.to_vec()));
+    for (server, secret) in [(&east, &secrets[0]), (&west, &secrets[1])] {
+        let text = std::str::from_utf8(secret).expect("letters");
+        server.client().ask(&["SET", "rk:seed", text]);
+    }
+    let services = [node(&[&east, &west]), node(&[&west, &east])];
+    for _ in 0..3 {
+        // Once the copies are back, each node has looked at both servers again.
+        eventually("each server has the copy of the other's", || {
+            let copies = [copy(&west), copy(&east)];
+            copies == stored && services.iter().flatten().all(RedisStore::is_seed_agreed)
+        });
+        assert_eq!([secret(&east), secret(&west)], stored);
+        for (service, secret) in services.iter().zip(secrets) {
+            assert!(service.iter().all(|it| it.seed() == Some(secret)));
+        }
+        for server in [&east, &west] {
+            server.client().ask(&["DEL", COPY]);
+        }
+    }
 }
