@@ -24,7 +24,7 @@ use std::future::Future;
 /// Decides the steps of a request atomically.
 pub trait Store: Send + Sync + 'static {
     /// What is awaited where a store cannot decide at once.
-    type Ticket: Future<Output = Result<Verdicts, StoreError>> + Send;
+    type Ticket: Future<Output = Result<Verdicts, StoreError>> + Send + Unpin + 'static;
 
     /// Tests all steps, combines the answers, charges what is to be charged.
     ///

@@ -1,12 +1,12 @@
 //! The limiter in this process.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use pin_project_lite::pin_project;
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::{Denial, Standing, scope};
 use ratekeeper_limiter::{Admitted, Admitting, Check, Limiter};
@@ -39,10 +39,13 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
         match self.begin_admission(check, now) {
             Admitting::Decided(admitted) => Asked::Decided(stage.conclude(self, check, admitted)),
             Admitting::Asked(admission, ticket) => Asked::Pending(Asking {
-                unsettled: Unsettled::new(self, admission),
-                question: Question::of(check),
-                stage: Some(stage),
-                ticket,
+                limiter: Arc::clone(self),
+                pending: Some(Pending {
+                    ticket,
+                    admission,
+                    question: Question::of(check),
+                    stage,
+                }),
             }),
         }
     }
@@ -64,25 +67,31 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
                 Asked::Decided(question.with(conclude))
             }
             Admitting::Asked(admission, ticket) => Asked::Pending(Asking {
-                unsettled: Unsettled::new(self, admission),
-                question,
-                stage: Some(stage),
-                ticket,
+                limiter: Arc::clone(self),
+                pending: Some(Pending {
+                    ticket,
+                    admission,
+                    question,
+                    stage,
+                }),
             }),
         }
     }
 }
 
-pin_project! {
-    /// A decision that a store was asked for.
-    #[derive(Debug)]
-    pub struct Asking<S: Store> {
-        unsettled: Unsettled<S>,
-        question: Question,
-        stage: Option<Stage<S>>,
-        #[pin]
-        ticket: S::Ticket,
-    }
+/// A decision that a store was asked for. Dropped before it is heard, it gives back what it may have taken: permits at
+/// once, and a turn that it was to wait for, with all that was taken beside it, when the store has answered. What only
+/// windows count stays counted.
+pub struct Asking<S: Store> {
+    limiter: Arc<Limiter<S>>,
+    pending: Option<Pending<S>>,
+}
+
+struct Pending<S: Store> {
+    ticket: S::Ticket,
+    admission: ratekeeper_limiter::Admission,
+    question: Question,
+    stage: Stage<S>,
 }
 
 impl<S: Store> Future for Asking<S> {
@@ -90,42 +99,53 @@ impl<S: Store> Future for Asking<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         const ONCE: &str = "a future is not polled after it was ready";
-        let asking = self.project();
-        let answer = ready!(asking.ticket.poll(cx));
-        let begun = asking.unsettled.admission.take().expect(ONCE);
-        let stage = asking.stage.take().expect(ONCE);
-        let limiter = &asking.unsettled.limiter;
-        Poll::Ready(asking.question.with(|check| {
-            let admitted = limiter.conclude_admission(check, begun, answer);
+        let Self { limiter, pending } = self.get_mut();
+        let ticket = &mut pending.as_mut().expect(ONCE).ticket;
+        let answer = ready!(Pin::new(ticket).poll(cx));
+        let Pending {
+            admission,
+            question,
+            stage,
+            ..
+        } = pending.take().expect(ONCE);
+        Poll::Ready(question.with(|check| {
+            let admitted = limiter.conclude_admission(check, admission, answer);
             stage.conclude(limiter, check, admitted)
         }))
     }
 }
 
-/// A decision that nobody has heard yet. Dropped before, it gives back what may have been taken.
-#[derive(Debug)]
-struct Unsettled<S: Store> {
-    limiter: Arc<Limiter<S>>,
-    admission: Option<ratekeeper_limiter::Admission>,
-}
-
-impl<S: Store> Unsettled<S> {
-    fn new(limiter: &Arc<Limiter<S>>, admission: ratekeeper_limiter::Admission) -> Self {
-        Self {
-            limiter: Arc::clone(limiter),
-            admission: Some(admission),
+impl<S: Store> Drop for Asking<S> {
+    fn drop(&mut self) {
+        let Some(pending) = self.pending.take() else {
+            return;
+        };
+        if let Some(slots) = pending.admission.slots() {
+            release(&self.limiter, slots);
+        } else if pending.admission.may_wait() {
+            send(Some(pending.give_back(Arc::clone(&self.limiter))));
         }
     }
 }
 
-impl<S: Store> Drop for Unsettled<S> {
-    fn drop(&mut self) {
-        let slots = self
-            .admission
-            .as_ref()
-            .and_then(|admission| admission.slots());
-        if let Some(slots) = slots {
-            release(&self.limiter, slots);
+impl<S: Store> fmt::Debug for Asking<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asking").finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> Pending<S> {
+    /// Gives back the turn that the store has given by now, if it has.
+    async fn give_back(self, limiter: Arc<Limiter<S>>) {
+        let Ok(verdicts) = self.ticket.await else {
+            return;
+        };
+        let admission = self.admission;
+        let admitted = self
+            .question
+            .with(|check| limiter.conclude_admission(check, admission, Ok(verdicts)));
+        if let Some(queued) = admitted.queued {
+            send(limiter.give_back(queued.receipt));
         }
     }
 }

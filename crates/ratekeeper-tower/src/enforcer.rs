@@ -18,7 +18,8 @@ pub trait Enforcer: Clone + Send + Sync + 'static {
     /// What a request has while it waits for its turn. Dropping it gives that back, as far as others need not have
     /// gone by it.
     type Queued: Send + 'static;
-    /// What is awaited where it cannot be decided at once. Dropping it gives back what may have been taken.
+    /// What is awaited where it cannot be decided at once. Dropping it gives back permits that may have been taken. A
+    /// turn that nobody waits for is given back by a limiter in this process; what only windows count stays counted.
     type Asking: Future<Output = Admission<Self::Permit, Self::Queued>> + Send + 'static;
 
     /// Shows `read` the rules that are known here: service levels are found among them, and domains.

@@ -35,6 +35,7 @@ pub struct Admission {
     now: Timestamp,
     stage: Stage,
     slots: Option<Slots>,
+    may_wait: bool,
 }
 
 /// Which of a request's limits are asked. All at once, unless a leaky bucket may hold it back that
@@ -86,6 +87,13 @@ impl Admission {
     #[must_use]
     pub fn slots(&self) -> Option<&Slots> {
         self.slots.as_ref()
+    }
+
+    /// Whether a leaky bucket may hold the request back: then it may have taken a turn, which only
+    /// the store's answer tells, and whose answer is not waited for is to give it back.
+    #[must_use]
+    pub const fn may_wait(&self) -> bool {
+        self.may_wait
     }
 }
 
@@ -186,12 +194,14 @@ impl<S: Store> Limiter<S> {
                 })
             }
             Answer::Pending(ticket) => {
+                let may_wait = plan.may_wait();
                 drop(plan);
                 let admission = Admission {
                     decision,
                     now,
                     stage,
                     slots,
+                    may_wait,
                 };
                 Admitting::Asked(admission, ticket)
             }
@@ -211,6 +221,7 @@ impl<S: Store> Limiter<S> {
             now,
             stage,
             slots,
+            may_wait: _,
         } = admission;
         let overrides = overrides(check, self.profile());
         // Matched once more rather than kept: by the same rules, and heard of already.
