@@ -1,0 +1,8 @@
+//! What a limiter decides, from rules in YAML to statuses, at times that the test chooses.
+
+mod matching;
+mod modes;
+mod overrides;
+mod support;
+mod telling;
+mod times;

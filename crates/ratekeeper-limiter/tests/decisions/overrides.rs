@@ -1,0 +1,135 @@
+//! Limits that replace others, and those that a request brings along.
+
+use ratekeeper_core::Timestamp;
+use ratekeeper_limiter::{Check, Code, Descriptor, Override, Waiting};
+use ratekeeper_rules::Unit;
+
+use crate::support::{Pairs, START, TWO_LEVELS, ask, ask_all, entries, limiter, passes};
+
+#[test]
+fn a_limit_of_the_request_holds_without_entries() {
+    let limiter = limiter(&format!("domain: d{TWO_LEVELS}"));
+    let own = Some(Override {
+        quota: 0,
+        unit: Unit::Second,
+    });
+    let descriptors = [Descriptor {
+        limit: own,
+        ..Descriptor::new(&[])
+    }];
+    let check = Check {
+        domain: "d",
+        descriptors: &descriptors,
+        waiting: Waiting::Cannot,
+    };
+    assert!(!limiter.check_now(&check).allowed());
+    let none = [Descriptor::new(&[])];
+    assert!(
+        limiter
+            .check_now(&Check {
+                descriptors: &none,
+                ..check
+            })
+            .allowed()
+    );
+}
+
+#[test]
+fn a_rule_that_is_replaced_neither_answers_nor_counts() {
+    let limiter = limiter(
+        "
+domain: d
+descriptors:
+  - key: default
+    rate_limit: { unit: hour, requests_per_unit: 0, name: general }
+  - key: premium
+    rate_limit: { unit: hour, requests_per_unit: 9, name: special, replaces: [ { name: general } ] }
+  - key: free
+    rate_limit: { unlimited: true, replaces: [ { name: general } ] }
+",
+    );
+    let (default, premium): (Pairs<'_>, Pairs<'_>) = (&[("default", "")], &[("premium", "x")]);
+    assert!(!ask_all(&limiter, &[default], 1, 0).allowed());
+    let decision = ask_all(&limiter, &[default, premium], 1, 0);
+    assert!(decision.allowed());
+    assert!(decision.statuses()[0].binding.is_none());
+    assert_eq!(decision.binding().expect("the special one").quota, 9);
+    let unlimited = ask_all(&limiter, &[&[("free", "x")], default], 1, 0);
+    assert!(unlimited.allowed());
+    assert!(unlimited.statuses()[0].unlimited.is_some());
+}
+
+#[test]
+fn what_is_unlimited_stays_so_when_it_is_replaced() {
+    let limiter = limiter(
+        "
+domain: d
+descriptors:
+  - key: free
+    rate_limit: { unlimited: true, name: general }
+  - key: premium
+    rate_limit: { unit: hour, requests_per_unit: 9, replaces: [ { name: general } ] }
+",
+    );
+    let both = ask_all(&limiter, &[&[("free", "x")], &[("premium", "x")]], 1, 0);
+    assert!(both.statuses()[0].unlimited.is_some());
+}
+
+#[test]
+fn on_a_path_a_limit_holds_below_a_node_without_one() {
+    let limiter = limiter(
+        "
+domain: d
+evaluation: path
+descriptors:
+  - key: tenant
+    rate_limit: { unlimited: true }
+    descriptors:
+      - key: endpoint
+        rate_limit: { unit: hour, requests_per_unit: 1 }
+",
+    );
+    let both: Pairs<'_> = &[("tenant", "a"), ("endpoint", "orders")];
+    let first = ask(&limiter, both);
+    assert!(first.allowed());
+    assert_eq!(
+        (first.statuses()[0].unlimited, first.statuses()[0].code),
+        (None, Code::Ok)
+    );
+    assert!(!ask(&limiter, both).allowed());
+    assert!(
+        ask(&limiter, &[("tenant", "a")]).statuses()[0]
+            .unlimited
+            .is_some()
+    );
+}
+
+#[test]
+fn a_request_may_bring_its_own_limit() {
+    let limiter = limiter(&format!("domain: d{TWO_LEVELS}"));
+    let entries = entries(&[("tenant", "a")]);
+    let own = Some(Override {
+        quota: 1,
+        unit: Unit::Hour,
+    });
+    let descriptors = [Descriptor {
+        limit: own,
+        ..Descriptor::new(&entries)
+    }];
+    let check = Check {
+        domain: "d",
+        descriptors: &descriptors,
+        waiting: Waiting::Cannot,
+    };
+    let now = Timestamp::from_secs(START);
+    let first = limiter.check_at(&check, now);
+    assert!(first.allowed());
+    let binding = first.binding().expect("its own");
+    assert_eq!((binding.quota, binding.unit), (1, Some(Unit::Hour)));
+    assert!(first.rule(binding).is_none());
+    assert!(!limiter.check_at(&check, now).allowed());
+    assert!(
+        passes(&limiter, &[("tenant", "a")], 3),
+        "the rule's counter is another one"
+    );
+}

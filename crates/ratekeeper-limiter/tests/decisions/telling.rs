@@ -1,0 +1,167 @@
+//! What is told about decisions: policies, metrics, explanations.
+
+use ratekeeper_limiter::{Check, Descriptor, Waiting};
+
+use crate::support::{QUOTA_AND_RATE, TWO_LEVELS, ask, entries, limiter, passes};
+
+#[test]
+fn policies_are_the_enforced_limits_each_once() {
+    let limiter = limiter(
+        "
+domain: d
+evaluation: path
+descriptors:
+  - key: a
+    rate_limit: [ { window: 1s, limit: 5 }, { window: 1m, limit: 50 } ]
+    descriptors:
+      - key: b
+        shadow_mode: true
+        rate_limit: { window: 1h, limit: 500 }
+",
+    );
+    let list = entries(&[("a", "1"), ("b", "1")]);
+    let descriptors = [Descriptor::new(&list), Descriptor::new(&list)];
+    let check = Check {
+        domain: "d",
+        descriptors: &descriptors,
+        waiting: Waiting::Cannot,
+    };
+    let decision = limiter.check_now(&check);
+    let quotas: Vec<_> = limiter
+        .policies(&check, &decision)
+        .iter()
+        .map(|p| p.quota)
+        .collect();
+    assert_eq!(quotas, [5, 50]);
+}
+
+#[test]
+fn values_are_told_apart_in_metrics_up_to_a_thousand() {
+    let limiter = limiter(
+        "
+domain: d
+descriptors:
+  - key: user
+    detailed_metric: true
+    rate_limit: { unit: hour, requests_per_unit: 5 }
+  - key: api_key
+    detailed_metric: true
+    rate_limit: { unit: hour, requests_per_unit: 5 }
+",
+    );
+    for n in 0..1_100 {
+        ask(&limiter, &[("user", &format!("u{n}"))]);
+    }
+    ask(&limiter, &[("api_key", "secret-of-somebody")]);
+    let snapshot = limiter.snapshot();
+    let details: Vec<_> = snapshot.stats().map(|stats| stats.details()).collect();
+    let (names, counts): (Vec<_>, Vec<_>) = details[0].iter().cloned().unzip();
+    assert_eq!(names.len(), 1_001);
+    assert!(names.iter().any(|name| &**name == "user_u7"));
+    assert_eq!(
+        counts.iter().map(|counts| counts.allowed).sum::<u64>(),
+        1_100
+    );
+    let (secret, _) = &details[1][0];
+    assert!(!secret.contains("secret"), "{secret}");
+}
+
+#[test]
+fn metrics_hold_no_secret_of_the_file_and_no_long_value() {
+    let limiter = limiter(
+        "
+domain: d
+descriptors:
+  - key: api_key
+    value: sk_live_0123456789
+    descriptors:
+      - key: path
+        value_to_metric: true
+        rate_limit: { unit: hour, requests_per_unit: 5 }
+",
+    );
+    let long = "x".repeat(1_000_000);
+    ask(
+        &limiter,
+        &[("api_key", "sk_live_0123456789"), ("path", &long)],
+    );
+    ask(
+        &limiter,
+        &[
+            ("api_key", "sk_live_0123456789"),
+            ("path", &format!("{long}y")),
+        ],
+    );
+    let snapshot = limiter.snapshot();
+    let details = snapshot.stats().next().expect("the rule").details();
+    assert_eq!(details.len(), 2, "long values are still told apart");
+    for (value, _) in details {
+        assert!(value.len() < 200 && !value.contains("sk_live"), "{value}");
+        assert!(value.starts_with("api_key_~"), "{value}");
+    }
+}
+
+#[test]
+fn an_explanation_combines_as_the_limiter_does() {
+    let limiter = limiter(QUOTA_AND_RATE);
+    let lists = [entries(&[("spent", "1")]), entries(&[("fresh", "1")])];
+    let descriptors: Vec<_> = lists.iter().map(|list| Descriptor::new(list)).collect();
+    let check = Check {
+        domain: "d",
+        descriptors: &descriptors,
+        waiting: Waiting::Cannot,
+    };
+    assert!(limiter.check_now(&check).allowed());
+    assert!(limiter.explain(&check).allowed, "one quota of two is spent");
+    let alone = Check {
+        descriptors: &descriptors[..1],
+        ..check
+    };
+    assert!(!limiter.explain(&alone).allowed && !limiter.check_now(&alone).allowed());
+}
+
+#[test]
+fn an_explanation_names_the_rules_and_takes_nothing() {
+    let limiter = limiter(&format!("domain: d\nevaluation: path{TWO_LEVELS}"));
+    let entries = entries(&[("tenant", "a"), ("endpoint", "orders")]);
+    let descriptors = [Descriptor {
+        hits: 7,
+        ..Descriptor::new(&entries)
+    }];
+    let check = Check {
+        domain: "d",
+        descriptors: &descriptors,
+        waiting: Waiting::Cannot,
+    };
+    for _ in 0..5 {
+        let explanation = limiter.explain(&check);
+        assert!(explanation.known && explanation.allowed);
+        let nodes = &explanation.descriptors[0].nodes;
+        assert_eq!(nodes.len(), 2);
+        assert_eq!(
+            (nodes[0].how.as_str(), nodes[1].how.as_str()),
+            ("key only", "exact")
+        );
+        assert_eq!(nodes[0].limits[0].remaining, Some(3));
+        assert_eq!(nodes[1].limits[0].answer, "allow");
+        assert_eq!(nodes[1].limits[0].limit, "2 per 1m, fixed_window");
+        assert!(nodes[1].limits[0].place.starts_with("rules.yaml:"));
+    }
+    let snapshot = limiter.snapshot();
+    assert!(
+        snapshot.stats().all(|stats| stats.counts().allowed == 0),
+        "it is no traffic"
+    );
+    drop(snapshot);
+
+    assert!(passes(
+        &limiter,
+        &[("tenant", "a"), ("endpoint", "orders")],
+        2
+    ));
+    let explanation = limiter.explain(&Check { ..check });
+    let denied = &explanation.descriptors[0].nodes[1].limits[0];
+    assert!(!explanation.allowed);
+    assert_eq!(denied.answer, "deny");
+    assert!(denied.retry_after_ms.is_some());
+}

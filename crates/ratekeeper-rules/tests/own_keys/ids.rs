@@ -1,0 +1,92 @@
+//! What rules are called, and what becomes of their counters when they change.
+
+use ratekeeper_rules::ChangeKind;
+
+use crate::support::{errors, ids, loaded};
+
+#[test]
+fn ids_are_the_path_whatever_the_order_and_explicit_ones_unique() {
+    let one = "  - { key: a, value: x, rate_limit: { unit: day, limit: 1 } }\n";
+    let two = "  - { key: b, id: mine, rate_limit: [ { unit: day, limit: 1 }, { window: 10s, limit: 1 }, { unit: hour, limit: 1, id: own } ] }\n";
+    assert_eq!(
+        ids(&format!("domain: d\ndescriptors:\n{one}{two}")),
+        ["d.a_x", "mine#1d", "mine#10s", "own"]
+    );
+    assert_eq!(
+        ids(&format!("domain: d\ndescriptors:\n{two}{one}")),
+        ["mine#1d", "mine#10s", "own", "d.a_x"]
+    );
+    let same = "domain: d\ndescriptors:\n  - { key: a, id: i, rate_limit: { unit: day, limit: 1 } }\n  - { key: b, id: i, rate_limit: { unit: day, limit: 1 } }\n";
+    assert_eq!(errors(same), ["duplicate id 'i'"]);
+}
+
+#[test]
+fn ids_that_would_read_the_same_are_told_apart_in_any_order() {
+    let deep = "  - { key: a, descriptors: [ { key: b, rate_limit: { unit: day, limit: 1 } } ] }\n";
+    let dotted = "  - { key: a.b, rate_limit: { unit: day, limit: 1 } }\n";
+    assert_eq!(
+        ids(&format!("domain: d\ndescriptors:\n{deep}{dotted}")),
+        ["d.a.b", "d.a\\.b"]
+    );
+    assert_eq!(
+        ids(&format!("domain: d\ndescriptors:\n{dotted}{deep}")),
+        ["d.a\\.b", "d.a.b"]
+    );
+    let taken = "  - { key: c, id: d.a.b, rate_limit: { unit: day, limit: 1 } }\n";
+    assert_eq!(
+        ids(&format!("domain: d\ndescriptors:\n{deep}{taken}")),
+        ["d.a.b~2", "d.a.b"]
+    );
+}
+
+#[test]
+fn secrets_are_not_in_ids() {
+    let text = "domain: d\nsecrets: [partner]\ndescriptors:\n\
+                \x20 - { key: api_key, value: sk_live_51H8abcdefgh, rate_limit: { unit: day, limit: 1 } }\n\
+                \x20 - { key: Authorization, value: short, rate_limit: { unit: day, limit: 1 } }\n\
+                \x20 - { key: partner, value: a-very-long-secret, rate_limit: { unit: day, limit: 1 } }\n\
+                \x20 - { key: api_key, value: 'internal-*', rate_limit: { unit: day, limit: 1 } }\n\
+                \x20 - { key: user, value: alice, rate_limit: { unit: day, limit: 1 } }\n";
+    let ids = ids(text);
+    let all = ids.join(" ") + &loaded(text).rules.rlconfig();
+    assert!(
+        !all.contains("sk_live") && !all.contains("short") && !all.contains("a-very"),
+        "{all}"
+    );
+    assert!(
+        ids[0].starts_with("d.api_key_~") && ids[0].ends_with("…efgh"),
+        "{}",
+        ids[0]
+    );
+    assert_eq!(ids[3..], ["d.api_key_internal-*", "d.user_alice"]);
+}
+
+#[test]
+fn changes_tell_which_counters_start_afresh() {
+    let before = "domain: d\ndescriptors:\n  - { key: a, rate_limit: { unit: day, limit: 1 } }\n  - { key: b, rate_limit: { unit: day, limit: 1 } }\n\
+                  \x20 - { key: c, rate_limit: { unit: day, limit: 1 } }\n  - { key: d, rate_limit: { unit: day, limit: 1 } }\n";
+    let after = "domain: d\ndescriptors:\n  - { key: e, rate_limit: { unit: day, limit: 1 } }\n  - { key: d, rate_limit: { unit: day, limit: 1 } }\n\
+                 \x20 - { key: a, rate_limit: { unit: day, limit: 2 } }\n  - { key: b, rate_limit: { unit: hour, limit: 1 } }\n";
+    let (before, after) = (loaded(before).rules, loaded(after).rules);
+    let changes: Vec<_> = after
+        .changes_since(&before)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        changes,
+        [
+            "d.a has changed and keeps its usage",
+            "d.b starts afresh: it was sliding_window of 1d in 12 parts, and is sliding_window of 1h in 12 parts",
+            "d.c is gone",
+            "d.e is new",
+        ]
+    );
+    assert!(after.changes_since(&after).is_empty());
+    assert!(
+        !after
+            .changes_since(&before)
+            .iter()
+            .any(|change| change.kind == ChangeKind::Added && &*change.rule == "d.d")
+    );
+}

@@ -1,0 +1,7 @@
+//! Ratekeeper's own keys.
+
+mod ids;
+mod limits;
+mod policies;
+mod service_levels;
+mod support;

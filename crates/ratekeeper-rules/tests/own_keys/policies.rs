@@ -1,0 +1,210 @@
+//! What holds for a limit beside its numbers, and where that is said.
+
+use ratekeeper_core::Algorithm;
+use ratekeeper_rules::{
+    Consistency, Evaluation, FailureMode, LeakyOverRls, Options, Profile, Rule, Source, load,
+};
+
+use crate::support::{loaded, loaded_with};
+
+#[test]
+fn the_profile_decides_the_defaults() {
+    let text = "domain: d\ndescriptors:\n  - { key: k, rate_limit: { unit: minute, requests_per_unit: 5 } }\n";
+    let ours = loaded(text).rules;
+    assert_eq!(
+        ours.rules()[0].limited().map(|limit| limit.algorithm()),
+        Some(Algorithm::SlidingWindow)
+    );
+    assert!(!ours.rules()[0].count_denied);
+    let mut options = Options::default();
+    options.profile = Profile::Envoy;
+    options.on_store_failure = FailureMode::Deny;
+    let envoys = loaded_with(text, &options).rules;
+    assert_eq!(
+        envoys.rules()[0].limited().map(|limit| limit.algorithm()),
+        Some(Algorithm::FixedWindow)
+    );
+    assert!(envoys.rules()[0].count_denied);
+    assert_eq!(envoys.rules()[0].on_store_failure, FailureMode::Deny);
+}
+
+#[test]
+fn policies_are_taken_from_limit_descriptor_and_domain_in_this_order() {
+    let loaded = loaded(
+        "domain: d\nevaluation: path\ntenant: api_key\non_store_failure: deny\nalgorithm: gcra\nenforce: 50%\n\
+         descriptors:\n\
+         \x20 - key: a\n    rate_limit: { unit: day, limit: 1 }\n\
+         \x20 - key: b\n    on_store_failure: allow\n    algorithm: fixed_window\n    count_denied: true\n    consistency: local\n\
+         \x20   enforce: 12.5%\n\
+         \x20   rate_limit:\n      - { unit: day, limit: 1 }\n      - { unit: hour, limit: 1, algorithm: leaky_bucket, leaky_over_rls: allow, enabled: false, on_store_failure: local }\n",
+    );
+    let domain = loaded.rules.domain("d").expect("it is there");
+    assert_eq!(
+        (domain.evaluation(), domain.tenant()),
+        (Evaluation::Path, Some("api_key"))
+    );
+    let [a, day, hour] = loaded.rules.rules() else {
+        panic!("three rules")
+    };
+    let algorithm = |rule: &Rule| rule.limited().map(|limit| limit.algorithm());
+    assert_eq!(
+        (algorithm(a), a.on_store_failure, a.enforce.hundredths()),
+        (Some(Algorithm::Gcra), FailureMode::Deny, 5_000)
+    );
+    assert_eq!(
+        (algorithm(day), day.on_store_failure),
+        (Some(Algorithm::FixedWindow), FailureMode::Allow)
+    );
+    assert_eq!(
+        (algorithm(hour), hour.on_store_failure),
+        (Some(Algorithm::LeakyBucket), FailureMode::Local)
+    );
+    assert!(day.count_denied && hour.count_denied && !a.count_denied);
+    assert!(day.enabled && !hour.enabled);
+    assert_eq!(
+        (hour.leaky_over_rls, a.leaky_over_rls),
+        (LeakyOverRls::Allow, LeakyOverRls::Deny)
+    );
+    assert_eq!(
+        (day.consistency, a.consistency),
+        (Some(Consistency::Local), None)
+    );
+    assert_eq!(hour.enforce.to_string(), "12.5%");
+    // What is off at the domain stays off.
+    let off = self::loaded(
+        "domain: d\nenabled: false\ndescriptors:\n  - { key: a, enabled: true, rate_limit: { unit: day, limit: 1 } }\n",
+    );
+    assert!(!off.rules.rules()[0].enabled);
+}
+
+#[test]
+fn stores_that_there_are_not_are_refused_where_they_are_named() {
+    let text = "domain: d\nstore: eu\nplans: [free, pro]\ndescriptors:\n  - key: k\n    store: us\n    \
+                rate_limit: { unit: day, limit: 5 }\n    plans: { pro: { unit: day, limit: 9, store: ue } }\n  \
+                - { key: l, store: default, rate_limit: { unit: day, limit: 5 } }\n  \
+                - { key: m, rate_limit: { unit: day, limit: 5, store: eu } }\n";
+    let source = Source {
+        name: "r.yaml".to_owned(),
+        text: text.to_owned(),
+    };
+    let load = |stores: &[&str]| {
+        let mut options = Options::default();
+        options.stores = Some(stores.iter().map(|name| (*name).into()).collect());
+        ratekeeper_rules::load(std::slice::from_ref(&source), &options)
+    };
+    let refused = load(&["eu"]).expect_err("two of them are not there");
+    let said: Vec<String> = refused.errors().iter().map(ToString::to_string).collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(
+        said[0].contains("r.yaml:6:12") && said[0].contains("there is no store 'us'"),
+        "{said:?}"
+    );
+    assert!(
+        said[0].contains("the stores are default, eu") || said[0].contains("did you mean `eu`?"),
+        "{said:?}"
+    );
+    assert!(
+        said[1].contains("there is no store 'ue'") && said[1].contains("did you mean `eu`?"),
+        "{said:?}"
+    );
+    let loaded = load(&["eu", "us", "ue"]).expect("all are there");
+    let stores: Vec<_> = loaded
+        .rules
+        .rules()
+        .iter()
+        .map(|rule| rule.store.as_deref())
+        .collect();
+    assert_eq!(stores, [Some("us"), Some("default"), Some("eu")]);
+    assert_eq!(
+        loaded.rules.rules()[0].plans[0].store.as_deref(),
+        Some("ue")
+    );
+}
+
+#[test]
+fn what_is_not_there_yet_is_accepted_with_a_warning() {
+    for (body, part) in [
+        (
+            "    store: eu\n",
+            "whether there is a store 'eu' is not known here",
+        ),
+        (
+            "    consistency: leased\n",
+            "counts exactly, in the memory of this node",
+        ),
+        (
+            "    consistency: synced\n",
+            "counts exactly, in the memory of this node",
+        ),
+        (
+            "    concurrency: { limit: 1 }\n",
+            "checks over RLS, HTTP and replay skip this limit",
+        ),
+    ] {
+        let text = format!(
+            "domain: d\ndescriptors:\n  - key: k\n    rate_limit: {{ unit: day, limit: 5 }}\n{body}"
+        );
+        let loaded = loaded(&text);
+        assert_eq!(loaded.warnings.len(), 1, "{body}");
+        assert!(
+            loaded.warnings[0].message.contains(part),
+            "{}",
+            loaded.warnings[0]
+        );
+    }
+}
+
+#[test]
+fn settings_of_merged_files_add_up_and_may_not_contradict_each_other() {
+    let source = |name: &str, text: &str| Source {
+        name: name.to_owned(),
+        text: text.to_owned(),
+    };
+    let one = source(
+        "1",
+        "domain: d\nevaluation: path\nenforce: 10%\ndescriptors:\n  - { key: a, rate_limit: { unit: day, limit: 1 } }\n",
+    );
+    let two = source(
+        "2",
+        "domain: d\ntenant: a\nalgorithm: gcra\nevaluation: path\ndescriptors:\n  - { key: b, rate_limit: { unit: day, limit: 1 } }\n",
+    );
+    let mut options = Options::default();
+    options.merge_domains = true;
+    let rules = load(&[one.clone(), two], &options)
+        .expect("they add up")
+        .rules;
+    let domain = rules.domain("d").expect("it is there");
+    assert_eq!(
+        (domain.evaluation(), domain.tenant()),
+        (Evaluation::Path, Some("a"))
+    );
+    for rule in rules.rules() {
+        assert_eq!(
+            rule.limited().map(|limit| limit.algorithm()),
+            Some(Algorithm::Gcra)
+        );
+        assert_eq!(rule.enforce.hundredths(), 1_000);
+    }
+    let contrary = source("2", "domain: d\nevaluation: leaf\nenforce: 20%\n");
+    let errors = load(&[one, contrary], &options).expect_err("they contradict each other");
+    let messages: Vec<_> = errors
+        .errors()
+        .iter()
+        .map(|error| error.message.as_str())
+        .collect();
+    let differs = |key: &str| format!("`{key}` differs from that of another file of this domain");
+    assert_eq!(messages, [differs("enforce"), differs("evaluation")]);
+}
+
+#[test]
+fn a_name_that_nobody_has_is_warned_of_where_it_stands() {
+    let loaded = loaded(
+        "domain: d\ndescriptors:\n  - key: k\n    rate_limit: { unit: day, limit: 1, replaces: [ { name: nobody } ] }\n",
+    );
+    assert_eq!(loaded.warnings.len(), 1);
+    assert_eq!(loaded.warnings[0].place.to_string(), "f.yaml:4:60");
+    assert_eq!(
+        loaded.warnings[0].message,
+        "no limit of this domain has the name 'nobody'"
+    );
+}
