@@ -18,7 +18,8 @@ use crate::report::Report;
 use crate::slas::{PathPattern, SERVICE_LEVELS, ServiceLevels};
 use crate::yaml::{self, Mark, Node as Tree};
 use crate::{
-    Diagnostic, Diagnostics, Domain, Evaluation, FailureMode, Node, Rule, RuleSet, Source, secret,
+    Diagnostic, Diagnostics, Domain, Evaluation, FailureMode, Node, Place, Rule, RuleSet, Source,
+    secret,
 };
 
 /// Which defaults hold where a file says nothing.
@@ -170,6 +171,19 @@ struct Draught {
     place: String,
 }
 
+impl Draught {
+    /// A domain without descriptors so far.
+    fn new(name: &str, settings: Settings, place: Place) -> Self {
+        Self {
+            name: name.into(),
+            settings,
+            nodes: Vec::new(),
+            level: Level::new(),
+            place: place.to_string(),
+        }
+    }
+}
+
 fn compile(
     trees: &[Option<Option<Rc<Tree>>>],
     options: &Options,
@@ -228,13 +242,7 @@ fn enter(
     let settings = std::mem::take(&mut root.settings);
     let Some(&index) = by_name.get(name) else {
         by_name.insert(name.into(), domains.len());
-        domains.push(Draught {
-            name: name.into(),
-            settings,
-            nodes: Vec::new(),
-            level: Level::new(),
-            place: report.place(mark).to_string(),
-        });
+        domains.push(Draught::new(name, settings, report.place(mark)));
         return Some(domains.len() - 1);
     };
     let domain = domains.get_mut(index)?;
@@ -249,13 +257,7 @@ fn enter(
             help,
         );
         // Its descriptors are checked all the same, as those of a domain of its own.
-        domains.push(Draught {
-            name: name.into(),
-            settings,
-            nodes: Vec::new(),
-            level: Level::new(),
-            place: report.place(mark).to_string(),
-        });
+        domains.push(Draught::new(name, settings, report.place(mark)));
         return Some(domains.len() - 1);
     }
     merge(&mut domain.settings, settings, &domain.place, mark, report);
