@@ -1,8 +1,10 @@
 //! The command line: what can be said, and the help that teaches it.
 
 mod bench;
+mod reading;
 
 pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
+use reading::{Reading, ReadingBySettings};
 
 use crate::settings::Flags;
 use clap::{Args, Parser, Subcommand};
@@ -121,18 +123,11 @@ pub(crate) struct RulesCheck {
     /// Files, or folders of *.yaml and *.yml
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// Let several files add to one domain
-    #[arg(long)]
-    pub(crate) merge_domains: bool,
-    /// What rules mean where they do not say
-    #[arg(long, value_name = "NAME", default_value = "ratekeeper", value_parser = ["ratekeeper", "envoy"])]
-    pub(crate) profile: String,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
     /// The settings file whose `stores` the rules may name
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// What the paths of service levels are relative to
-    #[arg(long, value_name = "PATH")]
-    pub(crate) slas_base: Option<String>,
     /// Print problems and nothing else
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -149,15 +144,8 @@ pub(crate) struct RulesPublish {
     /// The heading [default: Service level agreement]
     #[arg(long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
-    /// Let several files add to one domain
-    #[arg(long)]
-    pub(crate) merge_domains: bool,
-    /// What rules mean where they do not say
-    #[arg(long, value_name = "NAME", default_value = "ratekeeper", value_parser = ["ratekeeper", "envoy"])]
-    pub(crate) profile: String,
-    /// What the paths of service levels are relative to
-    #[arg(long, value_name = "PATH")]
-    pub(crate) slas_base: Option<String>,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
 }
 
 /// In which form limits are published.
@@ -177,7 +165,7 @@ pub(crate) struct RulesExplain {
     #[arg(long, value_name = "FILE", conflicts_with = "address")]
     pub(crate) config: Option<PathBuf>,
     /// The admin address of a running service
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", conflicts_with = "slas_base")]
     pub(crate) address: Option<String>,
     /// With an https:// address: the authorities that vouch for it, as PEM [default: the system's]
     #[arg(long, value_name = "FILE", requires = "address")]
@@ -188,12 +176,8 @@ pub(crate) struct RulesExplain {
     /// The private key of that certificate, as PEM, not encrypted
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
-    /// Let several files add to one domain
-    #[arg(long)]
-    pub(crate) merge_domains: bool,
-    /// What rules mean where they do not say [default: the `profile` setting]
-    #[arg(long, value_name = "NAME", value_parser = ["ratekeeper", "envoy"])]
-    pub(crate) profile: Option<String>,
+    #[command(flatten)]
+    pub(crate) reading: ReadingBySettings,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -206,9 +190,6 @@ pub(crate) struct RulesExplain {
     /// Who sent that request [default: 127.0.0.1]
     #[arg(long, value_name = "ADDR", requires = "request")]
     pub(crate) client: Option<std::net::IpAddr>,
-    /// What the paths of service levels are relative to [default: the `slas_base` setting]
-    #[arg(long, value_name = "PATH", conflicts_with = "address")]
-    pub(crate) slas_base: Option<String>,
     /// The domain the request is asked in
     #[arg(required_unless_present = "request")]
     pub(crate) domain: Option<String>,
@@ -274,15 +255,8 @@ pub(crate) struct Replay {
     /// Also decide everything exactly, and count the decisions that differ
     #[arg(long, value_name = "ALGORITHM", value_parser = ["sliding_log"])]
     pub(crate) compare: Option<String>,
-    /// Let several files add to one domain
-    #[arg(long)]
-    pub(crate) merge_domains: bool,
-    /// What rules mean where they do not say [default: the `profile` setting]
-    #[arg(long, value_name = "NAME", value_parser = ["ratekeeper", "envoy"])]
-    pub(crate) profile: Option<String>,
-    /// What the paths of service levels are relative to [default: the `slas_base` setting]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) slas_base: Option<String>,
+    #[command(flatten)]
+    pub(crate) reading: ReadingBySettings,
     /// How many of the most denied keys to print of each rule
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) top: usize,

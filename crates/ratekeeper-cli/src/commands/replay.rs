@@ -34,16 +34,7 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
 fn flags(args: &cli::Replay) -> Flags {
     let mut flags = Flags::default().with("rules", args.rules.display().to_string());
     flags.config = args.config.clone();
-    if let Some(profile) = &args.profile {
-        flags = flags.with("profile", profile.clone());
-    }
-    if args.merge_domains {
-        flags = flags.with("merge_domains", "true".to_owned());
-    }
-    if let Some(base) = &args.slas_base {
-        flags = flags.with("slas_base", base.clone());
-    }
-    flags
+    args.reading.add_to(flags)
 }
 
 fn replay_options(args: &cli::Replay, auth: AuthConfig) -> Result<ReplayOptions> {

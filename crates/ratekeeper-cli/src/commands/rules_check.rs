@@ -5,21 +5,17 @@ use crate::home::Home;
 use crate::output::{self, count};
 use crate::rules;
 use crate::settings::{self, Environment, Flags};
-use anyhow::{Result, anyhow};
-use ratekeeper_rules::{Diagnostic, Diagnostics, Loaded, Options};
+use anyhow::Result;
+use ratekeeper_rules::{Diagnostic, Diagnostics, Loaded};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
-    let mut options = Options::default();
-    options.merge_domains = args.merge_domains;
-    options.profile = settings::profile(&args.profile).map_err(|message| anyhow!(message))?;
+    let mut options = args.reading.options()?;
     if let Some(path) = &args.config {
         options.stores = Some(stores(path)?);
     }
-    options.slas_base = settings::slas_base(args.slas_base.as_deref().unwrap_or_default())
-        .map_err(|message| anyhow!("--slas-base: {message}"))?;
     let read = rules::read_all(&args.paths, false)?;
     let files = read.sources.len();
     match rules::compile(read, &options) {

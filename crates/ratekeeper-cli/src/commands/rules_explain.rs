@@ -105,15 +105,7 @@ fn fresh_limiter(args: &RulesExplain) -> Result<(Limiter<MemoryStore>, Settings)
     if let Some(path) = &args.rules {
         flags = flags.with("rules", path.display().to_string());
     }
-    if let Some(profile) = &args.profile {
-        flags = flags.with("profile", profile.clone());
-    }
-    if args.merge_domains {
-        flags = flags.with("merge_domains", "true".to_owned());
-    }
-    if let Some(base) = &args.slas_base {
-        flags = flags.with("slas_base", base.clone());
-    }
+    flags = args.reading.add_to(flags);
     let home = Home::find();
     let (_, settings) = settings::load(&flags, &Environment::of_process(), &home)?;
     let path = settings.rules.path.as_deref();

@@ -4,19 +4,15 @@ mod html;
 mod markdown;
 
 use crate::cli::{RulesPublish, SlaForm};
-use crate::{output, rules, settings};
-use anyhow::{Result, anyhow};
+use crate::{output, rules};
+use anyhow::Result;
 use ratekeeper_core::{Algorithm, Limit};
-use ratekeeper_rules::{Domain, Node, Options, Rule, RuleIndex, RuleSet, ServiceLevel, secret};
+use ratekeeper_rules::{Domain, Node, Rule, RuleIndex, RuleSet, ServiceLevel, secret};
 use serde::Serialize;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &RulesPublish) -> Result<ExitCode> {
-    let mut options = Options::default();
-    options.merge_domains = args.merge_domains;
-    options.profile = settings::profile(&args.profile).map_err(|message| anyhow!(message))?;
-    options.slas_base = settings::slas_base(args.slas_base.as_deref().unwrap_or_default())
-        .map_err(|message| anyhow!("--slas-base: {message}"))?;
+    let options = args.reading.options()?;
     let loaded = rules::load(&args.rules, false, &options)?;
     let agreement = Agreement::of(&loaded.rules);
     let title = args.title.as_deref().unwrap_or("Service level agreement");

@@ -1,0 +1,61 @@
+//! How rules are to be read: flags that several commands have.
+
+use crate::settings::{self, Flags};
+use anyhow::{Result, anyhow};
+use clap::Args;
+use ratekeeper_rules::Options;
+
+/// Those of commands that read rules and no settings.
+#[derive(Debug, Args)]
+pub(crate) struct Reading {
+    /// Let several files add to one domain
+    #[arg(long)]
+    merge_domains: bool,
+    /// What rules mean where they do not say
+    #[arg(long, value_name = "NAME", default_value = "ratekeeper", value_parser = ["ratekeeper", "envoy"])]
+    profile: String,
+    /// What the paths of service levels are relative to
+    #[arg(long, value_name = "PATH")]
+    slas_base: Option<String>,
+}
+
+impl Reading {
+    pub(crate) fn options(&self) -> Result<Options> {
+        let mut options = Options::default();
+        options.merge_domains = self.merge_domains;
+        options.profile = settings::profile(&self.profile).map_err(|message| anyhow!(message))?;
+        options.slas_base = settings::slas_base(self.slas_base.as_deref().unwrap_or_default())
+            .map_err(|message| anyhow!("--slas-base: {message}"))?;
+        Ok(options)
+    }
+}
+
+/// Those of commands that read the settings as well, which hold where nothing is said here.
+#[derive(Debug, Args)]
+pub(crate) struct ReadingBySettings {
+    /// Let several files add to one domain
+    #[arg(long)]
+    merge_domains: bool,
+    /// What rules mean where they do not say [default: the `profile` setting]
+    #[arg(long, value_name = "NAME", value_parser = ["ratekeeper", "envoy"])]
+    profile: Option<String>,
+    /// What the paths of service levels are relative to [default: the `slas_base` setting]
+    #[arg(long, value_name = "PATH")]
+    slas_base: Option<String>,
+}
+
+impl ReadingBySettings {
+    /// `flags`, and what is said here.
+    pub(crate) fn add_to(&self, mut flags: Flags) -> Flags {
+        if let Some(profile) = &self.profile {
+            flags = flags.with("profile", profile.clone());
+        }
+        if self.merge_domains {
+            flags = flags.with("merge_domains", "true".to_owned());
+        }
+        if let Some(base) = &self.slas_base {
+            flags = flags.with("slas_base", base.clone());
+        }
+        flags
+    }
+}
