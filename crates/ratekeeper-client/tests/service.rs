@@ -23,7 +23,7 @@ const RULES: &str = "
 domain: d
 descriptors:
   - key: api_key
-    rate_limit: { unit: year, requests_per_unit: 2, algorithm: fixed_window }
+    rate_limit: { window: 10000d, limit: 2, algorithm: fixed_window }
   - key: path
     value: /jobs
     concurrency: { limit: 1, timeout: 1h }
@@ -109,8 +109,7 @@ async fn a_service_decides_until_it_is_gone_and_then_the_fallback() {
     let running = Running::start().await;
     let allow = running.service(Fallback::Allow);
     let deny = running.service(Fallback::Deny);
-    let local =
-        ratekeeper::from_yaml(&RULES.replace("requests_per_unit: 2", "requests_per_unit: 1"));
+    let local = ratekeeper::from_yaml(&RULES.replace("limit: 2", "limit: 1"));
     let local = running.service(Fallback::Local(Arc::new(local.unwrap())));
     for (service, left) in [(&allow, "1"), (&deny, "0")] {
         let answer = ask(service, "/").await;
@@ -118,7 +117,7 @@ async fn a_service_decides_until_it_is_gone_and_then_the_fallback() {
         assert_eq!(answer.headers()["x-ratelimit-remaining"], left);
         assert_eq!(
             answer.headers()["ratelimit-policy"],
-            r#""d.api_key";q=2;w=31536000"#
+            r#""d.api_key";q=2;w=864000000"#
         );
         assert_eq!(answer.body(), "done");
     }

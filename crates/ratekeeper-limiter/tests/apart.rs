@@ -18,7 +18,7 @@ const RULES: &str = "
 domain: d
 descriptors:
   - key: user
-    rate_limit: { unit: year, requests_per_unit: 100, algorithm: fixed_window }
+    rate_limit: { window: 10000d, limit: 100, algorithm: fixed_window }
   - key: job
     concurrency: { limit: 2, timeout: 60s }
   - key: strict

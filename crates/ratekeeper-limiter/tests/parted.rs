@@ -20,14 +20,14 @@ domain: d
 evaluation: path
 descriptors:
   - key: all
-    rate_limit: { unit: year, requests_per_unit: 40, algorithm: fixed_window }
+    rate_limit: { window: 10000d, limit: 40, algorithm: fixed_window }
     descriptors:
       - key: every
-        rate_limit: { unit: year, requests_per_unit: 1000, algorithm: fixed_window, count_denied: true }
+        rate_limit: { window: 10000d, limit: 1000, algorithm: fixed_window, count_denied: true }
         descriptors:
-          - { key: own, store: other, rate_limit: { unit: year, requests_per_unit: 9, algorithm: fixed_window } }
-          - { key: free, store: other, on_store_failure: allow, rate_limit: { unit: year, requests_per_unit: 9, algorithm: fixed_window } }
-          - { key: strict, store: other, on_store_failure: deny, rate_limit: { unit: year, requests_per_unit: 9, algorithm: fixed_window } }
+          - { key: own, store: other, rate_limit: { window: 10000d, limit: 9, algorithm: fixed_window } }
+          - { key: free, store: other, on_store_failure: allow, rate_limit: { window: 10000d, limit: 9, algorithm: fixed_window } }
+          - { key: strict, store: other, on_store_failure: deny, rate_limit: { window: 10000d, limit: 9, algorithm: fixed_window } }
 ";
 
 #[derive(Clone, Debug)]

@@ -174,11 +174,11 @@ const PARTED: &str = "domain: d
 evaluation: path
 descriptors:
 - key: all
-  rate_limit: { unit: year, requests_per_unit: 5 }
+  rate_limit: { window: 10000d, limit: 5 }
   descriptors:
-  - { key: free, store: eu-payments, on_store_failure: allow, rate_limit: { unit: year, requests_per_unit: 2 } }
-  - { key: own, store: eu-payments, on_store_failure: local, rate_limit: { unit: year, requests_per_unit: 2 } }
-  - { key: strict, store: eu-payments, on_store_failure: deny, rate_limit: { unit: year, requests_per_unit: 2 } }
+  - { key: free, store: eu-payments, on_store_failure: allow, rate_limit: { window: 10000d, limit: 2 } }
+  - { key: own, store: eu-payments, on_store_failure: local, rate_limit: { window: 10000d, limit: 2 } }
+  - { key: strict, store: eu-payments, on_store_failure: deny, rate_limit: { window: 10000d, limit: 2 } }
 ";
 
 #[test]

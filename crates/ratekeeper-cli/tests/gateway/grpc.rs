@@ -167,7 +167,7 @@ async fn a_call_over_its_limit_is_told_when_to_come_back() {
         let path = PathAndQuery::from_static("/echo/all");
         last = Some(client.unary(call, path, Codec::default()).await);
     }
-    let denied = last.and_then(Result::err).expect("3 calls a year pass");
+    let denied = last.and_then(Result::err).expect("3 calls pass");
     assert_eq!(denied.code(), Code::ResourceExhausted, "{denied}");
     let details = String::from_utf8_lossy(denied.details()).into_owned();
     let info = "type.googleapis.com/google.rpc.RetryInfo";

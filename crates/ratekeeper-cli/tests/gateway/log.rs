@@ -97,11 +97,11 @@ domain: api
 descriptors:
   - key: endpoint
     value: GET /v1/organizations/acme/0
-    rate_limit: { unit: year, requests_per_unit: 4 }
+    rate_limit: { window: 10000d, limit: 4 }
   - key: org
-    rate_limit: { unit: year, requests_per_unit: 18 }
+    rate_limit: { window: 10000d, limit: 18 }
 slas_base: /v1/organizations/{tenant}
-slas: [ { id: second, pathPattern: /1, tiers: [ { period: 31536000, threshold: 3 } ] } ]
+slas: [ { id: second, pathPattern: /1, tiers: [ { period: 10000d, threshold: 3 } ] } ]
 ";
     let settings = "
 identity: { from: [ 'path:/v1/organizations/{org}/*' ] }

@@ -181,7 +181,7 @@ slas_base: /v1/organizations/{tenant}
 slas:
   - id: get-product
     match: { methods: [ GET ], pathPattern: /product/* }
-    tiers: [ { period: 31536000, threshold: 3 } ]
+    tiers: [ { period: 10000d, threshold: 3 } ]
 ";
     let service = Service::new();
     std::fs::write(service.folder.path().join("rules.yaml"), levels)

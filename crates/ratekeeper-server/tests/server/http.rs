@@ -407,10 +407,10 @@ domain: d
 descriptors:
   - key: q
     quota_mode: true
-    rate_limit: { unit: year, requests_per_unit: 1 }
+    rate_limit: { window: 10000d, limit: 1 }
   - key: other
     quota_mode: true
-    rate_limit: { unit: year, requests_per_unit: 9 }
+    rate_limit: { window: 10000d, limit: 9 }
 ";
     let running = start(rules).await;
     running.post("/v1/check", &check("q", "a")).await;

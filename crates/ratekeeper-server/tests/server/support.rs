@@ -28,7 +28,7 @@ use tonic::transport::Channel;
 /// Far more than anything needs; reached only where a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Limits that no test can wait out: by the year.
+/// Limits that no test can wait out.
 pub(crate) const RULES: &str = "
 domain: d
 descriptors:
@@ -37,7 +37,7 @@ descriptors:
   - key: free
     rate_limit: { unlimited: true }
   - key: plain
-    rate_limit: { unit: year, requests_per_unit: 1, algorithm: fixed_window }
+    rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
     metadata: { team: blue, more: { a: 1 } }
   - key: other
     rate_limit: { unit: week, requests_per_unit: 1000000, algorithm: fixed_window }
@@ -46,7 +46,7 @@ descriptors:
     rate_limit: { window: 90s, limit: 7, algorithm: fixed_window }
   - key: watched
     shadow_mode: true
-    rate_limit: { unit: year, requests_per_unit: 1, algorithm: fixed_window }
+    rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
 ";
 
 /// Where the tests' server listens.

@@ -16,10 +16,10 @@ slas_base: /v1/organizations/{tenant}
 slas:
 - id: get-product
   match: { methods: [ GET ], pathPattern: /product/* }
-  tiers: [ { period: 31536000, threshold: 3 } ]
+  tiers: [ { period: 10000d, threshold: 3 } ]
 - id: put-product
   match: { methods: [ PUT ], pathPattern: /product/* }
-  tiers: [ { period: 31536000, threshold: 1 } ]
+  tiers: [ { period: 10000d, threshold: 1 } ]
 ";
     let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
     let limited = layer(rules).describer(Describer::default()).layer(called);
@@ -45,10 +45,12 @@ slas:
 async fn another_domain_switches_no_limit_off() {
     let rules = |name: &str, limit: u64| {
         format!(
-            "domain: {name}\ndescriptors:\n- key: api_key\n  rate_limit: {{ unit: year, limit: {limit} }}\n"
+            "domain: {name}\ndescriptors:\n- key: api_key\n  rate_limit: {{ window: 10000d, limit: {limit} }}\n"
         )
     };
-    let level = "slas: [ { id: all, pathPattern: '/**', tiers: [ { period: 31536000, threshold: 4 } ] } ]\n".to_owned();
+    let level =
+        "slas: [ { id: all, pathPattern: '/**', tiers: [ { period: 10000d, threshold: 4 } ] } ]\n"
+            .to_owned();
     for (mine, files, passed) in [
         ("b", vec![rules("a", 2), rules("b", 3)], 3),
         ("", vec![rules("a", 2), rules("b", 3)], 2),

@@ -122,7 +122,7 @@ async fn nobody_waits_longer_than_they_may_nor_more_of_them() {
 
 #[tokio::test(start_paused = true)]
 async fn a_denial_for_the_wait_names_the_queue() {
-    let tight = "- key: method\n  rate_limit: { unit: year, limit: 3 }\n";
+    let tight = "- key: method\n  rate_limit: { window: 10000d, limit: 3 }\n";
     let layer = layer(&format!("{HOURLY}{tight}")).wait_max(HOUR + HOUR / 2);
     let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
     let limited = layer.layer(called);
