@@ -1,5 +1,7 @@
 //! Opening a connection to an upstream.
 
+mod heard_out;
+
 use std::io;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tracing::debug;
 
+use self::heard_out::HeardOut;
 use crate::body::RequestBody;
 use crate::metrics::UpstreamCounts;
 use crate::pool::{Connection, Pool};
@@ -203,7 +206,7 @@ impl Opening<'_> {
         let mut builder = http1::Builder::new();
         builder.max_header_size(HEAD_BYTES_MAX);
         let (sender, connection) = builder
-            .handshake::<_, RequestBody>(TokioIo::new(io))
+            .handshake::<_, RequestBody>(TokioIo::new(HeardOut::new(io)))
             .await?;
         let open = Open::new(self.counts);
         tokio::spawn(async move {

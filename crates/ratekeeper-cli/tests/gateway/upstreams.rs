@@ -1,5 +1,8 @@
 //! Upstreams that are not there, say nothing, or go in the middle.
 
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+
 use crate::support::{Act, Answer, Gateway, Upstream, deaf_port, ok};
 use ratekeeper_testkit::process::eventually;
 
@@ -97,6 +100,35 @@ fn an_answer_ends_where_it_was_read_to_end() {
         assert!(said.ends_with("2\r\nhi\r\n0\r\n\r\n"), "{said}");
         assert_eq!(Answer::read(&said).header("content-length"), None, "{said}");
         assert_eq!(gateway.get("/behind", &[]).body, "hi");
+    }
+}
+
+/// It is reset where it has not read everything, in the middle of what is still being sent.
+#[test]
+fn an_early_answer_arrives_though_the_upstream_closes() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    // Ends with the process.
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(
+                b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge",
+            );
+        }
+    });
+    let gateway = Gateway::start(&url, &[]);
+    let body = "x".repeat(1 << 20);
+    for _ in 0..20 {
+        let ask =
+            "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1048576\r\n\r\n";
+        let mut stream = gateway.open(ask);
+        // It may be closed before all of it is taken.
+        let _ = stream.write_all(body.as_bytes());
+        let mut told = Vec::new();
+        let _ = stream.read_to_end(&mut told);
+        let answer = Answer::read(&String::from_utf8_lossy(&told));
+        assert_eq!((answer.status, &*answer.body), (413, "large"));
     }
 }
 
