@@ -267,3 +267,43 @@ async fn a_connection_that_becomes_another_protocol_keeps_its_place() {
     assert!(kept.lock().expect("a lock").take().is_some());
     assert_eq!(ask(true).await, StatusCode::OK);
 }
+
+/// Of each key two are in flight at a time, of all together three; in both orders.
+#[tokio::test]
+async fn a_request_takes_its_place_in_all_its_limits_or_in_none() {
+    let each = "- key: api_key\n  concurrency: { limit: 2, timeout: 1h }\n";
+    let all = "- key: method\n  concurrency: { limit: 3, timeout: 1h }\n";
+    for rules in [[each, all], [all, each]] {
+        let layer = layer(&format!("domain: d\ndescriptors:\n{}", rules.concat()));
+        let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("slow")));
+        let limited = layer.layer(called);
+        let ask = async |key: &str| limited.clone().oneshot(of(key)).await.expect("an answer");
+        let passes = async |key: &str| {
+            let answer = ask(key).await;
+            assert_eq!(answer.status(), StatusCode::OK, "{key} {rules:?}");
+            answer
+        };
+        let is_denied_by = async |limit: &str, key: &str| {
+            // As often as would fill either limit.
+            for _ in 0..4 {
+                let answer = ask(key).await;
+                assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS, "{key}");
+                assert_eq!(answer.headers()["x-ratelimit-limit"], limit, "{key}");
+            }
+        };
+        let first = passes("ada").await;
+        let _second = passes("ada").await;
+        is_denied_by("2", "ada").await;
+        // Those took none of the places of all.
+        let _third = passes("bob").await;
+        // Bob has room of his own, and all together have none.
+        is_denied_by("3", "bob").await;
+        is_denied_by("3", "eve").await;
+        drop(first);
+        // Those took none of his.
+        let fourth = passes("bob").await;
+        is_denied_by("2", "bob").await;
+        drop(fourth);
+        let _fifth = passes("eve").await;
+    }
+}
