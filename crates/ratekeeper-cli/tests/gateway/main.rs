@@ -14,6 +14,7 @@ mod python;
 mod readme;
 mod routes;
 mod service;
+mod shaping;
 mod shared;
 mod smuggling;
 mod support;
