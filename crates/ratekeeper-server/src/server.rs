@@ -1,30 +1,22 @@
-//! Binding, serving, draining.
+//! What a service is made of, and what it listens on.
 
 mod listeners;
+mod run;
 
-use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
 use ratekeeper_limiter::Limiter;
-use ratekeeper_rules::{Change, RuleSet};
 use ratekeeper_tls::TlsFileError;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
-use tracing::{info, warn};
 
-use crate::admin;
 use crate::app::App;
 use crate::callers::Callers;
-use crate::chores;
-use crate::config::{ServerConfig, WatchConfig};
-use crate::drain::{Drain, DrainDelay};
-use crate::follow::{Followed, follow};
-use crate::front::{Front, NoFront};
+use crate::config::ServerConfig;
+use crate::drain::DrainDelay;
 use crate::grpc::{BadDescriptors, Grpc, Health};
-use crate::http;
 use crate::listen::{ListenAddress, Listener, Workers};
-use crate::reload::{ReloadStatus, Reloader, RulesLoader};
+use crate::reload::{ReloadStatus, RulesLoader};
 use crate::store::ServedStore;
 use listeners::{Listeners, Secrets};
 
@@ -205,154 +197,4 @@ impl<S: ServedStore> Server<S> {
     pub fn drain_delay(&self) -> DrainDelay {
         self.delay.clone()
     }
-
-    /// Serves until `shutdown` completes, then drains: readiness goes first, and everyone is
-    /// served for the drain delay. Then no connection is accepted any more, HTTP/2 peers get
-    /// GOAWAY, and whatever is under way is answered, for as long as the drain timeout lets it.
-    /// The admin listener goes last.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Drained {
-        self.run_behind(None::<Arc<NoFront>>, shutdown).await
-    }
-
-    /// As [`Self::run`], with `front` on the listener of the configuration's `front`, which
-    /// drains as the others do. Without that listener, or without `front`, nothing is in front.
-    pub async fn run_behind<F: Front>(
-        self,
-        front: Option<Arc<F>>,
-        shutdown: impl Future<Output = ()>,
-    ) -> Drained {
-        let Self {
-            app,
-            config,
-            loader,
-            reloads,
-            wake,
-            delay,
-            health,
-            service,
-            listeners,
-            workers,
-        } = self;
-        let bounds = config.bounds;
-        let mut tasks = JoinSet::new();
-        if let Some(loader) = loader {
-            let reloader = reloader(&app, config.watch, loader, reloads, &wake);
-            tasks.spawn(chores::reload(Arc::clone(&app), reloader));
-        }
-        tasks.spawn(chores::tend(Arc::clone(&app)));
-        if let Some(front) = &front {
-            app.set_front(Arc::clone(front) as _);
-            tasks.spawn(front.chores());
-        }
-        let mut wakes = vec![wake];
-        let certificates = app
-            .tls
-            .iter()
-            .map(|tls| Arc::clone(tls) as Arc<dyn Followed>);
-        for files in certificates.chain(front.as_ref().and_then(|front| front.files())) {
-            let wake = Arc::new(Notify::new());
-            tasks.spawn(follow(files, config.watch, Arc::clone(&wake)));
-            wakes.push(wake);
-        }
-        tasks.spawn(chores::wake_on_hangup(wakes));
-
-        let Listeners {
-            grpc,
-            http,
-            admin,
-            metrics,
-            front: front_listener,
-        } = listeners;
-        let last = Arc::new(Drain::new());
-        // Operators get their answers however busy the workers are.
-        let here = Workers::here();
-        let mut watching = JoinSet::new();
-        let admin_service = admin::router(Arc::clone(&app));
-        let admin_service = move |_| admin_service.clone();
-        watching.spawn(admin.serve(admin_service, bounds, Arc::clone(&last), here.turns()));
-        if let Some(metrics) = metrics {
-            let service = admin::metrics_router(Arc::clone(&app));
-            let service = move |_| service.clone();
-            watching.spawn(metrics.serve(service, bounds, Arc::clone(&last), here.turns()));
-        }
-        let mut serving = JoinSet::new();
-        if let Some(grpc) = grpc {
-            let service = move |_| service.clone();
-            serving.spawn(grpc.serve(service, bounds, Arc::clone(&app.drain), workers.turns()));
-        }
-        if let Some(http) = http {
-            let service = http::router(Arc::clone(&app));
-            let service = move |_| service.clone();
-            serving.spawn(http.serve(service, bounds, Arc::clone(&app.drain), workers.turns()));
-        }
-        if let Some(((listener, bounds), front)) = front_listener.zip(front) {
-            let answers: Vec<_> = (0..workers.count()).map(|_| front.answer()).collect();
-            let answers = move |worker: usize| answers[worker].clone();
-            let drain = Arc::clone(&app.drain);
-            serving.spawn(listener.serve(answers, bounds, drain, workers.turns()));
-        }
-
-        follow_readiness(&app, &health, shutdown).await;
-        app.leave();
-        health.set(false).await;
-        info!(delay = ?config.drain_delay, "shutting down: not ready any more, and serving until that is known");
-        delay.pass(config.drain_delay).await;
-        info!("draining: requests under way are answered first");
-        app.drain.begin();
-        health.close().await;
-        let cut = total(serving).await;
-        last.begin();
-        let cut = cut + total(watching).await;
-        tasks.shutdown().await;
-        Drained { cut }
-    }
-}
-
-fn reloader<S: ServedStore>(
-    app: &Arc<App<S>>,
-    config: WatchConfig,
-    loader: RulesLoader,
-    reloads: watch::Sender<ReloadStatus>,
-    wake: &Arc<Notify>,
-) -> Reloader<impl Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static + use<S>> {
-    let app = Arc::clone(app);
-    let apply = move |rules: RuleSet| {
-        let changes = rules.changes_since(app.limiter.snapshot().rules());
-        app.limiter.replace_rules(rules);
-        app.set_loaded();
-        changes
-    };
-    Reloader::new(loader, config, reloads, Arc::clone(wake), apply)
-}
-
-/// Waits for `shutdown`, and meanwhile tells health checks when the first rules are in force.
-async fn follow_readiness<S: ServedStore>(
-    app: &App<S>,
-    health: &Health,
-    shutdown: impl Future<Output = ()>,
-) {
-    let mut reloads = app.reloads.clone();
-    let readiness = async {
-        // The sender lives as long as the reloader, which nothing ends before the drain.
-        if reloads.wait_for(ReloadStatus::is_loaded).await.is_ok() {
-            health.set(true).await;
-        }
-        std::future::pending().await
-    };
-    tokio::select! {
-        () = shutdown => {}
-        () = readiness => {}
-    }
-}
-
-/// The sum of what the tasks answer; one that panicked cut off no one knows how many.
-async fn total(mut tasks: JoinSet<usize>) -> usize {
-    let mut total = 0;
-    while let Some(ended) = tasks.join_next().await {
-        match ended {
-            Ok(cut) => total += cut,
-            Err(error) => warn!(%error, "a listener failed"),
-        }
-    }
-    total
 }
