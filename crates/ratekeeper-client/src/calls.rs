@@ -4,6 +4,8 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use prost::Message;
+use ratekeeper_proto::MESSAGE_BYTES_MAX;
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_client::RateLimiterServiceClient;
 use tokio::time::{Instant, timeout_at};
 use tonic::metadata::{Ascii, MetadataValue};
@@ -66,7 +68,7 @@ impl Calls {
         send: impl Fn(Stub, Request<M>) -> F,
     ) -> Result<A, Status>
     where
-        M: Clone,
+        M: Message + Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
         self.call_until(self.deadline(), message, repeat, send)
@@ -87,9 +89,16 @@ impl Calls {
         send: impl Fn(Stub, Request<M>) -> F,
     ) -> Result<A, Status>
     where
-        M: Clone,
+        M: Message + Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
+        // A service refuses it. It may do so while most is still to be sent, which then looks as if it were away.
+        let size = message.encoded_len();
+        if size > MESSAGE_BYTES_MAX {
+            let why =
+                format!("the request has {size} bytes, and at most {MESSAGE_BYTES_MAX} are read");
+            return Err(Status::out_of_range(why));
+        }
         // Relaxed: counts that order nothing else, here and below.
         self.made.fetch_add(1, Ordering::Relaxed);
         self.budget.earn();

@@ -26,6 +26,7 @@ pub(crate) struct Inner {
     pub(crate) cleaners: Cleaners,
     fallback: Fallback,
     degraded: AtomicU64,
+    refused: AtomicU64,
     presence: Presence,
 }
 
@@ -38,6 +39,8 @@ pub struct Counts {
     pub retries: u64,
     /// Checks that the [`Fallback`] answered.
     pub fallbacks: u64,
+    /// Checks, acquires and reserves that were [refused](Error::Invalid) for what is in them.
+    pub refused: u64,
 }
 
 /// The answer to an acquire.
@@ -134,6 +137,7 @@ impl Client {
             cleaners: Cleaners::default(),
             fallback: config.fallback,
             degraded: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             presence: Presence::new(),
         })))
     }
@@ -147,6 +151,7 @@ impl Client {
             calls: calls.made.load(Ordering::Relaxed),
             retries: calls.retried.load(Ordering::Relaxed),
             fallbacks: self.0.degraded.load(Ordering::Relaxed),
+            refused: self.0.refused.load(Ordering::Relaxed),
         }
     }
 
@@ -377,6 +382,12 @@ impl Inner {
             Ok(answer) => {
                 self.presence.answered();
                 Ok(answer)
+            }
+            // It answers, and others are not concerned.
+            Err(Error::Invalid(why)) => {
+                self.presence.refused(&why);
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                Err(Error::Invalid(why))
             }
             Err(refusal) => {
                 self.presence.failed(Trouble::Refuses, &refusal.to_string());

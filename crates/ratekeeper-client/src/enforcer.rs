@@ -5,17 +5,19 @@ use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
-use ratekeeper::tower::answer::{Bound, Denial, Quota, Standing};
+use ratekeeper::tower::answer::{Bound, Denial, HeaderLines, Quota, Standing};
 use ratekeeper::tower::{Admission, Asked, Enforcer, Terms, Turn, Verdict};
 use ratekeeper::{Check, MemoryLimiter, Micros, RuleSet, Timestamp};
 
-use crate::{Answer, Client, Limit, Permit, Question};
+use crate::{Answer, Client, Error, Limit, Permit, Question};
 
 /// Lets a service decide the requests of a `RateLimitLayer`.
 ///
 /// A request costs a round trip to the service. While that is away, or refuses to answer, the client's
 /// [`Fallback`](crate::Fallback) decides, counted in [`Counts::fallbacks`](crate::Counts::fallbacks); where it denies, the
-/// layer answers 503, since nobody is over a limit. Clones share the client.
+/// layer answers 503, since nobody is over a limit. So it does, whatever the fallback, to a request that the service cannot
+/// decide for what is in it, such as texts that make a question of more than 64 KiB; [`Counts::refused`](crate::Counts::refused)
+/// counts those. Clones share the client.
 ///
 /// ```no_run
 /// use ratekeeper::tower::RateLimitLayer;
@@ -84,7 +86,9 @@ impl Service {
         &self.client
     }
 
-    async fn answer(&self, question: &Question) -> (Answer, Option<Permit>) {
+    /// None of a question that cannot be decided for what is in it. Whoever asks has a say in that, so it must not be the
+    /// way around the limits that a fallback may be.
+    async fn answer(&self, question: &Question) -> Option<(Answer, Option<Permit>)> {
         let answer = match self.permits {
             true => {
                 let acquired = self.client.acquire(question).await;
@@ -95,8 +99,13 @@ impl Service {
                 checked.map(|answer| (answer, None))
             }
         };
-        // The service is there and refuses to answer. Its trouble must not become that of whoever is limited.
-        answer.unwrap_or_else(|_| (self.client.0.fall_back(question), None))
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(Error::Invalid(_)) => None,
+            // The service does not know this caller, or not the call, which must not become the trouble of whoever is
+            // limited.
+            Err(_) => Some((self.client.0.fall_back(question), None)),
+        }
     }
 }
 
@@ -118,8 +127,10 @@ impl Enforcer for Service {
         let question = Question::of(check);
         let service = self.clone();
         Asked::Pending(Box::pin(async move {
-            let (answer, permit) = service.answer(&question).await;
-            admission(answer, permit, terms)
+            match service.answer(&question).await {
+                Some((answer, permit)) => admission(answer, permit, terms),
+                None => undecided(),
+            }
         }))
     }
 
@@ -160,6 +171,15 @@ fn admission(mut answer: Answer, permit: Option<Permit>, terms: Terms) -> Admiss
         ..Turn::default()
     };
     Admission::waiting(turn, Queued(Box::new(admission)))
+}
+
+/// Of a request that nobody can decide.
+fn undecided() -> Admission<Held, Queued> {
+    Admission {
+        headers: HeaderLines::new(),
+        degraded: false,
+        verdict: Verdict::Unavailable,
+    }
 }
 
 /// What is known of how a request stands that nobody has told.

@@ -9,9 +9,12 @@ use tonic::{Code, Status};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request makes no sense, or a permit or reservation is none of the service's.
+    /// The request makes no sense or is more than 64 KiB, or a permit or reservation is none of the service's.
     #[error("{0}")]
     Invalid(String),
+    /// Whoever answers knows no such call: an older service, or none of Ratekeeper's.
+    #[error("{0}")]
+    Unknown(String),
     /// The service does not know this caller, or does not let it.
     #[error("{0}")]
     NotAllowed(String),
@@ -28,9 +31,8 @@ impl From<Status> for Error {
     fn from(status: Status) -> Self {
         let message = status.message().to_owned();
         match status.code() {
-            Code::InvalidArgument | Code::Unimplemented | Code::OutOfRange => {
-                Self::Invalid(message)
-            }
+            Code::InvalidArgument | Code::OutOfRange => Self::Invalid(message),
+            Code::Unimplemented => Self::Unknown(message),
             Code::Unauthenticated | Code::PermissionDenied => Self::NotAllowed(message),
             Code::FailedPrecondition => Self::State(message),
             _ => Self::Away(with_causes(message, &status)),

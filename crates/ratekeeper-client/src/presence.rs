@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 pub enum Trouble {
     /// The service gives no answer.
     Away = 1,
-    /// The service is there and refuses to answer: it does not know the caller, or not the question.
+    /// The service is there and refuses to answer: it does not know the caller, or no such call.
     Refuses = 2,
 }
 
@@ -30,6 +30,8 @@ pub(crate) struct Presence {
     since: Instant,
     /// When each trouble may be said again, in milliseconds since then.
     quiet_until: [AtomicU64; 2],
+    /// The same for requests that are refused for what is in them.
+    refusals_quiet_until: AtomicU64,
 }
 
 impl Presence {
@@ -40,6 +42,7 @@ impl Presence {
             said: Mutex::default(),
             since: Instant::now(),
             quiet_until: [AtomicU64::new(0), AtomicU64::new(0)],
+            refusals_quiet_until: AtomicU64::new(0),
         }
     }
 
@@ -67,14 +70,10 @@ impl Presence {
         if before == trouble as u8 && *said == why {
             return;
         }
-        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-        let now = millis(self.since.elapsed());
-        let quiet_until = &self.quiet_until[usize::from(trouble as u8 - 1)];
-        if now < quiet_until.load(Ordering::Relaxed) {
+        if !self.may_be_said(&self.quiet_until[usize::from(trouble as u8 - 1)]) {
             return;
         }
         why.clone_into(&mut said);
-        quiet_until.store(now.saturating_add(millis(PAUSE)), Ordering::Relaxed);
         self.is_said.store(true, Ordering::Relaxed);
         match trouble {
             Trouble::Away => {
@@ -84,5 +83,22 @@ impl Presence {
                 error!("the rate limit service refuses to answer, and the fallback decides: {why}");
             }
         }
+    }
+    /// A request was refused for what is in it; that is no trouble with the service.
+    pub(crate) fn refused(&self, why: &str) {
+        if self.may_be_said(&self.refusals_quiet_until) {
+            warn!("a request that the rate limit service cannot decide: {why}");
+        }
+    }
+
+    /// Whether it is time to say it; then it is not for a while.
+    fn may_be_said(&self, quiet_until: &AtomicU64) -> bool {
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let now = millis(self.since.elapsed());
+        if now < quiet_until.load(Ordering::Relaxed) {
+            return false;
+        }
+        quiet_until.store(now.saturating_add(millis(PAUSE)), Ordering::Relaxed);
+        true
     }
 }

@@ -253,7 +253,12 @@ async fn checks_are_the_services() {
     assert!(client.peek(&user("b")).await.unwrap().would_allow);
     let refused = client.check(&Question::new("d")).await.unwrap_err();
     assert!(matches!(refused, Error::Invalid(why) if why.starts_with("descriptors: ")));
-    assert_eq!(client.counts().fallbacks, 0);
+    let long = user(&"x".repeat(70_000));
+    let refused = client.check(&long).await.unwrap_err();
+    assert!(matches!(refused, Error::Invalid(why) if why.contains("at most 65536")));
+    assert_eq!(client.trouble(), None);
+    let counts = client.counts();
+    assert_eq!((counts.fallbacks, counts.refused), (0, 2));
     running.stop().await;
 }
 

@@ -34,6 +34,9 @@ mod generated {
     include!("generated/mod.rs");
 }
 
+/// The most bytes of one message to a service, unless who embeds one says otherwise: 64 KiB.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
+
 /// The descriptors of all files under `proto` and of those that they import, encoded as a
 /// `google.protobuf.FileDescriptorSet`: what server reflection serves.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("generated/descriptors.bin");

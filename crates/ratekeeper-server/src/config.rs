@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::callers::Caller;
 use ratekeeper_http::answer::{BodyForm, Headers};
 use ratekeeper_http::{Describer, Forwarding};
+use ratekeeper_proto::MESSAGE_BYTES_MAX;
 use ratekeeper_rules::{Options, Profile, ReadOptions};
 
 use crate::front::FrontConfig;
@@ -194,7 +195,7 @@ impl Default for Bounds {
             connections_max: 10_000,
             connections_per_address_max: 2_500,
             streams_max: 256,
-            message_bytes_max: 64 << 10,
+            message_bytes_max: MESSAGE_BYTES_MAX,
             body_bytes_max: 1 << 20,
             head_bytes_max: 16 << 10,
             head_timeout: Duration::from_secs(30),

@@ -202,6 +202,39 @@ slas:
     assert_eq!(metric(&second, "ratelimit_gateway_service_calls_total "), 3);
 }
 
+#[test]
+fn a_client_cannot_make_its_limits_go_away_by_what_it_sends() {
+    let service = Service::new();
+    let _running = service.start();
+    let upstream = Upstream::start(|_| ok(""));
+    // One header five times in what the service is asked.
+    let key = "{ key: api_key, from: 'header:x-api-key' }";
+    let with = |other: &str| format!("[ {key}, {{ key: {other}, value: none }} ]");
+    let with = ["a", "b", "c", "d"].map(with).join(", ");
+    let settings = format!("auth: {{ domain: api, descriptors: [ [ {key} ], {with} ] }}");
+    let (url, upstream_url) = (service.url(), upstream.url());
+    let args = ["--upstream", &upstream_url, "--service", &url];
+    for more in [&[][..], &["--service-permits"]] {
+        let gateway = Gateway::asking(&settings, &[&args, &PATIENT[..], more].concat());
+        let long = "x".repeat(14_000);
+        assert_eq!(statuses(&gateway, &long, 5), [503; 5]);
+        assert!(upstream.asked().is_empty());
+        let fallbacks = r#"ratelimit_gateway_service_fallbacks_total{mode="allow"} "#;
+        assert_eq!(metric(&gateway, fallbacks), 0);
+        let refused = "ratelimit_gateway_service_refused_total ";
+        assert_eq!(metric(&gateway, refused), 5);
+        // It is nobody else's trouble.
+        let readiness = gateway.told("/readyz");
+        assert!(!readiness.contains("the service"), "{readiness}");
+        eventually("the log says why", || {
+            let output = gateway.process.output();
+            output.contains("cannot decide: the request has 70")
+        });
+    }
+    let gateway = Gateway::asking(&settings, &[&args, &PATIENT[..]].concat());
+    assert_eq!(statuses(&gateway, "few", 4), [200, 200, 200, 429]);
+}
+
 fn refusal(args: &[&str], settings: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder can be made");
     std::fs::write(folder.path().join("rules.yaml"), RULES).expect("a file can be written");
@@ -214,6 +247,35 @@ fn refusal(args: &[&str], settings: &str) -> String {
         .expect("it runs");
     assert_eq!(status.code(), Some(1), "{args:?}");
     String::from_utf8_lossy(&stderr).into_owned()
+}
+
+#[test]
+fn what_the_rules_of_a_gateway_that_asks_leave_unclear_is_named() {
+    let level = "slas: [ { id: all, match: { pathPattern: /** }, tiers: [ { period: 60, threshold: 1 } ] } ]";
+    let web = RULES.replace("domain: api", "domain: web");
+    let descriptors = vec!["[ { key: path, from: path } ]"; 100].join(", ");
+    for (files, auth, expected) in [
+        (
+            [RULES, &*web],
+            "{}".to_owned(),
+            "the rules have 2 domains, and nothing says which is meant; say it with",
+        ),
+        (
+            [RULES, level],
+            format!("{{ domain: api, descriptors: [ {descriptors} ] }}"),
+            "auth.descriptors: 100 of them and a service level are more than the 100",
+        ),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        for (name, text) in ["a.yaml", "b.yaml"].iter().zip(files) {
+            std::fs::write(folder.path().join(name), text).expect("a file can be written");
+        }
+        let rules = folder.path().to_str().expect("it is UTF-8");
+        let asking = ["--service", "grpc://127.0.0.1:9", "--rules", rules];
+        let said = refusal(&asking, &format!("auth: {auth}"));
+        assert!(said.contains(expected), "{said}");
+        assert!(!said.contains("not known here"), "{said}");
+    }
 }
 
 #[test]

@@ -10,9 +10,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use ratekeeper_client::{Client, Config, Fallback, Identity, Service, Tls, Trouble};
 use ratekeeper_gateway::Gateway;
+use ratekeeper_http::UnclearDomain;
 use ratekeeper_limiter::Limiter;
 use ratekeeper_rules::{FailureMode, RuleSet};
-use ratekeeper_server::{Followed, Front, RulesLoader, Server, Telling};
+use ratekeeper_server::{DESCRIPTORS_MAX, Followed, Front, RulesLoader, Server, Telling};
 use ratekeeper_store::memory::MemoryStore;
 use ratekeeper_tls::{PemFile, PemPair, TlsFile, TlsFileError};
 use std::fmt;
@@ -33,6 +34,7 @@ pub(super) async fn run(
     let Known { limiter, loader } = Known::new(settings, service)?;
     let snapshot = limiter.snapshot();
     let domain = domain(settings, snapshot.rules())?;
+    has_room_for_a_level(settings, snapshot.rules())?;
     let client = Client::new(client_config(service, &limiter)?)?;
     let mut enforcer = Service::new(client.clone());
     if service.permits {
@@ -90,11 +92,26 @@ fn domain<'a>(settings: &'a Settings, rules: &'a RuleSet) -> Result<&'a str> {
     match describer.domain(None, rules) {
         Ok(Some(domain)) => Ok(domain),
         Ok(None) if !rules.service_levels().is_empty() => Ok(""),
+        Err(several @ UnclearDomain::Several(_)) => bail!(
+            "{several}; say it with `auth: {{ domain: NAME }}` in ratekeeper.yaml, or RATEKEEPER_AUTH='{{domain: NAME}}'"
+        ),
         _ => bail!(
             "which domain of the service's rules is the gateway's? They are not known here; say it with \
              `auth: {{ domain: NAME }}` in ratekeeper.yaml, or RATEKEEPER_AUTH='{{domain: NAME}}'"
         ),
     }
+}
+
+/// A service level is one more descriptor, and the service refuses more than it takes.
+fn has_room_for_a_level(settings: &Settings, rules: &RuleSet) -> Result<()> {
+    let count = settings.auth.describer.mapping.descriptors().len();
+    if count >= DESCRIPTORS_MAX && !rules.service_levels().is_empty() {
+        bail!(
+            "auth.descriptors: {count} of them and a service level are more than the {DESCRIPTORS_MAX} that a service takes; \
+             leave one out"
+        );
+    }
+    Ok(())
 }
 
 fn warn_without(settings: &Settings, service: &ServiceSettings, rules: &RuleSet, path: &Path) {
@@ -221,6 +238,11 @@ impl Telling for Asking {
                 "ratelimit_gateway_service_retries",
                 "Calls to the service that were made again",
                 counts.retries,
+            ),
+            (
+                "ratelimit_gateway_service_refused",
+                "Requests that the service cannot decide for what is in them, refused whatever it is otherwise",
+                counts.refused,
             ),
         ] {
             encoder
