@@ -1,8 +1,9 @@
 //! Which service decides for the gateway, and what becomes of requests without it.
 
 use super::layer::Origin;
+use super::meaning::failure_mode;
 use super::problem::Problem;
-use super::typed::{Typed, failure_mode};
+use super::typed::Typed;
 use super::{TlsSettings, store, values};
 use ratekeeper_rules::FailureMode;
 use ratekeeper_tls::TlsFiles;

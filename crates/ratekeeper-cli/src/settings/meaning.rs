@@ -1,0 +1,136 @@
+//! What the text of single settings means that are like no other.
+
+use super::values;
+use ratekeeper_rules::{FailureMode, Profile};
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+/// The least that counters can be given, in bytes.
+pub(super) const MEMORY_LIMIT_MIN: u64 = 1 << 20;
+
+/// What rules mean where they do not say.
+pub(crate) fn profile(text: &str) -> Result<Profile, String> {
+    values::one_of(
+        text,
+        &[
+            ("ratekeeper", Profile::Ratekeeper),
+            ("envoy", Profile::Envoy),
+        ],
+    )
+}
+
+pub(super) fn failure_mode(text: &str) -> Result<FailureMode, String> {
+    let words = [
+        ("local", FailureMode::Local),
+        ("allow", FailureMode::Allow),
+        ("deny", FailureMode::Deny),
+    ];
+    values::one_of(text, &words)
+}
+
+pub(super) fn memory_limit(text: &str) -> Result<u64, String> {
+    let size = values::size(text)?;
+    if size < MEMORY_LIMIT_MIN {
+        return Err(format!(
+            "`{text}` is too little to keep counters in; write 1MiB or more"
+        ));
+    }
+    Ok(size)
+}
+
+/// The most threads that can be asked for: what more there is would only take turns.
+const WORKER_THREADS_MAX: usize = 1_024;
+
+/// A number of threads; one for each core that this process may use where none is said.
+pub(super) fn worker_threads(text: &str) -> Result<NonZeroUsize, String> {
+    if text.is_empty() {
+        // A system that cannot say how many cores it has gets one thread.
+        return Ok(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN));
+    }
+    let number = text.parse().ok();
+    let number = number.filter(|threads: &NonZeroUsize| threads.get() <= WORKER_THREADS_MAX);
+    number.ok_or_else(|| {
+        format!("`{text}` is no number of threads; write 1 to {WORKER_THREADS_MAX}, or nothing for one for each core")
+    })
+}
+
+/// A second at least: pings are work for both sides.
+pub(super) fn keepalive(text: &str) -> Result<Duration, String> {
+    let duration = values::duration(text)?;
+    if duration < Duration::from_secs(1) {
+        return Err(format!("`{text}` is too short; write 1s or more"));
+    }
+    Ok(duration)
+}
+
+/// At most what a supervisor may be expected to wait.
+pub(super) fn drain_delay(text: &str) -> Result<Duration, String> {
+    let most = Duration::from_secs(600);
+    let delay = values::duration(text)?;
+    if delay > most {
+        return Err(format!("`{text}` is longer than 10m"));
+    }
+    Ok(delay)
+}
+
+/// Whether the incumbent's headers and the draft's are wanted.
+pub(super) fn header_kinds(text: &str) -> Result<(bool, bool), String> {
+    let (mut limits, mut draft) = (false, false);
+    for kind in text
+        .split(',')
+        .map(str::trim)
+        .filter(|kind| !kind.is_empty())
+    {
+        match kind {
+            "limits" => limits = true,
+            "draft" => draft = true,
+            _ => {
+                return Err(format!(
+                    "`{kind}` is no kind of headers; write `limits`, `draft` or both with a comma"
+                ));
+            }
+        }
+    }
+    Ok((limits, draft))
+}
+
+/// A name as HTTP allows it (RFC 9110, section 5.6.2).
+pub(super) fn header_name(text: &str) -> Result<String, String> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if text.is_empty() || !text.bytes().all(allowed) {
+        return Err(format!(
+            "`{text}` cannot be the name of a header; write letters, digits and dashes"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// 1 to 100, with or without its sign.
+pub(super) fn percent(text: &str) -> Result<u8, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim_end();
+    let percent = number
+        .parse()
+        .ok()
+        .filter(|percent| (1..=100).contains(percent));
+    percent.ok_or_else(|| format!("`{text}` is no share; write a whole number from 1% to 100%"))
+}
+
+pub(super) fn log_filter(text: &str) -> Result<String, String> {
+    // The incumbent's words for two levels.
+    let text = match text.to_ascii_lowercase().as_str() {
+        "warning" => "warn".to_owned(),
+        "fatal" | "panic" => "error".to_owned(),
+        _ => text.to_owned(),
+    };
+    let words = ["error", "warn", "info", "debug", "trace", "off"];
+    if !text.contains(['=', ',']) && !words.contains(&text.to_ascii_lowercase().as_str()) {
+        return Err(format!(
+            "`{text}` is no log level; write one of {}",
+            words.join(", ")
+        ));
+    }
+    match tracing_subscriber::EnvFilter::builder().parse(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(format!("`{text}` is no log filter: {error}")),
+    }
+}
