@@ -16,7 +16,7 @@ mod server;
 pub use client::{Client, Reply, encode};
 pub use cluster::Cluster;
 pub use sentinel::{PRIMARY, Sentinels};
-pub use server::Server;
+pub use server::{Server, is_7_or_later};
 
 #[cfg(test)]
 mod tests;

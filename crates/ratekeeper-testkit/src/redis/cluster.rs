@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Client, Reply, Server, server::program};
+use super::{Client, Reply, Server, is_7_or_later};
 use crate::process::{eventually, free_port};
 
 /// Slots of a cluster.
@@ -166,7 +166,7 @@ impl Cluster {
     fn meet(&self, buses: &[u16]) {
         let mut first = self.client(0);
         for (server, bus) in self.servers.iter().zip(buses).skip(1) {
-            let bus = if has_cluster_port() {
+            let bus = if is_7_or_later() {
                 *bus
             } else {
                 server.port() + 10_000
@@ -237,17 +237,11 @@ fn node(bus: u16, patience: Duration, server: impl Fn(&[&str]) -> Server) -> Ser
         "--repl-diskless-sync-delay",
         "0",
     ];
-    if has_cluster_port() {
+    // Before, the nodes' own port is 10,000 above the other one, whatever one wishes.
+    if is_7_or_later() {
         options.extend(["--cluster-port", &bus]);
     }
     server(&options)
-}
-
-/// Before Redis 7 the nodes' own port is 10,000 above the other one, whatever one wishes.
-fn has_cluster_port() -> bool {
-    let version = program().arg("--version").output();
-    let version = version.expect("a server says its version").stdout;
-    !String::from_utf8_lossy(&version).contains("v=6.")
 }
 
 fn ok(reply: &Reply) {

@@ -148,3 +148,14 @@ pub(super) fn program() -> Command {
         None => system("redis-server"),
     }
 }
+
+/// Whether [`Server`]s take the options that Redis has since version 7.
+///
+/// # Panics
+/// If the program cannot be run.
+#[must_use]
+pub fn is_7_or_later() -> bool {
+    let version = program().arg("--version").output();
+    let version = version.expect("a server says its version").stdout;
+    !String::from_utf8_lossy(&version).contains("v=6.")
+}
