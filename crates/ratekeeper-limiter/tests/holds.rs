@@ -161,6 +161,44 @@ fn a_key_acquires_one_permit_however_often() {
     assert_eq!(remaining(&limiter, "calls"), 5);
 }
 
+/// The same texts in the same order, of which the domain is another one.
+#[test]
+fn a_key_stands_for_the_domains_of_a_request_too() {
+    let job =
+        |key: &str| format!("  - {{ key: {key}, concurrency: {{ limit: 2, timeout: 60s }} }}\n");
+    let domains = [
+        ("d", job("a") + &job("p")),
+        ("a", job("k")),
+        ("v", job("p")),
+    ];
+    let sources = domains.map(|(domain, jobs)| Source {
+        name: format!("{domain}.yaml"),
+        text: format!("domain: {domain}\ndescriptors:\n{jobs}"),
+    });
+    let rules = match load(&sources, &Options::default()) {
+        Ok(loaded) => loaded.rules,
+        Err(refused) => panic!("{refused}"),
+    };
+    let store = MemoryStore::new(MemoryConfig::default()).expect("the default store");
+    let limiter = Limiter::new(rules, store, LimiterOptions::default());
+    let [a, k, p] = [("a", "k"), ("k", "v"), ("p", "q")].map(|(key, value)| [Entry { key, value }]);
+    let in_domain = |entries, domain| Descriptor {
+        domain,
+        ..Descriptor::new(entries)
+    };
+    let acquire = |descriptors: &[Descriptor<'_>]| {
+        let check = Check::new("d", descriptors);
+        now(limiter.acquire("me", &check, Some("key"))).map(|acquired| acquired.permit.is_some())
+    };
+    let first = [in_domain(&a, None), in_domain(&p, Some("v"))];
+    let other = [in_domain(&k, Some("a")), in_domain(&p, None)];
+    assert_eq!(acquire(&first), Ok(true));
+    assert_eq!(acquire(&first), Ok(true));
+    let other = acquire(&other);
+    let said = Err(HoldError::Conflict("use another key for another request"));
+    assert_eq!(other, said);
+}
+
 /// Rates and permits together; and what has no concurrency limit holds nothing.
 #[test]
 fn rates_and_permits_are_taken_together() {
