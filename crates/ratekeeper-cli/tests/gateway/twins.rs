@@ -21,7 +21,7 @@ descriptors:
         value: POST
         rate_limit:
           - { unit: year, requests_per_unit: 2, algorithm: fixed_window }
-          - { window: 730h, limit: 100, algorithm: fixed_window }
+          - { window: 17520h, limit: 100, algorithm: fixed_window }
   - key: path
     value: /watched
     shadow_mode: true
@@ -113,10 +113,10 @@ fn answers(gateway: &Gateway, settings: &str) -> Vec<String> {
     REQUESTS.map(ask).to_vec()
 }
 
-/// Whether two answers are the same, but for a time of many days in seconds: they were not given in the same one.
+/// Whether two answers are the same, but for a time of many seconds: they were not given in the same one.
 fn are_the_same(one: &str, other: &str) -> bool {
     let number = |text: &str| text.parse::<u64>().ok();
-    let is_far = |seconds: &u64| *seconds > 500_000;
+    let is_far = |seconds: &u64| *seconds > 1_000;
     let pairs = || pieces(one).zip(pieces(other));
     let is_same = |(one, other): (&str, &str)| {
         let far = number(one).zip(number(other));
