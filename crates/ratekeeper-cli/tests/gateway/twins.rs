@@ -101,9 +101,10 @@ fn answers(gateway: &Gateway, settings: &str) -> Vec<String> {
             answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.1 429"),
             "{settings}: {method} {path}: {answer}"
         );
-        // The date of the answer itself, and of the turn in a queue, which is so long after that.
+        // The date of the answer itself, and of a turn in a queue or the end of a permit, which is so long after another.
         let of_now = |line: &&str| {
-            line.starts_with("date:") || path == "/queue" && line.ends_with("GMT\r\n")
+            line.starts_with("date:")
+                || ["/queue", "/slow"].contains(&path) && line.ends_with("GMT\r\n")
         };
         answer
             .split_inclusive("\r\n")
