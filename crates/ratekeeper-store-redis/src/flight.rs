@@ -292,13 +292,13 @@ impl<'a> Flight<'a> {
             ))
         });
         match (refusal, address, batch.slot()) {
-            (Refusal::Ask, Some(address), _) => return Elsewhere::Ask(address),
+            // Of several, Redis 6.2 says so too if only some are at the other end. A counter that is not there would begin
+            // anew, so each of them has to be sent there by itself.
+            (Refusal::Ask, Some(address), _) if batch.groups.len() == 1 => {
+                return Elsewhere::Ask(address);
+            }
             (Refusal::Moved, Some(address), Some(slot)) => {
                 topology.moved(slot, &address);
-            }
-            // What asked at a server that does not know its slot yet is asked there again.
-            (Refusal::Later, ..) if batch.is_asking => {
-                return Elsewhere::Ask(self.lane.shard.node.address.clone());
             }
             _ => {}
         }
