@@ -1,7 +1,7 @@
 //! Bodies of `/json` and of everything under `/v1`: refused, or a question that the limiter answers.
 #![no_main]
 
-use bodies::{Keyed, OfPermit, ToCancel, ToCommit, ToReserve};
+use bodies::{OfPermit, ToAcquire, ToCancel, ToCommit, ToRefund, ToReserve};
 use libfuzzer_sys::fuzz_target;
 use question::{Question, Questions};
 use ratekeeper_core::Timestamp;
@@ -34,6 +34,8 @@ mod config {
 
 mod v1 {
     use crate::http::ApiError;
+    use ratekeeper_core::Micros;
+    use ratekeeper_limiter::Waiting;
 
     /// Stands for the server's: how many checks a batch may have.
     pub(crate) fn check_count(count: usize) -> Result<(), ApiError> {
@@ -41,6 +43,11 @@ mod v1 {
             return Ok(());
         }
         Err(ApiError)
+    }
+
+    /// Stands for the server's: how long a caller can wait.
+    pub(crate) fn waiting(ms_max: Option<u64>) -> Waiting {
+        ms_max.map_or(Waiting::Can, |ms| Waiting::Within(Micros::from_millis(ms)))
     }
 }
 
@@ -94,8 +101,11 @@ fuzz_target!(|body: &[u8]| {
     {
         questions.checks.iter().for_each(|question| ask(question));
     }
-    if let Ok(keyed) = question::parse::<Keyed<'_>>(body) {
-        ask(&keyed.split().0);
+    if let Ok(wanted) = question::parse::<ToAcquire<'_>>(body) {
+        ask(&wanted.split().0);
+    }
+    if let Ok(given) = question::parse::<ToRefund<'_>>(body) {
+        ask(&given.split().0);
     }
     if let Ok(wanted) = question::parse::<ToReserve<'_>>(body) {
         ask(&wanted.split().0);
