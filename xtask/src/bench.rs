@@ -12,10 +12,11 @@ mod redis;
 mod seed;
 
 use crate::run::release_binary;
-use crate::steps::{Steps, cargo, root};
+use crate::steps::{Steps, cargo, root, target};
 use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,27 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
             args.join(" ")
         ),
     }
+}
+
+/// Builds the release binary, and an example of `ratekeeper-bench` to measure it with: the program, and its first arguments.
+fn measured_by(example: &str, steps: &mut Steps) -> Result<(PathBuf, [OsString; 4])> {
+    let binary = release_binary()?;
+    let mut build = cargo([
+        "build",
+        "--release",
+        "--locked",
+        "--package",
+        "ratekeeper-bench",
+    ]);
+    steps.command("load", build.args(["--example", example]))?;
+    let program = target().join("release/examples").join(example);
+    let arguments = [
+        "--ratekeeper".into(),
+        binary.into(),
+        "--out".into(),
+        target().join("bench").into(),
+    ];
+    Ok((program, arguments))
 }
 
 /// One part of what the tower layer's benchmark measures.

@@ -2,10 +2,9 @@
 
 use std::process::Command;
 
-use super::grpc::UTIL_LINUX;
+use super::{grpc::UTIL_LINUX, measured_by};
 use crate::need::{self, H2LOAD, NGINX};
-use crate::run::release_binary;
-use crate::steps::{Steps, cargo, target};
+use crate::steps::{Steps, target};
 use anyhow::{Result, bail};
 
 /// Builds everything, then runs the comparison; `args` are its: `--quick`.
@@ -18,25 +17,12 @@ pub(super) fn gateway(args: &[String]) -> Result<()> {
         need::packages(&UTIL_LINUX)?;
         need::packages(&[NGINX, H2LOAD])
     })?;
-    let binary = release_binary()?;
-    let mut build = cargo([
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "ratekeeper-bench",
-    ]);
-    steps.command("load", build.args(["--example", "gateway"]))?;
-    let out = target().join("bench");
-    let mut command = Command::new(target().join("release/examples/gateway"));
-    command
-        .arg("--ratekeeper")
-        .arg(&binary)
-        .arg("--out")
-        .arg(&out)
-        .args(args);
+    let (program, arguments) = measured_by("gateway", &mut steps)?;
+    let mut command = Command::new(program);
+    command.args(arguments).args(args);
     steps.command("compare", &mut command)?;
-    eprintln!("the results are in {}", out.join("gateway.md").display());
+    let results = target().join("bench/gateway.md");
+    eprintln!("the results are in {}", results.display());
     steps.finish("bench gateway");
     Ok(())
 }

@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use super::grpc::{LOAD_CORE, UTIL_LINUX};
+use super::measured_by;
 use crate::need::{self, NGINX, REDIS};
-use crate::run::release_binary;
-use crate::steps::{Steps, cargo, target};
+use crate::steps::{Steps, target};
 use anyhow::{Result, bail};
 
 /// Builds everything, then runs it; `args` are its: `--quick`.
@@ -18,27 +18,16 @@ pub(super) fn seed(args: &[String]) -> Result<()> {
         need::packages(&UTIL_LINUX)?;
         need::packages(&[NGINX, REDIS])
     })?;
-    let binary = release_binary()?;
-    let mut build = cargo([
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "ratekeeper-bench",
-    ]);
-    steps.command("load", build.args(["--example", "seed"]))?;
-    let out = target().join("bench");
+    let (program, arguments) = measured_by("seed", &mut steps)?;
     let mut command = Command::new("taskset");
     command
         .args(["-c", LOAD_CORE])
-        .arg(target().join("release/examples/seed"))
-        .arg("--ratekeeper")
-        .arg(&binary)
-        .arg("--out")
-        .arg(&out)
+        .arg(program)
+        .args(arguments)
         .args(args);
     steps.command("seed", &mut command)?;
-    eprintln!("the results are in {}", out.join("seed.md").display());
+    let results = target().join("bench/seed.md");
+    eprintln!("the results are in {}", results.display());
     steps.finish("bench seed");
     Ok(())
 }
