@@ -1,11 +1,13 @@
 //! `cargo xtask bench`: over gRPC, beside a server that decides nothing and a peer. `cargo xtask bench core`: what a
-//! decision costs in time and memory in process, how exact it is, how fast a log is replayed, and how soon the
-//! service is there. `cargo xtask bench redis`: what Redis and the store that asks it bear, in process and over gRPC.
+//! decision costs in time and memory in process, how fast a log is replayed, and how soon the service is there.
+//! `cargo xtask bench accuracy`: how exact the algorithms are. `cargo xtask bench redis`: what Redis and the store that
+//! asks it bear, in process and over gRPC.
 //! `cargo xtask bench layer`: what the tower layer adds to a request; `bench shaping`: how evenly
 //! requests leave a leaky bucket.
 //! `cargo xtask bench gateway`: the gateway beside itself without limits and beside NGINX; `bench seed`: three of them
 //! that share a Redis, at a thousand calls a second.
 
+mod accuracy;
 mod gateway;
 mod grpc;
 mod redis;
@@ -29,13 +31,14 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
         Some((what, rest)) if what == "grpc" => grpc::grpc(rest),
         Some((what, rest)) if what == "redis" => redis::redis(rest),
         Some((what, [])) if what == "core" => core(),
+        Some((what, rest)) if what == "accuracy" => accuracy::accuracy(rest),
         Some((what, rest)) if what == "gateway" => gateway::gateway(rest),
         Some((what, rest)) if what == "seed" => seed::seed(rest),
         Some((what, [])) if what == "layer" => layer("cost"),
         Some((what, [])) if what == "shaping" => layer("shaping"),
         Some((flag, _)) if flag.starts_with("--") => grpc::grpc(args),
         Some(_) => bail!(
-            "there is no benchmark {:?}; there are `grpc`, `core`, `redis`, `gateway`, `seed`, `layer` and `shaping`",
+            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `gateway`, `seed`, `layer` and `shaping`",
             args.join(" ")
         ),
     }
@@ -97,7 +100,6 @@ fn core() -> Result<()> {
         steps.command(name, &mut command)?;
     }
     steps.command("replay", &mut example("speed"))?;
-    steps.command("accuracy", example("accuracy").arg("--").args(logs()?))?;
     let binary = release_binary()?;
     steps.step("start", "serve config/ until it listens", || start(&binary))?;
     steps.finish("bench core");

@@ -33,6 +33,8 @@ The verbs of this repository.
   cargo xtask bench seed [--quick]
                                   three gateways, 25 tenants, 1,000 calls a second, one Redis: what limits add
   cargo xtask bench core          speed and size of a decision in process, beside governor
+  cargo xtask bench accuracy [--quick] [--log FILE]
+                                  the most that passes in any window, and wrong decisions; fails if a promise is broken
   cargo xtask bench redis [--quick] [PART...]
                                   counters in Redis, in process and over gRPC: scripts, many, hot, mechanisms, latency,
                                   load, neighbours, cluster, grpc, or some of them

@@ -7,7 +7,6 @@
 //!
 //! It prints nothing, reads no rules and no environment: that is the command's part.
 
-pub mod accuracy;
 mod compare;
 mod described;
 mod descriptors;
@@ -22,6 +21,7 @@ mod parse;
 mod record;
 mod replay;
 mod report;
+pub mod requests;
 mod tally;
 mod time;
 mod top;

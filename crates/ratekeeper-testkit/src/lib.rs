@@ -1,5 +1,6 @@
 //! What the tests share: the reference model, the store conformance suite, and real programs to test against.
 
+pub mod accuracy;
 pub mod certificates;
 pub mod conformance;
 pub mod model;

@@ -1,0 +1,47 @@
+//! The bounds that the algorithms promise, against callers of many kinds and one that searches for more.
+
+use ratekeeper_core::Micros;
+use ratekeeper_testkit::accuracy::{Adversary, Arrivals, Counters, Form};
+
+const WINDOW: Micros = Micros::from_secs(60);
+
+/// The most hits that the adversary finds a way to get into one window.
+fn found(form: Form, quota: u64, tries: u32) -> u64 {
+    let mut counters = Counters::new(form, quota, WINDOW).expect("a valid limit");
+    Adversary::new(&mut counters, 1).search(tries).worst
+}
+
+#[test]
+fn the_adversary_finds_what_is_known_to_break() {
+    for (form, quota, at_least) in [
+        (Form::FixedWindow, 10, 20),
+        (Form::SubWindows(1), 100, 195),
+        (Form::SubWindows(12), 10, 18),
+        (Form::SubWindows(12), 1_000, 1_900),
+        (Form::TokenBucket, 100, 195),
+    ] {
+        let worst = found(form, quota, 400);
+        assert!(worst >= at_least, "{form:?}: {worst} of {quota}");
+    }
+}
+
+#[test]
+fn no_arrivals_get_more_than_promised_and_nobody_below_the_limit_is_denied() {
+    for form in Form::ALL.into_iter().filter(|form| *form != Form::Default) {
+        for quota in [1, 5, 22, 23, 100] {
+            let Some(mut counters) = Counters::new(form, quota, WINDOW) else {
+                continue;
+            };
+            let most = form.most_in_a_window(quota).unwrap_or(u64::MAX);
+            for arrivals in Arrivals::ALL {
+                let tally = arrivals.play(&mut counters, 1, 8);
+                assert!(
+                    tally.worst <= most,
+                    "{form:?}, {arrivals:?}: {} of {quota}, at most {most}",
+                    tally.worst
+                );
+                assert_eq!(tally.denied_below, 0, "{form:?}, {arrivals:?}: {quota}");
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The forms of limits that are measured.
+
+use ratekeeper_core::{Algorithm, DEFAULT_SUB_WINDOWS, Limit, LimitSpec, Micros};
+
+/// A way of counting, as a rule can ask for it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Form {
+    /// `sliding_window` as it is without further settings.
+    Default,
+    /// `sliding_window` with so many `sub_windows`.
+    SubWindows(u32),
+    /// `sliding_log`, which every other form is an approximation of.
+    SlidingLog,
+    /// `fixed_window`.
+    FixedWindow,
+    /// `token_bucket` with a burst of the limit.
+    TokenBucket,
+    /// `gcra` with a burst of the limit.
+    Gcra,
+}
+
+impl Form {
+    /// All forms, in the order in which tables list them.
+    pub const ALL: [Self; 8] = [
+        Self::Default,
+        Self::SubWindows(1),
+        Self::SubWindows(12),
+        Self::SubWindows(60),
+        Self::SlidingLog,
+        Self::FixedWindow,
+        Self::TokenBucket,
+        Self::Gcra,
+    ];
+
+    /// The name in tables.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Default => "`sliding_window`".to_owned(),
+            Self::SubWindows(count) => format!("`sub_windows: {count}`"),
+            Self::SlidingLog => "`sliding_log`".to_owned(),
+            Self::FixedWindow => "`fixed_window`".to_owned(),
+            Self::TokenBucket => "`token_bucket`".to_owned(),
+            Self::Gcra => "`gcra`".to_owned(),
+        }
+    }
+
+    /// A limit of this form; None where there is none, such as a log of more hits than a log may hold.
+    #[must_use]
+    pub fn limit(self, quota: u64, window: Micros) -> Option<Limit> {
+        let algorithm = match self {
+            Self::Default | Self::SubWindows(_) => Algorithm::SlidingWindow,
+            Self::SlidingLog => Algorithm::SlidingLog,
+            Self::FixedWindow => Algorithm::FixedWindow,
+            Self::TokenBucket => Algorithm::TokenBucket,
+            Self::Gcra => Algorithm::Gcra,
+        };
+        let mut spec = LimitSpec::new(algorithm, quota, window);
+        if let Self::SubWindows(count) = self {
+            spec.sub_windows = Some(count);
+        }
+        Limit::try_new(spec).ok()
+    }
+
+    /// The most hits that may pass in any window by what the form promises; None if it promises nothing of the kind.
+    #[must_use]
+    pub fn most_in_a_window(self, quota: u64) -> Option<u64> {
+        match self {
+            Self::Default if quota <= 22 => Some(quota),
+            Self::Default => Some(quota + quota.div_ceil(15)),
+            Self::SlidingLog => Some(quota),
+            _ => None,
+        }
+    }
+
+    /// The unit in which the form tells times apart: hits count for up to two units longer than the window.
+    #[must_use]
+    pub fn tick(self, quota: u64, window: Micros) -> Micros {
+        let window = window.get();
+        let tick = match self {
+            Self::Default => window.div_ceil(u64::from(DEFAULT_SUB_WINDOWS)),
+            Self::SubWindows(count) => window.div_ceil(u64::from(count)),
+            // Whole microseconds for each hit cost a bucket up to 0.1 % of its rate.
+            Self::TokenBucket | Self::Gcra => window / 1_000,
+            Self::SlidingLog | Self::FixedWindow => 0,
+        };
+        let _ = quota;
+        Micros::new(tick)
+    }
+
+    /// The most hits that a caller can ask for in a window and two ticks and always get.
+    #[must_use]
+    pub fn never_denied_up_to(self, quota: u64) -> u64 {
+        quota
+    }
+}

@@ -1,0 +1,52 @@
+//! Random numbers that are the same for the same seed, whatever the version of any library.
+
+/// SplitMix64. Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014).
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence of `seed`.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Any number.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`; 0 if `end` is 0.
+    pub fn below(&mut self, end: u64) -> u64 {
+        let product = u128::from(self.bits()) * u128::from(end);
+        u64::try_from(product >> 64).unwrap_or(0)
+    }
+
+    /// A number from `least` to `most`, both included.
+    pub fn within(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most.saturating_sub(least).saturating_add(1))
+    }
+
+    /// One of `all`, which is not empty.
+    pub fn pick<T: Copy>(&mut self, all: &[T]) -> T {
+        let index = usize::try_from(self.below(all.len() as u64)).unwrap_or(0);
+        all[index]
+    }
+
+    /// The gap to the next of independent events that are `mean` apart on average, at least 1.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        reason = "a random gap has no exact value to lose"
+    )]
+    pub fn gap(&mut self, mean: u64) -> u64 {
+        let unit = (self.bits() >> 11) as f64 / (1_u64 << 53) as f64;
+        let gap = -(mean as f64) * (1.0 - unit).ln();
+        (gap as u64).max(1)
+    }
+}

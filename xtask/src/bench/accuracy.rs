@@ -1,0 +1,28 @@
+//! `cargo xtask bench accuracy`: how accurate the algorithms are, and whether they keep what they promise.
+
+use std::path::PathBuf;
+
+use super::{example, logs};
+use crate::steps::Steps;
+use anyhow::{Context, Result, bail};
+
+/// Measures with callers of many kinds, an adversary, generated logs, those of this repository, and those that `args`
+/// name with `--log FILE`.
+pub(super) fn accuracy(args: &[String]) -> Result<()> {
+    let mut is_quick = false;
+    let mut paths: Vec<PathBuf> = logs()?;
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--quick" => is_quick = true,
+            "--log" => paths.push(args.next().context("--log wants a file")?.into()),
+            other => bail!("there is no {other:?}; there are `--quick` and `--log FILE`"),
+        }
+    }
+    let mut steps = Steps::new();
+    let mut command = example("accuracy");
+    command.arg("--").args(is_quick.then_some("--quick"));
+    steps.command("accuracy", command.args(paths))?;
+    steps.finish("bench accuracy");
+    Ok(())
+}
