@@ -1,7 +1,7 @@
 //! A limiter as the settings want it.
 
 use crate::settings::Settings;
-use crate::state;
+use crate::state::State;
 use crate::store::{NodeStore, OneStore};
 use anyhow::{Context, Result};
 use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions};
@@ -18,13 +18,17 @@ pub(crate) fn fresh(rules: RuleSet, settings: &Settings) -> Result<Limiter<Memor
     Ok(Limiter::new(rules, store(settings)?, options(settings)))
 }
 
-/// A limiter with the counters where the settings say: those in memory go on from the state
-/// file, if there is one. While it cannot ask a store, it goes on by itself.
+/// A limiter with the counters where the settings say: those in memory go on from `state`,
+/// if they are kept. While it cannot ask a store, it goes on by itself.
 ///
 /// # Errors
 /// The system does not have the memory, or the file cannot be read; or stores are required, and
 /// one of them cannot be asked.
-pub(crate) async fn served(rules: RuleSet, settings: &Settings) -> Result<Limiter<NodeStore>> {
+pub(crate) async fn served(
+    rules: RuleSet,
+    settings: &Settings,
+    state: Option<&State>,
+) -> Result<Limiter<NodeStore>> {
     let counters = &settings.counters;
     let mut options = options(settings);
     let shared = counters.redis.iter();
@@ -37,8 +41,8 @@ pub(crate) async fn served(rules: RuleSet, settings: &Settings) -> Result<Limite
         Some(redis) => redis,
         None => {
             let store = store(settings)?;
-            if let Some(path) = &counters.state {
-                options.seed = state::load(&store, path)?;
+            if let Some(state) = state {
+                options.seed = state.load(&store)?;
             }
             OneStore::Memory(Box::new(store))
         }

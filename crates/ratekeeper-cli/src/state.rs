@@ -3,165 +3,149 @@
 //! The file also keeps the seed under which counters are named, so that they are found again; whoever reads it learns no
 //! API key, only how often some counter was hit.
 
-use crate::store::NodeStore;
+mod lock;
+mod regular;
+mod report;
+mod saver;
+
 use anyhow::{Context, Result, bail};
-use ratekeeper_limiter::{Clock, Limiter, Seed};
+use lock::{Claim, ClaimError};
+use parking_lot::Mutex;
+use ratekeeper_limiter::{Clock, Seed};
 use ratekeeper_store::memory::{LoadError, MemoryStore};
-use std::fs::{File, TryLockError};
+use regular::OpenError;
+use report::Report;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::oneshot;
-use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
-/// Between two saves: what a crash may forget.
-const EVERY: Duration = Duration::from_secs(10);
+pub(crate) use saver::Saver;
 
-/// A state file that is this process's alone, for as long as this lives.
-pub(crate) struct Claim {
-    _locked: File,
+/// The state file of a service, which is this process's alone for as long as this lives.
+pub(crate) struct State {
+    path: PathBuf,
+    claim: Mutex<Claim>,
+    report: Arc<Report>,
 }
 
-/// Claims the state file at `path` by a lock on a file beside it (`path` + `.lock`), which the
-/// system lets go of when the process ends, however it ends.
-///
-/// # Errors
-/// Another process has it, or the folder or the file cannot be made.
-pub(crate) fn claim(path: &Path) -> Result<Claim> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    if let Some(folder) = folder {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make {} for --state", folder.display()))?;
+impl State {
+    /// Claims the state file at `path`, and makes its folder where there is none.
+    ///
+    /// # Errors
+    /// Another process has it, the folder or the lock cannot be made, or something else is in the lock's place.
+    pub(crate) fn claim(path: &Path) -> Result<State> {
+        make_folder(path).with_context(|| format!("--state {}", path.display()))?;
+        let claim = Claim::new(path).map_err(|error| match error {
+            error @ ClaimError::Taken { .. } => anyhow::Error::new(error)
+                .context("stop it first, or name another file with --state"),
+            error => anyhow::Error::new(error),
+        })?;
+        Ok(State {
+            path: path.to_path_buf(),
+            claim: Mutex::new(claim),
+            report: Arc::default(),
+        })
     }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".lock");
-    let beside = PathBuf::from(beside);
-    let locked = File::create(&beside)
-        .with_context(|| format!("cannot make {} for --state", beside.display()))?;
-    match locked.try_lock() {
-        Ok(()) => Ok(Claim { _locked: locked }),
-        Err(TryLockError::WouldBlock) => bail!(
-            "another ratekeeper keeps its counters in {}; stop it first, or name another file with --state",
-            path.display()
-        ),
-        Err(TryLockError::Error(error)) => {
-            Err(error).with_context(|| format!("cannot lock {} for --state", beside.display()))
-        }
-    }
-}
 
-/// Loads the counters kept at `path` into `store`, and answers the seed they were named with; [`None`] where there is
-/// no file yet. A file that is damaged is put aside and starts nothing: serving without yesterday's counters is better
-/// than not serving.
-///
-/// # Errors
-/// The file is there and cannot be read.
-pub(crate) fn load(store: &MemoryStore, path: &Path) -> Result<Option<Seed>> {
-    match store.load_file(path, Clock::new().now()) {
-        Ok(loaded) => match <[u8; 16]>::try_from(loaded.header.as_slice()) {
-            Ok(seed) => {
-                info!(counters = loaded.counters, path = %path.display(), "counters were loaded");
-                Ok(Some(Seed::from_bytes(seed)))
+    /// How loading and saving went, for operators.
+    pub(crate) fn report(&self) -> Arc<Report> {
+        Arc::clone(&self.report)
+    }
+
+    /// Loads the kept counters into `store`, and returns the seed they were named with; [`None`] where there is no file
+    /// yet. A damaged file is set aside and nothing is loaded from it: serving without yesterday's counters is better
+    /// than not serving.
+    ///
+    /// # Errors
+    /// This user may not read the file, or it is one that was never ours: a FIFO, a device, a folder, a YAML file.
+    pub(crate) fn load(&self, store: &MemoryStore) -> Result<Option<Seed>> {
+        let path = &self.path;
+        let mut file = match regular::open(path) {
+            Ok(file) => file,
+            Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
             }
-            Err(_) => {
-                store.clear();
-                put_aside(path, "the state file has no seed");
+            Err(OpenError::Io(error)) if error.kind() != io::ErrorKind::PermissionDenied => {
+                self.set_aside(&error);
+                return Ok(None);
+            }
+            Err(error) => {
+                let said = format!("cannot load counters from {} (--state)", path.display());
+                return Err(anyhow::Error::new(error).context(said));
+            }
+        };
+        match load(store, &mut file) {
+            Ok((counters, seed)) => {
+                info!(counters, path = %path.display(), "counters were loaded");
+                Ok(Some(seed))
+            }
+            // Named by mistake: moving it away would take somebody's rules or settings from them.
+            Err(Unusable::Load(LoadError::NotAStateFile)) if is_yaml(path) => bail!(
+                "{} is not a file that counters were saved to; name another with --state, it is overwritten",
+                path.display()
+            ),
+            Err(error) => {
+                self.set_aside(&error);
                 Ok(None)
             }
-        },
-        Err(LoadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(LoadError::NotAStateFile) => bail!(
-            "{} is not a file that counters were saved to; name another with --state, it is overwritten",
-            path.display()
-        ),
-        Err(LoadError::Io(error)) => {
-            Err(error).with_context(|| format!("cannot read {} (--state)", path.display()))
-        }
-        Err(error) => {
-            put_aside(path, &error.to_string());
-            Ok(None)
         }
     }
-}
 
-/// The next save would overwrite the file; whoever wants to know what happened to it should find it.
-fn put_aside(path: &Path, why: &str) {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".damaged");
-    let kept = std::fs::rename(path, &aside).is_ok();
-    let aside = PathBuf::from(aside);
-    warn!(why, kept, aside = %aside.display(), "the kept counters cannot be used; every counter starts afresh");
-}
-
-/// Saves a limiter's counters until it is told to finish.
-pub(crate) struct Saver {
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<()>,
-}
-
-impl Saver {
-    /// Saves every ten seconds from now on; must be called in a runtime.
-    pub(crate) fn start(limiter: Arc<Limiter<NodeStore>>, path: PathBuf) -> Saver {
-        let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(keep_saving(limiter, path, stopped));
-        Saver { stop, task }
-    }
-
-    /// Saves one last time, after a save that is under way.
-    pub(crate) async fn finish(self) {
-        drop(self.stop);
-        if let Err(error) = self.task.await {
-            warn!(%error, "the counters were not saved at the end");
-        }
-    }
-}
-
-async fn keep_saving(
-    limiter: Arc<Limiter<NodeStore>>,
-    path: PathBuf,
-    mut stopped: oneshot::Receiver<()>,
-) {
-    let mut ticks = interval(EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks.tick().await;
-    let mut failing = false;
-    loop {
-        let last = tokio::select! {
-            _ = ticks.tick() => false,
-            _ = &mut stopped => true,
-        };
-        let saved = save(Arc::clone(&limiter), path.clone()).await;
-        // Said when it begins and when it ends, not every ten seconds.
-        match &saved {
-            Err(error) if last || !failing => {
-                warn!(%error, path = %path.display(), "the counters cannot be saved");
+    /// Moves the file out of the way of the next save, so that its loss can be looked into.
+    fn set_aside(&self, why: &dyn std::error::Error) {
+        let mut aside = self.path.as_os_str().to_owned();
+        aside.push(".damaged");
+        let moved = fs::rename(&self.path, &aside);
+        let aside = Path::new(&aside).display();
+        self.report.set_aside();
+        match moved {
+            Ok(()) => {
+                warn!(%why, %aside, "the state file cannot be used and was set aside; every counter starts afresh");
             }
-            Ok(()) if failing => info!(path = %path.display(), "the counters are saved again"),
-            _ => {}
-        }
-        failing = saved.is_err();
-        if last {
-            return;
+            Err(error) => {
+                warn!(%why, %aside, %error, "the state file cannot be used, nor set aside; every counter starts afresh");
+            }
         }
     }
 }
 
-async fn save(limiter: Arc<Limiter<NodeStore>>, path: PathBuf) -> io::Result<()> {
-    let saving = spawn_blocking(move || {
-        let now = limiter.clock().now();
-        let Some(store) = limiter.store().memory() else {
-            return Ok(());
-        };
-        store
-            .save_file(&path, &limiter.seed().to_bytes(), now)
-            .map(drop)
-    });
-    saving
-        .await
-        .unwrap_or_else(|error| Err(io::Error::other(error)))
+/// Why a file that could be opened gave no counters.
+#[derive(Debug, thiserror::Error)]
+enum Unusable {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("the state file does not say how its counters are named")]
+    NoSeed,
+}
+
+/// Loads `file` into `store`; returns how many counters live on, and their seed.
+fn load(store: &MemoryStore, file: &mut File) -> Result<(u64, Seed), Unusable> {
+    let loaded = store.load(file, Clock::new().now())?;
+    match <[u8; 16]>::try_from(loaded.header.as_slice()) {
+        Ok(seed) => Ok((loaded.counters, Seed::from_bytes(seed))),
+        Err(_) => {
+            store.clear();
+            Err(Unusable::NoSeed)
+        }
+    }
+}
+
+fn is_yaml(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "yaml" || extension == "yml")
+}
+
+/// Makes the folder that `path` lies in, if it is not there.
+fn make_folder(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => {
+            fs::create_dir_all(folder).map_err(|error| {
+                let said = format!("cannot make the folder {}: {error}", folder.display());
+                io::Error::new(error.kind(), said)
+            })
+        }
+        _ => Ok(()),
+    }
 }

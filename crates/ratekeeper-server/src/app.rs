@@ -1,9 +1,10 @@
 //! What every edge needs to answer.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Asked, Begun, Check, Decision, Limiter};
 use tokio::sync::watch;
@@ -30,8 +31,8 @@ pub(crate) struct App<S> {
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) durations: Durations,
     pub(crate) chores: Chores,
-    /// What stands in front, once it does.
-    front: OnceLock<Arc<dyn Telling>>,
+    /// Parts beside the limiter that have metrics and faults of their own.
+    telling: RwLock<Vec<Arc<dyn Telling>>>,
     /// Of the listeners that encrypt.
     pub(crate) tls: Vec<Arc<Tls>>,
     /// What the last [`ReloadStatus`] says, but cheap to look at for each check.
@@ -61,7 +62,7 @@ impl<S: ServedStore> App<S> {
             reloads,
             durations: Durations::default(),
             chores: Chores::default(),
-            front: OnceLock::new(),
+            telling: RwLock::default(),
             tls,
             is_loaded,
             is_leaving: AtomicBool::new(false),
@@ -134,14 +135,14 @@ impl<S: ServedStore> App<S> {
         self.tls.iter().any(|tls| tls.listener == listener)
     }
 
-    /// `front` is told of to operators, from now on.
-    pub(crate) fn set_front(&self, front: Arc<dyn Telling>) {
-        // The first one stays: there is one call.
-        let _ = self.front.set(front);
+    /// Operators are told of `part` too, from now on.
+    pub(crate) fn tell_of(&self, part: Arc<dyn Telling>) {
+        self.telling.write().push(part);
     }
 
-    pub(crate) fn front(&self) -> Option<&Arc<dyn Telling>> {
-        self.front.get()
+    /// The parts that operators are told of beside the limiter.
+    pub(crate) fn telling(&self) -> Vec<Arc<dyn Telling>> {
+        self.telling.read().clone()
     }
 
     /// Not ready any more, from now on.

@@ -51,7 +51,7 @@ pub trait Front: Telling {
     }
 }
 
-/// What a front says of itself to operators.
+/// A part of the service beside the limiter, which has metrics and faults of its own.
 pub trait Telling: fmt::Debug + Send + Sync + 'static {
     /// Its metrics, as they are now.
     ///

@@ -14,6 +14,7 @@ use crate::app::App;
 use crate::callers::Callers;
 use crate::config::ServerConfig;
 use crate::drain::DrainDelay;
+use crate::front::Telling;
 use crate::grpc::{BadDescriptors, Grpc, Health};
 use crate::listen::{ListenAddress, Listener, Workers};
 use crate::reload::{ReloadStatus, RulesLoader};
@@ -178,6 +179,11 @@ impl<S: ServedStore> Server<S> {
             metrics: of(metrics),
             front: front.as_ref().map(|(front, _)| front.address.clone()),
         }
+    }
+
+    /// Shows the metrics and faults of `part` beside the server's own.
+    pub fn tell_of(&self, part: Arc<dyn Telling>) {
+        self.app.tell_of(part);
     }
 
     /// What becomes of the rules, to be looked at or waited for.

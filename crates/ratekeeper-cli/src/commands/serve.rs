@@ -9,7 +9,7 @@ mod welcome;
 use crate::home::Home;
 use crate::output::{self, count};
 use crate::settings::{self, Environment, Flags, Settings, TlsSettings};
-use crate::state::{self, Saver};
+use crate::state::{Saver, State};
 use crate::{limiter, logging};
 use anyhow::{Result, anyhow};
 use ratekeeper_rules::{Loaded, ReadOptions, RuleSet};
@@ -68,10 +68,10 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     let path = settings.rules.path.as_deref().ok_or_else(no_rules)?;
     let mut loader = RulesLoader::new(source(settings, path));
     let loaded = load(&mut loader, path)?;
-    let state = settings.counters.kept().map(Path::to_path_buf);
     // Held until the last save: two services would take turns to overwrite each other's counters.
-    let _claim = state.as_deref().map(state::claim).transpose()?;
-    let limiter = Arc::new(limiter::served(loaded.rules, settings).await?);
+    let state = settings.counters.kept().map(State::claim).transpose()?;
+    let limiter = limiter::served(loaded.rules, settings, state.as_ref()).await?;
+    let limiter = Arc::new(limiter);
     // Before anything is printed: whoever waits for that may stop us at once.
     let stop = stop::Signals::listen()?;
     let mut config = config(settings);
@@ -97,7 +97,10 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     );
     let upstreams = front.as_ref().map(|front| front.upstreams());
     welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
-    let saver = state.map(|path| Saver::start(Arc::clone(&limiter), path));
+    if let Some(state) = &state {
+        server.tell_of(state.report());
+    }
+    let saver = state.map(|state| Saver::start(Arc::clone(&limiter), state));
     let code = until_stopped(server, front, &stop).await;
     if let Some(saver) = saver {
         saver.finish().await;

@@ -8,5 +8,6 @@ mod redis;
 mod replay;
 mod rules;
 mod serve;
+mod state;
 mod stores;
 mod support;

@@ -47,7 +47,7 @@ struct Scrape {
     failures: [(&'static str, u64); 2],
     /// By listener.
     tls: Vec<TlsCounts>,
-    front: Option<Arc<dyn Telling>>,
+    telling: Vec<Arc<dyn Telling>>,
 }
 
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Scrape {
             unmatched: totals.unmatched.load(Ordering::Relaxed),
             failures: app.chores.all().map(|chore| (chore.name, chore.failures())),
             concurrency_skipped: totals.concurrency_skipped.load(Ordering::Relaxed),
-            front: app.front().cloned(),
+            telling: app.telling(),
             tls: app.tls.iter().map(|tls| tls.counts()).collect(),
         }
     }
@@ -103,10 +103,8 @@ impl Collector for Scrape {
         self.tls(&mut encoder)?;
         self.store(&mut encoder)?;
         servers::encode(&self.servers, self.is_seed_agreed, &mut encoder)?;
-        match &self.front {
-            Some(front) => front.encode(&mut encoder),
-            None => Ok(()),
-        }
+        let mut parts = self.telling.iter();
+        parts.try_for_each(|part| part.encode(&mut encoder))
     }
 }
 

@@ -61,7 +61,7 @@ fn faults<S: ServedStore>(app: &App<S>) -> Vec<String> {
     failed
         .map(told)
         .chain(app.limiter.store().faults())
-        .chain(app.front().into_iter().flat_map(|front| front.faults()))
+        .chain(app.telling().iter().flat_map(|part| part.faults()))
         .collect()
 }
 

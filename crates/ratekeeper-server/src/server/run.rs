@@ -111,7 +111,7 @@ fn begin_chores<S: ServedStore, F: Front>(
 ) {
     tasks.spawn(chores::tend(Arc::clone(app)));
     if let Some(front) = front {
-        app.set_front(Arc::clone(front) as _);
+        app.tell_of(Arc::clone(front) as _);
         tasks.spawn(front.chores());
     }
     let mut wakes = vec![wake];

@@ -1,0 +1,74 @@
+//! What operators are told about the state file.
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+use ratekeeper_server::Telling;
+use std::fmt;
+
+/// How loading and saving went since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Report(Mutex<Counts>);
+
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    saved: u64,
+    failed: u64,
+    set_aside: u64,
+    /// Why saving fails at present, and how many times in a row it has.
+    failing: Option<(String, u64)>,
+}
+
+impl Report {
+    /// The file could not be used at start.
+    pub(super) fn set_aside(&self) {
+        self.0.lock().set_aside += 1;
+    }
+
+    /// A save succeeded; returns whether the one before had failed.
+    pub(super) fn saved(&self) -> bool {
+        let mut counts = self.0.lock();
+        counts.saved += 1;
+        counts.failing.take().is_some()
+    }
+
+    /// A save failed because of `why`; returns how many have failed in a row.
+    pub(super) fn failed(&self, why: String) -> u64 {
+        let mut counts = self.0.lock();
+        counts.failed += 1;
+        let times = counts.failing.as_ref().map_or(1, |(_, times)| times + 1);
+        counts.failing = Some((why, times));
+        times
+    }
+}
+
+impl Telling for Report {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let counts = self.0.lock().clone();
+        let none: Option<&Exemplar<[(&str, &str); 0], u64>> = None;
+        let help = "Saves of the state file";
+        let name = "ratelimit_state_saves";
+        let mut saves = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (result, count) in [("success", counts.saved), ("error", counts.failed)] {
+            saves
+                .encode_family(&[("result", result)])?
+                .encode_counter(&count, none)?;
+        }
+        let help = "State files that could not be used at start and were set aside";
+        let name = "ratelimit_state_set_aside";
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Counter)?
+            .encode_counter(&counts.set_aside, none)
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let fault = |(why, times): &(String, u64)| {
+            format!(
+                "the counters cannot be saved ({why}; failed {times} times in a row): a restart would forget what was \
+                 counted since"
+            )
+        };
+        self.0.lock().failing.iter().map(fault).collect()
+    }
+}

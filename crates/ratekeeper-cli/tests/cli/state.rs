@@ -1,0 +1,193 @@
+//! State files that are damaged, in the way, or cannot be written.
+
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, write};
+use ratekeeper_testkit::process::{Process, eventually};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use tempfile::{TempDir, tempdir};
+
+const RULES: &str =
+    "domain: d\ndescriptors:\n- { key: user, rate_limit: { window: 1h, limit: 3 } }\n";
+
+const FLAGS: [&str; 4] = ["--rules", "rules.yaml", "--state", "data/counters.state"];
+
+fn folder() -> TempDir {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    fs::create_dir(folder.path().join("data")).expect("folders can be made");
+    folder
+}
+
+fn command(folder: &Path) -> Command {
+    let args = [&["serve"][..], &FREE_PORTS, &FLAGS].concat();
+    ratekeeper(folder, &args)
+}
+
+fn serve(folder: &Path) -> Service {
+    Service::start(command(folder), folder)
+}
+
+/// What a start says that is expected to be refused; one that hangs instead is killed.
+fn refused(folder: &Path) -> String {
+    let mut process = Process::spawn("ratekeeper", command(folder));
+    let mut status = None;
+    eventually("it is refused", || {
+        status = process.ended();
+        status.is_some()
+    });
+    let said = process.output();
+    assert_eq!(status.and_then(|status| status.code()), Some(1), "{said}");
+    said
+}
+
+fn metrics(service: &Service) -> String {
+    http(service.admin, "GET", "/metrics", "").1
+}
+
+#[test]
+fn a_file_damaged_in_any_way_is_set_aside_and_the_service_starts() {
+    let whole = {
+        let folder = folder();
+        let service = serve(folder.path());
+        service.check(&[("user", "ada")]);
+        assert!(service.stop().success());
+        fs::read(folder.path().join("data/counters.state")).expect("it was saved")
+    };
+    let mut other_version = whole.clone();
+    other_version[8] = 200;
+    let mut flipped = whole.clone();
+    let last = flipped.len() - 1;
+    flipped[last] ^= 1;
+    for (damage, bytes) in [
+        ("empty", Vec::new()),
+        ("zeroed", vec![0; whole.len()]),
+        ("a few bytes", whole[..5].to_vec()),
+        ("short", whole[..whole.len() - 3].to_vec()),
+        ("without its beginning", whole[9..].to_vec()),
+        ("a bit flipped", flipped),
+        ("of another version", other_version),
+        ("text", b"hello\n".to_vec()),
+    ] {
+        let folder = folder();
+        let state = folder.path().join("data/counters.state");
+        fs::write(&state, &bytes).expect("files can be written");
+        let service = serve(folder.path());
+        assert_eq!(
+            service.check(&[("user", "ada")])["remaining"],
+            2,
+            "{damage}"
+        );
+        let aside = fs::read(folder.path().join("data/counters.state.damaged"));
+        assert_eq!(aside.expect(damage), bytes, "{damage}");
+        assert!(service.log().contains("counters.state.damaged"), "{damage}");
+        let counted = "ratelimit_state_set_aside_total 1";
+        assert!(metrics(&service).contains(counted), "{damage}");
+        assert!(service.stop().success(), "{damage}");
+        // What it saves from then on is good again.
+        let service = serve(folder.path());
+        assert_eq!(
+            service.check(&[("user", "ada")])["remaining"],
+            1,
+            "{damage}"
+        );
+    }
+}
+
+#[test]
+fn a_folder_that_was_deleted_is_made_again() {
+    let folder = folder();
+    let service = serve(folder.path());
+    service.check(&[("user", "ada")]);
+    fs::remove_dir_all(folder.path().join("data")).expect("folders can be removed");
+    assert!(service.stop().success());
+    assert!(folder.path().join("data/counters.state").is_file());
+    assert!(folder.path().join("data/counters.state.lock").is_file());
+    let service = serve(folder.path());
+    assert_eq!(service.check(&[("user", "ada")])["remaining"], 1);
+}
+
+#[test]
+fn failed_saves_are_counted_and_in_readyz() {
+    let folder = folder();
+    // A folder where the new file is written cannot be replaced by it.
+    let in_the_way = folder.path().join("data/counters.state.tmp");
+    fs::create_dir(&in_the_way).expect("folders can be made");
+    let service = serve(folder.path());
+    eventually("a failed save is counted", || {
+        !metrics(&service).contains(r#"ratelimit_state_saves_total{result="error"} 0"#)
+    });
+    let (status, readyz) = http(service.http, "GET", "/readyz", "");
+    assert_eq!(status, 200, "a node that cannot save still serves");
+    assert!(readyz.contains("counters cannot be saved"), "{readyz}");
+    let said = service.log().matches("counters cannot be saved").count();
+    assert_eq!(said, 1, "{}", service.log());
+
+    fs::remove_dir(&in_the_way).expect("folders can be removed");
+    // It tries again every ten seconds.
+    eventually("it saves again", || {
+        !metrics(&service).contains(r#"ratelimit_state_saves_total{result="success"} 0"#)
+    });
+    let readyz = http(service.http, "GET", "/readyz", "").1;
+    assert!(!readyz.contains("cannot be saved"), "{readyz}");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_refused_at_once() {
+    let make: [(&str, &dyn Fn(&Path)); 3] = [
+        ("a FIFO", &|path| {
+            let made = Command::new("mkfifo").arg(path).status();
+            assert!(made.expect("mkfifo starts").success());
+        }),
+        ("a socket", &|path| {
+            drop(std::os::unix::net::UnixListener::bind(path).expect("a socket can be made"));
+        }),
+        ("a folder", &|path| {
+            fs::create_dir(path).expect("folders can be made")
+        }),
+    ];
+    for name in ["counters.state", "counters.state.lock"] {
+        for (kind, make) in &make {
+            let folder = folder();
+            let path = folder.path().join("data").join(name);
+            make(&path);
+            let err = refused(folder.path());
+            assert!(err.contains(kind) && err.contains(name), "{kind}: {err}");
+            assert!(path.exists(), "{kind} was taken away");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_device_is_refused_and_left_alone() {
+    let folder = folder();
+    let link = folder.path().join("data/counters.state");
+    std::os::unix::fs::symlink("/dev/null", &link).expect("links can be made");
+    let err = refused(folder.path());
+    assert!(err.contains("a device"), "{err}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_lock_that_is_a_link_is_refused_and_what_it_names_is_kept() {
+    let folder = folder();
+    let target = write(folder.path(), "precious.txt", "precious");
+    let lock = folder.path().join("data/counters.state.lock");
+    std::os::unix::fs::symlink(&target, &lock).expect("links can be made");
+    let err = refused(folder.path());
+    assert_eq!(
+        fs::read_to_string(&target).expect("it is there"),
+        "precious"
+    );
+    assert!(err.contains("symbolic link"), "{err}");
+
+    fs::remove_file(&lock).expect("links can be removed");
+    fs::hard_link(&target, &lock).expect("links can be made");
+    assert!(serve(folder.path()).stop().success());
+    assert_eq!(
+        fs::read_to_string(&target).expect("it is there"),
+        "precious"
+    );
+}
