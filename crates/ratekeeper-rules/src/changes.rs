@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::{Rule, RuleLimit, RuleSet};
+use crate::{Enforce, Rule, RuleLimit, RuleSet};
 
 /// What became of one rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,11 +22,22 @@ pub struct Change {
 #[non_exhaustive]
 pub enum ChangeKind {
     /// It was not there.
-    Added,
+    Added {
+        /// How much it lets pass, in words.
+        limit: String,
+    },
     /// It is gone.
-    Removed,
+    Removed {
+        /// How much it let pass, in words.
+        limit: String,
+    },
     /// Limit, burst or how it is enforced: usage is kept, and judged by the new limit at once.
-    Adjusted,
+    Adjusted {
+        /// How much it let pass, in words.
+        from: String,
+        /// How much it lets pass now; the same if something else of it has changed.
+        to: String,
+    },
     /// What is counted, or how: its counters start afresh.
     StartsAfresh {
         /// What it counted with.
@@ -40,9 +51,17 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rule = &self.rule;
         match &self.kind {
-            ChangeKind::Added => write!(f, "{rule} is new"),
-            ChangeKind::Removed => write!(f, "{rule} is gone"),
-            ChangeKind::Adjusted => write!(f, "{rule} has changed and keeps its usage"),
+            ChangeKind::Added { limit } => write!(f, "{rule}: new, {limit}"),
+            ChangeKind::Removed { limit } => write!(f, "{rule}: removed, was {limit}"),
+            ChangeKind::Adjusted { from, to } if from == to => {
+                write!(
+                    f,
+                    "{rule}: {to} as before, changed otherwise; keeps its usage"
+                )
+            }
+            ChangeKind::Adjusted { from, to } => {
+                write!(f, "{rule}: {from} -> {to}, keeps its usage")
+            }
             ChangeKind::StartsAfresh { from, to } => {
                 write!(f, "{rule} starts afresh: it was {from}, and is {to}")
             }
@@ -62,11 +81,11 @@ impl RuleSet {
             .iter()
             .filter(|rule| !after.contains_key(&rule.id));
         let mut changes: Vec<_> = removed
-            .map(|rule| change(rule, ChangeKind::Removed))
+            .map(|rule| change(rule, ChangeKind::Removed { limit: told(rule) }))
             .collect();
         for rule in self.rules() {
             let kind = match before.get(&rule.id) {
-                None => Some(ChangeKind::Added),
+                None => Some(ChangeKind::Added { limit: told(rule) }),
                 Some(earlier) => difference(earlier, rule),
             };
             changes.extend(kind.map(|kind| change(rule, kind)));
@@ -86,7 +105,11 @@ fn change(rule: &Rule, kind: ChangeKind) -> Change {
 fn difference(before: &Rule, after: &Rule) -> Option<ChangeKind> {
     let (from, to) = (counted(before), counted(after));
     if from != to || before.path != after.path || before.domain != after.domain {
-        return Some(ChangeKind::StartsAfresh { from, to });
+        let with_limit = |rule, counted| format!("{} ({counted})", told(rule));
+        return Some(ChangeKind::StartsAfresh {
+            from: with_limit(before, from),
+            to: with_limit(after, to),
+        });
     }
     // Where it stands in the file changes nothing.
     let moved = Rule {
@@ -103,7 +126,50 @@ fn difference(before: &Rule, after: &Rule) -> Option<ChangeKind> {
                 (&one.plan, &one.limit, &one.window_text)
                     == (&other.plan, &other.limit, &other.window_text)
             });
-    (moved != *after || !same_plans).then_some(ChangeKind::Adjusted)
+    (moved != *after || !same_plans).then(|| ChangeKind::Adjusted {
+        from: told(before),
+        to: told(after),
+    })
+}
+
+/// How much a rule and its plans let pass, and how that is enforced: `100 per 1m, pro 1000 per 1m, shadow`.
+fn told(rule: &Rule) -> String {
+    let mut parts = vec![amount(&rule.limit, &rule.window_text)];
+    let plans = rule.plans.iter().take(PLANS_TOLD_MAX);
+    parts.extend(plans.map(|plan| {
+        let amount = amount(&plan.limit, &plan.window_text);
+        format!("{} {amount}", plan.plan)
+    }));
+    if !rule.enabled {
+        parts.push("off".to_owned());
+    }
+    if rule.shadow {
+        parts.push("shadow".to_owned());
+    } else if rule.enforce != Enforce::ALL {
+        parts.push(format!("enforced for {}", rule.enforce));
+    }
+    parts.join(", ")
+}
+
+/// The most plans that one change lists.
+const PLANS_TOLD_MAX: usize = 8;
+
+fn amount(limit: &RuleLimit, window: &str) -> String {
+    match limit {
+        RuleLimit::Unlimited => "unlimited".to_owned(),
+        RuleLimit::Limited(limit)
+            if limit.algorithm() == ratekeeper_core::Algorithm::Concurrency =>
+        {
+            format!("{} at once", limit.quota())
+        }
+        RuleLimit::Limited(limit) => {
+            let burst = match limit.capacity() {
+                same if same == limit.quota() => String::new(),
+                burst => format!(" with bursts of {burst}"),
+            };
+            format!("{} per {window}{burst}", limit.quota())
+        }
+    }
 }
 
 /// What a counter's identity has of the limit, in words.

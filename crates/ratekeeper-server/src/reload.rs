@@ -15,7 +15,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_rules::{Change, ChangeKind, RuleSet};
+use ratekeeper_rules::{Change, RuleSet};
 use tokio::sync::{Notify, watch as channel};
 use tokio::time::sleep;
 use tracing::{error, info, warn};
@@ -193,11 +193,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
                     status.error = None;
                 });
                 info!(rules, changes = changes.len(), "new rules are in force");
-                for change in changes {
-                    if matches!(change.kind, ChangeKind::StartsAfresh { .. }) {
-                        info!("{change}");
-                    }
-                }
+                log_changes(&changes);
             }
             Err(error) => {
                 let error: Arc<str> = error.brief().into();
@@ -208,5 +204,19 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
                 });
             }
         }
+    }
+}
+
+/// The most changes of one reload that are logged one by one.
+const CHANGES_LOGGED_MAX: usize = 50;
+
+/// Logs which rules changed, from what to what.
+fn log_changes(changes: &[Change]) {
+    for change in changes.iter().take(CHANGES_LOGGED_MAX) {
+        info!("{change}");
+    }
+    let further = changes.len().saturating_sub(CHANGES_LOGGED_MAX);
+    if further > 0 {
+        info!("{further} further changes are not listed");
     }
 }

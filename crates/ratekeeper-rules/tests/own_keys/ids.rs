@@ -76,10 +76,10 @@ fn changes_tell_which_counters_start_afresh() {
     assert_eq!(
         changes,
         [
-            "d.a has changed and keeps its usage",
-            "d.b starts afresh: it was sliding_window of 1d in 12 parts, and is sliding_window of 1h in 12 parts",
-            "d.c is gone",
-            "d.e is new",
+            "d.a: 1 per 1d -> 2 per 1d, keeps its usage",
+            "d.b starts afresh: it was 1 per 1d (sliding_window of 1d in 12 parts), and is 1 per 1h (sliding_window of 1h in 12 parts)",
+            "d.c: removed, was 1 per 1d",
+            "d.e: new, 1 per 1d",
         ]
     );
     assert!(after.changes_since(&after).is_empty());
@@ -87,6 +87,6 @@ fn changes_tell_which_counters_start_afresh() {
         !after
             .changes_since(&before)
             .iter()
-            .any(|change| change.kind == ChangeKind::Added && &*change.rule == "d.d")
+            .any(|change| matches!(change.kind, ChangeKind::Added { .. }) && &*change.rule == "d.d")
     );
 }
