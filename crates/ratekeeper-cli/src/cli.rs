@@ -6,7 +6,7 @@ mod reading;
 pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
 use reading::{Reading, ReadingBySettings};
 
-use crate::settings::Flags;
+use crate::settings::{Environment, Flags, ServeFlags};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -19,20 +19,38 @@ Examples:
   ratekeeper rules check rules/                 would these rules load? (exit 0 yes, 1 no)
   ratekeeper rules explain --rules rules/ api api_key=abc,path=/login
   ratekeeper replay --rules rules/ --log access.log.gz
-  ratekeeper bench grpc --keys zipf:100000      how fast is it here?
+  ratekeeper bench grpc --keys zipf:100000      how fast is it here?";
 
+const CODES: &str = "\
 Exit codes: 0 done, 1 refused or failed (the message says why), 2 the command line was wrong.
 Settings: ratekeeper.yaml < RATEKEEPER_* < flags; `ratekeeper config show` prints all and where each came from.";
 
 /// Limits who may call an API how often: rules in YAML, decisions over gRPC and HTTP.
 #[derive(Debug, Parser)]
-#[command(name = "ratekeeper", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(name = "ratekeeper", version, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{CODES}"), args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     /// A bare `ratekeeper` is `ratekeeper serve`.
     #[command(flatten)]
-    pub(crate) serve: Flags,
+    pub(crate) serve: ServeFlags,
+}
+
+/// Whether a command line that is wrong asks for a log of JSON: by its flag, or by the variables that stand for it.
+pub(crate) fn asks_for_json(args: impl Iterator<Item = String>) -> bool {
+    let args: Vec<String> = args.skip(1).collect();
+    let serves = args
+        .first()
+        .is_none_or(|first| first.starts_with('-') || first == "serve" || first == "gateway");
+    let by_flag = args.iter().any(|arg| arg == "--log-format=json")
+        || args.windows(2).any(|two| two == ["--log-format", "json"]);
+    let by_variable = || {
+        let environment = Environment::of_process();
+        let variables = ["RATEKEEPER_LOG_FORMAT", "LOG_FORMAT"];
+        let value = variables.iter().find_map(|name| environment.get(name));
+        value.is_some_and(|value| value.eq_ignore_ascii_case("json"))
+    };
+    serves && (by_flag || by_variable())
 }
 
 /// What ratekeeper can be told to do.
@@ -46,7 +64,7 @@ Examples:
   ratekeeper serve --profile envoy --merge-domains   as a drop-in for envoyproxy/ratelimit
 
 SIGTERM and Ctrl-C stop it gracefully: what was asked is answered first. SIGHUP reads the rules again.")]
-    Serve(Flags),
+    Serve(ServeFlags),
     /// Stand in front of a service: a reverse proxy that enforces the rules before it forwards
     #[command(after_help = "\
 Examples:

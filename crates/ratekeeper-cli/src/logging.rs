@@ -1,5 +1,6 @@
 //! Where log lines go: standard error, as text or JSON.
 
+use crate::output;
 use crate::settings::{LogFormat, LogSettings};
 use anyhow::{Result, anyhow};
 use std::io::IsTerminal;
@@ -10,6 +11,9 @@ use tracing_subscriber::EnvFilter;
 /// # Errors
 /// If the filter cannot be read or logging has been started before.
 pub(crate) fn start(settings: &LogSettings) -> Result<()> {
+    if settings.format == LogFormat::Json {
+        output::complain_in_json();
+    }
     let filter = EnvFilter::builder().parse(&settings.filter)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

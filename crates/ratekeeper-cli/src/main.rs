@@ -15,6 +15,7 @@ mod state;
 mod store;
 
 use clap::Parser;
+use clap::error::{ContextKind, ContextValue};
 use cli::Cli;
 use std::process::ExitCode;
 
@@ -40,11 +41,30 @@ fn main() -> ExitCode {
 }
 
 fn said_by_clap(error: &clap::Error) -> ExitCode {
-    // A reader that has gone away is nobody to tell.
-    let _ = error.print();
-    if error.use_stderr() {
-        ExitCode::from(2)
+    if !error.use_stderr() {
+        // A reader that has gone away is nobody to tell.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let hint = misplaced(error);
+    if cli::asks_for_json(std::env::args()) {
+        output::complain_in_json();
+        output::complain(&format!("{error}{hint}"));
     } else {
-        ExitCode::SUCCESS
+        let _ = error.print();
+        if !hint.is_empty() {
+            output::complain(&hint);
+        }
+    }
+    ExitCode::from(2)
+}
+
+/// Where a flag belongs that the command does not have; empty unless that is known.
+fn misplaced(error: &clap::Error) -> String {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) if settings::is_gateways(flag) => {
+            format!("\n`{flag}` is a flag of `ratekeeper gateway`; see `ratekeeper gateway --help`")
+        }
+        _ => String::new(),
     }
 }

@@ -1,6 +1,9 @@
 //! Printing for people and pipes.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
 /// Writes all of `text` to standard output.
 ///
@@ -12,9 +15,37 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Whether messages are written as log lines are, because the log is JSON.
+static IN_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Makes JSON objects of all messages from now on, panics included: whoever reads a log of JSON reads nothing else.
+pub(crate) fn complain_in_json() {
+    // Relaxed: nothing else is published by it.
+    if !IN_JSON.swap(true, Ordering::Relaxed) {
+        std::panic::set_hook(Box::new(|panic| complain(&panic.to_string())));
+    }
+}
+
 /// Writes one message to standard error; when even that fails there is nobody left to tell.
 pub(crate) fn complain(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let mut err = io::stderr().lock();
+    let _ = match IN_JSON.load(Ordering::Relaxed) {
+        false => writeln!(err, "{text}"),
+        true => writeln!(err, "{}", as_event(text)),
+    };
+}
+
+/// As an error in the log looks.
+fn as_event(text: &str) -> serde_json::Value {
+    let mut timestamp = String::new();
+    // A clock that cannot be shown is left out.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
+    serde_json::json!({
+        "timestamp": timestamp,
+        "level": "ERROR",
+        "message": text.trim_end(),
+        "target": "ratekeeper",
+    })
 }
 
 /// Whether all that is wrong is that nobody reads the output any more.

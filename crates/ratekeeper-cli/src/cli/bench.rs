@@ -1,7 +1,7 @@
 //! `ratekeeper bench`: what load is put on whom.
 
 use crate::entries;
-use crate::settings::{self, Flags};
+use crate::settings::{self, ServeFlags};
 use clap::{Args, Subcommand};
 use http::Method;
 use ratekeeper_bench::{BATCH_MAX, Keys};
@@ -82,7 +82,7 @@ Examples:
   ratekeeper bench grpc --target 127.0.0.1:8091")]
     Ceiling {
         #[command(flatten)]
-        flags: Flags,
+        flags: ServeFlags,
         /// The answer, an encoded RateLimitResponse in hexadecimal [default: one descriptor within its limit]
         #[arg(long, value_name = "HEX", value_parser = hex)]
         answer: Option<Answer>,

@@ -65,7 +65,7 @@ pub(crate) fn run(args: Bench) -> Result<ExitCode> {
         Bench::Ceiling { flags, answer } => {
             let bytes = answer.map_or_else(|| USUAL_ANSWER.to_vec(), |answer| answer.0);
             let answer = ConstantAnswer::decode(&bytes).context("--answer")?;
-            serve::run_answering(&flags, answer)
+            serve::run_answering(&flags.0, answer)
         }
     }
 }

@@ -20,8 +20,8 @@ use std::process::ExitCode;
 /// Why it could not be done, as one sentence for people.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
-        None => serve::run(&cli.serve),
-        Some(Command::Serve(flags)) => serve::run(&flags),
+        None => serve::run(&cli.serve.0),
+        Some(Command::Serve(flags)) => serve::run(&flags.0),
         Some(Command::Gateway(flags)) => serve::run_gateway(&flags),
         Some(Command::Rules(Rules::Check(args))) => rules_check::run(&args),
         Some(Command::Rules(Rules::Explain(args))) => rules_explain::run(&args),

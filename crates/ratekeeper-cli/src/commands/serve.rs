@@ -2,20 +2,21 @@
 
 mod asking;
 mod front;
+mod profile;
 mod sample;
 mod stop;
 mod welcome;
 
 use crate::home::Home;
 use crate::output::{self, count};
-use crate::settings::{self, Environment, Flags, Settings, TlsSettings};
+use crate::settings::{self, Environment, Flags, LogFormat, Settings, TlsSettings};
 use crate::state::{Saver, State};
 use crate::{limiter, logging};
 use anyhow::{Result, anyhow};
 use ratekeeper_rules::{Loaded, ReadOptions, RuleSet};
 use ratekeeper_server::{
-    BindError, ConstantAnswer, DrainDelay, Drained, Front, RlsConfig, RulesLoader, RulesSource,
-    ServedStore, Server, ServerConfig,
+    BindError, ConstantAnswer, DrainDelay, Drained, Front, ListenAddress, RlsConfig, RulesLoader,
+    RulesSource, ServedStore, Server, ServerConfig,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -46,10 +47,22 @@ pub(crate) fn run_answering(flags: &Flags, answer: ConstantAnswer) -> Result<Exi
 
 fn start(flags: &Flags, what: What) -> Result<ExitCode> {
     let home = Home::find();
-    let (layers, settings) = settings::load(flags, &Environment::of_process(), &home)?;
+    let environment = Environment::of_process();
+    let loaded = settings::load(flags, &environment, &home);
+    if loaded.is_err() && settings::wants_json(flags, &environment, &home) {
+        output::complain_in_json();
+    }
+    let (layers, settings) = loaded?;
     logging::start(&settings.log)?;
     for warning in layers.warnings() {
         warn!("{warning}");
+    }
+    profile::warn_if_unsaid(&settings.rules);
+    if let What::Service(_) = what {
+        let ignored = settings::ignored_by_serve(&layers).join(", ");
+        if !ignored.is_empty() {
+            info!(%ignored, "settings that `ratekeeper gateway` alone heeds");
+        }
     }
     // Requests are served by the server's worker threads; this one accepts, reloads and tends.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -124,16 +137,30 @@ fn welcome<S: ServedStore>(
         tls: settings.gateway.tls.clone(),
         upstreams,
     });
-    let welcome = Welcome {
-        rules,
+    if settings.log.format == LogFormat::Text {
+        let welcome = Welcome {
+            rules,
+            limits,
+            profile: &profile::shown(&settings.rules),
+            addresses: &addresses,
+            tls: &settings.listen.tls,
+            gateway: in_front.as_ref(),
+            program: &program,
+        };
+        output::print(&welcome.text())?;
+    }
+    let shown = |address: &Option<ListenAddress>| address.as_ref().map(ToString::to_string);
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        profile = profile::name(&settings.rules),
         limits,
-        addresses: &addresses,
-        tls: &settings.listen.tls,
-        gateway: in_front.as_ref(),
-        program: &program,
-    };
-    output::print(&welcome.text())?;
-    info!(admin = %addresses.admin, "serving");
+        grpc = shown(&addresses.grpc),
+        http = shown(&addresses.http),
+        gateway = shown(&addresses.front),
+        admin = addresses.admin.to_string(),
+        metrics = shown(&addresses.metrics),
+        "serving"
+    );
     Ok(())
 }
 

@@ -1,5 +1,6 @@
-//! The flags of `serve`, made from the table of settings.
+//! The flags of commands, made from the table of settings.
 
+use super::groups::{GROUPS, Group, IN_SHORT_HELP};
 use super::layer::{Layers, Origin, Said};
 use super::setting::Setting;
 use super::table::SETTINGS;
@@ -40,7 +41,8 @@ impl Flags {
 
     fn read(matches: &ArgMatches) -> Flags {
         let said = |setting: &'static Setting| {
-            let text = matches.get_one::<String>(setting.key)?;
+            // A flag that this command does not have was not said.
+            let text = matches.try_get_one::<String>(setting.key).ok().flatten()?;
             Some((setting.key, text.clone()))
         };
         Flags {
@@ -50,18 +52,22 @@ impl Flags {
     }
 }
 
+/// Whether `flag`, as in `--upstream`, is one of `ratekeeper gateway` alone.
+pub(crate) fn is_gateways(flag: &str) -> bool {
+    let mut gateways = GROUPS.iter().filter(|group| group.is_gateways);
+    gateways.any(|group| {
+        let mut settings = group.settings();
+        settings.any(|setting| flag.strip_prefix("--") == Some(&setting.flag()))
+    })
+}
+
+/// The flags that `ratekeeper serve` heeds.
+#[derive(Clone, Debug)]
+pub(crate) struct ServeFlags(pub(crate) Flags);
+
 impl Args for Flags {
     fn augment_args(command: Command) -> Command {
-        let config = Arg::new("config")
-            .long("config")
-            .value_name("FILE")
-            .help_heading("Settings")
-            .value_parser(clap::value_parser!(PathBuf))
-            .help("The settings file [default: ./ratekeeper.yaml, else ratekeeper.yaml in ./config or /etc/ratekeeper]");
-        SETTINGS
-            .iter()
-            .map(arg)
-            .fold(command.arg(config), Command::arg)
+        with_flags(command, |_| true)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -80,7 +86,43 @@ impl FromArgMatches for Flags {
     }
 }
 
-fn arg(setting: &'static Setting) -> Arg {
+impl Args for ServeFlags {
+    fn augment_args(command: Command) -> Command {
+        with_flags(command, |group| !group.is_gateways)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ServeFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self(Flags::read(matches)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0 = Flags::read(matches);
+        Ok(())
+    }
+}
+
+fn with_flags(command: Command, has: impl Fn(&Group) -> bool) -> Command {
+    let config = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .value_parser(clap::value_parser!(PathBuf))
+        .help(
+            "The settings file [default: ratekeeper.yaml here, in ./config or in /etc/ratekeeper]",
+        );
+    GROUPS
+        .iter()
+        .filter(|group| has(group))
+        .flat_map(|group| group.settings().map(|setting| arg(setting, group.heading)))
+        .fold(command.arg(config), Command::arg)
+}
+
+fn arg(setting: &'static Setting, heading: &'static str) -> Arg {
     let default = match setting.default {
         "" => String::new(),
         "false" if setting.switch => String::new(),
@@ -89,14 +131,31 @@ fn arg(setting: &'static Setting) -> Arg {
     let arg = Arg::new(setting.key)
         .long(setting.flag())
         .value_name(setting.value_name)
-        .help_heading("Settings")
+        .help_heading(heading)
+        .hide_short_help(!IN_SHORT_HELP.contains(&setting.key))
         .action(ArgAction::Set)
-        .help(format!("{}{default}", setting.help));
+        .help(format!("{}{default}", beginning(setting.help)))
+        .long_help(format!("{}{default}", setting.help));
     if setting.switch {
         arg.num_args(0..=1)
             .require_equals(true)
             .default_missing_value("true")
     } else {
         arg
+    }
+}
+
+/// The fewest characters that say anything.
+const SHORTEST: usize = 16;
+
+/// What stands before a colon, semicolon or full stop: enough for a list.
+fn beginning(help: &str) -> &str {
+    let ends = [": ", "; ", ". "]
+        .iter()
+        .flat_map(|mark| help.match_indices(mark))
+        .map(|(end, _)| end);
+    match ends.filter(|end| *end >= SHORTEST).min() {
+        Some(end) => &help[..end],
+        None => help,
     }
 }

@@ -1,6 +1,6 @@
 //! What the gateway is told.
 
-use super::layer::Origin;
+use super::layer::{Origin, Said};
 use super::typed::Typed;
 use super::{ServiceSettings, nested, values};
 use ratekeeper_gateway::{LogFormat, RouteConfig, RoutesConfig, UpstreamConfig};
@@ -30,8 +30,7 @@ pub(crate) struct GatewaySettings {
     pub(crate) service: Option<ServiceSettings>,
     pub(crate) access_log: Option<LogTo>,
     pub(crate) access_log_format: LogFormat,
-    /// Whether the service is opened beside it, over gRPC and over HTTP: if a flag or a variable
-    /// says where. A settings file is one for both commands.
+    /// Whether the service is opened beside it, over gRPC and over HTTP: if somebody says where.
     pub(crate) opens_grpc: bool,
     pub(crate) opens_http: bool,
 }
@@ -81,6 +80,13 @@ impl Typed<'_> {
         });
         let mut upstreams: BTreeMap<String, UpstreamConfig> =
             self.get("upstreams", BTreeMap::new(), read);
+        if let Some(Said { origin, .. }) = self.layers.said("upstreams") {
+            for ca in upstreams.values_mut().filter_map(|it| it.ca.as_mut()) {
+                *ca = ca
+                    .to_str()
+                    .map_or_else(|| ca.clone(), |text| origin.full_path(text));
+            }
+        }
         if let Some(only) = only {
             if !upstreams.is_empty() {
                 self.get("upstream", (), |_| {
@@ -104,10 +110,10 @@ impl Typed<'_> {
         }
     }
 
-    /// The flag or the variable that says `key`.
+    /// Where `key` was said, if it was.
     pub(super) fn asked_for(&self, key: &str) -> Option<Origin> {
         let origin = self.layers.said(key)?.origin;
-        matches!(origin, Origin::Flag(_) | Origin::Variable(_)).then_some(origin)
+        (origin != Origin::Default).then_some(origin)
     }
 }
 

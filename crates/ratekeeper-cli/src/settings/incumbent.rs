@@ -25,6 +25,11 @@ const RUNTIME_PARTS: [&str; 2] = ["RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"
 /// A switch that means something under the profile `envoy` alone.
 const STOP_INCREMENT: &str = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT";
 
+/// Names that any program may have: they say nothing about where somebody comes from.
+const COMMON: [&str; 4] = ["HOST", "PORT", "LOG_LEVEL", "LOG_FORMAT"];
+/// The most variables that one message lists.
+const NAMED_MAX: usize = 5;
+
 /// Puts the incumbent's variables over `layers`; what cannot be is said in `problems`.
 pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
     for (name, here, says) in VARIABLES {
@@ -72,7 +77,8 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
 }
 
 /// What can only be judged when all layers lie on each other.
-pub(super) fn judge(environment: &Environment, layers: &Layers, problems: &mut Vec<Problem>) {
+pub(super) fn judge(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
+    note_semantics(environment, layers);
     let profile = layers.said("profile").map(|said| said.text);
     let counts_denied = profile.is_some_and(|profile| profile.eq_ignore_ascii_case("envoy"));
     if is_true(environment, STOP_INCREMENT, problems) && counts_denied {
@@ -82,6 +88,27 @@ pub(super) fn judge(environment: &Environment, layers: &Layers, problems: &mut V
             place: STOP_INCREMENT.to_owned(),
             message: message.to_owned(),
         });
+    }
+}
+
+/// Notes which of the incumbent's variables are heeded where nobody says which profile is meant.
+fn note_semantics(environment: &Environment, layers: &mut Layers) {
+    let origin = layers.said("profile").map(|said| said.origin);
+    if origin != Some(Origin::Default) {
+        return;
+    }
+    let heeded = VARIABLES
+        .iter()
+        .filter(|(name, here, _)| matches!(here, Is(_) | Makes) && !COMMON.contains(name));
+    let names = heeded.flat_map(|(name, ..)| environment.called(name));
+    let mut names: Vec<&str> = names.map(|(name, _)| name).collect();
+    let more = match names.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.truncate(NAMED_MAX);
+    if !names.is_empty() {
+        layers.incumbents = Some(format!("{}{more}", names.join(", ")));
     }
 }
 

@@ -38,6 +38,14 @@ impl Origin {
     }
 }
 
+impl Origin {
+    /// As [`Self::path`], from the root, so that a message says which file is meant.
+    pub(crate) fn full_path(&self, text: &str) -> PathBuf {
+        let path = self.path(text);
+        std::path::absolute(&path).unwrap_or(path)
+    }
+}
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -61,6 +69,8 @@ pub(crate) struct Layers {
     said: BTreeMap<&'static str, Said>,
     /// What was said in vain.
     warnings: Vec<Problem>,
+    /// The incumbent's variables that are heeded, unless a profile is named.
+    pub(super) incumbents: Option<String>,
 }
 
 impl Layers {
@@ -78,6 +88,7 @@ impl Layers {
         Layers {
             said: SETTINGS.iter().map(default).collect(),
             warnings: Vec::new(),
+            incumbents: None,
         }
     }
 

@@ -8,6 +8,7 @@ mod environment;
 mod file;
 mod flags;
 mod gateway;
+mod groups;
 mod incumbent;
 mod layer;
 mod meaning;
@@ -24,7 +25,7 @@ mod typed;
 mod values;
 
 pub(crate) use environment::Environment;
-pub(crate) use flags::Flags;
+pub(crate) use flags::{Flags, ServeFlags, is_gateways};
 pub(crate) use gateway::{GatewaySettings, LogTo};
 pub(crate) use layer::Layers;
 pub(crate) use meaning::profile;
@@ -76,6 +77,8 @@ pub(crate) struct RulesSettings {
     pub(crate) watch: bool,
     pub(crate) merge_domains: bool,
     pub(crate) profile: Profile,
+    /// The variables of envoyproxy/ratelimit that are set where nobody says which profile is meant.
+    pub(crate) profile_unsaid: Option<String>,
     /// For rules that do not say.
     pub(crate) on_store_failure: FailureMode,
     /// For files with service levels that do not say.
@@ -215,6 +218,26 @@ pub(crate) fn load(
     }
 }
 
+/// Whether the layers ask for JSON in the log, for messages about settings that do not make sense otherwise.
+pub(crate) fn wants_json(flags: &Flags, environment: &Environment, home: &Home) -> bool {
+    let layers = lay(flags, environment, home, &mut Vec::new());
+    let format = layers.said("log_format");
+    format.is_some_and(|said| said.text.eq_ignore_ascii_case("json"))
+}
+
+/// The settings that were said and that `ratekeeper gateway` alone heeds: each with where it was said.
+pub(crate) fn ignored_by_serve(layers: &Layers) -> Vec<String> {
+    let gateways = groups::GROUPS.iter().filter(|group| group.is_gateways);
+    let said = gateways
+        .flat_map(|group| group.settings())
+        .filter_map(|setting| {
+            let said = layers.get(setting);
+            let origin = said.origin;
+            (origin != layer::Origin::Default).then(|| format!("{} ({origin})", setting.key))
+        });
+    said.collect()
+}
+
 /// The settings file that is named, else the one that is found.
 pub(crate) fn file_in_use(
     flags: &Flags,
@@ -245,7 +268,7 @@ fn lay(
     }
     environment.put(&mut layers, problems);
     flags.put(&mut layers);
-    incumbent::judge(environment, &layers, problems);
+    incumbent::judge(environment, &mut layers, problems);
     layers
 }
 

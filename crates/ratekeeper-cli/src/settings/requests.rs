@@ -1,5 +1,6 @@
 //! What settings say about HTTP requests: who sends them, and what rules are asked about them.
 
+use super::layer::Origin;
 use super::nested;
 use ratekeeper_http::{Identity, IdentityConfig, Mapping};
 use ratekeeper_rules::PathPattern;
@@ -24,12 +25,30 @@ pub(super) fn auth(text: &str) -> Result<(Option<Box<str>>, Mapping), String> {
 }
 
 /// Who calls.
-pub(super) fn identity(text: &str) -> Result<Identity, String> {
+pub(super) fn identity(text: &str, origin: &Origin) -> Result<Identity, String> {
     if text.is_empty() {
         return Ok(Identity::default());
     }
-    let config: IdentityConfig = meaning(nested::parse(text)?)?;
+    let mut value = nested::parse(text)?;
+    for file in IDENTITY_FILES {
+        if let Some(path) = value.pointer_mut(file) {
+            resolve(path, origin);
+        }
+    }
+    let config: IdentityConfig = meaning(value)?;
     Identity::open(&config).map_err(|error| error.to_string())
+}
+
+/// Where `identity` names files.
+const IDENTITY_FILES: [&str; 3] = ["/jwt/jwks_file", "/jwt/secret_file", "/country/database"];
+
+/// Makes of a path the one that it means where it was said.
+fn resolve(path: &mut Value, origin: &Origin) {
+    let full = path.as_str().map(|text| origin.full_path(text));
+    // A folder whose name is not Unicode cannot stand in the value; the path then counts from the working directory.
+    if let Some(full) = full.as_ref().and_then(|full| full.to_str()) {
+        *path = full.into();
+    }
 }
 
 /// What a nested value means; what has no meaning is named by its path.

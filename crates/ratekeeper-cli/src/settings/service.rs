@@ -3,6 +3,7 @@
 use super::layer::Origin;
 use super::meaning::failure_mode;
 use super::problem::Problem;
+use super::table::find;
 use super::typed::Typed;
 use super::{TlsSettings, store, values};
 use ratekeeper_rules::FailureMode;
@@ -110,6 +111,11 @@ impl Typed<'_> {
         })
     }
 
+    fn is_default(&self, key: &str) -> bool {
+        let default = find(key).map(|setting| setting.default);
+        self.layers.said(key).map(|said| said.text).as_deref() == default
+    }
+
     fn is_said(&self, key: &str) -> bool {
         self.layers
             .said(key)
@@ -127,7 +133,7 @@ impl Typed<'_> {
         None
     }
 
-    /// Flags and variables for what the service has, and this gateway has not. A settings file is one for both commands.
+    /// What was said of what the service has, and this gateway has not.
     fn contradictions(&self) -> Vec<Problem> {
         let counters = "the counters are those of the `service`; leave it out";
         let listener = "a gateway that asks a `service` is none itself; leave it out";
@@ -140,8 +146,15 @@ impl Typed<'_> {
         ];
         all.into_iter()
             .filter_map(|(key, message)| {
+                let origin = self.asked_for(key)?;
+                let place = match origin {
+                    // The example settings file spells out the defaults.
+                    Origin::File { .. } if self.is_default(key) => return None,
+                    Origin::File { .. } => format!("{origin}: {key}"),
+                    _ => origin.to_string(),
+                };
                 Some(Problem {
-                    place: self.asked_for(key)?.to_string(),
+                    place,
                     message: message.to_owned(),
                 })
             })

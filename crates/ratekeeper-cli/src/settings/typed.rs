@@ -87,6 +87,7 @@ impl<'a> Typed<'a> {
             watch: self.get("watch", true, values::switch),
             merge_domains: self.get("merge_domains", false, values::switch),
             profile: self.get("profile", Profile::Ratekeeper, profile),
+            profile_unsaid: self.layers.incumbents.clone(),
             on_store_failure: self.get("on_store_failure", FailureMode::Local, failure_mode),
             slas_base: self.get("slas_base", None, slas_base),
             stores: Vec::new(),
@@ -176,7 +177,11 @@ impl<'a> Typed<'a> {
             client_header: self.get("client_header", Default::default(), str::parse),
         };
         let (domain, mapping) = self.get("auth", Default::default(), auth);
-        let identity = self.get("identity", Identity::default(), identity);
+        let origin = self.layers.said("identity").map(|said| said.origin);
+        let origin = origin.unwrap_or(Origin::Default);
+        let identity = self.get("identity", Identity::default(), |text| {
+            identity(text, &origin)
+        });
         let unset = EncodedSlashes::default();
         let encoded_slashes = self.get("encoded_slashes", unset, |text| match text {
             "" => Ok(unset),

@@ -124,3 +124,48 @@ fn what_the_incumbent_knows_and_nothing_depends_on_is_named() {
     };
     assert!(line.starts_with("ratekeeper: STATSD_HOST: "), "{line}");
 }
+
+#[test]
+fn paths_in_nested_settings_count_from_the_settings_file() {
+    let folder = tempdir().expect("a folder can be made");
+    let identity = "identity: { from: [ 'claim:sub' ], jwt: { secret_file: secrets/jwt }, country: { database: no.mmdb } }\n";
+    let file = "conf/ratekeeper.yaml";
+    write(
+        folder.path(),
+        file,
+        &identity.replace(", country: { database: no.mmdb }", ""),
+    );
+    let show = ["config", "show", "--config", file];
+    let said = run(folder.path(), &show);
+    assert_eq!(said.code, Some(1), "{}", said.out);
+    let whole = folder.path().join("conf/secrets/jwt");
+    let whole = whole.to_string_lossy();
+    assert!(said.err.contains(&*whole), "{}", said.err);
+
+    write(
+        folder.path(),
+        "conf/secrets/jwt",
+        "0123456789abcdef0123456789abcdef",
+    );
+    let said = run(folder.path(), &show);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+
+    write(folder.path(), file, identity);
+    let said = run(folder.path(), &show);
+    let database = folder.path().join("conf/no.mmdb");
+    assert!(
+        said.err.contains(&*database.to_string_lossy()),
+        "{}",
+        said.err
+    );
+
+    // A variable's paths count from the working directory.
+    write(folder.path(), file, "");
+    let mut command = ratekeeper(folder.path(), &show);
+    command.env(
+        "RATEKEEPER_IDENTITY",
+        "{from: ['claim:sub'], jwt: {secret_file: conf/secrets/jwt}}",
+    );
+    let said = crate::support::said(command.output().expect("the binary starts"));
+    assert_eq!(said.code, Some(0), "{}", said.err);
+}

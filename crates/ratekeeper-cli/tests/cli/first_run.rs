@@ -17,6 +17,12 @@ fn a_bare_run_serves_the_example_and_its_three_commands_work_when_pasted() {
         panic!("there are not three commands: {:?}", service.commands);
     };
 
+    let log = service.log();
+    assert!(
+        !log.contains("WARN"),
+        "the example starts with a warning: {log}"
+    );
+
     let asked = paste(ask);
     let decisions: Vec<serde_json::Value> = asked
         .lines()

@@ -3,7 +3,10 @@
 mod bench;
 mod config;
 mod first_run;
+mod help;
 mod listeners;
+mod logs;
+mod profile;
 mod redis;
 mod replay;
 mod rules;

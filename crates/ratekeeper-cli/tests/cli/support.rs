@@ -84,6 +84,8 @@ pub(crate) struct Service {
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
+    /// What it prints once it listens.
+    pub(crate) banner: String,
     /// The commands it prints to try.
     pub(crate) commands: Vec<String>,
 }
@@ -151,6 +153,7 @@ impl Service {
             grpc,
             http,
             admin,
+            banner: text,
             commands,
         }
     }

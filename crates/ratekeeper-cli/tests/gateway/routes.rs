@@ -95,3 +95,56 @@ fn nothing_to_forward_to_is_said_at_the_start() {
         );
     }
 }
+
+#[test]
+fn an_authority_is_looked_for_beside_the_settings_file() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    std::fs::write(folder.path().join("rules.yaml"), RULES).expect("a file can be written");
+    std::fs::create_dir(folder.path().join("conf")).expect("folders can be made");
+    let settings = "upstreams: { app: { urls: [ 'https://localhost:1' ], ca: ca/none.pem } }\n";
+    let file = folder.path().join("conf/gateway.yaml");
+    std::fs::write(&file, settings).expect("a file can be written");
+    let mut command = gateway(folder.path(), &["--config", "conf/gateway.yaml"]);
+    let output = command.output().expect("the binary starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let whole = folder.path().join("conf/ca/none.pem");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&*whole.to_string_lossy()), "{said}");
+}
+
+#[test]
+fn addresses_in_the_settings_file_open_the_service_beside_the_gateway() {
+    let upstream = Upstream::start(|_| ok("app"));
+    let settings = format!(
+        "upstream: {}\nhttp: 127.0.0.1:0\ngrpc: 127.0.0.1:0\n",
+        upstream.url()
+    );
+    let mut gateway = Gateway::start_with(RULES, &settings, &[]);
+    let said = gateway.process.wait_for_output("Try:");
+    for name in ["  gRPC ", "  HTTP "] {
+        assert!(said.contains(name), "no{name}in {said}");
+    }
+}
+
+#[test]
+fn what_a_gateway_that_asks_a_service_would_ignore_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let settings = "service: grpc://127.0.0.1:1\nupstream: http://127.0.0.1:1\nauth: { domain: d }\nhttp: 127.0.0.1:0\nstate: counters.state\n";
+    std::fs::write(folder.path().join("ratekeeper.yaml"), settings).expect("a file can be written");
+    std::fs::write(folder.path().join("rules.yaml"), RULES).expect("a file can be written");
+    let mut process = ratekeeper_testkit::process::Process::spawn(
+        "gateway",
+        gateway(
+            folder.path(),
+            &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+        ),
+    );
+    let mut status = None;
+    eventually("it is refused", || {
+        status = process.ended();
+        status.is_some()
+    });
+    let said = process.output();
+    assert!(said.contains("ratekeeper.yaml:4:7"), "{said}");
+    assert!(said.contains("ratekeeper.yaml:5:8"), "{said}");
+}

@@ -19,6 +19,8 @@ pub(crate) struct Welcome<'a> {
     pub(crate) rules: &'a RuleSet,
     /// What requests are limited by: which rules, and where the counters are.
     pub(crate) limits: &'a str,
+    /// Whose semantics they have: whole lines.
+    pub(crate) profile: &'a str,
     pub(crate) addresses: &'a Addresses,
     pub(crate) tls: &'a ListenersTls,
     /// What stands in front of a service, if anything.
@@ -30,9 +32,10 @@ pub(crate) struct Welcome<'a> {
 impl Welcome<'_> {
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
-            "ratekeeper {}: {}\n\n",
+            "ratekeeper {}: {}\n{}\n",
             env!("CARGO_PKG_VERSION"),
-            self.limits
+            self.limits,
+            self.profile
         );
         text.push_str(&self.places());
         text.push_str("\nTry:\n");

@@ -5,7 +5,7 @@ fn put(pairs: &[(&str, &str)]) -> (Layers, Vec<String>) {
     let (mut layers, mut problems) = (Layers::defaults(), Vec::new());
     let environment = Environment::of(pairs);
     environment.put(&mut layers, &mut problems);
-    judge(&environment, &layers, &mut problems);
+    judge(&environment, &mut layers, &mut problems);
     (layers, problems.iter().map(ToString::to_string).collect())
 }
 

@@ -1,0 +1,60 @@
+//! What `-h` and `--help` print.
+
+use crate::support::run;
+use tempfile::tempdir;
+
+fn help(args: &[&str]) -> String {
+    let folder = tempdir().expect("a folder can be made");
+    let said = run(folder.path(), args);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    said.out
+}
+
+#[test]
+fn the_short_help_fits_a_screen_and_the_long_one_is_grouped() {
+    for command in [&[][..], &["serve"], &["gateway"]] {
+        let short = help(&[command, &["-h"]].concat());
+        let long = help(&[command, &["--help"]].concat());
+        let lines = short.lines().count();
+        assert!(lines <= 50, "{command:?}: {lines} lines:\n{short}");
+        assert!(short.contains("--rules"), "{short}");
+        assert!(!short.contains("--grpc-keepalive-time"), "{short}");
+        assert!(short.contains("--help"), "{short}");
+        assert!(long.contains("--grpc-keepalive-time"), "{long}");
+        for heading in ["Rules:", "Listeners:", "TLS:", "Counters:", "Logs:"] {
+            let stands = long.lines().any(|line| line == heading);
+            assert!(stands, "{command:?} has no {heading}\n{long}");
+        }
+    }
+}
+
+#[test]
+fn each_command_has_its_own_flags() {
+    let serve = help(&["serve", "--help"]);
+    let gateway = help(&["gateway", "--help"]);
+    for flag in [
+        "--upstream",
+        "--listen ",
+        "--service ",
+        "--wait-max",
+        "--access-log",
+    ] {
+        assert!(!serve.contains(flag), "serve has {flag}");
+        assert!(gateway.contains(flag), "gateway lacks {flag}");
+    }
+    for flag in ["--rules", "--store ", "--http ", "--grpc "] {
+        assert!(serve.contains(flag), "serve lacks {flag}");
+        assert!(gateway.contains(flag), "gateway lacks {flag}");
+    }
+    // It shows what either would be told.
+    let show = help(&["config", "show", "--help"]);
+    assert!(show.contains("--upstream") && show.contains("--rules"));
+
+    let folder = tempdir().expect("a folder can be made");
+    let said = run(
+        folder.path(),
+        &["serve", "--upstream", "http://127.0.0.1:1"],
+    );
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("ratekeeper gateway"), "{}", said.err);
+}

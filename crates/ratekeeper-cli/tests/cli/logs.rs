@@ -1,0 +1,103 @@
+//! `--log-format json`, and what the log says of a reload.
+
+use crate::support::{FREE_PORTS, ratekeeper, write};
+use ratekeeper_testkit::process::{Process, eventually};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use tempfile::tempdir;
+
+const RULES: &str =
+    "domain: d\ndescriptors:\n- { key: user, rate_limit: { window: 1h, limit: 3 } }\n";
+
+fn serve(folder: &Path, more: &[&str]) -> Command {
+    let rules = ["--rules", "rules.yaml"];
+    let args = [&["serve"][..], &FREE_PORTS, &rules, more].concat();
+    ratekeeper(folder, &args)
+}
+
+/// Every line of both streams, each of which has to be one JSON object.
+fn events(said: &str) -> Vec<Value> {
+    let event = |line: &str| {
+        let event = serde_json::from_str(line);
+        let event: Value = event.unwrap_or_else(|error| panic!("{error}: {line}\n{said}"));
+        assert!(event.is_object(), "{line}");
+        event
+    };
+    said.lines().map(event).collect()
+}
+
+#[test]
+fn json_logs_are_json_from_the_first_byte() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let command = serve(folder.path(), &["--log-format", "json"]);
+    let mut process = Process::spawn("ratekeeper", command);
+    process.wait_for_output("serving");
+    assert!(process.terminate().success());
+    let events = events(&process.output());
+    let serving = events.iter().find(|event| event["message"] == "serving");
+    let serving = serving.expect("it says where it serves");
+    for key in ["grpc", "http", "admin", "profile", "limits", "version"] {
+        assert!(serving[key].is_string(), "{key}: {serving}");
+    }
+}
+
+#[test]
+fn what_is_refused_at_start_is_json_too() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", "domain: d\ndescriptors: 3\n");
+    write(folder.path(), "bad.yaml", "log_format: json\nhtpp: 1\n");
+    write(folder.path(), "good.yaml", "log_format: json\n");
+    for (args, code, part) in [
+        (&["--config", "good.yaml"][..], 1, "rules.yaml:2"),
+        (&["--config", "bad.yaml"], 1, "did you mean `http`?"),
+        (
+            &["--log-format=json", "--memory-limit", "much"],
+            1,
+            "no size",
+        ),
+        (&["--log-format", "json", "--bananas"], 2, "--bananas"),
+    ] {
+        let output = serve(folder.path(), args).output();
+        let output = output.expect("the binary starts");
+        let err = String::from_utf8(output.stderr).expect("it is UTF-8");
+        assert_eq!(output.status.code(), Some(code), "{err}");
+        assert_eq!(output.stdout, b"", "{err}");
+        let events = events(&err);
+        let error = events.iter().find(|event| event["level"] == "ERROR");
+        let error = error.unwrap_or_else(|| panic!("no error: {err}"));
+        assert!(error["message"].to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn a_reload_says_which_rules_changed_and_how() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let mut process = Process::spawn("ratekeeper", serve(folder.path(), &[]));
+    process.wait_for_output("serving");
+    let changed = "domain: d\ndescriptors:\n- { key: user, rate_limit: { window: 1h, limit: 7 } }\n- { key: ip, rate_limit: { window: 1m, limit: 5 } }\n";
+    write(folder.path(), "rules.yaml", changed);
+    eventually("the change is in force", || {
+        process.output().contains("d.ip")
+    });
+    let said = process.output();
+    assert!(said.contains("d.user: 3 per 1h -> 7 per 1h"), "{said}");
+    assert!(said.contains("d.ip: new, 5 per 1m"), "{said}");
+    // However many there are.
+    let many: String = (0..200)
+        .map(|n| format!("- {{ key: k{n}, rate_limit: {{ window: 1m, limit: 5 }} }}\n"))
+        .collect();
+    write(
+        folder.path(),
+        "rules.yaml",
+        &format!("domain: d\ndescriptors:\n{many}"),
+    );
+    eventually("the changes are in force", || {
+        process.output().contains("d.k10:")
+    });
+    let said = process.output();
+    assert!(said.contains("further changes"), "{said}");
+    assert!(said.matches(": new, 5 per 1m").count() < 60, "{said}");
+}
