@@ -135,15 +135,16 @@ fn failed_saves_are_counted_and_in_readyz() {
 #[cfg(unix)]
 #[test]
 fn what_is_no_file_is_refused_at_once() {
-    let make: [(&str, &dyn Fn(&Path)); 3] = [
-        ("a FIFO", &|path| {
+    type Make = fn(&Path);
+    let make: [(&str, Make); 3] = [
+        ("a FIFO", |path| {
             let made = Command::new("mkfifo").arg(path).status();
             assert!(made.expect("mkfifo starts").success());
         }),
-        ("a socket", &|path| {
+        ("a socket", |path| {
             drop(std::os::unix::net::UnixListener::bind(path).expect("a socket can be made"));
         }),
-        ("a folder", &|path| {
+        ("a folder", |path| {
             fs::create_dir(path).expect("folders can be made")
         }),
     ];
