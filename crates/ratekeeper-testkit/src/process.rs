@@ -128,6 +128,8 @@ struct Output {
     /// The last of what it printed, both streams as they came.
     end: Vec<u8>,
     is_cut: bool,
+    /// Ends of lines, of all that it printed.
+    lines: u64,
 }
 
 impl Process {
@@ -181,6 +183,13 @@ impl Process {
         } else {
             text
         }
+    }
+
+    /// The number of lines it has printed so far.
+    #[must_use]
+    pub fn lines(&self) -> u64 {
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        output.lines
     }
 
     /// Waits until `condition` is true.
@@ -322,9 +331,9 @@ fn keep(mut reader: impl Read, output: &Mutex<Output>) {
             Err(_) => return,
         };
         let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-        output
-            .end
-            .extend_from_slice(piece.get(..read).unwrap_or_default());
+        let read = piece.get(..read).unwrap_or_default();
+        output.lines += read.iter().filter(|byte| **byte == b'\n').count() as u64;
+        output.end.extend_from_slice(read);
         if output.end.len() > OUTPUT_BYTES_MAX {
             output.is_cut = true;
             let surplus = output.end.len() - OUTPUT_BYTES_MAX / 2;

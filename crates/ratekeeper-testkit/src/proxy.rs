@@ -3,9 +3,13 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Pieces that are on their way in one direction of a connection; the sender waits while there are more.
+const PIECES_MAX: usize = 1_024;
 
 /// A proxy on a free port of the loopback interface. Its connections end with it.
 #[derive(Debug)]
@@ -20,6 +24,7 @@ struct Shared {
     /// What each piece waits before it goes on, in microseconds.
     delay: AtomicU64,
     swallows: AtomicBool,
+    swallows_replies: AtomicBool,
     /// Bytes, and those of the same number that stand in for them.
     replaced: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
     is_closed: AtomicBool,
@@ -39,6 +44,7 @@ impl Proxy {
             to,
             delay: AtomicU64::new(0),
             swallows: AtomicBool::new(false),
+            swallows_replies: AtomicBool::new(false),
             replaced: Mutex::new(None),
             is_closed: AtomicBool::new(false),
             streams: Mutex::default(),
@@ -54,7 +60,8 @@ impl Proxy {
         self.port
     }
 
-    /// Holds each piece back for so long, in each direction.
+    /// Delivers each piece so much later, in each direction. Pieces do not wait for one another: it is a longer way, not a
+    /// narrower one.
     pub fn delay(&self, delay: Duration) {
         let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         self.shared.delay.store(micros, Ordering::Relaxed);
@@ -64,6 +71,12 @@ impl Proxy {
     /// never comes.
     pub fn swallow(&self, swallows: bool) {
         self.shared.swallows.store(swallows, Ordering::Relaxed);
+    }
+
+    /// Swallows what the server answers, which it has carried out, or stops doing so. What was swallowed never comes.
+    pub fn swallow_replies(&self, swallows: bool) {
+        let swallowed = &self.shared.swallows_replies;
+        swallowed.store(swallows, Ordering::Relaxed);
     }
 
     /// Passes `with` on wherever a piece has `this`, which is as long.
@@ -127,21 +140,51 @@ impl Shared {
     }
 
     /// Passes on what comes, until either end is gone.
-    fn pump(&self, mut from: TcpStream, mut to: TcpStream) {
+    fn pump(&self, mut from: TcpStream, to: TcpStream, direction: Direction) {
+        let (sender, pieces) = sync_channel(PIECES_MAX);
+        let writer = thread::spawn(move || deliver(&pieces, to));
         let mut bytes = vec![0; 64 << 10];
         while let Ok(read @ 1..) = from.read(&mut bytes) {
-            let delay = self.delay.load(Ordering::Relaxed);
-            if delay > 0 {
-                thread::sleep(Duration::from_micros(delay));
-            }
-            self.rewrite(&mut bytes[..read]);
-            if !self.swallows.load(Ordering::Relaxed) && to.write_all(&bytes[..read]).is_err() {
+            let delay = Duration::from_micros(self.delay.load(Ordering::Relaxed));
+            let due = Instant::now() + delay;
+            let mut piece = bytes[..read].to_vec();
+            self.rewrite(&mut piece);
+            if !self.swallows(direction) && sender.send((due, piece)).is_err() {
                 break;
             }
         }
         let _ = from.shutdown(Shutdown::Both);
-        let _ = to.shutdown(Shutdown::Both);
+        drop(sender);
+        let _ = writer.join();
     }
+
+    fn swallows(&self, direction: Direction) -> bool {
+        self.swallows.load(Ordering::Relaxed)
+            || direction == Direction::Back && self.swallows_replies.load(Ordering::Relaxed)
+    }
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    /// To the server.
+    There,
+    /// From it.
+    Back,
+}
+
+/// Writes each piece when it is due.
+fn deliver(pieces: &Receiver<(Instant, Vec<u8>)>, mut to: TcpStream) {
+    for (due, piece) in pieces {
+        let early = due.saturating_duration_since(Instant::now());
+        if !early.is_zero() {
+            thread::sleep(early);
+        }
+        if to.write_all(&piece).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
 }
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
@@ -163,7 +206,7 @@ fn join(client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
     shared.streams().push(client.try_clone()?);
     let (there, back) = (Arc::clone(shared), Arc::clone(shared));
     let (client_again, server_again) = (client.try_clone()?, server.try_clone()?);
-    thread::spawn(move || there.pump(client, server));
-    thread::spawn(move || back.pump(server_again, client_again));
+    thread::spawn(move || there.pump(client, server, Direction::There));
+    thread::spawn(move || back.pump(server_again, client_again, Direction::Back));
     Ok(())
 }

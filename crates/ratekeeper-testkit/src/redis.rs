@@ -9,6 +9,7 @@
 //! ```
 
 mod client;
+mod clock;
 mod cluster;
 mod sentinel;
 mod server;

@@ -39,6 +39,7 @@ fn of_much_output_the_end_is_kept() {
     let printed = process.wait_for_output("\ndone");
     assert!(printed.len() <= OUTPUT_BYTES_MAX + 10);
     assert!(printed.starts_with("[…]"));
+    assert_eq!(process.lines(), 375_000 + 2, "all of it is counted");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A primary, its replicas, and the sentinels that watch over them.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -19,7 +19,6 @@ pub struct Sentinels {
     servers: Vec<Server>,
     ports: Vec<u16>,
     tls_ports: Vec<u16>,
-    /// Ended with the set.
     sentinels: Vec<Process>,
     folder: TempDir,
 }
@@ -40,7 +39,16 @@ impl Sentinels {
     /// If it does not come up.
     #[must_use]
     pub fn with_down_after(down_after: Duration) -> Self {
-        Self::made_of(down_after, None)
+        Self::made_of(down_after, None, &Server::with)
+    }
+
+    /// The same, of servers whose clocks can be [set](Server::set_clock).
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn clocked(down_after: Duration) -> Self {
+        Self::made_of(down_after, None, &Server::clocked)
     }
 
     /// One that nobody fails over, of [encrypted](Server::encrypted) servers and sentinels, with
@@ -50,14 +58,15 @@ impl Sentinels {
     /// If it does not come up.
     #[must_use]
     pub fn encrypted(files: &Path, lines: &[&str]) -> Self {
-        Self::made_of(Duration::from_secs(3_600), Some((files, lines)))
+        let server = |options: &[&str]| Server::encrypted(files, options);
+        Self::made_of(Duration::from_secs(3_600), Some((files, lines)), &server)
     }
 
-    fn made_of(down_after: Duration, encrypted: Option<(&Path, &[&str])>) -> Self {
-        let server = |options: &[&str]| match encrypted {
-            Some((files, _)) => Server::encrypted(files, options),
-            None => Server::with(options),
-        };
+    fn made_of(
+        down_after: Duration,
+        encrypted: Option<(&Path, &[&str])>,
+        server: &dyn Fn(&[&str]) -> Server,
+    ) -> Self {
         let port = |server: &Server| match encrypted {
             Some(_) => server.tls_port(),
             None => server.port(),
@@ -118,14 +127,10 @@ impl Sentinels {
             lines.extend(encrypting);
             lines.extend(more.iter().map(|line| (*line).to_owned()));
         }
-        let file = folder.join(format!("sentinel-{port}.conf"));
+        let file = settings(port, folder);
         fs::write(&file, lines.join("\n")).expect("a file can be written");
-        let mut command = program();
-        command.arg(&file).arg("--sentinel");
-        let mut process = Process::spawn(&format!("sentinel on port {port}"), command);
-        process.wait_for_port(port);
         self.ports.push(port);
-        self.sentinels.push(process);
+        self.sentinels.push(launch(port, folder));
     }
 
     /// The ports of the sentinels.
@@ -143,6 +148,29 @@ impl Sentinels {
     /// The servers: the first began as the primary.
     pub fn servers(&mut self) -> &mut [Server] {
         &mut self.servers
+    }
+
+    /// The sentinels, to be paused and killed.
+    pub fn sentinels(&mut self) -> &mut [Process] {
+        &mut self.sentinels
+    }
+
+    /// The servers, and the sentinels.
+    pub fn parts(&mut self) -> (&mut [Server], &mut [Process]) {
+        (&mut self.servers, &mut self.sentinels)
+    }
+
+    /// Starts sentinels again that were killed, and waits until they know each other.
+    ///
+    /// # Panics
+    /// If they do not start.
+    pub fn restart_sentinels(&mut self) {
+        for (port, process) in self.ports.iter().zip(&mut self.sentinels) {
+            if process.ended().is_some() {
+                *process = launch(*port, self.folder.path());
+            }
+        }
+        self.wait();
     }
 
     /// Where the sentinels say that the primary is.
@@ -166,4 +194,17 @@ impl Sentinels {
             });
         }
     }
+}
+
+/// The settings of the sentinel on that port, which it rewrites itself.
+fn settings(port: u16, folder: &Path) -> PathBuf {
+    folder.join(format!("sentinel-{port}.conf"))
+}
+
+fn launch(port: u16, folder: &Path) -> Process {
+    let mut command = program();
+    command.arg(settings(port, folder)).arg("--sentinel");
+    let mut process = Process::spawn(&format!("sentinel on port {port}"), command);
+    process.wait_for_port(port);
+    process
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::Client;
+use super::clock::Clock;
 use crate::process::{Process, free_port, system};
 
 /// A running server; killed when this is dropped.
@@ -16,6 +17,7 @@ pub struct Server {
     folder: TempDir,
     process: Process,
     options: Vec<String>,
+    clock: Option<Clock>,
 }
 
 impl Server {
@@ -35,18 +37,45 @@ impl Server {
     #[must_use]
     pub fn with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder can be made");
+        Self::launched(folder, options, None)
+    }
+
+    /// One whose wall clock can be [set](Self::set_clock). It needs libfaketime.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[must_use]
+    pub fn clocked(options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let clock = Clock::new(folder.path());
+        Self::launched(folder, options, Some(clock))
+    }
+
+    fn launched(folder: TempDir, options: &[&str], clock: Option<Clock>) -> Self {
         let port = free_port();
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-        let process = launch(port, &folder, &options);
+        let process = launch(port, &folder, &options, clock.as_ref());
         let mut server = Self {
             port,
             tls_port: None,
             folder,
             process,
             options,
+            clock,
         };
         server.wait();
         server
+    }
+
+    /// Sets its wall clock that many seconds ahead of the machine's, or behind it.
+    ///
+    /// # Panics
+    /// If it is not [clocked](Self::clocked).
+    pub fn set_clock(&self, seconds: i64) {
+        let clock = self.clock.as_ref();
+        clock
+            .expect("it was started with a clock of its own")
+            .set(seconds);
     }
 
     /// One that also listens at [another port](Self::tls_port) for connections that are encrypted, and encrypts what it
@@ -105,7 +134,7 @@ impl Server {
     /// If it does not start.
     pub fn restart(&mut self) {
         self.process.kill();
-        self.process = launch(self.port, &self.folder, &self.options);
+        self.process = launch(self.port, &self.folder, &self.options, self.clock.as_ref());
         self.wait();
     }
 
@@ -115,8 +144,11 @@ impl Server {
     }
 }
 
-fn launch(port: u16, folder: &TempDir, options: &[String]) -> Process {
+fn launch(port: u16, folder: &TempDir, options: &[String], clock: Option<&Clock>) -> Process {
     let mut command = program();
+    if let Some(clock) = clock {
+        clock.preload(&mut command);
+    }
     command
         .current_dir(folder.path())
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])

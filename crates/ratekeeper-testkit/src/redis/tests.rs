@@ -1,6 +1,6 @@
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use super::{Cluster, Reply, Sentinels};
+use super::{Cluster, Reply, Sentinels, Server};
 use crate::process::eventually;
 
 #[test]
@@ -36,4 +36,23 @@ fn sentinels_fail_over() {
     eventually("the sentinels have chosen another primary", || {
         set.primary() != first
     });
+}
+
+#[test]
+fn a_clock_can_be_set_while_the_server_runs() {
+    let server = Server::clocked(&[]);
+    let mut client = server.client();
+    let mut ahead = || {
+        let Reply::Array(time) = client.ask(&["TIME"]) else {
+            panic!("a time is seconds and microseconds");
+        };
+        let seconds: i64 = time[0].text().parse().expect("seconds");
+        let epoch = SystemTime::UNIX_EPOCH.elapsed().expect("it is after 1970");
+        seconds - i64::try_from(epoch.as_secs()).expect("it is before 2262")
+    };
+    for seconds in [0, 3_600, -20, 0] {
+        server.set_clock(seconds);
+        let ahead = ahead();
+        assert!((seconds - 30..=seconds).contains(&ahead), "{ahead}");
+    }
 }

@@ -1,0 +1,146 @@
+//! Lives through faults one after the other, and makes a row of each.
+
+mod live;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::fault::{Fault, Scene};
+use crate::row::HEAD;
+use crate::scenes::{sentinels, shards, single};
+
+/// How the campaign is led.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// How long a fault lasts.
+    lasting: Duration,
+    /// How long answers are watched after its end.
+    after: Duration,
+    /// The deadline of a decision.
+    deadline: Duration,
+    /// How long a caller waits.
+    patience: Duration,
+    /// Whether it is held to times: a second to share again, few log lines, readiness at once.
+    is_timed: bool,
+    /// The faults it lives through.
+    extent: Extent,
+}
+
+/// Which faults are lived through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Extent {
+    All,
+    /// None that takes a minute.
+    Short,
+    /// Those that tests live through.
+    Tests,
+}
+
+impl Plan {
+    /// As `docs/reliability.md` shows it, with the product's own deadline.
+    pub const FULL: Self = Self {
+        lasting: Duration::from_secs(5),
+        after: Duration::from_secs(3),
+        deadline: Duration::from_millis(10),
+        patience: Duration::from_secs(1),
+        is_timed: true,
+        extent: Extent::All,
+    };
+
+    /// Half of that.
+    pub const QUICK: Self = Self {
+        lasting: Duration::from_millis(2_500),
+        extent: Extent::Short,
+        ..Self::FULL
+    };
+
+    /// A few rows, for machines that are slow and busy: no time is held to, everything else is.
+    pub const TEST: Self = Self {
+        lasting: Duration::from_millis(2_500),
+        after: Duration::from_secs(2),
+        deadline: Duration::from_millis(200),
+        patience: Duration::from_secs(30),
+        is_timed: false,
+        extent: Extent::Tests,
+    };
+}
+
+impl Plan {
+    /// The same with another deadline of a decision, for machines that are busy with something else.
+    #[must_use]
+    pub const fn with_deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+}
+
+/// Lives through the faults of the plan, or those of them whose names contain one of `names`, with nodes of the binary
+/// `program`. Prints a table, and returns how many of its rows missed a goal.
+///
+/// # Errors
+/// No fault has such a name, or a node cannot be started or asked.
+pub fn run(program: &Path, plan: &Plan, names: &[String]) -> Result<usize> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let program = program
+        .canonicalize()
+        .with_context(|| format!("there is no {}", program.display()))?;
+    let campaign = Campaign {
+        program: &program,
+        plan,
+        names,
+        runtime: runtime.handle(),
+    };
+    println!("{HEAD}");
+    let counts = [
+        campaign.groups(single::FAULTS)?,
+        campaign.rows(sentinels::FAULTS)?,
+        campaign.rows(shards::FAULTS)?,
+    ];
+    let lived: usize = counts.iter().map(|(lived, _)| lived).sum();
+    anyhow::ensure!(lived > 0, "no fault has one of the names {names:?}");
+    Ok(counts.iter().map(|(_, failed)| failed).sum())
+}
+
+struct Campaign<'a> {
+    program: &'a Path,
+    plan: &'a Plan,
+    names: &'a [String],
+    runtime: &'a tokio::runtime::Handle,
+}
+
+impl Campaign<'_> {
+    fn groups<S: Scene>(&self, groups: &[&[Fault<S>]]) -> Result<(usize, usize)> {
+        let mut sums = (0, 0);
+        for faults in groups {
+            let (lived, failed) = self.rows(faults)?;
+            sums = (sums.0 + lived, sums.1 + failed);
+        }
+        Ok(sums)
+    }
+
+    /// How many of `faults` it lived through, and how many of those rows missed a goal.
+    fn rows<S: Scene>(&self, faults: &[Fault<S>]) -> Result<(usize, usize)> {
+        let (mut lived, mut failed) = (0, 0);
+        for fault in faults.iter().filter(|fault| self.wants(fault)) {
+            let row = self.live_through(fault)?;
+            println!("{row}");
+            lived += 1;
+            failed += usize::from(!row.is_met());
+        }
+        Ok((lived, failed))
+    }
+
+    fn wants<S>(&self, fault: &Fault<S>) -> bool {
+        let is_in_plan = match self.plan.extent {
+            Extent::All => true,
+            Extent::Short => !fault.is_long,
+            Extent::Tests => fault.is_tested,
+        };
+        let is_named = |name: &String| fault.name.to_lowercase().contains(&name.to_lowercase());
+        is_in_plan && (self.names.is_empty() || self.names.iter().any(is_named))
+    }
+}

@@ -1,0 +1,389 @@
+//! One row: nodes, callers, a fault, and what came of it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::Campaign;
+use crate::ask::{Asker, Key};
+use crate::fault::{Fault, Scene, Spares, Stage, Start};
+use crate::ledger::{Entry, Ledger, shared_again};
+use crate::load::{Asked, Load};
+use crate::look::{Look, Looks};
+use crate::node::{Settings, resident_kib};
+use crate::row::Row;
+use crate::rules::{AMPLE, PERMITS, Rule, TENANTS};
+use crate::verdict::{self, Readiness, Span};
+
+const NODES: usize = 3;
+
+/// How long nodes may take to share their counters before the fault begins.
+const BEFORE_MAX: Duration = Duration::from_secs(60);
+
+/// How long readiness may take to be clean after everything is well: it tells of the last ten seconds.
+const CLEAN_MAX: Duration = Duration::from_secs(15);
+
+/// The goals.
+const BACK_MAX: Duration = Duration::from_secs(1);
+const FROZEN_MAX: Duration = Duration::from_millis(2_500);
+const LINES_MAX: f64 = 2.0;
+/// The share of looks that may miss a change that has just happened.
+const MISSED_SHARE: u64 = 20;
+
+/// What a row is judged by.
+struct Evidence {
+    span: Span,
+    entries: Vec<Entry>,
+    looks: Vec<Look>,
+    /// The last look at each node; none if one could not be looked at.
+    last: Option<Vec<Look>>,
+    /// Hits that were charged to keys of ample limits.
+    charged: Vec<(Key, u64)>,
+    /// Lines of log of all nodes, from the beginning of the fault on, and for how long.
+    lines: u64,
+    watched: Duration,
+    resident_kib: u64,
+    /// The logs' ends.
+    logs: Vec<String>,
+    is_restarted: bool,
+}
+
+impl Campaign<'_> {
+    pub(super) fn live_through<S: Scene>(&self, fault: &Fault<S>) -> Result<Row> {
+        let mut scene = (fault.scene)();
+        (fault.before)(&mut scene);
+        let settings = Settings {
+            program: self.program.to_owned(),
+            store: scene.url(),
+            deadline: self.plan.deadline,
+        };
+        let mut stage = Stage::new(settings, NODES, self.plan.lasting)?;
+        (fault.prepare)(&mut scene, &mut stage);
+        let ledger = Arc::new(Ledger::open(fault.excused));
+        let ports: Vec<u16> = stage.nodes.iter().map(|node| node.ports().admin).collect();
+        stage.looks = Some(Looks::start(self.runtime, &ports, &ledger));
+        let load = match fault.is_idle {
+            true => None,
+            false => Some(self.load(&stage, &ledger)?),
+        };
+        if fault.start == Start::Healthy {
+            self.until_shared(&ledger, fault.is_idle);
+        }
+        let before = lines(&stage);
+        let span = strike_and_heal(fault, &mut scene, &mut stage, &ledger);
+        std::thread::sleep(self.plan.after);
+        if let Some(load) = load {
+            load.stop(self.runtime, Duration::from_secs(60));
+        }
+        let watched = ledger.now().saturating_sub(span.struck);
+        let lines = lines(&stage).saturating_sub(before);
+        let evidence = self.evidence(&stage, &ledger, span, (lines, watched))?;
+        Ok(self.row(fault, &ledger, &evidence))
+    }
+
+    fn load(&self, stage: &Stage, ledger: &Arc<Ledger>) -> Result<Load> {
+        let _entered = self.runtime.enter();
+        let asked = stage.nodes.iter().zip(&stage.muted).map(|(node, muted)| {
+            Ok(Asked {
+                asker: self.asker(node.ports())?,
+                is_muted: Arc::clone(muted),
+            })
+        });
+        Ok(Load::start(
+            self.runtime,
+            asked.collect::<Result<_>>()?,
+            ledger,
+        ))
+    }
+
+    fn asker(&self, ports: crate::node::Ports) -> Result<Asker> {
+        Asker::new(ports.grpc, ports.http, self.plan.patience)
+    }
+
+    /// Waits until all nodes have decided in Redis for a while.
+    fn until_shared(&self, ledger: &Ledger, is_idle: bool) {
+        let end = Instant::now() + BEFORE_MAX;
+        while !is_idle && Instant::now() < end {
+            if shared_again(&ledger.entries(), NODES, Duration::ZERO).is_some() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+
+    fn evidence(
+        &self,
+        stage: &Stage,
+        ledger: &Ledger,
+        span: Span,
+        (lines, watched): (u64, Duration),
+    ) -> Result<Evidence> {
+        let looks = stage.looks.as_ref();
+        let last = looks.and_then(|looks| clean(looks, ledger.now()));
+        let entries = ledger.entries();
+        Ok(Evidence {
+            span,
+            charged: self.charged(stage, &entries)?,
+            entries,
+            looks: looks.map(Looks::all).unwrap_or_default(),
+            last,
+            lines,
+            watched,
+            resident_kib: stage
+                .nodes
+                .iter()
+                .map(|node| resident_kib(node.id()))
+                .max()
+                .unwrap_or(0),
+            logs: stage
+                .nodes
+                .iter()
+                .map(|node| node.log().to_lowercase())
+                .collect(),
+            is_restarted: !stage.restarted.is_empty(),
+        })
+    }
+
+    /// What Redis has charged to each key of an ample limit.
+    fn charged(&self, stage: &Stage, entries: &[Entry]) -> Result<Vec<(Key, u64)>> {
+        let keys: BTreeSet<&Key> = entries
+            .iter()
+            .map(|entry| &entry.key)
+            .filter(|key| matches!(key.rule, Rule::Spend | Rule::Tokens))
+            .collect();
+        let _entered = self.runtime.enter();
+        let asker = self.asker(stage.nodes[0].ports())?;
+        self.runtime.block_on(async {
+            let mut charged = Vec::new();
+            for key in keys {
+                if let Some(left) = asker.left(key).await? {
+                    charged.push((key.clone(), AMPLE.saturating_sub(left)));
+                }
+            }
+            Ok(charged)
+        })
+    }
+
+    fn row<S>(&self, fault: &Fault<S>, ledger: &Ledger, evidence: &Evidence) -> Row {
+        let Evidence { span, entries, .. } = evidence;
+        let (errors, kept) = ledger.errors();
+        for error in &kept {
+            eprintln!("{}: {error}", fault.name);
+        }
+        let passed = |rule| verdict::passed(entries, rule, *span, fault.counters);
+        let settled = ledger.settled();
+        let permits_lost = fault.counters != crate::fault::Counters::Kept;
+        let (tokens, others): (Vec<_>, Vec<_>) = evidence
+            .charged
+            .iter()
+            .cloned()
+            .partition(|(key, _)| key.rule == Rule::Tokens);
+        let tokens: u64 = tokens.iter().map(|(_, charged)| charged).sum();
+        let mut row = Row {
+            name: fault.name,
+            lasted: span.healed.saturating_sub(span.struck),
+            asked: entries.len() as u64 + errors,
+            errors,
+            degraded: verdict::degraded(entries),
+            failopen: failopen(evidence),
+            hard: passed(Rule::Hard),
+            soft: passed(Rule::Soft),
+            permits_over: match permits_lost {
+                true => 0,
+                false => settled.held_max.saturating_sub(PERMITS),
+            },
+            charged_twice: verdict::charged_twice(entries, &others)
+                + tokens.saturating_sub(settled.spent),
+            lies: Vec::new(),
+            back: back(fault, evidence),
+            lines: evidence.lines as f64 / evidence.watched.as_secs_f64().max(1.0) / NODES as f64,
+            resident_kib: evidence.resident_kib,
+            missed: Vec::new(),
+        };
+        row.lies = self.lies(fault, evidence, &row);
+        row.missed = self.missed(fault, evidence, &row, kept.first());
+        row
+    }
+
+    /// The signals that were not true.
+    fn lies<S>(&self, fault: &Fault<S>, evidence: &Evidence, row: &Row) -> Vec<String> {
+        let mut lies = Vec::new();
+        if let Some(failopen) = row.failopen
+            && failopen != row.degraded
+        {
+            lies.push(format!("`failopen` says {failopen}"));
+        }
+        let readiness = verdict::readiness(&evidence.entries, &evidence.looks);
+        if is_too_many(readiness) {
+            let Readiness { looks, clean } = readiness;
+            lies.push(format!("readyz clean in {clean} of {looks} looks"));
+        }
+        let closed = verdict::closed(&evidence.looks, evidence.span);
+        if fault.opens && is_too_many(closed) {
+            let Readiness { looks, clean } = closed;
+            lies.push(format!("circuit closed in {clean} of {looks} looks"));
+        }
+        if let Some(text) = fault.told
+            && !is_told(evidence, text)
+        {
+            lies.push(match text {
+                "" => "nobody tells".to_owned(),
+                _ => format!("nobody tells of {text}"),
+            });
+        }
+        match &evidence.last {
+            None => lies.push("a node cannot be looked at".to_owned()),
+            Some(last) => {
+                lies.extend(still(last));
+                let errors: u64 = last.iter().map(|look| look.errors).sum();
+                if row.degraded > 0 && errors == 0 && !evidence.is_restarted {
+                    lies.push("no error of Redis is counted".to_owned());
+                }
+            }
+        }
+        if self.plan.is_timed && row.lines > LINES_MAX {
+            lies.push("log too loud".to_owned());
+        }
+        lies
+    }
+
+    /// The goals that were missed besides signals.
+    fn missed<S>(
+        &self,
+        fault: &Fault<S>,
+        evidence: &Evidence,
+        row: &Row,
+        error: Option<&String>,
+    ) -> Vec<String> {
+        let mut missed = Vec::new();
+        if let Some(error) = error {
+            let error = error.replace(['|', '\n'], " ");
+            missed.push(format!("errors: {error}"));
+        }
+        if row.over() > 0 {
+            missed.push("over the limit".to_owned());
+        }
+        match row.back {
+            None => missed.push("never shared again".to_owned()),
+            Some(back) if self.plan.is_timed && back > BACK_MAX => missed.push("late".to_owned()),
+            Some(_) => {}
+        }
+        let frozen = verdict::frozen(&evidence.entries);
+        if frozen > FROZEN_MAX {
+            missed.push(format!("a window froze for {:.1} s", frozen.as_secs_f64()));
+        }
+        missed.extend(unspared(fault.spares, evidence));
+        missed
+    }
+}
+
+fn strike_and_heal<S>(fault: &Fault<S>, scene: &mut S, stage: &mut Stage, ledger: &Ledger) -> Span {
+    let struck = match fault.start {
+        Start::Healthy => ledger.now(),
+        Start::Faulty => Duration::ZERO,
+    };
+    (fault.strike)(scene, stage);
+    (fault.heal)(scene, stage);
+    Span {
+        struck,
+        healed: ledger.now(),
+    }
+}
+
+/// Lines of log of all nodes.
+fn lines(stage: &Stage) -> u64 {
+    stage.nodes.iter().map(crate::node::Node::lines).sum()
+}
+
+/// Waits until every node is ready without a fault; then, or when that takes too long, the latest looks.
+fn clean(looks: &Looks, from: Duration) -> Option<Vec<Look>> {
+    let end = Instant::now() + CLEAN_MAX;
+    loop {
+        let latest = looks.latest(NODES, from);
+        let is_clean = |look: &Look| look.faults.is_empty() && !look.is_open;
+        if latest
+            .as_ref()
+            .is_some_and(|looks| looks.iter().all(is_clean))
+            || Instant::now() > end
+        {
+            return latest;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn failopen(evidence: &Evidence) -> Option<u64> {
+    let last = evidence.last.as_ref().filter(|_| !evidence.is_restarted)?;
+    Some(last.iter().map(|look| look.failopen).sum())
+}
+
+/// How long after the end of the fault all nodes decided in Redis again; where nobody asks, were ready without a fault.
+fn back<S>(fault: &Fault<S>, evidence: &Evidence) -> Option<Duration> {
+    let healed = evidence.span.healed;
+    let back = match fault.is_idle {
+        false => shared_again(&evidence.entries, NODES, healed)?,
+        true => {
+            let clean = (0..NODES).map(|node| {
+                let mut after = evidence
+                    .looks
+                    .iter()
+                    .filter(|look| look.at >= healed && look.node == node);
+                Some(after.find(|look| look.faults.is_empty())?.at)
+            });
+            clean.collect::<Option<Vec<_>>>()?.into_iter().max()?
+        }
+    };
+    Some(back.saturating_sub(healed))
+}
+
+/// Whether more looks than those that a change has just overtaken are wrong.
+fn is_too_many(told: Readiness) -> bool {
+    told.clean > 2 && told.clean * MISSED_SHARE > told.looks
+}
+
+/// Whether every node tells of it, in readiness or in its log.
+fn is_told(evidence: &Evidence, text: &str) -> bool {
+    let in_readiness = |node: usize| {
+        evidence.looks.iter().any(|look| {
+            let says = |fault: &String| fault.to_lowercase().contains(text);
+            look.node == node && look.at >= evidence.span.struck && look.faults.iter().any(says)
+        })
+    };
+    let in_log = |node: usize| !text.is_empty() && evidence.logs[node].contains(text);
+    (0..NODES).all(|node| in_readiness(node) || in_log(node))
+}
+
+/// What nodes still tell after everything is well.
+fn still(last: &[Look]) -> Option<String> {
+    let fault = last.iter().find_map(|look| look.faults.first());
+    if let Some(fault) = fault {
+        return Some(format!("readyz still says: {}", fault.replace('|', " ")));
+    }
+    let is_open = last.iter().any(|look| look.is_open);
+    is_open.then(|| "circuit still open".to_owned())
+}
+
+/// What a fault did to decisions that it should have left alone.
+fn unspared(spares: Spares, evidence: &Evidence) -> Option<String> {
+    let during = || {
+        evidence
+            .entries
+            .iter()
+            .filter(|entry| evidence.span.has(entry.sent))
+    };
+    match spares {
+        Spares::Nothing => None,
+        Spares::AllButVictim => {
+            let share = verdict::share(during().filter(|entry| entry.key.rule != Rule::Victim));
+            (share > 0.05).then(|| format!("{:.0} % of others degraded", share * 100.0))
+        }
+        Spares::OtherShards => {
+            let lost = verdict::tenants_lost(&evidence.entries, evidence.span);
+            (lost * 3 > TENANTS as usize * 2)
+                .then(|| format!("{lost} of {TENANTS} tenants degraded"))
+        }
+    }
+}

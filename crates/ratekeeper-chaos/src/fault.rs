@@ -1,0 +1,204 @@
+//! A fault, and the stage that it happens on.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::look::Looks;
+use crate::node::{Node, Settings};
+use crate::rules::{DOMAIN, Rule};
+
+/// The servers that nodes ask.
+pub(crate) trait Scene {
+    /// Where nodes ask.
+    fn url(&self) -> String;
+}
+
+/// What becomes of counters, besides what was counted while no failure mode decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Counters {
+    /// The server keeps them.
+    Kept,
+    /// Those from before the fault are gone after it: a limit that was asked for before and after it may pass twice.
+    Lost,
+    /// That many times another server takes over with what was copied to it, and the old one may count on beside it until it
+    /// is told: a limit that was asked for meanwhile may pass once more each time.
+    Copied(u64),
+}
+
+/// When nodes are started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Start {
+    /// Once their servers serve; the fault begins once they share their counters.
+    Healthy,
+    /// While the fault lasts already.
+    Faulty,
+}
+
+/// Whose decisions a fault leaves alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Spares {
+    /// Nobody's.
+    Nothing,
+    /// Those of every limit but the damaged one.
+    AllButVictim,
+    /// Those of more than a third of the tenants, whose shards are not lost.
+    OtherShards,
+}
+
+/// A way to fail.
+pub(crate) struct Fault<S> {
+    pub(crate) name: &'static str,
+    /// Starts the servers.
+    pub(crate) scene: fn() -> S,
+    /// What happens before nodes are started.
+    pub(crate) before: fn(&mut S),
+    /// What happens after nodes were started and before anybody asks.
+    pub(crate) prepare: fn(&mut S, &mut Stage),
+    /// Begins it, and returns when it has lasted long enough.
+    pub(crate) strike: fn(&mut S, &mut Stage),
+    /// Ends it, and returns when the servers say that they serve.
+    pub(crate) heal: fn(&mut S, &mut Stage),
+    pub(crate) start: Start,
+    pub(crate) counters: Counters,
+    pub(crate) spares: Spares,
+    /// Nobody asks while it lasts.
+    pub(crate) is_idle: bool,
+    /// The breaker has to open: no decision can be made in Redis while it lasts.
+    pub(crate) opens: bool,
+    /// What readiness or the log of every node has to say about it, in lower case; empty for any fault in readiness.
+    pub(crate) told: Option<&'static str>,
+    /// What refusals say that this fault makes true.
+    pub(crate) excused: Option<&'static str>,
+    /// It takes a minute or more.
+    pub(crate) is_long: bool,
+    /// It is lived through in the tests as well.
+    pub(crate) is_tested: bool,
+}
+
+/// The nodes under load, and who looks at them.
+pub(crate) struct Stage {
+    pub(crate) nodes: Vec<Node>,
+    /// Set for a node that callers leave alone.
+    pub(crate) muted: Vec<Arc<AtomicBool>>,
+    /// Nodes that were restarted, whose metrics began anew.
+    pub(crate) restarted: BTreeSet<usize>,
+    /// Nodes that nobody asks.
+    others: Vec<Node>,
+    pub(crate) looks: Option<Looks>,
+    pub(crate) settings: Settings,
+    /// How long a fault lasts.
+    pub(crate) lasting: Duration,
+}
+
+impl Stage {
+    pub(crate) fn new(settings: Settings, nodes: usize, lasting: Duration) -> Result<Self> {
+        let started = (0..nodes).map(|_| Node::start(&settings));
+        Ok(Self {
+            nodes: started.collect::<Result<_>>()?,
+            muted: (0..nodes).map(|_| Arc::default()).collect(),
+            restarted: BTreeSet::new(),
+            others: Vec::new(),
+            looks: None,
+            settings,
+            lasting,
+        })
+    }
+
+    /// Waits while the fault lasts.
+    pub(crate) fn last(&self) {
+        std::thread::sleep(self.lasting);
+    }
+
+    /// Does something again and again while the fault lasts.
+    pub(crate) fn keep(&self, every: Duration, mut act: impl FnMut()) {
+        let end = Instant::now() + self.lasting;
+        while Instant::now() < end {
+            act();
+            std::thread::sleep(every);
+        }
+    }
+
+    /// Ends a node and starts it again. Nobody asks it meanwhile.
+    pub(crate) fn restart(&mut self, node: usize) {
+        self.muted[node].store(true, Ordering::Relaxed);
+        // What was asked before is answered.
+        std::thread::sleep(Duration::from_millis(500));
+        self.restarted.insert(node);
+        self.nodes[node].restart();
+        self.muted[node].store(false, Ordering::Relaxed);
+    }
+
+    /// Starts a further node, at `store`.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub(crate) fn join(&mut self, store: String) {
+        let settings = Settings {
+            store,
+            ..self.settings.clone()
+        };
+        let node = Node::start(&settings).expect("a node starts");
+        self.others.push(node);
+    }
+
+    /// Asks the first node once for the victim, whatever it answers.
+    pub(crate) fn ask_victim(&self) {
+        let port = self.nodes[0].ports().http;
+        let _ = ask_once(port);
+    }
+
+    /// Waits until no node tells of a fault, or until `patience` is over.
+    pub(crate) fn until_clean(&self, patience: Duration) {
+        let end = Instant::now() + patience;
+        let is_clean = || {
+            let looks = self.looks.as_ref();
+            let latest = looks.and_then(|looks| looks.latest(self.nodes.len(), Duration::ZERO));
+            latest.is_some_and(|latest| latest.iter().all(|look| look.faults.is_empty()))
+        };
+        while Instant::now() < end && !is_clean() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Waits until readiness of every node says `text`, or until `patience` is over.
+    pub(crate) fn until_told(&self, text: &str, patience: Duration) {
+        let end = Instant::now() + patience;
+        while Instant::now() < end && !self.is_told(text) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn is_told(&self, text: &str) -> bool {
+        let looks = self.looks.as_ref();
+        let latest = looks.and_then(|looks| looks.latest(self.nodes.len(), Duration::ZERO));
+        latest.is_some_and(|latest| {
+            let says = |fault: &String| fault.to_lowercase().contains(text);
+            latest.iter().all(|look| look.faults.iter().any(says))
+        })
+    }
+}
+
+/// Sends one check for the victim to the HTTP port of a node, and reads the answer to its end.
+fn ask_once(port: u16) -> std::io::Result<String> {
+    let body = format!(
+        r#"{{"domain":"{DOMAIN}","descriptors":[{{"entries":[{{"key":"{}","value":"0"}}]}}]}}"#,
+        Rule::Victim.key()
+    );
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let length = body.len();
+    write!(
+        stream,
+        "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}

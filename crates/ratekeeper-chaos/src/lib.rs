@@ -1,0 +1,34 @@
+//! The fault campaign: three nodes of the shipped binary under load over gRPC and HTTP while their Redis fails.
+//!
+//! Each fault is a row of a table. A row tells what callers were answered, what the limits let pass beside what they may,
+//! and whether readiness, metrics and log told the truth meanwhile. It fails if a caller saw an error, if more passed
+//! than a limit without being marked, if a signal lied, or if sharing took more than a second to come back.
+//!
+//! `cargo xtask chaos` runs all of it. It asks from outside, as any client does, and knows no crate of the product but
+//! its wire format.
+
+#[cfg(unix)]
+mod ask;
+#[cfg(unix)]
+mod campaign;
+#[cfg(unix)]
+mod fault;
+#[cfg(unix)]
+mod ledger;
+#[cfg(unix)]
+mod load;
+#[cfg(unix)]
+mod look;
+#[cfg(unix)]
+mod node;
+#[cfg(unix)]
+mod row;
+#[cfg(unix)]
+mod rules;
+#[cfg(unix)]
+mod scenes;
+#[cfg(unix)]
+mod verdict;
+
+#[cfg(unix)]
+pub use campaign::{Plan, run};

@@ -1,0 +1,265 @@
+//! The callers: an open loop, which asks at its own pace however slow the answers are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{interval, sleep, timeout};
+
+use crate::ask::{Answer, Asker, Key, Taken};
+use crate::ledger::{Entry, Ledger};
+use crate::rules::{Rule, TENANTS};
+
+/// Requests that callers of one node have under way at most. Nobody who answers within a second reaches that.
+const UNDER_WAY_MAX: usize = 512;
+
+/// What a reservation takes, and what it turns out to have cost.
+const RESERVED: u64 = 3;
+const COST: u64 = 1;
+
+/// How long a permit is held.
+const HELD: Duration = Duration::from_millis(150);
+
+/// How long settling is tried, and how often: while Redis is away it is refused, to be asked again.
+const SETTLE_TRIES: u32 = 100;
+const SETTLE_EVERY: Duration = Duration::from_millis(200);
+
+/// A way of asking, which callers of each node follow at a pace of its own.
+#[derive(Clone, Copy)]
+enum Lane {
+    Envoy(Rule),
+    Grpc(Rule),
+    Http(Rule),
+    Batch,
+    Reserve,
+    Permit,
+}
+
+/// Each with requests a second and node.
+const LANES: [(Lane, u32); 12] = [
+    (Lane::Envoy(Rule::Hard), 10),
+    (Lane::Http(Rule::Hard), 10),
+    (Lane::Envoy(Rule::Soft), 10),
+    (Lane::Grpc(Rule::Soft), 10),
+    (Lane::Http(Rule::Spend), 10),
+    (Lane::Grpc(Rule::Spend), 10),
+    (Lane::Grpc(Rule::FixedFlow), 15),
+    (Lane::Http(Rule::SlidingFlow), 15),
+    (Lane::Envoy(Rule::Tenant), 12),
+    (Lane::Batch, 5),
+    (Lane::Reserve, 3),
+    (Lane::Permit, 3),
+];
+
+/// What ends a permit or a reservation.
+enum Settlement {
+    Commit(String),
+    Release(String),
+}
+
+/// Callers at work.
+pub(crate) struct Load {
+    is_over: Arc<AtomicBool>,
+    lanes: JoinSet<()>,
+}
+
+/// The callers of one node.
+#[derive(Clone)]
+struct Callers {
+    node: usize,
+    asker: Asker,
+    ledger: Arc<Ledger>,
+    /// Set while the node is not there to be asked.
+    is_muted: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
+    room: Arc<Semaphore>,
+    turn: Arc<AtomicU64>,
+}
+
+/// A node to ask.
+pub(crate) struct Asked {
+    pub(crate) asker: Asker,
+    pub(crate) is_muted: Arc<AtomicBool>,
+}
+
+impl Load {
+    pub(crate) fn start(runtime: &Handle, nodes: Vec<Asked>, ledger: &Arc<Ledger>) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut lanes = JoinSet::new();
+        for (node, Asked { asker, is_muted }) in nodes.into_iter().enumerate() {
+            let callers = Callers {
+                node,
+                asker,
+                ledger: Arc::clone(ledger),
+                is_muted,
+                is_over: Arc::clone(&is_over),
+                room: Arc::new(Semaphore::new(UNDER_WAY_MAX)),
+                turn: Arc::default(),
+            };
+            for (lane, rate) in LANES {
+                lanes.spawn_on(callers.clone().follow(lane, rate), runtime);
+            }
+        }
+        Self { is_over, lanes }
+    }
+
+    /// Asks nothing more, and waits for what is under way, up to `patience`.
+    pub(crate) fn stop(self, runtime: &Handle, patience: Duration) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let _ = runtime.block_on(async { timeout(patience, self.lanes.join_all()).await });
+    }
+}
+
+impl Callers {
+    async fn follow(self, lane: Lane, rate: u32) {
+        let mut ticks = interval(Duration::from_secs(1) / rate);
+        let mut under_way = JoinSet::new();
+        while !self.is_over.load(Ordering::Relaxed) {
+            ticks.tick().await;
+            while under_way.try_join_next().is_some() {}
+            if self.is_muted.load(Ordering::Relaxed) {
+                continue;
+            }
+            let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
+                self.ledger
+                    .fail("too many requests are under way".to_owned());
+                continue;
+            };
+            let callers = self.clone();
+            under_way.spawn(async move {
+                if let Err(error) = callers.ask(lane).await {
+                    callers
+                        .ledger
+                        .fail(format!("node {}: {error:#}", callers.node));
+                }
+                drop(room);
+            });
+        }
+        under_way.join_all().await;
+    }
+
+    async fn ask(&self, lane: Lane) -> Result<()> {
+        let asker = &self.asker;
+        match lane {
+            Lane::Envoy(rule) => {
+                let key = self.key(rule);
+                self.noted(&key, asker.envoy(&key)).await
+            }
+            Lane::Grpc(rule) => {
+                let key = self.key(rule);
+                self.noted(&key, asker.grpc(&key)).await
+            }
+            Lane::Http(rule) => {
+                let key = self.key(rule);
+                self.noted(&key, asker.http(&key)).await
+            }
+            Lane::Batch => self.batch().await,
+            Lane::Reserve => self.reserve().await,
+            Lane::Permit => self.permit().await,
+        }
+    }
+
+    /// The key that is asked for now.
+    fn key(&self, rule: Rule) -> Key {
+        let value = match rule {
+            _ if rule.rotates() => self.ledger.period(),
+            Rule::Tenant => self.turn.fetch_add(1, Ordering::Relaxed) % TENANTS,
+            _ => 0,
+        };
+        Key { rule, value }
+    }
+
+    async fn noted(&self, key: &Key, asking: impl Future<Output = Result<Answer>>) -> Result<()> {
+        let sent = self.ledger.now();
+        let answer = asking.await?;
+        self.note(key, sent, answer);
+        Ok(())
+    }
+
+    fn note(&self, key: &Key, sent: Duration, answer: Answer) {
+        self.ledger.note(Entry {
+            node: self.node,
+            key: key.clone(),
+            sent,
+            done: self.ledger.now(),
+            answer,
+        });
+    }
+
+    /// Several checks in one request. A counter that is damaged stands between some that are not.
+    async fn batch(&self) -> Result<()> {
+        let rules = [
+            Rule::Spend,
+            Rule::Tenant,
+            Rule::Victim,
+            Rule::Soft,
+            Rule::Spend,
+        ];
+        let keys = rules.map(|rule| self.key(rule));
+        let sent = self.ledger.now();
+        for (key, answer) in keys.iter().zip(self.asker.batch(&keys).await?) {
+            self.note(key, sent, answer);
+        }
+        Ok(())
+    }
+
+    async fn reserve(&self) -> Result<()> {
+        let key = self.key(Rule::Tokens);
+        let sent = self.ledger.now();
+        let Taken { answer, token } = self.asker.reserve(&key, RESERVED).await?;
+        self.note(&key, sent, answer);
+        let Some(reservation) = token else {
+            return Ok(());
+        };
+        let done = self.settle(Settlement::Commit(reservation)).await;
+        let spent = match done {
+            Ok(()) => COST,
+            Err(_) => RESERVED,
+        };
+        self.ledger.settle(|settled| settled.spent += spent);
+        done
+    }
+
+    async fn permit(&self) -> Result<()> {
+        let key = self.key(Rule::Job);
+        let sent = self.ledger.now();
+        let Taken { answer, token } = self.asker.acquire(&key).await?;
+        self.note(&key, sent, answer);
+        let Some(permit) = token else {
+            return Ok(());
+        };
+        self.ledger.settle(|settled| settled.held += 1);
+        sleep(HELD).await;
+        self.ledger.settle(|settled| settled.held -= 1);
+        self.settle(Settlement::Release(permit)).await
+    }
+
+    /// Settles, again where that is said to make sense.
+    async fn settle(&self, settlement: Settlement) -> Result<()> {
+        let mut tries = 0;
+        loop {
+            let done = match &settlement {
+                Settlement::Commit(reservation) => self.asker.commit(reservation, COST).await,
+                Settlement::Release(permit) => self.asker.release(permit.clone()).await,
+            };
+            tries += 1;
+            match done {
+                Err(error) if is_temporary(&error) && tries < SETTLE_TRIES => {
+                    sleep(SETTLE_EVERY).await;
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+/// Whether the same request may be sent again: the documented answer while the store is away.
+fn is_temporary(error: &anyhow::Error) -> bool {
+    let status = error.downcast_ref::<tonic::Status>();
+    let grpc = status.is_some_and(|status| status.code() == tonic::Code::Unavailable);
+    grpc || error.to_string().contains("\"UNAVAILABLE\"")
+}

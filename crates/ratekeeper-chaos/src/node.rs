@@ -1,0 +1,115 @@
+//! A node: a process of the shipped binary.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ratekeeper_testkit::process::{Process, free_port};
+
+use crate::rules;
+
+/// How a node is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The binary.
+    pub(crate) program: PathBuf,
+    /// Where its Redis is.
+    pub(crate) store: String,
+    /// The deadline of a decision.
+    pub(crate) deadline: Duration,
+}
+
+/// A running node; killed when this is dropped.
+pub(crate) struct Node {
+    settings: Settings,
+    process: Process,
+    folder: tempfile::TempDir,
+    ports: Ports,
+}
+
+/// Where it listens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    pub(crate) grpc: u16,
+    pub(crate) http: u16,
+    pub(crate) admin: u16,
+}
+
+impl Node {
+    /// Starts a node, and waits until it listens.
+    pub(crate) fn start(settings: &Settings) -> Result<Self> {
+        let folder = tempfile::tempdir().context("no folder can be made")?;
+        fs::write(folder.path().join("rules.yaml"), rules::yaml())?;
+        let ports = Ports {
+            grpc: free_port(),
+            http: free_port(),
+            admin: free_port(),
+        };
+        let process = launch(settings, folder.path(), ports);
+        let mut node = Self {
+            settings: settings.clone(),
+            process,
+            folder,
+            ports,
+        };
+        node.wait();
+        Ok(node)
+    }
+
+    /// Asks it to end, and starts it again at the same ports.
+    pub(crate) fn restart(&mut self) {
+        self.process.terminate();
+        self.process = launch(&self.settings, self.folder.path(), self.ports);
+        self.wait();
+    }
+
+    pub(crate) fn ports(&self) -> Ports {
+        self.ports
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Lines of log that it has printed since it was started last.
+    pub(crate) fn lines(&self) -> u64 {
+        self.process.lines()
+    }
+
+    /// The end of its log.
+    pub(crate) fn log(&self) -> String {
+        self.process.output()
+    }
+
+    fn wait(&mut self) {
+        for port in [self.ports.grpc, self.ports.http, self.ports.admin] {
+            self.process.wait_for_port(port);
+        }
+    }
+}
+
+fn launch(settings: &Settings, folder: &Path, ports: Ports) -> Process {
+    let at = |port: u16| format!("127.0.0.1:{port}");
+    let mut command = Command::new(&settings.program);
+    command
+        .current_dir(folder)
+        .env_clear()
+        .args(["serve", "--rules", "rules.yaml", "--drain-delay", "0s"])
+        .args(["--store", &settings.store, "--dynamic-metadata"])
+        .args(["--grpc", &at(ports.grpc), "--http", &at(ports.http)])
+        .args(["--admin", &at(ports.admin)])
+        .arg("--store-deadline")
+        .arg(format!("{}ms", settings.deadline.as_millis()));
+    Process::spawn(&format!("node on port {}", ports.http), command)
+}
+
+/// The memory that a process has resident now, in KiB.
+pub(crate) fn resident_kib(id: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|rest| rest.split_whitespace().next());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,85 @@
+//! A row of the table.
+
+use std::time::Duration;
+
+use crate::verdict::Passed;
+
+/// What one fault came to.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) lasted: Duration,
+    pub(crate) asked: u64,
+    pub(crate) errors: u64,
+    pub(crate) degraded: u64,
+    /// Decisions of failure modes by the metric. None where nodes were restarted, which begin to count anew.
+    pub(crate) failopen: Option<u64>,
+    pub(crate) hard: Passed,
+    pub(crate) soft: Passed,
+    /// Permits beyond the limit that were held at once.
+    pub(crate) permits_over: u64,
+    pub(crate) charged_twice: u64,
+    /// Signals that were not true; empty if all were.
+    pub(crate) lies: Vec<String>,
+    /// None: never, as long as it was waited for.
+    pub(crate) back: Option<Duration>,
+    /// Lines of log a second and node.
+    pub(crate) lines: f64,
+    /// The most memory that a node had resident, in KiB.
+    pub(crate) resident_kib: u64,
+    /// Goals that were missed besides signals.
+    pub(crate) missed: Vec<String>,
+}
+
+/// The table's first two lines.
+pub(crate) const HEAD: &str = "\
+| fault | lasted | asked | errors | by failure mode (metric) | `deny`: passed of | `local`: passed of | over, unmarked | \
+charged twice | signals true | shared again | log lines/s | RSS | missed |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|---|";
+
+impl Row {
+    /// All that passed beyond a limit without being marked.
+    pub(crate) fn over(&self) -> u64 {
+        self.hard.over + self.soft.over + self.permits_over
+    }
+
+    /// Whether every goal was met.
+    pub(crate) fn is_met(&self) -> bool {
+        self.missed.is_empty() && self.lies.is_empty()
+    }
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let metric = match self.failopen {
+            Some(count) => count.to_string(),
+            None => "restarted".to_owned(),
+        };
+        let signals = match self.lies.as_slice() {
+            [] => "yes".to_owned(),
+            lies => format!("no: {}", lies.join("; ")),
+        };
+        let back = match self.back {
+            Some(back) => format!("{:.0} ms", back.as_secs_f64() * 1e3),
+            None => "never".to_owned(),
+        };
+        write!(
+            f,
+            "| {} | {:.1} s | {} | {} | {} ({metric}) | {} of {} | {} of {} | {} | {} | {signals} | {back} | {:.1} | {} MiB | {} |",
+            self.name,
+            self.lasted.as_secs_f64(),
+            self.asked,
+            self.errors,
+            self.degraded,
+            self.hard.admitted,
+            self.hard.limit,
+            self.soft.admitted,
+            self.soft.limit,
+            self.over(),
+            self.charged_twice,
+            self.lines,
+            self.resident_kib.div_ceil(1024),
+            self.missed.join("; "),
+        )
+    }
+}

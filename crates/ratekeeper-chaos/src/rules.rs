@@ -1,0 +1,91 @@
+//! The limits that the nodes enforce, and what asks for each of them.
+
+use std::time::Duration;
+
+/// The domain of all rules.
+pub(crate) const DOMAIN: &str = "chaos";
+
+/// How long a key of a rotating limit is asked for before the next one takes its place.
+///
+/// A fresh key every two seconds tells excess at any moment of a fault. Each node alone asks for one several times as
+/// often as its limit allows.
+pub(crate) const PERIOD: Duration = Duration::from_secs(2);
+
+/// The limit of a key of [`Rule::Hard`] and [`Rule::Soft`].
+pub(crate) const LIMIT: u64 = 10;
+
+/// The limit of [`Rule::Spend`] and [`Rule::Tokens`], which is never reached: what is left tells what was charged.
+pub(crate) const AMPLE: u64 = 1_000_000;
+
+/// The limit a second of [`Rule::FixedFlow`] and [`Rule::SlidingFlow`].
+const FLOW: u64 = 30;
+
+/// Permits of [`Rule::Job`] that may be held at once.
+pub(crate) const PERMITS: u64 = 6;
+
+/// Keys of [`Rule::Tenant`].
+pub(crate) const TENANTS: u64 = 24;
+
+/// The limits. Windows of a year never end while the campaign runs, so that a limit is a total.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Rule {
+    /// Rotating keys; without Redis it denies, so that nothing excuses excess.
+    Hard,
+    /// Rotating keys; without Redis each node counts alone.
+    Soft,
+    /// Rotating keys and an ample limit: what Redis charged beside what it admitted.
+    Spend,
+    /// One key with a limit a second, asked for more often than that, by a window of the clock.
+    FixedFlow,
+    /// The same, by a window that slides.
+    SlidingFlow,
+    /// Keys that are never limited, spread over all shards.
+    Tenant,
+    /// One key, whose counter a fault may damage.
+    Victim,
+    /// Reservations.
+    Tokens,
+    /// Permits.
+    Job,
+}
+
+impl Rule {
+    /// The key of its descriptors.
+    pub(crate) const fn key(self) -> &'static str {
+        match self {
+            Self::Hard => "hard",
+            Self::Soft => "soft",
+            Self::Spend => "spend",
+            Self::FixedFlow => "fixed_flow",
+            Self::SlidingFlow => "sliding_flow",
+            Self::Tenant => "tenant",
+            Self::Victim => "victim",
+            Self::Tokens => "tokens",
+            Self::Job => "job",
+        }
+    }
+
+    /// Whether its keys rotate.
+    pub(crate) const fn rotates(self) -> bool {
+        matches!(self, Self::Hard | Self::Soft | Self::Spend)
+    }
+}
+
+/// The rules as a file.
+pub(crate) fn yaml() -> String {
+    let year = "window: 365d, algorithm: fixed_window";
+    format!(
+        "domain: {DOMAIN}
+descriptors:
+- {{ key: hard, rate_limit: {{ {year}, limit: {LIMIT} }}, on_store_failure: deny }}
+- {{ key: soft, rate_limit: {{ {year}, limit: {LIMIT} }} }}
+- {{ key: spend, rate_limit: {{ {year}, limit: {AMPLE} }} }}
+- {{ key: fixed_flow, rate_limit: {{ window: 1s, limit: {FLOW}, algorithm: fixed_window }}, on_store_failure: deny }}
+- {{ key: sliding_flow, rate_limit: {{ window: 1s, limit: {FLOW} }}, on_store_failure: deny }}
+- {{ key: tenant, rate_limit: {{ window: 1h, limit: 100000000 }} }}
+- {{ key: victim, rate_limit: {{ window: 1h, limit: 100000000 }} }}
+- {{ key: tokens, rate_limit: {{ {year}, limit: {AMPLE} }}, on_store_failure: deny }}
+- {{ key: job, concurrency: {{ limit: {PERMITS}, timeout: 60s }}, on_store_failure: deny }}
+"
+    )
+}

@@ -1,0 +1,169 @@
+//! What can go wrong in a cluster.
+
+use std::time::Duration;
+
+use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::redis::{Client, Cluster, Reply};
+
+use super::hosts;
+use crate::fault::{Counters, Fault, Scene, Spares, Stage, Start};
+
+const SHARDS: usize = 3;
+
+/// How long a primary has to be gone before its replica takes over.
+const GONE: Duration = Duration::from_secs(2);
+
+/// Slots that are moved while they are asked for: those of the first shard that have keys, up to so many.
+const MOVED_MAX: usize = 30;
+
+/// Three shards, each with a replica.
+pub(crate) struct Shards {
+    cluster: Cluster,
+}
+
+impl Scene for Shards {
+    fn url(&self) -> String {
+        format!("redis+cluster://{}/", hosts(&self.cluster.ports()))
+    }
+}
+
+impl Shards {
+    fn kill(&mut self, node: usize) {
+        self.cluster.servers()[node].process().kill();
+    }
+
+    fn hold(&mut self, is_held: bool) {
+        for server in self.cluster.servers() {
+            match is_held {
+                true => server.process().pause(),
+                false => server.process().resume(),
+            }
+        }
+    }
+
+    /// Waits until the replica of the first shard has taken over.
+    fn succeeded(&self) {
+        let mut replica = self.cluster.client(SHARDS);
+        eventually("the replica takes over", || is_primary(&mut replica));
+    }
+
+    /// Slots of the first shard that have keys.
+    fn slots(&self) -> Vec<u16> {
+        let mut client = self.cluster.client(0);
+        let Reply::Array(keys) = client.ask(&["KEYS", "rk:{*"]) else {
+            panic!("keys are a list");
+        };
+        let slots =
+            keys.iter().filter_map(
+                |key| match client.ask(&["CLUSTER", "KEYSLOT", &key.text()]) {
+                    Reply::Int(slot) => u16::try_from(slot).ok(),
+                    _ => None,
+                },
+            );
+        let mut slots: Vec<u16> = slots.collect();
+        slots.sort_unstable();
+        slots.dedup();
+        slots.truncate(MOVED_MAX);
+        slots
+    }
+}
+
+fn is_primary(client: &mut Client) -> bool {
+    match client.ask(&["ROLE"]) {
+        Reply::Array(role) => role[0].text() == "master",
+        other => panic!("{other:?} is no role"),
+    }
+}
+
+const FAULT: Fault<Shards> = Fault {
+    name: "",
+    scene: || Shards {
+        cluster: Cluster::of(SHARDS, 1, GONE),
+    },
+    before: |_| {},
+    prepare: |_, _| {},
+    strike: |_, stage: &mut Stage| stage.last(),
+    heal: |_, _| {},
+    start: Start::Healthy,
+    counters: Counters::Kept,
+    spares: Spares::OtherShards,
+    is_idle: false,
+    opens: false,
+    told: None,
+    excused: None,
+    is_long: false,
+    is_tested: false,
+};
+
+/// All of them.
+pub(crate) static FAULTS: &[Fault<Shards>] = &[
+    Fault {
+        name: "cluster: nodes start before it",
+        before: |scene| scene.hold(true),
+        heal: |scene, _| {
+            scene.hold(false);
+            scene.cluster.wait();
+        },
+        start: Start::Faulty,
+        counters: Counters::Copied(1),
+        spares: Spares::Nothing,
+        told: Some(""),
+        ..FAULT
+    },
+    Fault {
+        name: "cluster: a shard of three lost, primary and replica, and back empty",
+        counters: Counters::Lost,
+        strike: |scene, stage| {
+            scene.kill(SHARDS);
+            scene.kill(0);
+            stage.last();
+        },
+        heal: |scene, _| {
+            for server in scene.cluster.servers() {
+                if server.process().ended().is_some() {
+                    server.restart();
+                }
+            }
+            scene.cluster.wait();
+        },
+        told: Some(""),
+        ..FAULT
+    },
+    Fault {
+        name: "cluster: a primary of three killed, until its replica has taken over",
+        counters: Counters::Copied(1),
+        strike: |scene, _| {
+            scene.kill(0);
+            scene.succeeded();
+        },
+        told: Some(""),
+        ..FAULT
+    },
+    Fault {
+        name: "cluster: a primary of three paused until its replica has taken over, then resumed",
+        counters: Counters::Copied(1),
+        strike: |scene, stage| {
+            scene.cluster.servers()[0].process().pause();
+            scene.succeeded();
+            scene.cluster.servers()[0].process().resume();
+            stage.last();
+        },
+        told: Some(""),
+        ..FAULT
+    },
+    Fault {
+        name: "cluster: slots moved while they are asked for, there and back",
+        strike: |scene, _| {
+            let slots = scene.slots();
+            assert!(!slots.is_empty(), "the first shard has keys");
+            for slot in &slots {
+                scene.cluster.move_slot(*slot, 0, 1);
+            }
+            for slot in &slots {
+                scene.cluster.move_slot(*slot, 1, 0);
+            }
+        },
+        is_tested: true,
+        ..FAULT
+    },
+];

@@ -1,0 +1,255 @@
+//! Faults of a server.
+
+use std::time::Duration;
+
+use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::redis::{Reply, Server, encode, is_7_or_later};
+
+use super::{FAULT, OFTEN, Single};
+use crate::fault::{Counters, Fault, Spares, Stage};
+
+/// Loads what it had saved, and takes its time: a key each 100 microseconds.
+/// Before Redis 7, which has no second option, it answers nobody meanwhile.
+const SLOW_START: [&str; 4] = [
+    "--key-load-delay",
+    "100",
+    "--loading-process-events-interval-bytes",
+    "1024",
+];
+
+/// The user of [`Single::with_user`], and its login.
+const USER: &str = "app";
+const LOGIN: &str = "app:word";
+
+/// What `docs/redis.md` grants.
+const RIGHTS: [&str; 16] = [
+    "on",
+    ">word",
+    "+ping",
+    "+info",
+    "+time",
+    "+eval",
+    "+evalsha",
+    "+get",
+    "+set",
+    "+del",
+    "+pexpire",
+    "+zadd",
+    "+zrem",
+    "+zcount",
+    "+zscore",
+    "+zremrangebyscore",
+];
+
+impl Single {
+    /// One that nodes use as a user with no rights but those that are documented.
+    fn with_user() -> Self {
+        let scene = Self::new(Server::start());
+        let mut command = vec!["ACL", "SETUSER", USER];
+        command.extend(RIGHTS);
+        command.push("~rk:*");
+        scene.ask(&command);
+        Self {
+            user: Some(LOGIN),
+            ..scene
+        }
+    }
+
+    fn with_slow_start() -> Self {
+        let options = match is_7_or_later() {
+            true => &SLOW_START[..],
+            false => &SLOW_START[..2],
+        };
+        Self::new(Server::with(options))
+    }
+
+    fn with_clock() -> Self {
+        Self::new(Server::clocked(&[]))
+    }
+
+    /// The keys of all counters.
+    fn counters(&self) -> Vec<String> {
+        let Reply::Array(keys) = self.ask(&["KEYS", "rk:{*"]) else {
+            panic!("keys are a list");
+        };
+        keys.iter().map(Reply::text).collect()
+    }
+}
+
+/// Puts a value of another type under the key of the victim, which is found by asking for it while nobody else asks.
+fn break_victim(scene: &mut Single, stage: &mut Stage) {
+    let mut found = Vec::new();
+    eventually("the victim is counted in Redis", || {
+        stage.ask_victim();
+        found = scene.counters();
+        !found.is_empty()
+    });
+    let [key] = found.as_slice() else {
+        panic!("{found:?} is not the victim alone");
+    };
+    scene.ask(&["DEL", key]);
+    scene.ask(&["RPUSH", key, "garbage"]);
+}
+
+pub(super) static FAULTS: &[Fault<Single>] = &[
+    Fault {
+        name: "killed (kill -9), back empty",
+        counters: Counters::Lost,
+        strike: |scene, stage| {
+            scene.server.process().kill();
+            stage.last();
+        },
+        heal: |scene, _| scene.server.restart(),
+        opens: true,
+        told: Some(""),
+        is_tested: true,
+        ..FAULT
+    },
+    Fault {
+        name: "hangs (SIGSTOP)",
+        strike: |scene, stage| {
+            scene.server.process().pause();
+            stage.last();
+        },
+        heal: |scene, _| scene.server.process().resume(),
+        opens: true,
+        told: Some(""),
+        ..FAULT
+    },
+    Fault {
+        name: "hangs (SIGSTOP), and nobody asks",
+        strike: |scene, stage| {
+            scene.server.process().pause();
+            stage.last();
+        },
+        heal: |scene, _| scene.server.process().resume(),
+        is_idle: true,
+        told: Some(""),
+        ..FAULT
+    },
+    Fault {
+        name: "killed and loading 20,000 keys from its disk",
+        scene: Single::with_slow_start,
+        counters: Counters::Lost,
+        strike: |scene, stage| {
+            let mut client = scene.server.client();
+            let mut commands = Vec::new();
+            for number in 0..20_000 {
+                encode(&["SET", &format!("other:{number}"), "x"], &mut commands);
+            }
+            client.send(&commands);
+            (0..20_000).for_each(|_| drop(client.read()));
+            // What passes after that is forgotten.
+            scene.ask(&["SAVE"]);
+            scene.server.restart();
+            stage.last();
+        },
+        heal: |scene, _| {
+            eventually("it has loaded everything", || {
+                !scene.server.client().ask(&["GET", "other:0"]).is_error()
+            });
+        },
+        ..FAULT
+    },
+    Fault {
+        name: "scripts forgotten (SCRIPT FLUSH), each 10 ms",
+        strike: |scene, stage| {
+            stage.keep(OFTEN, || drop(scene.ask(&["SCRIPT", "FLUSH"])));
+        },
+        ..FAULT
+    },
+    Fault {
+        name: "everything forgotten (FLUSHALL), once",
+        counters: Counters::Lost,
+        strike: |scene, _| drop(scene.ask(&["FLUSHALL"])),
+        ..FAULT
+    },
+    Fault {
+        name: "full (maxmemory)",
+        strike: |scene, stage| {
+            scene.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+            stage.last();
+        },
+        heal: |scene, _| drop(scene.ask(&["CONFIG", "SET", "maxmemory", "0"])),
+        opens: true,
+        told: Some(""),
+        ..FAULT
+    },
+    Fault {
+        name: "read-only (a replica of nobody)",
+        strike: |scene, stage| {
+            scene.ask(&["REPLICAOF", "127.0.0.1", "1"]);
+            stage.last();
+        },
+        heal: |scene, _| drop(scene.ask(&["REPLICAOF", "NO", "ONE"])),
+        opens: true,
+        told: Some(""),
+        ..FAULT
+    },
+    Fault {
+        name: "writes paused (CLIENT PAUSE WRITE)",
+        strike: |scene, stage| {
+            scene.ask(&["CLIENT", "PAUSE", "600000", "WRITE"]);
+            stage.last();
+        },
+        heal: |scene, _| drop(scene.ask(&["CLIENT", "UNPAUSE"])),
+        opens: true,
+        told: Some(""),
+        ..FAULT
+    },
+    Fault {
+        name: "right to run scripts withdrawn (ACL)",
+        scene: Single::with_user,
+        strike: |scene, stage| {
+            scene.ask(&["ACL", "SETUSER", USER, "-eval", "-evalsha"]);
+            stage.last();
+        },
+        heal: |scene, _| drop(scene.ask(&["ACL", "SETUSER", USER, "+eval", "+evalsha"])),
+        opens: true,
+        told: Some("evalsha"),
+        ..FAULT
+    },
+    Fault {
+        name: "eviction allowed at run time",
+        strike: |scene, stage| {
+            scene.ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+            stage.until_told("maxmemory-policy", Duration::from_secs(75));
+        },
+        heal: |scene, stage| {
+            scene.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+            stage.until_clean(Duration::from_secs(75));
+        },
+        told: Some("maxmemory-policy"),
+        is_long: true,
+        ..FAULT
+    },
+    Fault {
+        name: "one counter of the wrong type",
+        prepare: break_victim,
+        spares: Spares::AllButVictim,
+        ..FAULT
+    },
+    Fault {
+        name: "clock 20 s back",
+        scene: Single::with_clock,
+        strike: |scene, stage| {
+            scene.server.set_clock(-20);
+            stage.last();
+        },
+        told: Some("clock"),
+        ..FAULT
+    },
+    Fault {
+        name: "clock an hour ahead, and back",
+        scene: Single::with_clock,
+        strike: |scene, stage| {
+            scene.server.set_clock(3_600);
+            stage.last();
+            scene.server.set_clock(0);
+        },
+        told: Some("clock"),
+        // By that clock it was settled an hour late.
+        excused: Some("EXPIRED"),
+        ..FAULT
+    },
+];

@@ -1,0 +1,85 @@
+//! Faults before and while nodes are started, and of the secret that counters are named by.
+
+use std::time::Duration;
+
+use ratekeeper_testkit::redis::Reply;
+
+use super::{FAULT, Single};
+use crate::fault::{Counters, Fault, Start};
+
+/// Where nodes keep the secret that counters are named by.
+const SEED: &str = "rk:seed";
+
+pub(super) static FAULTS: &[Fault<Single>] = &[
+    Fault {
+        is_tested: true,
+        ..FAULT
+    },
+    Fault {
+        name: "none, and nobody asks",
+        is_idle: true,
+        ..FAULT
+    },
+    Fault {
+        name: "nodes start before Redis",
+        before: |scene| scene.server.process().kill(),
+        heal: |scene, _| scene.server.restart(),
+        start: Start::Faulty,
+        told: Some(""),
+        ..FAULT
+    },
+    Fault {
+        name: "Redis back empty, and another node first to use it",
+        counters: Counters::Lost,
+        told: Some(""),
+        strike: |scene, stage| {
+            scene.proxy.swallow(true);
+            scene.proxy.cut_all();
+            scene.server.restart();
+            stage.join(scene.directly());
+            stage.last();
+        },
+        heal: |scene, _| {
+            let key = scene.ask(&["EXISTS", SEED]);
+            assert_eq!(key, Reply::Int(1), "the other node has made a secret");
+            scene.proxy.swallow(false);
+            scene.proxy.cut_all();
+        },
+        ..FAULT
+    },
+    Fault {
+        name: "garbage as the secret, before nodes start",
+        before: |scene| drop(scene.ask(&["SET", SEED, "garbage"])),
+        start: Start::Faulty,
+        ..FAULT
+    },
+    Fault {
+        name: "garbage as the secret, and a node restarted",
+        strike: |scene, stage| {
+            scene.ask(&["SET", SEED, "garbage"]);
+            stage.restart(2);
+            stage.last();
+        },
+        ..FAULT
+    },
+    Fault {
+        name: "the secret of the wrong type, and a node restarted",
+        strike: |scene, stage| {
+            scene.ask(&["DEL", SEED]);
+            scene.ask(&["LPUSH", SEED, "garbage"]);
+            stage.restart(2);
+            stage.last();
+        },
+        ..FAULT
+    },
+    Fault {
+        name: "nodes restarted one after the other",
+        strike: |_, stage| {
+            for node in 0..stage.nodes.len() {
+                stage.restart(node);
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        },
+        ..FAULT
+    },
+];

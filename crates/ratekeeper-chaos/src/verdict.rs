@@ -1,0 +1,181 @@
+//! What the answers and looks of one row come to.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::ask::Key;
+use crate::fault::Counters;
+use crate::ledger::Entry;
+use crate::look::Look;
+use crate::rules::{LIMIT, PERIOD, Rule};
+
+/// When the fault began and ended. Times are since the ledger was opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) struck: Duration,
+    pub(crate) healed: Duration,
+}
+
+impl Span {
+    pub(crate) fn has(&self, at: Duration) -> bool {
+        (self.struck..=self.healed).contains(&at)
+    }
+}
+
+/// Checks of one rotating limit, over all of its keys.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Passed {
+    /// Checks that passed.
+    pub(crate) admitted: u64,
+    /// What its keys allow, together.
+    pub(crate) limit: u64,
+    /// Checks beyond what a key may have, though none of them was marked.
+    pub(crate) over: u64,
+}
+
+/// What passed of a rotating limit. `counters` says which keys may have more than once the limit.
+pub(crate) fn passed(entries: &[Entry], rule: Rule, span: Span, counters: Counters) -> Passed {
+    let mut keys: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| entry.key.rule == rule) {
+        let (admitted, unmarked) = keys.entry(entry.key.value).or_default();
+        *admitted += u64::from(entry.answer.allowed);
+        *unmarked += u64::from(entry.answer.allowed && !entry.answer.degraded);
+    }
+    let mut passed = Passed::default();
+    for (period, (admitted, unmarked)) in keys {
+        passed.admitted += admitted;
+        passed.limit += LIMIT;
+        let times = 1 + excused(period, span, counters);
+        passed.over += unmarked.saturating_sub(LIMIT * times);
+    }
+    passed
+}
+
+/// How often more than the limit a key of that period may have, since what it had counted was lost.
+fn excused(period: u64, span: Span, counters: Counters) -> u64 {
+    let begin = PERIOD * u32::try_from(period).unwrap_or(u32::MAX);
+    let end = begin + PERIOD;
+    match counters {
+        Counters::Kept => 0,
+        Counters::Lost => u64::from(begin <= span.struck && span.healed <= end),
+        Counters::Copied(times) => {
+            // The old primary is told a moment after its successor.
+            let told = span.healed + Duration::from_secs(1);
+            times * u64::from(begin <= told && span.struck <= end)
+        }
+    }
+}
+
+/// Hits that Redis charged and no unmarked answer granted: of keys and what they were charged.
+pub(crate) fn charged_twice(entries: &[Entry], charged: &[(Key, u64)]) -> u64 {
+    let surplus = charged.iter().map(|(key, charged)| {
+        let granted = entries
+            .iter()
+            .filter(|entry| entry.key == *key && entry.answer.allowed && !entry.answer.degraded);
+        charged.saturating_sub(granted.count() as u64)
+    });
+    surplus.sum()
+}
+
+/// The longest time for which a limit with a window of a second denied everybody, while Redis decided.
+pub(crate) fn frozen(entries: &[Entry]) -> Duration {
+    [Rule::FixedFlow, Rule::SlidingFlow]
+        .into_iter()
+        .map(|rule| longest_denial(entries.iter().filter(|entry| entry.key.rule == rule)))
+        .max()
+        .unwrap_or_default()
+}
+
+fn longest_denial<'a>(entries: impl Iterator<Item = &'a Entry>) -> Duration {
+    let (mut longest, mut since) = (Duration::ZERO, None);
+    for entry in entries {
+        if entry.answer.allowed || entry.answer.degraded {
+            since = None;
+            continue;
+        }
+        let since = *since.get_or_insert(entry.done);
+        longest = longest.max(entry.done.saturating_sub(since));
+    }
+    longest
+}
+
+/// Answers of failure modes.
+pub(crate) fn degraded(entries: &[Entry]) -> u64 {
+    entries.iter().filter(|entry| entry.answer.degraded).count() as u64
+}
+
+/// The share of `entries` that failure modes gave, from 0 to 1.
+pub(crate) fn share<'a>(entries: impl Iterator<Item = &'a Entry>) -> f64 {
+    let (mut all, mut degraded) = (0_u32, 0_u32);
+    for entry in entries {
+        all += 1;
+        degraded += u32::from(entry.answer.degraded);
+    }
+    f64::from(degraded) / f64::from(all.max(1))
+}
+
+/// How many of the tenants were decided by failure modes most of the time.
+pub(crate) fn tenants_lost(entries: &[Entry], span: Span) -> usize {
+    let mut tenants: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    let during = entries
+        .iter()
+        .filter(|entry| entry.key.rule == Rule::Tenant && span.has(entry.sent));
+    for entry in during {
+        let (all, degraded) = tenants.entry(entry.key.value).or_default();
+        *all += 1;
+        *degraded += u64::from(entry.answer.degraded);
+    }
+    let is_lost = |(all, degraded): &&(u64, u64)| degraded * 2 > *all;
+    tenants.values().filter(is_lost).count()
+}
+
+/// Looks at readiness while failure modes decided, and how many of them told of no fault.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Readiness {
+    pub(crate) looks: u64,
+    pub(crate) clean: u64,
+}
+
+/// A look has to tell of a fault if failure modes gave more than this share of the node's answers in the second before,
+/// and some just before and just after the look: not if the fault has just begun or ended.
+const SHARE_TOLD: f64 = 0.1;
+const BEFORE: Duration = Duration::from_secs(1);
+const NEAR: Duration = Duration::from_millis(250);
+
+pub(crate) fn readiness(entries: &[Entry], looks: &[Look]) -> Readiness {
+    let mut told = Readiness::default();
+    for look in looks {
+        let from = look.at.saturating_sub(BEFORE);
+        // By when answers came: entries are in that order.
+        let first = entries.partition_point(|entry| entry.done < from);
+        let last = entries.partition_point(|entry| entry.done < look.at);
+        let near = |entries: &[Entry]| {
+            entries.iter().any(|entry| {
+                let is_near = entry.done.abs_diff(look.at) < NEAR;
+                entry.node == look.node && entry.answer.degraded && is_near
+            })
+        };
+        let of_node = entries[first..last]
+            .iter()
+            .filter(|entry| entry.node == look.node);
+        if near(&entries[first..last]) && near(&entries[last..]) && share(of_node) > SHARE_TOLD {
+            told.looks += 1;
+            told.clean += u64::from(look.faults.is_empty());
+        }
+    }
+    told
+}
+
+/// Looks while no decision could be made in Redis, a second after that began, at which the breaker was closed.
+pub(crate) fn closed(looks: &[Look], span: Span) -> Readiness {
+    let during = Span {
+        struck: span.struck + Duration::from_secs(1),
+        ..span
+    };
+    let mut told = Readiness::default();
+    for look in looks.iter().filter(|look| during.has(look.at)) {
+        told.looks += 1;
+        told.clean += u64::from(!look.is_open);
+    }
+    told
+}
