@@ -1,22 +1,27 @@
-//! `cargo xtask chaos`: what callers see while Redis fails.
+//! `cargo xtask chaos`: our release binary while its Redis fails.
 
 use crate::need;
+use crate::run::release_binary;
 use crate::steps::{Steps, cargo};
 use anyhow::Result;
 
 /// Lives through every fault, or through those whose names contain one of `args`.
 pub(crate) fn chaos(args: &[String]) -> Result<()> {
     let mut steps = Steps::new();
-    steps.step("redis-server", "install", || need::packages(&[need::REDIS]))?;
+    steps.step("tools", "redis-server, and clocks that can be set", || {
+        need::packages(&[need::REDIS, need::FAKETIME])
+    })?;
+    let ratekeeper = release_binary()?;
     let run = [
         "run",
         "--locked",
         "--release",
         "-p",
-        "ratekeeper-store-redis",
+        "ratekeeper-chaos",
+        "--",
     ];
     let mut command = cargo(run);
-    command.args(["--example", "chaos", "--"]).args(args);
+    command.arg("--ratekeeper").arg(ratekeeper).args(args);
     steps.command("chaos", &mut command)?;
     steps.finish("chaos");
     Ok(())

@@ -2,8 +2,8 @@
 //! help`.
 //!
 //! Two profiles and no more are ever built: `check`, `test`, `matrix` and `fuzz --check` use the dev profile, `build`,
-//! `run`, `bench` and `compat` the release profile. Each step is printed with the command it runs and the time it took, so
-//! that whoever reads a failed run can repeat just that step by hand.
+//! `run`, `bench`, `compat` and `chaos` the release profile. Each step is printed with the command it runs and the time
+//! it took, so that whoever reads a failed run can repeat just that step by hand.
 
 mod bench;
 mod chaos;
@@ -43,12 +43,13 @@ The verbs of this repository.
   cargo xtask compat [--seed N] [--answers N]
                                   every answer beside envoyproxy/ratelimit's own, live; needs Go
   cargo xtask matrix [NAME]       the tests of the Redis store with Redis 6.2 and 7, Valkey 8 and 9, or one of them
-  cargo xtask chaos [FAULT]       what callers see while Redis fails, in every way there is
+  cargo xtask chaos [--quick] [--deadline MS] [FAULT...]
+                                  three nodes under load while their Redis fails, in every way there is
   cargo xtask help                this text
 
-`test` uses the dev profile, `run`, `build`, `bench` and `compat` the release profile. What a verb needs beyond Rust it
-installs where it may (as root on Debian or Ubuntu, and with cargo install), and says so; elsewhere it names the
-packages and stops.";
+`test` uses the dev profile, `run`, `build`, `bench`, `compat` and `chaos` the release profile. What a verb needs
+beyond Rust it installs where it may (as root on Debian or Ubuntu, and with cargo install), and says so; elsewhere it
+names the packages and stops.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

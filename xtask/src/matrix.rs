@@ -1,4 +1,5 @@
-//! `cargo xtask matrix`: the tests of the Redis store with every server that is supported.
+//! `cargo xtask matrix`: the tests of the Redis store, and the service's while Redis fails, with every server that is
+//! supported.
 
 use crate::need::{self, REDIS_6, VALKEY_8, VALKEY_9, Wheel};
 use crate::steps::{Steps, cargo};
@@ -72,10 +73,12 @@ pub(crate) fn matrix(args: &[String]) -> Result<()> {
             })?,
         }
         let skips = server.lacks.iter().flat_map(|lacking| ["--skip", lacking]);
-        let whole = vec!["--test", "script", "--test", "chaos"];
-        let part = ["--test", "store", "--"].into_iter().chain(skips);
-        for tests in [whole, part.collect()] {
-            let mut command = cargo(["test", "--locked", "-p", "ratekeeper-store-redis"]);
+        let script = vec!["-p", "ratekeeper-store-redis", "--test", "script"];
+        let store = ["-p", "ratekeeper-store-redis", "--test", "store", "--"];
+        let store = store.into_iter().chain(skips).collect();
+        let chaos = vec!["-p", "ratekeeper-cli", "--test", "chaos"];
+        for tests in [script, store, chaos] {
+            let mut command = cargo(["test", "--locked"]);
             command.args(tests);
             if let Some(wheel) = &server.wheel {
                 command.env("RATEKEEPER_TEST_REDIS", wheel.program());

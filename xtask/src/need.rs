@@ -48,6 +48,11 @@ pub(crate) const REDIS: Package = Package {
     program: "redis-server",
     package: "redis-server",
 };
+/// What gives a program a clock of its own.
+pub(crate) const FAKETIME: Package = Package {
+    program: "faketime",
+    package: "faketime",
+};
 /// What asks Redis as fast as can be.
 pub(crate) const REDIS_BENCHMARK: Package = Package {
     program: "redis-benchmark",
@@ -69,7 +74,7 @@ const WEBSOCKETS: Package = Package {
     package: "python3-websockets",
 };
 /// What the tests start besides Envoy: proxies that ask us, a store that we ask, and what README is pasted with.
-pub(crate) const FOR_TESTS: [Package; 9] = [
+pub(crate) const FOR_TESTS: [Package; 10] = [
     Package {
         program: "curl",
         package: "curl",
@@ -86,6 +91,7 @@ pub(crate) const FOR_TESTS: [Package; 9] = [
         package: "haproxy",
     },
     REDIS,
+    FAKETIME,
     Package {
         program: "redis-cli",
         package: "redis-tools",

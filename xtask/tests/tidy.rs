@@ -117,8 +117,12 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-testkit",
         ],
     ),
-    // Asks from outside, as any client does.
+    // Ask from outside, as any client does.
     ("ratekeeper-compat", &["ratekeeper-proto"]),
+    (
+        "ratekeeper-chaos",
+        &["ratekeeper-proto", "ratekeeper-testkit"],
+    ),
     // What users copy.
     ("example-axum", &["ratekeeper"]),
     ("example-library", &["ratekeeper", "ratekeeper-client"]),
@@ -127,12 +131,13 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Who may use the wire formats.
-const KNOW_PROTOBUF: [&str; 6] = [
+const KNOW_PROTOBUF: [&str; 7] = [
     "ratekeeper-proto",
     "ratekeeper-server",
     "ratekeeper-client",
     "ratekeeper-bench",
     "ratekeeper-compat",
+    "ratekeeper-chaos",
     "example-tonic",
 ];
 
