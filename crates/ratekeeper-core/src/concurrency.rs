@@ -64,10 +64,11 @@ impl Held {
         let finding = Finding {
             capacity: limit.quota(),
             room,
-            reset_after: Micros::ZERO,
+            full_after: Micros::ZERO,
         };
         let hits = ask.hits.max(0);
-        let mut outcome = finding.outcome(Ask { hits, ..ask }, |_| RETRY_HINT);
+        let more = |spent| hint(room - spent);
+        let mut outcome = finding.outcome(Ask { hits, ..ask }, |_| RETRY_HINT, more);
         if ask.hits < 0 {
             // A refund only looks, but is not told when to come.
             outcome.retry_after = Micros::ZERO;
@@ -174,12 +175,21 @@ pub fn ask_holder(limit: &Limit, heap: &[u64], id: u128, frees: bool, now: Times
     Held::of(heap, id, now).settle(limit, frees)
 }
 
+/// When there is more than `remaining`: nobody knows, but where some are left nobody need wait.
+const fn hint(remaining: u64) -> Micros {
+    match remaining {
+        0 => RETRY_HINT,
+        _ => Micros::ZERO,
+    }
+}
+
 /// The answer to somebody who holds a permit.
 fn of_holder(remaining: u64) -> Outcome {
     Outcome {
         verdict: Verdict::Fits,
         remaining,
-        reset_after: Micros::ZERO,
+        reset_after: hint(remaining),
+        full_after: Micros::ZERO,
         retry_after: Micros::ZERO,
         delay: Micros::ZERO,
     }

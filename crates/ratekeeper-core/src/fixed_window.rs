@@ -70,18 +70,18 @@ pub(crate) fn test(limit: &Limit, words: &Words, ask: Ask, at: &Moment) -> Outco
     let (_, end, count) = current(limit, words, at);
     let count = count.saturating_sub(ask.refund());
     let room = limit.quota().saturating_sub(count);
-    let reset_after = end.since(at.now);
+    let until_end = end.since(at.now);
     let finding = Finding {
         capacity: limit.quota(),
         room,
-        reset_after,
+        full_after: until_end,
     };
-    let mut outcome = finding.outcome(ask, |_| reset_after);
+    let mut outcome = finding.outcome(ask, |_| until_end, |_| until_end);
     if ask.hits == 0 && count.saturating_add(ask.taken) > limit.quota() {
         // What was denied and counted, or a lowered limit: count + 0 <= limit does not hold.
         (outcome.verdict, outcome.retry_after) = match limit.quota() {
             0 => (Verdict::Never, Micros::ZERO),
-            _ => (Verdict::Later, reset_after),
+            _ => (Verdict::Later, until_end),
         };
     }
     outcome
@@ -128,6 +128,11 @@ mod tests {
     fn the_count_starts_anew_at_the_edge() {
         let limit = limit();
         let mut state = State::new(limit.shape());
+        assert_eq!(
+            step(&limit, &mut state, 0, EDGE - 3).reset_after,
+            Micros::ZERO,
+            "untouched"
+        );
         assert_eq!(
             step(&limit, &mut state, 2, EDGE - 2).reset_after,
             Micros::new(2)

@@ -35,15 +35,15 @@ pub(crate) fn test(rate: Rate, words: &Words, ask: Ask, now: Timestamp) -> Outco
         .until(tat(words), now)
         .saturating_sub(refund_span(rate, ask.refund()));
     let room = rate.hits(rate.full() - busy);
-    let reset_after = rate.micros(busy + rate.span(ask.spent(room)));
+    let full_after = rate.micros(busy + rate.span(ask.spent(room)));
+    let wait = |hits: u64| rate.micros(busy + rate.span(hits) - rate.full());
     Finding {
         capacity: rate.burst(),
         room,
-        reset_after,
+        full_after,
     }
-    .outcome(ask, |hits| {
-        rate.micros(busy + rate.span(hits) - rate.full())
-    })
+    // Hits that are spent move TAT and what is left alike.
+    .outcome(ask, wait, |_| wait(room + 1))
 }
 
 /// Refunds larger than the bucket fill it, and no more.
@@ -90,7 +90,11 @@ mod tests {
             let at = Moment::at(Timestamp::from_micros(1_000_000_000 + micros));
             limit.step(&mut state, hits, &at)
         };
-        assert_eq!(step(3, 0).reset_after, Micros::from_millis(600));
+        let full = step(3, 0);
+        assert_eq!(
+            (full.reset_after, full.full_after),
+            (Micros::from_millis(200), Micros::from_millis(600))
+        );
         assert_eq!(step(1, 0).retry_after, Micros::from_millis(200));
         assert_eq!(step(1, 199_999).retry_after, Micros::new(1));
         assert_eq!(step(1, 200_000).verdict, Verdict::Fits);

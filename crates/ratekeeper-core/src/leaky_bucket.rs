@@ -24,9 +24,9 @@ use crate::{Ask, Micros, Outcome, Timestamp, Verdict, Words, gcra};
 
 pub(crate) fn test(rate: Rate, most: Micros, words: &Words, ask: Ask, now: Timestamp) -> Outcome {
     if ask.hits < 0 && !is_tail(rate, most, words, now) {
-        return gcra::test(rate, words, Ask { hits: 0, ..ask }, now);
+        return look(rate, most, words, Ask { hits: 0, ..ask }, now);
     }
-    let outcome = gcra::test(rate, words, ask, now);
+    let outcome = look(rate, most, words, ask, now);
     let turn = rate.micros(rate.until(gcra::tat(words), now));
     if turn.is_zero() || ask.hits < 0 || outcome.verdict == Verdict::Never {
         return outcome;
@@ -49,7 +49,23 @@ pub(crate) fn test(rate: Rate, most: Micros, words: &Words, ask: Ask, now: Times
     Outcome {
         verdict: Verdict::Later,
         retry_after,
+        reset_after: retry_after,
         ..gcra::test(rate, words, Ask { hits: 0, ..ask }, now)
+    }
+}
+
+/// What the meter says, and of when there is more what a caller who waits for `most` will find:
+/// a place that is free is of use once its turn is as near as that.
+fn look(rate: Rate, most: Micros, words: &Words, ask: Ask, now: Timestamp) -> Outcome {
+    let outcome = gcra::test(rate, words, ask, now);
+    if outcome.reset_after.is_zero() {
+        return outcome;
+    }
+    // The queue is empty when all is back.
+    let turn = Micros::new(outcome.full_after.get().saturating_sub(most.get()));
+    Outcome {
+        reset_after: outcome.reset_after.max(turn),
+        ..outcome
     }
 }
 

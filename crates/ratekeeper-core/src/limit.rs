@@ -313,6 +313,18 @@ impl Limit {
         self.calendar
     }
 
+    /// The limit as callers are told it: the quota, or the burst where that is larger, so that
+    /// it is never less than what they are told is left.
+    #[must_use]
+    pub const fn ceiling(&self) -> u64 {
+        let capacity = self.capacity();
+        if capacity > self.quota {
+            capacity
+        } else {
+            self.quota
+        }
+    }
+
     /// The most that can pass at once from idle: the burst of a bucket, else the quota.
     /// `remaining` never exceeds it, and more hits than this are [`Never`](crate::Verdict::Never).
     #[must_use]

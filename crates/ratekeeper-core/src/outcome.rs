@@ -20,9 +20,14 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Hits left: after this take if it fits, as it stands otherwise. Never above the capacity.
     pub remaining: u64,
-    /// Windows: the time to the end of the current one. Buckets: the time until full again.
-    /// A log: until its newest hit leaves. Zero for concurrency.
+    /// When there is more: the smallest wait after which a peek for `remaining` + 1 hits passes,
+    /// if nobody else came first. For a fixed window that is its end, for all others the moment
+    /// at which the next hit comes back. Equal to `retry_after` for [`Verdict::Later`], zero
+    /// where nothing is missing. Concurrency: a hint if no permit is left, else zero.
     pub reset_after: Micros,
+    /// When all is back: the smallest wait after which nothing that was counted counts any
+    /// more; zero where nothing is missing, and for concurrency.
+    pub full_after: Micros,
     /// [`Verdict::Later`]: the smallest wait after which the same hits would fit, never zero:
     /// at every tick before it they are denied, at it they pass (concurrency: a hint). A peek (0 hits): when one hit would pass, zero if now,
     /// [`Micros::MAX`] if never. Zero otherwise.

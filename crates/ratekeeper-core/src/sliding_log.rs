@@ -94,13 +94,7 @@ pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Out
     } else {
         log.newest(ask.refund())
     };
-    let reset_after = newest.map_or(Micros::ZERO, leaves);
-    Finding {
-        capacity: limit.quota(),
-        room,
-        reset_after,
-    }
-    .outcome(ask, |hits| {
+    let wait = |hits: u64| {
         // The oldest make room, one after the other.
         let mut missing = hits.saturating_add(used) - limit.quota();
         let last = log.pairs().skip(gone).find(|(_, hits)| {
@@ -108,6 +102,16 @@ pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Out
             missing == 0
         });
         last.map_or(Micros::ZERO, |(time, _)| leaves(time))
+    };
+    Finding {
+        capacity: limit.quota(),
+        room,
+        full_after: newest.map_or(Micros::ZERO, leaves),
+    }
+    .outcome(ask, wait, |_| match used {
+        // Nothing is older than what this ask takes.
+        0 => leaves(log.now(now)),
+        _ => wait(room + 1),
     })
 }
 

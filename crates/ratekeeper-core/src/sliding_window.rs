@@ -53,7 +53,6 @@ pub(crate) struct SubWindows {
     lane_bits: u32,
     length: Divisor,
     lanes: Divisor,
-    window: Divisor,
 }
 
 impl SubWindows {
@@ -80,7 +79,6 @@ impl SubWindows {
             lane_bits: ring::lane_bits(count + 1),
             length: Divisor::new(length),
             lanes: Divisor::new(parts + 1),
-            window: Divisor::new(length * parts),
         })
     }
 
@@ -149,6 +147,7 @@ impl SubWindows {
 }
 
 /// A counter read at some time.
+#[derive(Clone, Copy)]
 struct Reading<'a, C> {
     sub: &'a SubWindows,
     counts: C,
@@ -156,8 +155,6 @@ struct Reading<'a, C> {
     index: u64,
     /// Microseconds into it.
     elapsed: u64,
-    /// The time that counts: that of the question, or the beginning of `index` if later.
-    now: u64,
     /// Sub-windows since the one last charged.
     behind: u64,
     /// Where the oldest sub-window is counted.
@@ -168,16 +165,14 @@ struct Reading<'a, C> {
     whole: u64,
 }
 
-impl<'a, C: Counts> Reading<'a, C> {
+impl<'a, C: Counts + Copy> Reading<'a, C> {
     // Always, so that what is known about the counts is known here too.
     #[inline(always)]
     fn new(sub: &'a SubWindows, counts: C, now: Timestamp) -> Self {
         let kept = counts.index();
-        let mut now = now.as_micros();
-        let (mut index, mut elapsed) = sub.length.divide(now);
+        let (mut index, mut elapsed) = sub.length.divide(now.as_micros());
         if index < kept {
             (index, elapsed) = (kept, 0);
-            now = sub.start(kept).as_micros();
         }
         let behind = index - kept;
         let mut reading = Self {
@@ -185,7 +180,6 @@ impl<'a, C: Counts> Reading<'a, C> {
             counts,
             index,
             elapsed,
-            now,
             behind,
             lane: sub.lane(kept),
             oldest: 0,
@@ -204,14 +198,58 @@ impl<'a, C: Counts> Reading<'a, C> {
     #[inline]
     fn leave(&mut self) {
         self.lane = self.sub.next(self.lane);
-        self.oldest = self.counts.get(self.lane);
-        self.whole = self.whole.saturating_sub(self.oldest);
+        // A refund took the newest, and left nothing of the lanes that it emptied.
+        self.oldest = self.counts.get(self.lane).min(self.whole);
+        self.whole -= self.oldest;
     }
 
     /// Hits of the oldest sub-window that still count.
     #[inline]
     fn carried(&self) -> u64 {
         carried(self.sub, self.oldest, self.elapsed)
+    }
+
+    /// Hits of the current sub-window.
+    fn current(&self) -> u64 {
+        match self.behind {
+            0 => self.counts.get(self.sub.lane(self.index)).min(self.whole),
+            _ => 0,
+        }
+    }
+
+    /// The first time after now at which less than `used` and `spent` hits count, of which those
+    /// `spent` are yet to be charged to the current sub-window.
+    fn first_back(&self, used: u64, spent: u64) -> Timestamp {
+        let current = self.current();
+        if spent == 0 || current < self.whole || self.oldest > 0 {
+            // The older ones are gone before the current sub-window begins to leave.
+            return self.falls_to(used - 1);
+        }
+        let leaving = self.index + u64::from(self.sub.count);
+        let hits = current + spent;
+        match first_fit(self.sub, hits, hits - 1, 0) {
+            Some(elapsed) => self.sub.start(leaving).after(Micros::new(elapsed)),
+            None => self.sub.start(leaving + 1),
+        }
+    }
+
+    /// When nothing counts any more of what does now, and of what is `spent` now; `refund` of
+    /// the newest hits are given back.
+    fn all_gone(&self, spent: u64, mut refund: u64) -> Timestamp {
+        let count = u64::from(self.sub.count);
+        if spent > 0 {
+            return self.sub.start(self.index + count + 1);
+        }
+        let oldest = self.index.saturating_sub(count);
+        let kept = self.index - self.behind;
+        let newest = (oldest..=kept).rev().find(|index| {
+            let hits = self.counts.get(self.sub.lane(*index));
+            let left = hits.saturating_sub(refund);
+            // What lies in the window in part only is not given back.
+            refund = refund.saturating_sub(hits);
+            left > 0 || (hits > 0 && *index + count == self.index)
+        });
+        newest.map_or(Timestamp::EPOCH, |index| self.sub.start(index + count + 1))
     }
 
     /// The first time after now at which at most `most` hits count; more do now.
@@ -262,20 +300,26 @@ pub(crate) fn test(
 }
 
 #[inline(always)]
-fn answer<C: Counts>(quota: u64, reading: Reading<'_, C>, ask: Ask, now: Timestamp) -> Outcome {
+fn answer<C: Counts + Copy>(
+    quota: u64,
+    mut reading: Reading<'_, C>,
+    ask: Ask,
+    now: Timestamp,
+) -> Outcome {
     // A refund takes from what lies wholly inside the window; see `take`.
-    let whole = reading.whole.saturating_sub(ask.refund());
-    let room = quota.saturating_sub(whole.saturating_add(reading.carried()));
-    // Where the window of k sub-windows ends that holds the current one.
-    let window = reading.sub.window;
-    let end = reading.now + window.get() - window.divide(reading.now).1;
-    let reset_after = Micros::new(end - now.as_micros());
+    reading.whole = reading.whole.saturating_sub(ask.refund());
+    let room = quota.saturating_sub(reading.whole.saturating_add(reading.carried()));
+    let all_gone = reading.all_gone(ask.spent(room), ask.refund());
     Finding {
         capacity: quota,
         room,
-        reset_after,
+        full_after: all_gone.since(now),
     }
-    .outcome(ask, |hits| reading.falls_to(quota - hits).since(now))
+    .outcome(
+        ask,
+        |hits| reading.falls_to(quota - hits).since(now),
+        |spent| reading.first_back(quota - room, spent).since(now),
+    )
 }
 
 pub(crate) fn charge(

@@ -101,38 +101,58 @@ pub(crate) struct Finding {
     pub(crate) capacity: u64,
     /// Hits left before this ask.
     pub(crate) room: u64,
-    /// Until the window ends or the bucket is full.
-    pub(crate) reset_after: Micros,
+    /// Until all is back, once this ask has taken what it takes. Any value where nothing is
+    /// missing.
+    pub(crate) full_after: Micros,
 }
 
 impl Finding {
     /// The answer. `wait` says how long until so many hits fit, of which more are asked than
-    /// there is room for, and no more than the capacity.
+    /// there is room for, and no more than the capacity. `more` says how long until one hit more
+    /// fits than is left once so many of the room are spent; it is asked only where something
+    /// is missing.
     #[inline]
-    pub(crate) fn outcome(self, ask: Ask, wait: impl FnOnce(u64) -> Micros) -> Outcome {
+    pub(crate) fn outcome(
+        self,
+        ask: Ask,
+        wait: impl FnOnce(u64) -> Micros,
+        more: impl FnOnce(u64) -> Micros,
+    ) -> Outcome {
         let wanted = ask.wanted();
         let mut outcome = Outcome {
             verdict: Verdict::Fits,
             remaining: 0,
-            reset_after: self.reset_after,
+            reset_after: Micros::ZERO,
+            full_after: self.full_after,
             retry_after: Micros::ZERO,
             delay: Micros::ZERO,
         };
         if wanted <= self.room && ask.hits > 0 {
             outcome.remaining = self.room - wanted;
+            outcome.reset_after = more(wanted);
             return outcome;
         }
-        outcome.remaining = self.room - ask.spent(self.room);
+        let spent = ask.spent(self.room);
+        outcome.remaining = self.room - spent;
+        let is_full = outcome.remaining == self.capacity;
+        if is_full {
+            outcome.full_after = Micros::ZERO;
+        }
         let probe = ask.probe();
         if ask.hits > 0 && probe > self.capacity {
             outcome.verdict = Verdict::Never;
         } else if ask.hits > 0 {
             outcome.verdict = Verdict::Later;
             outcome.retry_after = wait(probe);
+            outcome.reset_after = outcome.retry_after;
+            return outcome;
         } else if ask.hits == 0 && probe > self.capacity {
             outcome.retry_after = Micros::MAX;
         } else if ask.hits == 0 && probe > self.room {
             outcome.retry_after = wait(probe);
+        }
+        if !is_full {
+            outcome.reset_after = more(spent);
         }
         outcome
     }

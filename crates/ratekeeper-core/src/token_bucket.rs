@@ -90,15 +90,18 @@ pub(crate) fn test(rate: Rate, words: &Words, ask: Ask, now: Timestamp) -> Outco
     }
     let room = rate.burst() - bucket.deficit;
     let deficit = bucket.deficit + ask.spent(room);
-    let reset_after = rate.micros(bucket.until(rate, deficit, now));
+    let full_after = rate.micros(bucket.until(rate, deficit, now));
     Finding {
         capacity: rate.burst(),
         room,
-        reset_after,
+        full_after,
     }
-    .outcome(ask, |hits| {
-        rate.micros(bucket.until(rate, hits - room, now))
-    })
+    .outcome(
+        ask,
+        |hits| rate.micros(bucket.until(rate, hits - room, now)),
+        // The next token is on its way already, or sets out with this take.
+        |_| rate.micros(bucket.until(rate, 1, now)),
+    )
 }
 
 pub(crate) fn charge(rate: Rate, words: &mut Words, hits: i64, now: Timestamp) {

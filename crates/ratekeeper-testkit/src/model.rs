@@ -99,6 +99,20 @@ impl Model {
         }
     }
 
+    /// How many hits more than the definition the production step may count once `hits` are
+    /// taken: only a sliding window's doubles are not exact, see [`SlidingWindow::tolerance`].
+    #[must_use]
+    pub fn tolerance(&self, hits: i64, now: Timestamp) -> u64 {
+        let mut after = self.clone();
+        after.charge(hits.max(0), now);
+        match (self, &after) {
+            (Self::SlidingWindow(before), Self::SlidingWindow(after)) => {
+                before.tolerance(now).max(after.tolerance(now))
+            }
+            _ => 0,
+        }
+    }
+
     /// The most hits that pass at `now`.
     #[must_use]
     pub fn room(&self, now: Timestamp) -> u64 {
@@ -122,15 +136,21 @@ impl Model {
         }
     }
 
-    /// Until the window ends, the bucket is full, or the newest hit leaves the log.
-    #[must_use]
-    pub fn reset_after(&self, now: Timestamp) -> Micros {
+    /// When there is more than is left at `now`; zero if nothing is missing.
+    fn reset_after(&self, now: Timestamp) -> Micros {
+        match self.room(now) {
+            room if room == self.capacity() => Micros::ZERO,
+            room if room > 0 && matches!(self, Self::Permits(_)) => Micros::ZERO,
+            room => self.wait(room + 1, now),
+        }
+    }
+
+    /// When all is back; zero for permits, of which nobody knows.
+    fn full_after(&self, now: Timestamp) -> Micros {
         match self {
-            Self::FixedWindow(model) => model.reset_after(now),
-            Self::SlidingWindow(model) => model.reset_after(now),
-            Self::SlidingLog(model) => model.reset_after(now),
-            Self::Bucket(model) => model.reset_after(now),
             Self::Permits(_) => Micros::ZERO,
+            Self::Bucket(bucket) => bucket.full_after(now),
+            _ => self.wait(self.capacity(), now),
         }
     }
 
@@ -168,6 +188,10 @@ impl Model {
             Verdict::Fits if ask.hits == 0 => self.wait(together.saturating_add(1), now),
             Verdict::Fits | Verdict::Never => Micros::ZERO,
         };
+        let reset_after = match verdict {
+            Verdict::Later => retry_after,
+            Verdict::Fits | Verdict::Never => after.reset_after(now),
+        };
         let delay = match self {
             Self::Bucket(bucket) if verdict == Verdict::Fits && ask.hits > 0 => bucket.delay(now),
             _ => Micros::ZERO,
@@ -175,7 +199,8 @@ impl Model {
         Outcome {
             verdict,
             remaining: after.room(now),
-            reset_after: after.reset_after(now),
+            reset_after,
+            full_after: after.full_after(now),
             retry_after,
             delay,
         }
@@ -197,7 +222,12 @@ impl Model {
         if let Self::Permits(_) = self {
             return concurrency::RETRY_HINT;
         }
-        let (mut low, mut high) = (0, MAX_COUNT - now.as_micros());
+        let end = MAX_COUNT - now.as_micros();
+        let mut high = 1;
+        while high < end && !fits(high) {
+            high = end.min(high * 4);
+        }
+        let mut low = high / 4;
         while high - low > 1 {
             let middle = low + (high - low) / 2;
             if fits(middle) {

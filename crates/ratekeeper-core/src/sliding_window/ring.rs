@@ -40,6 +40,7 @@ pub(crate) trait CountsMut: Counts {
 }
 
 /// Counts packed into words.
+#[derive(Clone, Copy)]
 pub(crate) struct Packed<W> {
     words: W,
     bits: u32,
@@ -109,6 +110,7 @@ impl CountsMut for Packed<&mut Words> {
 }
 
 /// The index, then the counts; empty when nothing has been counted.
+#[derive(Clone, Copy)]
 pub(crate) struct Listed<'a>(pub(crate) &'a [u64]);
 
 impl Counts for Listed<'_> {

@@ -74,20 +74,30 @@ fn a_wait_may_end_inside_a_later_sub_window() {
 }
 
 #[test]
-fn reset_is_the_end_of_the_window() {
+fn reset_is_when_the_next_hit_comes_back() {
     let limit = limit(10, 12);
     let mut state = State::new(limit.shape());
+    let told = |outcome: Outcome| (outcome.reset_after, outcome.full_after);
     assert_eq!(
-        step(&limit, &mut state, 1, 0).reset_after,
-        Micros::from_secs(12)
+        told(step(&limit, &mut state, 0, 0)),
+        (Micros::ZERO, Micros::ZERO)
+    );
+    // One hit counts until its sub-window has wholly left, two until half of it has.
+    assert_eq!(
+        told(step(&limit, &mut state, 1, 0)),
+        (Micros::from_secs(13), Micros::from_secs(13))
     );
     assert_eq!(
-        step(&limit, &mut state, 1, 11_999_999).reset_after,
-        Micros::new(1)
+        told(step(&limit, &mut state, 1, 0)),
+        (Micros::from_millis(12_500), Micros::from_secs(13))
     );
     assert_eq!(
-        step(&limit, &mut state, 1, 12_000_000).reset_after,
-        Micros::from_secs(12)
+        told(step(&limit, &mut state, 1, 11_999_999)),
+        (Micros::new(500_001), Micros::new(12_000_001))
+    );
+    assert_eq!(
+        told(step(&limit, &mut state, -1, 11_999_999)),
+        (Micros::new(500_001), Micros::new(1_000_001))
     );
 }
 

@@ -19,20 +19,12 @@ impl Between {
         }
     }
 
-    /// How many hits less than the definition may be left.
-    fn tolerance(&self, now: Timestamp) -> u64 {
-        match &self.exact {
-            Model::SlidingWindow(model) => model.tolerance(now),
-            _ => 0,
-        }
-    }
-
     fn check(&self, limit: &Limit, state: &State, ask: Ask, now: Timestamp) -> Outcome {
         let at = Moment::at(now);
         let got = limit.test(state.as_ref(), ask, &at);
         let most = self.exact.answer(ask, now);
         let least = self.slowest.answer(ask, now);
-        let tolerance = self.tolerance(now);
+        let tolerance = self.exact.tolerance(ask.hits, now);
         if rounds(limit) || tolerance > 0 {
             let got_room = limit.test(state.as_ref(), Ask::hits(0), &at).remaining;
             assert!(got_room <= self.exact.room(now), "too much room");
@@ -47,8 +39,13 @@ impl Between {
             if tolerance == 0 {
                 assert!(got.fits() || !least.fits(), "{got:?} but {least:?}");
                 assert!(got.retry_after <= least.retry_after || got.verdict != least.verdict);
-                assert!(got.reset_after >= most.reset_after || got.verdict != most.verdict);
-                assert!(got.reset_after <= least.reset_after || got.verdict != least.verdict);
+                let is_same = |other: &Outcome| {
+                    (got.verdict, got.remaining) == (other.verdict, other.remaining)
+                };
+                assert!(got.reset_after >= most.reset_after || !is_same(&most));
+                assert!(got.reset_after <= least.reset_after || !is_same(&least));
+                assert!(got.full_after >= most.full_after || got.verdict != most.verdict);
+                assert!(got.full_after <= least.full_after || got.verdict != least.verdict);
                 assert!(got.delay >= most.delay || got.verdict != most.verdict);
                 assert!(got.delay <= least.delay || got.verdict != least.verdict);
             }

@@ -28,6 +28,7 @@ mod extremes;
 mod permits;
 mod refunds;
 mod repeated_counters;
+mod resets;
 mod spilling;
 mod time_going_back;
 mod waiting;

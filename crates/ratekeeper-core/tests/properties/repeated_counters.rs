@@ -12,7 +12,14 @@ fn check_ask(limit: &Limit, state: &State, ask: Ask, now: Timestamp) {
     let expected = limit.test(charged.as_ref(), Ask::hits(ask.hits), &at);
     assert_eq!(answer.fits(), expected.fits(), "{ask:?}");
     assert_eq!(answer.remaining, expected.remaining, "{ask:?}");
-    assert_eq!(answer.reset_after, expected.reset_after, "{ask:?}");
+    assert_eq!(answer.full_after, expected.full_after, "{ask:?}");
+    let look = || limit.test(charged.as_ref(), Ask::hits(0), &at);
+    let more = match answer.verdict {
+        Verdict::Later => answer.retry_after,
+        Verdict::Fits => expected.reset_after,
+        Verdict::Never => look().reset_after,
+    };
+    assert_eq!(answer.reset_after, more, "{ask:?}");
     if ask.hits > 0 {
         let together = ask.taken as i64 + ask.hits;
         let together = limit.test(state.as_ref(), Ask::hits(together), &at);

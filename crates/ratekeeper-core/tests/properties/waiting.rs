@@ -10,7 +10,7 @@ fn verdict(limit: &Limit, state: &State, hits: i64, now: Timestamp) -> Verdict {
 }
 
 /// Ticks before `wait`: both ends, the edges of sub-windows near them, and some in between.
-fn ticks_before(wait: Micros) -> impl Iterator<Item = Micros> {
+pub(crate) fn ticks_before(wait: Micros) -> impl Iterator<Item = Micros> {
     let wait = wait.get();
     let ends = (0..8).chain(wait.saturating_sub(8)..wait);
     let between = (1..16).map(move |part| (u128::from(wait) * part / 16) as u64);

@@ -90,14 +90,15 @@ impl Bucket {
         });
     }
 
-    pub(crate) fn reset_after(&self, now: Timestamp) -> Micros {
+    /// Until nothing is missing, which may be after the end of time.
+    pub(crate) fn full_after(&self, now: Timestamp) -> Micros {
         self.inflow_of(self.missing(now))
     }
 
     /// How long the queue takes to leave.
     pub(crate) fn delay(&self, now: Timestamp) -> Micros {
         if self.queues {
-            self.reset_after(now)
+            self.full_after(now)
         } else {
             Micros::ZERO
         }

@@ -24,8 +24,10 @@ pub enum Gap {
     SubEdge(i64),
     /// To when the last answer said to come back, or beside it.
     Retry(i64),
-    /// To when the last answer said the counter resets, or beside it.
+    /// To when the last answer said there is more, or beside it.
     Reset(i64),
+    /// To when the last answer said all is back, or beside it.
+    Full(i64),
 }
 
 impl Gap {
@@ -57,6 +59,7 @@ impl Gap {
             Self::SubEdge(beside) => edge(sub, beside),
             Self::Retry(beside) => relative(last.map(|last| last.retry_after), beside),
             Self::Reset(beside) => relative(last.map(|last| last.reset_after), beside),
+            Self::Full(beside) => relative(last.map(|last| last.full_after), beside),
         };
         Timestamp::from_micros(micros).max(now)
     }
@@ -235,7 +238,8 @@ pub fn gaps() -> impl Strategy<Value = Gap> {
         2 => beside.clone().prop_map(Gap::Edge),
         3 => beside.clone().prop_map(Gap::SubEdge),
         4 => beside.clone().prop_map(Gap::Retry),
-        2 => beside.prop_map(Gap::Reset),
+        2 => beside.clone().prop_map(Gap::Reset),
+        2 => beside.prop_map(Gap::Full),
     ]
 }
 

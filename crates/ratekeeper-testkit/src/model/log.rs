@@ -1,7 +1,7 @@
 //! The log, which is a list in production too.
 
 use super::timeline::{Timeline, left};
-use ratekeeper_core::{LimitSpec, Micros, Timestamp};
+use ratekeeper_core::{LimitSpec, Timestamp};
 
 /// `sliding_log`: the hits in (now - w, now].
 #[derive(Clone, Debug)]
@@ -45,11 +45,5 @@ impl SlidingLog {
         let hits = hits.min(i64::try_from(self.quota).unwrap_or(i64::MAX));
         self.hits.charge(hits, time, |_| true);
         self.hits.forget_oldest(most);
-    }
-
-    pub(crate) fn reset_after(&self, now: Timestamp) -> Micros {
-        self.hits.newest().map_or(Micros::ZERO, |newest| {
-            newest.after(Micros::new(self.window)).since(now)
-        })
     }
 }

@@ -1,7 +1,7 @@
 //! The two windows, counted from the list.
 
 use super::timeline::{Timeline, left};
-use ratekeeper_core::{DEFAULT_SUB_WINDOWS, LimitSpec, Micros, Timestamp};
+use ratekeeper_core::{DEFAULT_SUB_WINDOWS, LimitSpec, Timestamp};
 
 /// `fixed_window`: the hits that came since the window began.
 #[derive(Clone, Debug)]
@@ -63,10 +63,6 @@ impl FixedWindow {
         let latest = self.latest.as_micros();
         self.hits
             .charge(hits, latest, |time| (start..end).contains(&time));
-    }
-
-    pub(crate) fn reset_after(&self, now: Timestamp) -> Micros {
-        Timestamp::from_micros(self.bounds(now).1).since(now)
     }
 }
 
@@ -148,12 +144,5 @@ impl SlidingWindow {
         let (index, length, count) = (now / self.length, self.length, self.count);
         self.hits
             .charge(hits, now, |time| time / length + count > index);
-    }
-
-    /// Until the window that is current ends, in windows of k sub-windows since the epoch.
-    pub(crate) fn reset_after(&self, now: Timestamp) -> Micros {
-        let window = self.length * self.count;
-        let end = (self.now(now) / window + 1) * window;
-        Timestamp::from_micros(end).since(now)
     }
 }
