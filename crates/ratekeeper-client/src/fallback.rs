@@ -99,9 +99,10 @@ fn local(limiter: &MemoryLimiter, question: &Question) -> Answer {
             .rule(binding)
             .map(|rule| rule.id.to_string())
             .unwrap_or_default(),
-        limit: binding.quota,
+        limit: binding.ceiling,
         remaining: binding.answered.remaining,
         reset_after: span(binding.answered.reset_after),
+        full_after: span(binding.answered.full_after),
         retry_after: Some(binding.answered.retry_after)
             .filter(|wait| *wait > Micros::ZERO && *wait < Micros::MAX)
             .map(span),

@@ -154,12 +154,15 @@ pub struct Told {
 pub struct Limit {
     /// The rule's id; empty if the request brought the limit along.
     pub rule: String,
-    /// Hits a window holds; of concurrency, permits.
+    /// Hits a window holds, or a larger burst; of concurrency, permits.
     pub limit: u64,
     /// Hits left.
     pub remaining: u64,
-    /// Until the window ends or the bucket is full; on a denial, until the same hits would pass.
+    /// Until there is more than `remaining`, zero if nothing is missing; on a denial, until the
+    /// same hits would pass.
     pub reset_after: Duration,
+    /// Until all is back.
+    pub full_after: Duration,
     /// Until the same hits would pass; none if they pass now, and if they never will.
     pub retry_after: Option<Duration>,
 }
@@ -244,6 +247,7 @@ impl From<v1::Limit> for Limit {
             limit: limit.limit,
             remaining: limit.remaining,
             reset_after: Duration::from_millis(limit.reset_after_ms),
+            full_after: Duration::from_millis(limit.full_after_ms),
             retry_after: limit.retry_after_ms.map(Duration::from_millis),
         }
     }

@@ -130,7 +130,7 @@ async fn a_service_decides_until_it_is_gone_and_then_the_fallback() {
     running.stop().await;
     let passed = ask(&allow, "/").await;
     assert_eq!(passed.status(), 200);
-    assert_eq!(passed.headers()["x-ratelimit-degraded"], "true");
+    assert!(!passed.headers().contains_key("x-ratelimit-degraded"));
     let refused = ask(&deny, "/").await;
     assert_eq!(refused.status(), 503);
     assert_eq!(refused.headers()["retry-after"], "1");

@@ -1,5 +1,6 @@
 //! What a limiter answers.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use arc_swap::Guard;
@@ -59,7 +60,8 @@ impl Decision {
     }
 
     /// The most restrictive limit of the request: of those that deny it the one with the longest
-    /// wait, else the one with the least remaining. None if no enforced limit matched.
+    /// wait, else the one with the least remaining, the one where there is more latest of several.
+    /// None if no enforced limit matched.
     #[must_use]
     pub fn binding(&self) -> Option<&Binding> {
         self.statuses
@@ -148,6 +150,8 @@ pub struct Binding {
     pub source: Source,
     /// Hits a window holds.
     pub quota: u64,
+    /// The limit as callers are told it: the quota, or a larger burst.
+    pub ceiling: u64,
     /// The window.
     pub window: Micros,
     /// The window as the incumbent names it, where it has a name.
@@ -166,8 +170,8 @@ pub struct Binding {
 pub struct Policy {
     /// Where the limit comes from.
     pub source: Source,
-    /// Hits a window holds.
-    pub quota: u64,
+    /// The limit as callers are told it: hits a window holds, or a larger burst.
+    pub ceiling: u64,
     /// The window; of a concurrency limit, the timeout of a permit.
     pub window: Micros,
     /// Whether it limits how many requests are in flight.
@@ -184,8 +188,11 @@ pub struct Answered {
     pub verdict: Verdict,
     /// Hits left.
     pub remaining: u64,
-    /// Until the window ends or the bucket is full.
+    /// When there is more than `remaining`, zero if nothing is missing; on a denial that a wait
+    /// ends the same as `retry_after`. See [`Outcome::reset_after`](ratekeeper_core::Outcome).
     pub reset_after: Micros,
+    /// When all is back, zero if nothing is missing.
+    pub full_after: Micros,
     /// Until the same hits would fit: zero if they do, or never will.
     pub retry_after: Micros,
     /// How long to hold the request; zero if it was denied.
@@ -206,10 +213,16 @@ impl Answered {
                 } else {
                     0
                 };
+                let remaining = found.remaining.saturating_add(kept).min(capacity);
+                let missing = |wait: Micros| match remaining == capacity && found.fits() {
+                    true => Micros::ZERO,
+                    false => wait,
+                };
                 Self {
                     verdict: found.verdict,
-                    remaining: found.remaining.saturating_add(kept).min(capacity),
-                    reset_after: found.reset_after,
+                    remaining,
+                    reset_after: missing(found.reset_after),
+                    full_after: missing(found.full_after),
                     retry_after: found.retry_after,
                     delay: if request_allowed {
                         found.delay
@@ -222,6 +235,10 @@ impl Answered {
             // Of those that nobody has answered none is left by now.
             StepOutcome::Full(_) | StepOutcome::Unanswered(_) => {
                 let allowed = outcome.fits();
+                let retry_after = match allowed {
+                    true => Micros::ZERO,
+                    false => UNCOUNTED_RETRY,
+                };
                 Self {
                     verdict: if allowed {
                         Verdict::Fits
@@ -229,12 +246,9 @@ impl Answered {
                         Verdict::Later
                     },
                     remaining: if allowed { capacity } else { 0 },
-                    reset_after: step.limit.window(),
-                    retry_after: if allowed {
-                        Micros::ZERO
-                    } else {
-                        UNCOUNTED_RETRY
-                    },
+                    reset_after: retry_after,
+                    full_after: retry_after,
+                    retry_after,
                     delay: Micros::ZERO,
                     counted: false,
                 }
@@ -248,13 +262,23 @@ impl Answered {
         self.verdict == Verdict::Fits
     }
 
+    /// Says `wait` wherever a wait is but a hint.
+    pub(crate) fn hint(&mut self, wait: Micros) {
+        if self.verdict == Verdict::Later {
+            self.retry_after = wait;
+        }
+        if !self.reset_after.is_zero() {
+            self.reset_after = wait;
+        }
+    }
+
     /// How restrictive it is, the most restrictive first: denials by the longest wait, then
-    /// allowances by the least remaining.
-    pub(crate) fn rank(&self) -> (u8, u64) {
+    /// allowances by the least remaining, and among equals by the longest wait for more.
+    pub(crate) fn rank(&self) -> (u8, u64, Reverse<Micros>) {
         match self.verdict {
-            Verdict::Never => (0, 0),
-            Verdict::Later => (1, u64::MAX - self.retry_after.get()),
-            Verdict::Fits => (2, self.remaining),
+            Verdict::Never => (0, 0, Reverse(Micros::MAX)),
+            Verdict::Later => (1, 0, Reverse(self.retry_after)),
+            Verdict::Fits => (2, self.remaining, Reverse(self.reset_after)),
         }
     }
 }
@@ -262,9 +286,8 @@ impl Answered {
 impl Binding {
     /// Among the limits of a descriptor: the reasons of a denial first, those that only watch
     /// last.
-    pub(crate) fn rank(&self) -> (bool, bool, u8, u64) {
-        let (class, measure) = self.answered.rank();
-        (self.shadow, !self.denies, class, measure)
+    pub(crate) fn rank(&self) -> impl Ord + use<> {
+        (self.shadow, !self.denies, self.answered.rank())
     }
 }
 
@@ -273,13 +296,15 @@ impl Binding {
 fn most_restrictive(allowed: bool, statuses: &[Status]) -> Option<u16> {
     let candidates = (0_u16..).zip(statuses).filter_map(|(number, status)| {
         let binding = status.binding.filter(|binding| !binding.shadow)?;
-        let answered = binding.answered;
+        let (class, left, wait) = binding.answered.rank();
         let rank = match allowed {
-            true => (!answered.fits(), 0, answered.remaining),
-            false => {
-                let (class, measure) = answered.rank();
-                (!binding.denies, class, measure)
-            }
+            true => (
+                !binding.answered.fits(),
+                0,
+                binding.answered.remaining,
+                wait,
+            ),
+            false => (!binding.denies, class, left, wait),
         };
         Some((rank, number))
     });

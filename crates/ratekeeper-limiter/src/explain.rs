@@ -79,7 +79,7 @@ pub struct ExplainedLimit {
     /// Hits left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining: Option<u64>,
-    /// Milliseconds until the window ends or the bucket is full.
+    /// Milliseconds until there is more than `remaining`; 0 if nothing is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_after_ms: Option<u64>,
     /// Milliseconds until one hit would pass, on a denial.

@@ -108,7 +108,7 @@ impl Fallback {
     /// Remembers what the store said is left of the counter of `step`.
     pub(crate) fn note(&self, step: &Step<'_>, answered: &Answered, now: Timestamp) {
         if answered.counted {
-            let until = now.after(answered.reset_after);
+            let until = now.after(answered.full_after);
             let said = Said {
                 remaining: answered.remaining,
                 at: now,

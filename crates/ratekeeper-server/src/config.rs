@@ -110,6 +110,9 @@ pub struct RlsConfig {
     pub limit_headers: Option<LimitHeaders>,
     /// Whether answers carry the IETF draft's `RateLimit-Policy` and `RateLimit`.
     pub draft_headers: bool,
+    /// Whether answers of which some limit was not counted say so in a header, which Envoy hands
+    /// on to end clients.
+    pub degraded_header: bool,
 }
 
 /// The names of the incumbent's three response headers.

@@ -96,5 +96,5 @@ fn answer<S: ServedStore>(
     } else {
         Policies::new()
     };
-    response::answer(&app.rls, request, decision, &policies)
+    response::answer(&app.rls, request, decision, &policies, app.limiter.clock())
 }

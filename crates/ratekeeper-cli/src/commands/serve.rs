@@ -270,6 +270,7 @@ fn config(settings: &Settings) -> ServerConfig {
             dynamic_metadata: settings.envoy.dynamic_metadata,
             limit_headers: settings.envoy.limit_headers.clone(),
             draft_headers: settings.envoy.draft_headers,
+            degraded_header: settings.envoy.degraded_header,
         },
         auth: settings.auth.clone(),
         callers: settings.callers.clone(),

@@ -3,6 +3,7 @@
 use super::values;
 use ratekeeper_rules::{FailureMode, Profile};
 use std::num::NonZeroUsize;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// The least that counters can be given, in bytes.
@@ -73,25 +74,34 @@ pub(super) fn drain_delay(text: &str) -> Result<Duration, String> {
     Ok(delay)
 }
 
-/// Whether the incumbent's headers and the draft's are wanted.
-pub(super) fn header_kinds(text: &str) -> Result<(bool, bool), String> {
-    let (mut limits, mut draft) = (false, false);
-    for kind in text
-        .split(',')
-        .map(str::trim)
-        .filter(|kind| !kind.is_empty())
-    {
-        match kind {
-            "limits" => limits = true,
-            "draft" => draft = true,
-            _ => {
-                return Err(format!(
-                    "`{kind}` is no kind of headers; write `limits`, `draft` or both with a comma"
-                ));
+/// Which headers answers to Envoy carry.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HeaderKinds {
+    pub(super) limits: bool,
+    pub(super) draft: bool,
+    pub(super) degraded: bool,
+}
+
+impl FromStr for HeaderKinds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut kinds = Self::default();
+        let words = text.split(',').map(str::trim);
+        for word in words.filter(|word| !word.is_empty()) {
+            match word {
+                "limits" => kinds.limits = true,
+                "draft" => kinds.draft = true,
+                "degraded" => kinds.degraded = true,
+                _ => {
+                    return Err(format!(
+                        "`{word}` is no kind of headers; write `limits`, `draft`, `degraded`, or several with commas"
+                    ));
+                }
             }
         }
+        Ok(kinds)
     }
-    Ok((limits, draft))
 }
 
 /// A name as HTTP allows it (RFC 9110, section 5.6.2).

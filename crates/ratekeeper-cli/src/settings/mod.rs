@@ -176,6 +176,7 @@ pub(crate) struct NamedStore {
 pub(crate) struct EnvoySettings {
     pub(crate) limit_headers: Option<LimitHeaders>,
     pub(crate) draft_headers: bool,
+    pub(crate) degraded_header: bool,
     pub(crate) dynamic_metadata: bool,
 }
 

@@ -269,7 +269,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "KINDS",
         "",
         "Headers in answers to Envoy: `limits` (RateLimit-Limit, -Remaining, -Reset as envoyproxy/ratelimit has \
-         them), `draft` (the IETF draft's RateLimit-Policy and RateLimit), or `limits,draft`",
+         them), `draft` (the IETF draft's RateLimit-Policy and RateLimit), `degraded` (x-ratelimit-degraded, where a \
+         limit was answered without being counted), or several with commas",
     ),
     value(
         "limit_header",
@@ -331,7 +332,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "LIST",
         "draft, x-ratelimit, retry-after",
         "In which headers clients are told of their limits on /v1/auth and at the gateway: a list of `draft`, `x-ratelimit`, \
-         `x-ratelimit-epoch`, `github`, `retry-after`, `retry-after-date` and `rule`, or `none`",
+         `x-ratelimit-epoch`, `github`, `retry-after`, `retry-after-date`, `rule` and `degraded`, or `none`",
     ),
     value(
         "denial_body",

@@ -4,7 +4,7 @@ use super::callers;
 use super::incumbent::RUNTIME_ROOT;
 use super::layer::{Layers, Origin, Said};
 use super::meaning::{
-    MEMORY_LIMIT_MIN, drain_delay, failure_mode, header_kinds, header_name, keepalive, log_filter,
+    HeaderKinds, MEMORY_LIMIT_MIN, drain_delay, failure_mode, header_name, keepalive, log_filter,
     memory_limit, percent, profile, worker_threads,
 };
 use super::problem::{Problem, Problems};
@@ -158,15 +158,16 @@ impl<'a> Typed<'a> {
     }
 
     pub(super) fn envoy(&mut self) -> EnvoySettings {
-        let (limits, draft) = self.get("response_headers", (false, false), header_kinds);
+        let kinds = self.get("response_headers", HeaderKinds::default(), str::parse);
         let headers = LimitHeaders {
             limit: self.get("limit_header", String::new(), header_name),
             remaining: self.get("remaining_header", String::new(), header_name),
             reset: self.get("reset_header", String::new(), header_name),
         };
         EnvoySettings {
-            limit_headers: limits.then_some(headers),
-            draft_headers: draft,
+            limit_headers: kinds.limits.then_some(headers),
+            draft_headers: kinds.draft,
+            degraded_header: kinds.degraded,
             dynamic_metadata: self.get("dynamic_metadata", false, values::switch),
         }
     }

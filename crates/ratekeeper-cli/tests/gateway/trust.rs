@@ -67,7 +67,11 @@ impl Site {
         let upstream = upstream.url();
         let args = ["--upstream", &upstream, "--service", &url];
         let patient = ["--service-deadline", "10s"];
-        let settings = format!("auth: {{ domain: api }}\n{}\n", settings.join("\n"));
+        let headers = "headers: draft, degraded";
+        let settings = format!(
+            "auth: {{ domain: api }}\n{headers}\n{}\n",
+            settings.join("\n")
+        );
         Gateway::asking(&settings, &[args.as_slice(), &patient].concat())
     }
 

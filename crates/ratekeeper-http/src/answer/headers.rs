@@ -27,8 +27,7 @@ const DATES_END: u64 = 253_402_300_800;
 /// In which headers a client is told of its limits, on allowed answers and denials alike.
 ///
 /// Read from a list with commas of `draft`, `x-ratelimit`, `x-ratelimit-epoch`, `github`, `retry-after`,
-/// `retry-after-date` and `rule`; `none` for none at all. By default `draft,x-ratelimit,retry-after`. Answers of which
-/// some limit was not counted carry [`DEGRADED`](super::DEGRADED) besides, unless there are no headers at all.
+/// `retry-after-date`, `rule` and `degraded`; `none` for none at all. By default `draft,x-ratelimit,retry-after`.
 ///
 /// ```
 /// use ratekeeper_http::answer::{Headers, LimitHeaders};
@@ -49,6 +48,9 @@ pub struct Headers {
     pub retry_after: Option<RetryAfter>,
     /// `rule`: `X-RateLimit-Rule`, after a denial: the id of the rule that denied.
     pub rule: bool,
+    /// `degraded`: [`DEGRADED`](super::DEGRADED), where some limit was answered without being counted. Not by default:
+    /// that a store is away is its operator's business, and tells an attacker when limits are weak.
+    pub degraded: bool,
 }
 
 /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
@@ -83,6 +85,7 @@ impl Default for Headers {
             limits: Some(LimitHeaders::Delta),
             retry_after: Some(RetryAfter::Seconds),
             rule: false,
+            degraded: false,
         }
     }
 }
@@ -94,6 +97,7 @@ impl Headers {
         limits: None,
         retry_after: None,
         rule: false,
+        degraded: false,
     };
 
     /// The headers that tell `standing`.
@@ -118,7 +122,7 @@ impl Headers {
                 lines.text(&RULE, &shown(&binding.rule));
             }
         }
-        if standing.degraded {
+        if self.degraded && standing.degraded {
             lines.text(&DEGRADED, "true");
         }
         lines.finish()
@@ -168,6 +172,7 @@ impl FromStr for Headers {
                 "none" => {}
                 "draft" => headers.draft = true,
                 "rule" => headers.rule = true,
+                "degraded" => headers.degraded = true,
                 "x-ratelimit" => one(&mut headers.limits, LimitHeaders::Delta, word)?,
                 "x-ratelimit-epoch" => one(&mut headers.limits, LimitHeaders::Epoch, word)?,
                 "github" => one(&mut headers.limits, LimitHeaders::GitHub, word)?,
@@ -176,7 +181,7 @@ impl FromStr for Headers {
                 _ => {
                     return Err(UnknownHeaders(format!(
                         "`{word}` is none of draft, x-ratelimit, x-ratelimit-epoch, github, retry-after, \
-                         retry-after-date, rule and none"
+                         retry-after-date, rule, degraded and none"
                     )));
                 }
             }

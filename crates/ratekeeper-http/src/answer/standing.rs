@@ -28,7 +28,7 @@ pub struct Standing<'a> {
 pub struct Quota<'a> {
     /// What it is called: printable ASCII, another name for each quota of a request.
     pub name: Cow<'a, str>,
-    /// Hits a window holds; of a concurrency limit, requests in flight.
+    /// Hits a window holds, or a larger burst; of a concurrency limit, requests in flight.
     pub limit: u64,
     /// The window; none where it is not known, and of a concurrency limit, which has none.
     pub window: Option<Micros>,
@@ -45,8 +45,8 @@ pub struct Bound<'a> {
     pub rule: Cow<'a, str>,
     /// Hits left; 0 after a denial.
     pub remaining: u64,
-    /// Until the window ends or the bucket is full; after a denial that a wait ends, the same as `retry_after`, so that
-    /// clients may go by any word about time.
+    /// When there is more than `remaining`, zero if nothing is missing; after a denial that a wait ends, the same as
+    /// `retry_after`, so that clients may go by any word about time.
     pub reset_after: Micros,
     /// After a denial: when the same request would pass. None if no wait helps, or none is needed.
     pub retry_after: Option<Micros>,
@@ -73,7 +73,7 @@ impl<'a> Standing<'a> {
         let binding = decision.binding().map(|binding| {
             let same = |(policy, _): &(&Policy, &Quota<'a>)| {
                 policy.source == binding.source
-                    && (policy.quota, policy.window) == (binding.quota, binding.window)
+                    && (policy.ceiling, policy.window) == (binding.ceiling, binding.window)
             };
             let known = policies.iter().zip(&quotas).find(same);
             let quota = known.map(|(_, quota)| quota.clone());
@@ -138,7 +138,7 @@ impl<'a> Quota<'a> {
     fn new(policy: &Policy, name: Cow<'a, str>) -> Self {
         Self {
             name,
-            limit: policy.quota,
+            limit: policy.ceiling,
             window: (!policy.is_concurrency).then_some(policy.window),
             is_concurrency: policy.is_concurrency,
         }
@@ -153,7 +153,7 @@ impl<'a> Bound<'a> {
         Self {
             quota: quota.unwrap_or_else(|| Quota {
                 window: Some(binding.window),
-                ..Quota::named(rule, binding.quota)
+                ..Quota::named(rule, binding.ceiling)
             }),
             rule: Cow::Borrowed(rule),
             remaining: if answered.fits() {
@@ -161,11 +161,7 @@ impl<'a> Bound<'a> {
             } else {
                 0
             },
-            reset_after: if is_later {
-                answered.retry_after
-            } else {
-                answered.reset_after
-            },
+            reset_after: answered.reset_after,
             retry_after: (!decision.allowed() && is_later).then_some(answered.retry_after),
         }
     }

@@ -73,6 +73,24 @@ fn an_allowance_says_what_is_left() {
     assert!(headers.get("x-ratelimit-degraded").is_none());
 }
 
+/// That a store is away is told to end clients only where somebody asked for it.
+#[test]
+fn a_degraded_answer_is_told_where_that_is_wanted() {
+    let limiter = limiter();
+    let (decision, _, _) = ask(&limiter, &ADA);
+    let mut standing = Standing::new(&[], &decision, limiter.clock().now());
+    standing.degraded = true;
+    for (list, told) in [
+        ("draft, x-ratelimit", false),
+        ("degraded", true),
+        ("none", false),
+    ] {
+        let headers: Headers = list.parse().expect("a list of headers");
+        let headers: HeaderMap = headers.lines(&standing).into_iter().collect();
+        assert_eq!(headers.contains_key("x-ratelimit-degraded"), told, "{list}");
+    }
+}
+
 #[test]
 fn a_denial_says_when_to_come_back_with_one_voice() {
     let limiter = limiter();

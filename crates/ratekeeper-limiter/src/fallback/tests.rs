@@ -68,7 +68,8 @@ fn said(remaining: u64) -> Answered {
     Answered {
         verdict: Verdict::Fits,
         remaining,
-        reset_after: Micros::from_secs(60),
+        reset_after: Micros::from_secs(1),
+        full_after: Micros::from_secs(60),
         retry_after: Micros::ZERO,
         delay: Micros::ZERO,
         counted: true,

@@ -1,6 +1,6 @@
 //! From the store's verdicts to statuses and statistics.
 
-use ratekeeper_core::{Algorithm, Micros, Mode, Timestamp, Verdict, combine, quota_denies};
+use ratekeeper_core::{Algorithm, Micros, Mode, Timestamp, combine, quota_denies};
 use ratekeeper_rules::{FailureMode, RuleIndex, Unit};
 use ratekeeper_store::{Charge, Step, Verdicts};
 
@@ -69,17 +69,17 @@ impl<'a> Plan<'a> {
             .zip(&verdicts.outcomes)
             .map(|((step, source), outcome)| {
                 let mut answered = Answered::new(*outcome, step, verdicts.allowed);
-                if let Some(hint) = self.retry_hint(step, *source, &answered) {
-                    answered.retry_after = hint;
+                if let Some(hint) = self.retry_hint(step, *source) {
+                    answered.hint(hint);
                 }
                 (step, *source, answered)
             })
     }
 
-    /// What to wait after a denial by a concurrency limit, as its rule says: nobody knows when a
-    /// permit comes back.
-    fn retry_hint(&self, step: &Step<'_>, source: Source, answered: &Answered) -> Option<Micros> {
-        if answered.verdict != Verdict::Later || step.limit.algorithm() != Algorithm::Concurrency {
+    /// What to wait for a permit of a concurrency limit, as its rule says: nobody knows when one
+    /// comes back.
+    fn retry_hint(&self, step: &Step<'_>, source: Source) -> Option<Micros> {
+        if step.limit.algorithm() != Algorithm::Concurrency {
             return None;
         }
         match source {
@@ -118,6 +118,7 @@ impl<'a> Plan<'a> {
             let binding = Binding {
                 source,
                 quota: step.limit.quota(),
+                ceiling: step.limit.ceiling(),
                 window: step.limit.window(),
                 unit: self.unit(source, step),
                 shadow: step.shadow,
@@ -272,7 +273,7 @@ impl<'a> Plan<'a> {
             let limit = step.limit;
             let policy = Policy {
                 source: *source,
-                quota: limit.quota(),
+                ceiling: limit.ceiling(),
                 window: limit.window(),
                 is_concurrency: limit.algorithm() == Algorithm::Concurrency,
             };

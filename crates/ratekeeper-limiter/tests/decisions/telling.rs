@@ -2,7 +2,7 @@
 
 use ratekeeper_limiter::{Check, Descriptor, Waiting};
 
-use crate::support::{QUOTA_AND_RATE, TWO_LEVELS, ask, entries, limiter, passes};
+use crate::support::{QUOTA_AND_RATE, TWO_LEVELS, ask, ask_all, entries, limiter, passes};
 
 #[test]
 fn policies_are_the_enforced_limits_each_once() {
@@ -30,9 +30,77 @@ descriptors:
     let quotas: Vec<_> = limiter
         .policies(&check, &decision)
         .iter()
-        .map(|p| p.quota)
+        .map(|p| p.ceiling)
         .collect();
     assert_eq!(quotas, [5, 50]);
+}
+
+#[test]
+fn no_more_is_left_than_the_limit_that_is_told() {
+    let limiter = limiter(
+        "
+domain: d
+descriptors:
+  - key: a
+    rate_limit: { window: 1s, limit: 10, burst: 30, algorithm: gcra }
+  - key: b
+    rate_limit: { window: 1s, limit: 10, burst: 3, algorithm: gcra }
+",
+    );
+    for (key, quota, ceiling, left) in [("a", 10, 30, 29), ("b", 10, 10, 2)] {
+        let decision = ask(&limiter, &[(key, "1")]);
+        let binding = decision.binding().expect("a limit");
+        assert_eq!((binding.quota, binding.ceiling), (quota, ceiling));
+        assert_eq!(binding.answered.remaining, left);
+        // The next hit comes in after T, all of them as soon as the one is back.
+        let told = (binding.answered.reset_after, binding.answered.full_after);
+        let hit = ratekeeper_core::Micros::from_millis(100);
+        assert_eq!(told, (hit, hit));
+    }
+}
+
+/// As much is left of both: the one that waits longer for more is told, whatever their order.
+#[test]
+fn among_equals_the_one_where_there_is_more_latest_binds() {
+    let limiter = limiter(
+        "
+domain: d
+evaluation: path
+descriptors:
+  - key: a
+    rate_limit: [ { window: 1s, limit: 5, algorithm: gcra }, { window: 1h, limit: 5, algorithm: gcra } ]
+  - key: b
+    rate_limit: [ { window: 1h, limit: 5, algorithm: gcra }, { window: 1s, limit: 5, algorithm: gcra } ]
+",
+    );
+    for key in ["a", "b"] {
+        let decision = ask(&limiter, &[(key, "1")]);
+        let binding = decision.binding().expect("a limit");
+        assert_eq!(
+            binding.answered.reset_after,
+            ratekeeper_core::Micros::from_secs(720)
+        );
+    }
+}
+
+/// A limit that denied nothing is told as it was before, since nothing was taken.
+#[test]
+fn what_was_not_taken_has_nothing_to_wait_for() {
+    let limiter = limiter(
+        "
+domain: d
+descriptors:
+  - key: a
+    rate_limit: { window: 1h, limit: 5, algorithm: fixed_window }
+  - key: none
+    rate_limit: { window: 1h, limit: 0 }
+",
+    );
+    let decision = ask_all(&limiter, &[&[("a", "1")], &[("none", "1")]], 1, 0);
+    assert!(!decision.allowed());
+    let other = decision.statuses()[0].binding.expect("a limit").answered;
+    assert_eq!(other.remaining, 5);
+    assert!(other.reset_after.is_zero() && other.full_after.is_zero());
 }
 
 #[test]

@@ -43,20 +43,24 @@ pub struct Limit {
     /// The rule's id; empty if the request brought the limit along.
     #[prost(string, tag = "1")]
     pub rule: ::prost::alloc::string::String,
-    /// Hits a window holds, a bucket's burst aside; of concurrency, permits.
+    /// Hits a window holds, or a bucket's burst if that is larger; of concurrency, permits. Never
+    /// less than `remaining`.
     #[prost(uint64, tag = "2")]
     pub limit: u64,
     /// Hits left.
     #[prost(uint64, tag = "3")]
     pub remaining: u64,
-    /// Milliseconds until the window ends or the bucket is full; on a denial, until the same hits
-    /// would pass. Rounded up.
+    /// Milliseconds until there is more than `remaining`: after exactly that wait one hit more fits.
+    /// 0 if nothing is missing. On a denial, until the same hits would pass. Rounded up.
     #[prost(uint64, tag = "4")]
     pub reset_after_ms: u64,
     /// Milliseconds until the same hits would pass, or after a peek one hit. Absent if they pass
     /// now, and if they never will: more than the limit ever holds.
     #[prost(uint64, optional, tag = "5")]
     pub retry_after_ms: ::core::option::Option<u64>,
+    /// Milliseconds until all is back, and `remaining` as large as it gets. Rounded up.
+    #[prost(uint64, tag = "6")]
+    pub full_after_ms: u64,
 }
 /// A limit that a request is held to: a quota policy, in the words of the IETF's draft about the
 /// RateLimit header fields.
@@ -65,7 +69,7 @@ pub struct Policy {
     /// What clients are told it is called: printable ASCII, another name for each policy of a request.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// Hits a window holds, a bucket's burst aside; of concurrency, permits.
+    /// Hits a window holds, or a bucket's burst if that is larger; of concurrency, permits.
     #[prost(uint64, tag = "2")]
     pub limit: u64,
     /// The window in microseconds; absent for concurrency, which has none.
@@ -84,8 +88,8 @@ pub struct Binding {
     /// Hits left; 0 after a denial.
     #[prost(uint64, tag = "3")]
     pub remaining: u64,
-    /// Until the window ends or the bucket is full; after a denial that a wait ends, the same as
-    /// `retry_after_us`.
+    /// Until there is more than `remaining`, 0 if nothing is missing; after a denial that a wait
+    /// ends, the same as `retry_after_us`.
     #[prost(uint64, tag = "4")]
     pub reset_after_us: u64,
     /// After a denial, until the same hits would pass. Absent if no wait helps, or none is needed.

@@ -205,7 +205,7 @@ impl OwnLimit {
         Some(Self {
             rule: explained.rule.clone(),
             service_level: level.cloned(),
-            limit: limit.quota(),
+            limit: limit.ceiling(),
             window: format_duration(limit.window()),
             state: Some(LimitState {
                 remaining: explained.remaining?,
@@ -224,7 +224,7 @@ impl OwnLimit {
             Some(Self {
                 rule: rule.id.to_string(),
                 service_level: Some(about.clone()),
-                limit: limit.quota(),
+                limit: limit.ceiling(),
                 window: format_duration(limit.window()),
                 state: None,
             })

@@ -32,14 +32,15 @@ pub(super) fn incumbents(
     let picked = denying
         .next_back()
         .or_else(|| limited().min_by_key(|(wire, _)| wire.limit_remaining));
-    let values = picked.and_then(|(wire, _)| {
+    let values = picked.and_then(|(wire, status)| {
         let seconds = wire
             .duration_until_reset
             .as_ref()
             .map_or(0, |span| span.seconds);
-        let limit = wire.current_limit.as_ref()?;
+        // Not that of `current_limit`, which may be less than a bucket's burst.
+        let limit = status.binding.as_ref()?.ceiling;
         Some([
-            header(&names.limit, limit.requests_per_unit.to_string()),
+            header(&names.limit, limit.min(u32::MAX.into()).to_string()),
             header(&names.remaining, wire.limit_remaining.to_string()),
             header(&names.reset, seconds.to_string()),
         ])

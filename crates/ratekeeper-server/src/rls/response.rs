@@ -1,8 +1,8 @@
 //! From our words to Envoy's.
 
-use ratekeeper_core::{Micros, Verdict};
+use ratekeeper_core::Micros;
 use ratekeeper_http::answer;
-use ratekeeper_limiter::{Binding, Code, Decision, Policy, Status};
+use ratekeeper_limiter::{Binding, Clock, Code, Decision, Policy, Status};
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::{
     Code as WireCode, DescriptorStatus, RateLimit, rate_limit::Unit as WireUnit,
 };
@@ -18,11 +18,17 @@ pub(super) fn answer(
     request: &RateLimitRequest,
     decision: &Decision,
     policies: &[Policy],
+    clock: &Clock,
 ) -> RateLimitResponse {
+    let until_reset = |binding: &Binding| match config.profile {
+        // On a denial that is retry_after, as every other edge says it.
+        Profile::Ratekeeper => binding.answered.reset_after,
+        Profile::Envoy => window_end(binding, clock),
+    };
     let statuses: Vec<_> = decision
         .statuses()
         .iter()
-        .map(|status| descriptor_status(config.profile, decision, status))
+        .map(|status| descriptor_status(decision, status, until_reset))
         .collect();
     let overall = if decision.allowed() {
         WireCode::Ok
@@ -43,8 +49,7 @@ pub(super) fn answer(
             answer::draft(policies, decision).map(|(name, value)| headers::header(name, value)),
         );
     }
-    let has_headers = config.draft_headers || config.limit_headers.is_some();
-    if has_headers && config.profile == Profile::Ratekeeper && decision.is_degraded() {
+    if config.degraded_header && decision.is_degraded() {
         response.response_headers_to_add.push(headers::degraded());
     }
     if config.dynamic_metadata {
@@ -54,7 +59,11 @@ pub(super) fn answer(
     response
 }
 
-fn descriptor_status(profile: Profile, decision: &Decision, status: &Status) -> DescriptorStatus {
+fn descriptor_status(
+    decision: &Decision,
+    status: &Status,
+    until_reset: impl Fn(&Binding) -> Micros,
+) -> DescriptorStatus {
     let code = match status.code {
         Code::Ok => WireCode::Ok,
         Code::OverLimit => WireCode::OverLimit,
@@ -72,7 +81,7 @@ fn descriptor_status(profile: Profile, decision: &Decision, status: &Status) -> 
             // Over the limit, enforced or not, nothing is left, as the incumbent has it.
             _ => 0,
         };
-        wire.duration_until_reset = Some(whole_seconds(until_reset(profile, status, binding)));
+        wire.duration_until_reset = Some(whole_seconds(until_reset(binding)));
     }
     wire
 }
@@ -105,15 +114,15 @@ const fn wire_unit(unit: Unit) -> WireUnit {
     }
 }
 
-/// On a denial the time until the request would pass, as every other edge says it; the
-/// incumbent always says when the window ends.
-pub(super) fn until_reset(profile: Profile, status: &Status, binding: &Binding) -> Micros {
+/// When the window ends, which is what the incumbent always says: also of a counter that has
+/// counted nothing, and of an answer that was not counted.
+fn window_end(binding: &Binding, clock: &Clock) -> Micros {
     let answered = &binding.answered;
-    let is_denied = status.code == Code::OverLimit && answered.verdict == Verdict::Later;
-    match profile {
-        Profile::Ratekeeper if is_denied => answered.retry_after,
-        _ => answered.reset_after,
+    if answered.counted && !answered.full_after.is_zero() {
+        return answered.full_after;
     }
+    let window = binding.window.get().max(1);
+    Micros::new(window - clock.now().as_micros() % window)
 }
 
 /// Rounded up: whoever waits for so long has waited long enough.

@@ -94,13 +94,10 @@ fn limit(decision: &Decision, binding: &Binding) -> v1::Limit {
             .rule(binding)
             .map(|rule| String::from(&*rule.id))
             .unwrap_or_default(),
-        limit: binding.quota,
+        limit: binding.ceiling,
         remaining: answered.remaining,
-        // On a denial every word about time says the same, so that clients may go by any.
-        reset_after_ms: match answered.verdict {
-            Verdict::Later => answered.retry_after.as_millis_ceil(),
-            Verdict::Fits | Verdict::Never => answered.reset_after.as_millis_ceil(),
-        },
+        reset_after_ms: answered.reset_after.as_millis_ceil(),
+        full_after_ms: answered.full_after.as_millis_ceil(),
         retry_after_ms: match answered.verdict {
             Verdict::Never => None,
             Verdict::Fits | Verdict::Later => millis(answered.retry_after),

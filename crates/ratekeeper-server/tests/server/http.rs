@@ -88,10 +88,14 @@ async fn a_check_is_answered_in_plain_numbers() {
     let (status, mut body) = running.post("/v1/check", &check("user", "a")).await;
     assert_eq!(status, 200);
     let reset = body["reset_after_ms"].take().as_u64().unwrap();
-    assert!(reset > 0 && reset <= 365 * 86_400_000);
+    let full = body["full_after_ms"].take().as_u64().unwrap();
+    // A hit leaves a sliding window once it is a year old, or at most a twelfth of one later.
+    assert!(0 < reset && reset <= full && full <= 400 * 86_400_000);
     assert_eq!(body["statuses"][0]["reset_after_ms"].take(), reset);
+    assert_eq!(body["statuses"][0]["full_after_ms"].take(), full);
     let limit = json!({
         "decision": "allow", "rule": "d.user", "limit": 3, "remaining": 2, "reset_after_ms": null,
+        "full_after_ms": null,
     });
     let mut expected = limit.clone();
     expected["degraded"] = json!(false);
@@ -134,6 +138,7 @@ async fn where_no_limit_matches_there_is_none_to_tell() {
     let (status, body) = running.post("/v1/check", &check("nothing", "a")).await;
     let limit = json!({
         "decision": "allow", "rule": null, "limit": null, "remaining": null, "reset_after_ms": null,
+        "full_after_ms": null,
     });
     let mut expected = limit.clone();
     expected["degraded"] = json!(false);

@@ -47,7 +47,10 @@ struct Limit<'a> {
     rule: Option<&'a str>,
     limit: Option<u64>,
     remaining: Option<u64>,
+    /// When there is more than `remaining`; on a denial, when the same hits would pass.
     reset_after_ms: Option<u64>,
+    /// When all is back.
+    full_after_ms: Option<u64>,
     /// When the same hits would pass; after a peek, when one hit would. Absent if now or never.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
@@ -137,13 +140,10 @@ impl<'a> Limit<'a> {
         let answered = &binding.answered;
         Self {
             rule: decision.rule(binding).map(|rule| &*rule.id),
-            limit: Some(binding.quota),
+            limit: Some(binding.ceiling),
             remaining: Some(answered.remaining),
-            // On a denial every word about time says the same, so that clients may go by any.
-            reset_after_ms: Some(match answered.verdict {
-                Verdict::Later => answered.retry_after.as_millis_ceil(),
-                Verdict::Fits | Verdict::Never => answered.reset_after.as_millis_ceil(),
-            }),
+            reset_after_ms: Some(answered.reset_after.as_millis_ceil()),
+            full_after_ms: Some(answered.full_after.as_millis_ceil()),
             retry_after_ms: match answered.verdict {
                 Verdict::Never => None,
                 Verdict::Fits | Verdict::Later => millis(answered.retry_after),
@@ -194,6 +194,8 @@ fn write_limit(out: &mut Vec<u8>, decision: Word, limit: &Limit<'_>, delay_ms: O
     write_value(out, &limit.remaining);
     out.extend_from_slice(b",\"reset_after_ms\":");
     write_value(out, &limit.reset_after_ms);
+    out.extend_from_slice(b",\"full_after_ms\":");
+    write_value(out, &limit.full_after_ms);
     if limit.retry_after_ms.is_some() {
         out.extend_from_slice(b",\"retry_after_ms\":");
         write_value(out, &limit.retry_after_ms);
@@ -227,6 +229,7 @@ mod tests {
                 limit: some(number, 0),
                 remaining: some(number, 1),
                 reset_after_ms: some(number, 2),
+                full_after_ms: some(number, 1),
                 retry_after_ms: some(number, 3),
             };
             let decision = [Word::Allow, Word::Deny][number as usize % 2];
