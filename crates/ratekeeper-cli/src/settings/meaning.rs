@@ -125,6 +125,9 @@ pub(super) fn percent(text: &str) -> Result<u8, String> {
     percent.ok_or_else(|| format!("`{text}` is no share; write a whole number from 1% to 100%"))
 }
 
+/// The filter that a setting asks for. A bare level is about this program: the libraries below it are
+/// heard from `error` on, because a peer can make some of them warn at every frame it sends. Whoever
+/// wants more names them, as in `info,h2=debug`.
 pub(super) fn log_filter(text: &str) -> Result<String, String> {
     // The incumbent's words for two levels.
     let text = match text.to_ascii_lowercase().as_str() {
@@ -132,15 +135,35 @@ pub(super) fn log_filter(text: &str) -> Result<String, String> {
         "fatal" | "panic" => "error".to_owned(),
         _ => text.to_owned(),
     };
-    let words = ["error", "warn", "info", "debug", "trace", "off"];
-    if !text.contains(['=', ',']) && !words.contains(&text.to_ascii_lowercase().as_str()) {
+    if !text.contains(['=', ',']) && !is_level(&text) {
         return Err(format!(
             "`{text}` is no log level; write one of {}",
-            words.join(", ")
+            LEVELS.join(", ")
         ));
     }
+    let text = text
+        .split(',')
+        .map(about_ourselves)
+        .collect::<Vec<_>>()
+        .join(",");
     match tracing_subscriber::EnvFilter::builder().parse(&text) {
         Ok(_) => Ok(text),
         Err(error) => Err(format!("`{text}` is no log filter: {error}")),
+    }
+}
+
+const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+
+fn is_level(text: &str) -> bool {
+    LEVELS.contains(&text.to_ascii_lowercase().as_str())
+}
+
+/// A directive of a filter, where a bare level is one for our own targets alone.
+fn about_ourselves(directive: &str) -> String {
+    let level = directive.trim().to_ascii_lowercase();
+    match level.as_str() {
+        "off" | "error" => level,
+        _ if is_level(&level) => format!("error,ratekeeper={level}"),
+        _ => directive.to_owned(),
     }
 }

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 
 use crate::support::{Gateway, Upstream, ok};
 
-type Fields<'a> = &'a [(&'a str, &'a str)];
+pub(crate) type Fields<'a> = &'a [(&'a str, &'a str)];
 
 /// What becomes of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,16 +15,19 @@ pub(crate) enum Outcome {
     Refused,
 }
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+/// How a connection begins.
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
+
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("frames of tests are short");
     let mut bytes = length.to_be_bytes()[1..].to_vec();
     bytes.extend([kind, flags]);
@@ -34,7 +37,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// HPACK: literals without indexing, which say what they are told to.
-fn block(fields: Fields<'_>) -> Vec<u8> {
+pub(crate) fn block(fields: Fields<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, value) in fields {
         bytes.push(0);
@@ -59,7 +62,7 @@ fn status(block: &[u8]) -> u16 {
 /// Begins a request on a connection of its own: its first frames, and the body, if that is all of it.
 pub(crate) fn begin(gateway: &Gateway, fields: Fields<'_>, body: Option<&str>) -> TcpStream {
     let mut stream = gateway.connect();
-    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    let mut bytes = PREFACE.to_vec();
     bytes.extend(frame(SETTINGS, 0, 0, &[]));
     bytes.extend(frame(HEADERS, END_HEADERS, 1, &block(fields)));
     if let Some(body) = body {

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod drain;
+mod flood;
 mod forwarding;
 mod grpc;
 mod health;
