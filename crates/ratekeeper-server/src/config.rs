@@ -12,7 +12,7 @@ use ratekeeper_proto::MESSAGE_BYTES_MAX;
 use ratekeeper_rules::{Options, Profile, ReadOptions};
 
 use crate::front::FrontConfig;
-use crate::listen::ListenAddress;
+use crate::listen::{ListenAddress, Patience};
 use crate::rls::ConstantAnswer;
 use crate::tls::TlsConfig;
 
@@ -47,6 +47,9 @@ pub struct ServerConfig {
     pub callers: Vec<Caller>,
     /// How much of everything, and for how long.
     pub bounds: Bounds,
+    /// Connections of all listeners together but those of operators, whose room is kept for them
+    /// ([`OPERATORS_MAX`](crate::OPERATORS_MAX) each); more wait to be accepted. At least 1.
+    pub connections_max: usize,
     /// For how long after a shutdown began new connections are still served, while readiness
     /// already says no: what balancers and proxies need to notice. 0 for not at all.
     pub drain_delay: Duration,
@@ -73,6 +76,7 @@ impl Default for ServerConfig {
             auth: AuthConfig::default(),
             callers: Vec::new(),
             bounds: Bounds::default(),
+            connections_max: usize::MAX,
             drain_delay: Duration::from_secs(3),
             watch: WatchConfig::default(),
             constant_answer: None,
@@ -169,12 +173,14 @@ pub struct Bounds {
     pub head_timeout: Duration,
     /// How long a request may take, reading its body included.
     pub request_timeout: Duration,
-    /// After how long without a byte in either direction a connection is closed, or up to twice
-    /// that; at least 1 ms.
+    /// After how long without a byte in either direction a connection is closed, or up to a quarter
+    /// of the stall timeout later; at least 1 ms.
     pub idle_timeout: Duration,
     /// Whether a client over HTTP/1 that says it has nothing more to say still gets its answer. Whoever waits for it
     /// cannot be told from one that has gone, so that a request whose work is dear is better ended.
     pub half_close: bool,
+    /// How slow a peer may be that does not take an answer.
+    pub patience: Patience,
     /// How long a TLS handshake may take.
     pub handshake_timeout: Duration,
     /// After how long an HTTP/2 connection is told to go, give or take a tenth, so that clients
@@ -205,6 +211,7 @@ impl Default for Bounds {
             request_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(90),
             half_close: true,
+            patience: Patience::default(),
             handshake_timeout: Duration::from_secs(10),
             connection_age_max: Some(Duration::from_secs(24 * 3_600)),
             connection_age_grace: Duration::from_secs(3_600),

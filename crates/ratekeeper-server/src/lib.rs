@@ -57,9 +57,9 @@ pub use config::{
 pub use drain::DrainDelay;
 pub use follow::{FilesRead, Followed};
 pub use front::{Front, FrontConfig, Telling};
-pub use listen::{Answer, Fault, FramedTwice, ListenAddress, Peer, PeerAddress};
+pub use listen::{Answer, Fault, FramedTwice, ListenAddress, Pace, Patience, Peer, PeerAddress};
 pub use reload::{LoadError, ReloadStatus, RulesLoader};
 pub use rls::{ConstantAnswer, NoAnswer};
-pub use server::{Addresses, BindError, Drained, Reload, Server};
+pub use server::{Addresses, BindError, Drained, OPERATORS_MAX, Reload, Server};
 pub use store::{ServedStore, ServerGauges, StoreGauges};
 pub use tls::{BadClientName, ClientName, PeerName, TlsConfig};

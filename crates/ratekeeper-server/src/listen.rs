@@ -8,7 +8,9 @@ mod connection;
 mod deadline;
 mod framing;
 mod line;
+mod pace;
 mod peer;
+mod quiet;
 mod refusal;
 mod shares;
 mod socket;
@@ -16,7 +18,7 @@ mod unix;
 mod workers;
 
 use std::convert::Infallible;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::sync::Arc;
 use std::task::Poll;
@@ -25,6 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tower::Service;
@@ -32,6 +35,7 @@ use tracing::{info, warn};
 
 pub use address::ListenAddress;
 pub use framing::FramedTwice;
+pub use pace::{Pace, Patience};
 pub use peer::{Peer, PeerAddress};
 pub(crate) use workers::{Turns, Workers};
 
@@ -39,6 +43,7 @@ use crate::config::Bounds;
 use crate::drain::Drain;
 use crate::tls::Tls;
 use connection::Terms;
+use quiet::Quiet;
 use shares::Shares;
 use socket::{Accepted, Socket};
 
@@ -135,6 +140,7 @@ impl Listener {
         self,
         mut services: impl FnMut(usize) -> A,
         bounds: Bounds,
+        room: Room,
         drain: Arc<Drain>,
         mut turns: Turns,
     ) -> usize {
@@ -150,7 +156,7 @@ impl Listener {
             is_local: self.address.is_local(),
         };
         let shares = Shares::new(self.name, bounds.connections_per_address_max);
-        let mut spawn = |connections: &mut JoinSet<()>, accepted: Accepted| {
+        let mut spawn = |connections: &mut JoinSet<()>, (accepted, seat): (Accepted, Seat)| {
             let Some(share) = shares.take(accepted.peer) else {
                 return;
             };
@@ -159,14 +165,17 @@ impl Listener {
             connections.spawn_on(
                 async move {
                     served.await;
-                    drop((place, share));
+                    drop((place, share, seat));
                 },
                 runtime,
             );
         };
         let mut accept = Accept {
             listener: &self,
-            failing: false,
+            room,
+            is_failing: false,
+            failures: Quiet::default(),
+            was_said: false,
         };
         loop {
             while connections.try_join_next().is_some() {}
@@ -190,29 +199,60 @@ impl Listener {
     }
 }
 
-/// Accepts, and says once that it cannot.
+/// The connections that several listeners may have together.
+#[derive(Clone, Debug)]
+pub(crate) struct Room(Arc<Semaphore>);
+
+/// One of them, free again when dropped.
+type Seat = OwnedSemaphorePermit;
+
+impl Room {
+    pub(crate) fn new(connections_max: usize) -> Self {
+        let connections_max = connections_max.clamp(1, Semaphore::MAX_PERMITS);
+        Self(Arc::new(Semaphore::new(connections_max)))
+    }
+
+    async fn seat(&self) -> Seat {
+        match Arc::clone(&self.0).acquire_owned().await {
+            Ok(seat) => seat,
+            // Nobody closes it.
+            Err(_) => pending().await,
+        }
+    }
+}
+
+/// Accepts, and says now and then that it cannot.
 struct Accept<'a> {
     listener: &'a Listener,
-    failing: bool,
+    room: Room,
+    is_failing: bool,
+    failures: Quiet,
+    /// That it fails was said.
+    was_said: bool,
 }
 
 impl Accept<'_> {
-    async fn next(&mut self) -> Accepted {
+    async fn next(&mut self) -> (Accepted, Seat) {
+        // First: what is accepted has a file descriptor, and there may be none left to give.
+        let seat = self.room.seat().await;
         loop {
             match poll_fn(|cx| self.listener.socket.poll_accept(cx)).await {
                 Ok(accepted) => {
-                    if std::mem::take(&mut self.failing) {
+                    self.is_failing = false;
+                    if std::mem::take(&mut self.was_said) {
                         info!(
                             listener = self.listener.name,
                             "connections are accepted again"
                         );
                     }
-                    return accepted;
+                    return (accepted, seat);
                 }
                 // The peer gave up while it waited.
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    if !std::mem::replace(&mut self.failing, true) {
+                    let began = !std::mem::replace(&mut self.is_failing, true);
+                    if began && self.failures.may_say() {
+                        self.was_said = true;
                         warn!(%error, listener = self.listener.name, "connections cannot be accepted");
                     }
                     sleep(ACCEPT_PAUSE).await;
@@ -222,14 +262,15 @@ impl Accept<'_> {
     }
 
     /// A connection that is there already.
-    async fn waiting(&mut self) -> Option<Accepted> {
+    async fn waiting(&mut self) -> Option<(Accepted, Seat)> {
         // Lets the runtime take notice of what the kernel has ready.
         tokio::task::yield_now().await;
-        poll_fn(|cx| match self.listener.socket.poll_accept(cx) {
+        let seat = Arc::clone(&self.room.0).try_acquire_owned().ok()?;
+        let accepted = poll_fn(|cx| match self.listener.socket.poll_accept(cx) {
             Poll::Ready(Ok(accepted)) => Poll::Ready(Some(accepted)),
             Poll::Ready(Err(_)) | Poll::Pending => Poll::Ready(None),
-        })
-        .await
+        });
+        Some((accepted.await?, seat))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::listen::{ListenAddress, Listener, Workers};
 use crate::reload::{ReloadStatus, RulesLoader};
 use crate::store::ServedStore;
 use listeners::{Listeners, Secrets};
+pub use run::OPERATORS_MAX;
 
 /// Where a server listens: what was asked for, with free ports in place of 0.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -18,7 +18,10 @@ pub(super) struct Activity(Arc<Counts>);
 #[derive(Debug, Default)]
 struct Counts {
     moves: AtomicU64,
-    has_written: AtomicBool,
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
+    /// The peer takes nothing more for now.
+    is_blocked: AtomicBool,
 }
 
 impl Activity {
@@ -27,20 +30,49 @@ impl Activity {
         self.0.moves.load(Ordering::Relaxed)
     }
 
-    /// Whether the peer was ever sent anything.
-    pub(super) fn has_written(&self) -> bool {
-        self.0.has_written.load(Ordering::Relaxed)
+    /// The bytes that came from the peer.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.0.bytes_read.load(Ordering::Relaxed)
     }
 
-    fn note(&self) {
-        // Relaxed: one task does both the noting and the looking.
-        self.0.moves.fetch_add(1, Ordering::Relaxed);
+    /// The bytes that the peer, or the system on its behalf, was given.
+    pub(super) fn bytes_written(&self) -> u64 {
+        self.0.bytes_written.load(Ordering::Relaxed)
     }
 
-    fn note_write(&self) {
-        self.note();
-        self.0.has_written.store(true, Ordering::Relaxed);
+    /// Whether something waits to be written that the peer does not take.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.0.is_blocked.load(Ordering::Relaxed)
     }
+
+    fn note_read(&self, bytes: usize) {
+        add(&self.0.moves, 1);
+        add(&self.0.bytes_read, bytes as u64);
+    }
+
+    fn note_write(&self, outcome: &Poll<io::Result<usize>>) {
+        self.0
+            .is_blocked
+            .store(outcome.is_pending(), Ordering::Relaxed);
+        if let Poll::Ready(written) = outcome {
+            add(&self.0.moves, 1);
+            add(
+                &self.0.bytes_written,
+                *written.as_ref().unwrap_or(&0) as u64,
+            );
+        }
+    }
+
+    fn note_flush(&self, outcome: &Poll<io::Result<()>>) {
+        self.0
+            .is_blocked
+            .store(outcome.is_pending(), Ordering::Relaxed);
+    }
+}
+
+/// One task does both the noting and the looking, so that no add has to be atomic.
+fn add(count: &AtomicU64, more: u64) {
+    count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
 /// A socket whose reads and writes are counted.
@@ -70,8 +102,8 @@ impl<S> Watched<S> {
         (watched, activity, receiver)
     }
 
-    fn note_write(&mut self) {
-        self.activity.note_write();
+    fn note_write(&mut self, outcome: &Poll<io::Result<usize>>) {
+        self.activity.note_write(outcome);
         // What it began to follow would be kept for as long as a tunnel lives.
         self.framing.take_if(|framing| framing.is_over());
     }
@@ -107,7 +139,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let result = ready!(self.socket()?.poll_read(cx, buf));
-        self.activity.note();
+        self.activity.note_read(buf.filled().len() - before);
         if let Some(framing) = &mut self.framing {
             framing.follow(&buf.filled()[before..]);
         }
@@ -121,9 +153,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let result = ready!(self.socket()?.poll_write(cx, buf));
-        self.note_write();
-        Poll::Ready(result)
+        let outcome = self.socket()?.poll_write(cx, buf);
+        self.note_write(&outcome);
+        outcome
     }
 
     fn poll_write_vectored(
@@ -131,9 +163,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let result = ready!(self.socket()?.poll_write_vectored(cx, bufs));
-        self.note_write();
-        Poll::Ready(result)
+        let outcome = self.socket()?.poll_write_vectored(cx, bufs);
+        self.note_write(&outcome);
+        outcome
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -143,7 +175,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket()?.poll_flush(cx)
+        let outcome = self.socket()?.poll_flush(cx);
+        self.activity.note_flush(&outcome);
+        outcome
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -10,49 +10,119 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use hyper::rt::Executor;
 use parking_lot::Mutex;
 
-pub(super) type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
+use super::line::{Line, Taking};
+use super::pace::Pace;
+
+type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The requests of one connection that were read and not tried yet: as many as it may have
 /// under way at most.
-#[derive(Clone, Default)]
-pub(super) struct Aside(Arc<Mutex<Vec<Request>>>);
+#[derive(Clone)]
+pub(super) struct Aside {
+    requests: Arc<Mutex<Vec<Request>>>,
+    line: Arc<Line>,
+}
 
 /// The requests of one connection that wait for something. They end with it.
-pub(super) type Waiting = FuturesUnordered<Request>;
+#[derive(Default)]
+pub(super) struct Waiting(FuturesUnordered<Paced>);
+
+/// A request that waits, and the time that its client has to take the answer.
+struct Paced {
+    request: Request,
+    line: Arc<Line>,
+    pace: Pace,
+    taking: Taking,
+}
+
+impl Future for Paced {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.line.begin_taking();
+        let outcome = self.request.as_mut().poll(cx);
+        let taking = self.line.taking();
+        self.taking.go_on(taking);
+        outcome
+    }
+}
+
+impl Waiting {
+    /// Ends those whose clients take nothing of what is ready for them, or too little, `elapsed`
+    /// after it last looked. Answers how many.
+    pub(super) fn end_stalled(&mut self, elapsed: Duration) -> usize {
+        let mut stalled = 0;
+        for paced in self.0.iter_mut() {
+            stalled += usize::from(paced.is_over(elapsed));
+        }
+        if stalled > 0 {
+            // There is no way to take out some. This is rare, and no work on those that stay.
+            let all = std::mem::take(&mut self.0);
+            self.0
+                .extend(all.into_iter().filter(|it| !it.pace.left().is_zero()));
+        }
+        stalled
+    }
+}
+
+impl Paced {
+    fn is_over(&mut self, elapsed: Duration) -> bool {
+        self.pace.handed(std::mem::take(&mut self.taking.bytes));
+        match self.taking.is_stalled {
+            true => self.pace.waited(elapsed),
+            false => {
+                self.pace.rested(elapsed);
+                false
+            }
+        }
+    }
+}
 
 impl<F> Executor<F> for Aside
 where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, request: F) {
-        self.0.lock().push(Box::pin(request));
+        self.requests.lock().push(Box::pin(request));
     }
 }
 
 impl Aside {
+    pub(super) fn new(line: Arc<Line>) -> Self {
+        let requests = Arc::default();
+        Self { requests, line }
+    }
+
     /// Tries all of them, and those that were `waiting` and were woken. What is not done at once
     /// joins these.
     pub(super) fn run(&self, waiting: &mut Waiting, cx: &mut Context<'_>) {
         // Not held while they run: they may hand in others.
         while let Some(requests) = self.take() {
             for mut request in requests {
+                self.line.begin_taking();
                 if request.as_mut().poll(cx).is_pending() {
-                    waiting.push(request);
+                    waiting.0.push(Paced {
+                        request,
+                        line: Arc::clone(&self.line),
+                        pace: Pace::new(self.line.bounds.patience),
+                        taking: self.line.taking(),
+                    });
                 }
             }
         }
         // What has just joined is polled again here, so that its own waker is known.
-        while let Poll::Ready(Some(())) = waiting.poll_next_unpin(cx) {}
+        while let Poll::Ready(Some(())) = waiting.0.poll_next_unpin(cx) {}
     }
 
     fn take(&self) -> Option<Vec<Request>> {
-        let mut requests = self.0.lock();
+        let mut requests = self.requests.lock();
         (!requests.is_empty()).then(|| std::mem::take(&mut *requests))
     }
 }
@@ -65,6 +135,9 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::config::Bounds;
+    use crate::drain::Drain;
+    use crate::listen::{Peer, PeerAddress, Protocol};
 
     /// Counts how often a connection's task is woken.
     #[derive(Default)]
@@ -76,9 +149,16 @@ mod tests {
         }
     }
 
+    fn line() -> Arc<Line> {
+        let peer = Peer::unnamed(PeerAddress::Unix, true);
+        let drain = Arc::new(Drain::new());
+        let line = Line::new(peer, Protocol::Http2, Bounds::default(), drain, |_| false);
+        Arc::new(line)
+    }
+
     #[test]
     fn requests_that_wait_wake_their_connection_once_and_end_with_it() {
-        let (aside, mut waiting) = (Aside::default(), Waiting::new());
+        let (aside, mut waiting) = (Aside::new(line()), Waiting::default());
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(Arc::clone(&wakes));
         let mut cx = Context::from_waker(&waker);
@@ -100,7 +180,7 @@ mod tests {
         });
         aside.run(&mut waiting, &mut cx);
         assert_eq!(served.load(Ordering::Relaxed), 10, "one had not to wait");
-        assert_eq!(waiting.len(), 3);
+        assert_eq!(waiting.0.len(), 3);
 
         let before = wakes.0.load(Ordering::Relaxed);
         for answer in answers.drain(..2) {

@@ -9,13 +9,22 @@ use pin_project_lite::pin_project;
 
 use super::line::UnderWay;
 
+/// Of a long last piece over HTTP/2 so much is given by itself. HTTP/2 takes a whole piece from
+/// here and keeps what the client does not take: a request whose last piece is given is over, and
+/// nobody would see that the client never takes it.
+const LAST_BYTES: usize = 1 << 10;
+
+/// The last pieces that are given at once.
+const SHORT_BYTES_MAX: usize = 4 << 10;
+
 pin_project! {
     /// The service's body, or a text of our own. Until it ends, the request is under way.
     pub(super) struct AnswerBody<B> {
         #[pin]
         body: Option<B>,
+        // The whole answer, or the end of the service's.
         text: Bytes,
-        _under_way: Option<UnderWay>,
+        under_way: Option<UnderWay>,
     }
 }
 
@@ -24,7 +33,7 @@ impl<B> AnswerBody<B> {
         Self {
             body: Some(body),
             text: Bytes::new(),
-            _under_way: under_way,
+            under_way,
         }
     }
 
@@ -32,7 +41,7 @@ impl<B> AnswerBody<B> {
         Self {
             body: None,
             text,
-            _under_way: None,
+            under_way: None,
         }
     }
 }
@@ -45,25 +54,55 @@ impl<B: Body<Data = Bytes>> Body for AnswerBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let this = self.project();
-        match this.body.as_pin_mut() {
-            Some(body) => body.poll_frame(cx),
-            None if this.text.is_empty() => Poll::Ready(None),
-            None => Poll::Ready(Some(Ok(Frame::data(std::mem::take(this.text))))),
+        let mut this = self.project();
+        let line = this.under_way.as_ref().map(UnderWay::line);
+        if !this.text.is_empty() {
+            let text = std::mem::take(this.text);
+            if let Some(line) = line {
+                line.note_handed(text.len());
+            }
+            return Poll::Ready(Some(Ok(Frame::data(text))));
         }
+        let Some(mut body) = this.body.as_mut().as_pin_mut() else {
+            return Poll::Ready(None);
+        };
+        let frame = body.as_mut().poll_frame(cx);
+        let (Some(line), Poll::Ready(Some(Ok(data)))) = (line, &frame) else {
+            if let Some(line) = line {
+                line.note_asked();
+            }
+            return frame;
+        };
+        let length = data.data_ref().map_or(0, Bytes::len);
+        line.note_handed(length);
+        if length <= SHORT_BYTES_MAX || !line.is_http2() || !body.is_end_stream() {
+            return frame;
+        }
+        frame.map_ok(|frame| {
+            frame.map_data(|mut data| {
+                *this.text = data.split_off(length - LAST_BYTES);
+                data
+            })
+        })
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.body {
-            Some(body) => body.is_end_stream(),
-            None => self.text.is_empty(),
-        }
+        self.text.is_empty() && self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.body {
-            Some(body) => body.size_hint(),
-            None => SizeHint::with_exact(self.text.len() as u64),
+        let text = self.text.len() as u64;
+        let Some(body) = &self.body else {
+            return SizeHint::with_exact(text);
+        };
+        if text == 0 {
+            return body.size_hint();
         }
+        let (mut hint, within) = (SizeHint::new(), body.size_hint());
+        if let Some(upper) = within.upper() {
+            hint.set_upper(upper + text);
+        }
+        hint.set_lower(within.lower() + text);
+        hint
     }
 }

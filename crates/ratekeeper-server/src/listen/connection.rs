@@ -19,6 +19,7 @@ use super::aside::{Aside, Waiting};
 use super::deadline::Deadline;
 use super::framing::Framing;
 use super::line::Line;
+use super::pace::Pace;
 use super::socket::Accepted;
 use super::{Answer, IsBlind, Peer, Protocol};
 use crate::config::Bounds;
@@ -34,7 +35,22 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// hyper reads a head of this many times the bound, so that what is somewhat too large gets an
 /// answer that says so; of what is larger still it says 431 and nothing more.
-const HEAD_ROOM: usize = 4;
+const HEAD_ROOM: usize = 2;
+
+/// What HTTP/2 keeps of an answer that its client does not take, beside the piece that is being
+/// handed over.
+const SEND_BYTES_MAX: usize = 16 << 10;
+
+/// What clients may send of one request, and of all requests of a connection, before any of it is
+/// taken.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 512 << 10;
+
+/// How HTTP/2 begins, in bytes: whoever has said less has said nothing.
+const PREFACE_BYTES: u64 = 24;
+
+/// A connection is looked at so many times while its peer may stall.
+const LOOKS: u32 = 4;
 
 /// How the connections of one listener are served.
 pub(super) struct Terms<S> {
@@ -104,7 +120,7 @@ where
     let (watched, activity, back) = Watched::new(stream, framing);
     let io = TokioIo::new(watched);
     let service = Deadline::new(terms.service, Arc::clone(&line));
-    let aside = Aside::default();
+    let aside = Aside::new(Arc::clone(&line));
     let watch = WatchOver {
         activity,
         line,
@@ -173,7 +189,7 @@ fn http1(bounds: &Bounds) -> http1::Builder {
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.head_timeout)
-        .max_header_size(head_bytes_read(bounds))
+        .max_buf_size(head_bytes_read(bounds))
         .half_close(bounds.half_close);
     builder
 }
@@ -184,6 +200,9 @@ fn http2(bounds: &Bounds, aside: Aside) -> http2::Builder<Aside> {
         .timer(TokioTimer::new())
         .max_concurrent_streams(bounds.streams_max)
         .max_header_list_size(bounds.head_bytes_max)
+        .max_send_buf_size(SEND_BYTES_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(bounds.ping_interval)
         .keep_alive_timeout(bounds.ping_timeout);
     builder
@@ -202,6 +221,9 @@ fn either(bounds: &Bounds, aside: Aside) -> auto::Builder<Aside> {
         .timer(TokioTimer::new())
         .max_concurrent_streams(bounds.streams_max)
         .max_header_list_size(bounds.head_bytes_max)
+        .max_send_buf_size(SEND_BYTES_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(bounds.ping_interval)
         .keep_alive_timeout(bounds.ping_timeout);
     builder
@@ -230,14 +252,14 @@ impl WatchOver {
     {
         let bounds = &self.line.bounds;
         let mut connection = pin!(connection);
-        let mut waiting = Waiting::new();
+        let mut waiting = Waiting::default();
         let mut begun = pin!(async {
             self.line.drain.begun().await;
             sleep(last_request).await;
         });
         let mut is_leaving = false;
-        let mut silence = every(bounds.idle_timeout);
-        let mut seen = self.activity.count();
+        let mut look = every(looks_each(bounds));
+        let mut looks = Looks::new(&self.activity, bounds);
         let mut idle = every(bounds.connection_idle_max.unwrap_or(FOREVER));
         let mut requests = self.line.requests();
         let mut age = pin!(sleep(bounds.connection_age_max.map_or(FOREVER, jittered)));
@@ -245,7 +267,7 @@ impl WatchOver {
         let mut is_old = false;
         // hyper measures heads once it knows the protocol, and waits for that as long as it takes.
         let mut head = pin!(sleep(bounds.head_timeout));
-        let mut is_unknown = self.line.protocol == Protocol::Either;
+        let mut is_unknown = self.line.protocol != Protocol::Http1;
         loop {
             tokio::select! {
                 biased;
@@ -267,7 +289,7 @@ impl WatchOver {
                 }
                 () = &mut head, if is_unknown => {
                     is_unknown = false;
-                    if self.line.requests().are_none() && !self.activity.has_written() {
+                    if self.line.requests().are_none() && !self.has_begun() {
                         debug!("a connection is closed: its first head took too long");
                         return End::Cut;
                     }
@@ -278,27 +300,99 @@ impl WatchOver {
                     connection.as_mut().graceful_shutdown();
                 }
                 () = &mut grace, if is_old => {
-                    debug!("a connection is cut off: it did not end within the grace of its age");
+                    debug!("a connection is cut off: it did not end when it was told to");
                     return End::Cut;
                 }
                 _ = idle.tick(), if !is_leaving && bounds.connection_idle_max.is_some() => {
                     let now = self.line.requests();
                     if now == requests && now.are_done() {
-                        is_leaving = true;
+                        // What its client has not taken by then, it does not want.
+                        (is_leaving, is_old) = (true, true);
+                        grace.as_mut().reset(Instant::now() + bounds.connection_age_grace.min(IDLE_GRACE));
                         connection.as_mut().graceful_shutdown();
                     }
                     requests = now;
                 }
-                _ = silence.tick() => {
-                    let now = self.activity.count();
-                    if now == seen {
-                        debug!("a connection is closed: nothing moved on it");
+                now = look.tick() => {
+                    let elapsed = looks.elapsed(now);
+                    if let Some(why) = looks.end(&self.activity, elapsed) {
+                        debug!("a connection is closed: {why}");
                         return End::Cut;
                     }
-                    seen = now;
+                    let stalled = waiting.end_stalled(elapsed);
+                    if stalled > 0 {
+                        debug!(stalled, "requests are ended: their client does not take the answers");
+                    }
                 }
             }
         }
+    }
+
+    /// Whether the peer has said in which protocol it speaks.
+    fn has_begun(&self) -> bool {
+        match self.line.protocol {
+            // What we say first there does not wait for the peer.
+            Protocol::Http2 => self.activity.bytes_read() >= PREFACE_BYTES,
+            Protocol::Http1 | Protocol::Either => self.activity.bytes_written() > 0,
+        }
+    }
+}
+
+/// Once a connection without requests is told to go, its peer has so long at most.
+const IDLE_GRACE: Duration = Duration::from_secs(30);
+
+/// How often a connection is looked at.
+fn looks_each(bounds: &Bounds) -> Duration {
+    let stall = bounds.patience.stall_timeout.map(|stall| stall / LOOKS);
+    stall.map_or(bounds.idle_timeout, |stall| stall.min(bounds.idle_timeout))
+}
+
+/// What was seen of a connection when it was last looked at.
+struct Looks {
+    at: Instant,
+    moves: u64,
+    bytes_written: u64,
+    silent_for: Duration,
+    silent_max: Duration,
+    pace: Pace,
+}
+
+impl Looks {
+    fn new(activity: &Activity, bounds: &Bounds) -> Self {
+        Self {
+            at: Instant::now(),
+            moves: activity.count(),
+            bytes_written: activity.bytes_written(),
+            silent_for: Duration::ZERO,
+            silent_max: bounds.idle_timeout,
+            pace: Pace::new(bounds.patience),
+        }
+    }
+
+    /// The time since it was last asked.
+    fn elapsed(&mut self, now: Instant) -> Duration {
+        let before = std::mem::replace(&mut self.at, now);
+        now.saturating_duration_since(before)
+    }
+
+    /// Why the connection is to be closed, if it is.
+    fn end(&mut self, activity: &Activity, elapsed: Duration) -> Option<&'static str> {
+        let moves = std::mem::replace(&mut self.moves, activity.count());
+        let written = std::mem::replace(&mut self.bytes_written, activity.bytes_written());
+        self.silent_for = match moves == self.moves {
+            true => self.silent_for + elapsed,
+            false => Duration::ZERO,
+        };
+        if self.silent_for >= self.silent_max {
+            return Some("nothing moved on it");
+        }
+        self.pace.handed(self.bytes_written - written);
+        if !activity.is_blocked() {
+            self.pace.rested(elapsed);
+        } else if self.pace.waited(elapsed) {
+            return Some("its peer does not take what it asked for");
+        }
+        None
     }
 }
 

@@ -42,6 +42,9 @@ impl<S: Answer> hyper::service::Service<Request<Incoming>> for Deadline<S> {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let refusal = Refusal::of_head(&request, &self.line);
         let protocol = spoken(&request, &self.line);
+        if protocol != Protocol::Http1 && !self.line.is_http2() {
+            self.line.note_http2();
+        }
         let time = time_allowed(request.headers(), protocol, &self.line);
         if self.line.framed_twice() == Some(self.line.requests().next()) {
             request.extensions_mut().insert(FramedTwice);

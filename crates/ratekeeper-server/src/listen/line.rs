@@ -1,7 +1,7 @@
 //! What the requests of one connection have in common.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use super::{IsBlind, Peer, Protocol};
 use crate::config::Bounds;
@@ -20,7 +20,37 @@ pub(super) struct Line {
     /// Which request says in two ways where its body ends; 0 for none.
     framed_twice: AtomicU32,
     has_switched: AtomicBool,
+    is_http2: AtomicBool,
+    /// Of the request that is polled just now.
+    taken_bytes: AtomicU64,
+    taking: AtomicU8,
 }
+
+/// How the client takes the answer of one request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Taking {
+    /// What it was handed lately.
+    pub(super) bytes: u64,
+    /// Whether it has not asked for more since.
+    pub(super) is_stalled: bool,
+    /// Whether the answer was looked at, at all.
+    was_asked: bool,
+}
+
+impl Taking {
+    /// Adds what happened after it.
+    pub(super) fn go_on(&mut self, later: Self) {
+        self.bytes += later.bytes;
+        if later.was_asked {
+            self.is_stalled = later.is_stalled;
+        }
+    }
+}
+
+/// What a request's answer was last seen doing.
+const UNSEEN: u8 = 0;
+const HANDED: u8 = 1;
+const ASKED: u8 = 2;
 
 /// One request more, and under way.
 const BEGUN: u64 = (1 << 32) + 1;
@@ -63,6 +93,9 @@ impl Line {
             requests: AtomicU64::new(0),
             framed_twice: AtomicU32::new(0),
             has_switched: AtomicBool::new(false),
+            is_http2: AtomicBool::new(protocol == Protocol::Http2),
+            taken_bytes: AtomicU64::new(0),
+            taking: AtomicU8::new(UNSEEN),
         }
     }
 
@@ -83,9 +116,49 @@ impl Line {
         self.has_switched.store(true, Ordering::Relaxed);
     }
 
+    /// Whether its requests have streams of their own.
+    pub(super) fn is_http2(&self) -> bool {
+        self.is_http2.load(Ordering::Relaxed)
+    }
+
+    /// Requests come over HTTP/2.
+    pub(super) fn note_http2(&self) {
+        self.is_http2.store(true, Ordering::Relaxed);
+    }
+
     /// Whether what follows is no HTTP any more.
     pub(super) fn has_switched(&self) -> bool {
         self.has_switched.load(Ordering::Relaxed)
+    }
+
+    /// A request is about to be polled, of which [`Self::taking`] tells then.
+    pub(super) fn begin_taking(&self) {
+        // Relaxed, here and below: one task polls all requests of a connection.
+        self.taken_bytes.store(0, Ordering::Relaxed);
+        self.taking.store(UNSEEN, Ordering::Relaxed);
+    }
+
+    /// What the client has taken of an answer while its request was polled.
+    pub(super) fn taking(&self) -> Taking {
+        let state = self.taking.load(Ordering::Relaxed);
+        Taking {
+            bytes: self.taken_bytes.load(Ordering::Relaxed),
+            is_stalled: state == HANDED,
+            was_asked: state != UNSEEN,
+        }
+    }
+
+    /// The client was handed a piece of an answer.
+    pub(super) fn note_handed(&self, bytes: usize) {
+        let before = self.taken_bytes.load(Ordering::Relaxed);
+        self.taken_bytes
+            .store(before + bytes as u64, Ordering::Relaxed);
+        self.taking.store(HANDED, Ordering::Relaxed);
+    }
+
+    /// The client would take more than there is.
+    pub(super) fn note_asked(&self) {
+        self.taking.store(ASKED, Ordering::Relaxed);
     }
 
     /// Differs from the last time if there were any in between.

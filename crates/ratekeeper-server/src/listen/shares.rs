@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tracing::warn;
 
 use super::PeerAddress;
+use super::quiet::Quiet;
 
 /// The connections of one listener by where they come from. An address is known only as long
 /// as it has any, so there are no more of them than connections.
@@ -17,6 +18,7 @@ pub(super) struct Shares {
     listener: &'static str,
     each_max: usize,
     places: Arc<Places>,
+    refusals: Quiet,
 }
 
 /// What each address has.
@@ -26,8 +28,6 @@ type Places = Mutex<HashMap<IpAddr, Held>>;
 #[derive(Debug, Default)]
 struct Held {
     connections: usize,
-    /// It was refused some, and that was said.
-    was_refused: bool,
 }
 
 /// The place of one connection, given back when it is dropped.
@@ -43,6 +43,7 @@ impl Shares {
             listener,
             each_max: each_max.max(1),
             places: Arc::default(),
+            refusals: Quiet::default(),
         }
     }
 
@@ -55,7 +56,7 @@ impl Shares {
         let mut places = self.places.lock();
         let held = places.entry(place).or_default();
         if held.connections >= self.each_max {
-            if !std::mem::replace(&mut held.was_refused, true) {
+            if self.refusals.may_say() {
                 let (listener, most) = (self.listener, self.each_max);
                 warn!(listener, address = %place, most, "one address has all the connections it may: more are closed");
             }

@@ -22,7 +22,11 @@ impl Socket {
     /// Listens; a Unix socket's file gets the permissions `mode`, where there are any.
     pub(super) async fn bind(address: &ListenAddress, mode: Option<u32>) -> io::Result<Self> {
         match address {
-            ListenAddress::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
+            ListenAddress::Tcp(address) => {
+                let listener = TcpListener::bind(address).await?;
+                keep_little(&listener)?;
+                Ok(Self::Tcp(listener))
+            }
             ListenAddress::Unix(path) => {
                 let (socket, file) = SocketFile::bind(path, mode).await?;
                 Ok(Self::Unix(socket, file))
@@ -57,6 +61,24 @@ impl Socket {
         };
         Poll::Ready(Ok(accepted))
     }
+}
+
+/// The bytes that the system takes for a peer before it has sent any of them.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES_MAX: u32 = 16 << 10;
+
+/// Has the system take little for a peer in advance, which costs no speed: what is on its way does
+/// not count. Else it would take megabytes for one that reads nothing, and go on for minutes
+/// without taking more for one that is slow, so that the two could not be told apart. The
+/// connections of a listener have this from it.
+#[cfg(target_os = "linux")]
+fn keep_little(listener: &TcpListener) -> io::Result<()> {
+    socket2::SockRef::from(listener).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn keep_little(_: &TcpListener) -> io::Result<()> {
+    Ok(())
 }
 
 /// A connection, and who is at its other end.

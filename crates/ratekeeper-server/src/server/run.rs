@@ -19,7 +19,7 @@ use crate::follow::{Followed, follow};
 use crate::front::{Front, NoFront};
 use crate::grpc::Health;
 use crate::http;
-use crate::listen::{Listener, Workers};
+use crate::listen::{Listener, Room, Workers};
 use crate::reload::{ReloadStatus, Reloader, RulesLoader};
 use crate::store::ServedStore;
 
@@ -52,6 +52,7 @@ impl<S: ServedStore> Server<S> {
             workers,
         } = self;
         let bounds = config.bounds;
+        let room = Room::new(config.connections_max);
         let mut tasks = JoinSet::new();
         if let Some(loader) = loader {
             let reloader = reloader(&app, config.watch, loader, reloads, &wake);
@@ -71,18 +72,20 @@ impl<S: ServedStore> Server<S> {
         let mut serving = JoinSet::new();
         if let Some(grpc) = grpc {
             let service = move |_| service.clone();
-            serving.spawn(grpc.serve(service, bounds, Arc::clone(&app.drain), workers.turns()));
+            let (room, drain) = (room.clone(), Arc::clone(&app.drain));
+            serving.spawn(grpc.serve(service, bounds, room, drain, workers.turns()));
         }
         if let Some(http) = http {
             let service = http::router(Arc::clone(&app));
             let service = move |_| service.clone();
-            serving.spawn(http.serve(service, bounds, Arc::clone(&app.drain), workers.turns()));
+            let (room, drain) = (room.clone(), Arc::clone(&app.drain));
+            serving.spawn(http.serve(service, bounds, room, drain, workers.turns()));
         }
         if let Some(((listener, bounds), front)) = front_listener.zip(front) {
             let answers: Vec<_> = (0..workers.count()).map(|_| front.answer()).collect();
             let answers = move |worker: usize| answers[worker].clone();
             let drain = Arc::clone(&app.drain);
-            serving.spawn(listener.serve(answers, bounds, drain, workers.turns()));
+            serving.spawn(listener.serve(answers, bounds, room, drain, workers.turns()));
         }
 
         follow_readiness(&app, &health, shutdown).await;
@@ -127,6 +130,9 @@ fn begin_chores<S: ServedStore, F: Front>(
     tasks.spawn(chores::wake_on_hangup(wakes));
 }
 
+/// The connections of the admin listener, and of that for metrics: room that is theirs alone.
+pub const OPERATORS_MAX: usize = 32;
+
 /// Operators get their answers however busy the workers are: on the calling task's runtime.
 fn serve_operators<S: ServedStore>(
     app: &Arc<App<S>>,
@@ -135,15 +141,21 @@ fn serve_operators<S: ServedStore>(
     bounds: Bounds,
     drain: &Arc<Drain>,
 ) -> JoinSet<usize> {
+    let bounds = Bounds {
+        connections_max: OPERATORS_MAX,
+        connections_per_address_max: OPERATORS_MAX / 2,
+        ..bounds
+    };
+    let room = || Room::new(OPERATORS_MAX);
     let here = Workers::here();
     let mut watching = JoinSet::new();
     let service = admin::router(Arc::clone(app));
     let service = move |_| service.clone();
-    watching.spawn(admin.serve(service, bounds, Arc::clone(drain), here.turns()));
+    watching.spawn(admin.serve(service, bounds, room(), Arc::clone(drain), here.turns()));
     if let Some(metrics) = metrics {
         let service = admin::metrics_router(Arc::clone(app));
         let service = move |_| service.clone();
-        watching.spawn(metrics.serve(service, bounds, Arc::clone(drain), here.turns()));
+        watching.spawn(metrics.serve(service, bounds, room(), Arc::clone(drain), here.turns()));
     }
     watching
 }

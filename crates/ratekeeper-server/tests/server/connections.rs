@@ -205,6 +205,64 @@ async fn connections_that_answer_no_ping_are_closed() {
     running.stop().await;
 }
 
+/// How long the other side takes to close.
+async fn closed_after(mut stream: TcpStream) -> Duration {
+    let begun = std::time::Instant::now();
+    let mut rest = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut rest))
+        .await
+        .expect("it is closed");
+    begun.elapsed()
+}
+
+/// A gRPC client that never begins is closed when its head is due; one that has begun is asked
+/// whether it is there, and stays.
+#[tokio::test]
+async fn grpc_connections_that_never_begin_are_closed() {
+    let running = start_with(RULES, |config| {
+        config.bounds.head_timeout = Duration::from_millis(100);
+    })
+    .await;
+    let mut begun = TcpStream::connect(running.addresses.grpc).await.unwrap();
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    begun.write_all(preface).await.unwrap();
+    let silent = TcpStream::connect(running.addresses.grpc).await.unwrap();
+    let mut partial = TcpStream::connect(running.addresses.grpc).await.unwrap();
+    partial.write_all(&preface[..10]).await.unwrap();
+    for never in [silent, partial] {
+        let took = closed_after(never).await;
+        assert!(took < Duration::from_secs(30), "{took:?}");
+    }
+    // Its PING is answered.
+    let ping = b"\0\0\x08\x06\0\0\0\0\0mornings";
+    begun.write_all(ping).await.unwrap();
+    let mut answers = Vec::new();
+    while !answers.windows(8).any(|window| window == b"mornings") {
+        let read = timeout(PATIENCE, begun.read_buf(&mut answers)).await;
+        assert_ne!(read.unwrap().unwrap(), 0, "it stays open");
+    }
+    drop(begun);
+    running.stop().await;
+}
+
+/// A client that asks on and on and reads no answer is cut off.
+#[tokio::test]
+async fn http_clients_that_take_no_answers_are_closed() {
+    let running = start_with(RULES, |config| {
+        config.bounds.patience.stall_timeout = Some(Duration::from_millis(200));
+        config.bounds.patience.rate_min = 1 << 20;
+    })
+    .await;
+    let mut full = TcpStream::connect(running.addresses.http).await.unwrap();
+    let ask = b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n".repeat(1_000);
+    timeout(PATIENCE, async {
+        while full.write_all(&ask).await.is_ok() {}
+    })
+    .await
+    .expect("it is closed");
+    running.stop().await;
+}
+
 /// Served by one thread, so that whoever blocks it holds up everyone: nobody does.
 #[tokio::test]
 async fn slow_clients_hold_nobody_up() {

@@ -1,0 +1,42 @@
+//! Says now and then what a peer can cause at any rate.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// At most one line is logged in so long.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// One kind of line of a log.
+#[derive(Debug, Default)]
+pub(super) struct Quiet(Mutex<Option<Instant>>);
+
+impl Quiet {
+    /// Whether it is time for a line; then it is not for a while.
+    pub(super) fn may_say(&self) -> bool {
+        self.may_say_at(Instant::now())
+    }
+
+    fn may_say_at(&self, now: Instant) -> bool {
+        let mut said = self.0.lock();
+        let may = said.is_none_or(|said| now.saturating_duration_since(said) >= SILENCE);
+        if may {
+            *said = Some(now);
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_said_once_in_a_while() {
+        let (quiet, now) = (Quiet::default(), Instant::now());
+        assert!(quiet.may_say_at(now));
+        assert!(!quiet.may_say_at(now + SILENCE / 2));
+        assert!(quiet.may_say_at(now + SILENCE));
+        assert!(!quiet.may_say_at(now + SILENCE));
+    }
+}
