@@ -1,22 +1,26 @@
-//! What requests and answers carry through the gateway: nothing is buffered.
+//! What requests and answers carry through the gateway, piece by piece.
 
 mod leftover;
+mod timing;
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Version;
+use http::{Request, Version};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use pin_project_lite::pin_project;
-use ratekeeper_server::Fault as BoxError;
+use ratekeeper_server::{Fault as BoxError, Patience};
 use tokio::time::{Instant, Sleep, sleep};
 
+use self::timing::Timing;
+use crate::fault::is_stream;
 use crate::pool::Lease;
+use crate::upstream::Place;
 
 /// A client's body on its way to an upstream.
 #[derive(Debug)]
@@ -26,6 +30,8 @@ pub struct RequestBody {
     left: u64,
     progress: Option<Arc<Progress>>,
     is_http2: bool,
+    /// None where its client may take its time.
+    timing: Option<Timing>,
 }
 
 /// How far the body of a request has come.
@@ -33,8 +39,12 @@ pub struct RequestBody {
 pub(crate) struct Progress {
     frames: AtomicU64,
     is_done: AtomicBool,
+    is_awaited: AtomicBool,
     is_too_large: AtomicBool,
+    is_too_slow: AtomicBool,
     is_broken: AtomicBool,
+    /// The request's place at its upstream: an answer may be over before its request is.
+    place: OnceLock<Place>,
 }
 
 impl Progress {
@@ -46,6 +56,15 @@ impl Progress {
     /// Whether the upstream has got all of it.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done.load(Ordering::Relaxed)
+    }
+
+    /// Whether the client is to send more.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.is_awaited.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_too_slow(&self) -> bool {
+        self.is_too_slow.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_too_large(&self) -> bool {
@@ -62,6 +81,7 @@ impl Progress {
 #[derive(Debug)]
 enum BadBody {
     TooLarge,
+    TooSlow,
     Broken(hyper::Error),
 }
 
@@ -69,6 +89,7 @@ impl fmt::Display for BadBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge => f.write_str("the request's body is too large"),
+            Self::TooSlow => f.write_str("the request's body comes too slowly"),
             Self::Broken(_) => f.write_str("the request's body broke off"),
         }
     }
@@ -77,23 +98,32 @@ impl fmt::Display for BadBody {
 impl std::error::Error for BadBody {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::TooLarge => None,
+            Self::TooLarge | Self::TooSlow => None,
             Self::Broken(error) => Some(error),
         }
     }
 }
 
 impl RequestBody {
-    /// At most `bytes_max` of it pass.
-    pub(crate) fn new(incoming: Incoming, bytes_max: u64, version: Version) -> Self {
-        let incoming = Some(incoming).filter(|incoming| !incoming.is_end_stream());
-        let progress = incoming.is_some().then(Arc::default);
-        Self {
-            incoming,
-            left: bytes_max,
-            progress,
-            is_http2: version == Version::HTTP_2,
+    /// The body of `request`, of which at most `bytes_max` pass, as slowly as `patience` has it.
+    /// Streams of calls (gRPC, Connect) may be silent for as long as they like.
+    pub(crate) fn of(
+        request: Request<Incoming>,
+        bytes_max: u64,
+        patience: Patience,
+    ) -> Request<Self> {
+        let is_http2 = request.version() == Version::HTTP_2;
+        if request.body().is_end_stream() {
+            return request.map(|_| Self::none());
         }
+        let is_stream = is_stream(request.headers());
+        request.map(|incoming| Self {
+            incoming: Some(incoming),
+            left: bytes_max,
+            progress: Some(Arc::default()),
+            is_http2,
+            timing: Timing::new(patience).filter(|_| !is_stream),
+        })
     }
 
     pub(crate) const fn none() -> Self {
@@ -102,6 +132,7 @@ impl RequestBody {
             left: 0,
             progress: None,
             is_http2: false,
+            timing: None,
         }
     }
 
@@ -140,12 +171,26 @@ impl Body for RequestBody {
         let Some(incoming) = &mut self.incoming else {
             return Poll::Ready(None);
         };
-        let frame = ready!(Pin::new(&mut *incoming).poll_frame(cx));
+        let Poll::Ready(frame) = Pin::new(&mut *incoming).poll_frame(cx) else {
+            self.note(|progress| progress.is_awaited.store(true, Ordering::Relaxed));
+            if self.timing.as_mut().is_some_and(|it| it.is_over(cx)) {
+                self.note(|progress| progress.is_too_slow.store(true, Ordering::Relaxed));
+                return Poll::Ready(Some(Err(BadBody::TooSlow.into())));
+            }
+            return Poll::Pending;
+        };
+        self.note(|progress| progress.is_awaited.store(false, Ordering::Relaxed));
+        let Some(incoming) = &self.incoming else {
+            return Poll::Ready(None);
+        };
         let is_over = incoming.is_end_stream();
         Poll::Ready(match frame {
             Some(Ok(frame)) => {
-                let length = frame.data_ref().map_or(0, |data| data.len() as u64);
-                match self.left.checked_sub(length) {
+                let length = frame.data_ref().map_or(0, Bytes::len);
+                if let Some(timing) = &mut self.timing {
+                    timing.came(length);
+                }
+                match self.left.checked_sub(length as u64) {
                     Some(left) => {
                         self.left = left;
                         self.note(|progress| {
@@ -183,6 +228,27 @@ impl Body for RequestBody {
     }
 }
 
+/// A request's place at its upstream.
+#[derive(Debug)]
+pub(crate) enum HeldPlace {
+    Alone(#[allow(dead_code, reason = "it is held, and dropped")] Place),
+    /// Also for as long as the request's body is sent.
+    WithRequest(#[allow(dead_code, reason = "it is held, and dropped")] Arc<Progress>),
+}
+
+impl HeldPlace {
+    pub(crate) fn new(place: Place, progress: Option<&Arc<Progress>>) -> Self {
+        match progress {
+            None => Self::Alone(place),
+            Some(progress) => {
+                // A request has one upstream, and so one place.
+                let _ = progress.place.set(place);
+                Self::WithRequest(Arc::clone(progress))
+            }
+        }
+    }
+}
+
 pin_project! {
     /// What a client gets: an upstream's body, or a text of ours.
     #[derive(Debug)]
@@ -200,6 +266,8 @@ pin_project! {
             incoming: Incoming,
             // The connection it comes on, to be kept once all of it has come.
             lease: Option<Lease>,
+            // The request's place at the upstream, until then.
+            place: Option<HeldPlace>,
             pace: Duration,
             // Begins when the upstream pauses.
             #[pin]
@@ -230,7 +298,12 @@ impl ProxyBody {
     }
 
     /// An upstream's, which may not pause for longer than `pace`.
-    pub(crate) fn of_upstream(incoming: Incoming, lease: Option<Lease>, pace: Duration) -> Self {
+    pub(crate) fn of_upstream(
+        incoming: Incoming,
+        lease: Option<Lease>,
+        place: Option<HeldPlace>,
+        pace: Duration,
+    ) -> Self {
         let lease = match lease {
             // Nothing follows the head.
             Some(lease) if incoming.is_end_stream() => {
@@ -243,6 +316,7 @@ impl ProxyBody {
             kind: Kind::Upstream {
                 incoming,
                 lease,
+                place,
                 pace,
                 pause: None,
                 is_pausing: false,
@@ -267,19 +341,21 @@ impl Body for ProxyBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let (incoming, lease, pace, mut pause, is_pausing) = match self.project().kind.project() {
-            KindNow::Text { text } if text.is_empty() => return Poll::Ready(None),
-            KindNow::Text { text } => {
-                return Poll::Ready(Some(Ok(Frame::data(std::mem::take(text)))));
-            }
-            KindNow::Upstream {
-                incoming,
-                lease,
-                pace,
-                pause,
-                is_pausing,
-            } => (incoming, lease, pace, pause, is_pausing),
-        };
+        let (incoming, lease, place, pace, mut pause, is_pausing) =
+            match self.project().kind.project() {
+                KindNow::Text { text } if text.is_empty() => return Poll::Ready(None),
+                KindNow::Text { text } => {
+                    return Poll::Ready(Some(Ok(Frame::data(std::mem::take(text)))));
+                }
+                KindNow::Upstream {
+                    incoming,
+                    lease,
+                    place,
+                    pace,
+                    pause,
+                    is_pausing,
+                } => (incoming, lease, place, pace, pause, is_pausing),
+            };
         match Pin::new(&mut *incoming).poll_frame(cx) {
             Poll::Ready(frame) => {
                 *is_pausing = false;
@@ -288,8 +364,11 @@ impl Body for ProxyBody {
                     Some(Ok(_)) => incoming.is_end_stream(),
                     Some(Err(_)) => false,
                 };
-                if is_over && let Some(lease) = lease.take() {
-                    lease.give_back();
+                if is_over {
+                    *place = None;
+                    if let Some(lease) = lease.take() {
+                        lease.give_back();
+                    }
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
             }

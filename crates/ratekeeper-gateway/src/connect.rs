@@ -21,8 +21,20 @@ use crate::metrics::UpstreamCounts;
 use crate::pool::{Connection, Pool};
 use crate::upstream::{Address, Speech, Upstream};
 
-/// The largest head of an answer, in bytes.
-const HEAD_BYTES_MAX: usize = 256 << 10;
+/// What is read of an answer at a time over HTTP/1, in bytes: its whole head, and then a piece of
+/// its body. A client that stalls holds a few of these.
+const READ_BYTES_MAX: usize = 32 << 10;
+
+/// What an upstream may send of one answer over HTTP/2 before its client takes any of it.
+const STREAM_WINDOW: u32 = 64 << 10;
+
+/// What it may send of all answers: as much as a thousand that stall, so that they do not hold up
+/// the others on their connection.
+const CONNECTION_WINDOW: u32 = 64 << 20;
+
+/// What is kept of a request over HTTP/2 that an upstream does not take, beside the piece that is
+/// being handed over.
+const SEND_BYTES_MAX: usize = 64 << 10;
 
 /// Why there is no connection.
 #[derive(Clone, Debug)]
@@ -204,7 +216,7 @@ impl Opening<'_> {
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let mut builder = http1::Builder::new();
-        builder.max_header_size(HEAD_BYTES_MAX);
+        builder.max_buf_size(READ_BYTES_MAX);
         let (sender, connection) = builder
             .handshake::<_, RequestBody>(TokioIo::new(HeardOut::new(io)))
             .await?;
@@ -224,7 +236,10 @@ impl Opening<'_> {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
-            .max_header_list_size(HEAD_BYTES_MAX as u32);
+            .max_header_list_size(READ_BYTES_MAX as u32)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BYTES_MAX);
         let (sender, connection) = builder.handshake(TokioIo::new(io)).await?;
         let open = Open::new(self.counts);
         tokio::spawn(async move {

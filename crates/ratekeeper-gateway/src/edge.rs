@@ -50,8 +50,7 @@ where
         let log = self.shared.log.as_ref();
         let entry = log.map(|_| Entry::begin(&request, &self.shared.forwarding));
         let shared = Arc::clone(&self.shared);
-        let version = request.version();
-        let request = request.map(|body| RequestBody::new(body, shared.body_bytes_max, version));
+        let request = RequestBody::of(request, shared.body_bytes_max, shared.patience);
         match admit(&request) {
             Ok(()) => Answering {
                 inner: Some(self.inner.call(request)),

@@ -1,7 +1,7 @@
 //! What the gateway answers itself: why a request is refused, and why there is no answer.
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Response, StatusCode};
 
 use crate::body::ProxyBody;
@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     Unreachable { upstream: Box<str>, why: Box<str> },
     /// The upstream closed the connection, or said what is no HTTP.
     Broken { upstream: Box<str>, why: Box<str> },
+    /// The upstream has as many requests as it may, and as many wait.
+    Full { upstream: Box<str> },
     /// The upstream could not be connected to in time.
     ConnectTimeout { upstream: Box<str> },
     /// The upstream did not begin its answer in time.
@@ -40,6 +42,7 @@ impl Fault {
             Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Unreachable { .. } | Self::Broken { .. } => StatusCode::BAD_GATEWAY,
+            Self::Full { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectTimeout { .. } | Self::ResponseTimeout { .. } => {
                 StatusCode::GATEWAY_TIMEOUT
             }
@@ -57,6 +60,7 @@ impl Fault {
             Self::NoRoute => "NO_ROUTE",
             Self::Unreachable { .. } => "UPSTREAM_UNREACHABLE",
             Self::Broken { .. } => "UPSTREAM_BROKE_OFF",
+            Self::Full { .. } => "UPSTREAM_FULL",
             Self::ConnectTimeout { .. } => "UPSTREAM_CONNECT_TIMEOUT",
             Self::ResponseTimeout { .. } => "UPSTREAM_TIMEOUT",
         }
@@ -66,6 +70,7 @@ impl Fault {
         match self {
             Self::Unreachable { upstream, .. }
             | Self::Broken { upstream, .. }
+            | Self::Full { upstream }
             | Self::ConnectTimeout { upstream }
             | Self::ResponseTimeout { upstream } => Some(upstream),
             _ => None,
@@ -82,6 +87,7 @@ impl Fault {
             Self::NoRoute => "no route leads anywhere for this host and path".to_owned(),
             Self::Unreachable { why, .. } => format!("the upstream cannot be reached: {why}"),
             Self::Broken { why, .. } => format!("the upstream gave no answer: {why}"),
+            Self::Full { .. } => "the upstream has as many requests as it may".to_owned(),
             Self::ConnectTimeout { .. } => {
                 "the upstream could not be connected to in time".to_owned()
             }
@@ -119,6 +125,9 @@ impl Fault {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        if self.status() == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
         if self.leaves_rest() {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -135,7 +144,7 @@ impl Fault {
             StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => "4", // DEADLINE_EXCEEDED
             StatusCode::PAYLOAD_TOO_LARGE => "8",                             // RESOURCE_EXHAUSTED
             StatusCode::NOT_FOUND => "12",                                    // UNIMPLEMENTED
-            StatusCode::BAD_GATEWAY => "14",                                  // UNAVAILABLE
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => "14", // UNAVAILABLE
             _ => "13",                                                        // INTERNAL
         };
         let mut response = Response::new(ProxyBody::text(Bytes::new()));
@@ -149,6 +158,13 @@ impl Fault {
         }
         response
     }
+}
+
+/// Whether a request with these headers may be a stream of calls, which may be silent in between.
+pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let kinds: [&[u8]; 2] = [b"application/grpc", b"application/connect+"];
+    kind.is_some_and(|kind| kinds.iter().any(|it| kind.starts_with(it)))
 }
 
 /// Whether whoever sent these headers speaks gRPC.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use ratekeeper_http::{Forwarding, Hop};
-use ratekeeper_server::{Followed, Front, Peer, Telling};
+use ratekeeper_server::{Followed, Front, Patience, Peer, Telling};
 use ratekeeper_tower::{Enforcer, RateLimit, RateLimitLayer};
 use tokio::sync::Notify;
 use tower::Layer;
@@ -36,6 +36,9 @@ pub struct GatewayConfig {
     pub is_encrypted: bool,
     /// The largest body of a request, in bytes.
     pub body_bytes_max: u64,
+    /// How slow a client may be with the body of its request, or either side of an upgraded
+    /// connection with what the other has sent.
+    pub patience: Patience,
     /// After how long without a byte in either direction an upgraded connection is closed.
     pub tunnel_silence_max: Duration,
     /// Where requests are logged, if they are.
@@ -53,6 +56,7 @@ pub(crate) struct Shared {
     pub(crate) forwarding: Forwarding,
     pub(crate) scheme: &'static str,
     pub(crate) body_bytes_max: u64,
+    pub(crate) patience: Patience,
     pub(crate) tunnel_silence_max: Duration,
     pub(crate) log: Option<AccessLog>,
     /// Of what no upstream answered.
@@ -119,6 +123,7 @@ impl<E: Enforcer> Gateway<E> {
             forwarding: config.forwarding,
             scheme: if config.is_encrypted { "https" } else { "http" },
             body_bytes_max: config.body_bytes_max,
+            patience: config.patience,
             tunnel_silence_max: config.tunnel_silence_max,
             log: config.log,
             own: UpstreamCounts::default(),

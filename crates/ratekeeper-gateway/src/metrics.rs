@@ -4,9 +4,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
+
+use crate::upstream::Room;
 
 /// Upper bounds of the latency buckets, in microseconds.
 const BOUNDS_US: [u64; 14] = [
@@ -31,10 +34,20 @@ pub(crate) struct UpstreamCounts {
     pub(crate) connect_failures: AtomicU64,
     /// Requests that were sent again on another connection.
     retries: AtomicU64,
+    /// Counted by name as well: what is under way when routes are replaced still counts.
+    room: Mutex<Option<Room>>,
 }
 
 // Relaxed everywhere: each is a count by itself.
 impl UpstreamCounts {
+    /// The upstream's room, of that size.
+    pub(crate) fn room(&self, places_max: usize, waiting_max: usize) -> Room {
+        let asked = Room::new(places_max, waiting_max);
+        let mut room = self.room.lock();
+        let same = room.take().filter(|room| room.is_as(&asked));
+        room.insert(same.unwrap_or(asked)).clone()
+    }
+
     pub(crate) fn note_answer(&self, status: u16) {
         let class = usize::from(status / 100);
         let index = class.wrapping_sub(1).min(CLASSES.len() - 1);

@@ -17,7 +17,7 @@ use ratekeeper_server::Peer;
 use tokio::time::timeout;
 use tower::Service;
 
-use crate::body::{Progress, ProxyBody, RequestBody};
+use crate::body::{HeldPlace, Progress, ProxyBody, RequestBody};
 use crate::connect::{ConnectError, connect};
 use crate::fault::{Fault, is_grpc};
 use crate::gateway::Shared;
@@ -95,6 +95,12 @@ impl Proxy {
             is_to_be_upgraded: upgrade.is_some(),
             begun: Instant::now(),
         };
+        let place = upstream.room.place(upstream.connect_timeout).await;
+        let Some(place) = place else {
+            let upstream = upstream.name.clone();
+            return Err(Fault::Full { upstream });
+        };
+        let place = HeldPlace::new(place, exchange.progress.as_ref());
         let outcome = exchange.run(Request::from_parts(parts, body)).await;
         let (answer, lease) = outcome.inspect_err(|fault| {
             tracing::debug!(
@@ -124,10 +130,14 @@ impl Proxy {
         };
         let pace = upstream.response_timeout;
         let lease = lease.filter(|_| begins.is_none());
-        let body = ProxyBody::of_upstream(incoming, lease, pace);
+        let (of_answer, of_tunnel) = match begins {
+            None => (Some(place), None),
+            Some(_) => (None, Some(place)),
+        };
+        let body = ProxyBody::of_upstream(incoming, lease, of_answer, pace);
         let mut answer = Response::from_parts(parts, body);
         if let Some(upgrade) = begins {
-            upgrade.begin(&mut answer, self.shared.tunnel_silence_max);
+            upgrade.begin(&mut answer, &self.shared, of_tunnel);
         }
         answer.extensions_mut().insert(AnsweredBy(upstream));
         Ok(answer)
@@ -329,7 +339,7 @@ impl Exchange<'_> {
 
     fn too_slow(&self) -> Fault {
         match &self.progress {
-            Some(progress) if !progress.is_done() => Fault::BodyTooSlow,
+            Some(progress) if progress.is_awaited() => Fault::BodyTooSlow,
             _ => {
                 let upstream = self.upstream.name.clone();
                 Fault::ResponseTimeout { upstream }
@@ -340,6 +350,7 @@ impl Exchange<'_> {
     fn broken(&self, error: &hyper::Error) -> Fault {
         match &self.progress {
             Some(progress) if progress.is_too_large() => Fault::TooLarge(self.body_bytes_max),
+            Some(progress) if progress.is_too_slow() => Fault::BodyTooSlow,
             Some(progress) if progress.is_broken() => Fault::BadBody,
             _ => self.broken_by(&innermost(error)),
         }

@@ -1,5 +1,6 @@
 //! Connections that stop being HTTP: WebSockets, and whatever else both sides agree on.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,11 +8,15 @@ use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::{HeaderMap, Request, Response, Version};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use ratekeeper_server::{Pace, Patience};
 use ratekeeper_tower::Hold;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::debug;
+
+use crate::body::HeldPlace;
+use crate::gateway::Shared;
 
 /// What a client wants its connection to become.
 #[derive(Debug)]
@@ -50,8 +55,15 @@ impl Upgrade {
     }
 
     /// The upstream has agreed: tells the client, and carries bytes both ways until one side is
-    /// done, or both were silent for `silence`.
-    pub(crate) fn begin<B>(self, answer: &mut Response<B>, silence: Duration) {
+    /// done, both were silent for too long, or one does not take what the other sends. It keeps its
+    /// `place` at the upstream until then.
+    pub(crate) fn begin<B>(
+        self,
+        answer: &mut Response<B>,
+        shared: &Shared,
+        place: Option<HeldPlace>,
+    ) {
+        let (silence, patience) = (shared.tunnel_silence_max, shared.patience);
         let upstream = hyper::upgrade::on(&mut *answer);
         let agreed = answer.headers().get(UPGRADE).cloned();
         let headers = answer.headers_mut();
@@ -59,10 +71,10 @@ impl Upgrade {
         headers.insert(UPGRADE, agreed.unwrap_or(self.protocol));
         tokio::spawn(async move {
             match tokio::try_join!(self.client, upstream) {
-                Ok((client, upstream)) => carry(client, upstream, silence).await,
+                Ok((client, upstream)) => carry(client, upstream, silence, patience).await,
                 Err(error) => debug!(%error, "a connection was not upgraded"),
             }
-            drop(self.hold);
+            drop((self.hold, place));
         });
     }
 }
@@ -76,41 +88,67 @@ fn is_asked_for(headers: &HeaderMap) -> bool {
 /// How many bytes are carried at a time.
 const PIECE: usize = 16 << 10;
 
-async fn carry(client: Upgraded, upstream: Upgraded, silence: Duration) {
+async fn carry(client: Upgraded, upstream: Upgraded, silence: Duration, patience: Patience) {
     let (from_client, to_client) = split(TokioIo::new(client));
     let (from_upstream, to_upstream) = split(TokioIo::new(upstream));
     let moved = Arc::new(watch::Sender::new(()));
     let mut watched = moved.subscribe();
     let both = async {
-        tokio::join!(
-            one_way(from_client, to_upstream, &moved),
-            one_way(from_upstream, to_client, &moved),
+        tokio::try_join!(
+            one_way(from_client, to_upstream, &moved, patience),
+            one_way(from_upstream, to_client, &moved, patience),
         )
     };
     let silent = async { while timeout(silence, watched.changed()).await.is_ok() {} };
     tokio::select! {
-        _ = both => {}
+        carried = both => if carried.is_err() {
+            debug!("an upgraded connection is closed: one side does not take what the other sends");
+        },
         () = silent => debug!("an upgraded connection is closed: both sides were silent"),
     }
 }
 
-async fn one_way<R, W>(mut from: ReadHalf<R>, mut to: WriteHalf<W>, moved: &watch::Sender<()>)
+/// A peer that does not take what it is sent.
+struct Stalled;
+
+async fn one_way<R, W>(
+    mut from: ReadHalf<R>,
+    mut to: WriteHalf<W>,
+    moved: &watch::Sender<()>,
+    patience: Patience,
+) -> Result<(), Stalled>
 where
     R: AsyncRead,
     W: AsyncWrite,
 {
     let mut piece = vec![0; PIECE];
+    let mut pace = Pace::new(patience);
+    let mut since = Instant::now();
     loop {
         match from.read(&mut piece).await {
             Ok(0) | Err(_) => break,
             Ok(length) => {
                 moved.send_replace(());
-                if to.write_all(&piece[..length]).await.is_err() || to.flush().await.is_err() {
-                    break;
+                let begun = Instant::now();
+                pace.rested(begun.saturating_duration_since(since));
+                pace.handed(length as u64);
+                let written = timeout(pace.left(), write(&mut to, &piece[..length])).await;
+                since = Instant::now();
+                pace.waited(since.saturating_duration_since(begun));
+                match written {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => break,
+                    Err(_) => return Err(Stalled),
                 }
             }
         }
     }
     // The other way goes on: what was asked for may still be on its way.
     let _ = to.shutdown().await;
+    Ok(())
+}
+
+async fn write<W: AsyncWrite>(to: &mut WriteHalf<W>, bytes: &[u8]) -> io::Result<()> {
+    to.write_all(bytes).await?;
+    to.flush().await
 }

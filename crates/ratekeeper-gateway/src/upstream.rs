@@ -1,5 +1,7 @@
 //! A service that requests are forwarded to, at one or several addresses.
 
+mod room;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use http::uri::Authority;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
+pub(crate) use self::room::{Place, Room};
 use crate::health::HealthCheck;
 use crate::metrics::UpstreamCounts;
 
@@ -19,6 +22,10 @@ const FAILURES_MAX: u32 = 3;
 
 /// For so long, unless all are.
 const LEFT_ALONE: Duration = Duration::from_secs(10);
+
+/// The requests that an upstream has at a time, and those that wait for that, where nothing else
+/// is said.
+pub(crate) const REQUESTS_MAX: usize = 1_024;
 
 /// How an upstream is spoken to.
 #[derive(Clone, Debug)]
@@ -57,6 +64,7 @@ pub(crate) struct Upstream {
     /// How long it may take to begin its answer, and to go on with it.
     pub(crate) response_timeout: Duration,
     pub(crate) health_check: Option<HealthCheck>,
+    pub(crate) room: Room,
     pub(crate) counts: Arc<UpstreamCounts>,
     turn: AtomicUsize,
 }
@@ -190,6 +198,7 @@ impl Upstream {
             connect_timeout: Duration::from_secs(5),
             response_timeout: Duration::from_secs(60),
             health_check: None,
+            room: Room::new(REQUESTS_MAX, REQUESTS_MAX),
             counts,
             turn: AtomicUsize::new(0),
         }

@@ -1,6 +1,7 @@
 //! `ratekeeper serve`, and a bare `ratekeeper`.
 
 mod asking;
+mod files;
 mod front;
 mod profile;
 mod sample;
@@ -13,6 +14,7 @@ use crate::settings::{self, Environment, Flags, LogFormat, Settings, TlsSettings
 use crate::state::{Saver, State};
 use crate::{limiter, logging};
 use anyhow::{Result, anyhow};
+use files::Files;
 use ratekeeper_rules::{Loaded, ReadOptions, RuleSet};
 use ratekeeper_server::{
     BindError, ConstantAnswer, DrainDelay, Drained, Front, ListenAddress, RlsConfig, RulesLoader,
@@ -87,7 +89,9 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     let limiter = Arc::new(limiter);
     // Before anything is printed: whoever waits for that may stop us at once.
     let stop = stop::Signals::listen()?;
+    let files = Files::of_process(settings, matches!(what, What::Gateway));
     let mut config = config(settings);
+    files.bound(&mut config);
     let front = match what {
         What::Service(answer) => {
             config.constant_answer = answer;
@@ -95,7 +99,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
         }
         What::Gateway => {
             front::open_only(&mut config, settings);
-            let front = front::embedding(flags, home, settings, &limiter)?;
+            let front = front::embedding(flags, home, settings, files, &limiter)?;
             Some(Arc::new(front))
         }
     };
@@ -277,6 +281,7 @@ fn config(settings: &Settings) -> ServerConfig {
         ..ServerConfig::default()
     };
     let connections = &listen.grpc_connections;
+    config.bounds.patience = listen.patience;
     config.bounds.connection_age_max = connections.age_max;
     config.bounds.connection_age_grace = connections.age_grace;
     config.bounds.connection_idle_max = connections.idle_max;

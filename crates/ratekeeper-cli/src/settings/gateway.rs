@@ -8,6 +8,7 @@ use ratekeeper_server::{ListenAddress, TlsConfig};
 use ratekeeper_tower::Mode;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub(crate) struct GatewaySettings {
     pub(crate) routes: RoutesConfig,
     /// In bytes.
     pub(crate) body_max: u64,
+    /// Of one HTTP/2 connection.
+    pub(crate) connection_requests_max: u32,
     pub(crate) limits: Mode,
     /// How long requests are held back at most, and how many at a time.
     pub(crate) wait_max: Duration,
@@ -61,9 +64,12 @@ impl Typed<'_> {
             ]),
             routes: self.routes(),
             body_max: self.get("request_body_max", 0, values::size),
+            connection_requests_max: self.get("connection_requests_max", 1, |text| {
+                requests(text, 1..=1_000)
+            }),
             limits: self.get("limits", Mode::On, |text| values::one_of(text, &modes)),
             wait_max: self.get("wait_max", Duration::ZERO, wait),
-            waiting_max: self.get("waiting_max", 0, places),
+            waiting_max: self.get("waiting_max", 0, |text| requests(text, 0..=REQUESTS_MAX)),
             service: self.service(),
             access_log: self.access_log(),
             access_log_format: self.get("access_log_format", LogFormat::Json, |text| {
@@ -100,6 +106,12 @@ impl Typed<'_> {
             routes: self.get("routes", Vec::<RouteConfig>::new(), read),
             connect_timeout: self.get("upstream_connect_timeout", Duration::ZERO, patience),
             response_timeout: self.get("upstream_timeout", Duration::ZERO, patience),
+            requests_max: self.get("upstream_requests_max", None, |text| {
+                requests(text, 1..=REQUESTS_MAX).map(Some)
+            }),
+            waiting_max: self.get("upstream_queue_max", None, |text| {
+                requests(text, 0..=REQUESTS_MAX).map(Some)
+            }),
         }
     }
 
@@ -151,12 +163,15 @@ fn wait(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// The most requests that can be told to wait: each of them holds a connection and memory.
-const WAITING_MAX: u64 = 1_000_000;
+/// The most requests that settings can speak of: each of them holds a connection and memory.
+const REQUESTS_MAX: u32 = 1_000_000;
 
-fn places(text: &str) -> Result<u64, String> {
-    let number = text.parse().ok();
+fn requests<T: TryFrom<u32>>(text: &str, range: RangeInclusive<u32>) -> Result<T, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
     number
-        .filter(|number| *number <= WAITING_MAX)
-        .ok_or_else(|| format!("`{text}` is no number of requests; write 0 to {WAITING_MAX}"))
+        .and_then(|number: u32| T::try_from(number).ok())
+        .ok_or_else(|| {
+            let (least, most) = range.into_inner();
+            format!("`{text}` is no number of requests; write {least} to {most}")
+        })
 }

@@ -125,6 +125,18 @@ pub(super) fn percent(text: &str) -> Result<u8, String> {
     percent.ok_or_else(|| format!("`{text}` is no share; write a whole number from 1% to 100%"))
 }
 
+/// How long a client may stand still; None for as long as it likes.
+pub(super) fn stall_timeout(text: &str) -> Result<Option<Duration>, String> {
+    let duration = values::some_duration(text)?;
+    let (least, most) = (Duration::from_millis(100), Duration::from_secs(24 * 3_600));
+    match duration {
+        Some(duration) if !(least..=most).contains(&duration) => {
+            Err(format!("`{text}` is not 100ms to 24h; write 0s for ever"))
+        }
+        duration => Ok(duration),
+    }
+}
+
 /// The filter that a setting asks for. A bare level is about this program: the libraries below it are
 /// heard from `error` on, because a peer can make some of them warn at every frame it sends. Whoever
 /// wants more names them, as in `info,h2=debug`.

@@ -42,7 +42,7 @@ pub(crate) use values::{masked, masked_within};
 use crate::home::Home;
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Options, PathPattern, Profile};
-use ratekeeper_server::{AuthConfig, Caller, LimitHeaders, ListenAddress, ListenersTls};
+use ratekeeper_server::{AuthConfig, Caller, LimitHeaders, ListenAddress, ListenersTls, Patience};
 use ratekeeper_store_redis::{Endpoint, RedisConfig};
 use std::io::Read;
 use std::num::NonZeroUsize;
@@ -113,6 +113,8 @@ pub(crate) struct Listen {
     pub(crate) grpc_connections: GrpcConnections,
     /// On how many threads they are served.
     pub(crate) worker_threads: NonZeroUsize,
+    /// How slow their clients may be.
+    pub(crate) patience: Patience,
     /// For how long they stay open after a shutdown began.
     pub(crate) drain_delay: Duration,
 }

@@ -140,6 +140,19 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "On how many threads gRPC, HTTP and the gateway are served, each with its own connections. Unset: one for each core",
     ),
     value(
+        "stall_timeout",
+        "DURATION",
+        "30s",
+        "How long a client may take nothing of an answer that is ready for it, or send nothing of a body that is waited for, before \
+         its request is ended; 0s for ever. Time in which there is nothing to take or to send does not count",
+    ),
+    value(
+        "min_rate",
+        "SIZE",
+        "1KiB",
+        "The bytes a second that such a client has to take or send on average beyond that; 0 for any",
+    ),
+    value(
         "drain_delay",
         "DURATION",
         "3s",
@@ -391,6 +404,24 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "How long an upstream may take to begin its answer, and pause in the middle of it",
     ),
     value(
+        "upstream_requests_max",
+        "REQUESTS",
+        "1024",
+        "The most requests that one upstream has at a time, at most 1000000; over HTTP/1.1 each has a connection of its own",
+    ),
+    value(
+        "upstream_queue_max",
+        "REQUESTS",
+        "1024",
+        "The most requests that wait until one of those has ended, for at most upstream_connect_timeout; more get 503",
+    ),
+    value(
+        "connection_requests_max",
+        "REQUESTS",
+        "100",
+        "The most requests that one HTTP/2 connection of a client of the gateway has under way, 1 to 1000",
+    ),
+    value(
         "request_body_max",
         "SIZE",
         "1GiB",
@@ -495,7 +526,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "log_level",
         "LEVEL",
         "info",
-        "error, warn, info, debug, trace, or a filter like `info,ratekeeper_server=debug`",
+        "error, warn, info, debug, trace, or a filter like `info,ratekeeper_server=debug`. The libraries below are heard from \
+         `error` on; name one to hear more: `info,h2=debug`",
     ),
     value(
         "log_format",

@@ -5,7 +5,7 @@ use super::incumbent::RUNTIME_ROOT;
 use super::layer::{Layers, Origin, Said};
 use super::meaning::{
     HeaderKinds, MEMORY_LIMIT_MIN, drain_delay, failure_mode, header_name, keepalive, log_filter,
-    memory_limit, percent, profile, worker_threads,
+    memory_limit, percent, profile, stall_timeout, worker_threads,
 };
 use super::problem::{Problem, Problems};
 use super::requests::{auth, identity, slas_base};
@@ -18,7 +18,7 @@ use ratekeeper_http::answer::{BodyForm, Headers, UnknownHeaders};
 use ratekeeper_http::{Describer, EncodedSlashes, Forwarding, Identity};
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Profile};
-use ratekeeper_server::{AuthConfig, Caller, LimitHeaders, ListenAddress};
+use ratekeeper_server::{AuthConfig, Caller, LimitHeaders, ListenAddress, Patience};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -116,6 +116,10 @@ impl<'a> Typed<'a> {
             tls: self.listeners_tls(),
             grpc_connections: self.grpc_connections(),
             worker_threads: self.get("worker_threads", NonZeroUsize::MIN, worker_threads),
+            patience: Patience {
+                stall_timeout: self.get("stall_timeout", None, stall_timeout),
+                rate_min: self.get("min_rate", 0, values::size),
+            },
             drain_delay: self.get("drain_delay", Duration::ZERO, drain_delay),
         }
     }

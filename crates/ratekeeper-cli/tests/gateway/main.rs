@@ -17,6 +17,7 @@ mod routes;
 mod service;
 mod shaping;
 mod shared;
+mod slow;
 mod smuggling;
 mod support;
 mod trust;

@@ -49,6 +49,30 @@ impl Gateway {
         Gateway::start_in(folder, settings, command)
     }
 
+    /// With so many file descriptors, and no way to have more.
+    pub(crate) fn with_few_files(upstream: &str, files: u32) -> Gateway {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        std::fs::write(folder.path().join("rules.yaml"), RULES).expect("a file can be written");
+        let inner = gateway(folder.path(), &["--upstream", upstream]);
+        let mut command = process::system("prlimit");
+        command.current_dir(folder.path()).env_clear();
+        if let Some(path) = std::env::var_os("PATH") {
+            command.env("PATH", path);
+        }
+        command.arg(format!("--nofile={files}"));
+        command.arg(inner.get_program()).args(inner.get_args());
+        Gateway::start_in(folder, "", command)
+    }
+
+    /// Its resident memory, in KiB.
+    pub(crate) fn rss_kib(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()));
+        let status = status.expect("it runs");
+        let rss =
+            header(&status, "VmRSS").and_then(|rss| rss.strip_suffix(" kB")?.trim().parse().ok());
+        rss.expect("a process has a size")
+    }
+
     /// Without rules: whoever `args` name decides.
     pub(crate) fn asking(settings: &str, args: &[&str]) -> Gateway {
         let folder = tempfile::tempdir().expect("a folder can be made");
@@ -214,6 +238,8 @@ pub(crate) enum Act {
     Hang,
     /// Says this, then whatever it is told.
     Echo(String),
+    /// Says so many bytes, and waits for another request.
+    Pour(usize),
 }
 
 /// 200 with a text.
@@ -270,6 +296,20 @@ fn serve(stream: TcpStream, kept: &Mutex<Vec<Asked>>, act: &dyn Fn(&Asked) -> Ac
         match act(&asked) {
             Act::Say(text) => {
                 if writer.write_all(text.as_bytes()).is_err() {
+                    return;
+                }
+            }
+            Act::Pour(length) => {
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+                let piece = [b'x'; 16 << 10];
+                let mut left = length;
+                let mut is_taken = writer.write_all(head.as_bytes()).is_ok();
+                while is_taken && left > 0 {
+                    let now = left.min(piece.len());
+                    is_taken = writer.write_all(&piece[..now]).is_ok();
+                    left -= now;
+                }
+                if !is_taken {
                     return;
                 }
             }

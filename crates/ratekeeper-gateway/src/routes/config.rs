@@ -14,7 +14,7 @@ use super::{HostMatch, Route, Routes, written};
 use crate::health::HealthCheck;
 use crate::metrics::UpstreamCounts;
 use crate::tls;
-use crate::upstream::{Address, Secured, Speech, Upstream};
+use crate::upstream::{Address, REQUESTS_MAX, Secured, Speech, Upstream};
 
 /// The most upstreams, and the most addresses of one.
 const COUNT_MAX: usize = 1_000;
@@ -34,6 +34,11 @@ pub struct RoutesConfig {
     pub connect_timeout: Duration,
     /// How long an upstream may take to begin its answer, and pause in it.
     pub response_timeout: Duration,
+    /// The requests that one upstream has at a time; None for 1,024. Each has a connection of its
+    /// own over HTTP/1.1, and so does an upgraded one until it ends.
+    pub requests_max: Option<usize>,
+    /// The requests that wait for that, for at most the connect timeout; None for 1,024.
+    pub waiting_max: Option<usize>,
 }
 
 /// Where requests of a host and below a path go.
@@ -256,6 +261,10 @@ fn upstream(
     let mut upstream = Upstream::new(name, addresses, speech, counts(name));
     upstream.connect_timeout = all.connect_timeout;
     upstream.response_timeout = all.response_timeout;
+    upstream.room = upstream.counts.room(
+        all.requests_max.unwrap_or(REQUESTS_MAX),
+        all.waiting_max.unwrap_or(REQUESTS_MAX),
+    );
     upstream.host = match &config.host {
         None => None,
         Some(host) => {

@@ -4,6 +4,8 @@ use std::time::Duration;
 fn routes(upstreams: &[&str], routes: &[(&str, &str, &str)]) -> Result<Routes, BadRoutes> {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let config = RoutesConfig {
+        requests_max: None,
+        waiting_max: None,
         upstreams: upstreams
             .iter()
             .map(|name| {

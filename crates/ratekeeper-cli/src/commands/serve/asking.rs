@@ -1,5 +1,6 @@
 //! The gateway that asks a service instead of deciding itself.
 
+use super::files::Files;
 use super::{advise, config, front, load, no_rules, rules_shown, source, stop};
 use crate::home::Home;
 use crate::limiter;
@@ -43,7 +44,8 @@ pub(super) async fn run(
     if service.reads_rules {
         enforcer = enforcer.with_levels_of(Arc::clone(&limiter));
     }
-    let gateway = front::gateway(flags, home, settings, enforcer, domain)?;
+    let files = Files::of_process(settings, true);
+    let gateway = front::gateway(flags, home, settings, files, enforcer, domain)?;
     let upstreams = Some(gateway.upstreams());
     let front = Asking {
         gateway,
@@ -52,6 +54,7 @@ pub(super) async fn run(
     };
     let stop = stop::Signals::listen()?;
     let mut config = config(settings);
+    files.bound(&mut config);
     front::open_only(&mut config, settings);
     let server = Server::bind(config, Arc::clone(&limiter), loader)
         .await

@@ -1,11 +1,12 @@
 //! The gateway, wired.
 
+use super::files::Files;
 use crate::home::Home;
 use crate::settings::{self, Environment, Flags, Layers, LogTo, Problems, Settings};
 use crate::store::NodeStore;
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
-use ratekeeper_gateway::{AccessLog, Gateway, GatewayConfig, RoutesHandle};
+use ratekeeper_gateway::{AccessLog, Gateway, GatewayConfig, RoutesConfig, RoutesHandle};
 use ratekeeper_http::EncodedSlashes;
 use ratekeeper_limiter::Limiter;
 use ratekeeper_server::{FilesRead, Followed, FrontConfig, ServerConfig};
@@ -20,6 +21,10 @@ use tracing::error;
 /// sends something now and then.
 const TUNNEL_SILENCE_MAX: Duration = Duration::from_secs(600);
 
+/// After how long without a request a client's HTTP/2 connection is told to go: what its client
+/// has not taken by then of what it asked for goes with it.
+const CONNECTION_IDLE_MAX: Duration = Duration::from_secs(300);
+
 /// Besides the gateway and admin only what was asked for is opened.
 pub(super) fn open_only(config: &mut ServerConfig, settings: &Settings) {
     let gateway = &settings.gateway;
@@ -29,6 +34,8 @@ pub(super) fn open_only(config: &mut ServerConfig, settings: &Settings) {
     // A client that waits for a slow upstream sends nothing, and is not gone.
     let slowest = gateway.routes.response_timeout + Duration::from_secs(30);
     bounds.idle_timeout = bounds.idle_timeout.max(slowest);
+    bounds.streams_max = gateway.connection_requests_max;
+    bounds.connection_idle_max = Some(CONNECTION_IDLE_MAX);
     // One that has closed its side is: the upstream need not work for it, and what it held is free.
     bounds.half_close = false;
     config.front = Some(FrontConfig {
@@ -43,6 +50,7 @@ pub(super) fn embedding(
     flags: &Flags,
     home: &Home,
     settings: &Settings,
+    files: Files,
     limiter: &Arc<Limiter<NodeStore>>,
 ) -> Result<Gateway<Arc<Limiter<NodeStore>>>> {
     let snapshot = limiter.snapshot();
@@ -50,7 +58,8 @@ pub(super) fn embedding(
     let domain = domain
         .context("say which is the gateway's, with `auth: { domain: NAME }` in ratekeeper.yaml")?;
     let enforcer = Arc::clone(limiter);
-    gateway(flags, home, settings, enforcer, domain.unwrap_or_default())
+    let domain = domain.unwrap_or_default();
+    gateway(flags, home, settings, files, enforcer, domain)
 }
 
 /// The gateway as the settings want it, deciding by `enforcer`.
@@ -58,6 +67,7 @@ pub(super) fn gateway<E: Enforcer>(
     flags: &Flags,
     home: &Home,
     settings: &Settings,
+    files: Files,
     enforcer: E,
     domain: &str,
 ) -> Result<Gateway<E>> {
@@ -75,23 +85,31 @@ pub(super) fn gateway<E: Enforcer>(
         .wait_max(told.wait_max)
         .waiting_max(told.waiting_max)
         .switch(Switch::new(told.limits));
-    let files = settings::file_in_use(flags, &Environment::of_process(), home)
-        .map(|path| Arc::new(RoutesFile::new(path, flags.clone(), home.clone())));
+    let followed = settings::file_in_use(flags, &Environment::of_process(), home)
+        .map(|path| Arc::new(RoutesFile::new(path, flags.clone(), home.clone(), files)));
     let config = GatewayConfig {
-        routes: told.routes.clone(),
+        routes: within(files, told.routes.clone()),
         forwarding: auth.forwarding.clone(),
         is_encrypted: told.tls.is_some(),
         body_bytes_max: told.body_max,
+        patience: settings.listen.patience,
         tunnel_silence_max: TUNNEL_SILENCE_MAX,
         log: log(settings)?,
-        files: files.clone().map(|files| files as Arc<dyn Followed>),
+        files: followed.clone().map(|files| files as Arc<dyn Followed>),
     };
     let gateway = Gateway::new(config, layer)?;
-    if let Some(files) = files {
+    if let Some(followed) = followed {
         // It is set once: here.
-        let _ = files.routes.set(gateway.routes());
+        let _ = followed.routes.set(gateway.routes());
     }
     Ok(gateway)
+}
+
+/// Routes with no more requests than there are file descriptors for.
+fn within(files: Files, mut routes: RoutesConfig) -> RoutesConfig {
+    let each = files.upstream_requests_max / routes.upstreams.len().max(1);
+    routes.requests_max = routes.requests_max.map(|most| most.min(each.max(1)));
+    routes
 }
 
 fn log(settings: &Settings) -> Result<Option<AccessLog>> {
@@ -118,6 +136,7 @@ struct RoutesFile {
     path: PathBuf,
     flags: Flags,
     home: Home,
+    files: Files,
     first: u64,
     routes: OnceLock<RoutesHandle>,
     named: Mutex<Named>,
@@ -131,11 +150,12 @@ struct Named {
 }
 
 impl RoutesFile {
-    fn new(path: PathBuf, flags: Flags, home: Home) -> Self {
+    fn new(path: PathBuf, flags: Flags, home: Home, files: Files) -> Self {
         let mut file = Self {
             path,
             flags,
             home,
+            files,
             first: 0,
             routes: OnceLock::new(),
             named: Mutex::default(),
@@ -174,7 +194,7 @@ impl RoutesFile {
             Ok((_, settings)) => {
                 if let Some(routes) = self.routes.get() {
                     // Why not is logged there.
-                    let _ = routes.replace(&settings.gateway.routes);
+                    let _ = routes.replace(&within(self.files, settings.gateway.routes));
                 }
             }
             Err(problems) => {

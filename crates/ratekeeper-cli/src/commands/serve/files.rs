@@ -1,0 +1,104 @@
+//! File descriptors: how many there are, and what they are for.
+
+use crate::settings::Settings;
+use ratekeeper_server::{Bounds, OPERATORS_MAX, ServerConfig};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::{info, warn};
+
+/// What the process itself has open: listeners, rules, logs, what watches files.
+const OWN: usize = 32;
+
+/// What each worker has open besides connections of clients: what it waits with, and connections
+/// to stores.
+const OWN_OF_WORKER: usize = 16;
+
+/// However few there are, so many connections are accepted.
+const CLIENTS_MIN: usize = 16;
+
+/// What the descriptors allow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Files {
+    /// How many the process may have.
+    limit: usize,
+    /// Connections of clients, on all listeners together.
+    pub(super) clients_max: usize,
+    /// Requests to all upstreams of a gateway together, each of which may hold a connection.
+    pub(super) upstream_requests_max: usize,
+}
+
+impl Files {
+    /// Raises the limit as far as the process may, and shares out what that gives.
+    pub(super) fn of_process(settings: &Settings, is_gateway: bool) -> Self {
+        let limit = raise();
+        let workers = settings.listen.worker_threads.get();
+        let files = Self::shared_out(limit, workers, is_gateway);
+        files.tell();
+        files
+    }
+
+    /// What operators need is kept for them; of the rest a gateway needs half for its upstreams.
+    fn shared_out(limit: usize, workers: usize, is_gateway: bool) -> Self {
+        let kept = OWN + OWN_OF_WORKER.saturating_mul(workers) + 2 * OPERATORS_MAX;
+        let rest = limit.saturating_sub(kept);
+        let clients = if is_gateway { rest / 2 } else { rest };
+        Self {
+            limit,
+            clients_max: clients.max(CLIENTS_MIN),
+            upstream_requests_max: clients.max(CLIENTS_MIN),
+        }
+    }
+
+    /// Bounds `config` by it.
+    pub(super) fn bound(&self, config: &mut ServerConfig) {
+        config.connections_max = self.clients_max;
+    }
+
+    fn tell(&self) {
+        let (limit, clients) = (self.limit, self.clients_max);
+        let wanted = Bounds::default().connections_per_address_max;
+        match clients < wanted {
+            true => warn!(
+                limit,
+                clients,
+                "few file descriptors: at most {clients} clients are connected at a time, and a single address may \
+                 have {wanted} connections; raise the hard limit (ulimit -Hn, LimitNOFILE=)"
+            ),
+            false => info!(limit, clients, "file descriptors"),
+        }
+    }
+}
+
+/// Raises the soft limit to the hard one, and answers what it is then.
+fn raise() -> usize {
+    let before = getrlimit(Resource::Nofile);
+    if before.current != before.maximum {
+        let wanted = Rlimit {
+            current: before.maximum,
+            ..before
+        };
+        if let Err(error) = setrlimit(Resource::Nofile, wanted) {
+            warn!(%error, "the limit of file descriptors cannot be raised");
+        }
+    }
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_kept_is_shared_out() {
+        let files = |limit, is_gateway| Files::shared_out(limit, 2, is_gateway);
+        let service = files(1_024, false);
+        assert_eq!(service.clients_max, 1_024 - 32 - 32 - 64);
+        let gateway = files(1_024, true);
+        assert_eq!(gateway.clients_max, service.clients_max / 2);
+        assert_eq!(gateway.upstream_requests_max, gateway.clients_max);
+        assert_eq!(files(64, true).clients_max, CLIENTS_MIN);
+        assert!(files(usize::MAX, true).clients_max > 1 << 40);
+    }
+}
