@@ -15,6 +15,7 @@ use crate::config::{AuthConfig, Bounds, RlsConfig};
 use crate::drain::Drain;
 use crate::durations::Durations;
 use crate::front::Telling;
+use crate::http::LongAnswers;
 use crate::reload::ReloadStatus;
 use crate::store::ServedStore;
 use crate::tls::Tls;
@@ -27,6 +28,7 @@ pub(crate) struct App<S> {
     pub(crate) auth: AuthConfig,
     pub(crate) callers: Callers,
     pub(crate) bounds: Bounds,
+    pub(crate) long_answers: LongAnswers,
     pub(crate) drain: Arc<Drain>,
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) durations: Durations,
@@ -58,6 +60,7 @@ impl<S: ServedStore> App<S> {
             auth,
             callers,
             bounds,
+            long_answers: LongAnswers::new(bounds.long_answers_bytes_max),
             drain: Arc::new(Drain::new()),
             reloads,
             durations: Durations::default(),

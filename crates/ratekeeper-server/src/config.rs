@@ -167,6 +167,9 @@ pub struct Bounds {
     pub message_bytes_max: usize,
     /// Bytes of a request's body over HTTP/1, where a connection has one at a time.
     pub body_bytes_max: usize,
+    /// Bytes of all answers to `/v1/checks` of more than a few checks that were not taken yet; beyond
+    /// it such requests are refused before anything is decided.
+    pub long_answers_bytes_max: usize,
     /// Bytes of a request's head.
     pub head_bytes_max: u32,
     /// How long a head may take to arrive; on HTTP/1 also how long a connection may idle.
@@ -206,6 +209,7 @@ impl Default for Bounds {
             streams_max: 256,
             message_bytes_max: MESSAGE_BYTES_MAX,
             body_bytes_max: 1 << 20,
+            long_answers_bytes_max: 64 << 20,
             head_bytes_max: 16 << 10,
             head_timeout: Duration::from_secs(30),
             request_timeout: Duration::from_secs(10),

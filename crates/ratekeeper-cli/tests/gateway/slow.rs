@@ -155,7 +155,9 @@ descriptors:
         true => ok("short"),
         false => Act::Pour(LONG),
     });
-    let gateway = Gateway::start_with(RULES, IMPATIENT, &["--upstream", &upstream.url()]);
+    // Long enough to see that all of it is held, and longer than the rule's own timeout.
+    let patient = "stall_timeout: 10s\nmin_rate: 256KiB\n";
+    let gateway = Gateway::start_with(RULES, patient, &["--upstream", &upstream.url()]);
     let _client = stalling_streams(&gateway, 20);
     eventually("all of it is held", || {
         gateway.get("/short", &[]).status == 429

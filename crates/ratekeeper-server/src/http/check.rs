@@ -4,6 +4,7 @@ mod answer;
 mod asked;
 mod bodies;
 mod hold;
+mod long;
 mod object;
 mod question;
 mod standing;
@@ -11,6 +12,7 @@ mod standing;
 use std::time::Instant;
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
 use axum::response::{IntoResponse, Response};
@@ -25,12 +27,14 @@ use crate::app::App;
 use crate::store::ServedStore;
 use answer::Answer;
 use asked::Asked;
+use long::LongBody;
 use object::Object;
 use question::{Question, Questions};
 use standing::StandingAnswer;
 
 pub(crate) use asked::is_json;
 pub(super) use hold::{acquire, cancel, commit, peek, refund, release, renew, reserve};
+pub(crate) use long::LongAnswers;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,8 +73,13 @@ pub(super) async fn many<S: ServedStore>(asked: Asked<S>) -> Result<Response, Ap
         asked.admit_override(question)?;
     }
     asked.is_loaded()?;
+    let room = asked.app.long_answers.room(questions.checks.len())?;
     let text = answer_all(&asked.app, &questions.checks).await;
-    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
+    let body = match room {
+        None => Body::from(text),
+        Some(room) => Body::new(LongBody::new(text, room)),
+    };
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// How one check would be decided, as the admin listener tells it. Takes nothing.

@@ -85,7 +85,10 @@ impl ApiError {
     }
 
     pub(crate) fn no_rules() -> Self {
-        let message = "no rules are loaded; see /readyz";
+        Self::unavailable("no rules are loaded; see /readyz")
+    }
+
+    pub(crate) fn unavailable(message: &'static str) -> Self {
         Self::other(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", message)
     }
 }

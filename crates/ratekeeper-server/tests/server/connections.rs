@@ -245,6 +245,41 @@ async fn grpc_connections_that_never_begin_are_closed() {
     running.stop().await;
 }
 
+/// Answers of hundreds of KiB that nobody takes are bounded together, and those who take theirs are
+/// answered again once the others have had their time.
+#[tokio::test]
+async fn long_answers_that_nobody_takes_are_bounded() {
+    let running = start_with(RULES, |config| {
+        config.bounds.long_answers_bytes_max = 400 << 10;
+        config.bounds.patience.stall_timeout = Some(Duration::from_secs(2));
+        config.bounds.patience.rate_min = 1 << 20;
+    })
+    .await;
+    let check = r#"{"domain":"d","descriptors":[{"entries":[{"key":"other","value":"a"}]}]}"#;
+    let body = format!(r#"{{"checks":[{}]}}"#, vec![check; 1_000].join(","));
+    let length = body.len();
+    let ask = format!(
+        "POST /v1/checks HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4 << 10).unwrap();
+    let mut deaf = socket.connect(running.addresses.http).await.unwrap();
+    deaf.write_all(ask.as_bytes()).await.unwrap();
+    deaf.readable().await.unwrap();
+    let (status, refused) = running.http("POST", "/v1/checks", &body).await;
+    assert_eq!(status, 503, "{refused}");
+    let (status, _) = running.http("GET", "/livez", "").await;
+    assert_eq!(status, 200, "short answers have room");
+    timeout(PATIENCE, async {
+        while running.http("POST", "/v1/checks", &body).await.0 != 200 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await
+    .expect("there is room again");
+    running.stop().await;
+}
+
 /// A client that asks on and on and reads no answer is cut off.
 #[tokio::test]
 async fn http_clients_that_take_no_answers_are_closed() {
