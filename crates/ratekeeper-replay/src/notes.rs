@@ -1,10 +1,14 @@
 //! What to know about the figures of a report.
 
-use ratekeeper_core::Algorithm;
+use ratekeeper_core::{Algorithm, Micros};
 use ratekeeper_rules::{Rule, RuleSet};
 
 use crate::described::Requests;
 use crate::replay::Replay;
+use crate::report::percent;
+
+/// The most rules that one warning names.
+const RULES_NAMED_MAX: usize = 5;
 
 impl Replay {
     /// One sentence each.
@@ -31,14 +35,62 @@ impl Replay {
         notes
     }
 
+    /// Why the figures may be wrong, one sentence each.
+    pub(crate) fn warnings(&self, rules: &RuleSet) -> Vec<String> {
+        let by_order = self.warning_of_order();
+        by_order
+            .into_iter()
+            .chain(self.warning_of_seconds(rules))
+            .collect()
+    }
+
+    fn warning_of_order(&self) -> Option<String> {
+        let late = self.summary.late;
+        let by = self.summary.late_by_max.as_secs_ceil();
+        let share = percent(late, self.lines.parsed);
+        (late > 0).then(|| {
+            format!(
+                "Lines earlier than one before them: {late} ({share:.2} %), by up to {by} s. They count at the later time, \
+                 closer together than they came, so too much is denied. Sort the log by time first."
+            )
+        })
+    }
+
+    fn warning_of_seconds(&self, rules: &RuleSet) -> Option<String> {
+        if self.summary.has_fractions || self.lines.parsed < 2 {
+            return None;
+        }
+        let minute = Micros::from_secs(60);
+        let is_short = |rule: &&Rule| {
+            let limit = rule.limited().filter(|_| rule.enabled);
+            limit.is_some_and(|limit| {
+                limit.algorithm() != Algorithm::Concurrency && limit.window() < minute
+            })
+        };
+        let of_domain = rules
+            .rules()
+            .iter()
+            .filter(|rule| *rule.domain == *self.domain);
+        let short: Vec<&Rule> = of_domain.filter(is_short).collect();
+        let named = short.iter().take(RULES_NAMED_MAX);
+        let named: Vec<String> = named
+            .map(|rule| format!("{} ({})", rule.id, rule.window_text))
+            .collect();
+        let more = match short.len().saturating_sub(RULES_NAMED_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!short.is_empty()).then(|| {
+            format!(
+                "The log's times are whole seconds, and windows of seconds need finer ones: {}{more}. What came within a \
+                 second counts as if it came at once, up to a second early, so the denials of these rules are estimates.",
+                named.join(", ")
+            )
+        })
+    }
+
     fn notes_on_lines(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let late = self.summary.late;
-        if late > 0 {
-            notes.push(format!(
-                "Lines earlier than one before them: {late}. They count at its time."
-            ));
-        }
         let refused = self.summary.refused;
         if refused > 0 {
             notes.push(format!(

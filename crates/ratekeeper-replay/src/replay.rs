@@ -233,6 +233,7 @@ impl Replay {
         summary.notes = self.notes(snapshot.rules());
         Report {
             lines: self.lines,
+            warnings: self.warnings(snapshot.rules()),
             rules: reports.collect(),
             summary,
         }
@@ -337,6 +338,8 @@ impl Replay {
     fn advance(&mut self, time: Timestamp) -> Timestamp {
         let (first, latest) = self.summary.span.unwrap_or((time, time));
         self.summary.late += u64::from(time < latest);
+        self.summary.late_by_max = self.summary.late_by_max.max(latest.since(time));
+        self.summary.has_fractions |= time.as_micros() % 1_000_000 != 0;
         let now = latest.max(time);
         self.summary.span = Some((first, now));
         now

@@ -4,7 +4,7 @@ pub(crate) mod table;
 
 use serde::Serialize;
 
-use ratekeeper_core::Timestamp;
+use ratekeeper_core::{Micros, Timestamp};
 
 use crate::parse::Format;
 use crate::record::BadLine;
@@ -15,6 +15,9 @@ use crate::record::BadLine;
 pub struct Report {
     /// How many lines there were.
     pub lines: LineCounts,
+    /// Why the figures may be wrong, one sentence each; missing if nothing is known against them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// One for each rule of the domain, in the order of the file, also if it never matched.
     pub rules: Vec<RuleReport>,
     /// What people want to know besides.
@@ -125,6 +128,10 @@ pub struct Summary {
     pub unmatched: u64,
     /// Lines that were earlier than one before them, and took its time.
     pub late: u64,
+    /// By how much at most.
+    pub late_by_max: Micros,
+    /// Whether a time was between two whole seconds.
+    pub has_fractions: bool,
     /// Decisions without counting: the memory for counters was full.
     pub uncounted: u64,
     /// The first few lines that could not be read.

@@ -90,7 +90,7 @@ fn a_late_line_takes_the_latest_time() {
     assert!(
         report
             .to_string()
-            .contains("Lines earlier than one before them: 1."),
+            .contains("WARNING: Lines earlier than one before them: 1 (33.33 %), by up to"),
         "{report}"
     );
 }

@@ -83,6 +83,11 @@ fn print(report: &Report, json: bool) -> Result<()> {
         report.to_string()
     };
     output::print(&text)?;
+    if json {
+        for warning in &report.warnings {
+            output::complain(&format!("ratekeeper: warning: {warning}"));
+        }
+    }
     // In JSON they have no place, and whoever reads only that should not miss them.
     if json && report.lines.malformed > 0 {
         let lines = output::count(

@@ -157,3 +157,57 @@ fn the_manuals_example_works_as_it_is_written() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(String::from_utf8_lossy(&output.stdout), shown, "{said}");
 }
+
+#[test]
+fn lines_out_of_order_are_said_beside_the_percentage() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let mut lines: Vec<&str> = LOG.lines().filter(|line| line.starts_with("192")).collect();
+    lines.reverse();
+    write(folder.path(), "access.log", &(lines.join("\n") + "\n"));
+    let args = ["replay", "--rules", "rules.yaml", "--log", "access.log"];
+    let said = run(folder.path(), &args);
+    let line = said.out.lines().position(|line| line.contains("denied ("));
+    let after = line.and_then(|at| said.out.lines().nth(at + 1));
+    let after = after.expect("a line follows");
+    assert!(
+        after.starts_with("WARNING: Lines earlier than one before them: 3 (75.00 %)"),
+        "{}",
+        said.out
+    );
+    assert!(after.contains("by up to 2 s"), "{}", said.out);
+    let json = run(folder.path(), &[&args[..], &["--json"]].concat());
+    let report: serde_json::Value = serde_json::from_str(&json.out).expect("it is JSON");
+    assert!(
+        report["warnings"][0].to_string().contains("before them: 3"),
+        "{report}"
+    );
+    assert!(json.err.contains("warning: Lines earlier"), "{}", json.err);
+}
+
+#[test]
+fn whole_seconds_are_warned_of_where_windows_are_seconds() {
+    let folder = tempdir().expect("a folder can be made");
+    let short = RULES.replace("window: 1m", "window: 1s");
+    let fine = "{\"time\":\"2015-05-17T10:05:03.5Z\",\"remote_address\":\"192.0.2.1\"}\n".repeat(3);
+    for (rules, log, warned) in [
+        (short.as_str(), LOG, true),
+        (RULES, LOG, false),
+        (short.as_str(), fine.as_str(), false),
+    ] {
+        write(folder.path(), "rules.yaml", rules);
+        write(folder.path(), "access.log", log);
+        let args = ["replay", "--rules", "rules.yaml", "--log", "access.log"];
+        let said = run(folder.path(), &args);
+        let warns = said
+            .out
+            .contains("WARNING: The log's times are whole seconds");
+        assert_eq!(warns, warned, "{}", said.out);
+        assert_eq!(
+            said.out.contains("d.remote_address (1s)"),
+            warned,
+            "{}",
+            said.out
+        );
+    }
+}

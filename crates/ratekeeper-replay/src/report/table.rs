@@ -7,6 +7,9 @@ use super::{Compared, Report, RuleReport, percent};
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.head(f)?;
+        for warning in &self.warnings {
+            writeln!(f, "WARNING: {warning}")?;
+        }
         self.rules_table(f)?;
         for rule in self.rules.iter().filter(|rule| !rule.top_denied.is_empty()) {
             top_denied(f, rule)?;

@@ -51,6 +51,7 @@ fn report() -> Report {
             parsed: 1_500,
             malformed: 2,
         },
+        warnings: Vec::new(),
         rules: vec![busy, idle],
         summary: Summary {
             domain: "web".into(),
@@ -61,6 +62,8 @@ fn report() -> Report {
             unmatched: 0,
             refused: 0,
             late: 0,
+            late_by_max: Micros::ZERO,
+            has_fractions: true,
             uncounted: 0,
             bad_lines: vec![BadLine::new(7, Malformed::NoTime, b"hello \x1b[2J")],
             notes: vec!["something to know.".into()],
@@ -90,6 +93,7 @@ fn the_table_that_people_read() {
 fn the_table_of_nothing() {
     let empty = Report {
         lines: LineCounts::default(),
+        warnings: Vec::new(),
         rules: Vec::new(),
         summary: Summary {
             domain: "web".into(),
