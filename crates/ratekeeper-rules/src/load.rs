@@ -150,15 +150,34 @@ fn open(source: &Source, report: &mut Report<'_>) -> Option<Option<Rc<Tree>>> {
     if let Some(mark) = built.more {
         report.warn(
             mark,
-            "only the first document of a file is read",
-            "put the other one into a file of its own",
+            "a second document begins here, and nothing in it is in force: only the first one of a file is read",
+            "put it into a file of its own",
         );
     }
     if let Some((mark, message)) = built.error {
-        report.error(mark, format!("error loading config file: {message}"), None);
+        let help = layout_help(&message);
+        report.error(mark, format!("error loading config file: {message}"), help);
         return None;
     }
     Some(built.root)
+}
+
+/// What to do about text whose layout is wrong, in which the parser expected something else.
+fn layout_help(message: &str) -> Option<String> {
+    let indentation = [
+        "expected '-' indicator",
+        "did not find expected key",
+        "mapping values are not allowed",
+        "simple key expected",
+    ];
+    let help = if message.contains("tab") {
+        "use spaces in place of tabs: YAML does not take tabs for indentation"
+    } else if indentation.iter().any(|part| message.contains(part)) {
+        "check the indentation: the keys of one item begin in the same column, two right of its `-`"
+    } else {
+        return None;
+    };
+    Some(help.to_owned())
 }
 
 /// A domain while its files are read.

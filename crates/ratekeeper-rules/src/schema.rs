@@ -7,17 +7,49 @@
 use std::collections::BTreeMap;
 
 use schemars::generate::SchemaSettings;
+use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::{Consistency, Evaluation, FailureMode, LeakyOverRls};
 
 /// The schema of a rules file (JSON Schema, draft 2020-12).
 #[must_use]
 pub fn json_schema() -> Schema {
-    SchemaSettings::draft2020_12()
+    let mut schema = SchemaSettings::draft2020_12()
         .into_generator()
-        .into_root_schema_for::<RulesFile>()
+        .into_root_schema_for::<RulesFile>();
+    choose_by_type(&mut schema);
+    schema
+}
+
+/// Makes of "a list, or something else" and "nothing, or something else" a choice by the value's type. An editor then says
+/// what is wrong with the something else, instead of that a value is valid under none of the schemas.
+fn choose_by_type(schema: &mut Schema) {
+    if let Some(object) = schema.as_object_mut()
+        && let Some((simple, other)) = two_by_type(object)
+    {
+        object.remove("anyOf");
+        let of_type = serde_json::json!({ "type": simple["type"] });
+        object.insert("if".to_owned(), of_type);
+        object.insert("then".to_owned(), simple);
+        object.insert("else".to_owned(), other);
+    }
+    transform_subschemas(&mut choose_by_type, schema);
+}
+
+/// The alternatives of `anyOf`, if they are two and one of them is a list or null: that one first.
+fn two_by_type(object: &Map<String, Value>) -> Option<(Value, Value)> {
+    let [one, other] = object.get("anyOf")?.as_array()?.as_slice() else {
+        return None;
+    };
+    let is_simple = |schema: &Value| schema["type"] == "array" || schema["type"] == "null";
+    match (is_simple(one), is_simple(other)) {
+        (true, false) => Some((one.clone(), other.clone())),
+        (false, true) => Some((other.clone(), one.clone())),
+        _ => None,
+    }
 }
 
 /// Ratekeeper rules: one file
@@ -34,6 +66,7 @@ enum RulesFile {
 /// A domain and its descriptors.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("patternProperties" = { "^x-": true }))]
 #[expect(dead_code, reason = "only its shape is used")]
 struct File {
     /// The namespace of the rules; required unless the file has service levels only.

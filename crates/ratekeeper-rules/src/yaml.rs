@@ -11,7 +11,7 @@ pub(crate) use build::build;
 pub(crate) use scalar::Resolved;
 
 /// A part of the text: where it starts, and how many characters of that line it covers.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Mark {
     /// 1 is the first.
     pub(crate) line: u32,

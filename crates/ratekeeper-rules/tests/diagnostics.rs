@@ -56,7 +56,8 @@ fn broken_yaml_is_shown_where_it_breaks() {
     let expected = "\
 rules.yaml:3:4: error loading config file: a tab cannot indent: use spaces
 3 | -  key: a
-  |    ^";
+  |    ^
+  = help: use spaces in place of tabs: YAML does not take tabs for indentation";
     assert_eq!(told(text), expected);
 }
 
@@ -148,4 +149,79 @@ fn briefly_told_no_value_is_quoted() {
             assert!(line.starts_with("rules.yaml:"), "{told}");
         }
     }
+}
+
+/// The message and the help of the only thing that is wrong or odd.
+fn problem(rules: &str) -> String {
+    told(&format!("domain: d\ndescriptors:\n{rules}"))
+}
+
+#[test]
+fn a_number_that_is_too_large_is_told_the_largest() {
+    let said = problem("- { key: a, rate_limit: { window: 1m, limit: 99999999999999999999 } }\n");
+    assert!(!said.contains("decimal"), "{said}");
+    assert!(
+        said.contains("write at most `limit: 9007199254740991`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_rate_as_people_say_it_is_answered_with_the_mapping() {
+    for (written, meant) in [
+        ("10/s", "{ window: 1s, limit: 10 }"),
+        ("100 per minute", "{ window: 1m, limit: 100 }"),
+        ("a lot", "{ window: 1s, limit: 10 }"),
+    ] {
+        let said = problem(&format!("- key: a\n  rate_limit: {written}\n"));
+        assert!(said.contains(&format!("help: write `{meant}`")), "{said}");
+    }
+}
+
+#[test]
+fn wrong_indentation_and_tabs_are_named() {
+    let limit = "rate_limit: { window: 1m, limit: 9 }";
+    for text in [
+        format!("  - key: a\n    {limit}\n - key: b\n"),
+        format!("  - key: a\n   {limit}\n"),
+        format!("  - key: a\n      {limit}\n"),
+        format!("  - key: a\n  {limit}\n"),
+    ] {
+        let said = problem(&text);
+        assert!(said.contains("help: check the indentation"), "{said}");
+    }
+    for text in [
+        "\t- key: a\n",
+        "- key: a\n\trate_limit: { window: 1m, limit: 9 }\n",
+    ] {
+        let said = problem(text);
+        assert!(said.contains("help: use spaces in place of tabs"), "{said}");
+    }
+}
+
+#[test]
+fn what_reads_like_a_regular_expression_is_warned_of() {
+    let rule = |key: &str, value: &str| {
+        problem(&format!(
+            "- {{ key: {key}, value: '{value}', rate_limit: {{ window: 1m, limit: 9 }} }}\n"
+        ))
+    };
+    let said = rule("path", "^/api/.*$");
+    assert!(said.contains("looks like a regular expression"), "{said}");
+    assert!(said.contains("write `value: \"/api/*\"`"), "{said}");
+    let said = rule("path", r"/v\d+/x");
+    assert!(said.contains("with `*` for any characters"), "{said}");
+    for fine in ["/api/*", "GET /a.b", "10$ off", "*.example.com"] {
+        assert_eq!(rule("path", fine), "", "{fine}");
+    }
+}
+
+#[test]
+fn templates_at_the_top_are_ignored_and_a_second_document_is_not_quietly() {
+    let text = "x-common: &c { window: 1m, limit: 9 }\ndomain: d\ndescriptors:\n- key: a\n  rate_limit: *c\n- key: b\n  rate_limit: { <<: *c, limit: 3 }\n";
+    assert_eq!(told(text), "");
+    let below = problem("- { key: a, x-common: 3 }\n");
+    assert!(below.contains("unknown key 'x-common'"), "{below}");
+    let two = told("domain: d\n---\ndomain: e\n");
+    assert!(two.contains("nothing in it is in force"), "{two}");
 }

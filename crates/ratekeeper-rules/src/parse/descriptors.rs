@@ -111,6 +111,9 @@ impl Compiler<'_, '_, '_> {
         let value = fields
             .text("value", self.report)
             .filter(|at| !at.value.is_empty());
+        if let Some(value) = value {
+            self.check_no_regex(key.value, value);
+        }
         let pattern = composite(key.value, value.map(|at| at.value));
         let path = path.to(
             pattern.clone(),
@@ -149,6 +152,31 @@ impl Compiler<'_, '_, '_> {
                 .error(mark, "descriptor has empty key", "write `key: some_name`");
         }
         At { value: "", mark }
+    }
+
+    /// Warns of a value that reads like a regular expression, which is compared as it stands.
+    fn check_no_regex(&mut self, key: &str, value: At<&str>) {
+        let text = value.value;
+        let looks_like_one = text.starts_with('^')
+            || text.ends_with('$')
+            || [".*", ".+", "\\d", "\\w", "(?"]
+                .iter()
+                .any(|part| text.contains(part));
+        if !looks_like_one {
+            return;
+        }
+        let pattern = text.trim_start_matches('^').trim_end_matches('$');
+        let pattern = pattern.replace(".*", "*").replace(".+", "*");
+        let is_plain = !pattern.contains(['\\', '(', '[', '+', '?', '|', '"']);
+        let help = match is_plain && !(self.around.is_secret)(key) {
+            true => format!("write `value: \"{pattern}\"`"),
+            false => "write the text itself, with `*` for any characters".to_owned(),
+        };
+        self.report.warn(
+            value.mark,
+            "this looks like a regular expression, and is compared as text in which only `*` stands for other characters",
+            help,
+        );
     }
 
     fn shown(&self, key: &str, value: Option<&str>, pattern: &str) -> Box<str> {

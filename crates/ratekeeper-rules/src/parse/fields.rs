@@ -34,7 +34,8 @@ impl<'t> Fields<'t> {
                 node.kind_name(),
                 context.name()
             );
-            report.error(node.mark, message, first_keys(context));
+            let help = rate_help(node, context).or_else(|| first_keys(context));
+            report.error(node.mark, message, help);
             return None;
         };
         for pair in pairs {
@@ -138,6 +139,14 @@ impl<'t> Fields<'t> {
                     too_large_help(key, *int),
                 ),
             },
+            Kind::Scalar(Scalar {
+                resolved: Resolved::BigInt(_) | Resolved::Float(_),
+                text,
+                ..
+            }) if text.bytes().all(|byte| byte.is_ascii_digit()) => (
+                format!("`{key}` is {range}, not {text}"),
+                Some(format!("write at most `{key}: {most}`")),
+            ),
             Kind::Scalar(scalar) if scalar.text.parse::<u64>().is_ok() => (
                 format!("`{key}` must be a number, not text"),
                 Some("write it without quotes".to_owned()),
@@ -241,8 +250,13 @@ impl<'t> Fields<'t> {
 }
 
 fn too_large_help(key: &str, int: i64) -> Option<String> {
-    (key == "requests_per_unit" && int > 0)
-        .then(|| "write `limit:` instead: it goes up to 2^53 - 1".to_owned())
+    match key {
+        _ if int <= 0 => None,
+        "requests_per_unit" => Some(format!(
+            "write `limit:` instead: it goes up to {MAX_COUNT} (2^53 - 1)"
+        )),
+        _ => None,
+    }
 }
 
 fn duration_help(key: &str, node: &Node) -> String {
@@ -257,6 +271,31 @@ fn duration_help(key: &str, node: &Node) -> String {
     }
 }
 
+/// The mapping that stands for a rate written as people say it: `10/s`, `100 per minute`.
+fn rate_help(node: &Node, context: Context) -> Option<String> {
+    if !matches!(context, Context::RateLimit | Context::PlanLimit) {
+        return None;
+    }
+    let example = "write `{ window: 1s, limit: 10 }`";
+    let Kind::Scalar(scalar) = &node.kind else {
+        return Some(example.to_owned());
+    };
+    let parts = scalar.text.split_once('/');
+    let parts = parts.or_else(|| scalar.text.split_once(" per "));
+    let written = parts.and_then(|(limit, unit)| {
+        let limit: u64 = limit.trim().parse().ok()?;
+        let window = match unit.trim() {
+            "s" | "sec" | "second" => "1s",
+            "m" | "min" | "minute" => "1m",
+            "h" | "hour" => "1h",
+            "d" | "day" => "1d",
+            _ => return None,
+        };
+        Some(format!("write `{{ window: {window}, limit: {limit} }}`"))
+    });
+    Some(written.unwrap_or_else(|| example.to_owned()))
+}
+
 fn first_keys(context: Context) -> Option<String> {
     let keys: Vec<_> = context
         .keys()
@@ -266,6 +305,9 @@ fn first_keys(context: Context) -> Option<String> {
         .collect();
     (!keys.is_empty()).then(|| format!("write keys such as {}", keys.join(", ")))
 }
+
+/// What the keys of templates begin with: values at the top of a file that aliases name, and that mean nothing there.
+const TEMPLATE: &str = "x-";
 
 /// The key, if it is text.
 fn key_text(pair: &Pair) -> Option<&str> {
@@ -295,7 +337,7 @@ fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) {
         report.error(mark, format!("key is not of type string: {what}"), help);
         return;
     };
-    if context.keys().contains(&key) {
+    if context.keys().contains(&key) || context == Context::Root && key.starts_with(TEMPLATE) {
         return;
     }
     if context.is_incumbents() && INCUMBENT.contains(&key) {

@@ -44,3 +44,14 @@ fn the_schema_has_the_keys_that_files_may_have() {
         assert_eq!(in_schema, in_files, "{name}");
     }
 }
+
+#[test]
+fn editors_are_told_what_is_wrong_with_one_alternative() {
+    let schema = json_schema().to_value();
+    assert_eq!(schema["if"]["type"], "array");
+    assert!(schema["else"]["$ref"].is_string(), "{schema}");
+    let limit = &schema["$defs"]["Descriptor"]["properties"]["rate_limit"];
+    assert!(limit.get("anyOf").is_none(), "{limit}");
+    let templates = &schema["$defs"]["File"]["patternProperties"]["^x-"];
+    assert_eq!(templates, true);
+}

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use super::merge::{Merged, is_merge, merge_sources};
@@ -332,17 +332,19 @@ impl Builder<'_> {
     /// Puts what `<<` merges in its place, and lets the last of equal keys win.
     fn flatten(&mut self, pairs: Vec<Pair>) -> Result<Vec<Pair>, (Mark, String)> {
         let mut map = Merged::default();
+        let mut merged_marks = HashSet::new();
         for pair in pairs {
             if !is_merge(&pair.key) {
-                if let Some(repeated) = map.put(pair) {
-                    self.repeated.push(repeated);
-                }
+                let repeated = map.put(pair);
+                // To override what was merged is what a merge is for.
+                let repeated = repeated.filter(|(mark, _)| !merged_marks.contains(mark));
+                self.repeated.extend(repeated);
                 continue;
             }
             for source in merge_sources(&pair.value)? {
                 self.spend(source.mark, source.as_map().map_or(0, <[_]>::len))?;
                 for merged in source.as_map().unwrap_or_default() {
-                    // To override what was merged is what a merge is for: nothing to report.
+                    merged_marks.insert(merged.key.mark);
                     map.put(merged.clone());
                 }
             }
