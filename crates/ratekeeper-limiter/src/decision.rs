@@ -93,6 +93,13 @@ impl Decision {
         &self.snapshot
     }
 
+    /// Whether no limit matched any of its descriptors, `unlimited` ones included: it passed, uncounted.
+    #[must_use]
+    pub fn is_unmatched(&self) -> bool {
+        let matched = |status: &Status| status.binding.is_some() || status.unlimited.is_some();
+        !self.statuses().iter().any(matched)
+    }
+
     /// The rule behind `binding`; None if the request brought the limit along.
     #[must_use]
     pub fn rule(&self, binding: &Binding) -> Option<&Rule> {

@@ -103,7 +103,7 @@ impl Explanation {
             .zip(check.descriptors)
             .map(|(number, descriptor)| {
                 let Some(domain) = snapshot.domain(descriptor.domain_in(check.domain)) else {
-                    return ExplainedDescriptor::unknown(descriptor);
+                    return ExplainedDescriptor::unknown(snapshot, check, descriptor);
                 };
                 Explainer {
                     snapshot,
@@ -130,6 +130,12 @@ impl Explanation {
     }
 }
 
+/// The nearest name in the rules, as the end of a sentence; empty if nothing is near.
+fn did_you_mean(snapshot: &Snapshot, domain: &str, entries: &[Entry<'_>]) -> String {
+    let nearest = snapshot.rules().nearest(domain, entries);
+    nearest.map_or_else(String::new, |nearest| format!("; did you mean {nearest}?"))
+}
+
 fn known_domains(snapshot: &Snapshot) -> Vec<String> {
     let domains = snapshot.rules().domains();
     let mut names: Vec<_> = domains.map(|domain| domain.name().to_owned()).collect();
@@ -139,13 +145,17 @@ fn known_domains(snapshot: &Snapshot) -> Vec<String> {
 }
 
 impl ExplainedDescriptor {
-    fn unknown(descriptor: &Descriptor<'_>) -> Self {
+    fn unknown(snapshot: &Snapshot, check: &Check<'_>, descriptor: &Descriptor<'_>) -> Self {
+        let domain = descriptor.domain_in(check.domain);
+        let meant = did_you_mean(snapshot, domain, descriptor.entries);
         let shown = |entry: &Entry<'_>| shown(entry, secret::is_secret_by_default(entry.key));
         Self {
             domain: descriptor.domain.map(str::to_owned),
             entries: descriptor.entries.iter().map(shown).collect(),
             nodes: Vec::new(),
-            note: Some("the domain has no rules: everything is allowed".to_owned()),
+            note: Some(format!(
+                "the domain has no rules: everything is allowed{meant}"
+            )),
         }
     }
 }
@@ -187,7 +197,8 @@ impl Explainer<'_, '_> {
             _ if counted => None,
             Some(entry) => {
                 let entry = shown(entry, self.domain.is_secret(entry.key));
-                Some(format!("nothing matches {entry}: allowed"))
+                let meant = did_you_mean(self.snapshot, self.domain.name(), descriptor.entries);
+                Some(format!("nothing matches {entry}: allowed{meant}"))
             }
             None => Some("no limit applies: allowed".to_owned()),
         };

@@ -19,6 +19,7 @@ mod plan;
 mod request;
 mod sip;
 mod stats;
+mod stray;
 mod within;
 
 pub use batch::{Asked, Begun};
@@ -35,3 +36,4 @@ pub use identity::Seed;
 pub use limiter::{Limiter, LimiterOptions};
 pub use request::{Check, Descriptor, MAX_HITS, Override, Waiting};
 pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, STRIPES, Totals, stripe_of_thread};
+pub use stray::{Stray, Strays};

@@ -120,6 +120,8 @@ impl<'a> Plan<'a> {
             };
             let Some(domain) = domain else {
                 is_known = false;
+                let asked = descriptor.domain_in(check.domain);
+                context.totals.strays.note(asked, descriptor.entries);
                 continue;
             };
             let own = overrides.brought.get(usize::from(number));
@@ -153,6 +155,8 @@ impl<'a> Plan<'a> {
                 .totals
                 .unmatched
                 .fetch_add(1, Ordering::Relaxed);
+            let strays = &self.context.totals.strays;
+            strays.note(domain.name(), descriptor.entries);
         }
     }
 

@@ -10,6 +10,7 @@ use parking_lot::RwLock;
 use ratekeeper_rules::Rule;
 
 use crate::identity::stable_hash;
+use crate::stray::Strays;
 
 /// Upper bounds of the buckets of remaining / capacity; everything is below the last.
 pub const REMAINING_BOUNDS: [f64; 7] = [0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0];
@@ -149,6 +150,8 @@ pub struct Totals {
     pub unmatched: AtomicU64,
     /// Concurrency limits that were skipped, because a release could never come.
     pub concurrency_skipped: AtomicU64,
+    /// A sample of what no rule matched.
+    pub strays: Strays,
 }
 
 #[derive(Debug, Default)]

@@ -339,7 +339,7 @@ impl Replay {
         let (first, latest) = self.summary.span.unwrap_or((time, time));
         self.summary.late += u64::from(time < latest);
         self.summary.late_by_max = self.summary.late_by_max.max(latest.since(time));
-        self.summary.has_fractions |= time.as_micros() % 1_000_000 != 0;
+        self.summary.has_fractions |= !time.as_micros().is_multiple_of(1_000_000);
         let now = latest.max(time);
         self.summary.span = Some((first, now));
         now

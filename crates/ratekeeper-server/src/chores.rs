@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ratekeeper_rules::{Change, RuleSet};
+use ratekeeper_limiter::Limiter;
+use ratekeeper_rules::{Change, Entry, RuleSet};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -126,6 +127,7 @@ pub(crate) async fn tend<S: ServedStore>(app: Arc<App<S>>) {
 async fn tick<S: ServedStore>(app: Arc<App<S>>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut strays = StrayLog::new();
     loop {
         let limiter = Arc::clone(&app.limiter);
         let seed_changed = limiter.store().seed_other_than(limiter.seed());
@@ -137,6 +139,7 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
                 continue;
             }
         }
+        strays.look(&limiter);
         let clock = limiter.clock();
         clock.reanchor();
         let now = clock.now();
@@ -153,6 +156,46 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
             }
         };
         blocking(tending).await;
+    }
+}
+
+/// How often a name that is probably misspelt is logged.
+const STRAY_LOGGED_EVERY: Duration = Duration::from_secs(60);
+
+/// Logs what requests that no rule matches may have meant, where the rules have a name like theirs.
+struct StrayLog {
+    /// When one was logged last.
+    logged: Option<Instant>,
+}
+
+impl StrayLog {
+    fn new() -> Self {
+        Self { logged: None }
+    }
+
+    /// Looks at the sample since the last look, and asks for the next one when it may be logged.
+    fn look<S: ServedStore>(&mut self, limiter: &Limiter<S>) {
+        let strays = &limiter.totals().strays;
+        if let Some(stray) = strays.take() {
+            let entries = stray.entries.iter();
+            let entries: Vec<_> = entries.map(|(key, value)| Entry { key, value }).collect();
+            let snapshot = limiter.snapshot();
+            if let Some(nearest) = snapshot.rules().nearest(&stray.domain, &entries) {
+                // Values may be secrets, and are left out.
+                let keys: Vec<_> = entries.iter().map(|entry| entry.key).collect();
+                warn!(
+                    domain = ?stray.domain, ?keys, %nearest,
+                    "requests that no rule matches are allowed uncounted; did they mean the nearest name in the rules?"
+                );
+                self.logged = Some(Instant::now());
+            }
+        }
+        if self
+            .logged
+            .is_none_or(|at| at.elapsed() >= STRAY_LOGGED_EVERY)
+        {
+            strays.want();
+        }
     }
 }
 

@@ -6,6 +6,8 @@ mod error;
 mod health;
 mod json;
 mod limits;
+mod malformed;
+mod root;
 
 use std::sync::Arc;
 
@@ -24,6 +26,7 @@ use crate::store::ServedStore;
 pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
     let body_bytes_max = app.bounds.body_bytes_max;
     Router::new()
+        .route("/", get(root::answer))
         .route("/json", any(json::answer::<S>))
         .route("/v1/check", post(check::one::<S>))
         .route("/v1/checks", post(check::many::<S>))

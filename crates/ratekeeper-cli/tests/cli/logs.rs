@@ -1,6 +1,6 @@
 //! `--log-format json`, and what the log says of a reload.
 
-use crate::support::{FREE_PORTS, ratekeeper, write};
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, write};
 use ratekeeper_testkit::process::{Process, eventually};
 use serde_json::Value;
 use std::path::Path;
@@ -100,4 +100,22 @@ fn a_reload_says_which_rules_changed_and_how() {
     let said = process.output();
     assert!(said.contains("further changes"), "{said}");
     assert!(said.matches(": new, 5 per 1m").count() < 60, "{said}");
+}
+
+#[test]
+fn a_name_that_is_probably_misspelt_is_logged_once_without_values() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let service = Service::start(serve(folder.path(), &[]), folder.path());
+    let body = r#"{"domain":"d","descriptors":[{"entries":[{"key":"usr","value":"geheim"}]}]}"#;
+    // The first look is taken within a second of the start.
+    eventually("it is logged", || {
+        let (status, answer) = http(service.http, "POST", "/v1/check", body);
+        assert_eq!(status, 200);
+        assert!(!answer.contains("user"), "{answer}");
+        service.log().contains("the key `user`")
+    });
+    let log = service.log();
+    assert_eq!(log.matches("the key `user`").count(), 1, "{log}");
+    assert!(!log.contains("geheim"), "{log}");
 }

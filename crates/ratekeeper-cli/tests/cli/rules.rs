@@ -383,3 +383,37 @@ fn requests_are_explained_and_limits_published() {
         check.err
     );
 }
+
+#[test]
+fn a_misspelt_name_is_explained_with_the_nearest() {
+    let folder = tempdir().expect("a folder can be made");
+    let rules = "domain: shop\ndescriptors:\n- key: user\n  rate_limit: { window: 1h, limit: 1 }\n  descriptors:\n  - { key: path, value: /login, rate_limit: { window: 1h, limit: 1 } }\n- { key: api_key, value: secret-key, rate_limit: { window: 1h, limit: 1 } }\n";
+    write(folder.path(), "r.yaml", rules);
+    for (domain, entries, meant) in [
+        ("shpo", "user=a", "did you mean the domain `shop`?"),
+        ("shop", "usr=a", "did you mean the key `user`?"),
+        (
+            "shop",
+            "user=a,path=/logn",
+            "did you mean the value `/login`?",
+        ),
+    ] {
+        let said = run(
+            folder.path(),
+            &["rules", "explain", "--rules", "r.yaml", domain, entries],
+        );
+        assert!(said.out.contains(meant), "{}", said.out);
+    }
+    let secret = run(
+        folder.path(),
+        &[
+            "rules",
+            "explain",
+            "--rules",
+            "r.yaml",
+            "shop",
+            "api_key=secret-kei",
+        ],
+    );
+    assert!(!secret.out.contains("secret-key"), "{}", secret.out);
+}

@@ -173,6 +173,9 @@ pub struct CheckResponse {
     /// What to tell over HTTP, if it was asked for.
     #[prost(message, optional, tag = "6")]
     pub standing: ::core::option::Option<Standing>,
+    /// Whether no limit matched any of its descriptors: it passes, uncounted.
+    #[prost(bool, tag = "7")]
+    pub unmatched: bool,
 }
 /// Requests to be decided, each by itself.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -8,6 +8,7 @@ mod long;
 mod object;
 mod question;
 mod standing;
+mod strict;
 
 use std::time::Instant;
 
@@ -42,6 +43,9 @@ pub(super) struct Options {
     /// Whether a denial is a 429 instead of a 200.
     #[serde(default)]
     status: bool,
+    /// Whether a descriptor that no rule matches is a 400 instead of allowed.
+    #[serde(default)]
+    strict: bool,
 }
 
 /// One check.
@@ -59,6 +63,10 @@ pub(super) async fn one<S: ServedStore>(
     let entries = question.entries();
     let descriptors = question.descriptors(&entries, 1);
     let check = question.check(&descriptors);
+    if options.strict {
+        let snapshot = app.limiter.snapshot();
+        strict::refuse_unmatched(snapshot.rules(), &check, asked.names())?;
+    }
     let now = app.limiter.clock().now();
     let decision = app.check(&check, now).await;
     let answer = answer(app, &question, &check, &decision, now);

@@ -70,6 +70,11 @@ impl ApiError {
         }
     }
 
+    /// The same, of what stands at `field` in the body.
+    pub(super) fn at(self, field: String) -> Self {
+        Self { field, ..self }
+    }
+
     pub(crate) fn not_json() -> Self {
         let message = "send the body as Content-Type: application/json";
         Self::other(

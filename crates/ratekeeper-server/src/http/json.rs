@@ -11,6 +11,7 @@ use http::header::CONTENT_TYPE;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use ratekeeper_proto::json::{read_request, write_response};
 
+use super::malformed;
 use crate::app::App;
 use crate::rls;
 use crate::store::ServedStore;
@@ -26,7 +27,10 @@ pub(super) async fn answer<S: ServedStore>(
     };
     let request = match read_request(&body) {
         Ok(request) => request,
-        Err(error) => return refused(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error) => {
+            let message = malformed::plain(&body).unwrap_or_else(|| error.to_string());
+            return refused(StatusCode::BAD_REQUEST, &message);
+        }
     };
     match rls::decide(&app, &request).await {
         Ok(response) => {

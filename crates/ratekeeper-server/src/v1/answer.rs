@@ -12,6 +12,7 @@ pub(super) fn check(decision: &Decision, statuses: bool, is_peek: bool) -> v1::C
         limit: binding(decision, is_peek),
         delay_ms: millis(decision.delay()).unwrap_or(0),
         degraded: decision.is_degraded(),
+        unmatched: decision.is_unmatched(),
         statuses: match statuses {
             true => self::statuses(decision),
             false => Vec::new(),

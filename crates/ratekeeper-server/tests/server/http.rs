@@ -53,7 +53,7 @@ async fn json_answers_as_the_incumbent() {
 async fn json_refuses_with_400_and_names_the_field() {
     let running = start(RULES).await;
     for (body, message) in [
-        ("", "EOF while parsing a value at line 1 column 0\n"),
+        ("", "the body is empty; send a JSON object\n"),
         ("{}", "rate limit domain must not be empty\n"),
         (
             r#"{"domain":"d"}"#,
@@ -142,6 +142,7 @@ async fn where_no_limit_matches_there_is_none_to_tell() {
     });
     let mut expected = limit.clone();
     expected["degraded"] = json!(false);
+    expected["unmatched"] = json!(true);
     expected["statuses"] = json!([limit]);
     assert_eq!((status, body), (200, expected));
     let (_, body) = running.post("/v1/check", &check("free", "a")).await;
@@ -238,7 +239,7 @@ async fn a_check_that_makes_no_sense_is_refused_by_field() {
             "descriptors[0].hits",
         ),
         (
-            descriptor("entries", json!([{"key": ""}])),
+            descriptor("entries", json!([{"key": "", "value": ""}])),
             "descriptors[0].entries[0].key",
         ),
         (

@@ -176,3 +176,15 @@ async fn a_descriptor_may_name_its_own_domain() {
     assert_eq!(answer.limit.map(|limit| limit.remaining), Some(2));
     running.stop().await;
 }
+
+#[tokio::test]
+async fn where_no_rule_matched_the_answer_says_so() {
+    let running = start(RULES).await;
+    let mut client = client(&running).await;
+    for (key, unmatched) in [("user", false), ("free", false), ("usr", true)] {
+        let answer = client.check(check(key, "a")).await.unwrap().into_inner();
+        assert_eq!(answer.unmatched, unmatched, "{key}");
+        assert_eq!(answer.decision(), Decision::Allow, "{key}");
+    }
+    running.stop().await;
+}

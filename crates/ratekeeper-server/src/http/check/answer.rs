@@ -16,6 +16,9 @@ pub(super) struct Answer<'a> {
     delay_ms: Option<u64>,
     /// Whether some limit was answered without being counted.
     degraded: bool,
+    /// Whether no limit matched any of its descriptors.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unmatched: bool,
     /// One for each descriptor, in the same order.
     statuses: Vec<StatusAnswer<'a>>,
     /// If it was asked for.
@@ -77,6 +80,7 @@ impl<'a> Answer<'a> {
             limit,
             delay_ms: millis(decision.delay()),
             degraded: decision.is_degraded(),
+            unmatched: decision.is_unmatched(),
             statuses: decision.statuses().iter().map(status).collect(),
             standing: None,
         }
@@ -159,9 +163,13 @@ impl Answer<'_> {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         write_limit(out, self.decision, &self.limit, self.delay_ms);
         out.extend_from_slice(match self.degraded {
-            true => b",\"degraded\":true,\"statuses\":[",
-            false => b",\"degraded\":false,\"statuses\":[",
+            true => b",\"degraded\":true",
+            false => b",\"degraded\":false",
         });
+        if self.unmatched {
+            out.extend_from_slice(b",\"unmatched\":true");
+        }
+        out.extend_from_slice(b",\"statuses\":[");
         for (number, status) in self.statuses.iter().enumerate() {
             if number > 0 {
                 out.push(b',');
@@ -244,6 +252,7 @@ mod tests {
                 limit: limit(),
                 delay_ms: some(number, 4),
                 degraded: number % 5 == 0,
+                unmatched: number % 6 == 0,
                 statuses: [true, false, true]
                     .map(status)
                     .into_iter()

@@ -11,6 +11,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 
 use super::ApiError;
 use super::question::Question;
+use super::strict::Names;
 use crate::app::App;
 use crate::callers::Power;
 use crate::listen::Peer;
@@ -84,6 +85,14 @@ impl<S: ServedStore> Asked<S> {
         match question.has_override() {
             true => self.admit(Power::Override).map(drop),
             false => Ok(()),
+        }
+    }
+
+    /// Whether whoever asks may be told names of rules: callers with a permission, and this host.
+    pub(super) fn names(&self) -> Names {
+        match self.admit(Power::Override) {
+            Ok(_) => Names::Told,
+            Err(_) => Names::Kept,
         }
     }
 

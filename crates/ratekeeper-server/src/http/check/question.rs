@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::object::Object;
 use crate::config::{DESCRIPTORS_MAX, ENTRIES_MAX};
-use crate::http::ApiError;
+use crate::http::{ApiError, malformed};
 use crate::v1::{check_count, waiting};
 
 /// A body of `/v1/checks`.
@@ -91,7 +91,7 @@ impl From<OwnLimit> for Override {
 struct Pair<'a> {
     #[serde(borrow)]
     key: Cow<'a, str>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     value: Cow<'a, str>,
 }
 
@@ -100,7 +100,10 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiErro
     match serde_json::from_slice(body) {
         Ok(Object(value)) => Ok(value),
         // Keeping the path at hand takes as long as reading: only who needs it pays for it.
-        Err(_) => parse_by_path(body),
+        Err(_) => match malformed::plain(body) {
+            Some(message) => Err(ApiError::invalid("body", message)),
+            None => parse_by_path(body),
+        },
     }
 }
 
