@@ -12,7 +12,9 @@
 //!
 //! State (heap): word 0 a time before which no permit expires, word 1 one at which all have, then
 //! triples of a permit's id (two words, high first) and its deadline: 24 bytes a permit held, so
-//! limits above 100,000 are refused. A charge without an id holds a nameless permit, which only
+//! limits above 100,000 are refused. A permit that was taken more than its timeout after the time
+//! it is, by a clock that went back since, ends as one that is taken now; a charge writes that
+//! down, one of 0 hits too. A charge without an id holds a nameless permit, which only
 //! its deadline ends. A refund changes nothing, since it does not say whose permit it means:
 //! edges refuse it.
 
@@ -114,6 +116,7 @@ pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Out
 }
 
 pub(crate) fn charge(limit: &Limit, heap: &mut Heap, hits: i64, now: Timestamp) {
+    bring_back(limit, heap, now);
     reap(heap, now);
     let room = limit.quota().saturating_sub(held(heap, now));
     for _ in 0..hits.max(0).unsigned_abs().min(room) {
@@ -130,6 +133,32 @@ fn hold(limit: &Limit, heap: &mut Heap, id: u128, now: Timestamp) {
     heap[0] = heap[0].min(deadline);
     heap[1] = heap[1].max(deadline);
     heap.extend([high, low, deadline]);
+}
+
+/// Whether no permit is left, and some end more than two timeouts from now.
+pub(crate) fn is_ahead(limit: &Limit, heap: &[u64], now: Timestamp) -> bool {
+    let far = now.after(limit.window()).after(limit.window()).as_micros();
+    heap.get(1).is_some_and(|latest| *latest > far) && held(heap, now) >= limit.quota()
+}
+
+/// Ends permits that are too far ahead as if they were taken now.
+fn bring_back(limit: &Limit, heap: &mut Heap, now: Timestamp) {
+    let deadline = now.after(limit.window());
+    let far = deadline.after(limit.window()).as_micros();
+    // While permits are free nobody waits for these.
+    if !is_ahead(limit, heap, now) {
+        return;
+    }
+    let deadline = deadline.as_micros();
+    heap[0] = heap[0].min(deadline);
+    heap[1] = deadline;
+    for permit in heap[HEADER..].chunks_exact_mut(PERMIT) {
+        if permit[2] > far {
+            permit[2] = deadline;
+        }
+    }
+    let latest = permits(heap).map(|permit| permit[2]).max();
+    heap[1] = latest.unwrap_or(0);
 }
 
 /// Removes the permits whose deadline has come.
@@ -221,6 +250,7 @@ pub fn release(heap: &mut Heap, id: u128, now: Timestamp) -> bool {
 /// Moves the deadline of the permit `id` to `limit.window()` from `now`. False if it is not
 /// held any more: its place may have been given away.
 pub fn renew(limit: &Limit, heap: &mut Heap, id: u128, now: Timestamp) -> bool {
+    bring_back(limit, heap, now);
     reap(heap, now);
     let deadline = now.after(limit.window()).as_micros();
     let Some(index) = permits(heap).position(|permit| permit[..2] == id_words(id)) else {

@@ -14,13 +14,15 @@
 //! lowered), as the incumbent's is; at the limit it still fits.
 //!
 //! State: word 0 the count, word 1 the start of its window. Its time does not go back: an
-//! earlier window than the one last charged is answered as that one.
+//! earlier window than the one last charged is answered as that one. If the clock went back by
+//! more than a window, the count moves to the window that the clock says, so that nobody waits
+//! for more than two windows; a charge writes that down, one of 0 hits too.
 
 use crate::step::Finding;
 use crate::{Ask, Limit, MAX_COUNT, Micros, Moment, Outcome, Timestamp, Verdict, Words};
 
 /// The window that counts at `at`, and the hits already in it. A counter whose window
-/// starts later than the clock says stays in that window: its time never goes back.
+/// starts up to a window later than the clock says stays in that window.
 fn current(limit: &Limit, words: &Words, at: &Moment) -> (Timestamp, Timestamp, u64) {
     let [count, kept, ..] = *words;
     let kept = Timestamp::from_micros(kept);
@@ -30,9 +32,16 @@ fn current(limit: &Limit, words: &Words, at: &Moment) -> (Timestamp, Timestamp, 
     } else if kept < end {
         // Inside rather than at the start: the calendar's edges were moved in use.
         (kept, end, count)
+    } else if is_ahead(limit, words, at.now) {
+        (start, end, count)
     } else {
         (kept, end_of(limit, kept, at), count)
     }
+}
+
+/// Whether the window of the counter begins more than a window from now.
+pub(crate) fn is_ahead(limit: &Limit, words: &Words, now: Timestamp) -> bool {
+    Timestamp::from_micros(words[1]).since(now) > limit.window()
 }
 
 /// The window that the clock says.
@@ -151,6 +160,26 @@ mod tests {
         assert_eq!(
             (second.remaining, second.reset_after),
             (0, Micros::new(9_999_999))
+        );
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_by_more_than_a_window_takes_the_count_along() {
+        let limit = limit();
+        let mut state = State::new(limit.shape());
+        step(&limit, &mut state, 2, EDGE + 20_000_000);
+        // A whole window ahead, and a microsecond more.
+        let denied = step(&limit, &mut state.clone(), 1, EDGE + 10_000_000);
+        assert_eq!(denied.retry_after, Micros::from_secs(20));
+        let denied = step(&limit, &mut state, 1, EDGE + 9_999_999);
+        assert_eq!(
+            (denied.verdict, denied.retry_after),
+            (Verdict::Later, Micros::new(1))
+        );
+        assert_eq!(
+            step(&limit, &mut state, 2, EDGE + 10_000_000).verdict,
+            Verdict::Fits,
+            "the denial wrote down where the count is now"
         );
     }
 

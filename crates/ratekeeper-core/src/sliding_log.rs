@@ -10,7 +10,9 @@
 //! limit (16 bytes for each distinct microsecond), so limits above 10,000 are refused.
 //!
 //! What is counted without fitting (`count_denied`) pushes the oldest out, so that a log never
-//! holds more than its quota. A counter's time does not go back before its newest hit.
+//! holds more than its quota. A counter's time does not go back before its newest hit, unless
+//! the clock went back by more than a window: then all hits move by one offset, the newest to
+//! the time it is, and a charge writes that down, one of 0 hits too.
 //!
 //! State (heap): word 0 the sum of all hits kept, word 1 the index of the oldest entry, then
 //! pairs of time and hits, oldest first.
@@ -82,7 +84,28 @@ impl<'a> Log<'a> {
     }
 }
 
+/// Whether the newest hit came more than a window after `now`, and by how much it did.
+pub(crate) fn ahead(limit: &Limit, heap: &[u64], now: Timestamp) -> Option<u64> {
+    let newest = Log::read(heap).newest(0)?;
+    let ahead = newest.checked_sub(now.as_micros())?;
+    (ahead > limit.window().get()).then_some(ahead)
+}
+
+/// Moves all hits back by `offset`.
+#[cold]
+fn bring_back(heap: &mut [u64], offset: u64) {
+    let oldest = oldest(heap);
+    for time in heap[oldest..].iter_mut().step_by(2) {
+        *time = time.saturating_sub(offset);
+    }
+}
+
 pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Outcome {
+    if let Some(offset) = ahead(limit, heap, now) {
+        let mut moved = heap.to_vec();
+        bring_back(&mut moved, offset);
+        return test(limit, &moved, ask, now);
+    }
     let log = Log::read(heap);
     let window = limit.window();
     let (gone, live) = log.live(window, now);
@@ -116,6 +139,9 @@ pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Out
 }
 
 pub(crate) fn charge(limit: &Limit, heap: &mut Heap, hits: i64, now: Timestamp) {
+    if let Some(offset) = ahead(limit, heap, now) {
+        bring_back(heap, offset);
+    }
     let log = Log::read(heap);
     let (gone, live) = log.live(limit.window(), now);
     let time = log.now(now);

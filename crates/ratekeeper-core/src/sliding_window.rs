@@ -30,7 +30,9 @@
 //! then the k + 1 counts of the same ring: 8 * (k + 2) bytes.
 //!
 //! A counter's time does not go back: an earlier sub-window than the one last charged is
-//! answered as the beginning of that one.
+//! answered as the beginning of that one. If the clock went back by more than the window, all
+//! counts move, so that the newest are those of the sub-window that the clock says; a charge
+//! writes that down, one of 0 hits too.
 
 mod carry;
 mod ring;
@@ -116,6 +118,12 @@ impl SubWindows {
         self.lanes.divide(index).1 as usize
     }
 
+    /// The lane of the sub-window so many (at most k) before `index`. Near the epoch it may lie before that,
+    /// where a clock has gone back: the ring is round.
+    const fn lane_of_age(&self, index: u64, age: u64) -> usize {
+        self.lane(index + self.count as u64 + 1 - age)
+    }
+
     /// The lane of the sub-window after the one in `lane`.
     #[inline]
     const fn next(&self, lane: usize) -> usize {
@@ -128,6 +136,36 @@ impl SubWindows {
 
     const fn start(&self, index: u64) -> Timestamp {
         Timestamp::from_micros(index.saturating_mul(self.length.get()))
+    }
+
+    /// Whether the sub-window `index` begins more than the window after `now`.
+    fn is_ahead(&self, index: u64, now: Timestamp) -> bool {
+        // A cheap no first: a step divides once as it is.
+        self.start(index) > now
+            && index > self.length.quotient(now.as_micros()) + u64::from(self.count)
+    }
+
+    /// Whether the counter is.
+    pub(crate) fn is_state_ahead(&self, state: StateRef<'_>, now: Timestamp) -> bool {
+        let index = match state {
+            StateRef::Words(words) => Packed::new(words, self).index(),
+            StateRef::Heap(heap) => Listed(heap).index(),
+        };
+        self.is_ahead(index, now)
+    }
+
+    /// Moves the counts of a ring that is ahead of `now`: each keeps its age.
+    #[cold]
+    fn bring_back(&self, ring: &mut impl CountsMut, now: Timestamp) {
+        let (kept, index) = (ring.index(), self.length.quotient(now.as_micros()));
+        let ages = || 0..=u64::from(self.count);
+        // What is ahead by a window has as many sub-windows before it.
+        let counts: Heap = ages().map(|age| ring.get(self.lane(kept - age))).collect();
+        ring.clear();
+        ring.set_index(index);
+        for (age, count) in ages().zip(counts) {
+            ring.set(self.lane_of_age(index, age), count);
+        }
     }
 
     /// The words of a counter as a heap.
@@ -240,16 +278,16 @@ impl<'a, C: Counts + Copy> Reading<'a, C> {
         if spent > 0 {
             return self.sub.start(self.index + count + 1);
         }
-        let oldest = self.index.saturating_sub(count);
-        let kept = self.index - self.behind;
-        let newest = (oldest..=kept).rev().find(|index| {
-            let hits = self.counts.get(self.sub.lane(*index));
+        let newest = (self.behind..=count).find(|age| {
+            let hits = self.counts.get(self.sub.lane_of_age(self.index, *age));
             let left = hits.saturating_sub(refund);
             // What lies in the window in part only is not given back.
             refund = refund.saturating_sub(hits);
-            left > 0 || (hits > 0 && *index + count == self.index)
+            left > 0 || (hits > 0 && *age == count)
         });
-        newest.map_or(Timestamp::EPOCH, |index| self.sub.start(index + count + 1))
+        newest.map_or(Timestamp::EPOCH, |age| {
+            self.sub.start(self.index + count + 1 - age)
+        })
     }
 
     /// The first time after now at which at most `most` hits count; more do now.
@@ -284,6 +322,16 @@ pub(crate) fn test(
     now: Timestamp,
 ) -> Outcome {
     match state {
+        StateRef::Words(words) if sub.is_ahead(Packed::new(words, sub).index(), now) => {
+            let mut words = *words;
+            sub.bring_back(&mut Packed::new(&mut words, sub), now);
+            test(limit, sub, StateRef::Words(&words), ask, now)
+        }
+        StateRef::Heap(heap) if sub.is_ahead(Listed(heap).index(), now) => {
+            let mut heap = heap.to_vec();
+            sub.bring_back(&mut ListedMut::new(&mut heap, sub), now);
+            test(limit, sub, StateRef::Heap(&heap), ask, now)
+        }
         StateRef::Words(words) if sub.lane_bits == SHORT => {
             let reading = Reading::new(sub, Packed::shorts(words), now);
             answer(limit.quota(), reading, ask, now)
@@ -328,8 +376,12 @@ pub(crate) fn charge(
     hits: i64,
     now: Timestamp,
 ) -> Result<(), Spill> {
+    let is_ahead = match &state {
+        StateMut::Words(words) => sub.is_state_ahead(StateRef::Words(words), now),
+        StateMut::Heap(heap) => sub.is_state_ahead(StateRef::Heap(heap), now),
+    };
     match state {
-        _ if hits == 0 => Ok(()),
+        _ if hits == 0 && !is_ahead => Ok(()),
         StateMut::Words(words) if sub.lane_bits == SHORT => {
             take(sub, Packed::shorts(words), hits, now)
         }
@@ -347,6 +399,9 @@ fn take(
     hits: i64,
     now: Timestamp,
 ) -> Result<(), Spill> {
+    if sub.is_ahead(ring.index(), now) {
+        sub.bring_back(&mut ring, now);
+    }
     let kept = ring.index();
     let index = sub.length.quotient(now.as_micros()).max(kept);
     let lane = sub.lane(index);
@@ -378,8 +433,7 @@ fn move_on(sub: &SubWindows, ring: &mut impl CountsMut, kept: u64, index: u64) {
 
 /// Takes `refund` hits from the sub-windows before `index` that lie wholly inside the window.
 fn refund_older(sub: &SubWindows, ring: &mut impl CountsMut, index: u64, mut refund: u64) {
-    let whole = (index + 1).saturating_sub(u64::from(sub.count))..index;
-    for lane in whole.rev().map(|older| sub.lane(older)) {
+    for lane in (1..u64::from(sub.count)).map(|age| sub.lane_of_age(index, age)) {
         let count = ring.get(lane);
         ring.set(lane, count.saturating_sub(refund));
         refund = refund.saturating_sub(count);

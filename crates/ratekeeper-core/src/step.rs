@@ -239,9 +239,33 @@ impl Limit {
     pub fn still_counts(&self, taken_at: Timestamp, at: &Moment) -> bool {
         match &self.kind {
             Kind::FixedWindow => fixed_window::is_same(self, taken_at, at),
-            Kind::SlidingWindow(_) | Kind::SlidingLog => at.now.since(taken_at) < self.window(),
+            Kind::SlidingWindow(_) | Kind::SlidingLog => {
+                // The hits of a time that the clock has gone back from have moved since.
+                at.now.since(taken_at) < self.window() && taken_at.since(at.now) <= self.window()
+            }
             Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => true,
             Kind::Concurrency => false,
+        }
+    }
+
+    /// Whether the counter is further ahead of the clock than time steps: it was charged by a clock
+    /// that has gone back since, by more than the window (a bucket's time to fill, a permit's
+    /// timeout). Such a counter is answered as of the clock, and the next charge, one of 0 hits
+    /// too, writes it so. Of `gcra` and `leaky_bucket`, which are held to their burst
+    /// at every step, it is not known.
+    #[must_use]
+    pub fn is_ahead(&self, state: StateRef<'_>, now: Timestamp) -> bool {
+        match (&self.kind, state) {
+            (Kind::FixedWindow, StateRef::Words(words)) => fixed_window::is_ahead(self, words, now),
+            (Kind::SlidingWindow(sub), state) => sub.is_state_ahead(state, now),
+            (Kind::SlidingLog, StateRef::Heap(heap)) => {
+                sliding_log::ahead(self, heap, now).is_some()
+            }
+            (Kind::TokenBucket(rate), StateRef::Words(words)) => {
+                token_bucket::is_ahead(*rate, words, now)
+            }
+            (Kind::Concurrency, StateRef::Heap(heap)) => concurrency::is_ahead(self, heap, now),
+            _ => false,
         }
     }
 

@@ -116,6 +116,11 @@ pub(crate) fn charge(rate: Rate, words: &mut Words, hits: i64, now: Timestamp) {
     *words = [deficit, since.micros, since.fraction, 0];
 }
 
+/// Whether the bucket was last charged more than the time it takes to fill from now.
+pub(crate) fn is_ahead(rate: Rate, words: &Words, now: Timestamp) -> bool {
+    Timestamp::from_micros(words[1]).since(now) > rate.micros(rate.full())
+}
+
 pub(crate) fn expires_at(rate: Rate, words: &Words) -> Timestamp {
     let since = Instant {
         micros: words[1],

@@ -210,9 +210,13 @@ impl<'a> Flight<'a> {
             },
             |number, known| denied.push((number, known)),
         );
-        if let Err(error) = decoded {
-            self.malformed(batch, &error.to_string());
-            return false;
+        match decoded {
+            Ok(0) => {}
+            Ok(moved) => self.lane.shard.clock_went_back(moved),
+            Err(error) => {
+                self.malformed(batch, &error.to_string());
+                return false;
+            }
         }
         let memory = &self.lane.asking.denied;
         for (number, known) in denied {

@@ -57,6 +57,7 @@ pub(crate) struct Metrics {
     redirects: AtomicU64,
     denied: AtomicU64,
     stranded: AtomicU64,
+    moved: AtomicU64,
     durations: [AtomicU64; BOUNDS_US.len() + 1],
     duration_us: AtomicU64,
 }
@@ -102,6 +103,11 @@ impl Metrics {
         self.stranded.fetch_add(hits, Ordering::Relaxed);
     }
 
+    /// So many counters were ahead of the server's clock, and were moved to where it is.
+    pub(crate) fn moved(&self, counters: u64) {
+        self.moved.fetch_add(counters, Ordering::Relaxed);
+    }
+
     pub(crate) fn counts(&self, shard: &str, circuit: Circuit, opened: u64) -> ShardCounts {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let bounds = BOUNDS_US.iter().map(|bound| *bound as f64 / 1e6);
@@ -119,6 +125,7 @@ impl Metrics {
             redirects: load(&self.redirects),
             denied_from_memory: load(&self.denied),
             stranded_hits: load(&self.stranded),
+            moved_counters: load(&self.moved),
             duration_buckets: bounds.zip(self.durations.iter().map(load)).collect(),
             duration_seconds: load(&self.duration_us) as f64 / 1e6,
         }
@@ -160,6 +167,9 @@ pub struct ShardCounts {
     /// Hits that were taken of requests which another slot has denied, and were not given back as
     /// far as is known.
     pub stranded_hits: u64,
+    /// Counters that were more than their window ahead of the server's clock, since it went back, and were
+    /// moved to where it is.
+    pub moved_counters: u64,
     /// Pipelines by how long their answer took: the upper bound in seconds, and the count
     /// between it and the bound before.
     pub duration_buckets: Vec<(f64, u64)>,

@@ -6,7 +6,7 @@ use crate::node::Login;
 
 /// All that is done, as an ACL grants it.
 const COMMANDS: &str = "+ping +info +time +eval +evalsha +get +set +del +pexpire +zadd +zrem +zcount +zscore \
-                        +zremrangebyscore";
+                        +zremrangebyscore +zrangebyscore";
 
 /// What a cluster is asked besides.
 const OF_CLUSTERS: &str = " +cluster|slots +cluster|info +asking";

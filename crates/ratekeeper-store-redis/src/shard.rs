@@ -29,8 +29,20 @@ pub(crate) struct Shard {
     is_greeted: AtomicBool,
     /// When it was last said that its answers cannot be used.
     garbled: Mutex<Option<Instant>>,
+    /// When it was last said that its clock went back.
+    stepped_back: Mutex<Option<Instant>>,
     /// Whether the last that was heard of it is good: there is nothing to say then.
     serves: AtomicBool,
+}
+
+/// Whether nothing was said for long enough to say it again.
+fn may_say(said: &Mutex<Option<Instant>>, now: Instant) -> bool {
+    let mut said = said.lock();
+    let may = said.is_none_or(|said| now.saturating_duration_since(said) >= SILENCE);
+    if may {
+        *said = Some(now);
+    }
+    may
 }
 
 impl Shard {
@@ -45,6 +57,7 @@ impl Shard {
             was_reached: AtomicBool::new(false),
             is_greeted: AtomicBool::new(false),
             garbled: Mutex::new(None),
+            stepped_back: Mutex::new(None),
             serves: AtomicBool::new(false),
         }
     }
@@ -53,18 +66,21 @@ impl Shard {
     /// then, for each decision may be answered so.
     pub(crate) fn garbled(&self, decisions: usize, why: &str) {
         self.metrics.fault(Fault::Reply, decisions);
-        if self.may_say_garbled(Instant::now()) {
+        if may_say(&self.garbled, Instant::now()) {
             error!(shard = %self.name, why, "an answer of Redis cannot be used; others like it are only counted for a while");
         }
     }
 
-    fn may_say_garbled(&self, now: Instant) -> bool {
-        let mut said = self.garbled.lock();
-        let may = said.is_none_or(|said| now.saturating_duration_since(said) >= SILENCE);
-        if may {
-            *said = Some(now);
+    /// The script has found `moved` counters more than their window ahead of the server's clock,
+    /// and moved them to where that is. Said once a step, however many counters it meets.
+    pub(crate) fn clock_went_back(&self, moved: u64) {
+        self.metrics.moved(moved);
+        if may_say(&self.stepped_back, Instant::now()) {
+            warn!(
+                shard = %self.name,
+                "Redis's clock went back by more than a window: counters keep their hits and go on in the current window"
+            );
         }
-        may
     }
 
     /// The server failed in a way that the breaker counts. Said once, until it serves again.
@@ -149,10 +165,10 @@ mod tests {
     #[test]
     fn answers_that_cannot_be_used_are_not_said_each_time() {
         let (shard, now) = (Shard::new(Node::default()), Instant::now());
-        assert!(shard.may_say_garbled(now));
-        assert!(!shard.may_say_garbled(now));
-        assert!(!shard.may_say_garbled(now + SILENCE / 2));
-        assert!(shard.may_say_garbled(now + SILENCE));
-        assert!(!shard.may_say_garbled(now + SILENCE));
+        assert!(may_say(&shard.garbled, now));
+        assert!(!may_say(&shard.garbled, now));
+        assert!(!may_say(&shard.garbled, now + SILENCE / 2));
+        assert!(may_say(&shard.garbled, now + SILENCE));
+        assert!(!may_say(&shard.garbled, now + SILENCE));
     }
 }

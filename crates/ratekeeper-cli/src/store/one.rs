@@ -229,6 +229,11 @@ fn gauges(shard: ShardCounts) -> ServerGauges {
             "Hits of requests denied elsewhere that were not given back, or may have been taken, as far as is known",
             shard.stranded_hits as f64,
         ),
+        (
+            "moved_counters",
+            "Counters that were more than a window ahead of the server's clock, which went back, and were moved to where it is",
+            shard.moved_counters as f64,
+        ),
     ];
     ServerGauges {
         shard: shard.shard,

@@ -1,5 +1,6 @@
-//! A clock that goes back is harmless. Nothing panics, no more is left than there can be, waits
-//! stay exact, and no more passes than in the time that went by: the sum of the steps forward.
+//! A clock that goes back does bounded harm. Nothing panics, no more is left than there can be, waits
+//! stay exact and never exceed two windows, and no more passes than in the time that went by (the
+//! sum of the steps forward) and one window more for each step back.
 
 use crate::waiting::assert_wait;
 use proptest::prelude::*;
@@ -20,6 +21,8 @@ fn clocks() -> impl Strategy<Value = Clock> {
 /// What passed, at the time that had gone by.
 struct Passed {
     gone_by: u64,
+    /// How often the clock had gone back.
+    steps_back: u64,
     hits: u64,
 }
 
@@ -42,16 +45,35 @@ fn assert_passed(limit: &Limit, passed: &[Passed]) {
         let mut hits = 0_u128;
         for to in passed.iter().skip(first) {
             hits += u128::from(to.hits);
-            let allowed = allowed(limit, to.gone_by - from.gone_by);
+            let steps_back = u128::from(to.steps_back - from.steps_back);
+            let window = u128::from(limit.window().get());
+            let allowed = allowed(limit, to.gone_by - from.gone_by)
+                + steps_back * u128::from(limit.capacity()) * window;
             let hits = hits * u128::from(limit.window().get());
             assert!(hits <= allowed, "{} passed", hits);
         }
     }
 }
 
+/// The longest that somebody may be told to wait, whatever the clock did: two windows, and of a
+/// sliding one the sub-window that fades out; a bucket's time to fill.
+fn longest_wait(limit: &Limit) -> u64 {
+    let window = limit.window().get();
+    match limit.algorithm() {
+        Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
+            limit.span(limit.capacity()).get()
+        }
+        Algorithm::SlidingWindow => {
+            let sub = window.div_ceil(u64::from(limit.sub_windows().max(1)));
+            sub * (2 * u64::from(limit.sub_windows().max(1)) + 1)
+        }
+        _ => 2 * window,
+    }
+}
+
 fn check(limit: &Limit, start: Timestamp, moves: &[(Clock, Hits)]) {
     let mut state = State::new(limit.shape());
-    let (mut now, mut gone_by, mut last) = (start, 0, None);
+    let (mut now, mut gone_by, mut steps_back, mut last) = (start, 0, 0, None);
     let mut passed = Vec::new();
     let end = limit.window().get().saturating_mul(8);
     let bucket = limit.capacity() / limit.quota().max(1);
@@ -62,6 +84,7 @@ fn check(limit: &Limit, start: Timestamp, moves: &[(Clock, Hits)]) {
             Clock::Back(gap) => gap.before(now, limit, last.as_ref()),
         };
         gone_by += now.since(before).get();
+        steps_back += u64::from(now < before);
         // Far from the end of time, which the answers may not reach.
         let far = u128::from(now.as_micros()) + u128::from(end) * u128::from(bucket + 1);
         if far > 1 << 53 {
@@ -73,9 +96,12 @@ fn check(limit: &Limit, start: Timestamp, moves: &[(Clock, Hits)]) {
         match outcome.verdict {
             Verdict::Fits => passed.push(Passed {
                 gone_by,
+                steps_back,
                 hits: hits.unsigned_abs(),
             }),
             Verdict::Later if limit.algorithm() != Algorithm::Concurrency => {
+                let wait = outcome.retry_after.get();
+                assert!(wait <= longest_wait(limit), "{wait} us of {limit:?}");
                 assert_wait(limit, &state, hits, now, outcome.retry_after);
             }
             Verdict::Later | Verdict::Never => {}
@@ -97,4 +123,18 @@ proptest! {
         let limit = Limit::try_new(spec).expect("the strategy draws only valid limits");
         check(&limit, start, &moves);
     }
+}
+
+/// Permits of a clock that was an hour ahead end a timeout after somebody was refused for them.
+#[test]
+fn permits_end_as_if_they_were_taken_now() {
+    let timeout = ratekeeper_core::Micros::from_secs(10);
+    let spec = ratekeeper_core::LimitSpec::new(Algorithm::Concurrency, 1, timeout);
+    let limit = Limit::try_new(spec).expect("a valid limit");
+    let mut state = State::new(limit.shape());
+    let at = |secs: u64| Moment::at(Timestamp::from_secs(1_000_000 + secs));
+    assert!(limit.step(&mut state, 1, &at(3_600)).fits());
+    assert!(!limit.step(&mut state, 1, &at(0)).fits());
+    assert!(!limit.step(&mut state, 1, &at(9)).fits());
+    assert!(limit.step(&mut state, 1, &at(10)).fits());
 }

@@ -4,6 +4,7 @@
 -- State: a sorted set of permits with their deadlines (microseconds). A permit's name is its id; one without an id
 --   ends at its deadline alone, and is called "/" and a number. Returned is how many are held; where the group has a
 --   permit, twice that, plus 1 if it is one of them.
+-- A permit that ends more than two timeouts from now was taken before the clock went back: it ends as one taken now.
 -- s1 permits held, s2 1 if the group's is one of them.
 -- Commands: besides the count, permits are looked up, moved and reaped; O(log n) each.
 --@ gone 7
@@ -15,9 +16,17 @@ if act > 0 then
   s1 = (s1 - s2) / 2
 end
 room = a1 - s1
+if room < 1 and s1 > 0 and call('ZCOUNT', key, format('(%.0f', now + 2 * a2), '+inf') > 0 then
+  settle = 2
+end
 --@ charge 7
 expiry = now + a2
 local deadline = format('%.0f', expiry)
+if settle == 2 then
+  for _, member in ipairs(call('ZRANGEBYSCORE', key, format('(%.0f', now + 2 * a2), '+inf')) do
+    call('ZADD', key, 'XX', deadline, member)
+  end
+end
 if act == 0 then
   local number = s1
   for _ = 1, min(max(hits, 0), max(0, a1 - s1)) do

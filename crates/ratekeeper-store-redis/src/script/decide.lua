@@ -43,10 +43,10 @@ while at <= size do
     next_key = next_key + 1
     local raw, room, settle, s1, s2, s3, s4
     --@ get
-    --@ read
     local known = filled + 1
     out[known] = raw
     filled = known
+    --@ read
     local hits, most, all_fit = 0, 0, true
     for _ = 1, runs do
       local requests, each
@@ -228,7 +228,8 @@ while at <= size do
           if taken_at and hits < 0 then
             --@ gone
           end
-          local moves = hits ~= 0 or (settles[step] and not fit[step]) or (act > 1 and code == 7)
+          -- What the clock went back from is written down in any case.
+          local moves = hits ~= 0 or (settles[step] and not fit[step]) or settles[step] == 2 or (act > 1 and code == 7)
           if moves and (raw or hits > 0) then
             local room, settle, s1, s2, s3, s4, value, expiry
             --@ read

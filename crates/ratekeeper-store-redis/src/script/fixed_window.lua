@@ -5,6 +5,7 @@
 --   2: 3 start and 4 end of the calendar's window, 5 end of the next.
 -- State: an integer, start / unit * span + count (2: a unit is a minute and a span 2^27); "count start" where that
 --   does not fit below 2^53.
+-- A count of more than a window from now was made before the clock went back: it is that of the current window.
 -- s1 count, s2 start, s3 end of the window.
 --@ gone 1
 if taken_at < now - now % a2 or taken_at >= now - now % a2 + a2 then
@@ -31,6 +32,8 @@ if raw then
     s1 = 0
   elseif kept < s3 then
     s2 = kept
+  elseif kept - now > a2 then
+    settle = 2
   else
     s2, s3 = kept, kept + a2
   end
@@ -64,6 +67,8 @@ if raw then
     s1 = 0
   elseif kept < s3 then
     s2 = kept
+  elseif kept - now > a2 then
+    settle = 2
   elseif kept < a5 then
     s2, s3 = kept, a5
   else

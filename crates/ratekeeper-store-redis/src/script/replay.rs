@@ -29,6 +29,20 @@ impl<'a> Replay<'a> {
         (self.now, self.states)
     }
 
+    /// How many counters are so far ahead of the clock that the script has moved them to where it is.
+    pub(super) fn moved(&self) -> u64 {
+        let parts = self.group.parts.iter().zip(&self.states).enumerate();
+        let moved = parts.filter(|(index, (part, state))| {
+            let state = match state {
+                Kept::Words(words) => StateRef::Words(words),
+                Kept::Heap(heap) => StateRef::Heap(heap),
+                Kept::Held(_) => return false,
+            };
+            usize::from(part.counter) == *index && part.limit.is_ahead(state, self.now)
+        });
+        moved.count() as u64
+    }
+
     /// The answer to the next request, which is one of `run`.
     pub(super) fn next(&mut self, run: &Run) -> Verdicts {
         let steps: SmallVec<[Step<'a>; 2]> = (self.group.parts.iter())

@@ -44,27 +44,30 @@ pub fn decode<'r>(
     reply: impl IntoIterator<Item = Item<'r>>,
     answer: impl FnMut(usize, Verdicts),
 ) -> Result<(), AnswerError> {
-    decode_and_keep(groups, reply, answer, |_, _| {})
+    decode_and_keep(groups, reply, answer, |_, _| {}).map(|_| ())
 }
 
 /// As [`decode`], and tells `denied` of each group whose last request was denied, and would be
-/// again: what is known of its counters.
+/// again: what is known of its counters. Answers how many counters were moved, since the clock
+/// has gone back.
 pub(crate) fn decode_and_keep<'r>(
     groups: &[Group],
     reply: impl IntoIterator<Item = Item<'r>>,
     mut answer: impl FnMut(usize, Verdicts),
     mut denied: impl FnMut(usize, Known),
-) -> Result<(), AnswerError> {
+) -> Result<u64, AnswerError> {
     let mut items = reply.into_iter();
     let now = time(items.next())?;
+    let mut moved = 0;
     for (number, group) in groups.iter().enumerate() {
-        let known = decode_group(group, now, &mut items, |verdicts| answer(number, verdicts))?;
+        let answer = |verdicts| answer(number, verdicts);
+        let known = decode_group(group, now, &mut items, answer, &mut moved)?;
         if let Some(known) = known {
             denied(number, known);
         }
     }
     match items.next() {
-        None => Ok(()),
+        None => Ok(moved),
         Some(_) => Err(AnswerError::Malformed),
     }
 }
@@ -74,6 +77,7 @@ fn decode_group<'r>(
     mut now: Timestamp,
     items: &mut impl Iterator<Item = Item<'r>>,
     mut answer: impl FnMut(Verdicts),
+    moved: &mut u64,
 ) -> Result<Option<Known>, AnswerError> {
     let extra = group.extra.as_deref().copied().unwrap_or_default();
     let mut execution = Execution::Now;
@@ -99,6 +103,11 @@ fn decode_group<'r>(
     }
     let is_lone = group.lone().is_some();
     let mut replay = Replay::new(group, now, states);
+    *moved += match execution {
+        Execution::Now => replay.moved(),
+        // What was read then was moved then.
+        _ => 0,
+    };
     let mut is_denied = false;
     for run in &group.runs {
         let passed = integer(items.next())?;

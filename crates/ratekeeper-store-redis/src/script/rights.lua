@@ -19,6 +19,7 @@ local commands = {
   { 'ZCOUNT', key, '0', '1' },
   { 'ZSCORE', key, 'x' },
   { 'ZREMRANGEBYSCORE', key, '0', '1' },
+  { 'ZRANGEBYSCORE', key, '0', '1' },
 }
 if ARGV[2] == '1' then
   commands[#commands + 1] = { 'CLUSTER', 'SLOTS' }

@@ -3,15 +3,24 @@
 -- Parameters: 1 limit, 2 window (microseconds).
 -- State: I2 sum of all hits kept, then for each moment I7 time and I2 hits, oldest first. Where no request of a lone
 --   step was or could be told more, the moments between the oldest and the newest are returned as one.
+-- Hits of more than a window from now were made before the clock went back: all move, the newest to now.
 -- s1 hits in the window, s2 where the first moment lies that is in it, s3 the time that counts, s4 the newest moment.
 --@ gone 6
-if now - taken_at >= a2 then
+if now - taken_at >= a2 or taken_at - now > a2 then
   hits = 0
 end
 --@ read 6
 s1, s2, s3, s4 = 0, 3, now, nil
 if raw and #raw >= 11 then
   s1, s4 = unpack_('<H', raw), unpack_('<I7', raw, #raw - 8)
+  if s4 - now > a2 then
+    local moved = {string.sub(raw, 1, 2)}
+    for place = 3, #raw - 8, 9 do
+      local time, hits = unpack_('<I7H', raw, place)
+      moved[#moved + 1] = pack('<I7H', max(0, time - s4 + now), hits)
+    end
+    raw, s4, settle = table.concat(moved), now, 2
+  end
   s3 = max(now, s4)
   while s2 < #raw do
     local time, gone = unpack_('<I7H', raw, s2)
@@ -25,7 +34,7 @@ end
 room = a1 - s1
 --@ answer 6
 -- What is to be told: when the hits that make room for the largest denied one leave, and when the newest does.
-if raw and #raw - s2 > 450 then
+if raw and #raw - s2 > 450 and settle ~= 2 then
   local need, gone, last = most + max(0, s1 - a1), 0, s2
   while gone < need and last < #raw - 17 do
     local _, more = unpack_('<I7H', raw, last)

@@ -3,9 +3,11 @@
 -- Parameters: 1 limit, 2 length of a sub-window (microseconds), 3 k, 4 window.
 -- State: B width, I6 index of the newest sub-window since the epoch, then the counts from the newest to the oldest,
 --   each of so many bytes, zeros at the end left out.
+-- Counts of more than a window from now were made before the clock went back: the newest are those of the current
+--   sub-window.
 -- s1 counts, s2 index of the current sub-window, s3 sub-windows since the newest of the state.
 --@ gone 3
-if now - taken_at >= a4 then
+if now - taken_at >= a4 or taken_at - now > a4 then
   hits = 0
 end
 --@ read 3
@@ -22,7 +24,9 @@ if raw and #raw > 7 then
     s1[#s1] = nil
   end
   s3 = s2 - kept
-  if s3 < 0 then
+  if s3 < -a3 then
+    s3, settle = 0, 2
+  elseif s3 < 0 then
     s2, s3, elapsed = kept, 0, 0
   end
   if s3 <= a3 then

@@ -236,11 +236,19 @@ impl Lane {
             self.state = Some(fresh);
         }
         let settles = !outcome.fits() && self.is_out_of_range();
+        let settles = settles || self.was_later();
         if let Some(state) = self.state.as_mut().filter(|_| charged != 0 || settles) {
             charge(&self.limit, state, charged, &at);
         }
         self.last = Some(outcome);
         outcome
+    }
+
+    /// Whether the counter moves to where the clock is, which every step writes.
+    fn was_later(&self) -> bool {
+        let has_bucket = self.limit.algorithm().has_burst();
+        let state = self.state.as_ref().filter(|_| !has_bucket);
+        state.is_some_and(|state| self.limit.is_ahead(state.as_ref(), self.now))
     }
 
     fn is_out_of_range(&mut self) -> bool {

@@ -1,5 +1,6 @@
 //! The script beside the steps of core, in a real server.
 
+mod clock;
 mod conformance;
 mod differential;
 mod extras;
