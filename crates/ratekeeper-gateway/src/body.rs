@@ -1,6 +1,7 @@
 //! What requests and answers carry through the gateway, piece by piece.
 
 mod leftover;
+mod place;
 mod timing;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use pin_project_lite::pin_project;
 use ratekeeper_server::{Fault as BoxError, Patience};
 use tokio::time::{Instant, Sleep, sleep};
 
+pub(crate) use self::place::HeldPlace;
 use self::timing::Timing;
 use crate::fault::is_stream;
 use crate::pool::Lease;
@@ -225,27 +227,6 @@ impl Body for RequestBody {
     fn size_hint(&self) -> SizeHint {
         let none = SizeHint::with_exact(0);
         self.incoming.as_ref().map_or(none, Body::size_hint)
-    }
-}
-
-/// A request's place at its upstream.
-#[derive(Debug)]
-pub(crate) enum HeldPlace {
-    Alone(#[allow(dead_code, reason = "it is held, and dropped")] Place),
-    /// Also for as long as the request's body is sent.
-    WithRequest(#[allow(dead_code, reason = "it is held, and dropped")] Arc<Progress>),
-}
-
-impl HeldPlace {
-    pub(crate) fn new(place: Place, progress: Option<&Arc<Progress>>) -> Self {
-        match progress {
-            None => Self::Alone(place),
-            Some(progress) => {
-                // A request has one upstream, and so one place.
-                let _ = progress.place.set(place);
-                Self::WithRequest(Arc::clone(progress))
-            }
-        }
     }
 }
 

@@ -8,6 +8,7 @@ mod connection;
 mod deadline;
 mod framing;
 mod line;
+mod looks;
 mod pace;
 mod peer;
 mod quiet;

@@ -19,7 +19,7 @@ use super::aside::{Aside, Waiting};
 use super::deadline::Deadline;
 use super::framing::Framing;
 use super::line::Line;
-use super::pace::Pace;
+use super::looks::{Looks, looks_each};
 use super::socket::Accepted;
 use super::{Answer, IsBlind, Peer, Protocol};
 use crate::config::Bounds;
@@ -48,9 +48,6 @@ const CONNECTION_WINDOW: u32 = 512 << 10;
 
 /// How HTTP/2 begins, in bytes: whoever has said less has said nothing.
 const PREFACE_BYTES: u64 = 24;
-
-/// A connection is looked at so many times while its peer may stall.
-const LOOKS: u32 = 4;
 
 /// How the connections of one listener are served.
 pub(super) struct Terms<S> {
@@ -340,61 +337,6 @@ impl WatchOver {
 
 /// Once a connection without requests is told to go, its peer has so long at most.
 const IDLE_GRACE: Duration = Duration::from_secs(30);
-
-/// How often a connection is looked at.
-fn looks_each(bounds: &Bounds) -> Duration {
-    let stall = bounds.patience.stall_timeout.map(|stall| stall / LOOKS);
-    stall.map_or(bounds.idle_timeout, |stall| stall.min(bounds.idle_timeout))
-}
-
-/// What was seen of a connection when it was last looked at.
-struct Looks {
-    at: Instant,
-    moves: u64,
-    bytes_written: u64,
-    silent_for: Duration,
-    silent_max: Duration,
-    pace: Pace,
-}
-
-impl Looks {
-    fn new(activity: &Activity, bounds: &Bounds) -> Self {
-        Self {
-            at: Instant::now(),
-            moves: activity.count(),
-            bytes_written: activity.bytes_written(),
-            silent_for: Duration::ZERO,
-            silent_max: bounds.idle_timeout,
-            pace: Pace::new(bounds.patience),
-        }
-    }
-
-    /// The time since it was last asked.
-    fn elapsed(&mut self, now: Instant) -> Duration {
-        let before = std::mem::replace(&mut self.at, now);
-        now.saturating_duration_since(before)
-    }
-
-    /// Why the connection is to be closed, if it is.
-    fn end(&mut self, activity: &Activity, elapsed: Duration) -> Option<&'static str> {
-        let moves = std::mem::replace(&mut self.moves, activity.count());
-        let written = std::mem::replace(&mut self.bytes_written, activity.bytes_written());
-        self.silent_for = match moves == self.moves {
-            true => self.silent_for + elapsed,
-            false => Duration::ZERO,
-        };
-        if self.silent_for >= self.silent_max {
-            return Some("nothing moved on it");
-        }
-        self.pace.handed(self.bytes_written - written);
-        if !activity.is_blocked() {
-            self.pace.rested(elapsed);
-        } else if self.pace.waited(elapsed) {
-            return Some("its peer does not take what it asked for");
-        }
-        None
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,67 @@
+//! Looks at a connection from time to time, and says when its peer has stood still for too long.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::activity::Activity;
+use super::pace::Pace;
+use crate::config::Bounds;
+
+/// A connection is looked at so many times while its peer may stall.
+const LOOKS: u32 = 4;
+
+/// How often a connection is looked at.
+pub(super) fn looks_each(bounds: &Bounds) -> Duration {
+    let stall = bounds.patience.stall_timeout.map(|stall| stall / LOOKS);
+    stall.map_or(bounds.idle_timeout, |stall| stall.min(bounds.idle_timeout))
+}
+
+/// What was seen of a connection when it was last looked at.
+pub(super) struct Looks {
+    at: Instant,
+    moves: u64,
+    bytes_written: u64,
+    silent_for: Duration,
+    silent_max: Duration,
+    pace: Pace,
+}
+
+impl Looks {
+    pub(super) fn new(activity: &Activity, bounds: &Bounds) -> Self {
+        Self {
+            at: Instant::now(),
+            moves: activity.count(),
+            bytes_written: activity.bytes_written(),
+            silent_for: Duration::ZERO,
+            silent_max: bounds.idle_timeout,
+            pace: Pace::new(bounds.patience),
+        }
+    }
+
+    /// The time since it was last asked.
+    pub(super) fn elapsed(&mut self, now: Instant) -> Duration {
+        let before = std::mem::replace(&mut self.at, now);
+        now.saturating_duration_since(before)
+    }
+
+    /// Why the connection is to be closed, if it is.
+    pub(super) fn end(&mut self, activity: &Activity, elapsed: Duration) -> Option<&'static str> {
+        let moves = std::mem::replace(&mut self.moves, activity.count());
+        let written = std::mem::replace(&mut self.bytes_written, activity.bytes_written());
+        self.silent_for = match moves == self.moves {
+            true => self.silent_for + elapsed,
+            false => Duration::ZERO,
+        };
+        if self.silent_for >= self.silent_max {
+            return Some("nothing moved on it");
+        }
+        self.pace.handed(self.bytes_written - written);
+        if !activity.is_blocked() {
+            self.pace.rested(elapsed);
+        } else if self.pace.waited(elapsed) {
+            return Some("its peer does not take what it asked for");
+        }
+        None
+    }
+}
