@@ -8,6 +8,7 @@ use std::hash::BuildHasher;
 use std::ops::Deref;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
+use memchr::memmem::Finder;
 use smallvec::SmallVec;
 
 use crate::Node;
@@ -259,10 +260,27 @@ impl Composite<'_> {
             .is_some_and(|value| value.starts_with(part))
     }
 
-    /// The first place of `part` from `from` on that ends by `end`.
-    fn find(&self, part: &[u8], from: usize, end: usize) -> Option<usize> {
+    /// The first place from `from` on where what `finder` looks for stands, and ends by `end`. Takes time in proportion to
+    /// the composite, whatever stands in it: requests have long values, and their senders choose them.
+    fn find(&self, finder: &Finder<'_>, from: usize, end: usize) -> Option<usize> {
+        let part = finder.needle();
         let last = end.checked_sub(part.len())?;
-        (from..=last).find(|&offset| self.has_at(offset, part))
+        let in_key = self.key.get(from..end.min(self.key.len()));
+        if let Some(at) = in_key.and_then(|key| finder.find(key)) {
+            return Some(from + at);
+        }
+        // Those that end in the value, or at the underscore. No more places than the part, or the key, has bytes.
+        let value_at = self.key.len() + 1;
+        let first = from.max(value_at.saturating_sub(part.len()));
+        let mut across = first..value_at.min(last + 1);
+        if let Some(at) = across.find(|&at| self.has_at(at, part)) {
+            return Some(at);
+        }
+        let from = from.max(value_at);
+        let in_value = self.value.get(from - value_at..end.checked_sub(value_at)?);
+        in_value
+            .and_then(|value| finder.find(value))
+            .map(|at| from + at)
     }
 }
 
@@ -272,7 +290,7 @@ struct Pattern {
     node: usize,
     prefix: Box<[u8]>,
     /// What is between the stars; none is empty.
-    middle: Box<[Box<[u8]>]>,
+    middle: Box<[Finder<'static>]>,
     suffix: Box<[u8]>,
 }
 
@@ -283,7 +301,7 @@ impl Pattern {
         let suffix = parts.next_back().unwrap_or_default().as_bytes().into();
         let middle = parts
             .filter(|part| !part.is_empty())
-            .map(|part| part.as_bytes().into());
+            .map(|part| Finder::new(part).into_owned());
         Self {
             node,
             prefix,
@@ -308,7 +326,7 @@ impl Pattern {
             let Some(at) = composite.find(part, from, end) else {
                 return false;
             };
-            from = at + part.len();
+            from = at + part.needle().len();
         }
         true
     }

@@ -1,7 +1,9 @@
 //! Files that nobody writes by accident: bounded in time and memory, and never a panic.
 
+use std::time::{Duration, Instant};
+
 use proptest::prelude::*;
-use ratekeeper_rules::{Diagnostics, Loaded, Options, Source, load};
+use ratekeeper_rules::{Diagnostics, Entry, Loaded, Options, Source, load};
 
 fn read(text: &str) -> Result<Loaded, Diagnostics> {
     load(
@@ -46,6 +48,23 @@ fn a_billion_laughs_are_refused() {
         refused("domain: d\ndescriptors: &a\n  - key: b\n    descriptors: *a\n")
             .contains("inside of what it names")
     );
+}
+
+/// Each is added to the one before it, and so would take as long as all of them together.
+#[test]
+fn a_mapping_that_is_given_again_and_again_is_refused() {
+    let again: String = (0..20_000)
+        .map(|number| format!("  a: {{ k{number}: x }}\n"))
+        .collect();
+    assert!(
+        refused(&format!("domain: d\nmetadata:\n{again}"))
+            .contains("counting each alias as a copy")
+    );
+    let merged: String = (0..20_000)
+        .map(|number| format!("  - a: {{ k{number}: x }}\n"))
+        .collect();
+    let text = format!("domain: d\nmetadata:\n  <<:\n{merged}");
+    assert!(refused(&text).contains("counting each alias as a copy"));
 }
 
 #[test]
@@ -223,4 +242,31 @@ proptest! {
         drop(read(&text));
         drop(read(&format!("domain: d\ndescriptors:\n  - key: a\n    rate_limit: {text}\n")));
     }
+}
+
+/// A search that begins anew at each place takes as long as both together, multiplied.
+#[test]
+fn a_long_value_is_matched_with_long_patterns_in_time() {
+    let needle = "a".repeat(5_000);
+    let nodes: String = (0..20)
+        .map(|number| format!("  - {{ key: p, value: '*{needle}b{number}*' }}\n"))
+        .collect();
+    let rules = read(&format!("domain: d\ndescriptors:\n{nodes}"))
+        .expect("good rules")
+        .rules;
+    let value = "a".repeat(1_000_000);
+    let entry = Entry {
+        key: "p",
+        value: &value,
+    };
+    let begun = Instant::now();
+    assert!(
+        rules
+            .domain("d")
+            .expect("it is there")
+            .walk(&[entry])
+            .is_empty()
+    );
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }

@@ -335,6 +335,8 @@ impl Builder<'_> {
         let mut merged_marks = HashSet::new();
         for pair in pairs {
             if !is_merge(&pair.key) {
+                // A mapping that is given again is copied, so that it counts again.
+                self.spend(pair.key.mark, map.overlaid(&pair))?;
                 let repeated = map.put(pair);
                 // To override what was merged is what a merge is for.
                 let repeated = repeated.filter(|(mark, _)| !merged_marks.contains(mark));
@@ -345,6 +347,7 @@ impl Builder<'_> {
                 self.spend(source.mark, source.as_map().map_or(0, <[_]>::len))?;
                 for merged in source.as_map().unwrap_or_default() {
                     merged_marks.insert(merged.key.mark);
+                    self.spend(source.mark, map.overlaid(merged))?;
                     map.put(merged.clone());
                 }
             }

@@ -39,6 +39,20 @@ pub(super) struct Merged {
 }
 
 impl Merged {
+    /// How many pairs [`Self::put`] would copy, of a mapping that was given before.
+    pub(super) fn overlaid(&self, pair: &Pair) -> usize {
+        let earlier = match (&pair.key.kind, &pair.value.kind) {
+            (Kind::Scalar(key), Kind::Map(_)) if key.resolved == Resolved::Text => {
+                self.places.get(&key.text)
+            }
+            _ => None,
+        };
+        let earlier = earlier.and_then(|at| self.pairs.get(*at));
+        earlier
+            .and_then(|earlier| earlier.value.as_map())
+            .map_or(0, <[_]>::len)
+    }
+
     /// Puts `pair` in the place of an earlier one with that key, which is returned.
     ///
     /// Where both are mappings the later one's keys are added to the earlier one's: so does the
