@@ -1,5 +1,6 @@
 //! Printing for people and pipes.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing_subscriber::fmt::format::Writer;
@@ -11,7 +12,7 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 /// What the output says, among it that its reader has gone (`ratekeeper … | head`), which [`is_broken_pipe`] tells.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(plain(text).as_bytes())?;
     out.flush()
 }
 
@@ -30,7 +31,7 @@ pub(crate) fn complain_in_json() {
 pub(crate) fn complain(text: &str) {
     let mut err = io::stderr().lock();
     let _ = match IN_JSON.load(Ordering::Relaxed) {
-        false => writeln!(err, "{text}"),
+        false => writeln!(err, "{}", plain(text)),
         true => writeln!(err, "{}", as_event(text)),
     };
 }
@@ -46,6 +47,18 @@ fn as_event(text: &str) -> serde_json::Value {
         "message": text.trim_end(),
         "target": "ratekeeper",
     })
+}
+
+/// Without what a terminal obeys, or shows in another order: files and servers that are not ours say what is in it.
+fn plain(text: &str) -> Cow<'_, str> {
+    let obeyed = |c: char| {
+        (c.is_control() && !matches!(c, '\n' | '\t'))
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    match text.contains(obeyed) {
+        false => Cow::Borrowed(text),
+        true => Cow::Owned(text.replace(obeyed, "\u{fffd}")),
+    }
 }
 
 /// Whether all that is wrong is that nobody reads the output any more.
@@ -111,6 +124,15 @@ mod tests {
         assert_eq!(bytes(64), "64 B");
         assert_eq!(bytes(256 << 20), "256 MiB");
         assert_eq!(bytes(1536), "1.5 KiB");
+    }
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_printed() {
+        assert_eq!(plain("a\tb\n"), "a\tb\n");
+        assert_eq!(
+            plain("\u{1b}]0;title\u{7}x\r\u{9b}31m\u{202e}"),
+            "\u{fffd}]0;title\u{fffd}x\u{fffd}\u{fffd}31m\u{fffd}"
+        );
     }
 
     #[test]

@@ -21,6 +21,7 @@ use tokio::time::{Instant, Sleep, sleep};
 pub(crate) use self::place::HeldPlace;
 use self::timing::Timing;
 use crate::fault::is_stream;
+use crate::head::clean_trailers;
 use crate::pool::Lease;
 use crate::upstream::Place;
 
@@ -150,6 +151,17 @@ impl RequestBody {
     }
 }
 
+/// Trailers without what only a head may say.
+fn without_claims(frame: Frame<Bytes>) -> Frame<Bytes> {
+    match frame.into_trailers() {
+        Ok(mut trailers) => {
+            clean_trailers(&mut trailers);
+            Frame::trailers(trailers)
+        }
+        Err(data) => data,
+    }
+}
+
 impl Drop for RequestBody {
     fn drop(&mut self) {
         let is_over = |progress: &Arc<Progress>| progress.is_done() || progress.is_broken();
@@ -201,7 +213,7 @@ impl Body for RequestBody {
                         if is_over {
                             self.note(|progress| progress.is_done.store(true, Ordering::Relaxed));
                         }
-                        Some(Ok(frame))
+                        Some(Ok(without_claims(frame)))
                     }
                     None => {
                         self.note(|progress| progress.is_too_large.store(true, Ordering::Relaxed));

@@ -5,7 +5,7 @@ mod admit;
 mod forward;
 
 pub(crate) use admit::admit;
-pub(crate) use forward::{Inbound, as_http2, forward, frame_http1, hop, of_answer};
+pub(crate) use forward::{Inbound, as_http2, clean_trailers, forward, frame_http1, hop, of_answer};
 
 use http::HeaderMap;
 use http::header::{

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use http::header::HOST;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::TrySendError;
 use ratekeeper_server::Peer;
@@ -144,13 +144,11 @@ impl Proxy {
     }
 
     fn route(&self, request: &Request<RequestBody>) -> Result<Arc<Upstream>, Fault> {
-        let header = request
-            .headers()
-            .get(HOST)
-            .and_then(|host| host.to_str().ok());
-        let host = header.or_else(|| request.uri().authority().map(|it| it.as_str()));
+        let header = request.headers().get(HOST).map(HeaderValue::as_bytes);
+        let authority = request.uri().authority().map(|it| it.as_str().as_bytes());
         let routes = self.shared.routes.load();
-        let found = routes.find(host.unwrap_or_default(), request.uri().path());
+        let host = header.or(authority).unwrap_or_default();
+        let found = routes.find(host, request.uri());
         found.cloned().ok_or(Fault::NoRoute)
     }
 }

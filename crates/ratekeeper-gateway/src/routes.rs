@@ -7,6 +7,9 @@ pub use config::{BadRoutes, HealthCheckConfig, RouteConfig, RoutesConfig, Upstre
 
 use std::sync::Arc;
 
+use http::Uri;
+use ratekeeper_http::{Target, spelling};
+
 use crate::upstream::{Address, Upstream};
 
 /// Where requests go, by host and path.
@@ -49,15 +52,23 @@ impl HostMatch {
 }
 
 impl Routes {
-    /// The upstream for a request to `host`, which may have a port, and `path`. Hosts go before
-    /// paths: an exact host, then the longest suffix, then any; within one the longest prefix.
-    pub(crate) fn find(&self, host: &str, path: &str) -> Option<&Arc<Upstream>> {
-        // With a single route for everything there is nothing to look at.
-        let host = without_port(host);
+    /// The upstream for a request for `uri`, and to `host`, which may have a port, as a header says. Hosts go before
+    /// paths: an exact host, then the longest suffix, then any; within one the longest prefix. Both are looked at in the
+    /// spelling that rules see.
+    pub(crate) fn find(&self, host: &[u8], uri: &Uri) -> Option<&Arc<Upstream>> {
+        if let [route] = self.routes.as_slice()
+            && route.host == HostMatch::Any
+            && route.path.is_empty()
+        {
+            return Some(&route.upstream);
+        }
+        let host = spelling::host(host).unwrap_or_default();
+        let target = Target::of(uri);
+        let path = target.as_ref().map_or("", |target| &*target.path);
         let found = self
             .routes
             .iter()
-            .find(|route| route.host.matches(host) && is_below(path, &route.path))?;
+            .find(|route| route.host.matches(&host) && is_below(path, &route.path))?;
         Some(&found.upstream)
     }
 
@@ -104,7 +115,7 @@ fn is_below(path: &str, prefix: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || prefix.is_empty())
 }
 
-pub(crate) fn without_port(host: &str) -> &str {
+fn without_port(host: &str) -> &str {
     match host.rfind(':') {
         // The colons within brackets are the address's.
         Some(colon) if !host.ends_with(']') => &host[..colon],

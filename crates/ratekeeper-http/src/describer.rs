@@ -1,13 +1,17 @@
 //! From a request to what the limiter is asked.
 
+use std::collections::BTreeSet;
+
 use http::{HeaderValue, StatusCode};
 use ratekeeper_limiter::Descriptor;
-use ratekeeper_rules::{Entry, LEVEL_KEYS, LevelMatch, RuleSet, SERVICE_LEVELS, TENANT};
+use ratekeeper_rules::{Domain, Entry, LEVEL_KEYS, LevelMatch, RuleSet, SERVICE_LEVELS, TENANT};
 use smallvec::SmallVec;
 
 use crate::mapping::Described;
 use crate::view::View;
-use crate::{Caller, EncodedSlashes, Identity, Malformed, Mapping, Original};
+use crate::{
+    AmbiguousPaths, Caller, EncodedSlashes, Identity, Malformed, Mapping, Original, Source,
+};
 
 /// Turns requests into questions for a limiter: who calls, which service level holds, and the descriptors for the
 /// rules of a domain.
@@ -43,8 +47,10 @@ pub struct Describer {
     pub mapping: Mapping,
     /// The domain, where nobody asks for another; None for the only one that there are rules for.
     pub domain: Option<Box<str>>,
-    /// What becomes of paths that services read in different ways.
+    /// What becomes of paths with an encoded slash or a backslash.
     pub encoded_slashes: EncodedSlashes,
+    /// What becomes of other paths that services read in different ways.
+    pub ambiguous_paths: AmbiguousPaths,
 }
 
 /// Nobody says which domain of several is meant, or somebody asks for another than settings do.
@@ -135,6 +141,7 @@ impl Describer {
         domain: Option<&'a str>,
         rules: &'a RuleSet,
     ) -> Result<Question<'a>, Refused> {
+        self.check_path(request, domain, rules)?;
         let view = View::new(request, &self.identity)?;
         let mut described = match domain {
             Some(_) => self.mapping.describe_view(&view)?,
@@ -169,10 +176,61 @@ impl Describer {
         Ok(View::new(request, &self.identity)?.caller()?)
     }
 
+    /// The keys of entries whose values are secrets because of where they come from: cookies, bearer tokens, headers and
+    /// parameters with keys in them, and callers that are named by one of them. Rules that are loaded with them
+    /// ([`Options::secrets`](ratekeeper_rules::Options::secrets)) show fingerprints instead.
+    #[must_use]
+    pub fn secret_keys(&self) -> BTreeSet<Box<str>> {
+        let mut of_callers = self.identity.secret_keys().peekable();
+        let is_secret = |source: &Source, names_secretly: bool| match source {
+            Source::Identity => names_secretly,
+            source => source.is_secret(),
+        };
+        let names_secretly = of_callers.peek().is_some();
+        let fields = self.mapping.descriptors().iter().flatten();
+        let secret = fields.filter(|field| {
+            let source = field.source.as_ref();
+            source.is_some_and(|source| is_secret(source, names_secretly))
+        });
+        let of_mapping = secret.map(|field| &*field.key);
+        of_mapping.chain(of_callers).map(Into::into).collect()
+    }
+
+    /// Refuses a path that services read in different ways, where something that counts goes by it.
+    fn check_path(
+        &self,
+        request: &Original<'_>,
+        domain: Option<&str>,
+        rules: &RuleSet,
+    ) -> Result<(), Malformed> {
+        let Some(target) = request.target.as_ref().filter(|target| target.is_odd()) else {
+            return Ok(());
+        };
+        let counts = domain.is_some_and(|domain| self.goes_by_path(rules.domain(domain)));
+        let method = request.method.unwrap_or_default();
+        self.ambiguous_paths.check(target, rules, counts)?;
+        self.encoded_slashes
+            .check(method, &target.path, rules, counts)
+    }
+
+    /// Whether a rule of `domain` may go by the path of a request; None for rules that are not known here.
+    fn goes_by_path(&self, domain: Option<&Domain>) -> bool {
+        let may_match = |key: &str| domain.is_none_or(|domain| domain.may_begin_with(key));
+        let by_path = |source: &Source| match source {
+            Source::Identity => self.identity.sources().any(Source::is_of_path),
+            source => source.is_of_path(),
+        };
+        let mut descriptors = self.mapping.descriptors().iter();
+        descriptors.any(|fields| {
+            let mut sources = fields.iter().filter_map(|field| field.source.as_ref());
+            sources.any(by_path) && fields.first().is_some_and(|first| may_match(&first.key))
+        })
+    }
+
     /// The service level of a request, if its method and path are known and one is about them.
     ///
     /// # Errors
-    /// The path can be read in two ways.
+    /// A segment is a dot segment to some.
     fn level<'a>(
         &self,
         request: &'a Original<'a>,
@@ -182,7 +240,6 @@ impl Describer {
             return Ok(None);
         };
         let method = request.method.unwrap_or_default();
-        self.encoded_slashes.check(method, &target.path, rules)?;
         if rules.service_levels().is_empty() {
             return Ok(None);
         }

@@ -10,6 +10,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use ratekeeper_rules::secret::is_secret_by_default;
+
 use crate::source::Source;
 use crate::view::View;
 use crate::{Malformed, Original, Unauthenticated, mapping};
@@ -46,14 +48,22 @@ struct Named {
     key: Box<str>,
 }
 
+impl Named {
+    /// Whether the name is a secret, by where it comes from or what it is called.
+    fn is_secret(&self) -> bool {
+        self.source.is_secret() || is_secret_by_default(&self.key)
+    }
+}
+
 /// Who calls.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Caller<'a> {
     /// What kind of name it is, as the key of an entry: `api_key`, `remote_address`, `org`.
     pub key: &'a str,
-    /// The name. Secret if the key is that of a secret
-    /// ([`is_secret_by_default`](ratekeeper_rules::secret::is_secret_by_default)).
+    /// The name.
     pub name: Cow<'a, str>,
+    /// Whether the name is a secret, and shown as its [`fingerprint`](ratekeeper_rules::secret::fingerprint) alone.
+    pub is_secret: bool,
 }
 
 impl Default for Identity {
@@ -78,7 +88,12 @@ impl Identity {
                 let is_known = !named.source.is_said() || self.knows(&name);
                 let key = &named.key;
                 return Ok(if is_known {
-                    Caller { key, name }
+                    let is_secret = named.is_secret();
+                    Caller {
+                        key,
+                        name,
+                        is_secret,
+                    }
                 } else {
                     self.nobody()
                 });
@@ -96,7 +111,11 @@ impl Identity {
         let name = crate::source::name_in_path(segment)?;
         Ok(if self.knows(name) {
             let name = Cow::Borrowed(name);
-            Caller { key, name }
+            Caller {
+                key,
+                name,
+                is_secret: false,
+            }
         } else {
             self.nobody()
         })
@@ -123,6 +142,12 @@ impl Identity {
     /// The parts of a request that are tried, in order.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &Source> {
         self.sources.iter().map(|named| &named.source)
+    }
+
+    /// The keys of entries whose names are secrets.
+    pub(crate) fn secret_keys(&self) -> impl Iterator<Item = &str> {
+        let secret = self.sources.iter().filter(|named| named.is_secret());
+        secret.map(|named| &*named.key)
     }
 
     /// The header that says the country, if one does.
@@ -159,6 +184,7 @@ impl Identity {
         Caller {
             key: NOBODY_KEY,
             name: Cow::Borrowed(&self.default),
+            is_secret: false,
         }
     }
 }

@@ -30,6 +30,7 @@
 
 mod address;
 pub mod answer;
+mod credentials;
 mod describer;
 mod forwarded;
 mod forwarding;
@@ -40,6 +41,7 @@ mod mapping;
 mod original;
 mod slashes;
 mod source;
+pub mod spelling;
 mod target;
 mod view;
 
@@ -51,6 +53,6 @@ pub use logged::Logged;
 pub use malformed::Malformed;
 pub use mapping::{Described, Field, Mapping};
 pub use original::Original;
-pub use slashes::EncodedSlashes;
+pub use slashes::{AmbiguousPaths, EncodedSlashes};
 pub use source::Source;
 pub use target::Target;

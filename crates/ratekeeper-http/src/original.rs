@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::forwarded;
 use crate::forwarding::{ClientHeader, Forwarding, Hop};
 use crate::malformed::excerpt;
-use crate::{Malformed, Target};
+use crate::{Malformed, Target, spelling};
 
 /// Longer than any registered method.
 const METHOD_BYTES_MAX: usize = 32;
@@ -31,7 +31,7 @@ pub struct Original<'a> {
     pub client: Option<IpAddr>,
     /// What a log calls it, if that is how it counts: a name in place of an address, or an IPv4 address as it stands there.
     pub client_name: Option<&'a str>,
-    /// As it was sent; methods are case-sensitive.
+    /// As it was sent; methods are case-sensitive, and one with small letters is refused.
     pub method: Option<&'a str>,
     /// `http` or `https`, or `ws` or `wss`.
     pub scheme: Option<&'static str>,
@@ -95,7 +95,7 @@ impl<'a> Original<'a> {
     /// The client's address is the one behind trusted proxies. Method, path and host are the request's own.
     ///
     /// # Errors
-    /// A trusted proxy names something that is no address, or the host is none, or two.
+    /// A trusted proxy names something that is no address, the host is none, or two, or the method has small letters.
     pub fn received(
         peer: Hop,
         scheme: &'static str,
@@ -120,7 +120,7 @@ impl<'a> Original<'a> {
         Ok(Self {
             client: forwarding.client(peer, headers)?,
             client_name: None,
-            method: Some(method.as_str()),
+            method: Some(in_capitals(method.as_str())?),
             scheme: Some(scheme),
             host: said.map(|said| host(name, said)).transpose()?,
             target: Target::of(uri),
@@ -179,10 +179,27 @@ fn method<'a>((name, value): Line<'a>) -> Result<&'a str, Malformed> {
     let text = value.to_str().ok().filter(|text| {
         text.len() <= METHOD_BYTES_MAX && text.bytes().all(forwarded::is_token_byte)
     });
-    text.ok_or_else(|| {
+    let text = text.ok_or_else(|| {
         let message = format!("{} is no method", excerpt(value.as_bytes()));
         Malformed::header(name, message)
-    })
+    })?;
+    in_capitals(text)
+}
+
+/// Refuses `post`: methods are case-sensitive (RFC 9110, section 9.1), but some services serve it as `POST`, which rules
+/// for `POST` would not see. No registered method has small letters.
+fn in_capitals(method: &str) -> Result<&str, Malformed> {
+    match method.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        false => Ok(method),
+        true => Err(Malformed {
+            place: "method".to_owned(),
+            message: format!(
+                "{} has small letters, and methods are case-sensitive; write {}",
+                excerpt(method.as_bytes()),
+                excerpt(method.to_ascii_uppercase().as_bytes())
+            ),
+        }),
+    }
 }
 
 /// What the nearest proxy added to a list.
@@ -204,24 +221,7 @@ fn scheme(name: &HeaderName, value: &[u8]) -> Result<&'static str, Malformed> {
 
 pub(crate) fn host<'a>(name: &HeaderName, value: &'a [u8]) -> Result<Cow<'a, str>, Malformed> {
     let refused = || Malformed::header(name, format!("{} is no host", excerpt(value)));
-    let text = std::str::from_utf8(value).map_err(|_| refused())?;
-    let host = match text.rfind(']') {
-        // [2001:db8::1]:8443
-        Some(end) => text.get(..=end).unwrap_or_default(),
-        None => text.split(':').next().unwrap_or_default(),
-    };
-    let host = host.strip_suffix('.').unwrap_or(host);
-    let allowed = |byte: u8| {
-        byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=[]:".contains(&byte) || !byte.is_ascii()
-    };
-    if host.is_empty() || !host.bytes().all(allowed) {
-        return Err(refused());
-    }
-    if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        Ok(Cow::Owned(host.to_ascii_lowercase()))
-    } else {
-        Ok(Cow::Borrowed(host))
-    }
+    spelling::host(value).ok_or_else(refused)
 }
 
 #[cfg(test)]
@@ -330,6 +330,21 @@ mod tests {
         ] {
             let said = told(&[(name, bad)]).expect_err(bad);
             assert!(said.starts_with(&format!("header {name}: ")), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_method_in_small_letters_is_refused() {
+        for (bad, good) in [("post", "POST"), ("Post", "POST"), ("pAtCh", "PATCH")] {
+            let wanted = format!(
+                "method: `{bad}` has small letters, and methods are case-sensitive; write `{good}`"
+            );
+            assert_eq!(told(&[("x-original-method", bad)]), Err(wanted.clone()));
+            let method = http::Method::from_bytes(bad.as_bytes()).expect("a method");
+            let (uri, none) = (http::Uri::from_static("/orders"), HeaderMap::new());
+            let forwarding = Forwarding::default();
+            let said = Original::received(Hop::Unix, "http", &method, &uri, &none, &forwarding);
+            assert_eq!(said.map(|_| ()).map_err(|why| why.to_string()), Err(wanted));
         }
     }
 

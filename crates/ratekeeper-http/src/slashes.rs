@@ -4,8 +4,9 @@ use std::str::FromStr;
 
 use ratekeeper_rules::{LevelMatch, PathPattern, RuleSet, Segment};
 
-use crate::Malformed;
 use crate::malformed::excerpt;
+use crate::spelling::Ambiguity;
+use crate::{Malformed, Target};
 
 /// What becomes of a path with an encoded slash (`%2F`) or a backslash in a segment.
 ///
@@ -14,9 +15,10 @@ use crate::malformed::excerpt;
 /// out, `%2F` and all, is always let through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum EncodedSlashes {
-    /// Refused where another service level would hold, or another tenant be counted, if it were a slash.
+    /// Refused where a rule goes by the path, and where another service level would hold, or another tenant be counted, if
+    /// it were a slash.
     #[default]
-    RefuseForLevels,
+    RefuseWhereItCounts,
     /// Refused whatever it is about.
     Refuse,
     /// Part of its segment. For services that read it so, too.
@@ -27,9 +29,20 @@ pub enum EncodedSlashes {
 const READINGS: [&[&str]; 3] = [&["%2F"], &["\\"], &["%2F", "\\"]];
 
 impl EncodedSlashes {
-    /// Refuses a request whose path can be read in two ways; `path` is in one spelling.
-    pub(crate) fn check(self, method: &str, path: &str, rules: &RuleSet) -> Result<(), Malformed> {
+    /// Refuses a request whose path can be read in two ways; `path` is in one spelling, and `counts` is true if a rule of a
+    /// descriptor may go by it.
+    pub(crate) fn check(
+        self,
+        method: &str,
+        path: &str,
+        rules: &RuleSet,
+        counts: bool,
+    ) -> Result<(), Malformed> {
         if self == Self::Keep || !has_any(path) {
+            return Ok(());
+        }
+        let is_strict = self == Self::Refuse || counts;
+        if !is_strict && rules.service_levels().is_empty() {
             return Ok(());
         }
         let level = rules.service_level(method, path);
@@ -43,7 +56,7 @@ impl EncodedSlashes {
             !has_dot_segments(&reading)
                 && what_counts(rules.service_level(method, &reading)) == what_counts(level)
         };
-        if self == Self::RefuseForLevels && READINGS.iter().all(is_same) {
+        if !is_strict && READINGS.iter().all(is_same) {
             return Ok(());
         }
         Err(Malformed {
@@ -53,6 +66,56 @@ impl EncodedSlashes {
                 excerpt(path.as_bytes())
             ),
         })
+    }
+}
+
+/// What becomes of a path that services read in different ways for another reason than its slashes: see
+/// [`Ambiguity`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum AmbiguousPaths {
+    /// Refused where a rule or a service level goes by the path.
+    #[default]
+    Refuse,
+    /// Taken in its one spelling, whatever the service behind takes it for.
+    Accept,
+}
+
+impl AmbiguousPaths {
+    /// Refuses a path for what `odd` says of it; `counts` is true if a rule of a descriptor may go by it.
+    pub(crate) fn check(
+        self,
+        target: &Target<'_>,
+        rules: &RuleSet,
+        counts: bool,
+    ) -> Result<(), Malformed> {
+        let Some(ambiguity) = target.odd.other.filter(|_| self == Self::Refuse) else {
+            return Ok(());
+        };
+        // Patterns of service levels match with parameters and without.
+        let is_for_levels =
+            !rules.service_levels().is_empty() && ambiguity != Ambiguity::Parameters;
+        if !counts && !is_for_levels {
+            return Ok(());
+        }
+        Err(Malformed {
+            place: "path".to_owned(),
+            message: format!(
+                "{} has {ambiguity}, which services read in different ways",
+                excerpt(target.path.as_bytes())
+            ),
+        })
+    }
+}
+
+impl FromStr for AmbiguousPaths {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "refuse" => Ok(Self::Refuse),
+            "accept" => Ok(Self::Accept),
+            _ => Err(format!("`{text}` is neither `refuse` nor `accept`")),
+        }
     }
 }
 
@@ -103,7 +166,7 @@ fn is_spelt_out(pattern: &PathPattern, path: &str) -> bool {
 mod tests {
     use ratekeeper_rules::{Options, Source, load};
 
-    use super::EncodedSlashes::{self, Keep, Refuse, RefuseForLevels};
+    use super::EncodedSlashes::{self, Keep, Refuse, RefuseWhereItCounts};
     use crate::Target;
 
     const LEVELS: &str = "slas:
@@ -118,7 +181,7 @@ mod tests {
         let rules = load(&[Source { name, text }], &Options::default());
         let rules = rules.expect("good rules").rules;
         let target = Target::parse(&http::header::HOST, path.as_bytes()).expect("a path");
-        slashes.check("GET", &target.path, &rules).is_ok()
+        slashes.check("GET", &target.path, &rules, false).is_ok()
     }
 
     #[test]
@@ -139,7 +202,7 @@ mod tests {
             "/projects/a%2Fb/c%2Fd",
             "/projects/a%2Fb/;%2F..",
         ] {
-            assert!(!is_let_in(RefuseForLevels, path), "{path}");
+            assert!(!is_let_in(RefuseWhereItCounts, path), "{path}");
             assert!(!is_let_in(Refuse, path), "{path}");
             assert!(is_let_in(Keep, path), "{path}");
         }
@@ -148,11 +211,11 @@ mod tests {
     #[test]
     fn a_path_that_is_counted_the_same_either_way_is_let_in() {
         for path in ["/files/a%2Fb", "/users/a%2Fb", "/users/a\\b"] {
-            assert!(is_let_in(RefuseForLevels, path), "{path}");
+            assert!(is_let_in(RefuseWhereItCounts, path), "{path}");
             assert!(!is_let_in(Refuse, path), "{path}");
         }
         for path in ["/projects/a%2fb/7", "/v1/a/product/7", "/files/100%25"] {
-            assert!(is_let_in(RefuseForLevels, path), "{path}");
+            assert!(is_let_in(RefuseWhereItCounts, path), "{path}");
             assert!(is_let_in(Refuse, path), "{path}");
         }
     }

@@ -5,14 +5,16 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
-use http::header::{AUTHORIZATION, COOKIE};
-use http::{HeaderName, HeaderValue};
+use http::HeaderName;
+use http::header::AUTHORIZATION;
 use ratekeeper_rules::PathPattern;
+use ratekeeper_rules::secret::is_secret_by_default;
 
 use crate::address::push_address;
-use crate::target::{decode, split};
+use crate::spelling::decode;
+use crate::target::split;
 use crate::view::View;
-use crate::{Malformed, Original};
+use crate::{Malformed, credentials};
 
 /// The bytes of `255.255.255.255`.
 const IPV4_BYTES_MAX: usize = 15;
@@ -160,24 +162,18 @@ impl Source {
                 .map(Cow::Borrowed),
             Self::Host => request.host.as_deref().map(Cow::Borrowed),
             Self::Scheme => request.scheme.map(Cow::Borrowed),
-            Self::Header(name) => only(lines(request, name), || self.place())?
-                .map(|value| text(name, value))
-                .transpose()?
-                .map(Cow::Borrowed),
+            Self::Header(name) if *name == AUTHORIZATION => {
+                credentials::authorization(request.headers)?
+            }
+            Self::Header(name) => credentials::header(request.headers, name)?.map(Cow::Borrowed),
             Self::Query(name) => {
                 let values = target
                     .into_iter()
                     .flat_map(|target| parameters(target.query, name));
-                only(values, || self.place())?.map(Cow::Owned)
+                only(values, || format!("query parameter {name}"))?.map(Cow::Owned)
             }
-            Self::Cookie(name) => {
-                let values = lines(request, &COOKIE).flat_map(|line| cookies(line, name));
-                only(values, || self.place())?
-                    .map(|value| text_of(&COOKIE, value))
-                    .transpose()?
-                    .map(Cow::Borrowed)
-            }
-            Self::Bearer => bearer_token(request)?.map(Cow::Borrowed),
+            Self::Cookie(name) => credentials::cookie(request.headers, name)?,
+            Self::Bearer => credentials::bearer_token(request.headers)?.map(Cow::Borrowed),
             Self::PathVariable(pattern) => target
                 .and_then(|target| pattern.capture(&target.path))
                 .map(name_in_path)
@@ -190,18 +186,30 @@ impl Source {
         Ok(value.filter(|value| !value.is_empty()))
     }
 
+    /// Whether its values are secrets: whoever knows one can act as somebody else.
+    pub(crate) fn is_secret(&self) -> bool {
+        match self {
+            Self::Bearer | Self::Cookie(_) => true,
+            Self::Header(name) => is_secret_by_default(name.as_str()),
+            Self::Query(name) => {
+                is_secret_by_default(name)
+                    || matches!(&**name, "key" | "secret" | "signature" | "sig")
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether it is the path or a part of it.
+    pub(crate) const fn is_of_path(&self) -> bool {
+        matches!(
+            self,
+            Self::Path | Self::Endpoint | Self::PathSegment(_) | Self::PathVariable(_)
+        )
+    }
+
     /// Whether it is whatever somebody chose to write, unlike an address.
     pub(crate) const fn is_said(&self) -> bool {
         !matches!(self, Self::RemoteAddress | Self::Country)
-    }
-
-    fn place(&self) -> String {
-        match self {
-            Self::Query(name) => format!("query parameter {name}"),
-            Self::Cookie(name) => format!("cookie {name}"),
-            Self::Bearer => format!("header {AUTHORIZATION}"),
-            other => other.to_string().replacen(':', " ", 1),
-        }
     }
 }
 
@@ -223,13 +231,6 @@ fn network(client: IpAddr, ipv6_prefix: u8) -> String {
             text
         }
     }
-}
-
-fn lines<'a>(
-    request: &'a Original<'_>,
-    name: &HeaderName,
-) -> impl Iterator<Item = &'a HeaderValue> {
-    request.headers.get_all(name).iter()
 }
 
 /// A segment that names somebody.
@@ -264,14 +265,6 @@ fn only<T: PartialEq>(
     }
 }
 
-fn text<'a>(name: &HeaderName, value: &'a HeaderValue) -> Result<&'a str, Malformed> {
-    text_of(name, value.as_bytes().trim_ascii())
-}
-
-fn text_of<'a>(name: &HeaderName, value: &'a [u8]) -> Result<&'a str, Malformed> {
-    std::str::from_utf8(value).map_err(|_| Malformed::header(name, "it is not UTF-8"))
-}
-
 /// The values of one parameter of a query.
 fn parameters(query: &[u8], name: &str) -> impl Iterator<Item = String> {
     let pairs = query.split(|byte| *byte == b'&');
@@ -280,30 +273,4 @@ fn parameters(query: &[u8], name: &str) -> impl Iterator<Item = String> {
         (decode(key, |_| false, true) == name).then(|| decode(value, |_| false, true))
     };
     pairs.filter_map(value)
-}
-
-/// The values of one cookie in a line of them.
-fn cookies<'a>(line: &'a HeaderValue, name: &str) -> impl Iterator<Item = &'a [u8]> {
-    let pairs = line.as_bytes().split(|byte| *byte == b';');
-    let value = move |pair: &'a [u8]| {
-        let (key, value) = split(pair.trim_ascii(), b'=');
-        (key.trim_ascii() == name.as_bytes()).then(|| value.trim_ascii())
-    };
-    pairs.filter_map(value)
-}
-
-/// The token of `Authorization: Bearer`.
-pub(crate) fn bearer_token<'a>(request: &'a Original<'_>) -> Result<Option<&'a str>, Malformed> {
-    only(lines(request, &AUTHORIZATION), || Source::Bearer.place())?
-        .and_then(bearer)
-        .filter(|token| !token.is_empty())
-        .map(|token| text_of(&AUTHORIZATION, token))
-        .transpose()
-}
-
-fn bearer(value: &HeaderValue) -> Option<&[u8]> {
-    let (scheme, token) = split(value.as_bytes().trim_ascii(), b' ');
-    scheme
-        .eq_ignore_ascii_case(b"bearer")
-        .then(|| token.trim_ascii())
 }

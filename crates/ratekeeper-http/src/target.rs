@@ -6,6 +6,7 @@ use http::HeaderName;
 
 use crate::Malformed;
 use crate::malformed::excerpt;
+use crate::spelling::{Ambiguity, Odd, Spelt, path};
 
 /// A request's target.
 ///
@@ -22,6 +23,7 @@ pub struct Target<'a> {
     pub path: Cow<'a, str>,
     /// What follows the question mark, as it was sent; empty without one.
     pub query: &'a [u8],
+    pub(crate) odd: Odd,
 }
 
 impl<'a> Target<'a> {
@@ -32,38 +34,55 @@ impl<'a> Target<'a> {
     /// It is none of these. `name` is the header that it came in.
     pub fn parse(name: &HeaderName, bytes: &'a [u8]) -> Result<Self, Malformed> {
         let target = bytes.split(|byte| *byte == b'#').next().unwrap_or_default();
+        let is_cut = target.len() < bytes.len();
         if target == b"*" {
             return Ok(Self {
                 path: Cow::Borrowed("*"),
                 query: b"",
+                odd: Odd::default(),
             });
         }
         let target = origin_form(target).ok_or_else(|| {
             let message = format!("{} is no path; it begins with a slash", excerpt(bytes));
             Malformed::header(name, message)
         })?;
-        let (path, query) = split(target, b'?');
+        let (raw, query) = split(target, b'?');
+        let mut spelt = path(raw);
+        if is_cut {
+            let other = spelt.odd.other.unwrap_or(Ambiguity::Fragment);
+            spelt.odd.other = Some(other);
+        }
         Ok(Self {
-            path: path_in_one_spelling(path),
+            path: spelt.path,
             query,
+            odd: spelt.odd,
         })
     }
 
     /// The target of a request that somebody received; None if it has no path, as those of CONNECT.
     #[must_use]
     pub fn of(uri: &'a http::Uri) -> Option<Self> {
-        let (path, query) = match uri.path_and_query()?.as_str().split_once('?') {
-            Some((path, query)) => (path, query),
+        let (raw, query) = match uri.path_and_query()?.as_str().split_once('?') {
+            Some((raw, query)) => (raw, query),
             None => (uri.path(), ""),
         };
-        Some(Self {
-            path: if path == "*" {
-                Cow::Borrowed(path)
-            } else {
-                path_in_one_spelling(path.as_bytes())
+        let spelt = match raw {
+            "*" => Spelt {
+                path: Cow::Borrowed(raw),
+                odd: Odd::default(),
             },
+            raw => path(raw.as_bytes()),
+        };
+        Some(Self {
+            path: spelt.path,
             query: query.as_bytes(),
+            odd: spelt.odd,
         })
+    }
+
+    /// Whether services read the path in different ways.
+    pub(crate) const fn is_odd(&self) -> bool {
+        self.odd.slash || self.odd.other.is_some()
     }
 
     /// Refuses what some services read as `.` or `..` and others as a name: `/orders/..;x/admin`.
@@ -116,86 +135,6 @@ pub(crate) fn split(bytes: &[u8], at: u8) -> (&[u8], &[u8]) {
         ),
         None => (bytes, b""),
     }
-}
-
-fn path_in_one_spelling(path: &[u8]) -> Cow<'_, str> {
-    if is_in_one_spelling(path)
-        && let Ok(path) = std::str::from_utf8(path)
-    {
-        return Cow::Borrowed(path);
-    }
-    let mut segments: Vec<String> = Vec::new();
-    let mut is_folder = false;
-    for raw in path.split(|byte| *byte == b'/') {
-        let segment = decode(raw, |byte| matches!(byte, b'/' | b'%'), false);
-        is_folder = matches!(&*segment, "" | "." | "..");
-        match &*segment {
-            "" | "." => {}
-            ".." => {
-                segments.pop();
-            }
-            _ => segments.push(segment),
-        }
-    }
-    let mut out = String::with_capacity(path.len());
-    for segment in &segments {
-        out.push('/');
-        out.push_str(segment);
-    }
-    if is_folder || out.is_empty() {
-        out.push('/');
-    }
-    Cow::Owned(out)
-}
-
-/// Whether a path needs no other spelling: the common case, told without building anything.
-fn is_in_one_spelling(path: &[u8]) -> bool {
-    let plain = |byte: &u8| byte.is_ascii_graphic() && *byte != b'%';
-    let mut pairs = path.windows(2);
-    path.iter().all(plain) && !pairs.any(|pair| pair == b"//" || pair == b"/.")
-}
-
-/// Decodes percent-encoding. What `keep` names, control characters and what is no UTF-8 stay encoded; `plus` decodes
-/// `+` to a space, as forms have it.
-pub(crate) fn decode(bytes: &[u8], keep: impl Fn(u8) -> bool, plus: bool) -> String {
-    let mut decoded: Vec<u8> = Vec::with_capacity(bytes.len());
-    let mut put = |byte: u8, is_escaped: bool| {
-        if byte.is_ascii_control() || (is_escaped && keep(byte)) {
-            decoded.extend_from_slice(format!("%{byte:02X}").as_bytes());
-        } else {
-            decoded.push(byte);
-        }
-    };
-    let mut rest = bytes;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        match byte {
-            b'%' => match escape(after) {
-                Some(byte) => {
-                    rest = after.get(2..).unwrap_or_default();
-                    put(byte, true);
-                }
-                // As if it had been encoded itself.
-                None => put(b'%', true),
-            },
-            b'+' if plus => put(b' ', false),
-            byte => put(byte, false),
-        }
-    }
-    let mut text = String::with_capacity(decoded.len());
-    for chunk in decoded.utf8_chunks() {
-        text.push_str(chunk.valid());
-        for byte in chunk.invalid() {
-            text.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    text
-}
-
-/// The byte that two hexadecimal digits stand for.
-fn escape(bytes: &[u8]) -> Option<u8> {
-    let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
-    u8::try_from(digit(0)? * 16 + digit(1)?).ok()
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use crate::credentials::bearer_token;
 use crate::describer::Refused;
 use crate::identity::{Claims, claim};
-use crate::source::bearer_token;
 use crate::{Caller, Identity, Malformed, Original};
 
 /// A request, and what has been found out about it so far.
@@ -23,7 +23,7 @@ impl<'a> View<'a> {
     pub(crate) fn new(request: &'a Original<'a>, identity: &'a Identity) -> Result<Self, Refused> {
         let mut view = Self::unchecked(request, identity);
         if identity.checks_tokens()
-            && let Some(token) = bearer_token(request)?
+            && let Some(token) = bearer_token(request.headers)?
         {
             view.claims = identity.claims(token)?;
         }

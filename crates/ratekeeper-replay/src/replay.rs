@@ -125,15 +125,7 @@ impl Replay {
         let asked = options.domain.as_deref();
         let domain = choose_domain(&rules, asked.or(options.describer.domain.as_deref()))?;
         let named = rules.domains().find(|own| *own.name() == *domain);
-        let nodes = named.map_or(&[][..], |domain| domain.nodes());
-        let matches = |key: &str| {
-            // A composite is the key, or the key and more; of a pattern the text before its first asterisk is fixed.
-            let may_be = |pattern: &str| {
-                let fixed = pattern.split('*').next().unwrap_or_default();
-                fixed.starts_with(key) || (fixed != pattern && key.starts_with(fixed))
-            };
-            nodes.iter().any(|node| may_be(node.pattern()))
-        };
+        let matches = |key: &str| named.is_some_and(|domain| domain.may_begin_with(key));
         let mut describer = std::mem::take(&mut options.describer);
         describer.mapping = with_user_agent(describer.mapping);
         describer.mapping.retain_first_keys(matches);

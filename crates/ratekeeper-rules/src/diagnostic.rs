@@ -16,7 +16,8 @@ pub struct Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+        let file: String = self.file.chars().map(printable).collect();
+        write!(f, "{file}:{}:{}", self.line, self.column)
     }
 }
 
@@ -102,7 +103,8 @@ impl Diagnostic {
     /// in the file, which may be a secret. For logs and answers that others read.
     #[must_use]
     pub fn brief(&self) -> String {
-        format!("{}: {}", self.place, self.message)
+        let message: String = self.message.chars().map(printable).collect();
+        format!("{}: {message}", self.place)
     }
 }
 
@@ -113,7 +115,8 @@ impl fmt::Display for Diagnostic {
         } else {
             ""
         };
-        write!(f, "{}: {kind}{}", self.place, self.message)?;
+        let message: String = self.message.chars().map(printable).collect();
+        write!(f, "{}: {kind}{message}", self.place)?;
         let Excerpt {
             line,
             indent,
@@ -132,6 +135,7 @@ impl fmt::Display for Diagnostic {
             )?;
         }
         if let Some(help) = &self.help {
+            let help: String = help.chars().map(printable).collect();
             write!(f, "\n{:margin$} = help: {help}", "")?;
         }
         Ok(())

@@ -46,6 +46,9 @@ pub struct Options {
     pub stores: Option<Vec<Box<str>>>,
     /// What patterns of `slas:` are relative to in files without `slas_base`.
     pub slas_base: Option<PathPattern>,
+    /// Keys whose values are secrets in every domain, besides those that files name: of entries that settings make from
+    /// credentials.
+    pub secrets: BTreeSet<Box<str>>,
 }
 
 /// What was loaded.
@@ -246,7 +249,7 @@ fn compile(
     let levels = levels::compile(roots, options, reports, (&mut rules, &mut drafts));
     id::assign(&mut rules, &drafts, reports);
     check_replaces(&rules, &drafts, reports);
-    assemble(domains, rules, levels)
+    assemble(domains, rules, levels, &options.secrets)
 }
 
 /// Finds or makes the domain of a file; where a domain may not be twice, that is reported.
@@ -331,7 +334,11 @@ fn descriptors(
             .as_ref()
             .map(|at| at.value.as_slice())
             .unwrap_or_default(),
-        is_secret: &|key| secret::is_secret_by_default(key) || secrets.contains(key),
+        is_secret: &|key| {
+            secret::is_secret_by_default(key)
+                || secrets.contains(key)
+                || options.secrets.contains(key)
+        },
         profile: options.profile,
         on_store_failure: options.on_store_failure,
         file,
@@ -373,6 +380,7 @@ fn assemble(
     draughts: Vec<Draught>,
     rules: Vec<Rule>,
     (nodes, service_levels): (Vec<Node>, ServiceLevels),
+    known_secrets: &BTreeSet<Box<str>>,
 ) -> RuleSet {
     let named_by_files = draughts.len();
     let mut domains: Vec<_> = draughts
@@ -389,7 +397,7 @@ fn assemble(
                 .plans
                 .map(|at| at.value)
                 .unwrap_or_default(),
-            secrets: draught.settings.secrets,
+            secrets: &draught.settings.secrets | known_secrets,
             root: Children::new(draught.nodes),
         })
         .collect();
@@ -399,7 +407,7 @@ fn assemble(
             evaluation: Evaluation::Leaf,
             tenant: None,
             plans: Vec::new(),
-            secrets: BTreeSet::new(),
+            secrets: known_secrets.clone(),
             root: Children::new(nodes),
         });
     }

@@ -186,6 +186,18 @@ impl Domain {
         }
     }
 
+    /// Whether a descriptor whose first key is `key` may find a node, whatever its value is. Tries all nodes below the
+    /// domain.
+    #[must_use]
+    pub fn may_begin_with(&self, key: &str) -> bool {
+        // A composite is the key, or the key and more; of a pattern the text before its first asterisk is fixed.
+        let may_be = |pattern: &str| {
+            let fixed = pattern.split('*').next().unwrap_or_default();
+            fixed.starts_with(key) || (fixed != pattern && key.starts_with(fixed))
+        };
+        self.nodes().iter().any(|node| may_be(node.pattern()))
+    }
+
     /// The nodes directly below the domain, in the order of the files.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {

@@ -114,5 +114,32 @@ mod tests {
             "redis+unix:///run/r.sock?db=1&pass=****&prefix=x"
         );
         assert_eq!(masked("info,ratekeeper=debug"), "info,ratekeeper=debug");
+        // Mistyped.
+        for (text, shown) in [
+            ("redis:/app:hunter2@host", "****@host"),
+            ("redis//:hunter2@host:1", "****@host:1"),
+            (":hunter2@host", "****@host"),
+            ("redis://host?%70ass=hunter2", "redis://host?%70ass=****"),
+            (
+                "redis://host?PASS=hunter2&db=1",
+                "redis://host?PASS=****&db=1",
+            ),
+            (
+                "redis://host?db=1;password=hunter2",
+                "redis://host?db=1;password=****",
+            ),
+            ("redis:/host?pass=hunter2", "redis:/host?pass=****"),
+        ] {
+            assert_eq!(masked(text), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn whom_the_identity_knows_is_masked() {
+        let mut value =
+            serde_json::json!({ "from": ["header:x-api-key"], "known": ["live-1", "live-2"] });
+        crate::settings::masked_within(&mut value);
+        assert_eq!(value["known"], serde_json::json!(["****", "****"]));
+        assert_eq!(value["from"][0], "header:x-api-key");
     }
 }

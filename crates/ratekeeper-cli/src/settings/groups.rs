@@ -153,6 +153,7 @@ pub(super) static GROUPS: &[Group] = &[
             "trusted_proxies",
             "client_header",
             "encoded_slashes",
+            "ambiguous_paths",
             "headers",
             "denial_body",
             "callers",

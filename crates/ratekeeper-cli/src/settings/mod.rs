@@ -44,6 +44,7 @@ use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Options, PathPattern, Profile};
 use ratekeeper_server::{AuthConfig, Caller, LimitHeaders, ListenAddress, ListenersTls, Patience};
 use ratekeeper_store_redis::{Endpoint, RedisConfig};
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -85,6 +86,8 @@ pub(crate) struct RulesSettings {
     pub(crate) slas_base: Option<PathPattern>,
     /// The stores that they may name.
     pub(crate) stores: Vec<Box<str>>,
+    /// The keys of entries that are made from credentials.
+    pub(crate) secrets: BTreeSet<Box<str>>,
 }
 
 impl RulesSettings {
@@ -96,6 +99,7 @@ impl RulesSettings {
         options.on_store_failure = self.on_store_failure;
         options.slas_base = self.slas_base.clone();
         options.stores = Some(self.stores.clone());
+        options.secrets = self.secrets.clone();
         options
     }
 }
@@ -308,6 +312,7 @@ impl Settings {
             log: typed.log(),
         };
         let stores = settings.counters.stores.iter();
+        settings.rules.secrets = settings.auth.describer.secret_keys();
         settings.rules.stores = stores.map(|store| store.name.clone()).collect();
         typed.finish(settings)
     }

@@ -71,7 +71,8 @@ fn store(text: &str) -> Result<Option<Endpoint>, String> {
     }
     if !text.contains("://") {
         return Err(format!(
-            "`{text}` is no store; write `memory`, or where Redis is, such as redis://127.0.0.1/"
+            "`{}` is no store; write `memory`, or where Redis is, such as redis://127.0.0.1/",
+            values::masked(text)
         ));
     }
     redis(text).map(Some)

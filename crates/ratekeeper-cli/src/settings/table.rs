@@ -326,7 +326,16 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "refuse|keep",
         "",
         "What becomes of a path with `%2F` or a backslash in a segment, which services read in different ways, on /v1/auth and at the \
-         gateway: 400, or `keep` for part of its segment. Unset: the gateway refuses it, /v1/auth where service levels depend on it",
+         gateway: 400, or `keep` for part of its segment. Unset: the gateway refuses it, /v1/auth where a rule or a service level goes by \
+         the path",
+    ),
+    value(
+        "ambiguous_paths",
+        "refuse|accept",
+        "refuse",
+        "What becomes of a path that services read in different ways for another reason (`;x`, `/../`, `//` at its beginning, `%00`, \
+         `%252F`), on /v1/auth and at the gateway, where a rule or a service level goes by the path: 400, or `accept`, which lets callers \
+         choose between two counters if the service behind reads it another way",
     ),
     nested(
         "auth",

@@ -15,10 +15,11 @@ use super::{
 };
 use crate::home::Home;
 use ratekeeper_http::answer::{BodyForm, Headers, UnknownHeaders};
-use ratekeeper_http::{Describer, EncodedSlashes, Forwarding, Identity};
+use ratekeeper_http::{AmbiguousPaths, Describer, EncodedSlashes, Forwarding, Identity};
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Profile};
 use ratekeeper_server::{AuthConfig, Caller, LimitHeaders, ListenAddress, Patience};
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -91,6 +92,7 @@ impl<'a> Typed<'a> {
             on_store_failure: self.get("on_store_failure", FailureMode::Local, failure_mode),
             slas_base: self.get("slas_base", None, slas_base),
             stores: Vec::new(),
+            secrets: BTreeSet::new(),
         }
     }
 
@@ -192,6 +194,7 @@ impl<'a> Typed<'a> {
             "" => Ok(unset),
             text => text.parse(),
         });
+        let ambiguous_paths = self.get("ambiguous_paths", AmbiguousPaths::default(), str::parse);
         AuthConfig {
             headers: self.get("headers", Headers::NONE, |list| {
                 list.parse()
@@ -204,6 +207,7 @@ impl<'a> Typed<'a> {
                 mapping,
                 domain,
                 encoded_slashes,
+                ambiguous_paths,
             },
         }
     }

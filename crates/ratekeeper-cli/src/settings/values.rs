@@ -139,23 +139,34 @@ pub(crate) fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Stri
     ))
 }
 
-/// What nested values hold, without the passwords of URLs in it.
+/// What nested values hold, without the passwords of URLs and the names of callers in it.
 pub(crate) fn masked_within(value: &mut Value) {
     match value {
         Value::String(text) => *text = masked(text),
         Value::Array(list) => list.iter_mut().for_each(masked_within),
-        Value::Object(map) => map.values_mut().for_each(masked_within),
+        Value::Object(map) => {
+            for (key, value) in map.iter_mut() {
+                match value {
+                    // Those of `identity` are API keys, as a rule.
+                    Value::Array(names) if key == "known" => names.fill("****".into()),
+                    value => masked_within(value),
+                }
+            }
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
 /// A value with the password of a URL in it, without the password.
 pub(crate) fn masked(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return text.to_owned();
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        // No URL, or one that is mistyped, as `redis:/app:secret@host` is: what is before the host may be anything.
+        None => (String::new(), text),
     };
     // A password that was not escaped may hold anything: the last @ ends it.
     let rest = match rest.rsplit_once('@') {
+        Some((_, host)) if scheme.is_empty() => format!("****@{host}"),
         Some((credentials, host)) => {
             let user = credentials.split_once(':').map_or("", |(user, _)| user);
             format!("{user}:****@{host}")
@@ -163,14 +174,47 @@ pub(crate) fn masked(text: &str) -> String {
         None => rest.to_owned(),
     };
     let Some((place, query)) = rest.split_once('?') else {
-        return format!("{scheme}://{rest}");
+        return format!("{scheme}{rest}");
     };
-    let shown = query.split('&').map(|pair| match pair.split_once('=') {
-        Some((name @ ("pass" | "sentinel_pass"), _)) => format!("{name}=****"),
-        _ => pair.to_owned(),
+    let shown = query.split_inclusive(['&', ';']).map(|pair| {
+        let (pair, end) = match pair.strip_suffix(['&', ';']) {
+            Some(bare) => (bare, &pair[bare.len()..]),
+            None => (pair, ""),
+        };
+        match pair.split_once('=') {
+            Some((name, _)) if names_secret(name) => format!("{name}=****{end}"),
+            _ => format!("{pair}{end}"),
+        }
     });
-    let shown: Vec<String> = shown.collect();
-    format!("{scheme}://{place}?{}", shown.join("&"))
+    let shown: String = shown.collect();
+    format!("{scheme}{place}?{shown}")
+}
+
+/// Whether a parameter of a URL has a password in it, however its name is written.
+fn names_secret(name: &str) -> bool {
+    let name = percent_decoded(name).to_ascii_lowercase();
+    ["pass", "pwd", "secret", "token"]
+        .iter()
+        .any(|word| name.contains(word))
+}
+
+/// With escapes replaced; what is none stays as it is.
+fn percent_decoded(text: &str) -> String {
+    let mut pieces = text.split('%');
+    let mut decoded = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        match piece.get(..2).map(|digits| u8::from_str_radix(digits, 16)) {
+            Some(Ok(byte)) => {
+                decoded.push(byte);
+                decoded.extend_from_slice(&piece.as_bytes()[2..]);
+            }
+            _ => {
+                decoded.push(b'%');
+                decoded.extend_from_slice(piece.as_bytes());
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
 }
 
 /// 128 bits as 32 hexadecimal digits. What is wrong with them is said without repeating them.

@@ -19,6 +19,7 @@ mod shaping;
 mod shared;
 mod slow;
 mod smuggling;
+mod spelling;
 mod support;
 mod trust;
 mod twins;

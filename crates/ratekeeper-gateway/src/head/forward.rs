@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use http::header::{
-    CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE,
-    TRANSFER_ENCODING,
+    AUTHORIZATION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName,
+    HeaderValue, TE, TRANSFER_ENCODING,
 };
 use http::request::Parts;
 use http::uri::{PathAndQuery, Scheme, Uri};
@@ -40,6 +40,7 @@ pub(crate) fn forward(parts: &mut Parts, upstream: &Upstream, inbound: Inbound<'
     }
     // hyper answers 100 once the body is asked for, so the upstream does not have to.
     headers.remove(EXPECT);
+    plain_length(headers);
     let host = match (headers.get(HOST), parts.uri.authority()) {
         (Some(host), _) => Some(host.clone()),
         (None, Some(authority)) => HeaderValue::from_str(authority.as_str()).ok(),
@@ -138,10 +139,52 @@ fn is_claim(name: &str, is_trusted: bool, client_header: &ClientHeader) -> bool 
         _ => false,
     };
     is_clients
-        || is_like("forwarded")
-        || is_like("x-real-ip")
         || begins_like("x-forwarded-")
         || begins_like("x-original-")
+        || CLAIMS.iter().any(|claim| is_like(claim))
+}
+
+/// Who asks, by which method, and for what, in words that CDNs, proxies and frameworks have for it.
+static CLAIMS: [&str; 11] = [
+    "forwarded",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
+    "x-rewrite-url",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+];
+
+/// Takes out of the trailers of a request what says where it comes from, whom it is from and how it is read: some add
+/// trailers to headers, and whoever looked at the headers has not seen them.
+pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
+    let is_of_head = |name: &HeaderName| {
+        is_between_neighbours(name)
+            || is_claim(name.as_str(), false, &ClientHeader::default())
+            || [AUTHORIZATION, COOKIE, HOST, CONTENT_LENGTH].contains(name)
+    };
+    let of_head: Vec<HeaderName> = trailers
+        .keys()
+        .filter(|it| is_of_head(it))
+        .cloned()
+        .collect();
+    for name in of_head {
+        trailers.remove(name);
+    }
+}
+
+/// Writes a length as everybody reads it: some take `010` for octal.
+fn plain_length(headers: &mut HeaderMap) {
+    let has_zeros = |length: &&HeaderValue| matches!(length.as_bytes(), [b'0', _, ..]);
+    let length = headers.get(CONTENT_LENGTH).filter(has_zeros);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if let Some(length) = length {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
 }
 
 fn tell_of_client(headers: &mut HeaderMap, host: Option<&HeaderValue>, inbound: Inbound<'_>) {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
+use http::header::HOST;
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
+use ratekeeper_http::{Target, spelling};
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 
@@ -201,7 +203,8 @@ fn route(
             "`{path}` is no path; write its beginning, such as /orders, which is for all below it"
         ));
     }
-    let path: Box<str> = path.trim_end_matches('/').into();
+    let target = Target::parse(&HOST, path.as_bytes()).map_err(|error| error.to_string())?;
+    let path: Box<str> = target.path.trim_end_matches('/').into();
     if before.iter().any(|it| it.host == host && it.path == path) {
         return Err("another route is for the same host and path; keep one of the two".to_owned());
     }
@@ -217,7 +220,9 @@ fn named(host: &str) -> Result<Box<str>, String> {
     if host.is_empty() || !host.bytes().all(is_plain) || super::without_port(host) != host {
         return Err(format!("`{host}` is no host; write a name without a port"));
     }
-    Ok(host.to_ascii_lowercase().into())
+    let spelt = spelling::host(host.as_bytes());
+    let spelt = spelt.ok_or_else(|| format!("`{host}` is no host; write a name without a port"))?;
+    Ok(spelt.into())
 }
 
 /// How the URLs of an upstream begin.

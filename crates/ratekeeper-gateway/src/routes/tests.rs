@@ -28,6 +28,37 @@ fn routes(upstreams: &[&str], routes: &[(&str, &str, &str)]) -> Result<Routes, B
     Routes::new(&config, &mut |_| Arc::default())
 }
 
+fn find<'a>(routes: &'a Routes, host: &str, path: &str) -> Option<&'a Arc<Upstream>> {
+    routes.find(host.as_bytes(), &path.parse().expect("a URI"))
+}
+
+#[test]
+fn routes_see_the_path_and_host_that_rules_see() {
+    let routes = routes(
+        &["shop", "internal", "api"],
+        &[
+            ("", "/", "shop"),
+            ("", "/internal", "internal"),
+            ("api.example.com", "/caf%C3%A9", "api"),
+        ],
+    )
+    .expect("good routes");
+    let name = |host: &str, path: &str| &*find(&routes, host, path).expect("a route").name;
+    for path in [
+        "/internal",
+        "//internal",
+        "/%69nternal/x",
+        "/%69%6E%74%65rnal",
+        "/internal//x",
+    ] {
+        assert_eq!(name("shop.example.com", path), "internal", "{path}");
+    }
+    for host in ["api.example.com", "api.example.com.", "API.example.com.:80"] {
+        assert_eq!(name(host, "/caf%c3%a9/x"), "api", "{host}");
+    }
+    assert_eq!(name("api.example.com", "/Internal"), "shop");
+}
+
 #[test]
 fn the_most_specific_route_wins_whatever_the_order() {
     let routes = routes(
@@ -41,7 +72,7 @@ fn the_most_specific_route_wins_whatever_the_order() {
         ],
     )
     .expect("good routes");
-    let name = |host: &str, path: &str| &*routes.find(host, path).expect("a route").name;
+    let name = |host: &str, path: &str| &*find(&routes, host, path).expect("a route").name;
     assert_eq!(name("localhost:8080", "/"), "a");
     assert_eq!(name("localhost", "/orders"), "b");
     assert_eq!(name("localhost", "/orders/7"), "b");
@@ -57,9 +88,9 @@ fn the_most_specific_route_wins_whatever_the_order() {
 #[test]
 fn what_no_route_is_for_leads_nowhere() {
     let routes = routes(&["a"], &[("api.example.com", "/v1", "a")]).expect("good routes");
-    assert!(routes.find("api.example.com", "/v1/x").is_some());
-    assert!(routes.find("api.example.com", "/v2").is_none());
-    assert!(routes.find("other.example.com", "/v1").is_none());
+    assert!(find(&routes, "api.example.com", "/v1/x").is_some());
+    assert!(find(&routes, "api.example.com", "/v2").is_none());
+    assert!(find(&routes, "other.example.com", "/v1").is_none());
 }
 
 #[test]

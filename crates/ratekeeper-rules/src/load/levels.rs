@@ -36,7 +36,7 @@ pub(super) fn compile(
             domain: &domain,
             policy: &Policy::default(),
             plans: &[],
-            is_secret: &secret::is_secret_by_default,
+            is_secret: &|key| secret::is_secret_by_default(key) || options.secrets.contains(key),
             profile: options.profile,
             on_store_failure: options.on_store_failure,
             file,

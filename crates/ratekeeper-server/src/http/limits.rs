@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http::header::HOST;
 use ratekeeper_http::{Caller, Original, Target};
 use ratekeeper_limiter::{Check, Descriptor, ExplainedLimit, Explanation, Limiter};
-use ratekeeper_rules::secret::{fingerprint, is_secret_by_default};
+use ratekeeper_rules::secret::fingerprint;
 use ratekeeper_rules::window::format_duration;
 use ratekeeper_rules::{Entry, LEVEL_KEYS, RuleSet, SERVICE_LEVELS, ServiceLevel, TENANT};
 use serde::{Deserialize, Serialize};
@@ -175,7 +175,7 @@ impl OwnName {
         let name = &*caller.name;
         Self {
             kind: caller.key.to_owned(),
-            name: match is_secret_by_default(caller.key) {
+            name: match caller.is_secret {
                 true => fingerprint(name),
                 false => name.to_owned(),
             },

@@ -189,15 +189,43 @@ async fn another_spelling_of_a_path_is_no_way_around() {
             .status,
         200
     );
-    for spelling in [
-        "//dear",
-        "/%64ear",
-        "/x/../dear",
-        "/dear?again",
-        "/./dear#x",
+    for (spelling, status) in [
+        ("/%64ear", 429),
+        ("/dear?again", 429),
+        ("//dear", 400),
+        ("/x/../dear", 400),
+        ("/./dear#x", 400),
+        ("/x%2F..%2Fdear", 400),
+        ("/dear;x=1", 400),
+        ("/dear%00", 400),
     ] {
         let told = ask(&server, "GET", "/v1/auth", &[("x-forwarded-uri", spelling)]).await;
-        assert_eq!(told.status, 429, "{spelling}");
+        assert_eq!(told.status, status, "{spelling}");
+    }
+}
+
+#[tokio::test]
+async fn an_encoded_slash_or_a_small_letter_is_no_way_around_a_rule_for_an_endpoint() {
+    let rules = "domain: api\ndescriptors: [ { key: endpoint, value: POST /orders/export, rate_limit: { unit: year, requests_per_unit: 1 } } ]\n";
+    let server = start_with(rules, |config: &mut ServerConfig| {
+        config.auth.describer.mapping =
+            serde_json::from_str(r#"{"descriptors": [[{"key": "endpoint", "from": "endpoint"}]]}"#)
+                .unwrap();
+    })
+    .await;
+    for (method, path, status) in [
+        ("POST", "/orders/export", 200),
+        ("POST", "/orders/export", 429),
+        ("POST", "/orders%2Fexport", 400),
+        ("POST", "/orders%5Cexport", 400),
+        ("POST", "/orders\\export", 400),
+        ("POST", "/orders/export;x", 400),
+        ("post", "/orders/export", 400),
+        ("POST", "/other", 200),
+    ] {
+        let headers = [("x-original-method", method), ("x-original-uri", path)];
+        let told = ask(&server, "GET", "/v1/auth", &headers).await;
+        assert_eq!(told.status, status, "{method} {path}");
     }
 }
 

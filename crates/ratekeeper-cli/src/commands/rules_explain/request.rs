@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use ratekeeper_http::{Hop, Original, UnclearDomain};
 use ratekeeper_limiter::{Check, Explanation, Limiter};
-use ratekeeper_rules::secret::{fingerprint, is_secret_by_default};
+use ratekeeper_rules::secret::fingerprint;
 use ratekeeper_rules::{ServiceLevel, Standing};
 use ratekeeper_store::memory::MemoryStore;
 use serde::Serialize;
@@ -59,7 +59,7 @@ pub(super) fn explain(
     let standings = rules.service_level_standings(method.as_str(), path);
     let told = Request {
         request: format!("{method} {path}"),
-        caller: match is_secret_by_default(caller.key) {
+        caller: match caller.is_secret {
             true => format!("{}={}", caller.key, fingerprint(&caller.name)),
             false => format!("{}={}", caller.key, caller.name),
         },

@@ -75,7 +75,7 @@ pub(super) fn gateway<E: Enforcer>(
     let auth = &settings.auth;
     let mut describer = auth.describer.clone();
     // What nothing says is strict here: routes and descriptors go by the path, too.
-    if describer.encoded_slashes == EncodedSlashes::RefuseForLevels {
+    if describer.encoded_slashes == EncodedSlashes::RefuseWhereItCounts {
         describer.encoded_slashes = EncodedSlashes::Refuse;
     }
     let layer = RateLimitLayer::new(enforcer, domain)

@@ -44,6 +44,11 @@ impl Search<'_> {
     /// As deep as the rules are, which the rules crate bounds.
     fn visit(&mut self, domain: &Domain, nodes: &[Node]) {
         for node in nodes {
+            // What is printed stays in logs, and an API key that rules name is somebody's.
+            let names_secret = node.value().is_some_and(|value| !value.contains('*'));
+            if names_secret && domain.is_secret(node.key()) {
+                continue;
+            }
             self.path.push((node.key().to_owned(), value(node)));
             for index in node.rules() {
                 self.consider(domain, *index);
@@ -142,6 +147,15 @@ mod tests {
                 denied_at: 4
             })
         );
+    }
+
+    #[test]
+    fn no_secret_of_the_rules_is_shown() {
+        let text = "domain: d\ndescriptors:\n- {key: api_key, value: live-4242, rate_limit: {window: 1h, limit: 2}}\n";
+        assert_eq!(sample(text), None);
+        let other = format!("{text}- {{key: api_key, rate_limit: {{window: 1h, limit: 3}}}}\n");
+        let entries = vec![("api_key".to_owned(), "demo".to_owned())];
+        assert_eq!(sample(&other).map(|sample| sample.entries), Some(entries));
     }
 
     #[test]

@@ -87,6 +87,17 @@ fn no_claim_of_a_stranger_reaches_the_upstream() {
         "x-forwarded_host",
         "x_real_ip",
         "x_original-uri",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "true-client-ip",
+        "true_client_ip",
+        "cf-connecting-ip",
+        "fastly-client-ip",
+        "x-rewrite-url",
+        "x-http-method",
+        "x-http-method-override",
+        "x_http_method_override",
+        "x-method-override",
     ];
     let kept = [
         "host",
@@ -221,4 +232,37 @@ fn cookies_in_pieces_are_joined() {
     join_cookies(&mut headers);
     let cookies: Vec<_> = headers.get_all(COOKIE).iter().collect();
     assert_eq!(cookies, ["a=1; b=2"]);
+}
+
+#[test]
+fn trailers_say_nothing_that_a_head_says() {
+    let mut trailers = HeaderMap::new();
+    for name in [
+        "x-forwarded-for",
+        "true-client-ip",
+        "authorization",
+        "content-length",
+        "transfer-encoding",
+        "grpc-status",
+        "x-checksum",
+    ] {
+        trailers.insert(name, HeaderValue::from_static("1"));
+    }
+    clean_trailers(&mut trailers);
+    let mut left: Vec<_> = trailers.keys().map(HeaderName::as_str).collect();
+    left.sort_unstable();
+    assert_eq!(left, ["grpc-status", "x-checksum"]);
+}
+
+#[test]
+fn a_length_has_no_zeros_before_it() {
+    for (sent, passed_on) in [("05", "5"), ("00", "0"), ("0", "0"), ("50", "50")] {
+        let lines = forwarded(
+            "192.0.2.1:5",
+            "x-forwarded-for",
+            &[("content-length", sent)],
+        );
+        let wanted = format!("content-length: {passed_on}");
+        assert!(lines.contains(&wanted), "{sent}: {lines:?}");
+    }
 }

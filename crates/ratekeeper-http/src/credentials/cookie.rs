@@ -1,0 +1,105 @@
+//! Cookies.
+
+use std::borrow::Cow;
+
+use http::HeaderMap;
+use http::header::COOKIE;
+
+use super::repeated;
+use crate::Malformed;
+use crate::forwarded::is_token_byte;
+use crate::spelling::decode;
+use crate::target::split;
+
+/// The value of the cookie `name`, as services read it: without the quotes around it, and decoded.
+///
+/// # Errors
+/// It is there twice, or services read it in different ways: it has a quotation mark, a backslash, a space or a comma
+/// (RFC 6265, section 4.1.1, has none of them in a value), or stands where only some look for cookies.
+pub(crate) fn cookie<'a>(
+    headers: &'a HeaderMap,
+    name: &str,
+) -> Result<Option<Cow<'a, str>>, Malformed> {
+    let place = || format!("cookie {name}");
+    let mut found = None;
+    let mut count = 0_usize;
+    let mut mentions = 0_usize;
+    for line in headers.get_all(COOKIE) {
+        mentions += count_mentions(line.as_bytes(), name.as_bytes());
+        for pair in line.as_bytes().split(|byte| *byte == b';') {
+            let (key, value) = split(pair.trim_ascii(), b'=');
+            let key = key.trim_ascii();
+            if key == name.as_bytes() && pair.contains(&b'=') {
+                found = Some(value.trim_ascii());
+                count += 1;
+            } else if is_taken_for(key, name) {
+                return Err(unclear(place(), "its name is written in another way"));
+            }
+        }
+    }
+    if count > 1 {
+        return Err(repeated(place()));
+    }
+    if mentions > count {
+        return Err(unclear(place(), "it stands within another cookie"));
+    }
+    let Some(value) = found else { return Ok(None) };
+    let value = match value {
+        [b'"', value @ .., b'"'] => value,
+        value => value,
+    };
+    // Flask and Django read `\141` within quotes; some end a value at a space or a comma.
+    if !value.iter().all(|byte| is_cookie_octet(*byte)) {
+        return Err(unclear(
+            place(),
+            "its value has a character that services read in different ways",
+        ));
+    }
+    let text = std::str::from_utf8(value).map_err(|_| unclear(place(), "it is not UTF-8"))?;
+    // Express decodes, and writes `s%3A` at the beginning of its own sessions.
+    Ok(Some(match text.contains('%') {
+        false => Cow::Borrowed(text),
+        true => Cow::Owned(decode(value, |_| false, false)),
+    }))
+}
+
+/// RFC 6265, section 4.1.1.
+const fn is_cookie_octet(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'"' | b',' | b';' | b'\\')
+}
+
+/// Whether some take `key` for `name`: PHP decodes names, and has `_` for a dot, a space and a bracket.
+fn is_taken_for(key: &[u8], name: &str) -> bool {
+    if key == name.as_bytes() || (!key.contains(&b'%') && key.len() != name.len()) {
+        return false;
+    }
+    let folded = |byte: u8| {
+        if matches!(byte, b'.' | b' ' | b'[') {
+            b'_'
+        } else {
+            byte
+        }
+    };
+    let decoded = decode(key, |_| false, true);
+    decoded.bytes().map(folded).eq(name.bytes().map(folded))
+}
+
+/// How often `name=` stands in a line where somebody could take it for the beginning of a cookie.
+fn count_mentions(line: &[u8], name: &[u8]) -> usize {
+    let begins = |at: usize| match at.checked_sub(1).and_then(|before| line.get(before)) {
+        None => true,
+        Some(before) => !is_token_byte(*before) && !b"/=:?@<>(){}".contains(before),
+    };
+    let ends = |at: usize| {
+        let rest = line.get(at + name.len()..).unwrap_or_default();
+        rest.trim_ascii_start().first() == Some(&b'=')
+    };
+    memchr::memmem::find_iter(line, name)
+        .filter(|at| begins(*at) && ends(*at))
+        .count()
+}
+
+fn unclear(place: String, message: &'static str) -> Malformed {
+    let message = message.to_owned();
+    Malformed { place, message }
+}

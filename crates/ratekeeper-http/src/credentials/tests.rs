@@ -1,0 +1,210 @@
+use http::header::{AUTHORIZATION, COOKIE};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{authorization, bearer_token, cookie, header};
+
+fn lines(name: &HeaderName, values: &[&str]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for value in values {
+        let value = HeaderValue::from_bytes(value.as_bytes()).expect("a value");
+        headers.append(name, value);
+    }
+    headers
+}
+
+/// The token, or `refused`.
+fn token(values: &[&str]) -> Option<String> {
+    let headers = lines(&AUTHORIZATION, values);
+    match bearer_token(&headers) {
+        Ok(token) => token.map(str::to_owned),
+        Err(_) => Some("refused".to_owned()),
+    }
+}
+
+#[test]
+fn a_bearer_token_has_one_way_to_be_written() {
+    for one in [
+        "Bearer a.b-c_d~e+f/g==",
+        "bearer a.b-c_d~e+f/g==",
+        "BEARER   a.b-c_d~e+f/g==",
+        " Bearer a.b-c_d~e+f/g== ",
+    ] {
+        assert_eq!(token(&[one]).as_deref(), Some("a.b-c_d~e+f/g=="), "{one}");
+    }
+    // Laravel's.
+    assert_eq!(token(&["Bearer 7|x:y"]).as_deref(), Some("7|x:y"));
+    for refused in [
+        "Bearer\ta.b.c",
+        "Bearer \ta.b.c",
+        "Bearer\u{a0}a.b.c",
+        "Bearer: a.b.c",
+        "Bearer, a.b.c",
+        "Bearer=a.b.c",
+        "Bearer a.b.c, Basic x",
+        "Bearer a b",
+        "Bearer a,b",
+        "Bearer \"a.b.c\"",
+        "Bearer a\\b",
+        "Bearer caf\u{e9}",
+        "Basic x, Bearer a.b.c",
+        "Basic x,Bearer a.b.c",
+        "Basic x bearer a.b.c",
+        "Basic x, bEARER\ta.b.c",
+        ",Bearer a.b.c",
+        "\"Bearer a.b.c",
+        "Digest x=1, Bearer",
+    ] {
+        assert_eq!(token(&[refused]).as_deref(), Some("refused"), "{refused}");
+    }
+    for other in [
+        "Basic dDprZW4=",
+        "Bearer",
+        "Bearer  ",
+        "bearertoken",
+        "",
+        "Basic bearer==",
+    ] {
+        assert_eq!(token(&[other]), None, "{other}");
+    }
+    for twice in [
+        ["Bearer a", "Bearer b"],
+        ["Bearer a", "Bearer a"],
+        ["Basic x", "Bearer a"],
+    ] {
+        assert_eq!(token(&twice).as_deref(), Some("refused"), "{twice:?}");
+    }
+}
+
+#[test]
+fn the_signature_of_a_token_that_nobody_checks_has_one_spelling() {
+    assert_eq!(
+        token(&["Bearer eyJh.eyJz.AAA"]).as_deref(),
+        Some("eyJh.eyJz.AAA")
+    );
+    // Decoders that forgive read each of them as the same signature.
+    for refused in [
+        "eyJh.eyJz.AAB",
+        "eyJh.eyJz.AAA=",
+        "eyJh.eyJz.AAA!",
+        "eyJh.eyJz.A~AA",
+    ] {
+        assert_eq!(
+            token(&[&format!("Bearer {refused}")]).as_deref(),
+            Some("refused"),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn the_whole_of_authorization_has_one_spelling_of_its_scheme() {
+    for (written, wanted) in [
+        ("bEARER  t", "Bearer t"),
+        ("Bearer t", "Bearer t"),
+        ("basic  dDprZW4=", "Basic dDprZW4="),
+        ("Basic dDprZW4=", "Basic dDprZW4="),
+        ("ApiKey k", "ApiKey k"),
+    ] {
+        let headers = lines(&AUTHORIZATION, &[written]);
+        let said = authorization(&headers).expect("it has one meaning");
+        assert_eq!(said.as_deref(), Some(wanted), "{written}");
+    }
+    for refused in ["Basic\tdDprZW4=", "Basic x, y", "Bearer\tt"] {
+        assert!(
+            authorization(&lines(&AUTHORIZATION, &[refused])).is_err(),
+            "{refused}"
+        );
+    }
+}
+
+/// The cookie `session`, or `refused`.
+fn session(values: &[&str]) -> Option<String> {
+    match cookie(&lines(&COOKIE, values), "session") {
+        Ok(value) => value.map(std::borrow::Cow::into_owned),
+        Err(_) => Some("refused".to_owned()),
+    }
+}
+
+#[test]
+fn a_cookie_is_read_as_services_read_it() {
+    for one in [
+        "session=abc",
+        "a=b; session=abc; c=d",
+        "a=b;session = abc",
+        "session=\"abc\"",
+        "session=%61bc",
+        "session=\"%61b%63\"",
+        "mysession=x; session=abc; session2=y; a.session=z",
+    ] {
+        assert_eq!(session(&[one]).as_deref(), Some("abc"), "{one}");
+    }
+    assert_eq!(
+        session(&["a=b", "session=abc"]).as_deref(),
+        Some("abc"),
+        "HTTP/2 sends pieces"
+    );
+    assert_eq!(
+        session(&["session=s%3Aid.x%2By"]).as_deref(),
+        Some("s:id.x+y")
+    );
+    for none in [
+        "a=b",
+        "session",
+        "a=session=abc",
+        "url=/x?session=abc",
+        "Session=abc",
+    ] {
+        assert_eq!(session(&[none]), None, "{none}");
+    }
+    for refused in [
+        // Flask and Django.
+        "session=\"\\141bc\"",
+        "session=\"a\\bc\"",
+        "session=\"abc",
+        "session=a\"bc",
+        // Those who end a value at a space or a comma.
+        "session=abc x",
+        "session=abc\tx",
+        "session=abc,x",
+        "a=b session=abc",
+        "a=b, session=abc",
+        "a=b\tsession=abc",
+        "a=\"; session=abc",
+        // PHP decodes names.
+        "%73ession=abc",
+        "session=a; s%65ssion=b",
+        "session=\u{e9}",
+    ] {
+        let said = session(&[refused]);
+        let is_alone = refused.starts_with("a=\";");
+        let wanted = if is_alone { "abc" } else { "refused" };
+        assert_eq!(said.as_deref(), Some(wanted), "{refused}");
+    }
+    for twice in [
+        &["session=a; session=b"][..],
+        &["session=a; session=a"],
+        &["session=a", "session=a"],
+    ] {
+        assert_eq!(session(twice).as_deref(), Some("refused"), "{twice:?}");
+    }
+    let dotted = lines(&COOKIE, &["my.id=1"]);
+    let folded = cookie(&dotted, "my_id");
+    assert!(folded.is_err(), "PHP takes a dot for `_`");
+}
+
+#[test]
+fn a_header_has_no_twin_with_underscores() {
+    let key = HeaderName::from_static("x-api-key");
+    assert_eq!(header(&lines(&key, &[" a "]), &key), Ok(Some("a")));
+    assert_eq!(header(&HeaderMap::new(), &key), Ok(None));
+    assert!(header(&lines(&key, &["a", "a"]), &key).is_err());
+    for twin in ["x_api_key", "x-api_key", "x_api-key"] {
+        let twin = HeaderName::from_static(twin);
+        let said = header(&lines(&twin, &["a"]), &key).expect_err("a twin");
+        assert_eq!(
+            said.to_string(),
+            format!("header {twin}: many services take it for x-api-key; write x-api-key")
+        );
+        assert!(header(&lines(&key, &["a"]), &twin).is_err());
+    }
+}

@@ -1,0 +1,204 @@
+//! Paths.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::{Odd, Spelt};
+
+/// Something in a path, besides an encoded slash or a backslash, that services read in different ways.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ambiguity {
+    /// `/a/../b`: some resolve it, and some match it as it stands.
+    DotSegment,
+    /// `//a/b`: parsers of URLs take `a` for a host, and the path for `/b`.
+    LeadingSlashes,
+    /// `/a;x=1`: servlet containers drop what follows the semicolon; others do not.
+    Parameters,
+    /// `/a#b`: no request has a fragment. Some cut it off.
+    Fragment,
+    /// `%00`, `%0A`, `%FF`, `%252F` or `%u002F`: a control character, bytes that are no UTF-8, or what decodes twice.
+    Escape,
+}
+
+impl fmt::Display for Ambiguity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DotSegment => "a segment `.` or `..`",
+            Self::LeadingSlashes => "two slashes at its beginning",
+            Self::Parameters => "a semicolon",
+            Self::Fragment => "a fragment",
+            Self::Escape => {
+                "an encoded control character or percent sign, or bytes that are no UTF-8"
+            }
+        })
+    }
+}
+
+/// The path in one spelling, as [`Target`](crate::Target) says it.
+pub(crate) fn path(raw: &[u8]) -> Spelt<'_> {
+    if is_in_one_spelling(raw)
+        && let Ok(path) = std::str::from_utf8(raw)
+    {
+        let path = Cow::Borrowed(path);
+        let odd = Odd::default();
+        return Spelt { path, odd };
+    }
+    let mut segments: Vec<String> = Vec::new();
+    let mut is_folder = false;
+    for raw in raw.split(|byte| *byte == b'/') {
+        let segment = decode(raw, |byte| matches!(byte, b'/' | b'%'), false);
+        is_folder = matches!(&*segment, "" | "." | "..");
+        match &*segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop();
+            }
+            _ => segments.push(segment),
+        }
+    }
+    let mut out = String::with_capacity(raw.len());
+    for segment in &segments {
+        out.push('/');
+        out.push_str(segment);
+    }
+    if is_folder || out.is_empty() {
+        out.push('/');
+    }
+    Spelt {
+        odd: Odd {
+            slash: out.contains("%2F") || out.contains('\\'),
+            other: ambiguity(raw, &out),
+        },
+        path: Cow::Owned(out),
+    }
+}
+
+/// Bytes that have no other spelling and no second reading.
+static IS_PLAIN: [bool; 256] = {
+    let mut is_plain = [false; 256];
+    let mut byte = b'!';
+    while byte <= b'~' {
+        is_plain[byte as usize] = !matches!(byte, b'%' | b'\\' | b';');
+        byte += 1;
+    }
+    is_plain
+};
+
+/// Whether a path needs no other spelling: the common case, told without building anything.
+fn is_in_one_spelling(path: &[u8]) -> bool {
+    let mut pairs = path.windows(2);
+    path.iter().all(|byte| IS_PLAIN[usize::from(*byte)])
+        && !pairs.any(|pair| pair == b"//" || pair == b"/.")
+}
+
+/// The first thing that readers of a path disagree about, besides slashes; `spelt` is the path in one spelling.
+fn ambiguity(raw: &[u8], spelt: &str) -> Option<Ambiguity> {
+    let is_leading = |byte: Option<&u8>| matches!(byte, Some(b'/' | b'\\'));
+    if is_leading(raw.first()) && is_leading(raw.get(1)) {
+        Some(Ambiguity::LeadingSlashes)
+    } else if has_dot_segments(raw) {
+        Some(Ambiguity::DotSegment)
+    } else if spelt.contains(';') {
+        Some(Ambiguity::Parameters)
+    } else if has_second_reading(spelt) {
+        Some(Ambiguity::Escape)
+    } else {
+        None
+    }
+}
+
+/// Whether an escape is left that is neither a slash's nor that of a percent sign which stands for itself.
+fn has_second_reading(spelt: &str) -> bool {
+    let mut pieces = spelt.split('%').skip(1).map(str::as_bytes);
+    pieces.any(|piece| match piece {
+        [b'2', b'F', ..] => false,
+        // `%25` and two digits, or `u` and four: what it stands for is an escape itself.
+        [b'2', b'5', b'u', rest @ ..] => rest.get(..4).is_some_and(is_hex),
+        [b'2', b'5', high, low, ..] => is_hex(&[*high, *low]),
+        [b'2', b'5', ..] => false,
+        _ => true,
+    })
+}
+
+fn is_hex(bytes: &[u8]) -> bool {
+    bytes.iter().all(u8::is_ascii_hexdigit)
+}
+
+/// Whether a segment of a path, as it was sent, is `.` or `..`: with dots and slashes encoded or not, backslashes for
+/// slashes, and parameters behind a semicolon.
+#[must_use]
+pub fn has_dot_segments(path: &[u8]) -> bool {
+    // Most paths have no dot that begins a segment.
+    let begins = |pair: &[u8]| matches!(pair, [b'/' | b'\\', b'.' | b'%']);
+    if !path.contains(&b'%') && !path.windows(2).any(begins) {
+        return false;
+    }
+    let mut dots = Some(0);
+    let mut rest = path;
+    loop {
+        let (byte, after) = match rest {
+            [] => return is_dots(dots),
+            [b'%', after @ ..] => match escape(after) {
+                Some(byte) => (byte, after.get(2..).unwrap_or_default()),
+                None => (b'%', after),
+            },
+            [byte, after @ ..] => (*byte, after),
+        };
+        rest = after;
+        dots = match (byte, dots) {
+            (b'/' | b'\\' | b';', dots) if is_dots(dots) => return true,
+            (b'/' | b'\\', _) => Some(0),
+            (b'.', Some(count)) => Some(count + 1),
+            // A name, until the next slash.
+            _ => None,
+        };
+    }
+}
+
+/// Whether so many dots, and nothing else, are a segment that leads somewhere.
+const fn is_dots(dots: Option<usize>) -> bool {
+    matches!(dots, Some(1 | 2))
+}
+
+/// Decodes percent-encoding. What `keep` names, control characters and what is no UTF-8 stay encoded; `plus` decodes
+/// `+` to a space, as forms have it.
+pub(crate) fn decode(bytes: &[u8], keep: impl Fn(u8) -> bool, plus: bool) -> String {
+    let mut decoded: Vec<u8> = Vec::with_capacity(bytes.len());
+    let mut put = |byte: u8, is_escaped: bool| {
+        if byte.is_ascii_control() || (is_escaped && keep(byte)) {
+            decoded.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        } else {
+            decoded.push(byte);
+        }
+    };
+    let mut rest = bytes;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            b'%' => match escape(after) {
+                Some(byte) => {
+                    rest = after.get(2..).unwrap_or_default();
+                    put(byte, true);
+                }
+                // As if it had been encoded itself.
+                None => put(b'%', true),
+            },
+            b'+' if plus => put(b' ', false),
+            byte => put(byte, false),
+        }
+    }
+    let mut text = String::with_capacity(decoded.len());
+    for chunk in decoded.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+/// The byte that two hexadecimal digits stand for.
+fn escape(bytes: &[u8]) -> Option<u8> {
+    let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
+    u8::try_from(digit(0)? * 16 + digit(1)?).ok()
+}
