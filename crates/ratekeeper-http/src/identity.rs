@@ -8,6 +8,7 @@ mod tokens;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ratekeeper_rules::secret::is_secret_by_default;
@@ -159,12 +160,16 @@ impl Identity {
         self.tokens.is_some()
     }
 
-    /// What `token` says; None if it is not believed, and that makes no difference.
-    pub(crate) fn claims(&self, token: &str) -> Result<Option<Arc<Claims>>, Unauthenticated> {
+    /// What `token`, which `sender` shows, says; None if it is not believed, and that makes no difference.
+    pub(crate) fn claims(
+        &self,
+        token: &str,
+        sender: Option<IpAddr>,
+    ) -> Result<Option<Arc<Claims>>, Unauthenticated> {
         let Some(tokens) = &self.tokens else {
             return Ok(None);
         };
-        match (tokens.claims(token), tokens.on_invalid()) {
+        match (tokens.claims(token, sender), tokens.on_invalid()) {
             (Ok(claims), _) => Ok(Some(claims)),
             (Err(why), OnInvalid::Refuse) => Err(Unauthenticated { why }),
             (Err(_), OnInvalid::Anonymous) => Ok(None),

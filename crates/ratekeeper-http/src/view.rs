@@ -25,7 +25,7 @@ impl<'a> View<'a> {
         if identity.checks_tokens()
             && let Some(token) = bearer_token(request.headers)?
         {
-            view.claims = identity.claims(token)?;
+            view.claims = identity.claims(token, request.client)?;
         }
         Ok(view)
     }

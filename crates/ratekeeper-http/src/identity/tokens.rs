@@ -7,6 +7,8 @@ mod believed;
 #[cfg(feature = "jwt")]
 mod checked;
 #[cfg(feature = "jwt")]
+mod refused;
+#[cfg(feature = "jwt")]
 mod signatures;
 
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
 //! What checks tokens, in a build that cannot: there is none of it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::{Claims, JwtConfig, OnInvalid};
@@ -22,7 +23,11 @@ impl Tokens {
         match *self {}
     }
 
-    pub(crate) const fn claims(&self, _: &str) -> Result<Arc<Claims>, &'static str> {
+    pub(crate) const fn claims(
+        &self,
+        _: &str,
+        _: Option<IpAddr>,
+    ) -> Result<Arc<Claims>, &'static str> {
         match *self {}
     }
 }

@@ -1,5 +1,6 @@
 //! Tokens whose signatures are checked.
 
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use jsonwebtoken::{
 };
 
 use super::believed::Believed;
+use super::refused::{Disbelieved, Suspects};
 use super::{Claims, JwtConfig, OnInvalid, OneOrMany, signatures};
 use crate::identity::IdentityError;
 use crate::identity::file::{Followed, read};
@@ -21,8 +23,8 @@ use crate::identity::file::{Followed, read};
 const KEYS_MAX: usize = 64;
 /// The longest token that is looked at, in bytes.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
-/// The most keys that a token which names none is checked with: checks cost before any limit is asked.
-const KEYS_TRIED_MAX: usize = 8;
+/// The most keys that a token is checked with, if several have its name or none: checks cost before any limit is asked.
+const KEYS_TRIED_MAX: usize = 4;
 /// The shortest secret, in bytes: as long as the hash of the weakest algorithm (RFC 7518, section 3.2).
 const SECRET_BYTES_MIN: usize = 32;
 
@@ -34,6 +36,8 @@ pub(crate) struct Tokens {
     file: Followed,
     is_secret: bool,
     leeway_secs: u64,
+    /// Who has shown forged tokens.
+    suspects: Suspects,
     /// By the families of the algorithms that may be: a key of one family is never used for another's.
     validations: Vec<(AlgorithmFamily, Validation)>,
 }
@@ -43,6 +47,7 @@ pub(crate) struct Tokens {
 struct Keys {
     list: Vec<Key>,
     believed: Believed,
+    disbelieved: Disbelieved,
 }
 
 #[derive(Debug)]
@@ -74,6 +79,7 @@ impl Tokens {
             keys: ArcSwap::from_pointee(keys),
             file,
             is_secret,
+            suspects: Suspects::new(),
             leeway_secs: leeway_secs(config),
             validations: validations(config, is_secret)?,
         })
@@ -95,8 +101,15 @@ impl Tokens {
         Ok(true)
     }
 
-    /// What `token` says; or why it is not believed, in words that repeat nothing of it.
-    pub(crate) fn claims(&self, token: &str) -> Result<Arc<Claims>, &'static str> {
+    /// What `token` says, which `sender` shows; or why it is not believed, in words that repeat nothing of it.
+    ///
+    /// A check costs up to a millisecond, and comes before any limit. So what was found forged is known again, and whoever
+    /// shows much of it waits until more is looked at; tokens that are known to be good pass.
+    pub(crate) fn claims(
+        &self,
+        token: &str,
+        sender: Option<IpAddr>,
+    ) -> Result<Arc<Claims>, &'static str> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err("the token is longer than 8 KiB");
         }
@@ -104,15 +117,34 @@ impl Tokens {
         if let Some(claims) = keys.believed.find(token, get_current_timestamp()) {
             return Ok(claims);
         }
-        let claims = Arc::new(self.checked(token, &keys.list)?);
+        if keys.disbelieved.has(token) {
+            return Err(FORGED);
+        }
+        if !self.suspects.may_try(sender) {
+            return Err("too many tokens of this address were forged; try again in a few seconds");
+        }
+        let mut wrong = 0;
+        let checked = self.checked(token, &keys.list, &mut wrong);
+        if wrong > 0 {
+            self.suspects.note(sender, wrong);
+        }
+        if checked == Err(FORGED) {
+            keys.disbelieved.remember(token);
+        }
+        let claims = Arc::new(checked?);
         if let Some(seconds) = self.validity(&claims) {
             keys.believed.remember(token, seconds, &claims);
         }
         Ok(claims)
     }
 
-    fn checked(&self, token: &str, keys: &[Key]) -> Result<Claims, &'static str> {
+    /// Counts the keys that have not signed it in `wrong`.
+    fn checked(&self, token: &str, keys: &[Key], wrong: &mut u32) -> Result<Claims, &'static str> {
         let header = decode_header(token).map_err(|error| in_words(error.kind()))?;
+        if header.crit.is_some() {
+            // RFC 7515, section 4.1.11: who does not understand them all must refuse it, and none is understood here.
+            return Err("the token has critical extensions, which are not understood here");
+        }
         let family = family(header.alg);
         let mut validations = self.validations.iter();
         let validation = validations.find(|(own, validation)| {
@@ -126,12 +158,21 @@ impl Tokens {
             let is_for = key.algorithm.is_none_or(|own| own == header.alg);
             is_named && is_for && key.key.family() == family
         };
+        let mut found = keys.iter().filter(may_be);
+        if header.kid.is_none() && found.clone().nth(1).is_some() {
+            return Err("the token does not name its key (kid), and there are several");
+        }
         let mut why = "no key that is known here has signed the token";
-        for key in keys.iter().filter(may_be).take(KEYS_TRIED_MAX) {
+        for key in found.by_ref().take(KEYS_TRIED_MAX) {
             match decode::<Claims>(token, &key.key, validation) {
                 Ok(data) => return Ok(data.claims),
                 Err(error) => why = in_words(error.kind()),
             }
+            if why != FORGED {
+                // It is this key's, and something else is wrong with it.
+                return Err(why);
+            }
+            *wrong += 1;
         }
         Err(why)
     }
@@ -158,6 +199,7 @@ impl Keys {
         Ok(Self {
             list,
             believed: Believed::new(),
+            disbelieved: Disbelieved::new(),
         })
     }
 }
@@ -292,11 +334,11 @@ fn validations(
     Ok(families.into_iter().filter_map(validation).collect())
 }
 
+const FORGED: &str = "the token's signature is not that of a key that is known here";
+
 fn in_words(kind: &ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::InvalidSignature => {
-            "the token's signature is not that of a key that is known here"
-        }
+        ErrorKind::InvalidSignature => FORGED,
         ErrorKind::ExpiredSignature => "the token has expired",
         ErrorKind::ImmatureSignature => "the token is not valid yet",
         ErrorKind::InvalidIssuer => "the token's issuer is not accepted here",

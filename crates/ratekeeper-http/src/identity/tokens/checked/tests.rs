@@ -48,7 +48,7 @@ fn checking(kind: &str, content: &[u8], more: Value) -> Result<Checking, String>
 }
 
 fn subject(tokens: &Tokens, token: &str) -> Result<String, &'static str> {
-    let claims = tokens.claims(token)?;
+    let claims = tokens.claims(token, None)?;
     Ok(claim(&claims, "sub").expect("a subject"))
 }
 
@@ -97,8 +97,57 @@ fn a_token_of_the_secret_is_believed_until_it_expires() {
     forged.insert(forged.len() - 1, 'A');
     assert!(subject(&checking.tokens, &forged).is_err());
     for junk in ["", "a.b", "a.b.c", "....", &"a".repeat(9_000)] {
-        assert!(checking.tokens.claims(junk).is_err());
+        assert!(checking.tokens.claims(junk, None).is_err());
     }
+}
+
+#[test]
+fn a_token_with_critical_extensions_is_refused() {
+    let checking = checking("secret_file", SECRET, json!({})).expect("good settings");
+    let header = json!({ "alg": "HS256", "crit": ["exp"] });
+    let told = by_secret(header, json!({ "sub": "acme", "exp": LATER }));
+    assert_eq!(
+        subject(&checking.tokens, &told),
+        Err("the token has critical extensions, which are not understood here")
+    );
+}
+
+#[test]
+fn whoever_shows_forged_tokens_is_not_checked_for_a_while() {
+    let checking = checking("secret_file", SECRET, json!({})).expect("good settings");
+    let (forger, other) = ("192.0.2.1".parse().ok(), "192.0.2.2".parse().ok());
+    let good = |subject: usize| {
+        by_secret(
+            json!({ "alg": "HS256" }),
+            json!({ "sub": subject.to_string(), "exp": LATER }),
+        )
+    };
+    let forged = |number| {
+        let (message, _) = good(number)
+            .rsplit_once('.')
+            .map(|(m, s)| (m.to_owned(), s.to_owned()))
+            .expect("three parts");
+        format!("{message}.{}", URL_SAFE_NO_PAD.encode([0_u8; 32]))
+    };
+    let told = |token: &str, sender| checking.tokens.claims(token, sender).map(|_| ());
+    let is_forged = Err("the token's signature is not that of a key that is known here");
+    assert_eq!(told(&good(1), forger), Ok(()));
+    let is_waiting = |result: Result<(), &str>| result.is_err_and(|why| why.contains("too many"));
+    let mut checked = 0;
+    while !is_waiting(told(&forged(checked), forger)) {
+        checked += 1;
+        assert!(checked < 1_000, "a forger is checked on and on");
+    }
+    assert!(checked >= 50, "{checked}");
+    // It gets its turn again, ten times a second: what was said may have changed since.
+    assert_eq!(
+        told(&forged(0), forger),
+        is_forged,
+        "known again, at no cost"
+    );
+    assert_eq!(told(&good(1), forger), Ok(()), "known to be good");
+    assert_eq!(told(&good(2), other), Ok(()));
+    assert_eq!(told(&forged(2_000), other), is_forged);
 }
 
 #[test]
@@ -125,7 +174,7 @@ fn a_token_is_checked_once() {
         json!({ "alg": "HS256" }),
         json!({ "sub": "acme", "exp": 1_000 }),
     );
-    assert!(checking.tokens.claims(&expired).is_err());
+    assert!(checking.tokens.claims(&expired, None).is_err());
     assert!(!kept(&expired, 1_000), "it was not believed");
     let fraction = json!({ "sub": "acme", "exp": 4_102_444_800.5 });
     let fraction = by_secret(json!({ "alg": "HS256" }), fraction);
@@ -234,16 +283,17 @@ fn keys_of_a_set_are_found_by_their_names_and_renewed() {
         Err("the token is signed in a way that is not accepted here")
     );
 
-    // A token that names no key is not checked with a whole set of them.
+    // A token that names no key is checked where one may be meant alone.
     let path = checking.dir.path().join("keys");
-    let mut many = vec![&other; 8];
-    many.push(&first);
-    std::fs::write(&path, set(&many)).expect("a file");
+    std::fs::write(&path, set(&[&other, &second, &first])).expect("a file");
     assert_eq!(checking.tokens.refresh(), Ok(true));
     assert_eq!(subject(&checking.tokens, &named), Ok("acme".to_owned()));
     let unnamed = by_first(json!({ "alg": "ES256" }));
-    assert!(subject(&checking.tokens, &unnamed).is_err());
-    std::fs::write(&path, set(many.get(1..).expect("nine"))).expect("a file");
+    assert_eq!(
+        subject(&checking.tokens, &unnamed),
+        Err("the token does not name its key (kid), and there are several")
+    );
+    std::fs::write(&path, set(&[&second, &first])).expect("a file");
     assert_eq!(checking.tokens.refresh(), Ok(true));
     assert_eq!(subject(&checking.tokens, &unnamed), Ok("acme".to_owned()));
 
@@ -268,7 +318,11 @@ fn an_rsa_signature_is_checked() {
     let signature = "cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw";
     let set = json!({ "keys": [{ "kty": "RSA", "n": n, "e": "AQAB" }] }).to_string();
     let checking = checking("jwks_file", set.as_bytes(), json!({})).expect("good settings");
-    let told = |signature: &str| checking.tokens.claims(&format!("{message}.{signature}"));
+    let told = |signature: &str| {
+        checking
+            .tokens
+            .claims(&format!("{message}.{signature}"), None)
+    };
     assert_eq!(told(signature), Err("the token has expired"));
     assert_eq!(
         told(&signature.replacen("cC4", "dC4", 1)),
