@@ -94,8 +94,9 @@ impl Case {
     }
 }
 
-const IN_WORDS: [Case; 6] = [
+const IN_WORDS: [Case; 7] = [
     Case::of("fixed_window", Algorithm::FixedWindow, None),
+    Case::of("sliding_window", Algorithm::SlidingWindow, None),
     Case::of(
         "sliding_window, 1 sub-window",
         Algorithm::SlidingWindow,
@@ -104,7 +105,7 @@ const IN_WORDS: [Case; 6] = [
     Case::of(
         "sliding_window, 12 sub-windows",
         Algorithm::SlidingWindow,
-        None,
+        Some(12),
     ),
     Case::of("token_bucket", Algorithm::TokenBucket, None),
     Case::of("gcra", Algorithm::Gcra, None),

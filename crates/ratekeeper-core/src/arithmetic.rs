@@ -10,6 +10,8 @@ use crate::{Limit, Micros};
 pub enum Arithmetic {
     /// [`fixed_window`](crate::fixed_window): nothing else.
     FixedWindow,
+    /// [`equal_count`](crate::equal_count)
+    EqualCount(Groups),
     /// [`sliding_window`](crate::sliding_window): how long a sub-window is.
     SlidingWindow(Micros),
     /// [`sliding_log`](crate::sliding_log): nothing else.
@@ -25,6 +27,19 @@ pub enum Arithmetic {
     LeakyWithin(Emission, Micros),
     /// [`concurrency`](crate::concurrency): nothing else.
     Concurrency,
+}
+
+/// How a sliding window groups its hits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Groups {
+    /// The most hits that are counted and let another pass: the quota, less if it is strict.
+    pub most: u64,
+    /// Hits of a group.
+    pub size: u64,
+    /// Bits of the distance between two boundaries: 22, 16, 11 or 8.
+    pub bits: u32,
+    /// The unit of time of boundaries kept with that many bits.
+    pub tick: Micros,
 }
 
 /// How a bucket refills: one hit every `interval`.
@@ -54,6 +69,7 @@ impl Limit {
     pub fn arithmetic(&self) -> Arithmetic {
         match self.kind {
             Kind::FixedWindow => Arithmetic::FixedWindow,
+            Kind::EqualCount(cut) => Arithmetic::EqualCount(cut.groups()),
             Kind::SlidingWindow(sub) => Arithmetic::SlidingWindow(sub.length()),
             Kind::SlidingLog => Arithmetic::SlidingLog,
             Kind::TokenBucket(rate) => Arithmetic::TokenBucket(rate.into()),

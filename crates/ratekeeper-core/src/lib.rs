@@ -34,6 +34,7 @@ mod arithmetic;
 mod combine;
 pub mod concurrency;
 mod divisor;
+pub mod equal_count;
 pub mod fixed_window;
 pub mod gcra;
 pub mod leaky_bucket;
@@ -47,12 +48,9 @@ mod step;
 mod time;
 pub mod token_bucket;
 
-pub use arithmetic::{Arithmetic, Emission};
+pub use arithmetic::{Arithmetic, Emission, Groups};
 pub use combine::{Mode, Vote, combine, quota_denies};
-pub use limit::{
-    Algorithm, DEFAULT_SUB_WINDOWS, Limit, LimitError, LimitSpec, MAX_LOG, MAX_PERMITS,
-    MAX_SUB_WINDOWS,
-};
+pub use limit::{Algorithm, Limit, LimitError, LimitSpec, MAX_LOG, MAX_PERMITS, MAX_SUB_WINDOWS};
 pub use outcome::{Outcome, Verdict};
 pub use state::{Heap, Shape, Spill, State, StateMut, StateRef, Words};
 pub use step::{Ask, Bounds, Moment};

@@ -1,14 +1,17 @@
 //! A limit as the operator says it, and as the steps need it.
 
+use crate::equal_count::{self, EqualCount};
 use crate::rate::Rate;
 use crate::sliding_window::SubWindows;
 use crate::{MAX_COUNT, Micros};
 
-/// The names of the algorithms. `sliding_window` with several sub-windows is the eighth of them.
+/// The names of the algorithms. `sliding_window` counts in one of two ways, by whether it has
+/// sub-windows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Algorithm {
     /// [`fixed_window`](crate::fixed_window)
     FixedWindow,
+    /// [`equal_count`](crate::equal_count); with sub-windows
     /// [`sliding_window`](crate::sliding_window)
     SlidingWindow,
     /// [`sliding_log`](crate::sliding_log)
@@ -64,10 +67,6 @@ impl Algorithm {
     }
 }
 
-/// Sub-windows of a sliding window unless the rule says otherwise: the most
-/// that a counter of 32 bytes holds with sixteen bits for each.
-pub const DEFAULT_SUB_WINDOWS: u32 = 12;
-
 /// The most sub-windows a sliding window may have.
 pub const MAX_SUB_WINDOWS: u32 = 64;
 
@@ -92,8 +91,13 @@ pub struct LimitSpec {
     pub calendar: bool,
     /// Buckets only: the most that can pass at once from idle. Default: the quota.
     pub burst: Option<u64>,
-    /// Sliding windows only: 1 to [`MAX_SUB_WINDOWS`]. Default: [`DEFAULT_SUB_WINDOWS`].
+    /// Sliding windows only: 1 to [`MAX_SUB_WINDOWS`] parts of equal time, of which the oldest
+    /// is interpolated; up to twice the quota passes in a window. Default: groups of equal
+    /// count, at most a sixteenth more than the quota.
     pub sub_windows: Option<u32>,
+    /// Sliding windows without sub-windows only: never more than the quota in any window, which
+    /// refuses some hits from 16/17 of it on. Nothing changes for quotas that are exact anyway.
+    pub strict: bool,
 }
 
 impl LimitSpec {
@@ -107,6 +111,7 @@ impl LimitSpec {
             calendar: false,
             burst: None,
             sub_windows: None,
+            strict: false,
         }
     }
 }
@@ -135,18 +140,33 @@ pub enum LimitError {
     /// Not 1 to [`MAX_SUB_WINDOWS`].
     #[error("sub_windows is 1 to 64")]
     SubWindowsOutOfRange,
+    /// `strict` for another algorithm than `sliding_window`.
+    #[error("{} has no strict; sliding_window has", .0.name())]
+    NoStrict(Algorithm),
+    /// `strict` beside sub-windows, whose error has no such bound.
+    #[error(
+        "a sliding_window cannot be strict with sub_windows, which let up to twice the limit pass"
+    )]
+    StrictWithSubWindows,
+    /// A sliding window without sub-windows is too short for its ticks.
+    #[error(
+        "a sliding_window is at least 8 ms; for a shorter one use gcra, token_bucket or sub_windows"
+    )]
+    WindowTooShort,
     /// The window does not divide finely enough into whole microseconds.
     #[error(
         "the window is too short for {sub_windows} sub-windows; use a longer window or at most {most}"
     )]
     SubWindowsTooShort {
-        /// What was asked for, or the default.
+        /// What was asked for.
         sub_windows: u32,
         /// What this window carries within 0.1 % of the rate; 0 if none at all.
         most: u32,
     },
     /// A log keeps every hit.
-    #[error("a sliding_log holds at most 10000 hits; use sliding_window with sub_windows")]
+    #[error(
+        "a sliding_log holds at most 10000 hits; use sliding_window, with strict: true if need be"
+    )]
     LogTooLong,
     /// Every holder of a permit is listed.
     #[error("a concurrency limit is at most 100000 permits")]
@@ -175,6 +195,7 @@ pub struct Limit {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Kind {
     FixedWindow,
+    EqualCount(EqualCount),
     SlidingWindow(SubWindows),
     SlidingLog,
     TokenBucket(Rate),
@@ -197,6 +218,7 @@ impl Limit {
             calendar,
             burst,
             sub_windows,
+            strict,
         } = spec;
         if quota > MAX_COUNT {
             return Err(LimitError::QuotaTooLarge);
@@ -213,14 +235,22 @@ impl Limit {
         if sub_windows.is_some() && algorithm != Algorithm::SlidingWindow {
             return Err(LimitError::NoSubWindows(algorithm));
         }
+        match (strict, algorithm, sub_windows) {
+            (true, Algorithm::SlidingWindow, Some(_)) => {
+                return Err(LimitError::StrictWithSubWindows);
+            }
+            (true, Algorithm::SlidingWindow, None) | (false, ..) => {}
+            (true, ..) => return Err(LimitError::NoStrict(algorithm)),
+        }
         if calendar && algorithm != Algorithm::FixedWindow {
             return Err(LimitError::NoCalendar(algorithm));
         }
         let kind = match algorithm {
             Algorithm::FixedWindow => Kind::FixedWindow,
-            Algorithm::SlidingWindow => {
-                Kind::SlidingWindow(SubWindows::try_new(window, sub_windows)?)
-            }
+            Algorithm::SlidingWindow => match sub_windows {
+                Some(count) => Kind::SlidingWindow(SubWindows::try_new(window, count)?),
+                None => Kind::EqualCount(EqualCount::try_new(quota, window, strict)?),
+            },
             Algorithm::SlidingLog if quota > MAX_LOG => return Err(LimitError::LogTooLong),
             Algorithm::SlidingLog => Kind::SlidingLog,
             Algorithm::TokenBucket => Kind::TokenBucket(Rate::try_new(quota, window, burst)?),
@@ -325,17 +355,53 @@ impl Limit {
         }
     }
 
-    /// The most that can pass at once from idle: the burst of a bucket, else the quota.
+    /// The most that can pass at once from idle: the burst of a bucket, else the quota, of a
+    /// strict sliding window up to 1/17 less.
     /// `remaining` never exceeds it, and more hits than this are [`Never`](crate::Verdict::Never).
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         match self.kind {
             Kind::TokenBucket(rate) | Kind::Gcra(rate) | Kind::LeakyBucket(rate, _) => rate.burst(),
+            Kind::EqualCount(cut) => cut.most(),
             _ => self.quota,
         }
     }
 
-    /// Sub-windows of a sliding window, 0 for every other algorithm.
+    /// The most hits that pass in any span as long as the window, whatever the traffic. None
+    /// for concurrency, which has no window. Of a leaky bucket the hits that leave it.
+    #[must_use]
+    pub const fn most_in_any_window(&self) -> Option<u64> {
+        Some(match self.kind {
+            Kind::EqualCount(cut) => cut.most_in_any_window(),
+            Kind::SlidingLog => self.quota,
+            Kind::FixedWindow | Kind::SlidingWindow(_) => self.quota.saturating_mul(2),
+            Kind::TokenBucket(rate) | Kind::Gcra(rate) | Kind::LeakyBucket(rate, _) => {
+                rate.burst().saturating_add(self.quota)
+            }
+            Kind::Concurrency => return None,
+        })
+    }
+
+    /// Whether it is a sliding window that would rather refuse than let more than its quota pass.
+    #[must_use]
+    pub const fn is_strict(&self) -> bool {
+        match self.kind {
+            Kind::EqualCount(cut) => cut.is_strict(),
+            _ => false,
+        }
+    }
+
+    /// Words of a sliding window's counter on the heap; 0 for every other algorithm.
+    #[must_use]
+    pub const fn heap_words(&self) -> usize {
+        match self.kind {
+            Kind::EqualCount(_) => equal_count::HEAP_WORDS,
+            Kind::SlidingWindow(sub) => sub.count() as usize + 2,
+            _ => 0,
+        }
+    }
+
+    /// Sub-windows of a sliding window, 0 if it has none and for every other algorithm.
     #[must_use]
     pub const fn sub_windows(&self) -> u32 {
         match self.kind {

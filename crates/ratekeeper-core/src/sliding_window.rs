@@ -1,5 +1,5 @@
-//! `sliding_window`: the window is cut into k sub-windows of length s; with f the elapsed part
-//! of the current one, current + (k - 1) full + oldest * (1 - f) + n <= limit.
+//! `sliding_window` with `sub_windows: k`: the window is cut into k sub-windows of length s; with
+//! f the elapsed part of the current one, current + (k - 1) full + oldest * (1 - f) + n <= limit.
 //!
 //! ```text
 //!   k = 4                    now
@@ -17,8 +17,10 @@
 //! The hits of the oldest sub-window are taken to be spread evenly over it. Whatever they
 //! really are, they are the only ones in doubt: at any moment what is counted differs from the
 //! true number of hits in the last k * s by at most the hits of that one sub-window, and so at
-//! most the limit and one sub-window's hits pass in any such span. A client who knows the edges
-//! can get that far on purpose: with k = 1 nearly twice the limit.
+//! most the limit and one sub-window's hits pass in any such span. Those can be the whole limit:
+//! a burst at the end of a sub-window is taken for one that was spread over it, and lets nearly
+//! twice the limit pass, whatever k is. [`equal_count`](crate::equal_count), the default, has a
+//! bound of a sixteenth.
 //!
 //! s = w / k is rounded up to whole microseconds, by at most 0.1 % of the window. The carried
 //! part is one expression of doubles, rounded up to a whole hit (see `carry`), so that a script
@@ -40,13 +42,16 @@ mod ring;
 mod tests;
 
 use crate::divisor::Divisor;
-use crate::limit::{DEFAULT_SUB_WINDOWS, LimitError, MAX_SUB_WINDOWS};
+use crate::limit::{LimitError, MAX_SUB_WINDOWS};
 use crate::step::Finding;
 use crate::{
     Ask, Heap, Limit, MAX_COUNT, Micros, Outcome, Spill, StateMut, StateRef, Timestamp, Words,
 };
 use carry::{carried, first_fit};
 use ring::{Counts, CountsMut, INDEX_BITS, Listed, ListedMut, Packed, SHORT};
+
+/// The most sub-windows that are kept in line: sixteen bits for each of them and the oldest.
+const MOST_INLINE: u32 = 12;
 
 /// How a window is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,9 +63,8 @@ pub(crate) struct SubWindows {
 }
 
 impl SubWindows {
-    /// Cuts `window` into `count` parts, or the default number of them.
-    pub(crate) fn try_new(window: Micros, count: Option<u32>) -> Result<Self, LimitError> {
-        let count = count.unwrap_or(DEFAULT_SUB_WINDOWS);
+    /// Cuts `window` into `count` parts.
+    pub(crate) fn try_new(window: Micros, count: u32) -> Result<Self, LimitError> {
         if !(1..=MAX_SUB_WINDOWS).contains(&count) {
             return Err(LimitError::SubWindowsOutOfRange);
         }
@@ -104,7 +108,7 @@ impl SubWindows {
 
     /// Whether counters start in [`Words`].
     pub(crate) const fn fits_words(&self) -> bool {
-        self.count <= DEFAULT_SUB_WINDOWS
+        self.count <= MOST_INLINE
     }
 
     const fn lanes(&self) -> usize {

@@ -3,7 +3,7 @@
 use crate::limit::Kind;
 use crate::{
     Heap, Limit, Micros, Outcome, Shape, Spill, State, StateMut, StateRef, Timestamp, Verdict,
-    Words, concurrency, fixed_window, gcra, leaky_bucket, sliding_log, sliding_window,
+    Words, concurrency, equal_count, fixed_window, gcra, leaky_bucket, sliding_log, sliding_window,
     token_bucket,
 };
 
@@ -164,6 +164,7 @@ impl Limit {
     pub fn shape(&self) -> Shape {
         match &self.kind {
             Kind::SlidingLog | Kind::Concurrency => Shape::Heap,
+            Kind::EqualCount(cut) if !cut.fits_words() => Shape::Heap,
             Kind::SlidingWindow(sub) if !sub.fits_words() => Shape::Heap,
             _ => Shape::Words,
         }
@@ -177,6 +178,7 @@ impl Limit {
     pub fn test(&self, state: StateRef<'_>, ask: Ask, at: &Moment) -> Outcome {
         match (&self.kind, state) {
             (Kind::FixedWindow, StateRef::Words(words)) => fixed_window::test(self, words, ask, at),
+            (Kind::EqualCount(cut), state) => equal_count::test(cut, state, ask, at.now),
             (Kind::SlidingWindow(sub), state) => {
                 sliding_window::test(self, sub, state, ask, at.now)
             }
@@ -199,8 +201,9 @@ impl Limit {
     /// the permits and no more; a window counts it all, as far as 2^53 - 1. What is given back
     /// leaves at most a counter that has counted nothing.
     ///
-    /// 0 settles a bucket whose burst was lowered, or whose clock went back: stores charge it
-    /// to every counter that refused, and the wait it was told is exact from then on.
+    /// 0 settles a bucket whose burst was lowered, and what was written by a clock that has gone
+    /// back: stores charge it to every counter that refused, and the wait it was told is exact
+    /// from then on.
     ///
     /// # Errors
     /// [`Spill`] if a count outgrew the counter's [`Words`]; nothing was changed.
@@ -208,6 +211,9 @@ impl Limit {
         match (&self.kind, state) {
             (Kind::FixedWindow, StateMut::Words(words)) => {
                 fixed_window::charge(self, words, hits, at);
+            }
+            (Kind::EqualCount(cut), state) => {
+                return equal_count::charge(cut, state, hits, at.now);
             }
             (Kind::SlidingWindow(sub), state) => {
                 return sliding_window::charge(sub, state, hits, at.now);
@@ -239,7 +245,7 @@ impl Limit {
     pub fn still_counts(&self, taken_at: Timestamp, at: &Moment) -> bool {
         match &self.kind {
             Kind::FixedWindow => fixed_window::is_same(self, taken_at, at),
-            Kind::SlidingWindow(_) | Kind::SlidingLog => {
+            Kind::EqualCount(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => {
                 // The hits of a time that the clock has gone back from have moved since.
                 at.now.since(taken_at) < self.window() && taken_at.since(at.now) <= self.window()
             }
@@ -257,6 +263,7 @@ impl Limit {
     pub fn is_ahead(&self, state: StateRef<'_>, now: Timestamp) -> bool {
         match (&self.kind, state) {
             (Kind::FixedWindow, StateRef::Words(words)) => fixed_window::is_ahead(self, words, now),
+            (Kind::EqualCount(cut), state) => equal_count::is_ahead(cut, state, now),
             (Kind::SlidingWindow(sub), state) => sub.is_state_ahead(state, now),
             (Kind::SlidingLog, StateRef::Heap(heap)) => {
                 sliding_log::ahead(self, heap, now).is_some()
@@ -273,6 +280,7 @@ impl Limit {
     #[must_use]
     pub fn spill(&self, words: &Words) -> Heap {
         match &self.kind {
+            Kind::EqualCount(_) => equal_count::spill(words),
             Kind::SlidingWindow(sub) => sub.spill(words),
             _ => Heap::new(),
         }
@@ -280,13 +288,14 @@ impl Limit {
 
     /// When the counter will be as if nothing had been counted, and may be forgotten: from then
     /// on it answers as a fresh one, whatever comes. Never further away than its window (a
-    /// sliding one's, and a sub-window; a bucket's time to fill) after the last charge.
+    /// sliding one's, and a sub-window or tick; a bucket's time to fill) after the last charge.
     #[must_use]
     pub fn expires_at(&self, state: StateRef<'_>, at: &Moment) -> Timestamp {
         match (&self.kind, state) {
             (Kind::FixedWindow, StateRef::Words(words)) => {
                 fixed_window::expires_at(self, words, at)
             }
+            (Kind::EqualCount(cut), state) => equal_count::expires_at(cut, state),
             (Kind::SlidingWindow(sub), state) => sub.expires_at(state),
             (Kind::SlidingLog, StateRef::Heap(heap)) => sliding_log::expires_at(self, heap),
             (Kind::TokenBucket(rate), StateRef::Words(words)) => {

@@ -1,6 +1,6 @@
 //! How a request is decided, in words: for `rules explain` and whoever is awake at 3 a.m.
 
-use ratekeeper_core::{Algorithm, Micros, Verdict};
+use ratekeeper_core::{Algorithm, Limit, Micros, Verdict};
 use ratekeeper_rules::{Domain, Entry, Evaluation, Matched, Rule, RuleIndex, RuleLimit, secret};
 use ratekeeper_store::{Step, Verdicts};
 use serde::{Deserialize, Serialize};
@@ -301,7 +301,23 @@ fn in_words(rule: &Rule) -> String {
     if algorithm.has_burst() {
         words.push_str(&format!(", burst {}", limit.capacity()));
     }
+    if algorithm == Algorithm::SlidingWindow {
+        words.push_str(&accuracy(limit));
+    }
     words
+}
+
+/// How close a sliding window keeps to its limit.
+fn accuracy(limit: &Limit) -> String {
+    let most = limit.most_in_any_window().unwrap_or(limit.quota());
+    match limit.sub_windows() {
+        0 if limit.is_strict() && limit.capacity() < limit.quota() => {
+            format!(", strict: never more, refuses from {} on", limit.capacity())
+        }
+        0 if most == limit.quota() => ", exact".to_owned(),
+        0 => format!(", at most {most} in any window (1/16 more)"),
+        parts => format!(" in {parts} parts, up to {most} in a window"),
+    }
 }
 
 const fn how(how: Matched) -> &'static str {

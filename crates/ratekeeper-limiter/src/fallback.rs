@@ -261,7 +261,8 @@ fn scaled(limit: &Limit, factor: f64) -> Limit {
         burst: algorithm
             .has_burst()
             .then(|| times(limit.capacity(), factor).max(1)),
-        sub_windows: (algorithm == Algorithm::SlidingWindow).then(|| limit.sub_windows()),
+        sub_windows: Some(limit.sub_windows()).filter(|count| *count > 0),
+        strict: limit.is_strict(),
     };
     let Ok(made) = Limit::try_new(spec) else {
         return *limit;

@@ -27,8 +27,7 @@ impl Cost {
             (Algorithm::SlidingLog, _) => 16 + 16 * limit.quota(),
             // An id of two words and a deadline for each permit.
             (Algorithm::Concurrency, _) => 24 * limit.quota(),
-            // A count for each sub-window, the one that leaves, and the index of the newest.
-            (Algorithm::SlidingWindow, Shape::Heap) => 8 * (u64::from(limit.sub_windows()) + 2),
+            (Algorithm::SlidingWindow, Shape::Heap) => 8 * limit.heap_words() as u64,
             _ => 0,
         };
         Self {

@@ -180,9 +180,11 @@ struct RateLimit {
     /// The most that can pass at once from idle: token_bucket, gcra and leaky_bucket.
     #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
     burst: Option<u64>,
-    /// How finely a sliding_window is divided.
+    /// Cuts a sliding_window into so many parts of equal time; up to twice the limit passes in a window.
     #[schemars(range(min = 1, max = 64))]
     sub_windows: Option<u32>,
+    /// A sliding_window that never lets more than its limit pass, and refuses some hits near it.
+    strict: Option<bool>,
     /// The rule's id; else it is made of domain and path.
     id: Option<Text>,
     /// How nodes share the counters.
@@ -227,9 +229,11 @@ struct PlanLimit {
     /// The most that can pass at once from idle: token_bucket, gcra and leaky_bucket.
     #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
     burst: Option<u64>,
-    /// How finely a sliding_window is divided.
+    /// Cuts a sliding_window into so many parts of equal time; up to twice the limit passes in a window.
     #[schemars(range(min = 1, max = 64))]
     sub_windows: Option<u32>,
+    /// A sliding_window that never lets more than its limit pass, and refuses some hits near it.
+    strict: Option<bool>,
     /// How nodes share the counters.
     consistency: Option<Consistency>,
     /// The store that keeps the counters.
@@ -337,9 +341,11 @@ struct Tier {
     /// The most that can pass at once from idle: token_bucket, gcra and leaky_bucket.
     #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
     burst: Option<u64>,
-    /// How finely a sliding_window is divided.
+    /// Cuts a sliding_window into so many parts of equal time; up to twice the limit passes in a window.
     #[schemars(range(min = 1, max = 64))]
     sub_windows: Option<u32>,
+    /// A sliding_window that never lets more than its limit pass, and refuses some hits near it.
+    strict: Option<bool>,
 }
 
 /// One, or a list.
@@ -372,7 +378,7 @@ enum Text {
 enum Algorithm {
     /// Windows aligned to the epoch; up to twice the limit across an edge.
     FixedWindow,
-    /// The last window, approximated by sub-windows.
+    /// The last window: exact for limits up to 23, at most a sixteenth more above.
     SlidingWindow,
     /// The last window exactly; every hit is kept.
     SlidingLog,

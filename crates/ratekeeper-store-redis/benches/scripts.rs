@@ -56,8 +56,10 @@ fn limits() -> Vec<(String, Limit)> {
         .into_iter()
         .map(|algorithm| (algorithm.name().to_owned(), limit(algorithm, 1_000, None)))
         .collect();
-    let of_one = limit(Algorithm::SlidingWindow, 1_000, Some(1));
-    limits.push(("sliding_window of 1".to_owned(), of_one));
+    for count in [1, 12] {
+        let parts = limit(Algorithm::SlidingWindow, 1_000, Some(count));
+        limits.push((format!("sliding_window of {count}"), parts));
+    }
     limits
 }
 

@@ -10,9 +10,9 @@
 //!
 //! States that outgrow 32 bytes lie beside the table, in 3/16 of the same limit. Such a
 //! counter costs another 80 bytes and 8 for each word it has room for: two words for each
-//! moment a `sliding_log` remembers, three for each permit of `concurrency`, k + 2 for a
-//! `sliding_window` of k sub-windows if k > 12 or more hits fall into one than its share of
-//! the 32 bytes counts (65,535 for k = 12).
+//! moment a `sliding_log` remembers, three for each permit of `concurrency`, six for a
+//! `sliding_window` with a limit above 1,048,513, and k + 2 for one of k sub-windows if k > 12
+//! or more hits fall into one than its share of the 32 bytes counts (65,535 for k = 12).
 //!
 //! The last 1/16 of the limit remembers requests that are to be carried out once: 160 bytes
 //! each, and 40 for each step.

@@ -10,6 +10,7 @@
 //! definition, and [`Model::slowest`], the same at a rate lower by 0.1 %.
 
 mod bucket;
+mod groups;
 pub mod history;
 mod log;
 mod permits;
@@ -17,6 +18,7 @@ mod timeline;
 mod windows;
 
 pub use bucket::Bucket;
+pub use groups::EqualCount;
 pub use log::SlidingLog;
 pub use permits::Permits;
 pub use windows::{FixedWindow, SlidingWindow};
@@ -30,6 +32,8 @@ use ratekeeper_core::{
 pub enum Model {
     /// `fixed_window`, also with calendar edges.
     FixedWindow(FixedWindow),
+    /// `sliding_window` without sub-windows.
+    EqualCount(EqualCount),
     /// `sliding_window` with any number of sub-windows.
     SlidingWindow(SlidingWindow),
     /// `sliding_log`.
@@ -47,6 +51,9 @@ impl Model {
     pub fn new(spec: LimitSpec) -> Self {
         match spec.algorithm {
             Algorithm::FixedWindow => Self::FixedWindow(FixedWindow::new(spec)),
+            Algorithm::SlidingWindow if spec.sub_windows.is_none() => {
+                Self::EqualCount(EqualCount::new(spec))
+            }
             Algorithm::SlidingWindow => Self::SlidingWindow(SlidingWindow::new(spec)),
             Algorithm::SlidingLog => Self::SlidingLog(SlidingLog::new(spec)),
             Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
@@ -80,6 +87,7 @@ impl Model {
     pub fn change(&mut self, spec: LimitSpec) {
         match self {
             Self::FixedWindow(model) => model.quota = spec.quota,
+            Self::EqualCount(model) => model.change(spec),
             Self::SlidingWindow(model) => model.quota = spec.quota,
             Self::SlidingLog(model) => model.quota = spec.quota,
             Self::Bucket(model) => model.change_burst(spec),
@@ -92,6 +100,7 @@ impl Model {
     pub fn capacity(&self) -> u64 {
         match self {
             Self::FixedWindow(model) => model.quota,
+            Self::EqualCount(model) => model.most,
             Self::SlidingWindow(model) => model.quota,
             Self::SlidingLog(model) => model.quota,
             Self::Bucket(model) => model.burst(),
@@ -118,6 +127,7 @@ impl Model {
     pub fn room(&self, now: Timestamp) -> u64 {
         match self {
             Self::FixedWindow(model) => model.room(now),
+            Self::EqualCount(model) => model.room(now),
             Self::SlidingWindow(model) => model.room(now),
             Self::SlidingLog(model) => model.room(now),
             Self::Bucket(model) => model.room(now),
@@ -129,6 +139,7 @@ impl Model {
     pub fn charge(&mut self, hits: i64, now: Timestamp) {
         match self {
             Self::FixedWindow(model) => model.charge(hits, now),
+            Self::EqualCount(model) => model.charge(hits, now),
             Self::SlidingWindow(model) => model.charge(hits, now),
             Self::SlidingLog(model) => model.charge(hits, now),
             Self::Bucket(model) => model.charge(hits, now),

@@ -56,7 +56,7 @@ impl<W> Packed<W> {
         }
     }
 
-    /// The thirteen lanes of twelve sub-windows, the default. What is known about them when
+    /// The thirteen lanes of twelve sub-windows. What is known about them when
     /// this is compiled (none lies in two words) halves the instructions of a step.
     #[inline]
     pub(crate) const fn shorts(words: W) -> Self {

@@ -122,7 +122,10 @@ fn a_count_too_large_for_its_lane_spills_and_changes_nothing() {
 
 #[test]
 fn windows_too_short_to_cut_are_refused_with_what_works() {
-    let spec = LimitSpec::new(Algorithm::SlidingWindow, 10, Micros::from_millis(1));
+    let spec = LimitSpec {
+        sub_windows: Some(12),
+        ..LimitSpec::new(Algorithm::SlidingWindow, 10, Micros::from_millis(1))
+    };
     let refused = Limit::try_new(spec).expect_err("84 * 12 is 0.8 % more than 1000");
     let expected = crate::LimitError::SubWindowsTooShort {
         sub_windows: 12,
@@ -171,7 +174,7 @@ proptest! {
         elapsed in any::<u64>(),
     ) {
         let oldest = oldest.min((1_u64 << 53) / length);
-        let sub = super::SubWindows::try_new(Micros::new(length), Some(1)).expect("not too short");
+        let sub = super::SubWindows::try_new(Micros::new(length), 1).expect("not too short");
         let elapsed = elapsed % length;
         let product = oldest as f64 * (length - elapsed) as f64;
         let part = (product / length as f64).ceil() as u64;
@@ -186,7 +189,7 @@ proptest! {
         length in prop_oneof![32..100_u64, 32..1_u64 << 45],
         elapsed in any::<u64>(),
     ) {
-        let sub = super::SubWindows::try_new(Micros::new(length), Some(1)).expect("not too short");
+        let sub = super::SubWindows::try_new(Micros::new(length), 1).expect("not too short");
         let room = room % oldest;
         let fits = |elapsed| super::carry::carried(&sub, oldest, elapsed) <= room;
         // At its beginning all of the oldest hits count.

@@ -1,7 +1,7 @@
 //! From `expires_at` on a counter answers as one that has counted nothing, now and after
 //! whatever comes next: a store may forget it. And it expires: nothing is kept for ever.
 
-use ratekeeper_core::{Algorithm, Ask, Limit, Micros, Moment, State, Timestamp};
+use ratekeeper_core::{Algorithm, Arithmetic, Ask, Limit, Micros, Moment, State, Timestamp};
 use ratekeeper_testkit::model::history::History;
 
 fn assert_same(limit: &Limit, old: &State, now: Timestamp, hits: i64) {
@@ -27,6 +27,12 @@ fn assert_same(limit: &Limit, old: &State, now: Timestamp, hits: i64) {
 fn longest(limit: &Limit) -> u64 {
     let window = limit.window().get();
     match limit.algorithm() {
+        Algorithm::SlidingWindow if limit.sub_windows() == 0 => {
+            let Arithmetic::EqualCount(groups) = limit.arithmetic() else {
+                panic!("a sliding window without sub-windows");
+            };
+            window + groups.tick.get()
+        }
         Algorithm::SlidingWindow => {
             let count = u64::from(limit.sub_windows());
             window.div_ceil(count) * (count + 1)

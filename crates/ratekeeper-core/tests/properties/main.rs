@@ -22,6 +22,7 @@ mod calendar;
 mod changed_limits;
 mod combining;
 mod definition;
+mod equal_count;
 mod error_against_the_log;
 mod expiry;
 mod extremes;

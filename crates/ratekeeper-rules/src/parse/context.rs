@@ -91,7 +91,7 @@ const DESCRIPTOR: [&str; 21] = [
     "store",
 ];
 
-const RATE_LIMIT: [&str; 19] = [
+const RATE_LIMIT: [&str; 20] = [
     "unit",
     "requests_per_unit",
     "unlimited",
@@ -103,6 +103,7 @@ const RATE_LIMIT: [&str; 19] = [
     "algorithm",
     "burst",
     "sub_windows",
+    "strict",
     "id",
     "consistency",
     "count_denied",
@@ -113,7 +114,7 @@ const RATE_LIMIT: [&str; 19] = [
     "store",
 ];
 
-const PLAN_LIMIT: [&str; 12] = [
+const PLAN_LIMIT: [&str; 13] = [
     "unit",
     "requests_per_unit",
     "unlimited",
@@ -124,6 +125,7 @@ const PLAN_LIMIT: [&str; 12] = [
     "algorithm",
     "burst",
     "sub_windows",
+    "strict",
     "consistency",
     "store",
 ];
@@ -158,7 +160,14 @@ const SERVICE_LEVEL: [&str; 14] = [
     "store",
 ];
 const SERVICE_MATCH: [&str; 2] = ["methods", "pathPattern"];
-const TIER: [&str; 5] = ["period", "threshold", "algorithm", "burst", "sub_windows"];
+const TIER: [&str; 6] = [
+    "period",
+    "threshold",
+    "algorithm",
+    "burst",
+    "sub_windows",
+    "strict",
+];
 
 impl Context {
     /// The keys that act here.

@@ -111,8 +111,10 @@ pub(super) fn checked_limit(
 ) -> Option<Limit> {
     let burst = fields.hits("burst", report);
     let sub_windows = fields.count("sub_windows", u64::from(u32::MAX), report);
+    let strict = fields.boolean("strict", report);
     let unread = (fields.has("burst") && burst.is_none())
-        || (fields.has("sub_windows") && sub_windows.is_none());
+        || (fields.has("sub_windows") && sub_windows.is_none())
+        || (fields.has("strict") && strict.is_none());
     if unread {
         return None;
     }
@@ -121,6 +123,7 @@ pub(super) fn checked_limit(
         burst: burst.map(|at| at.value),
         // It has just been checked to fit.
         sub_windows: sub_windows.and_then(|at| u32::try_from(at.value).ok()),
+        strict: strict.is_some_and(|at| at.value),
         ..LimitSpec::new(algorithm, quota, window.0)
     };
     let error = match Limit::try_new(spec) {
@@ -142,6 +145,8 @@ const fn culprits(error: LimitError) -> &'static [&'static str] {
         LimitError::BurstTooLarge | LimitError::ZeroBurst | LimitError::NoBurst(_) => &["burst"],
         LimitError::NoSubWindows(_) | LimitError::SubWindowsOutOfRange => &["sub_windows"],
         LimitError::SubWindowsTooShort { .. } => &["sub_windows", "window", "period"],
+        LimitError::NoStrict(_) | LimitError::StrictWithSubWindows => &["strict"],
+        LimitError::WindowTooShort => &["window", "period"],
         LimitError::NoCalendar(_) => &["algorithm", "calendar"],
         _ => &["limit", "requests_per_unit", "threshold", "burst"],
     }
@@ -153,6 +158,8 @@ fn limit_help(error: LimitError) -> Option<String> {
         LimitError::NoSubWindows(_) => {
             "add `algorithm: sliding_window`, or leave `sub_windows` out"
         }
+        LimitError::NoStrict(_) => "add `algorithm: sliding_window`, or leave `strict` out",
+        LimitError::StrictWithSubWindows => "leave `sub_windows` out, or `strict`",
         LimitError::NoCalendar(_) => "write `algorithm: fixed_window`, or leave it out",
         LimitError::EmptyWindow => "write `window: 10s`",
         _ => return None,
@@ -187,6 +194,7 @@ fn check_unlimited(fields: &Fields<'_>, report: &mut Report<'_>) {
         "calendar",
         "burst",
         "sub_windows",
+        "strict",
         "algorithm",
     ] {
         if let Some(mark) = fields.key_mark(key) {

@@ -77,7 +77,7 @@ fn changes_tell_which_counters_start_afresh() {
         changes,
         [
             "d.a: 1 per 1d -> 2 per 1d, keeps its usage",
-            "d.b starts afresh: it was 1 per 1d (sliding_window of 1d in 12 parts), and is 1 per 1h (sliding_window of 1h in 12 parts)",
+            "d.b starts afresh: it was 1 per 1d (sliding_window of 1d), and is 1 per 1h (sliding_window of 1h)",
             "d.c: removed, was 1 per 1d",
             "d.e: new, 1 per 1d",
         ]

@@ -67,6 +67,12 @@ fn every_algorithm_has_its_own_keys() {
         of("{ window: 1m, limit: 60, sub_windows: 6 }").sub_windows(),
         6
     );
+    let sliding = of("{ window: 1m, limit: 60 }");
+    assert_eq!((sliding.sub_windows(), sliding.is_strict()), (0, false));
+    assert_eq!(sliding.most_in_any_window(), Some(63));
+    let strict = of("{ window: 1m, limit: 60, strict: true }");
+    assert_eq!((strict.quota(), strict.capacity()), (60, 57));
+    assert!(!of("{ window: 1m, limit: 60, strict: false }").is_strict());
     assert_eq!(
         of("{ window: 1m, limit: 60, algorithm: fixed_window }").algorithm(),
         Algorithm::FixedWindow
@@ -126,6 +132,18 @@ fn limits_that_cannot_be_are_refused() {
         (
             "{ unit: day, limit: 5, sub_windows: 2, algorithm: gcra }",
             "gcra has no sub_windows; sliding_window has",
+        ),
+        (
+            "{ unit: day, limit: 5, strict: true, algorithm: gcra }",
+            "gcra has no strict; sliding_window has",
+        ),
+        (
+            "{ unit: day, limit: 5, strict: true, sub_windows: 2 }",
+            "a sliding_window cannot be strict with sub_windows, which let up to twice the limit pass",
+        ),
+        (
+            "{ window: 5ms, limit: 5 }",
+            "a sliding_window is at least 8 ms; for a shorter one use gcra, token_bucket or sub_windows",
         ),
         (
             "{ unit: day, limit: 5, algorithm: sliding }",

@@ -16,6 +16,19 @@ pub(super) const CONCURRENCY: u8 = 7;
 /// refuse the second of two requests although there is room.
 pub(super) const LEAKY_WITHIN: u8 = 8;
 
+/// The number of the sliding window without sub-windows.
+pub(super) const EQUAL_COUNT: u8 = 9;
+
+/// Bits of a distance by the number that the script has for them.
+pub(super) const WIDTHS: [u32; 4] = [22, 16, 11, 8];
+
+fn equal_count_width(bits: u32) -> u64 {
+    (0_u64..)
+        .zip(WIDTHS)
+        .find(|(_, width)| *width == bits)
+        .map_or(0, |(number, _)| number)
+}
+
 /// Microseconds of a minute: calendars' edges are counted in them.
 pub(super) const CALENDAR_UNIT: u64 = 60_000_000;
 
@@ -40,6 +53,11 @@ impl Params {
             (Arithmetic::FixedWindow, Some(bounds)) => {
                 let edges = [bounds.start, bounds.end, bounds.next_end].map(|t| t.as_micros());
                 (2, [quota, window, edges[0], edges[1], edges[2]])
+            }
+            (Arithmetic::EqualCount(groups), _) => {
+                let tick = groups.tick.get();
+                let width = equal_count_width(groups.bits);
+                (EQUAL_COUNT, [groups.most, window, tick, width, groups.size])
             }
             (Arithmetic::SlidingWindow(length), _) => {
                 let count = u64::from(limit.sub_windows());

@@ -117,9 +117,13 @@ impl<'a> Replay<'a> {
             Kept::Words(words) => StateMut::Words(words),
             Kept::Heap(heap) => StateMut::Heap(heap),
         };
-        if step.limit.charge(state, hits, &at) == Err(Spill) {
-            // Sliding windows are read into a heap, which never spills.
-            debug_assert!(false, "a state of words outgrew them");
+        if step.limit.charge(state, hits, &at) == Err(Spill)
+            && let Kept::Words(words) = &self.states[counter]
+        {
+            // A limit raised in use. A heap never spills again.
+            let mut heap = step.limit.spill(words);
+            let _ = step.limit.charge(StateMut::Heap(&mut heap), hits, &at);
+            self.states[counter] = Kept::Heap(heap);
         }
     }
 

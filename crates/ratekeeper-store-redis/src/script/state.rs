@@ -1,10 +1,11 @@
 //! States as the script keeps them, read back.
 
 use ratekeeper_core::concurrency::Held;
-use ratekeeper_core::{Heap, Words};
+use ratekeeper_core::{Heap, Shape, State, Words, equal_count};
+use smallvec::SmallVec;
 
 use super::group::Part;
-use super::params::{CALENDAR_SPAN, CALENDAR_UNIT, CONCURRENCY, span};
+use super::params::{CALENDAR_SPAN, CALENDAR_UNIT, CONCURRENCY, EQUAL_COUNT, WIDTHS, span};
 use super::reply::Item;
 
 /// The state of a counter, as the steps of core take it.
@@ -44,6 +45,7 @@ impl Kept {
     fn fresh(part: &Part) -> Self {
         match part.params.code {
             3 | 6 => Self::Heap(Heap::new()),
+            EQUAL_COUNT if part.limit.shape() == Shape::Heap => Self::Heap(Heap::new()),
             _ => Self::Words([0; 4]),
         }
     }
@@ -57,9 +59,16 @@ impl Kept {
                 part.limit.window().get(),
             ),
             2 => fixed(raw, CALENDAR_SPAN, CALENDAR_UNIT),
-            3 => return Self::Heap(sliding(raw, u64::from(part.limit.sub_windows()))),
+            3 => return Self::Heap(ring(raw, u64::from(part.limit.sub_windows()))),
             4 => token_bucket(raw),
             6 => return Self::Heap(log(raw)),
+            EQUAL_COUNT => {
+                return match equal_count(raw) {
+                    Some(State::Words(words)) => Self::Words(words),
+                    Some(State::Heap(heap)) => Self::Heap(heap),
+                    None => Self::fresh(part),
+                };
+            }
             _ => pair(raw).map(|(tat, fraction)| [tat, fraction, 0, 0]),
         };
         Self::Words(kept.unwrap_or_default())
@@ -95,7 +104,7 @@ fn token_bucket(raw: &[u8]) -> Option<Words> {
 }
 
 /// Counts from the newest to the oldest, as the ring of core.
-fn sliding(raw: &[u8], sub_windows: u64) -> Heap {
+fn ring(raw: &[u8], sub_windows: u64) -> Heap {
     let [width, rest @ ..] = raw else {
         return Heap::new();
     };
@@ -115,6 +124,58 @@ fn sliding(raw: &[u8], sub_windows: u64) -> Heap {
         }
     }
     ring
+}
+
+/// A form, when the newest group began, its hits and its size, and the distances.
+fn equal_count(raw: &[u8]) -> Option<State> {
+    let (head, rest) = raw.split_at_checked(7)?;
+    let (width, (newest, group), distances) = match head[0] {
+        width @ 0..=3 => (width, (1, 1), rest),
+        4 => (
+            2,
+            (little(rest.get(..2)?), little(rest.get(2..4)?)),
+            &rest[4..],
+        ),
+        5 => (
+            2,
+            (little(rest.get(..7)?), little(rest.get(7..14)?)),
+            &rest[14..],
+        ),
+        _ => return None,
+    };
+    Some(
+        equal_count::Parts {
+            base: little(&head[1..]),
+            newest,
+            group,
+            bits: WIDTHS[usize::from(width)],
+            distances: match width {
+                0 => distances.chunks_exact(3).map(little).collect(),
+                1 => distances.chunks_exact(2).map(little).collect(),
+                2 => escaped(distances),
+                _ => distances.iter().map(|byte| u64::from(*byte)).collect(),
+            },
+        }
+        .pack(),
+    )
+}
+
+/// One byte below 240, else what is above by 256 and the remainder.
+fn escaped(mut bytes: &[u8]) -> SmallVec<[u64; 22]> {
+    let mut distances = SmallVec::new();
+    loop {
+        match bytes {
+            [high @ 240..=u8::MAX, low, rest @ ..] => {
+                distances.push((u64::from(*high) - 240) * 256 + 240 + u64::from(*low));
+                bytes = rest;
+            }
+            [byte @ 0..240, rest @ ..] => {
+                distances.push(u64::from(*byte));
+                bytes = rest;
+            }
+            _ => return distances,
+        }
+    }
 }
 
 /// The sum, then moments and their hits.

@@ -2,8 +2,9 @@
 
 const DECIDE: &str = include_str!("decide.lua");
 
-const ALGORITHMS: [&str; 6] = [
+const ALGORITHMS: [&str; 7] = [
     include_str!("fixed_window.lua"),
+    include_str!("sub_windows.lua"),
     include_str!("sliding_window.lua"),
     include_str!("token_bucket.lua"),
     include_str!("gcra.lua"),

@@ -254,6 +254,10 @@ impl Lane {
     fn is_out_of_range(&mut self) -> bool {
         let now = self.now.as_micros();
         let full = |rate: Emission| (rate.burst * rate.interval, rate.bits);
+        if let Arithmetic::EqualCount(_) = self.limit.arithmetic() {
+            // Charged nothing, it changes only where a clock was ahead by more than a window.
+            return true;
+        }
         let Some(StateMut::Words(words)) = self.state.as_mut().map(State::as_mut) else {
             return false;
         };

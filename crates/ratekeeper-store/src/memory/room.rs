@@ -307,7 +307,7 @@ fn words_per_charge(limit: &Limit, hits: i64) -> usize {
                 .unwrap_or(usize::MAX / 64)
                 .saturating_mul(3)
         }
-        Algorithm::SlidingWindow => limit.sub_windows() as usize + 2,
+        Algorithm::SlidingWindow => limit.heap_words(),
         _ => 4,
     }
 }

@@ -1,6 +1,6 @@
 //! The forms of limits that are measured.
 
-use ratekeeper_core::{Algorithm, DEFAULT_SUB_WINDOWS, Limit, LimitSpec, Micros};
+use ratekeeper_core::{Algorithm, Arithmetic, Limit, LimitSpec, Micros};
 
 /// A way of counting, as a rule can ask for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -66,8 +66,10 @@ impl Form {
     #[must_use]
     pub fn most_in_a_window(self, quota: u64) -> Option<u64> {
         match self {
-            Self::Default if quota <= 22 => Some(quota),
-            Self::Default => Some(quota + quota.div_ceil(15)),
+            Self::Default => {
+                let limit = self.limit(quota, Micros::from_secs(1))?;
+                limit.most_in_any_window()
+            }
             Self::SlidingLog => Some(quota),
             _ => None,
         }
@@ -76,15 +78,18 @@ impl Form {
     /// The unit in which the form tells times apart: hits count for up to two units longer than the window.
     #[must_use]
     pub fn tick(self, quota: u64, window: Micros) -> Micros {
+        let limit = self.limit(quota, window);
+        if let Some(Arithmetic::EqualCount(groups)) = limit.map(|limit| limit.arithmetic()) {
+            return groups.tick;
+        }
         let window = window.get();
         let tick = match self {
-            Self::Default => window.div_ceil(u64::from(DEFAULT_SUB_WINDOWS)),
+            Self::Default => 0,
             Self::SubWindows(count) => window.div_ceil(u64::from(count)),
             // Whole microseconds for each hit cost a bucket up to 0.1 % of its rate.
             Self::TokenBucket | Self::Gcra => window / 1_000,
             Self::SlidingLog | Self::FixedWindow => 0,
         };
-        let _ = quota;
         Micros::new(tick)
     }
 

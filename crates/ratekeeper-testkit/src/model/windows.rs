@@ -1,7 +1,7 @@
 //! The two windows, counted from the list.
 
 use super::timeline::{Timeline, left};
-use ratekeeper_core::{DEFAULT_SUB_WINDOWS, LimitSpec, Timestamp};
+use ratekeeper_core::{LimitSpec, Timestamp};
 
 /// `fixed_window`: the hits that came since the window began.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ pub struct SlidingWindow {
 
 impl SlidingWindow {
     pub(crate) fn new(spec: LimitSpec) -> Self {
-        let count = u64::from(spec.sub_windows.unwrap_or(DEFAULT_SUB_WINDOWS));
+        let count = u64::from(spec.sub_windows.unwrap_or(1));
         Self {
             quota: spec.quota,
             count,

@@ -326,7 +326,11 @@ fn counters_are_spread_over_all_shards_even_of_one_subject() {
 #[test]
 fn counted_denials_stay_within_the_heap_budget() {
     let store = without_share();
-    let limit = limit(Algorithm::SlidingWindow, 100, 3_600);
+    let spec = LimitSpec {
+        sub_windows: Some(12),
+        ..LimitSpec::new(Algorithm::SlidingWindow, 100, Micros::from_secs(3_600))
+    };
+    let limit = Limit::try_new(spec).unwrap();
     for identity in 0..20_000 {
         let step = Step {
             hits: 40_000,
