@@ -15,6 +15,9 @@ pub const SHORTEST_WINDOW: Micros = Micros::from_millis(8);
 /// The shortest tick, in microseconds, with which every time fits 48 bits.
 const SHORTEST_TICK: u64 = 32;
 
+/// Microseconds of a second.
+const SECOND: u64 = 1_000_000;
+
 /// Bits of all distances together.
 pub(super) const DISTANCE_BITS: u32 = 176;
 
@@ -60,15 +63,37 @@ impl Width {
     }
 
     /// How long a tick is for a window: no two boundaries in it are as far apart as `gone`,
-    /// although both are rounded up.
+    /// although both are rounded up. It divides a second unless it has to be longer, so that times
+    /// in whole seconds, as logs have them, are kept exactly.
     const fn tick(self, window: u64) -> u64 {
-        let tick = window.div_ceil(self.gone() - 2);
-        if tick < SHORTEST_TICK {
+        let least = window.div_ceil(self.gone() - 2);
+        divisor_of_a_second(if least < SHORTEST_TICK {
             SHORTEST_TICK
         } else {
-            tick
-        }
+            least
+        })
     }
+}
+
+/// The smallest divisor of a second, in microseconds, that is at least `least`; `least` itself if
+/// that is longer than a second.
+const fn divisor_of_a_second(least: u64) -> u64 {
+    if least > SECOND {
+        return least;
+    }
+    // A second is 2^6 * 5^6 microseconds.
+    let (mut best, mut fives) = (SECOND, 1);
+    while fives <= SECOND / 64 {
+        let mut tick = fives;
+        while tick <= 64 * fives {
+            if tick >= least && tick < best {
+                best = tick;
+            }
+            tick *= 2;
+        }
+        fives *= 5;
+    }
+    best
 }
 
 /// How a counter is kept: how wide its distances are, and how many hits a group has.

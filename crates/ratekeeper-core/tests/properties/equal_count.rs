@@ -113,6 +113,30 @@ proptest! {
         }
     }
 
+    /// Logs have whole seconds, and so do the callers that come by a timetable: with limits up to 23
+    /// each of them is decided as by a log of all hits, a hit that comes exactly a window later too.
+    #[test]
+    fn decides_whole_seconds_exactly(
+        quota in 1..=23_u64,
+        secs in 1..=250_u64,
+        steps in prop::collection::vec((0..40_u64, 1..3_i64), 1..200),
+    ) {
+        let window = Micros::from_secs(secs);
+        let log = LimitSpec::new(Algorithm::SlidingLog, quota, window);
+        let limits = [spec(quota, window, false), log];
+        let limits = limits.map(|spec| Limit::try_new(spec).expect("a valid limit"));
+        let mut states = [&limits[0], &limits[1]].map(|limit| State::new(limit.shape()));
+        let mut now = 1_800_000_007;
+        for (gap, hits) in steps {
+            now += gap * secs / 20;
+            let at = Moment::at(Timestamp::from_secs(now));
+            let answers = [0, 1].map(|one| limits[one].step(&mut states[one], hits, &at));
+            prop_assert_eq!(answers[0].verdict, answers[1].verdict);
+            prop_assert_eq!(answers[0].remaining, answers[1].remaining);
+            prop_assert_eq!(answers[0].retry_after, answers[1].retry_after);
+        }
+    }
+
     /// Hits that are charged although they are denied: nobody is let in while the limit's worth
     /// of hits is in the window, but for a group.
     #[test]

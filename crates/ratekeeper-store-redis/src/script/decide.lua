@@ -31,6 +31,24 @@ local call, byte, unpack_, pack = redis.call, string.byte, struct.unpack, struct
 local floor, ceil, min, max, format = math.floor, math.ceil, math.min, math.max, string.format
 local MOST, FRACTION = 9007199254740991, 4294967296
 local plan = ARGV[1]
+
+-- The tick of a sliding window whose counter has another width than its limit: the smallest divisor of a second that is
+-- at least so long, or just that if it is longer than a second.
+local function tick_of(least)
+  local best, fives = least > 1000000 and least or 1000000, 1
+  while fives <= 15625 do
+    local tick = fives
+    while tick <= 64 * fives do
+      if tick >= least and tick < best then
+        best = tick
+      end
+      tick = tick * 2
+    end
+    fives = fives * 5
+  end
+  return best
+end
+
 --@ clock
 local out, filled, next_key, at, size = {now}, 1, 1, 1, #plan
 local act, permit = 0, nil

@@ -27,7 +27,7 @@ if raw and #raw >= 7 then
   end
   local gone = width == 2 and 2047 or width == 0 and 4194303 or width == 1 and 65535 or 255
   if width ~= a4 then
-    tick = max(32, ceil(a2 / (gone - 2)))
+    tick = tick_of(max(32, ceil(a2 / (gone - 2))))
   end
   local began = max(0, s2 - 1) * tick + 1
   if began > now then
@@ -93,7 +93,7 @@ else
   local gone = width == 2 and 2047 or width == 0 and 4194303 or width == 1 and 65535 or 255
   slots = width == 2 and 16 or width == 0 and 8 or width == 1 and 11 or 22
   if width ~= a4 then
-    tick = max(32, ceil(a2 / (gone - 2)))
+    tick = tick_of(max(32, ceil(a2 / (gone - 2))))
   end
   local count, next_byte = min(s3 + size * (s4 - 1), MOST), 1
   local regroups = hits > 0 and (width ~= a4 or size ~= a5) and (size * slots + 1 < a1 or size > 2 * a5)

@@ -45,9 +45,15 @@ impl Form {
         Self {
             group,
             groups,
-            tick: window.div_ceil(ticks).max(32),
+            tick: tick(window.div_ceil(ticks).max(32)),
         }
     }
+}
+
+/// A divisor of a second, unless it has to be longer.
+fn tick(least: u64) -> u64 {
+    let divides = |tick: &u64| 1_000_000_u64.is_multiple_of(*tick);
+    (least..=1_000_000).find(divides).unwrap_or(least)
 }
 
 /// The most that a limit counts: the quota, or the most with which no more than it ever passes.
