@@ -51,6 +51,17 @@ impl Row {
         total
     }
 
+    /// Of the callers who do not go by what they are told.
+    fn open(&self) -> Tally {
+        let mut total = Tally::default();
+        for (arrivals, tally) in Arrivals::ALL.iter().zip(&self.arrivals) {
+            if arrivals.ignores_answers() {
+                total.add(tally);
+            }
+        }
+        total
+    }
+
     fn hold(&self, form: Form, quota: u64, broken: &mut Broken) {
         let name = form.name();
         if let Some(most) = form.most_in_a_window(quota) {
@@ -117,7 +128,7 @@ fn bytes(form: Form) -> String {
 fn by_caller(rows: &HashMap<(Form, u64), Row>) {
     println!(
         "{TOLD} hits in {} s, one kind of caller a row: hits in the worst window to the limit / admitted to what an \
-         exact log admits / wrongly denied in % of all requests\n",
+         exact log admits / wrongly denied in % of all requests, where the caller does not go by what it is told\n",
         WINDOW.get() / 1_000_000
     );
     let row_of = |form| rows.get(&(form, TOLD)).map(|row| (form, row));
@@ -129,14 +140,16 @@ fn by_caller(rows: &HashMap<(Form, u64), Row>) {
     println!("| caller |{names}\n|---|{}", "---|".repeat(columns.len()));
     for (index, arrivals) in Arrivals::ALL.into_iter().enumerate() {
         let cell = |(_, row): &(Form, &Row)| {
-            row.arrivals.get(index).map_or_else(String::new, |tally| {
-                format!(
-                    " {:.3} / {:.3} / {:.2} |",
-                    ratio(tally.worst, TOLD),
-                    ratio(tally.admitted, tally.exact_admitted),
-                    tally.percent(tally.wrongly_denied)
-                )
-            })
+            let tally = row.arrivals.get(index).copied().unwrap_or_default();
+            let wrongly_denied = match arrivals.ignores_answers() {
+                true => format!(" / {:.2}", tally.percent(tally.wrongly_denied)),
+                false => String::new(),
+            };
+            let [worst, admitted] = [
+                ratio(tally.worst, TOLD),
+                ratio(tally.admitted, tally.exact_admitted),
+            ];
+            format!(" {worst:.3} / {admitted:.3}{wrongly_denied} |")
         };
         let cells: String = columns.iter().map(cell).collect();
         println!("| {} |{cells}", arrivals.name());
@@ -152,26 +165,28 @@ fn by_caller(rows: &HashMap<(Form, u64), Row>) {
 }
 
 fn below_the_limit(rows: &HashMap<(Form, u64), Row>) {
-    println!("Over all limits and callers: how much a form admits, and what it denies wrongly\n");
     println!(
-        "| limit | requests | admitted / exact | wrongly allowed | wrongly denied | denied though below the limit |\n\
+        "Over all limits: requests of all callers and those denied though below the limit; of the callers who do not go \
+         by what they are told, how much a form admits, and what it decides wrongly\n"
+    );
+    println!(
+        "| limit | requests | denied though below the limit | admitted / exact | wrongly allowed | wrongly denied |\n\
          |---|---:|---:|---:|---:|---:|"
     );
     for form in Form::ALL {
-        let mut total = Tally::default();
-        for quota in QUOTAS {
-            if let Some(row) = rows.get(&(form, quota)) {
-                total.add(&row.total());
-            }
+        let (mut total, mut open) = (Tally::default(), Tally::default());
+        for row in QUOTAS.iter().filter_map(|quota| rows.get(&(form, *quota))) {
+            total.add(&row.total());
+            open.add(&row.open());
         }
         println!(
-            "| {} | {} | {:.4} | {:.3} % | {:.3} % | {} |",
+            "| {} | {} | {} | {:.4} | {:.3} % | {:.3} % |",
             form.name(),
             total.requests,
-            ratio(total.admitted, total.exact_admitted),
-            total.percent(total.wrongly_allowed),
-            total.percent(total.wrongly_denied),
-            total.denied_below
+            total.denied_below,
+            ratio(open.admitted, open.exact_admitted),
+            open.percent(open.wrongly_allowed),
+            open.percent(open.wrongly_denied)
         );
     }
     println!();

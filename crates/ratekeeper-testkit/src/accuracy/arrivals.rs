@@ -57,6 +57,16 @@ impl Arrivals {
         }
     }
 
+    /// Whether the caller comes whatever the answers are. Who comes back when it is told to comes when *this* limiter has
+    /// room, so that an exact log beside it, which would have told another time, says little about single answers.
+    #[must_use]
+    pub const fn ignores_answers(self) -> bool {
+        matches!(
+            self,
+            Self::Random | Self::Bursts | Self::OnOff | Self::Hovering | Self::Steady
+        )
+    }
+
     /// Plays a visit of `windows` windows to a new counter.
     pub fn play(self, counters: &mut Counters, seed: u64, windows: u64) -> Tally {
         let random = Random::new(seed ^ counters.limit().quota().rotate_left(32));

@@ -1,12 +1,17 @@
 //! The forms of limits that are measured.
 
-use ratekeeper_core::{Algorithm, Arithmetic, Limit, LimitSpec, Micros};
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros};
+
+/// The largest limit that the default keeps exactly.
+const EXACT_UP_TO: u64 = 23;
 
 /// A way of counting, as a rule can ask for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Form {
     /// `sliding_window` as it is without further settings.
     Default,
+    /// `sliding_window` with `strict: true`.
+    Strict,
     /// `sliding_window` with so many `sub_windows`.
     SubWindows(u32),
     /// `sliding_log`, which every other form is an approximation of.
@@ -21,8 +26,9 @@ pub enum Form {
 
 impl Form {
     /// All forms, in the order in which tables list them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Default,
+        Self::Strict,
         Self::SubWindows(1),
         Self::SubWindows(12),
         Self::SubWindows(60),
@@ -37,6 +43,7 @@ impl Form {
     pub fn name(self) -> String {
         match self {
             Self::Default => "`sliding_window`".to_owned(),
+            Self::Strict => "`strict`".to_owned(),
             Self::SubWindows(count) => format!("`sub_windows: {count}`"),
             Self::SlidingLog => "`sliding_log`".to_owned(),
             Self::FixedWindow => "`fixed_window`".to_owned(),
@@ -49,13 +56,14 @@ impl Form {
     #[must_use]
     pub fn limit(self, quota: u64, window: Micros) -> Option<Limit> {
         let algorithm = match self {
-            Self::Default | Self::SubWindows(_) => Algorithm::SlidingWindow,
+            Self::Default | Self::Strict | Self::SubWindows(_) => Algorithm::SlidingWindow,
             Self::SlidingLog => Algorithm::SlidingLog,
             Self::FixedWindow => Algorithm::FixedWindow,
             Self::TokenBucket => Algorithm::TokenBucket,
             Self::Gcra => Algorithm::Gcra,
         };
         let mut spec = LimitSpec::new(algorithm, quota, window);
+        spec.strict = self == Self::Strict;
         if let Self::SubWindows(count) = self {
             spec.sub_windows = Some(count);
         }
@@ -66,11 +74,9 @@ impl Form {
     #[must_use]
     pub fn most_in_a_window(self, quota: u64) -> Option<u64> {
         match self {
-            Self::Default => {
-                let limit = self.limit(quota, Micros::from_secs(1))?;
-                limit.most_in_any_window()
-            }
-            Self::SlidingLog => Some(quota),
+            Self::Default if quota <= EXACT_UP_TO => Some(quota),
+            Self::Default => Some(quota + (quota - 1).div_ceil(16) - 1),
+            Self::Strict | Self::SlidingLog => Some(quota),
             _ => None,
         }
     }
@@ -78,13 +84,19 @@ impl Form {
     /// The unit in which the form tells times apart: hits count for up to two units longer than the window.
     #[must_use]
     pub fn tick(self, quota: u64, window: Micros) -> Micros {
-        let limit = self.limit(quota, window);
-        if let Some(Arithmetic::EqualCount(groups)) = limit.map(|limit| limit.arithmetic()) {
-            return groups.tick;
-        }
         let window = window.get();
         let tick = match self {
-            Self::Default => 0,
+            Self::Default | Self::Strict => {
+                let bits = match quota {
+                    0..=9 => 22,
+                    10..=12 => 16,
+                    18..=EXACT_UP_TO => 8,
+                    _ => 11,
+                };
+                let least = window.div_ceil((1 << bits) - 3).max(32);
+                let divides_a_second = |tick: &u64| 1_000_000_u64.is_multiple_of(*tick);
+                (least..=1_000_000).find(divides_a_second).unwrap_or(least)
+            }
             Self::SubWindows(count) => window.div_ceil(u64::from(count)),
             // Whole microseconds for each hit cost a bucket up to 0.1 % of its rate.
             Self::TokenBucket | Self::Gcra => window / 1_000,
@@ -96,6 +108,11 @@ impl Form {
     /// The most hits that a caller can ask for in a window and two ticks and always get.
     #[must_use]
     pub fn never_denied_up_to(self, quota: u64) -> u64 {
-        quota
+        match self {
+            Self::Strict if quota > EXACT_UP_TO => {
+                u64::try_from(u128::from(quota) * 16 / 17).unwrap_or(quota)
+            }
+            _ => quota,
+        }
     }
 }
