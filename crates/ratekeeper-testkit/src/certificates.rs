@@ -131,6 +131,24 @@ impl Authority {
 }
 
 impl Identity {
+    /// A certificate that signs itself and says that it is an authority, as `openssl req -x509`
+    /// makes them, in the name of a host or an address.
+    ///
+    /// # Panics
+    /// If the name is neither.
+    #[must_use]
+    pub fn self_signed(name: &str) -> Self {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name in ASCII");
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("the system has random numbers");
+        let certificate = params.self_signed(&key);
+        Self {
+            certificate: certificate.expect("it can vouch for itself").pem(),
+            key: key.serialize_pem(),
+        }
+    }
+
     /// Writes both files into `folder`, each moved into place: `tls.crt` and `tls.key`.
     ///
     /// # Panics

@@ -1,12 +1,13 @@
 //! Whom one who connects trusts, and what it shows.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::ClientConfig;
 use rustls::crypto::ring;
 
-use crate::{PemFile, PemPair, TlsFile, TlsFileError, authorities};
+use crate::anchored::{AnchoredVerifier, Authorities};
+use crate::{PemFile, PemPair, TlsFile, TlsFileCause, TlsFileError, authorities};
 
 /// What connections are encrypted by, as PEM files.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -36,14 +37,22 @@ impl TlsFiles {
     /// # Panics
     /// If the cryptography that is built in knows neither TLS 1.2 nor 1.3.
     pub fn client_config(&self) -> Result<ClientConfig, TlsFileError> {
-        let roots = match &self.authorities {
-            Some(path) => PemFile::read(TlsFile::Authorities, path)?.authorities()?,
+        let authorities = match &self.authorities {
+            Some(path) => of_file(path)?,
             None => authorities::of_system()?,
         };
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let provider = Arc::new(ring::default_provider());
+        let verifier = AnchoredVerifier::new(authorities, Arc::clone(&provider));
+        let verifier = verifier.map_err(|error| TlsFileError {
+            file: TlsFile::Authorities,
+            path: self.authorities.clone(),
+            cause: TlsFileCause::Verifier(error),
+        })?;
+        let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the provider has what the default versions need")
-            .with_root_certificates(roots);
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
         let Some(identity) = &self.identity else {
             return Ok(builder.with_no_client_auth());
         };
@@ -51,4 +60,12 @@ impl TlsFiles {
         let built = builder.with_client_auth_cert(pair.certificates()?, pair.private_key()?);
         built.map_err(|error| pair.refuse(error))
     }
+}
+
+fn of_file(path: &Path) -> Result<Authorities, TlsFileError> {
+    let file = PemFile::read(TlsFile::Authorities, path)?;
+    Ok(Authorities {
+        roots: file.authorities()?,
+        certificates: file.certificates()?,
+    })
 }

@@ -12,6 +12,7 @@
 //! assert!(why.starts_with("the key in /nowhere/tls.key cannot be used: "));
 //! ```
 
+mod anchored;
 mod authorities;
 mod client;
 mod error;

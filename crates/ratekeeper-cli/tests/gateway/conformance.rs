@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::support::{Gateway, RULES, Upstream, ok};
+use ratekeeper_testkit::certificates::Identity;
 use ratekeeper_testkit::process::{Process, eventually, free_port, system};
 use tempfile::TempDir;
 
@@ -90,17 +91,27 @@ struct Certificate {
 }
 
 impl Certificate {
+    /// One that also says that it is an authority (CA:TRUE), as `openssl req -x509` makes them.
+    fn of_an_authority() -> Certificate {
+        let made = Identity::self_signed("localhost");
+        Self::of(&made.certificate, &made.key)
+    }
+
     fn new() -> Certificate {
-        let folder = tempfile::tempdir().expect("a folder can be made");
         let made =
             rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]);
         let made = made.expect("a certificate can be made");
+        Self::of(&made.cert.pem(), &made.signing_key.serialize_pem())
+    }
+
+    fn of(certificate: &str, private_key: &str) -> Certificate {
+        let folder = tempfile::tempdir().expect("a folder can be made");
         let (cert, key) = (
             folder.path().join("cert.pem"),
             folder.path().join("key.pem"),
         );
-        std::fs::write(&cert, made.cert.pem()).expect("a file can be written");
-        std::fs::write(&key, made.signing_key.serialize_pem()).expect("a file can be written");
+        std::fs::write(&cert, certificate).expect("a file can be written");
+        std::fs::write(&key, private_key).expect("a file can be written");
         Certificate {
             cert,
             key,
@@ -276,6 +287,22 @@ fn an_encrypted_upstream_is_verified() {
     let answer = gateway.get("/", &[]);
     assert_eq!(answer.status, 502, "{answer:?}");
     assert!(answer.body.contains("certificate"), "{answer:?}");
+}
+
+#[test]
+fn an_encrypted_upstream_may_show_a_certificate_that_is_its_own_authority() {
+    let own = Certificate::of_an_authority();
+    let nginx = Nginx::start(Some(&own));
+    for (trusted, status) in [(&own, 200), (&Certificate::of_an_authority(), 502)] {
+        let upstream = format!(
+            "upstreams:\n  web: {{ url: 'https://localhost:{}', ca: {} }}\n",
+            nginx.port,
+            trusted.cert.display()
+        );
+        let gateway = Gateway::start_with(RULES, &upstream, &[]);
+        let answer = gateway.get("/host", &[]);
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use ratekeeper_testkit::certificates::{Authority, Validity};
+use ratekeeper_testkit::certificates::{Authority, Identity, Validity};
 use ratekeeper_testkit::process::{Process, eventually, free_port};
 use tempfile::TempDir;
 
@@ -130,6 +130,24 @@ fn gateway_and_service_show_each_other_certificates() {
     let upstream = Upstream::start(|_| ok(""));
     let settings = [site.trust(), site.identity()].concat();
     is_enforced(&site.gateway(&upstream, "grpcs", &settings));
+}
+
+/// As `openssl req -x509` makes it: it signs itself, and says that it is an authority.
+#[test]
+fn a_service_may_show_a_certificate_that_is_its_own_authority() {
+    let site = Site::new(Validity::Valid);
+    let own = Identity::self_signed("ratekeeper.internal");
+    own.write(site.folder.path());
+    let _service = site.serve(ENCRYPTED);
+    let upstream = Upstream::start(|_| ok(""));
+    let name = "service_server_name: ratekeeper.internal".to_owned();
+    let trust = |file: &str| vec![format!("service_ca: {}", site.path(file)), name.clone()];
+    is_enforced(&site.gateway(&upstream, "grpcs", &trust("tls.crt")));
+    // Another one of the same name is not this one, and it is said why.
+    let other = Identity::self_signed("ratekeeper.internal");
+    site.put("other.crt", &other.certificate);
+    let gateway = site.gateway(&upstream, "grpcs", &trust("other.crt"));
+    goes_on_without(&gateway, "(CA:TRUE)", "the service that decides");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use ratekeeper_core::Algorithm;
 use ratekeeper_store_redis::script::slot;
 use ratekeeper_store_redis::{Endpoint, RedisStore};
-use ratekeeper_testkit::certificates::{Authority, Validity, put};
+use ratekeeper_testkit::certificates::{Authority, Identity, Validity, put};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Client, Cluster, PRIMARY, Sentinels, Server};
 use ratekeeper_tls::TlsFiles;
@@ -135,5 +135,30 @@ async fn a_primary_is_found_encrypted_by_users_of_both() {
     eventually("the sentinels' refusal is told", || {
         let faults = store.faults();
         faults.iter().any(|it| it.contains("WRONGPASS"))
+    });
+}
+
+/// As `openssl req -x509` makes it: it signs itself, and says that it is an authority.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_is_its_own_authority_is_believed_by_who_has_it() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let own = Identity::self_signed("127.0.0.1");
+    own.write(folder.path());
+    put(&folder.path().join("ca.pem"), &own.certificate);
+    let server = Server::encrypted(folder.path(), &[]);
+    let url = format!("rediss://127.0.0.1:{}/", server.tls_port());
+    let store = node(&url, folder.path());
+    eventually("it is reached", || store.seed().is_some());
+    let limit = limit(Algorithm::FixedWindow, 2, LASTING);
+    let verdicts = decide(&store, &[step(&limit, 1)]).await;
+    assert!(verdicts.expect("it answers").allowed);
+
+    let stranger = tempfile::tempdir().expect("a folder can be made");
+    let other = Identity::self_signed("127.0.0.1");
+    put(&stranger.path().join("ca.pem"), &other.certificate);
+    let store = node(&url, stranger.path());
+    eventually("it is refused, and said why", || {
+        let why = store.status().error.unwrap_or_default();
+        why.contains("CA:TRUE") && why.contains("file of authorities")
     });
 }
