@@ -4,9 +4,9 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::store::{NodeStore, OneStore};
 use anyhow::{Context, Result};
-use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions};
+use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions, Seed};
 use ratekeeper_rules::RuleSet;
-use ratekeeper_server::ServedStore as _;
+use ratekeeper_store::Store as _;
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use tracing::warn;
 
@@ -54,7 +54,7 @@ pub(crate) async fn served(
     }
     let names = counters.stores.iter().map(|it| it.name.clone());
     let store = NodeStore::new(default, names.zip(shared).collect());
-    options.seed = store.seed().or(options.seed);
+    options.seed = store.hash_key().map(Seed::from).or(options.seed);
     let limiter = Limiter::new(rules, store, options);
     if counters.redis.is_none() && counters.stores.is_empty() {
         return Ok(limiter);

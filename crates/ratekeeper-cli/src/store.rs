@@ -9,9 +9,11 @@ use std::task::{Context, Poll};
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::Seed;
-use ratekeeper_server::{ServedStore, ServerGauges, StoreGauges};
+use ratekeeper_server::{Agreement, ServedStore, ServerGauges, StoreGauges};
 use ratekeeper_store::across;
-use ratekeeper_store::{Answer, MemoryStore, Request, Store, StoreError, StoreSlot, Verdicts};
+use ratekeeper_store::{
+    Answer, HashKey, MemoryStore, Request, Store, StoreError, StoreSlot, Verdicts,
+};
 use ratekeeper_store_redis::Ticket;
 use tokio::runtime::Handle;
 
@@ -95,6 +97,10 @@ impl Store for NodeStore {
         either!(self, store => store.give_back(request, taken))
     }
 
+    fn hash_key(&self) -> Option<HashKey> {
+        either!(self, store => store.hash_key())
+    }
+
     fn slot(&self, name: &str) -> StoreSlot {
         either!(self, store => store.slot(name))
     }
@@ -113,16 +119,12 @@ impl ServedStore for NodeStore {
         either!(self, store => store.gauges())
     }
 
-    fn seed(&self) -> Option<Seed> {
-        either!(self, store => store.seed())
-    }
-
     async fn seed_other_than(&self, known: Seed) -> Seed {
         either!(self, store => store.seed_other_than(known).await)
     }
 
-    fn is_seed_agreed(&self) -> Option<bool> {
-        either!(self, store => store.is_seed_agreed())
+    fn agreement(&self) -> Option<Agreement> {
+        either!(self, store => store.agreement())
     }
 
     fn faults(&self) -> Vec<String> {

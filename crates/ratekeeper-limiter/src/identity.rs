@@ -4,7 +4,7 @@ use std::hash::Hasher;
 
 use ratekeeper_core::{Algorithm, Limit};
 use ratekeeper_rules::{Calendar, Entry, Matched, Visit};
-use ratekeeper_store::CounterKey;
+use ratekeeper_store::{CounterKey, HashKey};
 use siphasher::sip::SipHasher13;
 
 use crate::sip::WordHasher;
@@ -36,6 +36,18 @@ impl Seed {
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0
+    }
+
+    /// The seed, as stores know it.
+    #[must_use]
+    pub const fn hash_key(self) -> HashKey {
+        HashKey::from_bytes(self.0)
+    }
+}
+
+impl From<HashKey> for Seed {
+    fn from(key: HashKey) -> Self {
+        Self(key.to_bytes())
     }
 }
 

@@ -33,8 +33,9 @@ pub struct LimiterOptions {
     pub profile: Profile,
     /// Modes that hold for every rule.
     pub modes: Modes,
-    /// The secret under which counters are named; None makes a new one. Counters that are to be
-    /// found again after a restart need the seed they were named with.
+    /// The secret under which counters are named; None takes that of the store, if its nodes share
+    /// one, else makes a new one. Counters that are to be found again after a restart need the seed
+    /// they were named with.
     pub seed: Option<Seed>,
 }
 
@@ -58,7 +59,9 @@ pub struct Limiter<S> {
 impl<S: Store> Limiter<S> {
     /// A limiter of `rules` with its counters in `store`.
     pub fn new(rules: RuleSet, store: S, options: LimiterOptions) -> Self {
-        let namer = Namer::new(options.seed.unwrap_or_else(Seed::random));
+        let shared = || store.hash_key().map(Seed::from);
+        let seed = options.seed.or_else(shared);
+        let namer = Namer::new(seed.unwrap_or_else(Seed::random));
         let slot = |name: &str| store.slot(name);
         let snapshot = Snapshot::new(Arc::new(rules), options.modes, namer, slot, None);
         Self {
@@ -101,6 +104,10 @@ impl<S: Store> Limiter<S> {
     /// Names counters by `seed` from now on, so that nodes with one store find each other's. What
     /// was counted, and the permits that were given, under other names are not found again.
     pub fn adopt_seed(&self, seed: Seed) {
+        // Most often it is the same, and nobody has to wait to find that.
+        if self.seed() == seed {
+            return;
+        }
         let _alone = self.replacing.lock();
         let before = self.snapshot.load();
         if before.namer.seed() == seed {
@@ -294,6 +301,7 @@ impl<S: Store> Limiter<S> {
         }
         self.store.decide(&Request {
             extra,
+            named_by: Some(plan.seed().hash_key()),
             ..Request::new(&plan.steps, plan.mode(), now)
         })
     }
@@ -322,6 +330,10 @@ impl<S: Store> Limiter<S> {
         extra: Option<&Extra>,
         answered: Option<Verdicts>,
     ) -> Verdicts {
+        // A store that has learned its secret since is unavailable to counters of another name.
+        if let Some(key) = self.store.hash_key() {
+            self.adopt_seed(key.into());
+        }
         let request = Request {
             extra,
             ..Request::new(&plan.steps, plan.mode(), now)

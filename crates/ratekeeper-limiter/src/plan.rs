@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::Snapshot;
 use crate::compiled::OVERRIDES;
 use crate::decision::Source;
-use crate::identity::{Naming, stable_hash};
+use crate::identity::{Naming, Seed, stable_hash};
 use crate::request::{Check, Descriptor, MAX_HITS, Override, Waiting};
 use crate::stats::Totals;
 use crate::within::Spare;
@@ -303,6 +303,11 @@ impl<'a> Plan<'a> {
         let kept: SmallVec<[bool; 8]> = self.sources.iter().map(keep).collect();
         self.keep(&kept);
         // What is unlimited stays so, also where another rule replaces it, as the incumbent has it.
+    }
+
+    /// The secret that the counters of its steps were named by.
+    pub(crate) fn seed(&self) -> Seed {
+        self.context.snapshot.namer.seed()
     }
 
     /// Takes out every step but those that `is_kept` names.

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::callers::Callers;
 use crate::chores::Chores;
 use crate::config::{AuthConfig, Bounds, RlsConfig};
+use crate::degraded::Degraded;
 use crate::drain::Drain;
 use crate::durations::Durations;
 use crate::front::Telling;
@@ -35,6 +36,8 @@ pub(crate) struct App<S> {
     pub(crate) chores: Chores,
     /// Parts beside the limiter that have metrics and faults of their own.
     telling: RwLock<Vec<Arc<dyn Telling>>>,
+    /// The share of decisions that failure modes gave of late.
+    pub(crate) degraded: Degraded,
     /// Of the listeners that encrypt.
     pub(crate) tls: Vec<Arc<Tls>>,
     /// What the last [`ReloadStatus`] says, but cheap to look at for each check.
@@ -66,6 +69,7 @@ impl<S: ServedStore> App<S> {
             durations: Durations::default(),
             chores: Chores::default(),
             telling: RwLock::default(),
+            degraded: Degraded::default(),
             tls,
             is_loaded,
             is_leaving: AtomicBool::new(false),

@@ -34,6 +34,7 @@ mod app;
 mod callers;
 mod chores;
 mod config;
+mod degraded;
 mod drain;
 mod durations;
 mod follow;
@@ -61,5 +62,5 @@ pub use listen::{Answer, Fault, FramedTwice, ListenAddress, Pace, Patience, Peer
 pub use reload::{LoadError, ReloadStatus, RulesLoader};
 pub use rls::{ConstantAnswer, NoAnswer};
 pub use server::{Addresses, BindError, Drained, OPERATORS_MAX, Reload, Server};
-pub use store::{ServedStore, ServerGauges, StoreGauges};
+pub use store::{Agreement, ServedStore, ServerGauges, StoreGauges};
 pub use tls::{BadClientName, ClientName, PeerName, TlsConfig};

@@ -22,19 +22,14 @@ pub trait ServedStore: Store + Debug {
     /// How full it is.
     fn gauges(&self) -> StoreGauges;
 
-    /// The secret that all nodes with this store name counters by, where they share one.
-    fn seed(&self) -> Option<Seed> {
-        None
-    }
-
-    /// Waits until [`Self::seed`] is there and another one than `known`.
+    /// Waits until [`Store::hash_key`] is there and another one than `known`.
     fn seed_other_than(&self, known: Seed) -> impl Future<Output = Seed> + Send {
         let _ = known;
         std::future::pending()
     }
 
-    /// Whether all nodes are sure to have the same [`Self::seed`]; [`None`] where they share none.
-    fn is_seed_agreed(&self) -> Option<bool> {
+    /// How all nodes agree on [`Store::hash_key`]; [`None`] where they share none.
+    fn agreement(&self) -> Option<Agreement> {
         None
     }
 
@@ -47,6 +42,15 @@ pub trait ServedStore: Store + Debug {
     fn servers(&self) -> Vec<ServerGauges> {
         Vec::new()
     }
+}
+
+/// How the nodes agree on the secret that counters are named by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Agreement {
+    /// Whether all of them are sure to have the same.
+    pub is_agreed: bool,
+    /// How often another one than this node's was found, since the start: some had counted apart.
+    pub conflicts: u64,
 }
 
 /// How one server of a store is doing: counts since the start.

@@ -5,7 +5,7 @@
 //!   closed ------------------------>  open  ---------------------------> half-open
 //!      ^                               ^  \                                  |
 //!      |                               |   `------ the probe failed ---------+
-//!      +---------------- the probe was answered in time ---------------------'
+//!      +------------ the probe was answered in time, with a decision ---------'
 //! ```
 //!
 //! A failure is a connection that broke or could not be made, a pipeline without an answer within
@@ -196,7 +196,8 @@ impl Breaker {
         let until = now.saturating_duration_since(self.origin) + cooldown;
         self.open_until.store(micros(until), Ordering::Relaxed);
         let opened = self.swap(from, Circuit::Open);
-        if opened {
+        // A probe that failed leaves it as open as it was.
+        if opened && from == Circuit::Closed {
             self.opened.fetch_add(1, Ordering::Relaxed);
         }
         opened

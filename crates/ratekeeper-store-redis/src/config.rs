@@ -14,6 +14,8 @@ pub struct RedisConfig {
     /// For how long a denial is repeated from memory, if nothing of it would change meanwhile:
     /// a refund, reset or change made elsewhere is seen after that. Zero: not at all.
     pub deny_cache_max: Duration,
+    /// How often a server is asked what it is and what it evicts.
+    pub look_every: Duration,
     /// Whether waiting requests that ask for the same are decided together.
     pub merges: bool,
     /// Groups of requests in one pipeline, at least 1.
@@ -33,6 +35,7 @@ impl Default for RedisConfig {
             deadline: Duration::from_millis(10),
             connect_timeout: Duration::from_millis(400),
             deny_cache_max: Duration::from_secs(1),
+            look_every: Duration::from_secs(60),
             merges: true,
             groups_max: 64,
             pipelines_max: 2,
@@ -49,6 +52,7 @@ impl std::fmt::Debug for RedisConfig {
             .field("deadline", &self.deadline)
             .field("connect_timeout", &self.connect_timeout)
             .field("deny_cache_max", &self.deny_cache_max)
+            .field("look_every", &self.look_every)
             .field("merges", &self.merges)
             .field("groups_max", &self.groups_max)
             .field("pipelines_max", &self.pipelines_max)

@@ -16,7 +16,7 @@ use crate::lane::Lane;
 use crate::lanes::Elsewhere;
 use crate::metrics::Fault;
 use crate::queue::{Member, Waiting, earliest};
-use crate::script::{Call, Clock, Group, Item, decode_and_keep};
+use crate::script::{Aside, Call, Clock, Group, Item, decode_and_keep};
 use crate::survey::told;
 use crate::topology::Topology;
 use crate::wire::{Refusal, Sent, ask, is_of_connection};
@@ -195,7 +195,7 @@ impl<'a> Flight<'a> {
         };
         let members = &mut batch.members;
         let (mut group, mut member) = (0, 0);
-        let mut denied = Vec::new();
+        let (mut denied, mut corrupt) = (Vec::new(), Vec::new());
         let decoded = decode_and_keep(
             &batch.groups,
             items.iter().map(item),
@@ -208,7 +208,10 @@ impl<'a> Flight<'a> {
                 }
                 member += 1;
             },
-            |number, known| denied.push((number, known)),
+            |number, aside| match aside {
+                Aside::Denied(known) => denied.push((number, known)),
+                Aside::Corrupt(key) => corrupt.push((number, key)),
+            },
         );
         match decoded {
             Ok(0) => {}
@@ -217,6 +220,11 @@ impl<'a> Flight<'a> {
                 self.malformed(batch, &error.to_string());
                 return false;
             }
+        }
+        for (number, key) in corrupt {
+            let failed = batch.members[number].fail(StoreError::Corrupt);
+            let name = self.lane.asking.names.text(key);
+            self.lane.shard.corrupt(failed, &name);
         }
         let memory = &self.lane.asking.denied;
         for (number, known) in denied {
@@ -310,7 +318,7 @@ impl<'a> Flight<'a> {
     }
 }
 
-fn item(value: &Value) -> Item<'_> {
+pub(crate) fn item(value: &Value) -> Item<'_> {
     match value {
         Value::Int(number) => Item::Int(*number),
         Value::BulkString(bytes) => Item::Bytes(bytes),

@@ -8,6 +8,8 @@ pub(crate) struct Greeting {
     valkey_version: Option<String>,
     policy: Option<String>,
     maxmemory: u64,
+    /// How long it has run, in seconds, if it says so.
+    pub(crate) uptime: Option<u64>,
 }
 
 /// The oldest Redis whose scripts and commands do.
@@ -24,6 +26,7 @@ impl Greeting {
                 "redis_version" => greeting.redis_version = value.to_owned(),
                 "valkey_version" => greeting.valkey_version = Some(value.to_owned()),
                 "maxmemory_policy" => greeting.policy = Some(value.to_owned()),
+                "uptime_in_seconds" => greeting.uptime = value.parse().ok(),
                 "maxmemory" => greeting.maxmemory = value.parse().unwrap_or(0),
                 _ => {}
             }

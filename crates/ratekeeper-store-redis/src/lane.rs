@@ -299,15 +299,15 @@ impl Lane {
                 return None;
             }
         };
+        let map = self.topology()?.map();
         let mut connection = link.connection.clone();
-        let command = redis::cmd("PING");
-        let ping = command.query_async::<redis::Value>(&mut connection);
+        let asked = crate::probe::probe(&mut connection, &self.shard, &map, &self.asking);
         let answered = tokio::select! {
-            answered = timeout(self.config.deadline, ping) => answered,
+            answered = timeout(self.config.deadline, asked) => answered,
             () = &mut link.driver => return None,
         };
         match answered {
-            Ok(Ok(_)) => {
+            Ok(Ok(())) => {
                 probe.answered();
                 self.shard.served();
                 Some(link)
@@ -317,8 +317,11 @@ impl Lane {
                 None
             }
             Err(_) => {
-                self.shard
-                    .failed(Fault::Timeout, 1, "a probe was not answered in time");
+                self.shard.failed(
+                    Fault::Timeout,
+                    1,
+                    "no answer to a probe within the deadline",
+                );
                 None
             }
         }

@@ -23,15 +23,18 @@ pub(crate) enum Fault {
     Refused,
     /// The server answered what no script of ours answers, or that ours failed.
     Reply,
+    /// Where a counter is to lie, something lies that is none.
+    Corrupt,
 }
 
 impl Fault {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Connection,
         Self::Timeout,
         Self::Overloaded,
         Self::Refused,
         Self::Reply,
+        Self::Corrupt,
     ];
 
     const fn name(self) -> &'static str {
@@ -41,6 +44,7 @@ impl Fault {
             Self::Overloaded => "overloaded",
             Self::Refused => "refused",
             Self::Reply => "reply",
+            Self::Corrupt => "corrupt",
         }
     }
 }
@@ -74,6 +78,17 @@ impl Metrics {
         self.decisions
             .fetch_add(decisions as u64, Ordering::Relaxed);
         self.queued_us.fetch_add(micros(queued), Ordering::Relaxed);
+    }
+
+    /// Calls that decisions have made so far.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Pipelines that were answered so far.
+    pub(crate) fn answers(&self) -> u64 {
+        let counts = self.durations.iter();
+        counts.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
     /// A pipeline was answered after `took`.
@@ -147,8 +162,8 @@ pub struct ShardCounts {
     /// How often the breaker has opened.
     pub opened: u64,
     /// Decisions that could not be taken there, by cause: `connection`, `timeout`,
-    /// `overloaded`, `refused`, `reply`.
-    pub faults: [(&'static str, u64); 5],
+    /// `overloaded`, `refused`, `reply`, `corrupt`.
+    pub faults: [(&'static str, u64); 6],
     /// Pipelines sent.
     pub pipelines: u64,
     /// Groups of decisions in them: fewer than decisions where some were merged.

@@ -31,6 +31,6 @@ pub use group::Group;
 pub use key::{KeyName, slot};
 pub(crate) use key::{SLOTS, slot_of_key};
 pub(crate) use known::Known;
-pub(crate) use reply::decode_and_keep;
 pub use reply::{AnswerError, Item, decode};
+pub(crate) use reply::{Aside, decode_and_keep};
 pub use text::{Clock, Script};

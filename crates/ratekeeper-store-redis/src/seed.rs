@@ -1,20 +1,29 @@
 //! The secret that counters are named by, and how all nodes come to have the same.
 //!
 //! It is made once and lies in Redis under one key, where each node puts it back and compares it
-//! each second. In a cluster every shard but the one of that key has a copy, under a key that lies
+//! each second. A node counts nothing before it knows the secret, and makes one only where no other
+//! node can be about to put one back. Where two meet all the same, the older one counts, for all
+//! nodes ([`Minted`]). In a cluster every shard but the one of that key has a copy, under a key that lies
 //! there, and so has every further store of a service: a node that starts while the server of the
 //! first is away, or has come back empty, finds the secret that the counters of all others are
 //! named by. What lies under the first key of the first store is what counts, and copies are made
 //! to agree with it. Those of further stores have keys that are nobody's first: another service may
 //! have its own secret there, and is not to be given ours.
 
+mod minted;
+
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use ratekeeper_core::Timestamp;
+use ratekeeper_store::HashKey;
 use tokio::sync::watch;
+use tracing::warn;
+
+pub(crate) use minted::Minted;
 
 use crate::script::slot_of_key;
 use crate::shard::Shard;
@@ -72,8 +81,13 @@ pub(crate) struct Seed {
     known: Mutex<Known>,
     /// What is known, for who waits for it.
     adopted: watch::Sender<Option<Secret>>,
+    /// The same in two words, for who compares it at each decision: a change that is seen half
+    /// done equals neither secret.
+    words: [AtomicU64; 2],
     /// Whether it is known, for who asks at each decision.
     is_adopted: AtomicBool,
+    /// How often another secret than the one in use was found where the one that counts lies.
+    conflicts: AtomicU64,
     /// Whether it is a setting, so that it lies in no server.
     pub(crate) is_setting: bool,
     /// Where the stores lie whose counters are named by it.
@@ -92,9 +106,20 @@ enum Known {
     /// Nothing: this is what it proposes if there is none.
     Proposal(Secret),
     /// What a copy says, and which servers have other copies.
-    Copied(Secret, BTreeSet<Box<str>>),
+    Copied(Minted, BTreeSet<Box<str>>),
     /// What counts.
-    Agreed(Secret),
+    Agreed(Minted),
+}
+
+/// What was heard of the secret at one place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Heard {
+    /// It is the one that this node goes by, perhaps from now on.
+    Same,
+    /// It is a copy that differs, while what counts is not known.
+    Undecided,
+    /// It is another one: this has to lie there instead.
+    PutBack(Minted),
 }
 
 /// Without the secret.
@@ -120,11 +145,16 @@ impl std::fmt::Debug for Known {
 
 impl Seed {
     pub(crate) fn new(setting: Option<Secret>, stores: Box<[Arc<Topology>]>) -> Self {
-        let known = setting.map_or_else(|| Known::Proposal(random()), Known::Agreed);
+        let known = match setting {
+            Some(secret) => Known::Agreed(Minted::undated(secret)),
+            None => Known::Proposal(random()),
+        };
         Self {
             known: Mutex::new(known),
             adopted: watch::Sender::new(setting),
+            words: words(setting.unwrap_or_default()).map(AtomicU64::new),
             is_adopted: AtomicBool::new(setting.is_some()),
+            conflicts: AtomicU64::new(0),
             is_setting: setting.is_some(),
             stores,
         }
@@ -148,7 +178,20 @@ impl Seed {
     }
 
     pub(crate) fn is_adopted(&self) -> bool {
-        self.is_adopted.load(Ordering::Relaxed)
+        // Acquire: see `adopt`.
+        self.is_adopted.load(Ordering::Acquire)
+    }
+
+    /// Whether counters that were named by `key` may be counted: it is the secret that all nodes
+    /// have, as far as is known. Who names counters by none of ours has to know only where
+    /// counters lie in several places.
+    pub(crate) fn admits(&self, key: Option<HashKey>) -> bool {
+        // Relaxed: a decision that sees the secret before is one that came just before.
+        let is = |(known, word): (&AtomicU64, u64)| known.load(Ordering::Relaxed) == word;
+        match key {
+            Some(key) => self.is_adopted() && self.words.iter().zip(words(key.to_bytes())).all(is),
+            None => self.is_adopted() || !self.is_shared(),
+        }
     }
 
     /// Whether what counts has been heard, and not a copy alone.
@@ -156,8 +199,13 @@ impl Seed {
         matches!(*self.known.lock(), Known::Agreed(_))
     }
 
-    /// Whether counters lie where the secret need not be known: in several places.
-    pub(crate) fn is_shared(&self) -> bool {
+    /// How often another secret than the one in use was found where the one that counts lies.
+    pub(crate) fn conflicts(&self) -> u64 {
+        self.conflicts.load(Ordering::Relaxed)
+    }
+
+    /// Whether counters lie in several places.
+    fn is_shared(&self) -> bool {
         self.stores.len() > 1 || self.stores.iter().any(|it| it.is_cluster())
     }
 
@@ -170,42 +218,69 @@ impl Seed {
         }
     }
 
-    /// What is to lie at `key` if nothing does. A node that knows of none proposes its own where
-    /// it may.
-    pub(crate) fn offer(&self, key: &SeedKey, may_propose: bool) -> Option<Secret> {
+    /// What is to lie at `key` if nothing does, `now` by the clock of its server. A node that
+    /// knows of none proposes its own where it may.
+    pub(crate) fn offer(&self, key: &SeedKey, may_propose: bool, now: Timestamp) -> Option<Minted> {
         match (&*self.known.lock(), key) {
-            (Known::Proposal(secret), SeedKey::First(_)) if may_propose => Some(*secret),
+            (Known::Proposal(secret), SeedKey::First(_)) if may_propose => Some(Minted {
+                at: now,
+                secret: *secret,
+            }),
             (Known::Proposal(_), _) => None,
-            (Known::Copied(secret, _) | Known::Agreed(secret), _) => Some(*secret),
+            (Known::Copied(minted, _) | Known::Agreed(minted), _) => Some(*minted),
         }
     }
 
-    /// Hears what lies at `key` of `server`; what has to lie there instead.
-    pub(crate) fn hear(&self, key: &SeedKey, server: &str, there: Secret) -> Option<Secret> {
+    /// Hears what lies at `key` of `server`, and what is to be done about it.
+    pub(crate) fn hear(&self, key: &SeedKey, server: &str, there: Minted) -> Heard {
         let mut known = self.known.lock();
         match (key, &mut *known) {
+            (SeedKey::First(_), Known::Agreed(ours)) if ours.secret != there.secret => {
+                let ours = *ours;
+                self.conflicts.fetch_add(1, Ordering::Relaxed);
+                let is_theirs = there.prevails_over(&ours);
+                tell_conflict(server, is_theirs);
+                if !is_theirs {
+                    return Heard::PutBack(ours);
+                }
+                *known = Known::Agreed(there);
+            }
             (SeedKey::First(_), known) => *known = Known::Agreed(there),
             (SeedKey::Copy(_), known @ Known::Proposal(_)) => {
                 *known = Known::Copied(there, BTreeSet::new());
             }
-            (SeedKey::Copy(_), Known::Agreed(secret)) if *secret != there => return Some(*secret),
+            (SeedKey::Copy(_), Known::Agreed(ours)) if ours.secret != there.secret => {
+                return Heard::PutBack(*ours);
+            }
             (SeedKey::Copy(_), Known::Agreed(_)) => {}
-            (SeedKey::Copy(_), Known::Copied(secret, differing)) => {
-                match *secret == there {
-                    true => differing.remove(server),
-                    false => differing.insert(server.into()),
+            (SeedKey::Copy(_), Known::Copied(ours, differing)) => {
+                return match ours.secret == there.secret {
+                    true => {
+                        differing.remove(server);
+                        Heard::Same
+                    }
+                    false => {
+                        differing.insert(server.into());
+                        Heard::Undecided
+                    }
                 };
-                return None;
             }
         }
+        self.adopt(there.secret);
+        Heard::Same
+    }
+
+    fn adopt(&self, secret: Secret) {
+        for (known, word) in self.words.iter().zip(words(secret)) {
+            known.store(word, Ordering::Relaxed);
+        }
+        // Release: who sees that there is one sees this one, or one after it.
+        self.is_adopted.store(true, Ordering::Release);
         self.adopted.send_if_modified(|adopted| {
-            let is_new = *adopted != Some(there);
-            *adopted = Some(there);
+            let is_new = *adopted != Some(secret);
+            *adopted = Some(secret);
             is_new
         });
-        // Relaxed: what it is is read under a lock.
-        self.is_adopted.store(true, Ordering::Relaxed);
-        None
     }
 
     /// Whether every server but one that could know of a secret has been asked for it: all slots
@@ -220,6 +295,32 @@ impl Seed {
             is_known && map.shards().iter().all(was_asked)
         })
     }
+}
+
+/// Says that two groups of nodes have counted apart, which neither may have noticed otherwise.
+fn tell_conflict(server: &str, is_theirs: bool) {
+    let what = match is_theirs {
+        true => {
+            "it is the older one: this node names its counters by it from now on, and what it counted until now is not found again"
+        }
+        false => {
+            "that of this node is the older one, and was put back: who counted by the other begins anew"
+        }
+    };
+    warn!(
+        server,
+        "another key that counters are named by was found in Redis: {what}"
+    );
+}
+
+fn words(secret: Secret) -> [u64; 2] {
+    let word = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte))
+    };
+    let (high, low) = secret.split_at(8);
+    [word(high), word(low)]
 }
 
 /// 128 bits that nobody knows.
@@ -248,34 +349,73 @@ mod tests {
         SeedKey::Copy("rk:seed:0".to_owned())
     }
 
+    fn minted(at: u64, byte: u8) -> Minted {
+        Minted {
+            at: Timestamp::from_micros(at),
+            secret: [byte; 16],
+        }
+    }
+
     #[test]
     fn a_copy_is_believed_until_the_first_is_heard() {
         let seed = Seed::new(None, Box::default());
         assert_eq!(seed.adopted(), None);
-        assert_eq!(seed.hear(&copy(), "b", [1; 16]), None);
+        assert_eq!(seed.hear(&copy(), "b", minted(1, 1)), Heard::Same);
         assert_eq!(seed.adopted(), Some([1; 16]));
         // Of two copies that differ neither is known to be wrong.
-        assert_eq!(seed.hear(&copy(), "b", [2; 16]), None);
+        assert_eq!(seed.hear(&copy(), "b", minted(2, 2)), Heard::Undecided);
         assert_eq!(seed.adopted(), Some([1; 16]));
         assert_eq!(
             (seed.differing(), seed.is_agreed()),
             (vec!["b".into()], false)
         );
-        assert_eq!(seed.hear(&first(), "a", [2; 16]), None);
+        // However young: another service may have made the copy.
+        let first = minted(2, 2);
+        assert_eq!(seed.hear(&self::first(), "a", first), Heard::Same);
         assert_eq!((seed.differing(), seed.is_agreed()), (vec![], true));
         assert_eq!(seed.adopted(), Some([2; 16]));
-        assert_eq!(seed.hear(&copy(), "b", [1; 16]), Some([2; 16]));
+        assert_eq!(seed.hear(&copy(), "b", minted(1, 1)), Heard::PutBack(first));
+        assert_eq!(seed.conflicts(), 0);
+    }
+
+    #[test]
+    fn of_two_that_meet_the_older_one_counts_on_both_sides() {
+        let (older, newer) = (minted(1, 1), minted(2, 2));
+        let seed = Seed::new(None, Box::default());
+        assert_eq!(seed.hear(&first(), "a", newer), Heard::Same);
+        assert_eq!(seed.hear(&first(), "a", older), Heard::Same);
+        assert_eq!((seed.adopted(), seed.conflicts()), (Some([1; 16]), 1));
+        assert_eq!(seed.hear(&first(), "a", newer), Heard::PutBack(older));
+        assert_eq!((seed.adopted(), seed.conflicts()), (Some([1; 16]), 2));
+    }
+
+    #[test]
+    fn nothing_is_counted_by_another_key_than_the_one_that_is_known() {
+        let seed = Seed::new(None, Box::default());
+        let key = |byte| Some(HashKey::from_bytes([byte; 16]));
+        assert!(!seed.admits(key(0)) && !seed.admits(key(1)));
+        seed.hear(&first(), "a", minted(1, 1));
+        assert!(seed.admits(key(1)) && !seed.admits(key(2)));
+        let half = [[1; 8], [2; 8]]
+            .concat()
+            .try_into()
+            .map(HashKey::from_bytes);
+        assert!(!seed.admits(half.ok()));
+        let setting = Seed::new(Some([3; 16]), Box::default());
+        assert!(setting.admits(key(3)) && !setting.admits(key(1)));
     }
 
     #[test]
     fn a_proposal_goes_nowhere_but_to_the_first_key_when_it_may() {
         let seed = Seed::new(None, Box::default());
-        assert_eq!(seed.offer(&copy(), true), None);
-        assert_eq!(seed.offer(&first(), false), None);
-        assert!(seed.offer(&first(), true).is_some());
-        seed.hear(&copy(), "b", [1; 16]);
-        assert_eq!(seed.offer(&first(), false), Some([1; 16]));
-        assert_eq!(seed.offer(&copy(), false), Some([1; 16]));
+        let now = Timestamp::from_micros(5);
+        assert_eq!(seed.offer(&copy(), true, now), None);
+        assert_eq!(seed.offer(&first(), false, now), None);
+        assert_eq!(seed.offer(&first(), true, now).map(|it| it.at), Some(now));
+        let copied = minted(1, 1);
+        seed.hear(&copy(), "b", copied);
+        assert_eq!(seed.offer(&first(), false, now), Some(copied));
+        assert_eq!(seed.offer(&copy(), false, now), Some(copied));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::config::RedisConfig;
 use crate::endpoint::SentinelSet;
 use crate::link::{Link, said};
 use crate::node::{Address, Node};
-use crate::topology::Topology;
+use crate::topology::{Topology, Trouble};
 
 /// How often a sentinel is asked while nobody doubts the primary.
 const EVERY: Duration = Duration::from_millis(250);
@@ -64,21 +64,25 @@ impl Follower {
         for number in (0..count).map(|step| (last + step) % count) {
             match self.primary_by(number, is_doubted).await {
                 Ok(primary) => return self.adopt(primary),
-                Err(why) => failed = failed.or(Some(why)),
+                // Of a primary that is away more is known than of a sentinel that is.
+                Err(trouble @ Trouble::Primary(_)) => failed = Some(trouble),
+                Err(trouble) => failed = failed.or(Some(trouble)),
             }
         }
-        let why = failed.unwrap_or_else(|| "there are no sentinels".to_owned());
+        let none = || Trouble::Sentinels("there are none".to_owned());
+        let found = failed.unwrap_or_else(none);
         let mut trouble = self.topology.trouble.lock();
-        if trouble.as_deref() != Some(&*why) {
-            warn!(why, "no sentinel says where the primary is");
+        if trouble.as_ref() != Some(&found) {
+            warn!("{found}");
         }
-        *trouble = Some(why.into());
+        *trouble = Some(found);
     }
 
     /// The primary that one of the sentinels names, if that server agrees: one that is in use and
     /// not doubted is not asked.
-    async fn primary_by(&mut self, number: usize, is_doubted: bool) -> Result<Node, String> {
-        let address = self.ask_sentinel(number).await?;
+    async fn primary_by(&mut self, number: usize, is_doubted: bool) -> Result<Node, Trouble> {
+        let address = self.ask_sentinel(number).await;
+        let address = address.map_err(Trouble::Sentinels)?;
         let primary = Node {
             address,
             login: Arc::clone(&self.set.login),
@@ -90,7 +94,8 @@ impl Follower {
             .iter()
             .any(|it| it.node.address == primary.address);
         if is_doubted || !is_known {
-            self.check_role(&primary).await?;
+            let checked = self.check_role(&primary).await;
+            checked.map_err(Trouble::Primary)?;
         }
         Ok(primary)
     }
@@ -136,7 +141,7 @@ impl Follower {
             info!(primary = name, "the sentinels name the primary");
         }
         if self.topology.trouble.lock().take().is_some() {
-            info!("a sentinel says again where the primary is");
+            info!("the sentinels name a primary that can be used again");
         }
     }
 }

@@ -1,18 +1,23 @@
 //! One server as the whole process sees it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{error, info, warn};
 
 use crate::breaker::Breaker;
+use crate::journal::{Condition, Journal};
 use crate::keeper::ServerStatus;
 use crate::metrics::{Fault, Metrics, ShardCounts};
 use crate::node::Node;
 
 /// How long nothing more is said of answers that cannot be used.
 const SILENCE: Duration = Duration::from_secs(60);
+
+/// How many keys are named that hold something else than a counter; more are only counted.
+const CORRUPT_MAX: usize = 100;
 
 /// One server, its breaker and its counts.
 #[derive(Debug)]
@@ -25,6 +30,14 @@ pub(crate) struct Shard {
     pub(crate) status: Mutex<ServerStatus>,
     /// Why it was last found unable to serve; [`None`] while it serves.
     trouble: Mutex<Option<Box<str>>>,
+    /// What was said of that.
+    journal: Mutex<Journal>,
+    /// Answers that decisions had got when `status` last came to have an error.
+    answers_at_error: AtomicU64,
+    /// That it is too far away for the deadline, if it is.
+    pub(crate) distance: Mutex<Option<Box<str>>>,
+    /// Keys of which it was said that they hold something else than a counter.
+    corrupt: Mutex<BTreeSet<Box<str>>>,
     was_reached: AtomicBool,
     is_greeted: AtomicBool,
     /// When it was last said that its answers cannot be used.
@@ -54,6 +67,10 @@ impl Shard {
             metrics: Metrics::default(),
             status: Mutex::default(),
             trouble: Mutex::new(None),
+            journal: Mutex::default(),
+            answers_at_error: AtomicU64::new(0),
+            distance: Mutex::default(),
+            corrupt: Mutex::default(),
             was_reached: AtomicBool::new(false),
             is_greeted: AtomicBool::new(false),
             garbled: Mutex::new(None),
@@ -68,6 +85,18 @@ impl Shard {
         self.metrics.fault(Fault::Reply, decisions);
         if may_say(&self.garbled, Instant::now()) {
             error!(shard = %self.name, why, "an answer of Redis cannot be used; others like it are only counted for a while");
+        }
+    }
+
+    /// Something else than a counter lies at `key`, which so many decisions needed. Said once a key.
+    pub(crate) fn corrupt(&self, decisions: usize, key: &str) {
+        self.metrics.fault(Fault::Corrupt, decisions);
+        let mut said = self.corrupt.lock();
+        if said.len() < CORRUPT_MAX && said.insert(key.into()) {
+            error!(
+                shard = %self.name, key,
+                "what lies at this key is no counter: failure modes decide about it until it is deleted"
+            );
         }
     }
 
@@ -86,15 +115,24 @@ impl Shard {
     /// The server failed in a way that the breaker counts. Said once, until it serves again.
     pub(crate) fn failed(&self, fault: Fault, decisions: usize, why: &str) {
         self.metrics.fault(fault, decisions);
-        let opened = self.breaker.failed(Instant::now());
-        let mut trouble = self.trouble.lock();
-        if trouble.is_none() {
-            warn!(shard = %self.name, why, "Redis failed");
-        }
-        *trouble = Some(why.into());
+        let now = Instant::now();
+        let opened = self.breaker.failed(now);
+        *self.trouble.lock() = Some(why.into());
         self.serves.store(false, Ordering::Relaxed);
-        if opened {
-            warn!(shard = %self.name, why, "Redis is not asked until it answers a probe: failure modes decide");
+        let (news, condition) = {
+            let mut journal = self.journal.lock();
+            (journal.failed(now), journal.condition())
+        };
+        match news {
+            Some(Condition::Failing) => warn!(shard = %self.name, why, "Redis failed"),
+            Some(Condition::Unsteady) => warn!(
+                shard = %self.name, why,
+                "Redis fails and serves in turns: nothing more is said of that until it has not failed for 10 s"
+            ),
+            Some(Condition::Serving) | None => {}
+        }
+        if opened && condition == Condition::Failing {
+            warn!(shard = %self.name, why, "Redis is not asked until it decides again: failure modes decide");
         }
     }
 
@@ -120,15 +158,57 @@ impl Shard {
 
     /// The server serves.
     pub(crate) fn served(&self) {
-        // Relaxed: whoever sees it late says it late.
-        if self.serves.swap(true, Ordering::Relaxed) {
+        // Relaxed: whoever sees it late says it late. Looked at first, since it is true most often.
+        if self.serves.load(Ordering::Relaxed) || self.serves.swap(true, Ordering::Relaxed) {
             return;
         }
         self.was_reached.store(true, Ordering::Relaxed);
-        let why = self.trouble.lock().take();
-        if why.is_some() {
+        if self.journal.lock().served() {
             info!(shard = %self.name, "Redis serves again");
         }
+    }
+
+    /// Whoever looks after it cannot ask it: why, said when that changes.
+    pub(crate) fn cannot_be_asked(&self, why: String) {
+        let mut status = self.status.lock();
+        if status.error.as_deref() != Some(&*why) {
+            warn!(shard = %self.name, why, "Redis cannot be asked");
+        }
+        let answers = self.metrics.answers();
+        self.answers_at_error.store(answers, Ordering::Relaxed);
+        status.error = Some(why);
+    }
+
+    /// Looks whether it serves steadily again; to be called now and then.
+    pub(crate) fn settle(&self, now: Instant) {
+        if self.journal.lock().settle(now) {
+            info!(shard = %self.name, "Redis serves steadily again");
+        }
+    }
+
+    /// What operators are to be told of it, if anything is in the way of deciding there.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let (name, status) = (&self.name, self.status.lock().clone());
+        let why = self.trouble.lock().clone();
+        let why = why.as_deref().unwrap_or("it has failed");
+        if !self.breaker.is_closed() {
+            return Some(format!(
+                "Redis at {name} does not serve, and failure modes decide: {why}"
+            ));
+        }
+        if self.journal.lock().condition() == Condition::Unsteady {
+            return Some(format!(
+                "Redis at {name} fails and serves in turns, and failure modes decide where it fails: {why}"
+            ));
+        }
+        // Decisions that are answered know better.
+        let answers_at_error = self.answers_at_error.load(Ordering::Relaxed);
+        let is_unanswered = self.metrics.answers() == answers_at_error;
+        if let Some(why) = status.error.filter(|_| is_unanswered) {
+            return Some(format!("Redis at {name} cannot be asked: {why}"));
+        }
+        let was_reached = self.was_reached() || status.server.is_some();
+        (!was_reached).then(|| format!("Redis at {name} was not reached yet"))
     }
 
     /// It was asked what it is, whatever came of it. True the first time.
@@ -142,7 +222,7 @@ impl Shard {
     }
 
     /// Whether it has ever served.
-    pub(crate) fn was_reached(&self) -> bool {
+    fn was_reached(&self) -> bool {
         self.was_reached.load(Ordering::Relaxed)
     }
 

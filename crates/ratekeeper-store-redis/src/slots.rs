@@ -53,14 +53,14 @@ impl Slots {
     pub(crate) fn new(
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
-        asking: Asking,
+        asking: Arc<Asking>,
         home: Handle,
     ) -> Self {
         static STORES: AtomicU64 = AtomicU64::new(0);
         Self(Arc::new(Inner {
             topology,
             config,
-            asking: Arc::new(asking),
+            asking,
             home,
             number: STORES.fetch_add(1, Ordering::Relaxed),
             lanes: Mutex::default(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use ratekeeper_store::across::{self, Place, Places};
-use ratekeeper_store::{Answer, Execution, Request, Step, Store, StoreError, Verdicts};
+use ratekeeper_store::{Answer, Execution, HashKey, Request, Step, Store, StoreError, Verdicts};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
@@ -104,10 +104,11 @@ impl RedisStore {
             denied: Denied::new(config.deny_cache_max),
             told: AtomicU64::new(0),
         };
-        let config = Arc::new(config);
+        let (config, asking) = (Arc::new(config), Arc::new(asking));
         let keeper = Keeper::start(
             Arc::clone(&topology),
             Arc::clone(&config),
+            Arc::clone(&asking),
             &prefix,
             share,
             &home,
@@ -152,9 +153,9 @@ impl RedisStore {
         self.keeper.greeted().await;
     }
 
-    /// The secret that all nodes name counters by; [`None`] before a server has told it. A cluster
-    /// and one of several stores are not asked for decisions until then: what a node counted under
-    /// a secret of its own would be hidden from all others.
+    /// The secret that all nodes name counters by; [`None`] before a server has told it. Until
+    /// then, and for counters [named by](Request::named_by) another one, nothing is decided here:
+    /// what a node counted under a secret of its own would be hidden from all others.
     #[must_use]
     pub fn seed(&self) -> Option<[u8; 16]> {
         self.keeper.seed().adopted()
@@ -169,6 +170,13 @@ impl RedisStore {
     #[must_use]
     pub fn is_seed_agreed(&self) -> bool {
         self.keeper.seed().is_agreed()
+    }
+
+    /// How often another secret than the one in use was found where the one that counts lies: each
+    /// time some nodes had counted apart from others.
+    #[must_use]
+    pub fn seed_conflicts(&self) -> u64 {
+        self.keeper.seed().conflicts()
     }
 
     /// What was counted, by shard: those of a cluster that serve slots now.
@@ -190,12 +198,8 @@ impl RedisStore {
         let topology = self.slots.topology();
         let map = topology.map();
         let mut faults = Vec::new();
-        if let Some(why) = topology.trouble.lock().as_deref() {
-            let who = match topology.is_cluster() {
-                true => "no node of the Redis cluster says who serves what",
-                false => "no sentinel says where the primary is",
-            };
-            faults.push(format!("{who}: {why}"));
+        if let Some(trouble) = &*topology.trouble.lock() {
+            faults.push(trouble.to_string());
         } else if topology.is_cluster() && map.unserved() > 0 {
             let unserved = map.unserved();
             faults.push(format!(
@@ -203,15 +207,8 @@ impl RedisStore {
             ));
         }
         for shard in map.shards() {
-            let trouble = shard.trouble();
-            if let Some(why) = trouble.filter(|_| !shard.breaker.is_closed()) {
-                faults.push(format!(
-                    "Redis at {} does not serve, and failure modes decide: {why}",
-                    shard.name
-                ));
-            } else if !shard.was_reached() {
-                faults.push(format!("Redis at {} was not reached yet", shard.name));
-            }
+            faults.extend(shard.fault());
+            faults.extend(shard.distance.lock().as_deref().map(str::to_owned));
         }
         faults.extend(self.keeper.seed_fault());
         faults.extend(self.keeper.status().warnings);
@@ -221,6 +218,10 @@ impl RedisStore {
 
 impl Store for RedisStore {
     type Ticket = Ticket;
+
+    fn hash_key(&self) -> Option<HashKey> {
+        self.seed().map(HashKey::from_bytes)
+    }
 
     fn decide(&self, request: &Request<'_>) -> Answer<Ticket> {
         let topology = self.slots.topology();
@@ -238,8 +239,7 @@ impl Store for RedisStore {
             }
             return Answer::Pending(Ticket(across::Ticket::failed(StoreError::Overloaded)));
         }
-        let seed = self.keeper.seed();
-        if !seed.is_adopted() && seed.is_shared() {
+        if !self.keeper.seed().admits(request.named_by) {
             return Answer::Pending(Ticket(across::Ticket::failed(StoreError::Unavailable)));
         }
         let answer = match topology.is_cluster() {

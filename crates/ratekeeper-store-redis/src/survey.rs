@@ -16,7 +16,7 @@ use crate::config::RedisConfig;
 use crate::link::{Link, said};
 use crate::node::{Address, Node};
 use crate::script::SLOTS;
-use crate::topology::{Range, Topology};
+use crate::topology::{Range, Topology, Trouble};
 
 /// How often a cluster is asked that nobody doubts.
 const EVERY: Duration = Duration::from_secs(1);
@@ -104,7 +104,7 @@ impl Surveyor {
         if trouble.is_none() {
             warn!(why, "no node of the cluster says who serves what");
         }
-        *trouble = Some(why.into());
+        *trouble = Some(Trouble::Cluster(why));
     }
 
     /// Whom to ask: first those that serve, as far as is known.

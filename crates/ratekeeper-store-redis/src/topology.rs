@@ -80,6 +80,20 @@ struct Guest {
     named: Instant,
 }
 
+/// Why it is not known who serves what.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum Trouble {
+    /// Nobody in a cluster says it.
+    #[error("no node of the Redis cluster says who serves what: {0}")]
+    Cluster(String),
+    /// No sentinel says it.
+    #[error("no sentinel says where the primary is: {0}")]
+    Sentinels(String),
+    /// Sentinels say it, and that server is no primary, or not there.
+    #[error("the primary that the sentinels name cannot be used: {0}")]
+    Primary(String),
+}
+
 /// What is known of where counters lie.
 #[derive(Debug)]
 pub(crate) struct Topology {
@@ -97,8 +111,8 @@ pub(crate) struct Topology {
     guests: Mutex<Vec<Guest>>,
     /// Wakes who surveys the cluster.
     pub(crate) doubted: Notify,
-    /// Why the cluster's nodes could not be asked the last time.
-    pub(crate) trouble: Mutex<Option<Box<str>>>,
+    /// What was in the way of finding out the last time.
+    pub(crate) trouble: Mutex<Option<Trouble>>,
     /// Whether they have been asked, whatever came of it.
     pub(crate) surveyed: watch::Sender<bool>,
 }

@@ -184,6 +184,7 @@ fn ask<P: Places>(
             mode: parts.mode,
             now: request.now,
             extra: request.extra,
+            named_by: request.named_by,
         };
         let known = match places.away(place) {
             Some(error) => Some(Err(error)),
@@ -218,6 +219,7 @@ fn ask<P: Places>(
             },
             now: request.now,
             extra: extra.as_ref(),
+            named_by: request.named_by,
         };
         leg.asked = match places.ask(leg.place, &part) {
             Answer::Decided(verdicts) => {

@@ -9,10 +9,12 @@
 
 pub mod across;
 mod extra;
+mod hash_key;
 pub mod memory;
 mod step;
 
 pub use extra::{Execution, Extra, Once, Permit, PermitAct, Until};
+pub use hash_key::HashKey;
 pub use memory::{MemoryConfig, MemoryStore};
 pub use step::{
     Answer, Charge, CounterKey, FullMode, Never, Request, RuleSlot, Step, StepOutcome, StoreSlot,
@@ -40,6 +42,13 @@ pub trait Store: Send + Sync + 'static {
         let _ = (request, taken);
     }
 
+    /// The secret that counters are to be named by, for a store whose nodes share one: None before
+    /// it is known. Until then, and for counters that were named by another one, such a store is
+    /// unavailable.
+    fn hash_key(&self) -> Option<HashKey> {
+        None
+    }
+
     /// Which of its stores `name` is, for one that has several; else the default one.
     fn slot(&self, name: &str) -> StoreSlot {
         let _ = name;
@@ -60,4 +69,7 @@ pub enum StoreError {
     /// Too much is asked of the store from here: the decision could not be sent in time.
     #[error("too many decisions wait for the store")]
     Overloaded,
+    /// Where a counter of the request is to lie, something lies that is no counter.
+    #[error("what the store has for a counter is none")]
+    Corrupt,
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use ratekeeper_core::{Bounds, Limit, Mode, Moment, Outcome, Timestamp, Verdict, Vote};
 use smallvec::SmallVec;
 
-use crate::{Execution, Extra, StoreError};
+use crate::{Execution, Extra, HashKey, StoreError};
 
 /// The name of a counter: 128 seeded bits, however long its descriptor is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -136,6 +136,10 @@ pub struct Request<'a> {
     pub now: Timestamp,
     /// What it wants besides; None for a plain check.
     pub extra: Option<&'a Extra>,
+    /// The secret that its counters were named by: a store that nodes share decides nothing that
+    /// was named by another one than theirs. None for who names counters in some other way, the
+    /// same on all nodes.
+    pub named_by: Option<HashKey>,
 }
 
 impl<'a> Request<'a> {
@@ -147,6 +151,7 @@ impl<'a> Request<'a> {
             mode,
             now,
             extra: None,
+            named_by: None,
         }
     }
 }

@@ -3,8 +3,8 @@
 use anyhow::{Result, bail};
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::Seed;
-use ratekeeper_server::{ServedStore, ServerGauges, StoreGauges};
-use ratekeeper_store::{Answer, MemoryStore, Request, Store, StoreError, Verdicts};
+use ratekeeper_server::{Agreement, ServedStore, ServerGauges, StoreGauges};
+use ratekeeper_store::{Answer, HashKey, MemoryStore, Request, Store, StoreError, Verdicts};
 use ratekeeper_store_redis::{RedisStore, ShardCounts, Ticket};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -14,7 +14,8 @@ use tracing::{info, warn};
 use crate::settings::RedisSettings;
 
 /// How long a service waits at its start for Redis to say what it is. It serves in either case.
-const GREETING: Duration = Duration::from_secs(2);
+/// Longer than a new Redis waits for the hash key of nodes that were there before.
+const GREETING: Duration = Duration::from_secs(4);
 
 /// Where counters live.
 #[derive(Debug)]
@@ -87,6 +88,13 @@ impl Store for OneStore {
         }
     }
 
+    fn hash_key(&self) -> Option<HashKey> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(store) => store.hash_key(),
+        }
+    }
+
     fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
         match self {
             Self::Memory(store) => store.give_back(request, taken),
@@ -115,13 +123,6 @@ impl ServedStore for OneStore {
         }
     }
 
-    fn seed(&self) -> Option<Seed> {
-        match self {
-            Self::Memory(_) => None,
-            Self::Redis(store) => store.seed().map(Seed::from_bytes),
-        }
-    }
-
     async fn seed_other_than(&self, known: Seed) -> Seed {
         match self {
             Self::Memory(_) => std::future::pending().await,
@@ -129,10 +130,13 @@ impl ServedStore for OneStore {
         }
     }
 
-    fn is_seed_agreed(&self) -> Option<bool> {
+    fn agreement(&self) -> Option<Agreement> {
         match self {
             Self::Memory(_) => None,
-            Self::Redis(store) => Some(store.is_seed_agreed()),
+            Self::Redis(store) => Some(Agreement {
+                is_agreed: store.is_seed_agreed(),
+                conflicts: store.seed_conflicts(),
+            }),
         }
     }
 

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::Seed;
-use ratekeeper_server::{ServedStore, ServerGauges, StoreGauges};
+use ratekeeper_server::{Agreement, ServedStore, ServerGauges, StoreGauges};
 use ratekeeper_store::across::{self, Place, Places, Rest};
-use ratekeeper_store::{Answer, Request, Step, Store, StoreError, StoreSlot, Verdicts};
+use ratekeeper_store::{Answer, HashKey, Request, Step, Store, StoreError, StoreSlot, Verdicts};
 use ratekeeper_store_redis::Ticket;
 use tokio::runtime::Handle;
 
@@ -91,6 +91,11 @@ impl Store for Several {
         across::give_back(self, request, taken, place_of);
     }
 
+    /// All stores' counters are named by one secret, which those that nodes share have in common.
+    fn hash_key(&self) -> Option<HashKey> {
+        self.shared().and_then(OneStore::hash_key)
+    }
+
     fn slot(&self, name: &str) -> StoreSlot {
         let found = self.0.named.iter().position(|named| &*named.name == name);
         let slot = found.and_then(|index| u8::try_from(index + 1).ok());
@@ -141,11 +146,6 @@ impl ServedStore for Several {
         self.0.default.gauges()
     }
 
-    /// All stores' counters are named by one secret, which those that nodes share have in common.
-    fn seed(&self) -> Option<Seed> {
-        self.shared().and_then(OneStore::seed)
-    }
-
     async fn seed_other_than(&self, known: Seed) -> Seed {
         match self.shared() {
             Some(store) => store.seed_other_than(known).await,
@@ -153,8 +153,8 @@ impl ServedStore for Several {
         }
     }
 
-    fn is_seed_agreed(&self) -> Option<bool> {
-        self.shared().and_then(OneStore::is_seed_agreed)
+    fn agreement(&self) -> Option<Agreement> {
+        self.shared().and_then(OneStore::agreement)
     }
 
     fn faults(&self) -> Vec<String> {

@@ -3,6 +3,7 @@
 mod bench;
 mod config;
 mod first_run;
+mod hash_key;
 mod help;
 mod listeners;
 mod logs;
@@ -11,6 +12,7 @@ mod redis;
 mod replay;
 mod rules;
 mod serve;
+mod signals;
 mod state;
 mod stores;
 mod support;

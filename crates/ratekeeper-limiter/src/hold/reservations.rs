@@ -3,7 +3,7 @@
 use ratekeeper_core::{Micros, Moment, Timestamp};
 use ratekeeper_store::{Execution, Extra, Once, Step, Store, Until};
 
-use super::token::{Claim, Kind, Part};
+use super::token::{Claim, Kind, Part, Sealer};
 use super::{HoldError, Taken, TakenPart, content_of};
 use crate::request::{MAX_HITS, recosted};
 use crate::{Check, Decision, Limiter};
@@ -101,6 +101,10 @@ impl<S: Store> Limiter<S> {
         } = taken;
         let mut reservation = None;
         if decision.allowed() {
+            let sealer = match parts.is_empty() {
+                true => Sealer::public(),
+                false => self.sealer(),
+            };
             let claim = Claim {
                 kind: Kind::Reservation,
                 // A key may come again once its reservation is over: the time tells them apart.
@@ -108,7 +112,7 @@ impl<S: Store> Limiter<S> {
                 taken_at: at,
                 until: at.after(*ttl),
                 hits: *hits,
-                caller: self.sealer().caller(caller),
+                caller: sealer.caller(caller),
                 parts: parts.into_iter().map(|taken| reserve.mark(taken)).collect(),
             };
             let expires_after = match is_repeat {
@@ -116,7 +120,7 @@ impl<S: Store> Limiter<S> {
                 false => *ttl,
             };
             reservation = Some(Reservation {
-                token: self.sealer().seal(&claim),
+                token: sealer.seal(&claim),
                 expires_after,
             });
         }

@@ -12,7 +12,9 @@
 //!
 //! The MAC is SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, 2012), under a key
 //! that is derived from the limiter's seed and used for nothing else: who does not know the
-//! seed writes a token that passes with probability 2^-128 a try. As text it is base64url
+//! seed writes a token that passes with probability 2^-128 a try. A token of no part stands for
+//! hits that nobody counted, and is written under a key that is no secret: whoever writes one gets
+//! nothing by it, and it is settled as well by a node that has another seed, or has changed it. As text it is base64url
 //! (RFC 4648, section 5) without padding.
 
 use base64::Engine;
@@ -92,6 +94,11 @@ impl Sealer {
         hasher.write(b"ratekeeper: permits and reservations, 1");
         let key = hasher.finish128().as_bytes();
         Self { key }
+    }
+
+    /// One whose key everybody knows, for tokens that stand for nothing.
+    pub(crate) fn public() -> Self {
+        Self::new(Seed::from_bytes([0; 16]))
     }
 
     /// A keyed hash of some texts, each with its length before it; `purpose` keeps hashes for

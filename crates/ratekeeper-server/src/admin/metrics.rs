@@ -19,7 +19,7 @@ use crate::app::App;
 use crate::durations::DurationCounts;
 use crate::front::Telling;
 use crate::reload::ReloadStatus;
-use crate::store::{ServedStore, ServerGauges, StoreGauges};
+use crate::store::{Agreement, ServedStore, ServerGauges, StoreGauges};
 use crate::tls::TlsCounts;
 
 /// All metrics, as they are now.
@@ -39,7 +39,9 @@ struct Scrape {
     reloads: ReloadStatus,
     store: StoreGauges,
     servers: Vec<ServerGauges>,
-    is_seed_agreed: Option<bool>,
+    agreement: Option<Agreement>,
+    /// By store.
+    degraded: Vec<(Box<str>, f64)>,
     unknown_domain: u64,
     unmatched: u64,
     concurrency_skipped: u64,
@@ -70,7 +72,8 @@ impl Scrape {
             reloads: app.reloads.borrow().clone(),
             store: app.limiter.store().gauges(),
             servers: app.limiter.store().servers(),
-            is_seed_agreed: app.limiter.store().is_seed_agreed(),
+            agreement: app.limiter.store().agreement(),
+            degraded: app.degraded.shares(),
             unknown_domain: totals.unknown_domain.load(Ordering::Relaxed),
             unmatched: totals.unmatched.load(Ordering::Relaxed),
             failures: app.chores.all().map(|chore| (chore.name, chore.failures())),
@@ -102,7 +105,7 @@ impl Collector for Scrape {
         self.totals(&mut encoder)?;
         self.tls(&mut encoder)?;
         self.store(&mut encoder)?;
-        servers::encode(&self.servers, self.is_seed_agreed, &mut encoder)?;
+        servers::encode(&self.servers, self.agreement, &mut encoder)?;
         let mut parts = self.telling.iter();
         parts.try_for_each(|part| part.encode(&mut encoder))
     }
@@ -177,6 +180,13 @@ impl Scrape {
             let [domain, rule] = row.labels();
             let labels = [domain, rule, ("mode", row.failure_mode.name())];
             count_of(&mut metric, labels, row.counts.uncounted)?;
+        }
+        let help = "The share of the last ten seconds' decisions that failure modes gave, by store: 0 to 1";
+        let name = "ratelimit_degraded_ratio";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (store, share) in &self.degraded {
+            let labels = [("store", &**store)];
+            metric.encode_family(&labels)?.encode_gauge(share)?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Whether this node lives and wants requests.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -34,6 +35,8 @@ struct Readiness {
     rules: Rules,
     /// What went wrong beside answering, since the start.
     faults: Vec<String>,
+    /// The share of the last ten seconds' decisions that failure modes gave, by store: 0 to 1.
+    degraded_ratio: BTreeMap<Box<str>, f64>,
 }
 
 #[derive(Serialize)]
@@ -93,6 +96,7 @@ pub(crate) async fn readyz<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Re
             state,
             rules,
             faults: faults(&app),
+            degraded_ratio: app.degraded.shares().into_iter().collect(),
         }),
     )
         .into_response()

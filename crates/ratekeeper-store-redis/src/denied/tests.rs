@@ -3,7 +3,7 @@ use ratekeeper_store::{Charge, FullMode, RuleSlot, Step};
 
 use super::*;
 use crate::node::Node;
-use crate::script::{Group, Item, decode_and_keep};
+use crate::script::{Aside, Group, Item, decode_and_keep};
 
 const MAX: Duration = Duration::from_secs(1);
 
@@ -40,7 +40,10 @@ fn denial(request: &Request<'_>) -> Known {
     let mut kept = None;
     decode_and_keep(&groups, items, |_, _| {}, |_, known| kept = Some(known))
         .expect("an answer of the script");
-    kept.expect("it was denied")
+    match kept {
+        Some(Aside::Denied(known)) => known,
+        _ => panic!("it was denied"),
+    }
 }
 
 fn shard() -> Arc<Shard> {

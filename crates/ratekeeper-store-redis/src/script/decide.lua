@@ -21,13 +21,14 @@
 -- Returned: the time that counted (microseconds since the epoch), then for each group
 --   if it is carried out once: 0; or the time at which it was before, followed by what was returned then; or alone -1,
 --   if another request was carried out under its id, or the same one by other steps, or -2, if it is too late to know whether it was;
---   the state of each step's counter as it was before the group (null if there was none; see the algorithms); and
---   for each run how many of its requests were allowed (a lone step: how many fitted).
+--   the state of each step's counter as it was before the group (null if there was none; see the algorithms; -1 if
+--   something lies there that is no counter: then nothing of the group is carried out, and no other group is the worse
+--   for it); and for each run how many of its requests were allowed (a lone step: how many fitted).
 -- From states and time the caller computes what is left and when to come back, by the same steps.
 --
 -- Commands: TIME once, and for each step a read, and a write with its expiry unless the request is denied.
 
-local call, byte, unpack_, pack = redis.call, string.byte, struct.unpack, struct.pack
+local call, try, byte, unpack_, pack = redis.call, redis.pcall, string.byte, struct.unpack, struct.pack
 local floor, ceil, min, max, format = math.floor, math.ceil, math.min, math.max, string.format
 local MOST, FRACTION = 9007199254740991, 4294967296
 local plan = ARGV[1]
@@ -64,7 +65,11 @@ while at <= size do
     local known = filled + 1
     out[known] = raw
     filled = known
-    --@ read
+    if raw == -1 then
+      room = -1
+    else
+      --@ read
+    end
     local hits, most, all_fit = 0, 0, true
     for _ = 1, runs do
       local requests, each
@@ -82,7 +87,9 @@ while at <= size do
       filled = filled + 1
       out[filled] = passed
     end
-    --@ answer
+    if raw ~= -1 then
+      --@ answer
+    end
     if hits > 0 or (settle and not all_fit) then
       local value, expiry
       --@ charge
@@ -116,7 +123,7 @@ while at <= size do
       -- What was recorded can be read by the same steps only.
       content = content .. act .. ' ' .. table.concat(codes, ' ')
     end
-    local start, done, asked, requests = filled + 1, false, {}, {}
+    local start, done, corrupt, asked, requests = filled + 1, false, false, {}, {}
     for run = 1, runs do
       requests[run], at = unpack_('<I4', plan, at)
       local hits = {}
@@ -127,11 +134,16 @@ while at <= size do
     end
 
     if until_ then
-      local record = call('GET', KEYS[next_key])
+      local record = try('GET', KEYS[next_key])
       next_key = next_key + 1
       if record then
-        record = cmsgpack.unpack(record)
-        if record[1] > now then
+        local is_read = type(record) == 'string'
+        if is_read then
+          is_read, record = pcall(cmsgpack.unpack, record)
+        end
+        if not is_read or type(record) ~= 'table' or type(record[1]) ~= 'number' then
+          corrupt = true
+        elseif record[1] > now then
           done = true
           if record[2] ~= content then
             record = {0, 0, -1}
@@ -152,7 +164,7 @@ while at <= size do
       end
     end
     if extras >= 8 then
-      if not done then
+      if not done and not corrupt then
         call('DEL', KEYS[next_key])
       end
       next_key = next_key + 1
@@ -169,9 +181,18 @@ while at <= size do
           --@ get
           raws[key] = raw
         end
+        corrupt = corrupt or raw == -1
         filled = filled + 1
         out[filled] = raw
       end
+    end
+    if corrupt and not done then
+      out[filled] = -1
+      for _ = 1, runs do
+        filled = filled + 1
+        out[filled] = 0
+      end
+      runs, done = 0, true
     end
     for run = 1, runs do
       local passed, left, hits_of = 0, requests[run], asked[run]

@@ -35,6 +35,13 @@ impl KeyName {
         }
     }
 
+    /// The keys of counters that probes hit, which are nobody's.
+    pub(crate) fn of_probes(&self) -> Self {
+        Self {
+            prefix: [&*self.prefix, b"probe:"].concat().into(),
+        }
+    }
+
     /// Appends the key of a counter.
     pub fn counter(&self, key: CounterKey, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.prefix);
@@ -42,6 +49,13 @@ impl KeyName {
         out.extend_from_slice(&digits(key.subject));
         out.push(b'}');
         out.extend_from_slice(&digits(key.identity));
+    }
+
+    /// The key of a counter, to be shown.
+    pub(crate) fn text(&self, key: CounterKey) -> String {
+        let mut name = Vec::new();
+        self.counter(key, &mut name);
+        String::from_utf8_lossy(&name).into_owned()
     }
 
     /// Appends the key under which a request is remembered that is carried out once, beside the

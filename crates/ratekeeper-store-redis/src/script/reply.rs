@@ -1,13 +1,16 @@
 //! What the script answers.
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_store::{Execution, FullMode, StepOutcome, Verdicts};
+use ratekeeper_store::{CounterKey, Execution, FullMode, StepOutcome, Verdicts};
 use smallvec::SmallVec;
 
 use super::group::Group;
 use super::known::Known;
 use super::replay::Replay;
 use super::state::Kept;
+
+/// Stands for the state of a counter where something else lies.
+const NO_COUNTER: i64 = -1;
 
 /// One element of the array that the script returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +34,10 @@ pub enum AnswerError {
     /// the same keys, or the script and this program differ.
     #[error("the script's answer does not follow from the state it has read")]
     Disagrees,
+    /// What lies where a counter of some group is to lie is none. That group was not carried out,
+    /// all others were.
+    #[error("what lies where a counter is to lie is none")]
+    Corrupt,
 }
 
 /// Makes `reply` the answers to `groups`, which is what the call held: `answer` is told the
@@ -38,32 +45,47 @@ pub enum AnswerError {
 /// they came.
 ///
 /// # Errors
-/// If `reply` is no answer to these groups. Those before the one it fails at were answered.
+/// If `reply` is no answer to these groups. Those before the one it fails at were answered. If
+/// something lies where a counter is to lie that is none, all groups but that one were answered.
 pub fn decode<'r>(
     groups: &[Group],
     reply: impl IntoIterator<Item = Item<'r>>,
     answer: impl FnMut(usize, Verdicts),
 ) -> Result<(), AnswerError> {
-    decode_and_keep(groups, reply, answer, |_, _| {}).map(|_| ())
+    let mut is_corrupt = false;
+    let aside = |_, aside| is_corrupt |= matches!(aside, Aside::Corrupt(_));
+    decode_and_keep(groups, reply, answer, aside)?;
+    match is_corrupt {
+        true => Err(AnswerError::Corrupt),
+        false => Ok(()),
+    }
 }
 
-/// As [`decode`], and tells `denied` of each group whose last request was denied, and would be
-/// again: what is known of its counters. Answers how many counters were moved, since the clock
-/// has gone back.
+/// What is to be told of a group besides its verdicts.
+pub(crate) enum Aside {
+    /// Its last request was denied, and would be again: what is known of its counters.
+    Denied(Known),
+    /// Nothing of it was carried out, and it has no verdicts: what lies at one of its keys, that of
+    /// this counter as far as is known, is no counter.
+    Corrupt(CounterKey),
+}
+
+/// As [`decode`], and tells `aside` what is to be told of a group besides. Answers how many
+/// counters were moved, since the clock has gone back.
 pub(crate) fn decode_and_keep<'r>(
     groups: &[Group],
     reply: impl IntoIterator<Item = Item<'r>>,
     mut answer: impl FnMut(usize, Verdicts),
-    mut denied: impl FnMut(usize, Known),
+    mut aside: impl FnMut(usize, Aside),
 ) -> Result<u64, AnswerError> {
     let mut items = reply.into_iter();
     let now = time(items.next())?;
     let mut moved = 0;
     for (number, group) in groups.iter().enumerate() {
         let answer = |verdicts| answer(number, verdicts);
-        let known = decode_group(group, now, &mut items, answer, &mut moved)?;
-        if let Some(known) = known {
-            denied(number, known);
+        let told = decode_group(group, now, &mut items, answer, &mut moved)?;
+        if let Some(told) = told {
+            aside(number, told);
         }
     }
     match items.next() {
@@ -78,7 +100,7 @@ fn decode_group<'r>(
     items: &mut impl Iterator<Item = Item<'r>>,
     mut answer: impl FnMut(Verdicts),
     moved: &mut u64,
-) -> Result<Option<Known>, AnswerError> {
+) -> Result<Option<Aside>, AnswerError> {
     let extra = group.extra.as_deref().copied().unwrap_or_default();
     let mut execution = Execution::Now;
     if extra.once.is_some() {
@@ -96,10 +118,23 @@ fn decode_group<'r>(
         }
     }
     let mut states: SmallVec<[Kept; 2]> = SmallVec::with_capacity(group.parts.len());
+    let mut corrupt = None;
     for part in &group.parts {
         let item = items.next().ok_or(AnswerError::Malformed)?;
+        if item == Item::Int(NO_COUNTER) {
+            corrupt = corrupt.or(Some(part.key));
+            continue;
+        }
         let kept = Kept::read(part, extra.permit.is_some(), item);
         states.push(kept.ok_or(AnswerError::Malformed)?);
+    }
+    if let Some(key) = corrupt {
+        // Nothing of any of its runs was allowed.
+        let nothing = items.by_ref().take(group.runs.len());
+        return match nothing.eq(group.runs.iter().map(|_| Item::Int(0))) {
+            true => Ok(Some(Aside::Corrupt(key))),
+            false => Err(AnswerError::Malformed),
+        };
     }
     let is_lone = group.lone().is_some();
     let mut replay = Replay::new(group, now, states);
@@ -135,7 +170,8 @@ fn decode_group<'r>(
             return Err(AnswerError::Disagrees);
         }
     }
-    Ok(is_denied.then(|| Known::new(group, replay)).flatten())
+    let known = is_denied.then(|| Known::new(group, replay)).flatten();
+    Ok(known.map(Aside::Denied))
 }
 
 /// The answer to a request that was not carried out.

@@ -7,6 +7,7 @@ use ratekeeper_core::{Algorithm, Limit};
 use ratekeeper_store::StoreError;
 use ratekeeper_store_redis::{Circuit, Endpoint, RedisConfig, RedisStore, ServerStatus};
 use ratekeeper_testkit::certificates::{Authority, Validity, put};
+use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::process::free_port;
 use ratekeeper_testkit::redis::{Reply, Server};
 use ratekeeper_tls::{TlsFiles, TlsIdentity};
@@ -193,7 +194,10 @@ async fn databases_and_prefixes_keep_services_apart() {
         Reply::Array(keys) => keys.len(),
         other => panic!("{other:?}"),
     };
-    assert_eq!((keys("rk:*"), keys("eu:rk:*"), keys("*")), (2, 2, 4));
+    // The counters of probes are gone a second later.
+    eventually("each has its counter and its secret", || {
+        (keys("rk:*"), keys("eu:rk:*"), keys("*")) == (2, 2, 4)
+    });
     let why = refusal(endpoint(&format!("{url}/999"))).await;
     assert!(
         why.contains("refuses database 999: ERR DB index is out of range"),

@@ -4,11 +4,14 @@
 mod cluster;
 mod conformance;
 mod connections;
+mod corrupt;
 mod denials;
 mod encrypted;
 mod exact;
 mod faults;
+mod looks;
 mod pauses;
+mod refusals;
 mod sentinel;
 mod several;
 mod staleness;

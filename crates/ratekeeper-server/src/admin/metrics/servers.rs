@@ -5,20 +5,26 @@ use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
 
 use super::{Label, count_of, counter};
-use crate::store::ServerGauges;
+use crate::store::{Agreement, ServerGauges};
 
 pub(super) fn encode(
     servers: &[ServerGauges],
-    is_seed_agreed: Option<bool>,
+    agreement: Option<Agreement>,
     encoder: &mut DescriptorEncoder,
 ) -> fmt::Result {
-    if let Some(is_agreed) = is_seed_agreed {
+    if let Some(agreement) = agreement {
         let help = "Whether the key that counters are named by is known to be that of all nodes";
         let name = "ratelimit_redis_hash_key_agreed";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        metric.encode_gauge(&u64::from(is_agreed))?;
+        metric.encode_gauge(&u64::from(agreement.is_agreed))?;
+        let help = "How often another key that counters are named by was found than the one in use: some nodes had \
+                    counted apart";
+        let none: Option<&Exemplar<[Label<'_>; 0], u64>> = None;
+        counter(encoder, "ratelimit_redis_hash_key_conflicts", help)?
+            .encode_counter(&agreement.conflicts, none)?;
     }
     if servers.is_empty() {
         return Ok(());
@@ -74,8 +80,7 @@ fn counts(servers: &[ServerGauges], encoder: &mut DescriptorEncoder) -> fmt::Res
         let mut metric = counter(encoder, &name, help)?;
         for (_, shard, count) in rows {
             let labels = [("shard", shard)];
-            let none: Option<&prometheus_client::metrics::exemplar::Exemplar<[Label<'_>; 0], f64>> =
-                None;
+            let none: Option<&Exemplar<[Label<'_>; 0], f64>> = None;
             metric
                 .encode_family(&labels)?
                 .encode_counter(&count, none)?;

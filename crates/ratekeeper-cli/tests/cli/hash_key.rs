@@ -1,0 +1,207 @@
+//! The hash key that nodes share: whoever does not know it yet counts nothing by another one.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::redis::{PRIMARY, Reply, Sentinels, Server};
+use serde_json::{Value, json};
+use tempfile::tempdir;
+
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, write};
+
+/// Nothing but the store lets anybody pass.
+const RULES: &str = "domain: d
+descriptors:
+- key: strict
+  on_store_failure: deny
+  rate_limit: { window: 24h, limit: 200, algorithm: fixed_window }
+- { key: slots, concurrency: { limit: 5, timeout: 60s } }
+- { key: jobs, rate_limit: { window: 24h, limit: 100, algorithm: fixed_window } }
+";
+
+/// Every hit that the limit of `strict` has for one subject.
+const LIMIT: usize = 200;
+
+fn node(folder: &Path, name: &str, store: &str) -> Service {
+    let folder = folder.join(name);
+    std::fs::create_dir(&folder).expect("a folder can be made");
+    write(&folder, "rules.yaml", RULES);
+    let args = ["serve", "--rules", "rules.yaml", "--store", store];
+    // Slow machines are no failure of Redis.
+    let patient = ["--store-deadline", "1s"];
+    let args: Vec<&str> = args
+        .iter()
+        .chain(&FREE_PORTS)
+        .chain(&patient)
+        .copied()
+        .collect();
+    Service::start(ratekeeper(&folder, &args), &folder)
+}
+
+fn url(server: &Server) -> String {
+    format!("redis://127.0.0.1:{}/", server.port())
+}
+
+/// Asks all nodes without a pause while `meanwhile` runs, and then until each has denied by what
+/// Redis counts; how many requests were allowed altogether.
+fn admitted(nodes: &[Service], subject: &str, meanwhile: impl FnOnce()) -> usize {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let asking = nodes.iter().map(|node| {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let mut allowed = 0;
+                eventually("Redis denies", || {
+                    let was_over = is_over.load(Ordering::Relaxed);
+                    let answer = node.check(&[("strict", subject)]);
+                    allowed += usize::from(answer["decision"] == "allow");
+                    was_over && answer["decision"] == "deny" && answer["degraded"] == false
+                });
+                allowed
+            })
+        });
+        let asking: Vec<_> = asking.collect();
+        meanwhile();
+        is_over.store(true, Ordering::Relaxed);
+        let counts = asking.into_iter().map(|it| it.join().expect("it asks on"));
+        counts.sum()
+    })
+}
+
+fn faults(node: &Service) -> String {
+    let (status, body) = http(node.http, "GET", "/readyz", "");
+    assert_eq!(status, 200, "{body}");
+    let body: Value = serde_json::from_str(&body).expect("it is JSON");
+    body["faults"].to_string()
+}
+
+#[test]
+fn nodes_that_start_before_their_redis_share_their_limits_from_the_first_hit_on() {
+    let mut server = Server::start();
+    server.process().kill();
+    let folder = tempdir().expect("a folder can be made");
+    let nodes = ["one", "two", "three"].map(|name| node(folder.path(), name, &url(&server)));
+    for node in &nodes {
+        let answer = node.check(&[("strict", "early")]);
+        assert_eq!(
+            (&answer["decision"], &answer["degraded"]),
+            (&json!("deny"), &json!(true))
+        );
+        let said = faults(node);
+        assert!(
+            said.contains("the key that counters are named by"),
+            "{said}"
+        );
+    }
+    let passed = admitted(&nodes, "ada", || server.restart());
+    assert_eq!(passed, LIMIT);
+    for node in &nodes {
+        assert_eq!(faults(node), "[]");
+    }
+}
+
+#[test]
+fn nodes_that_start_before_their_sentinels_share_their_limits_from_the_first_hit_on() {
+    let mut set = Sentinels::with_down_after(Duration::from_secs(3_600));
+    set.servers()[0].process().kill();
+    let ports: Vec<_> = set
+        .ports()
+        .iter()
+        .map(|port| format!("127.0.0.1:{port}"))
+        .collect();
+    let store = format!("redis+sentinel://{}/{PRIMARY}", ports.join(","));
+    let folder = tempdir().expect("a folder can be made");
+    let nodes = ["one", "two"].map(|name| node(folder.path(), name, &store));
+    let passed = admitted(&nodes, "ada", || set.servers()[0].restart());
+    assert_eq!(passed, LIMIT);
+}
+
+#[test]
+fn a_new_node_does_not_take_an_empty_redis_from_those_that_were_there_before() {
+    let mut server = Server::start();
+    let folder = tempdir().expect("a folder can be made");
+    let mut nodes = vec![];
+    nodes.extend(["one", "two"].map(|name| node(folder.path(), name, &url(&server))));
+    for round in 0..3 {
+        for node in &nodes {
+            eventually("it counts in Redis", || {
+                node.check(&[("strict", "warm")])["degraded"] == false
+            });
+        }
+        let before = server.client().ask(&["GET", "rk:seed"]);
+        assert!(matches!(before, Reply::Bytes(_)), "{before:?}");
+        server.process().kill();
+        nodes.push(node(folder.path(), &format!("new {round}"), &url(&server)));
+        let passed = admitted(&nodes, &format!("user {round}"), || server.restart());
+        assert_eq!(passed, LIMIT);
+        assert_eq!(server.client().ask(&["GET", "rk:seed"]), before);
+        nodes.pop();
+    }
+}
+
+#[test]
+fn what_lies_in_the_place_of_the_hash_key_parts_nobody_from_the_others() {
+    for garbage in [
+        ["SET", "rk:seed", "garbage"],
+        ["LPUSH", "rk:seed", "0123456789abcdef"],
+    ] {
+        let server = Server::start();
+        server.client().ask(&garbage);
+        let folder = tempdir().expect("a folder can be made");
+        let nodes = ["one", "two"].map(|name| node(folder.path(), name, &url(&server)));
+        assert_eq!(admitted(&nodes, "ada", || {}), LIMIT);
+        // And where it is overwritten under way.
+        server.client().ask(&["DEL", "rk:seed"]);
+        server.client().ask(&garbage);
+        eventually(
+            "the key is put back",
+            || matches!(server.client().ask(&["GET", "rk:seed"]), Reply::Bytes(key) if key != b"garbage"),
+        );
+        assert_eq!(admitted(&nodes, "bob", || {}), LIMIT);
+    }
+}
+
+/// A permit or a reservation of that time is settled as any other, whoever is asked.
+#[test]
+fn what_is_held_before_the_hash_key_is_known_can_be_settled_afterwards() {
+    let mut server = Server::start();
+    server.process().kill();
+    let folder = tempdir().expect("a folder can be made");
+    let nodes = ["one", "two"].map(|name| node(folder.path(), name, &url(&server)));
+    let ask = |node: &Service, path: &str, body: Value| {
+        let (status, answer) = http(node.http, "POST", path, &body.to_string());
+        let answer: Value = serde_json::from_str(&answer).expect("it is JSON");
+        assert_eq!(status, 200, "{path} {answer}");
+        answer
+    };
+    let of = |key: &str| json!([{ "entries": [{ "key": key, "value": "ada" }] }]);
+    let reserved = ask(
+        &nodes[0],
+        "/v1/reserve",
+        json!({ "domain": "d", "descriptors": of("jobs"), "hits": 10, "ttl_ms": 600_000 }),
+    );
+    assert_eq!(reserved["degraded"], true, "{reserved}");
+    let acquired = ask(
+        &nodes[0],
+        "/v1/acquire",
+        json!({ "domain": "d", "descriptors": of("slots") }),
+    );
+    assert!(
+        acquired["permit"].is_null(),
+        "nothing was counted: {acquired}"
+    );
+    server.restart();
+    for node in &nodes {
+        eventually("it counts in Redis", || {
+            node.check(&[("strict", "warm")])["degraded"] == false
+        });
+    }
+    for node in &nodes {
+        let done = json!({ "reservation": reserved["reservation"], "hits": 4 });
+        let settled = ask(node, "/v1/commit", done);
+        assert_eq!(settled["given_back"], 0, "{settled}");
+    }
+}

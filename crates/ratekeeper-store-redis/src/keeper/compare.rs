@@ -1,0 +1,172 @@
+//! Comparing the secret with the one that lies in a server.
+
+use std::time::{Duration, Instant};
+
+use ratekeeper_core::Timestamp;
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+use tracing::warn;
+
+use super::chore::Chore;
+use crate::seed::{Heard, Minted, SeedKey};
+
+/// How long the secret has to be missing before another one is proposed while some servers cannot
+/// say whether there is one: nodes that know it put it back each second.
+const MISSING: Duration = Duration::from_secs(2);
+
+/// How long a server has to have run before a secret is proposed to it: nodes that knew one before
+/// it was restarted, and has perhaps forgotten everything, have put theirs back by then. Seconds as
+/// it counts them, which are up to one less.
+const YOUNG_SECONDS: u64 = 3;
+
+/// For how long a secret that was just made is compared often: who made another one is to know
+/// soon.
+const NEW: Duration = Duration::from_secs(2);
+
+/// What is known of a secret that is missing.
+pub(super) struct Missing {
+    since: Option<Instant>,
+    /// Before that the server has not run for [`YOUNG_SECONDS`]; [`None`] if it does not say.
+    grown_at: Option<Instant>,
+    /// When this node last wrote one there.
+    written_at: Option<Instant>,
+}
+
+impl Missing {
+    /// Of a server that has run for so many seconds, if it says so.
+    pub(super) fn new(uptime: Option<u64>) -> Self {
+        let left = uptime.map(|uptime| YOUNG_SECONDS.saturating_sub(uptime));
+        Self {
+            since: None,
+            grown_at: left.map(|left| Instant::now() + Duration::from_secs(left)),
+            written_at: None,
+        }
+    }
+
+    pub(super) fn is_new(&self, now: Instant) -> bool {
+        let age = self.written_at.map(|at| now.saturating_duration_since(at));
+        age.is_some_and(|age| age < NEW)
+    }
+
+    fn is_grown(&self, now: Instant) -> bool {
+        self.grown_at.is_some_and(|at| now >= at)
+    }
+
+    fn is_missed(&self, now: Instant) -> bool {
+        let since = self.since.map(|at| now.saturating_duration_since(at));
+        since.is_some_and(|since| since >= MISSING)
+    }
+}
+
+/// What lies where the secret is to lie.
+enum There {
+    Nothing,
+    Secret(Minted),
+    Garbage,
+    /// The slot is on its way, or was never here.
+    Elsewhere,
+}
+
+impl Chore {
+    /// Puts the secret back if it is gone, and hears the one that is there. False if there is
+    /// none, and none may be proposed yet.
+    pub(super) async fn compare(
+        &self,
+        connection: &mut MultiplexedConnection,
+        missing: &mut Missing,
+    ) -> Result<bool, String> {
+        let share = &self.kept.share;
+        let map = self.kept.topology.map();
+        let key = SeedKey::of(&self.kept.prefix, &self.shard, &map, share.is_first);
+        let Some(key) = key.filter(|_| !share.seed.is_setting) else {
+            return Ok(true);
+        };
+        let there = match self.read(connection, &key).await? {
+            There::Secret(there) => there,
+            There::Elsewhere => {
+                self.kept.topology.doubt();
+                return Ok(true);
+            }
+            nothing => {
+                let is_garbage = matches!(nothing, There::Garbage);
+                match self.write(connection, &key, is_garbage, missing).await? {
+                    Some(there) => there,
+                    // A node that knows of none waits for one, but for no copy.
+                    None => return Ok(matches!(key, SeedKey::Copy(_))),
+                }
+            }
+        };
+        missing.since = None;
+        if let Heard::PutBack(ours) = share.seed.hear(&key, &self.shard.name, there) {
+            let mut put = redis::cmd("SET");
+            put.arg(key.name()).arg(ours.to_bytes());
+            self.ask(put.query_async::<Value>(connection)).await?;
+            missing.written_at = Some(Instant::now());
+        }
+        Ok(true)
+    }
+
+    async fn read(
+        &self,
+        connection: &mut MultiplexedConnection,
+        key: &SeedKey,
+    ) -> Result<There, String> {
+        let mut get = redis::cmd("GET");
+        get.arg(key.name());
+        let there = self.ask(get.query_async::<Option<Vec<u8>>>(connection));
+        Ok(match there.await {
+            Ok(None) => There::Nothing,
+            Ok(Some(bytes)) => Minted::read(&bytes).map_or(There::Garbage, There::Secret),
+            Err(why) if why.starts_with("WRONGTYPE") => There::Garbage,
+            Err(why) if is_moving(&why) => There::Elsewhere,
+            Err(why) => return Err(why),
+        })
+    }
+
+    /// Writes our secret where there is none, if we know one or may propose one, and answers what
+    /// lies there afterwards.
+    async fn write(
+        &self,
+        connection: &mut MultiplexedConnection,
+        key: &SeedKey,
+        is_garbage: bool,
+        missing: &mut Missing,
+    ) -> Result<Option<Minted>, String> {
+        let (now, seed) = (Instant::now(), &self.kept.share.seed);
+        let is_first_look = missing.since.is_none();
+        missing.since.get_or_insert(now);
+        if is_garbage && is_first_look {
+            let (shard, key) = (&self.shard.name, key.name());
+            warn!(%shard, key, "this is no key that counters can be named by: it is replaced");
+        }
+        let are_others_asked = !is_garbage && seed.were_all_asked(&self.shard);
+        let may_propose = are_others_asked && missing.is_grown(now) || missing.is_missed(now);
+        let at = self.time_of_server(connection).await?;
+        let Some(ours) = seed.offer(key, may_propose, at) else {
+            return Ok(None);
+        };
+        let mut put = redis::cmd("EVAL");
+        put.arg(include_str!("../script/seed.lua")).arg(1);
+        put.arg(key.name()).arg(ours.to_bytes());
+        let there = self.ask(put.query_async::<Vec<u8>>(connection)).await?;
+        missing.written_at = Some(now);
+        Ok(Minted::read(&there))
+    }
+
+    async fn time_of_server(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<Timestamp, String> {
+        let time = redis::cmd("TIME");
+        let (seconds, micros) = self.ask(time.query_async::<(u64, u64)>(connection)).await?;
+        let micros = seconds.saturating_mul(1_000_000).saturating_add(micros);
+        Ok(Timestamp::from_micros(micros))
+    }
+}
+
+/// Whether a server says that a key lies, or is about to lie, elsewhere.
+fn is_moving(why: &str) -> bool {
+    ["MOVED", "ASK", "TRYAGAIN"]
+        .iter()
+        .any(|code| why.starts_with(code))
+}

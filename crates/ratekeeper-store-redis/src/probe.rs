@@ -1,0 +1,127 @@
+//! Asking a server for a decision that is nobody's, to see whether it can take any.
+//!
+//! A server that answers PING may be out of memory, a replica, paused for writes, or closed to this
+//! user. So it is asked as decisions ask it: by the script, for a hit on a counter of its own, which
+//! is written and gone a millisecond later.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
+use ratekeeper_store::{Charge, CounterKey, FullMode, Request, RuleSlot, Step, Verdicts};
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, Value};
+
+use crate::flight::item;
+use crate::lane::Asking;
+use crate::link::said;
+use crate::script::{Call, Clock, Group, SLOTS, decode, slot};
+use crate::shard::Shard;
+use crate::topology::SlotMap;
+use crate::wire::{Sent, ask};
+
+/// How many subjects are tried for one that lies on a server: enough for one of a single slot.
+const SUBJECTS_MAX: u64 = 1 << 18;
+
+/// Nobody's probe is denied by it, and its counter is gone a millisecond later.
+static LIMIT: LazyLock<Limit> = LazyLock::new(|| {
+    let spec = LimitSpec::new(Algorithm::FixedWindow, 1_000_000, Micros::from_millis(1));
+    Limit::try_new(spec).expect("it is a good limit")
+});
+
+/// Why a server decides nothing.
+#[derive(Debug)]
+pub(crate) enum ProbeError {
+    /// What it answered.
+    Refused(String),
+    /// It answered what the script does not.
+    Answer,
+}
+
+impl fmt::Display for ProbeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(why) => f.write_str(why),
+            Self::Answer => f.write_str("its answer to the script cannot be used"),
+        }
+    }
+}
+
+/// Asks `shard` for a decision, and reads its answer. One that serves no slot is asked whether it
+/// is there.
+///
+/// # Errors
+/// It has decided nothing.
+pub(crate) async fn probe(
+    connection: &mut MultiplexedConnection,
+    shard: &Arc<Shard>,
+    map: &SlotMap,
+    asking: &Asking,
+) -> Result<(), ProbeError> {
+    let Some(subject) = subject_on(shard, map) else {
+        let ping = redis::cmd("PING");
+        let answered: RedisResult<Value> = ping.query_async(connection).await;
+        return answered
+            .map(drop)
+            .map_err(|error| ProbeError::Refused(said(&error)));
+    };
+    let steps = [step(subject)];
+    let group = Group::new(&Request::new(&steps, Mode::default(), Timestamp::EPOCH));
+    let mut call = Call::new();
+    call.push(&group, &asking.names.of_probes());
+    let calls = [Sent {
+        call,
+        told: (asking.clock == Clock::Told).then(|| asking.told.load(Ordering::Relaxed)),
+        is_asking: false,
+    }];
+    let answers = ask(connection, &calls, &asking.script, &shard.metrics).await;
+    let mut answers = answers.map_err(|error| ProbeError::Refused(said(&error)))?;
+    match answers.pop() {
+        Some(Ok(Value::Array(items))) => {
+            let mut is_allowed = false;
+            let heard = |_, verdicts: Verdicts| is_allowed = verdicts.allowed;
+            let read = decode(&[group], items.iter().map(item), heard);
+            (read.is_ok() && is_allowed)
+                .then_some(())
+                .ok_or(ProbeError::Answer)
+        }
+        Some(Err(error)) => Err(ProbeError::Refused(said(&error))),
+        _ => Err(ProbeError::Answer),
+    }
+}
+
+/// The subject of a counter that lies on `shard`; of a cluster another one each time, since one slot
+/// may be on its way elsewhere while the others are served.
+fn subject_on(shard: &Arc<Shard>, map: &SlotMap) -> Option<u64> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let first = NEXT.fetch_add(1, Ordering::Relaxed) % u64::from(SLOTS);
+    let lies_there = |subject: &u64| {
+        let owner = map.shard(slot(*subject));
+        owner.is_some_and(|it| Arc::ptr_eq(it, shard))
+    };
+    match map.shards() {
+        [one] if Arc::ptr_eq(one, shard) && lies_there(&0) => Some(0),
+        _ => (first..first + SUBJECTS_MAX).find(lies_there),
+    }
+}
+
+/// One hit on the counter of `subject`.
+fn step(subject: u64) -> Step<'static> {
+    Step {
+        key: CounterKey {
+            subject,
+            identity: 0,
+        },
+        limit: &LIMIT,
+        calendar: None,
+        hits: 1,
+        charge: Charge::IfAllowed,
+        descriptor: 0,
+        shadow: false,
+        quota_mode: false,
+        store: Default::default(),
+        rule: RuleSlot::default(),
+        full_mode: FullMode::Allow,
+    }
+}

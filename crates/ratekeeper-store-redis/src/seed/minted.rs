@@ -1,0 +1,98 @@
+//! A secret with the time at which it was made, by which nodes agree on one of two.
+
+use ratekeeper_core::Timestamp;
+
+use super::Secret;
+
+/// Bytes of a secret alone, as versions without a time wrote it.
+const SECRET_BYTES: usize = 16;
+
+/// A secret, and when it was made.
+///
+/// Of two that meet, the older one counts: most counters are named by it, and every node comes to
+/// the same answer, whichever it has seen first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Minted {
+    /// By the clock of the server it was made for; the epoch if nobody wrote it down.
+    pub(crate) at: Timestamp,
+    pub(crate) secret: Secret,
+}
+
+impl Minted {
+    /// One whose age is not known, which counts as older than all others.
+    pub(crate) const fn undated(secret: Secret) -> Self {
+        Self {
+            at: Timestamp::EPOCH,
+            secret,
+        }
+    }
+
+    /// Reads what lies in a server; [`None`] if that is no secret.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let (secret, rest) = bytes.split_first_chunk::<SECRET_BYTES>()?;
+        if rest.is_empty() {
+            return Some(Self::undated(*secret));
+        }
+        let at = u64::from_be_bytes(rest.try_into().ok()?);
+        Some(Self {
+            at: Timestamp::from_micros(at),
+            secret: *secret,
+        })
+    }
+
+    /// As it lies in a server: the secret, then the time in microseconds, big-endian, if it is known.
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = self.secret.to_vec();
+        if self.at != Timestamp::EPOCH {
+            bytes.extend(self.at.as_micros().to_be_bytes());
+        }
+        bytes
+    }
+
+    /// Whether this one counts where the two meet.
+    pub(crate) fn prevails_over(&self, other: &Self) -> bool {
+        // Of one moment the smaller one, so that no two nodes ever disagree.
+        (self.at, self.secret) < (other.at, other.secret)
+    }
+}
+
+/// Without the secret.
+impl std::fmt::Debug for Minted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Minted")
+            .field("at", &self.at)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn minted(at: u64, byte: u8) -> Minted {
+        Minted {
+            at: Timestamp::from_micros(at),
+            secret: [byte; 16],
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_nothing_else_is() {
+        for one in [minted(0, 1), minted(1, 2), minted(u64::MAX, 3)] {
+            assert_eq!(Minted::read(&one.to_bytes()), Some(one));
+        }
+        for length in (0..40).filter(|length| ![16, 24].contains(length)) {
+            assert_eq!(Minted::read(&vec![7; length]), None, "{length}");
+        }
+    }
+
+    #[test]
+    fn of_two_exactly_one_prevails() {
+        let (older, newer) = (minted(1, 9), minted(2, 1));
+        assert!(older.prevails_over(&newer) && !newer.prevails_over(&older));
+        let (one, other) = (minted(1, 1), minted(1, 2));
+        assert!(one.prevails_over(&other) && !other.prevails_over(&one));
+        assert!(!one.prevails_over(&one));
+        assert!(minted(0, 9).prevails_over(&one), "undated is oldest");
+    }
+}

@@ -1,0 +1,88 @@
+//! Servers that answer PING and decide nothing.
+
+use std::time::Duration;
+
+use ratekeeper_core::Algorithm;
+use ratekeeper_store_redis::{Circuit, RedisConfig, RedisStore};
+use ratekeeper_testkit::process::{DEADLINE, free_port};
+use ratekeeper_testkit::redis::{Client, Server};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{LASTING, decide, limit, step, store};
+
+/// For how long a breaker is looked at that is not to close. With probes that only ask whether the
+/// server is there it closed after 0.1 to 0.4 s.
+const LOOKED_AT: Duration = Duration::from_secs(2);
+
+fn tell(client: &mut Client, command: &str) {
+    let words: Vec<&str> = command.split(' ').collect();
+    let told = client.ask(&words);
+    assert!(!told.is_error(), "{command}: {told:?}");
+}
+
+async fn until(store: &RedisStore, wanted: Circuit) {
+    let limit = limit(Algorithm::FixedWindow, 1_000_000, LASTING);
+    let end = Instant::now() + DEADLINE;
+    while store.shards()[0].circuit != wanted {
+        let _ = decide(store, &[step(&limit, 1)]).await;
+        sleep(Duration::from_millis(2)).await;
+        assert!(Instant::now() < end, "waited in vain for {wanted:?}");
+    }
+}
+
+/// The breaker opens once and stays open until `undo` was done, and that is said all the time.
+async fn is_left_alone(refuse: &str, undo: &str) {
+    let server = Server::start();
+    let mut config = RedisConfig::default();
+    config.deadline = Duration::from_millis(200);
+    config.deny_cache_max = Duration::ZERO;
+    let store = store(&server, config);
+    store.greeted().await;
+    let limit = limit(Algorithm::FixedWindow, 1_000_000, LASTING);
+    let mut client = server.client();
+    tell(&mut client, refuse);
+    until(&store, Circuit::Open).await;
+    let opened = store.shards()[0].opened;
+    let end = Instant::now() + LOOKED_AT;
+    while Instant::now() < end {
+        let answer = decide(&store, &[step(&limit, 1)]).await;
+        assert!(answer.is_err(), "{refuse}: {answer:?}");
+        let faults = store.faults();
+        let is_said = faults.iter().any(|it| it.contains("does not serve"));
+        assert!(is_said, "{refuse}: {faults:?}");
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(store.shards()[0].opened, opened, "{refuse}");
+    tell(&mut client, undo);
+    until(&store, Circuit::Closed).await;
+    let end = Instant::now() + DEADLINE;
+    while decide(&store, &[step(&limit, 1)]).await.is_err() || !store.faults().is_empty() {
+        assert!(Instant::now() < end, "{undo}: {:?}", store.faults());
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_memory_is_left_alone_until_it_has_some() {
+    is_left_alone("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0").await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_read_only_is_left_alone_until_it_takes_writes() {
+    let nobody = format!("REPLICAOF 127.0.0.1 {}", free_port());
+    is_left_alone(&nobody, "REPLICAOF NO ONE").await;
+}
+
+#[tokio::test]
+async fn a_server_that_lets_us_run_no_script_is_left_alone_until_it_does() {
+    is_left_alone(
+        "ACL SETUSER default -eval -evalsha",
+        "ACL SETUSER default +eval +evalsha",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_whose_writes_are_paused_is_left_alone_until_they_go_on() {
+    is_left_alone("CLIENT PAUSE 600000 WRITE", "CLIENT UNPAUSE").await;
+}
