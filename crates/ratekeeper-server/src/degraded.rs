@@ -58,8 +58,10 @@ impl Degraded {
         if stores.is_empty() {
             return vec![(DEFAULT.into(), 0.0)];
         }
-        let share = |(name, samples): (&Box<str>, &Samples)| (name.clone(), samples.share());
-        stores.iter().map(share).collect()
+        let stores = stores.iter();
+        stores
+            .map(|(name, samples)| (name.clone(), samples.share()))
+            .collect()
     }
 }
 

@@ -62,6 +62,10 @@ pub fn decode<'r>(
 }
 
 /// What is to be told of a group besides its verdicts.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all are of the large one, which is moved once"
+)]
 pub(crate) enum Aside {
     /// Its last request was denied, and would be again: what is known of its counters.
     Denied(Known),

@@ -66,7 +66,7 @@ fn verify(
 #[test]
 fn a_certificate_that_is_trusted_itself_is_believed() {
     for is_ca in [authority(), IsCa::ExplicitNoCa, IsCa::NoCa] {
-        let own = signs_itself(params("redis", is_ca.clone()));
+        let own = signs_itself(params("redis", is_ca));
         assert_eq!(verify(&[&own], &own, "redis.example"), Ok(()), "{is_ca:?}");
     }
     // One that was issued by an authority which nobody trusts.
@@ -99,7 +99,7 @@ fn its_name_counts() {
 #[test]
 fn its_dates_count() {
     for is_ca in [authority(), IsCa::NoCa] {
-        let mut expired = params("redis", is_ca.clone());
+        let mut expired = params("redis", is_ca);
         expired.not_before = date_time_ymd(2020, 1, 1);
         expired.not_after = date_time_ymd(2021, 1, 1);
         let expired = signs_itself(expired);
