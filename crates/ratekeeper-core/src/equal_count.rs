@@ -87,13 +87,13 @@ pub(crate) fn test(cut: &EqualCount, state: StateRef<'_>, ask: Ask, now: Timesta
     }
     .outcome(
         ask,
-        |hits| reading.falls_to(cut.most() - hits).since(now),
+        |hits| reading.falls_to(cut.most() - hits, groups).since(now),
         |spent| {
             let more = match spent {
                 // The newest are gone, and the rest leaves as it would have.
                 0 => left.min(cut.most()).checked_sub(1).map(|most| {
                     let most = most.saturating_add(ask.refund());
-                    reading.falls_to(most)
+                    reading.falls_to(most, groups)
                 }),
                 _ if groups.0 > 0 && reading.regroups() => {
                     let log = reading.regrouped(groups.0);
@@ -109,7 +109,7 @@ pub(crate) fn test(cut: &EqualCount, state: StateRef<'_>, ask: Ask, now: Timesta
 
 /// When nothing counts any more of a counter in whose window so many groups are, once more than
 /// no hits were charged to it.
-#[inline]
+#[inline(always)]
 fn full_after_taking(reading: &Reading<'_>, (alive, _): (usize, u64), taken: u64) -> Timestamp {
     if alive > 0 && reading.regroups() {
         return reading.regrouped_full(alive, taken);
@@ -123,7 +123,7 @@ fn full_after_taking(reading: &Reading<'_>, (alive, _): (usize, u64), taken: u64
 
 /// When one hit more fits than `taken`, more than 0, leave of a counter with so many groups in
 /// its window, of which the oldest began so many ticks before the newest.
-#[inline]
+#[inline(always)]
 fn more_after_taking(
     reading: &Reading<'_>,
     (alive, oldest): (usize, u64),

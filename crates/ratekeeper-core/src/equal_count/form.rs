@@ -227,7 +227,7 @@ impl EqualCount {
     }
 
     /// The ticks of a counter that is kept in `form`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn tick_of(&self, form: Form) -> Divisor {
         if form.width == self.form.width {
             self.tick
@@ -238,7 +238,7 @@ impl EqualCount {
 
     /// Whether a counter kept in `form` is regrouped when it is next charged: too few groups to
     /// hold this limit, or far too coarse ones.
-    #[inline]
+    #[inline(always)]
     pub(super) fn regroups(&self, form: Form) -> bool {
         form != self.form && (form.holds() < self.most || form.group > 2 * self.form.group)
     }

@@ -46,7 +46,7 @@ impl Log {
         distances: [0; 3],
     };
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(state: StateRef<'_>) -> Self {
         let (base, newest, form, distances) = match state {
             StateRef::Words([head, low, middle, last]) => (
@@ -72,7 +72,7 @@ impl Log {
     }
 
     /// Puts it where the counter is kept; nothing is changed if it does not fit there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn write(self, state: StateMut<'_>) -> Result<(), Spill> {
         let [low, middle, last] = self.distances;
         let form = self.form.map_or(0, Form::to_bits);
@@ -101,7 +101,7 @@ impl Log {
     }
 
     /// Begins `groups` new groups at tick `at`, which is not before the newest boundary.
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, width: Width, groups: u64, at: u64) {
         let Some(zeros) = groups.checked_sub(1) else {
             return;
@@ -200,34 +200,45 @@ const fn shift_down(distances: &mut Distances, width: Width) {
 }
 
 /// How many groups began less than `reach` ticks before the newest, that one among them, and how
-/// many ticks before it the oldest of them did. `reach` is at least 1. Known widths let the
-/// compiler unroll this, which is where a step's time goes.
-#[inline]
+/// many ticks before it the oldest of them did. `reach` is at least 1. This is where a step's
+/// time goes: known widths let as many distances as fit a word be taken out of it by shifts.
+#[inline(always)]
 fn alive<const BITS: u32, const DISTANCES: usize>(all: &Distances, reach: u64) -> (usize, u64) {
-    let mut age = 0;
-    for index in 0..DISTANCES {
-        let next = age + distance(all, BITS, index);
-        if next >= reach {
-            return (index + 1, age);
+    let a_word = (64 / BITS) as usize;
+    let (mut groups, mut age) = (1, 0);
+    for first in (0..DISTANCES).step_by(a_word) {
+        let mut word = bits_from(all, first as u32 * BITS);
+        for _ in 0..a_word {
+            let next = age + (word & ((1 << BITS) - 1));
+            if next >= reach {
+                return (groups, age);
+            }
+            (age, word, groups) = (next, word >> BITS, groups + 1);
         }
-        age = next;
     }
-    (DISTANCES + 1, age)
+    (groups, age)
+}
+
+/// 64 bits of the distances, from that one on; beyond the last all have left.
+#[inline(always)]
+const fn bits_from(all: &Distances, bit: u32) -> u64 {
+    let [low, middle, last] = *all;
+    let last = last | !LAST_MASK;
+    let (here, next) = match bit / 64 {
+        0 => (low, middle),
+        1 => (middle, last),
+        _ => (last, u64::MAX),
+    };
+    let shift = bit % 64;
+    // Two shifts, since one by 64 is none.
+    here >> shift | next << 1 << (63 - shift)
 }
 
 /// The distance from boundary `index` to the one before it.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "at most 22")]
 const fn distance(all: &Distances, bits: u32, index: usize) -> u64 {
-    let bit = index as u32 * bits;
-    let (word, shift) = ((bit / 64) as usize % 3, bit % 64);
-    let low = all[word] >> shift;
-    let high = if shift + bits > 64 {
-        all[(word + 1) % 3] << (64 - shift)
-    } else {
-        0
-    };
-    (low | high) & ((1 << bits) - 1)
+    bits_from(all, index as u32 * bits) & ((1 << bits) - 1)
 }
 
 /// A counter read at some time under some limit.
@@ -246,7 +257,7 @@ pub(super) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(cut: &'a EqualCount, mut log: Log, now: Timestamp) -> Self {
         let form = log.form_or(cut.form());
         let tick = cut.tick_of(form);
@@ -288,7 +299,7 @@ impl<'a> Reading<'a> {
 
     /// How many groups began in the window, and how many ticks before the newest the oldest of
     /// them did.
-    #[inline]
+    #[inline(always)]
     pub(super) fn alive(&self) -> (usize, u64) {
         if self.reach == 0 {
             return (0, 0);
@@ -303,7 +314,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Hits that count, with so many groups alive.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count(&self, alive: usize) -> u64 {
         match alive.checked_sub(1) {
             None => 0,
@@ -323,18 +334,19 @@ impl<'a> Reading<'a> {
     }
 
     /// When the boundary that is so many ticks before the newest leaves the window.
-    #[inline]
+    #[inline(always)]
     pub(super) fn leaves(&self, age: u64) -> Timestamp {
         self.leaves_at(self.log.base.saturating_sub(age), self.tick)
     }
 
+    #[inline(always)]
     fn leaves_at(&self, at: u64, tick: Divisor) -> Timestamp {
         let at = at.saturating_mul(tick.get());
         Timestamp::from_micros(at.saturating_add(self.cut.window()))
     }
 
     /// When a group leaves that begins now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn leaves_now(&self) -> Timestamp {
         if self.reach > 0 {
             return self.leaves_at(self.at_now(), self.tick);
@@ -345,18 +357,18 @@ impl<'a> Reading<'a> {
     }
 
     /// The tick of a group that begins now, if it is not the only one.
-    #[inline]
+    #[inline(always)]
     fn at_now(&self) -> u64 {
         self.tick_now(self.tick).max(self.log.base)
     }
 
-    #[inline]
+    #[inline(always)]
     fn tick_now(&self, tick: Divisor) -> u64 {
         tick.quotient_up(self.now).min(BASE_MASK)
     }
 
     /// How many new groups `hits` begin where one is alive.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begun(&self, hits: u64) -> u64 {
         let total = self.log.newest.saturating_add(hits).min(MAX_COUNT);
         if total <= self.form.group {
@@ -367,8 +379,17 @@ impl<'a> Reading<'a> {
     }
 
     /// When at most `most` hits count, fewer than do now: the boundary leaves that is the
-    /// oldest of too many.
-    pub(super) fn falls_to(&self, most: u64) -> Timestamp {
+    /// oldest of too many. For most questions that is the oldest there is.
+    #[inline(always)]
+    pub(super) fn falls_to(&self, most: u64, (alive, oldest): (usize, u64)) -> Timestamp {
+        if alive <= 1 || self.count(alive - 1) <= most {
+            return self.leaves(oldest);
+        }
+        self.falls_far(most)
+    }
+
+    #[cold]
+    fn falls_far(&self, most: u64) -> Timestamp {
         let index = index(self.log.newest, self.form.group, most);
         self.leaves(self.age(index))
     }
@@ -390,13 +411,13 @@ impl<'a> Reading<'a> {
     }
 
     /// Whether the next hits are charged to other groups than are kept.
-    #[inline]
+    #[inline(always)]
     pub(super) fn regroups(&self) -> bool {
         self.cut.regroups(self.form)
     }
 
     /// The counter with `hits` more, at least 1.
-    #[inline]
+    #[inline(always)]
     pub(super) fn taken(&self, hits: u64) -> Log {
         if self.reach == 0 {
             return self.begun_anew(hits);
@@ -409,6 +430,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The first hits of a counter, or the first since it emptied.
+    #[cold]
     fn begun_anew(&self, hits: u64) -> Log {
         let form = self.cut.form();
         let hits = hits.min(MAX_COUNT);
@@ -425,7 +447,7 @@ impl<'a> Reading<'a> {
     }
 
     /// `hits` fill the newest group and begin others.
-    #[inline]
+    #[inline(always)]
     fn added(&self, hits: u64) -> Log {
         let mut log = self.log;
         let total = log.newest.saturating_add(hits).min(MAX_COUNT);
@@ -440,6 +462,7 @@ impl<'a> Reading<'a> {
     /// The counter in the form of this limit, with so many groups alive, at least one. Hits are
     /// counted off from the newest on into groups of the new size; each begins where the group
     /// did that its oldest hit came in.
+    #[cold]
     pub(super) fn regrouped(&self, alive: usize) -> Log {
         let count = self.count(alive).min(MAX_COUNT);
         let form = self.cut.form();
@@ -503,6 +526,7 @@ impl<'a> Reading<'a> {
 
     /// The counter with `hits` fewer: the newest are given back. Empty if no more than those
     /// count.
+    #[cold]
     pub(super) fn refunded(&self, hits: u64) -> Log {
         let count = self.count(self.alive().0);
         if hits >= count {
