@@ -17,13 +17,19 @@ const COUNTERS: u64 = 1_000_000;
 
 fn main() {
     // `cargo test --benches` runs this too, only to see that it runs.
-    let is_test = !std::env::args().any(|arg| arg == "--bench");
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let is_test = !args.iter().any(|arg| arg == "--bench");
+    // A word selects the algorithms whose names have it.
+    let word = args.iter().find(|arg| !arg.starts_with('-'));
     let counters = if is_test { 1_000 } else { COUNTERS };
     println!(
         "{:<28}{:>12}{:>12}{:>12}{:>12}",
         "", "1 a call", "16 a call", "denied", "bytes"
     );
     for (name, limit) in limits() {
+        if word.is_some_and(|word| !name.contains(word.as_str())) {
+            continue;
+        }
         let row = Row::measure(&limit, counters);
         println!(
             "{name:<28}{:>12.2}{:>12.2}{:>12.2}{:>12.1}",
