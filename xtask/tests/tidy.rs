@@ -83,7 +83,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-tower",
         ],
     ),
-    ("ratekeeper-client", &["ratekeeper", "ratekeeper-proto"]),
+    (
+        "ratekeeper-client",
+        &["ratekeeper", "ratekeeper-proto", "ratekeeper-tls"],
+    ),
     (
         "ratekeeper-cli",
         &[

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use ratekeeper_tls::server_verifier;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::{ClientTlsConfig, Endpoint, Identity};
 
 use crate::{Config, ConfigError};
 
@@ -36,22 +37,25 @@ fn endpoint(address: &str, config: &Config) -> Result<Endpoint, ConfigError> {
         .http2_keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
     match address.starts_with("https://") {
-        true => endpoint.tls_config(tls(config)?).map_err(ConfigError::Tls),
+        true => encrypted(endpoint, config),
         false => Ok(endpoint),
     }
 }
 
-fn tls(config: &Config) -> Result<ClientTlsConfig, ConfigError> {
+fn encrypted(endpoint: Endpoint, config: &Config) -> Result<Endpoint, ConfigError> {
     let authorities = config.tls.authorities_pem.as_ref();
     let authorities = authorities.ok_or(ConfigError::NoAuthorities)?;
-    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authorities));
+    let verifier = server_verifier(authorities).map_err(ConfigError::Authorities)?;
+    let mut tls = ClientTlsConfig::new();
     if let Some(name) = &config.tls.server_name {
         tls = tls.domain_name(name);
     }
     if let Some(own) = &config.tls.identity {
         tls = tls.identity(Identity::from_pem(&own.certificate_pem, &own.key_pem));
     }
-    Ok(tls)
+    endpoint
+        .tls_config_with_verifier(tls, verifier)
+        .map_err(ConfigError::Tls)
 }
 
 /// The header that says who calls.

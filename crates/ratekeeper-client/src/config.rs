@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use ratekeeper_tls::TlsFileCause;
+
 use crate::Fallback;
 
 /// How a client reaches the service, and what it does when it cannot.
@@ -107,6 +109,9 @@ pub enum ConfigError {
     /// The certificates are no PEM, or do not fit together.
     #[error("tls: the certificates cannot be used")]
     Tls(#[source] tonic::transport::Error),
+    /// The certificates of the authorities cannot be used.
+    #[error("tls.authorities_pem: {0}")]
+    Authorities(#[source] TlsFileCause),
     /// `https://` without anybody to trust.
     #[error("tls.authorities_pem: https needs the certificates of the authorities to trust")]
     NoAuthorities,

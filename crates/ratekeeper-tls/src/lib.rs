@@ -20,6 +20,7 @@ mod pair;
 mod pem;
 mod renewed;
 
+pub use anchored::server_verifier;
 pub use client::{TlsFiles, TlsIdentity};
 pub use error::{TlsFile, TlsFileCause, TlsFileError};
 pub use pair::PemPair;
