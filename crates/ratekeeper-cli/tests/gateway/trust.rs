@@ -67,7 +67,7 @@ impl Site {
         let upstream = upstream.url();
         let args = ["--upstream", &upstream, "--service", &url];
         let patient = ["--service-deadline", "10s"];
-        let headers = "headers: draft, degraded";
+        let headers = "headers: draft, x-ratelimit, degraded";
         let settings = format!(
             "auth: {{ domain: api }}\n{headers}\n{}\n",
             settings.join("\n")
