@@ -55,9 +55,9 @@ struct Waiting<'a>(&'a AtomicUsize);
 impl<'a> Waiting<'a> {
     fn begin(waiting: &'a AtomicUsize, most: usize) -> Option<Self> {
         let one_more = |count| (count < most).then_some(count + 1);
-        // Relaxed: a count by itself.
+        // Relaxed: a count by itself. `then`, not `then_some`: a value made and dropped would count one down.
         let counted = waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        counted.is_ok().then_some(Self(waiting))
+        counted.is_ok().then(|| Self(waiting))
     }
 }
 
