@@ -190,9 +190,14 @@ fn keys_are_limited(name: &str, start: Start) {
     ] {
         assert_denied(&edge.order("ada").header(header, value).send(), "writes", 2);
     }
-    for path in ["//orders", "/%6frders", "/x/../orders", "/orders?again"] {
+    for path in ["/%6frders", "/orders?again"] {
         let other = Request::new(edge.port, "POST", path).header("x-api-key", "ada");
         assert_denied(&other.send(), "writes", 2);
+    }
+    // Services read these in different ways.
+    for path in ["//orders", "/x/../orders", "/orders%2F", "/orders;x"] {
+        let other = Request::new(edge.port, "POST", path).header("x-api-key", "ada");
+        assert_eq!(other.send().status, 400, "{path}");
     }
     assert_eq!(edge.order("bob").status(), 200);
     // What was denied took nothing of the address either.
