@@ -21,6 +21,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -31,6 +32,9 @@ pub const DEADLINE: Duration = Duration::from_secs(90);
 
 /// How often a condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// How long a program that has ended may keep its output open by its children.
+const LAST_WORDS_WAIT: Duration = Duration::from_secs(10);
 
 /// The most of a program's output that is kept: its end, in bytes.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
@@ -119,6 +123,8 @@ pub struct Process {
     name: String,
     child: Child,
     output: Arc<Mutex<Output>>,
+    /// Keeps what it prints; finished once nothing more can come.
+    reader: JoinHandle<()>,
     ended: Option<ExitStatus>,
     is_killed: bool,
 }
@@ -157,11 +163,12 @@ impl Process {
         let output = Arc::new(Mutex::new(Output::default()));
         let kept = Arc::clone(&output);
         // It ends when the last writer does: the program, its children, and `command` at the end of this function.
-        std::thread::spawn(move || keep(reader, &kept));
+        let reader = std::thread::spawn(move || keep(reader, &kept));
         Self {
             name: name.to_owned(),
             child,
             output,
+            reader,
             ended: None,
             is_killed: false,
         }
@@ -239,8 +246,20 @@ impl Process {
     pub fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().expect("its own child can be asked");
+            if self.ended.is_some() {
+                self.read_to_end();
+            }
         }
         self.ended
+    }
+
+    /// Waits until all that it printed before it ended has been read, or until [`LAST_WORDS_WAIT`] has passed: its
+    /// children may outlive it and keep the pipe open.
+    fn read_to_end(&self) {
+        let end = Instant::now() + LAST_WORDS_WAIT;
+        while !self.reader.is_finished() && Instant::now() < end {
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// Stops it where it is (SIGSTOP), and waits until it stands still: it answers nothing, and its connections stay

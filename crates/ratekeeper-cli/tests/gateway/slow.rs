@@ -158,7 +158,8 @@ descriptors:
     // Long enough to see that all of it is held, and longer than the rule's own timeout.
     let patient = "stall_timeout: 10s\nmin_rate: 256KiB\n";
     let gateway = Gateway::start_with(RULES, patient, &["--upstream", &upstream.url()]);
-    let _client = stalling_streams(&gateway, 20);
+    // More than fit, so that a look that holds one for a moment leaves none free.
+    let _client = stalling_streams(&gateway, 40);
     eventually("all of it is held", || {
         gateway.get("/short", &[]).status == 429
     });
