@@ -65,8 +65,10 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     Fault {
         name: "the secret of the wrong type, and a node restarted",
         strike: |scene, stage| {
-            scene.ask(&["DEL", SEED]);
-            scene.ask(&["LPUSH", SEED, "garbage"]);
+            // In one step: nodes that know the key put it back at once.
+            let replace =
+                "redis.call('DEL', KEYS[1]) return redis.call('LPUSH', KEYS[1], 'garbage')";
+            scene.ask(&["EVAL", replace, "1", SEED]);
             stage.restart(2);
             stage.last();
         },
