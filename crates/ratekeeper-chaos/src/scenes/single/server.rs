@@ -22,7 +22,7 @@ const USER: &str = "app";
 const LOGIN: &str = "app:word";
 
 /// What `docs/redis.md` grants.
-const RIGHTS: [&str; 16] = [
+const RIGHTS: [&str; 17] = [
     "on",
     ">word",
     "+ping",
@@ -35,6 +35,7 @@ const RIGHTS: [&str; 16] = [
     "+del",
     "+pexpire",
     "+zadd",
+    "+zrangebyscore",
     "+zrem",
     "+zcount",
     "+zscore",
