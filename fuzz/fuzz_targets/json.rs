@@ -17,6 +17,8 @@ use std::sync::LazyLock;
     reason = "not all that the server reads of a body is read here"
 )]
 mod bodies;
+#[path = "../../crates/ratekeeper-server/src/http/malformed.rs"]
+mod malformed;
 #[path = "../../crates/ratekeeper-server/src/http/check/object.rs"]
 mod object;
 #[path = "../../crates/ratekeeper-server/src/http/check/question.rs"]
@@ -52,6 +54,8 @@ mod v1 {
 }
 
 mod http {
+    pub(crate) use crate::malformed;
+
     /// Stands for the server's: what is wrong, and where in the body.
     #[derive(Debug)]
     pub(crate) struct ApiError;
