@@ -1,9 +1,10 @@
 //! The verbs of this repository: `cargo xtask build | run | test | check | bench | fuzz | compat | matrix | chaos |
 //! help`.
 //!
-//! Two profiles and no more are ever built: `check`, `test`, `matrix` and `fuzz --check` use the dev profile, `build`,
-//! `run`, `bench`, `compat` and `chaos` the release profile. Each step is printed with the command it runs and the time
-//! it took, so that whoever reads a failed run can repeat just that step by hand.
+//! `check`, `test`, `matrix` and `fuzz --check` use the dev profile; `build`, `bench`, `compat` and `chaos` the release
+//! profile; `run` alone uses the profile `quick`, which optimises nothing, so that a first look at the product does not
+//! wait for link-time optimisation. Each step prints its command and the time it took, so that a failed step can be
+//! repeated by hand.
 
 mod bench;
 mod chaos;
@@ -22,7 +23,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 The verbs of this repository.
 
-  cargo xtask run [ARGS]          build the release binary and run it; bare, it serves config/
+  cargo xtask run [ARGS]          build without optimisation and run; without ARGS it serves config/
   cargo xtask test [ARGS]         install what the tests need, then run all of them; ARGS go to cargo test
   cargo xtask check               formatting, clippy, rustdoc, cargo deny; warnings are errors
   cargo xtask build               the release binary: target/release/ratekeeper
@@ -47,7 +48,7 @@ The verbs of this repository.
                                   three nodes under load while their Redis fails, in every way there is
   cargo xtask help                this text
 
-`test` uses the dev profile, `run`, `build`, `bench`, `compat` and `chaos` the release profile. What a verb needs
+`test` uses the dev profile, `run` the profile `quick`, `build`, `bench`, `compat` and `chaos` the release profile. What a verb needs
 beyond Rust it installs where it may (as root on Debian or Ubuntu, and with cargo install), and says so; elsewhere it
 names the packages and stops.";
 
