@@ -5,6 +5,7 @@
 //! server that says itself that it is no primary. A server that was demoted carries nothing out
 //! (READONLY): what it was asked for is asked for again at the next one.
 
+use std::mem::discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,14 +73,16 @@ impl Follower {
         let none = || Trouble::Sentinels("there are none".to_owned());
         let found = failed.unwrap_or_else(none);
         let mut trouble = self.topology.trouble.lock();
-        if trouble.as_ref() != Some(&found) {
+        // One line a state: attempts to reach the same server fail in several ways.
+        let is_same = |it: &Trouble| discriminant(it) == discriminant(&found);
+        if !trouble.as_ref().is_some_and(is_same) {
             warn!("{found}");
         }
         *trouble = Some(found);
     }
 
     /// The primary that one of the sentinels names, if that server agrees: one that is in use and
-    /// not doubted is not asked.
+    /// not doubted is not asked, unless it could not be used the last time.
     async fn primary_by(&mut self, number: usize, is_doubted: bool) -> Result<Node, Trouble> {
         let address = self.ask_sentinel(number).await;
         let address = address.map_err(Trouble::Sentinels)?;
@@ -93,7 +96,8 @@ impl Follower {
             .shards()
             .iter()
             .any(|it| it.node.address == primary.address);
-        if is_doubted || !is_known {
+        let was_unusable = self.topology.trouble.lock().is_some();
+        if is_doubted || was_unusable || !is_known {
             let checked = self.check_role(&primary).await;
             checked.map_err(Trouble::Primary)?;
         }
