@@ -1,7 +1,8 @@
 //! The share of decisions that failure modes gave in the last seconds, by store.
 //!
 //! A counter since the start says that it happened; a share of late says how bad it is now, also
-//! where a store answers most decisions in time and misses the others.
+//! where a store answers most decisions in time and misses the others. Shares are as of the moment
+//! at which they are asked for: the seconds that are over, and the one that is not.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,9 @@ use ratekeeper_limiter::Snapshot;
 
 /// How many samples, one a second, are looked back over.
 pub(crate) const SECONDS: usize = 10;
+
+/// The least share that [`Degraded::faults`] tells: one decision in a thousand.
+const TOLD_MIN: f64 = 0.001;
 
 /// What the store is called that rules name no other than.
 const DEFAULT: &str = "default";
@@ -37,14 +41,7 @@ struct Samples {
 impl Degraded {
     /// Takes what the rules of `snapshot` have counted since the last sample.
     pub(crate) fn sample(&self, snapshot: &Snapshot) {
-        let mut sums: BTreeMap<&str, Decided> = BTreeMap::new();
-        for (stats, rule) in snapshot.stats().zip(snapshot.rules().rules()) {
-            let counts = stats.counts();
-            let sum = sums.entry(rule.store.as_deref().unwrap_or(DEFAULT));
-            let sum = sum.or_default();
-            sum.all += counts.allowed + counts.denied + counts.shadow_denied;
-            sum.degraded += counts.uncounted;
-        }
+        let sums = sums(snapshot);
         let mut stores = self.0.lock();
         stores.retain(|name, _| sums.contains_key(&**name));
         for (name, sum) in sums {
@@ -52,34 +49,72 @@ impl Degraded {
         }
     }
 
-    /// By store, from 0 to 1; 0 where nothing was decided.
-    pub(crate) fn shares(&self) -> Vec<(Box<str>, f64)> {
-        let stores = self.0.lock();
-        if stores.is_empty() {
+    /// By store, from 0 to 1, with what `snapshot` has counted since the last sample; 0 where nothing
+    /// was decided.
+    pub(crate) fn shares(&self, snapshot: &Snapshot) -> Vec<(Box<str>, f64)> {
+        let sums = sums(snapshot);
+        if sums.is_empty() {
             return vec![(DEFAULT.into(), 0.0)];
         }
-        let stores = stores.iter();
-        stores
-            .map(|(name, samples)| (name.clone(), samples.share()))
-            .collect()
+        let stores = self.0.lock();
+        let none = Samples::default();
+        let share = |(name, sum): (&str, Decided)| {
+            let share = stores.get(name).unwrap_or(&none).share(sum);
+            (Box::from(name), share)
+        };
+        sums.into_iter().map(share).collect()
     }
+
+    /// What operators are to be told: the shares of stores that failed, if only now and then.
+    pub(crate) fn faults(&self, snapshot: &Snapshot) -> Vec<String> {
+        let shares = self.shares(snapshot).into_iter();
+        let told = shares.filter(|(_, share)| *share >= TOLD_MIN);
+        let told = told.map(|(store, share)| {
+            let percent = share * 100.0;
+            format!(
+                "failure modes gave {percent:.1} % of the last {SECONDS} seconds' decisions, in place of store `{store}`"
+            )
+        });
+        told.collect()
+    }
+}
+
+/// What the rules of `snapshot` have counted since the start, by store.
+fn sums(snapshot: &Snapshot) -> BTreeMap<&str, Decided> {
+    let mut sums: BTreeMap<&str, Decided> = BTreeMap::new();
+    for (stats, rule) in snapshot.stats().zip(snapshot.rules().rules()) {
+        let counts = stats.counts();
+        let sum = sums.entry(rule.store.as_deref().unwrap_or(DEFAULT));
+        let sum = sum.or_default();
+        sum.all += counts.allowed + counts.denied + counts.shadow_denied;
+        sum.degraded += counts.uncounted;
+    }
+    sums
 }
 
 impl Samples {
     fn add(&mut self, sum: Decided) {
-        // Rules that are gone took their counts with them.
-        self.seconds[self.next] = Decided {
-            all: sum.all.saturating_sub(self.last.all),
-            degraded: sum.degraded.saturating_sub(self.last.degraded),
-        };
+        self.seconds[self.next] = self.since(sum);
         self.next = (self.next + 1) % SECONDS;
         self.last = sum;
     }
 
+    /// What was decided since the last sample.
+    fn since(&self, sum: Decided) -> Decided {
+        // Rules that are gone took their counts with them.
+        Decided {
+            all: sum.all.saturating_sub(self.last.all),
+            degraded: sum.degraded.saturating_sub(self.last.degraded),
+        }
+    }
+
+    /// The share until now, when `sum` was decided since the start.
     #[allow(clippy::cast_precision_loss, reason = "a share needs no more digits")]
-    fn share(&self) -> f64 {
-        let all: u64 = self.seconds.iter().map(|it| it.all).sum();
-        let degraded: u64 = self.seconds.iter().map(|it| it.degraded).sum();
+    fn share(&self, sum: Decided) -> f64 {
+        let now = self.since(sum);
+        let seconds = || self.seconds.iter().chain([&now]);
+        let all: u64 = seconds().map(|it| it.all).sum();
+        let degraded: u64 = seconds().map(|it| it.degraded).sum();
         match all {
             0 => 0.0,
             // Counts are read one after the other, while they change.
@@ -95,18 +130,24 @@ mod tests {
     #[test]
     fn only_the_last_seconds_count() {
         let mut samples = Samples::default();
-        assert_eq!(samples.share(), 0.0);
+        let total = |all, degraded| Decided { all, degraded };
+        assert_eq!(samples.share(Decided::default()), 0.0);
         let (mut all, mut degraded) = (0, 0);
         for second in 0..2 * SECONDS {
             all += 100;
             degraded += if second < SECONDS { 100 } else { 0 };
-            samples.add(Decided { all, degraded });
+            samples.add(total(all, degraded));
             let left = (2 * SECONDS).saturating_sub(second + 1).min(SECONDS);
             let seen = (second + 1).min(SECONDS);
-            assert_eq!(samples.share(), left.min(seen) as f64 / seen as f64);
+            assert_eq!(
+                samples.share(total(all, degraded)),
+                left.min(seen) as f64 / seen as f64
+            );
         }
+        // The second that is not over counts too, from its first decision on.
+        assert_eq!(samples.share(total(all + 1_000, degraded + 1_000)), 0.5);
         // A rule is gone.
         samples.add(Decided::default());
-        assert_eq!(samples.share(), 0.0);
+        assert_eq!(samples.share(Decided::default()), 0.0);
     }
 }

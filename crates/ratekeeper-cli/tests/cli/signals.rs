@@ -81,13 +81,22 @@ fn a_redis_that_answers_and_decides_nothing_is_said_all_the_time_and_logged_once
         thread::sleep(Duration::from_millis(10));
     }
     assert!(degraded_ratio(&service) > 0.5);
+    let by_modes = "failure modes gave";
+    let ready = readyz(&service)["faults"].to_string();
+    assert!(ready.contains(by_modes), "{ready}");
     let said = lines(&service) - before;
     assert!((1..=LINES_MAX).contains(&said), "{}", service.log());
     client.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     eventually("it serves again", || {
         service.check(&[("user", "ada")])["degraded"] == false
     });
+    // Also while Redis serves: what failure modes gave is said for as long as it is of late.
+    let ready = readyz(&service)["faults"].to_string();
+    assert!(ready.contains(by_modes), "{ready}");
     eventually("that is old news", || degraded_ratio(&service) == 0.0);
+    eventually("and not said any more", || {
+        readyz(&service)["faults"] == serde_json::json!([])
+    });
     assert!(
         lines(&service) - before <= 2 * LINES_MAX,
         "{}",

@@ -65,15 +65,15 @@ struct RuleRow {
 
 impl Scrape {
     fn new<S: ServedStore>(app: &App<S>) -> Self {
-        let totals = app.limiter.totals();
+        let (totals, snapshot) = (app.limiter.totals(), app.limiter.snapshot());
         Self {
-            rules: rows(&app.limiter.snapshot()),
+            rules: rows(&snapshot),
             durations: app.durations.counts(),
             reloads: app.reloads.borrow().clone(),
             store: app.limiter.store().gauges(),
             servers: app.limiter.store().servers(),
             agreement: app.limiter.store().agreement(),
-            degraded: app.degraded.shares(),
+            degraded: app.degraded.shares(&snapshot),
             unknown_domain: totals.unknown_domain.load(Ordering::Relaxed),
             unmatched: totals.unmatched.load(Ordering::Relaxed),
             failures: app.chores.all().map(|chore| (chore.name, chore.failures())),

@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use ratekeeper_limiter::Snapshot;
 use serde::Serialize;
 
 use crate::app::App;
@@ -48,7 +49,7 @@ struct Rules {
     error: Option<String>,
 }
 
-fn faults<S: ServedStore>(app: &App<S>) -> Vec<String> {
+fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
     let failed = app
         .chores
         .all()
@@ -64,6 +65,7 @@ fn faults<S: ServedStore>(app: &App<S>) -> Vec<String> {
     failed
         .map(told)
         .chain(app.limiter.store().faults())
+        .chain(app.degraded.faults(snapshot))
         .chain(app.telling().iter().flat_map(|part| part.faults()))
         .collect()
 }
@@ -84,6 +86,7 @@ pub(crate) async fn readyz<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Re
         refused: reloads.refused,
         error: reloads.error.map(|error| error.to_string()),
     };
+    let snapshot = app.limiter.snapshot();
     let status = if ready {
         StatusCode::OK
     } else {
@@ -95,8 +98,8 @@ pub(crate) async fn readyz<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Re
             ready,
             state,
             rules,
-            faults: faults(&app),
-            degraded_ratio: app.degraded.shares().into_iter().collect(),
+            faults: faults(&app, &snapshot),
+            degraded_ratio: app.degraded.shares(&snapshot).into_iter().collect(),
         }),
     )
         .into_response()
