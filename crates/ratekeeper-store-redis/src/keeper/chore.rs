@@ -25,7 +25,7 @@ pub(super) const SOON: Duration = Duration::from_millis(50);
 
 /// Before connecting again. Short, so that a node puts the secret back into a server that has
 /// come back empty before another node may make a new one.
-const RETRY: Duration = Duration::from_millis(250);
+pub(super) const RETRY: Duration = Duration::from_millis(100);
 
 /// How long the server may take to say what it is, which nobody waits for.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -87,10 +87,19 @@ impl Chore {
     }
 
     async fn visit(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
+        let mut missing = Missing::new(Instant::now());
+        if self.kept.share.seed.is_adopted() {
+            // Before anything else: another node may be waiting to make a new one. Whatever is in the
+            // way of it is in the way of what follows as well.
+            let _ = self.compare(connection, &mut missing).await;
+        }
         let greeting = self.greet(connection).await?;
+        if let Some(uptime) = greeting.uptime {
+            missing.hear_uptime(uptime, Instant::now());
+        }
         let mut visit = Visit {
             trips: RoundTrips::default(),
-            missing: Missing::new(greeting.uptime),
+            missing,
             calls: 0,
             greeted_at: Instant::now(),
         };

@@ -15,9 +15,13 @@ use crate::seed::{Heard, Minted, SeedKey};
 const MISSING: Duration = Duration::from_secs(2);
 
 /// How long a server has to have run before a secret is proposed to it: nodes that knew one before
-/// it was restarted, and has perhaps forgotten everything, have put theirs back by then. Seconds as
-/// it counts them, which are up to one less.
-const YOUNG_SECONDS: u64 = 3;
+/// it was restarted, and has perhaps forgotten everything, have put theirs back by then. They try to
+/// connect for 400 ms, again after [`RETRY`](super::chore::RETRY), and need a few round trips.
+const YOUNG: Duration = Duration::from_millis(600);
+
+/// The uptime of a server that has certainly run for [`YOUNG`]. It is the difference of two times
+/// that were cut to whole seconds, so up to one more than the truth.
+const GROWN_SECONDS: u64 = 2;
 
 /// For how long a secret that was just made is compared often: who made another one is to know
 /// soon.
@@ -26,20 +30,26 @@ const NEW: Duration = Duration::from_secs(2);
 /// What is known of a secret that is missing.
 pub(super) struct Missing {
     since: Option<Instant>,
-    /// Before that the server has not run for [`YOUNG_SECONDS`]; [`None`] if it does not say.
-    grown_at: Option<Instant>,
+    /// From then on the server has certainly run for [`YOUNG`].
+    grown_at: Instant,
     /// When this node last wrote one there.
     written_at: Option<Instant>,
 }
 
 impl Missing {
-    /// Of a server that has run for so many seconds, if it says so.
-    pub(super) fn new(uptime: Option<u64>) -> Self {
-        let left = uptime.map(|uptime| YOUNG_SECONDS.saturating_sub(uptime));
+    /// Of a server that there is a connection to since `connected`.
+    pub(super) fn new(connected: Instant) -> Self {
         Self {
             since: None,
-            grown_at: left.map(|left| Instant::now() + Duration::from_secs(left)),
+            grown_at: connected + YOUNG,
             written_at: None,
+        }
+    }
+
+    /// The server says that it has run for so many seconds.
+    pub(super) fn hear_uptime(&mut self, seconds: u64, now: Instant) {
+        if seconds >= GROWN_SECONDS {
+            self.grown_at = self.grown_at.min(now);
         }
     }
 
@@ -49,7 +59,7 @@ impl Missing {
     }
 
     fn is_grown(&self, now: Instant) -> bool {
-        self.grown_at.is_some_and(|at| now >= at)
+        now >= self.grown_at
     }
 
     fn is_missed(&self, now: Instant) -> bool {
@@ -169,4 +179,31 @@ fn is_moving(why: &str) -> bool {
     ["MOVED", "ASK", "TRYAGAIN"]
         .iter()
         .any(|code| why.starts_with(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_grown_when_it_has_run_long_enough_as_far_as_is_certain() {
+        let start = Instant::now();
+        for (uptime, waits) in [
+            (None, YOUNG),
+            (Some(0), YOUNG),
+            (Some(1), YOUNG),
+            (Some(2), Duration::ZERO),
+        ] {
+            let mut missing = Missing::new(start);
+            if let Some(uptime) = uptime {
+                missing.hear_uptime(uptime, start);
+            }
+            let just_before = (start + waits).checked_sub(Duration::from_nanos(1));
+            assert!(missing.is_grown(start + waits), "{uptime:?}");
+            assert!(
+                !just_before.is_some_and(|at| missing.is_grown(at)),
+                "{uptime:?}"
+            );
+        }
+    }
 }

@@ -26,11 +26,13 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
         heal: |scene, _| scene.server.restart(),
         start: Start::Faulty,
         told: Some(""),
+        is_tested: true,
         ..FAULT
     },
     Fault {
         name: "Redis back empty, and another node first to use it",
         counters: Counters::Lost,
+        is_tested: true,
         told: Some(""),
         strike: |scene, stage| {
             scene.proxy.swallow(true);
