@@ -126,8 +126,13 @@ impl Campaign<'_> {
     fn rows<S: Scene>(&self, faults: &[Fault<S>]) -> Result<(usize, usize)> {
         let (mut lived, mut failed) = (0, 0);
         for fault in faults.iter().filter(|fault| self.wants(fault)) {
-            let row = self.live_through(fault)?;
+            let (row, logs) = self.live_through(fault)?;
             println!("{row}");
+            if !row.is_met() {
+                for (node, log) in logs.iter().enumerate() {
+                    eprintln!("--- node {node} of `{}`\n{log}", fault.name);
+                }
+            }
             lived += 1;
             failed += usize::from(!row.is_met());
         }

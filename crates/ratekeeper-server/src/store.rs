@@ -58,8 +58,9 @@ pub struct Agreement {
 pub struct ServerGauges {
     /// Its name, for labels: never a secret.
     pub shard: Box<str>,
-    /// Whether it is asked: 0 yes (closed), 1 probed (half-open), 2 no (open).
-    pub circuit: u8,
+    /// Whether it is asked: 0 yes (closed), 1 probed (half-open), 2 no (open). [`None`] of a server that
+    /// served before and does so no more.
+    pub circuit: Option<u8>,
     /// Decisions that it could not take, by cause.
     pub errors: Vec<(&'static str, u64)>,
     /// Calls by how long their answer took: the upper bound in seconds, and the count between

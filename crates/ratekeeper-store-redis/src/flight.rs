@@ -12,11 +12,12 @@ use tokio::time::sleep_until;
 use tracing::debug;
 
 use crate::batch::{Batch, by_slot};
+use crate::clock;
 use crate::lane::Lane;
 use crate::lanes::Elsewhere;
 use crate::metrics::Fault;
 use crate::queue::{Member, Waiting, earliest};
-use crate::script::{Aside, Call, Clock, Group, Item, decode_and_keep};
+use crate::script::{Aside, Call, Clock, Group, Item, Told, decode_and_keep};
 use crate::survey::told;
 use crate::topology::Topology;
 use crate::wire::{Refusal, Sent, ask, is_of_connection};
@@ -35,6 +36,8 @@ pub(crate) struct Flight<'a> {
     lane: &'a Lane,
     batches: Vec<Batch>,
     sent: Instant,
+    /// What was known of the server's clock by then.
+    clock: clock::Sent,
     /// How often something had been given back by then.
     returns: u64,
     /// When the server fails, unless it has answered: it has a whole deadline, however long the
@@ -59,6 +62,7 @@ impl<'a> Flight<'a> {
             lane,
             batches,
             sent,
+            clock: lane.shard.clock.sent(),
             returns: lane.asking.denied.returns(),
             due: sent + lane.config.deadline,
         }
@@ -214,8 +218,7 @@ impl<'a> Flight<'a> {
             },
         );
         match decoded {
-            Ok(0) => {}
-            Ok(moved) => self.lane.shard.clock_went_back(moved),
+            Ok(Told { at, moved }) => self.lane.shard.told_time(self.clock, at, moved),
             Err(error) => {
                 self.malformed(batch, &error.to_string());
                 return false;

@@ -8,6 +8,7 @@
 
 mod batch;
 mod breaker;
+mod clock;
 mod config;
 mod denied;
 mod endpoint;

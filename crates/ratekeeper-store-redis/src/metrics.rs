@@ -25,16 +25,19 @@ pub(crate) enum Fault {
     Reply,
     /// Where a counter is to lie, something lies that is none.
     Corrupt,
+    /// No server is known that the counter lies in, or not the key that counters are named by.
+    Unplaced,
 }
 
 impl Fault {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Connection,
         Self::Timeout,
         Self::Overloaded,
         Self::Refused,
         Self::Reply,
         Self::Corrupt,
+        Self::Unplaced,
     ];
 
     const fn name(self) -> &'static str {
@@ -45,6 +48,7 @@ impl Fault {
             Self::Refused => "refused",
             Self::Reply => "reply",
             Self::Corrupt => "corrupt",
+            Self::Unplaced => "unplaced",
         }
     }
 }
@@ -67,6 +71,13 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
+    /// Whether any decision failed.
+    pub(crate) fn has_faults(&self) -> bool {
+        self.faults
+            .iter()
+            .any(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
     pub(crate) fn fault(&self, fault: Fault, count: usize) {
         self.faults[fault as usize].fetch_add(count as u64, Ordering::Relaxed);
     }
@@ -123,14 +134,15 @@ impl Metrics {
         self.moved.fetch_add(counters, Ordering::Relaxed);
     }
 
-    pub(crate) fn counts(&self, shard: &str, circuit: Circuit, opened: u64) -> ShardCounts {
+    pub(crate) fn counts(&self, shard: &str, circuit: Circuit) -> ShardCounts {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let bounds = BOUNDS_US.iter().map(|bound| *bound as f64 / 1e6);
         let bounds = bounds.chain([f64::INFINITY]);
         ShardCounts {
             shard: shard.into(),
             circuit,
-            opened,
+            opened: 0,
+            clock_steps_back: 0,
             faults: Fault::ALL.map(|fault| (fault.name(), load(&self.faults[fault as usize]))),
             pipelines: load(&self.pipelines),
             calls: load(&self.calls),
@@ -162,8 +174,8 @@ pub struct ShardCounts {
     /// How often the breaker has opened.
     pub opened: u64,
     /// Decisions that could not be taken there, by cause: `connection`, `timeout`,
-    /// `overloaded`, `refused`, `reply`, `corrupt`.
-    pub faults: [(&'static str, u64); 6],
+    /// `overloaded`, `refused`, `reply`, `corrupt`, `unplaced`.
+    pub faults: [(&'static str, u64); 7],
     /// Pipelines sent.
     pub pipelines: u64,
     /// Groups of decisions in them: fewer than decisions where some were merged.
@@ -185,6 +197,8 @@ pub struct ShardCounts {
     /// Counters that were more than their window ahead of the server's clock, since it went back, and were
     /// moved to where it is.
     pub moved_counters: u64,
+    /// How often the server's clock was found to have gone back by more than a second.
+    pub clock_steps_back: u64,
     /// Pipelines by how long their answer took: the upper bound in seconds, and the count
     /// between it and the bound before.
     pub duration_buckets: Vec<(f64, u64)>,

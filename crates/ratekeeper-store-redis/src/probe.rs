@@ -16,7 +16,7 @@ use redis::{RedisResult, Value};
 use crate::flight::item;
 use crate::lane::Asking;
 use crate::link::said;
-use crate::script::{Call, Clock, Group, SLOTS, decode, slot};
+use crate::script::{Call, Clock, Group, SLOTS, decode_and_keep, slot};
 use crate::shard::Shard;
 use crate::topology::SlotMap;
 use crate::wire::{Sent, ask};
@@ -75,16 +75,17 @@ pub(crate) async fn probe(
         told: (asking.clock == Clock::Told).then(|| asking.told.load(Ordering::Relaxed)),
         is_asking: false,
     }];
+    let clock = shard.clock.sent();
     let answers = ask(connection, &calls, &asking.script, &shard.metrics).await;
     let mut answers = answers.map_err(|error| ProbeError::Refused(said(&error)))?;
     match answers.pop() {
         Some(Ok(Value::Array(items))) => {
             let mut is_allowed = false;
             let heard = |_, verdicts: Verdicts| is_allowed = verdicts.allowed;
-            let read = decode(&[group], items.iter().map(item), heard);
-            (read.is_ok() && is_allowed)
-                .then_some(())
-                .ok_or(ProbeError::Answer)
+            let read = decode_and_keep(&[group], items.iter().map(item), heard, |_, _| {});
+            let told = read.map_err(|_| ProbeError::Answer)?;
+            shard.told_time(clock, told.at, told.moved);
+            is_allowed.then_some(()).ok_or(ProbeError::Answer)
         }
         Some(Err(error)) => Err(ProbeError::Refused(said(&error))),
         _ => Err(ProbeError::Answer),

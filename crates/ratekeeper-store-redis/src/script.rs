@@ -32,5 +32,5 @@ pub use key::{KeyName, slot};
 pub(crate) use key::{SLOTS, slot_of_key};
 pub(crate) use known::Known;
 pub use reply::{AnswerError, Item, decode};
-pub(crate) use reply::{Aside, decode_and_keep};
+pub(crate) use reply::{Aside, Told, decode_and_keep};
 pub use text::{Clock, Script};

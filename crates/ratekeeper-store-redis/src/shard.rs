@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use ratekeeper_core::Timestamp;
 use tracing::{error, info, warn};
 
 use crate::breaker::Breaker;
+use crate::clock::{Sent, ServerClock};
 use crate::journal::{Condition, Journal};
 use crate::keeper::ServerStatus;
 use crate::metrics::{Fault, Metrics, ShardCounts};
@@ -26,6 +28,8 @@ pub(crate) struct Shard {
     pub(crate) name: Box<str>,
     pub(crate) breaker: Breaker,
     pub(crate) metrics: Metrics,
+    /// The time that it tells.
+    pub(crate) clock: ServerClock,
     /// What is known of it.
     pub(crate) status: Mutex<ServerStatus>,
     /// Why it was last found unable to serve; [`None`] while it serves.
@@ -43,7 +47,7 @@ pub(crate) struct Shard {
     /// When it was last said that its answers cannot be used.
     garbled: Mutex<Option<Instant>>,
     /// When it was last said that its clock went back.
-    stepped_back: Mutex<Option<Instant>>,
+    clock_said: Mutex<Option<Instant>>,
     /// Whether the last that was heard of it is good: there is nothing to say then.
     serves: AtomicBool,
 }
@@ -65,6 +69,7 @@ impl Shard {
             node,
             breaker: Breaker::new(),
             metrics: Metrics::default(),
+            clock: ServerClock::default(),
             status: Mutex::default(),
             trouble: Mutex::new(None),
             journal: Mutex::default(),
@@ -74,7 +79,7 @@ impl Shard {
             was_reached: AtomicBool::new(false),
             is_greeted: AtomicBool::new(false),
             garbled: Mutex::new(None),
-            stepped_back: Mutex::new(None),
+            clock_said: Mutex::new(None),
             serves: AtomicBool::new(false),
         }
     }
@@ -100,16 +105,29 @@ impl Shard {
         }
     }
 
-    /// The script has found `moved` counters more than their window ahead of the server's clock,
-    /// and moved them to where that is. Said once a step, however many counters it meets.
-    pub(crate) fn clock_went_back(&self, moved: u64) {
+    /// An answer of the script says `time`, to a call of which this was known when it was `sent`; it
+    /// found `moved` counters more than their window ahead, and moved them to the current one. That
+    /// the clock went back is logged once a minute at most, however many answers tell it.
+    pub(crate) fn told_time(&self, sent: Sent, time: Timestamp, moved: u64) {
         self.metrics.moved(moved);
-        if may_say(&self.stepped_back, Instant::now()) {
+        let now = Instant::now();
+        if let Some(back) = self.clock.heard(sent, time, now)
+            && may_say(&self.clock_said, now)
+        {
             warn!(
-                shard = %self.name,
-                "Redis's clock went back by more than a window: counters keep their hits and go on in the current window"
+                shard = %self.name, ?back,
+                "Redis's clock went back: counters keep their hits, those with shorter windows go on in the current window"
             );
         }
+    }
+
+    /// What operators are to be told of its clock, for a while after it went back.
+    pub(crate) fn clock_fault(&self) -> Option<String> {
+        let (back, ago) = self.clock.step(Instant::now())?;
+        let (name, back, ago) = (&self.name, back.as_secs_f64(), ago.as_secs());
+        Some(format!(
+            "the clock of Redis at {name} went back by {back:.1} s, {ago} s ago: callers may wait for up to two windows"
+        ))
     }
 
     /// The server failed in a way that the breaker counts. Said once, until it serves again.
@@ -168,10 +186,11 @@ impl Shard {
         }
     }
 
-    /// Whoever looks after it cannot ask it: why, said when that changes.
+    /// Whoever looks after it cannot ask it: why. Logged when that begins; readiness tells the latest
+    /// reason.
     pub(crate) fn cannot_be_asked(&self, why: String) {
         let mut status = self.status.lock();
-        if status.error.as_deref() != Some(&*why) {
+        if status.error.is_none() {
             warn!(shard = %self.name, why, "Redis cannot be asked");
         }
         let answers = self.metrics.answers();
@@ -232,9 +251,11 @@ impl Shard {
     }
 
     pub(crate) fn counts(&self) -> ShardCounts {
-        let opened = self.breaker.opened();
-        self.metrics
-            .counts(&self.name, self.breaker.circuit(), opened)
+        ShardCounts {
+            opened: self.breaker.opened(),
+            clock_steps_back: self.clock.steps(),
+            ..self.metrics.counts(&self.name, self.breaker.circuit())
+        }
     }
 }
 

@@ -83,7 +83,10 @@ impl Slots {
             Some(lane) if lane.shard.breaker.is_closed() => lane.push(request, now),
             // There is a lane, which probes: that of a runtime that has ended does not.
             Some(lane) => (!lane.queue.is_closed()).then(unavailable),
-            None => Some(unavailable()),
+            None => {
+                self.0.topology.unplaced();
+                Some(unavailable())
+            }
         });
         asked.unwrap_or_else(unavailable)
     }

@@ -8,6 +8,7 @@ use ratekeeper_store::{Answer, Execution, HashKey, Request, Step, Store, StoreEr
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
+use crate::breaker::Circuit;
 use crate::config::RedisConfig;
 use crate::denied::Denied;
 use crate::endpoint::Endpoint;
@@ -186,6 +187,21 @@ impl RedisStore {
         map.shards().iter().map(|shard| shard.counts()).collect()
     }
 
+    /// As [`Self::shards`], of servers that served before and do so no more, and of decisions for which
+    /// no server is known (`shard` is empty there): what they failed at stays counted. The circuit of
+    /// such a shard says nothing.
+    #[must_use]
+    pub fn former_shards(&self) -> Vec<ShardCounts> {
+        let topology = self.slots.topology();
+        let former = topology.former();
+        let nowhere = &topology.nowhere;
+        let nowhere = nowhere
+            .has_faults()
+            .then(|| nowhere.counts("", Circuit::Closed));
+        let former = former.iter().map(|shard| shard.counts());
+        former.chain(nowhere).collect()
+    }
+
     /// Requests that were denied from memory, without asking.
     #[must_use]
     pub fn denied_from_memory(&self) -> u64 {
@@ -208,6 +224,7 @@ impl RedisStore {
         }
         for shard in map.shards() {
             faults.extend(shard.fault());
+            faults.extend(shard.clock_fault());
             faults.extend(shard.distance.lock().as_deref().map(str::to_owned));
         }
         faults.extend(self.keeper.seed_fault());
@@ -240,6 +257,7 @@ impl Store for RedisStore {
             return Answer::Pending(Ticket(across::Ticket::failed(StoreError::Overloaded)));
         }
         if !self.keeper.seed().admits(request.named_by) {
+            topology.unplaced();
             return Answer::Pending(Ticket(across::Ticket::failed(StoreError::Unavailable)));
         }
         let answer = match topology.is_cluster() {

@@ -13,12 +13,16 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
 use crate::endpoint::{Deployment, SentinelSet};
+use crate::metrics::{Fault, Metrics};
 use crate::node::{Address, Node};
 use crate::script::SLOTS;
 use crate::shard::Shard;
 
 /// The most shards that are believed to be there.
 const SHARDS_MAX: usize = 1_000;
+
+/// How many servers are remembered that have served and do so no more.
+const FORMER_MAX: usize = 16;
 
 /// For how long a server is remembered that was named and serves nothing.
 const GUEST: Duration = Duration::from_secs(60);
@@ -109,6 +113,11 @@ pub(crate) struct Topology {
     /// Servers that were named and serve nothing that is known of, such as one that is getting
     /// its first slots.
     guests: Mutex<Vec<Guest>>,
+    /// Servers that have served and do so no more, the latest last: their counts stay, so that a
+    /// failure is still counted after another server has taken over.
+    former: Mutex<Vec<Arc<Shard>>>,
+    /// Counts of decisions for which no server is known.
+    pub(crate) nowhere: Metrics,
     /// Wakes who surveys the cluster.
     pub(crate) doubted: Notify,
     /// What was in the way of finding out the last time.
@@ -161,6 +170,8 @@ impl Topology {
             seeds,
             sentinels: None,
             guests: Mutex::default(),
+            former: Mutex::default(),
+            nowhere: Metrics::default(),
             doubted: Notify::new(),
             trouble: Mutex::default(),
         }
@@ -208,15 +219,43 @@ impl Topology {
         if guests.len() >= SHARDS_MAX {
             return None;
         }
-        let shard = Arc::new(Shard::new(Node {
-            address: address.clone(),
-            ..seed.clone()
-        }));
+        let shard = self.former_at(address).unwrap_or_else(|| {
+            Arc::new(Shard::new(Node {
+                address: address.clone(),
+                ..seed.clone()
+            }))
+        });
         guests.push(Guest {
             shard: Arc::clone(&shard),
             named,
         });
         Some(shard)
+    }
+
+    /// Servers that have served and do so no more, as far as they are remembered.
+    pub(crate) fn former(&self) -> Vec<Arc<Shard>> {
+        let map = self.map();
+        let serves = |it: &Arc<Shard>| map.shards.iter().any(|one| Arc::ptr_eq(one, it));
+        let former = self.former.lock();
+        former.iter().filter(|it| !serves(it)).cloned().collect()
+    }
+
+    /// The server at `address`, if it has served before.
+    fn former_at(&self, address: &Address) -> Option<Arc<Shard>> {
+        let former = self.former.lock();
+        let found = former.iter().find(|it| it.node.address == *address);
+        found.cloned()
+    }
+
+    /// Counts a decision that no server could be asked for: none is known that its counters lie in,
+    /// or not by which key they are named.
+    pub(crate) fn unplaced(&self) {
+        let map = self.map();
+        let metrics = match map.shards() {
+            [one] => &one.metrics,
+            _ => &self.nowhere,
+        };
+        metrics.fault(Fault::Unplaced, 1);
     }
 
     /// Whether `shard` serves anything, or was named of late.
@@ -250,6 +289,7 @@ impl Topology {
 
     /// Takes what the cluster says for what is. Servers that are known stay the ones they are.
     pub(crate) fn adopt(&self, ranges: &[Range]) {
+        let before = self.map();
         let mut shards: Vec<Arc<Shard>> = Vec::new();
         let mut owners: Box<[u16]> = vec![NOBODY; usize::from(SLOTS)].into();
         for range in ranges {
@@ -264,6 +304,10 @@ impl Topology {
                 }
                 (None, _) => continue,
             };
+            let is_new = before.at(&range.address).is_none();
+            if let Some(before) = before.shard(range.first).filter(|_| is_new) {
+                shards[number].clock.succeed(&before.clock);
+            }
             let number = u16::try_from(number).unwrap_or(NOBODY);
             owners[usize::from(range.first)..=usize::from(range.last)].fill(number);
         }
@@ -298,12 +342,20 @@ impl Topology {
         if map.at(&primary.address).is_some() {
             return false;
         }
-        let shards = vec![Arc::new(Shard::new(primary))];
-        self.replace(&mut map, shards, Box::default());
+        let known = self.former_at(&primary.address);
+        let shard = known.unwrap_or_else(|| Arc::new(Shard::new(primary)));
+        if let Some(before) = map.shards.first() {
+            shard.clock.succeed(&before.clock);
+        }
+        self.replace(&mut map, vec![shard], Box::default());
         true
     }
 
     fn replace(&self, map: &mut Arc<SlotMap>, shards: Vec<Arc<Shard>>, owners: Box<[u16]>) {
+        self.remember(map.shards.iter().filter(|old| {
+            let serves = |it: &Arc<Shard>| Arc::ptr_eq(it, old);
+            !shards.iter().any(serves)
+        }));
         let version = map.version + 1;
         *map = Arc::new(SlotMap {
             version,
@@ -312,6 +364,17 @@ impl Topology {
         });
         self.version.store(version, Ordering::Release);
         self.versions.send_replace(version);
+    }
+
+    /// Remembers servers that serve no more.
+    fn remember<'a>(&self, gone: impl Iterator<Item = &'a Arc<Shard>>) {
+        let mut former = self.former.lock();
+        for shard in gone {
+            former.retain(|it| !Arc::ptr_eq(it, shard));
+            former.push(Arc::clone(shard));
+        }
+        let surplus = former.len().saturating_sub(FORMER_MAX);
+        former.drain(..surplus);
     }
 }
 
@@ -389,6 +452,24 @@ mod tests {
         assert_eq!(port(&topology.map(), 16_383), Some("h:1".into()));
         assert!(topology.adopt_primary(primary(2)));
         assert_eq!(port(&topology.map(), 0), Some("h:2".into()));
+    }
+
+    #[test]
+    fn who_served_before_is_remembered_and_is_the_same_when_it_serves_again() {
+        let topology = Topology::cluster(vec![Node::default()]);
+        topology.adopt(&[range(0, 16_383, 1)]);
+        let first = Arc::clone(&topology.map().shards[0]);
+        topology.adopt(&[range(0, 16_383, 2)]);
+        assert!(matches!(&topology.former()[..], [one] if Arc::ptr_eq(one, &first)));
+        topology.adopt(&[range(0, 16_383, 1)]);
+        assert!(Arc::ptr_eq(&topology.map().shards[0], &first));
+        assert_eq!(topology.former().len(), 1);
+        for port in 10..99 {
+            topology.adopt(&[range(0, 16_383, port)]);
+        }
+        assert_eq!(topology.former().len(), FORMER_MAX);
+        let oldest = topology.former()[0].name.to_string();
+        assert_eq!(oldest, format!("h:{}", 98 - FORMER_MAX));
     }
 
     #[test]

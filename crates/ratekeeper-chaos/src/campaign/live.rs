@@ -51,7 +51,8 @@ struct Evidence {
 }
 
 impl Campaign<'_> {
-    pub(super) fn live_through<S: Scene>(&self, fault: &Fault<S>) -> Result<Row> {
+    /// The row, and what the nodes have logged.
+    pub(super) fn live_through<S: Scene>(&self, fault: &Fault<S>) -> Result<(Row, Vec<String>)> {
         let mut scene = (fault.scene)();
         (fault.before)(&mut scene);
         let settings = Settings {
@@ -80,7 +81,8 @@ impl Campaign<'_> {
         let watched = ledger.now().saturating_sub(span.struck);
         let lines = lines(&stage).saturating_sub(before);
         let evidence = self.evidence(&stage, &ledger, span, (lines, watched))?;
-        Ok(self.row(fault, &ledger, &evidence))
+        let row = self.row(fault, &ledger, &evidence);
+        Ok((row, evidence.logs))
     }
 
     fn load(&self, stage: &Stage, ledger: &Arc<Ledger>) -> Result<Load> {
@@ -138,11 +140,7 @@ impl Campaign<'_> {
                 .map(|node| resident_kib(node.id()))
                 .max()
                 .unwrap_or(0),
-            logs: stage
-                .nodes
-                .iter()
-                .map(|node| node.log().to_lowercase())
-                .collect(),
+            logs: stage.nodes.iter().map(|node| node.log()).collect(),
             is_restarted: !stage.restarted.is_empty(),
         })
     }
@@ -352,7 +350,8 @@ fn is_told(evidence: &Evidence, text: &str) -> bool {
             look.node == node && look.at >= evidence.span.struck && look.faults.iter().any(says)
         })
     };
-    let in_log = |node: usize| !text.is_empty() && evidence.logs[node].contains(text);
+    let in_log =
+        |node: usize| !text.is_empty() && evidence.logs[node].to_lowercase().contains(text);
     (0..NODES).all(|node| in_readiness(node) || in_log(node))
 }
 

@@ -150,7 +150,18 @@ impl ServedStore for OneStore {
     fn servers(&self) -> Vec<ServerGauges> {
         match self {
             Self::Memory(_) => Vec::new(),
-            Self::Redis(store) => store.shards().into_iter().map(gauges).collect(),
+            Self::Redis(store) => {
+                let former = store.former_shards().into_iter().map(|shard| ServerGauges {
+                    circuit: None,
+                    ..gauges(shard)
+                });
+                store
+                    .shards()
+                    .into_iter()
+                    .map(gauges)
+                    .chain(former)
+                    .collect()
+            }
         }
     }
 }
@@ -238,10 +249,15 @@ fn gauges(shard: ShardCounts) -> ServerGauges {
             "Counters that were more than a window ahead of the server's clock, which went back, and were moved to where it is",
             shard.moved_counters as f64,
         ),
+        (
+            "clock_steps_back",
+            "How often the server's clock went back by more than a second",
+            shard.clock_steps_back as f64,
+        ),
     ];
     ServerGauges {
         shard: shard.shard,
-        circuit: shard.circuit.number(),
+        circuit: Some(shard.circuit.number()),
         errors: shard.faults.to_vec(),
         durations: shard.duration_buckets,
         duration_seconds: shard.duration_seconds,

@@ -74,26 +74,34 @@ pub(crate) enum Aside {
     Corrupt(CounterKey),
 }
 
-/// As [`decode`], and tells `aside` what is to be told of a group besides. Answers how many
-/// counters were moved, since the clock has gone back.
+/// What an answer tells besides its groups' verdicts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Told {
+    /// The server's time.
+    pub(crate) at: Timestamp,
+    /// How many counters were moved to the current window, since the clock has gone back.
+    pub(crate) moved: u64,
+}
+
+/// As [`decode`], and tells `aside` what is to be told of a group besides.
 pub(crate) fn decode_and_keep<'r>(
     groups: &[Group],
     reply: impl IntoIterator<Item = Item<'r>>,
     mut answer: impl FnMut(usize, Verdicts),
     mut aside: impl FnMut(usize, Aside),
-) -> Result<u64, AnswerError> {
+) -> Result<Told, AnswerError> {
     let mut items = reply.into_iter();
-    let now = time(items.next())?;
+    let at = time(items.next())?;
     let mut moved = 0;
     for (number, group) in groups.iter().enumerate() {
         let answer = |verdicts| answer(number, verdicts);
-        let told = decode_group(group, now, &mut items, answer, &mut moved)?;
+        let told = decode_group(group, at, &mut items, answer, &mut moved)?;
         if let Some(told) = told {
             aside(number, told);
         }
     }
     match items.next() {
-        None => Ok(moved),
+        None => Ok(Told { at, moved }),
         Some(_) => Err(AnswerError::Malformed),
     }
 }

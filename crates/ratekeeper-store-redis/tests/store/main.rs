@@ -1,6 +1,7 @@
 //! The store beside real servers: that it counts exactly, repeats denials truly, and what becomes of it when the
 //! server fails.
 
+mod clock;
 mod cluster;
 mod conformance;
 mod connections;

@@ -164,4 +164,12 @@ async fn a_primary_that_dies_is_succeeded() {
     }
     until_answered(&store, &limit, 3).await;
     assert!(store.faults().is_empty(), "{:?}", store.faults());
+    // What the lost one failed at stays counted.
+    let former = store.former_shards();
+    let lost = former
+        .iter()
+        .find(|it| it.shard.ends_with(&format!(":{before}")));
+    let lost = lost.expect("it is remembered");
+    assert!(lost.faults.iter().any(|(_, count)| *count > 0), "{lost:?}");
+    assert!(lost.decisions > 0, "{lost:?}");
 }

@@ -238,6 +238,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
             stage.last();
         },
         told: Some("clock"),
+        is_tested: true,
         ..FAULT
     },
     Fault {

@@ -45,8 +45,9 @@ pub(super) fn encode(
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for server in servers {
         let labels = [("shard", &*server.shard)];
-        let circuit = i64::from(server.circuit);
-        metric.encode_family(&labels)?.encode_gauge(&circuit)?;
+        if let Some(circuit) = server.circuit.map(i64::from) {
+            metric.encode_family(&labels)?.encode_gauge(&circuit)?;
+        }
     }
     let help = "How long a call of a Redis server takes, answer included";
     let name = "ratelimit_redis_command_duration_seconds";

@@ -1,0 +1,100 @@
+//! A server whose clock goes back, or whose successor's clock is behind.
+
+use std::time::Duration;
+
+use ratekeeper_core::Algorithm;
+use ratekeeper_store_redis::{Endpoint, RedisStore};
+use ratekeeper_testkit::process::{DEADLINE, eventually};
+use ratekeeper_testkit::redis::{Client, PRIMARY, Sentinels, Server};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{LASTING, decide, endpoint, home, limit, patient, step, store};
+
+const TOLD: &str = "went back by";
+
+fn tells(store: &RedisStore) -> bool {
+    store.faults().iter().any(|fault| fault.contains(TOLD))
+}
+
+/// The counters have windows of years, so none of them is ahead by its window, and none is moved.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_node_sees_a_clock_go_back_whatever_it_counts() {
+    let server = Server::clocked(&[]);
+    let nodes = [store(&server, patient()), store(&server, patient())];
+    let limit = limit(Algorithm::FixedWindow, 1_000_000, LASTING);
+    let ask = async |number| {
+        for node in &nodes {
+            decide(node, &[step(&limit, number)])
+                .await
+                .expect("it answers");
+        }
+    };
+    for node in &nodes {
+        node.greeted().await;
+    }
+    ask(1).await;
+    server.set_clock(-20);
+    ask(2).await;
+    for node in &nodes {
+        let counts = &node.shards()[0];
+        assert_eq!((counts.clock_steps_back, counts.moved_counters), (1, 0));
+        assert!(tells(node), "{:?}", node.faults());
+    }
+    // It is one step, however many answers tell it, and a step forward is none.
+    ask(3).await;
+    server.set_clock(3_600);
+    ask(4).await;
+    for node in &nodes {
+        assert_eq!(node.shards()[0].clock_steps_back, 1);
+    }
+    server.set_clock(0);
+    ask(5).await;
+    for node in &nodes {
+        assert_eq!(node.shards()[0].clock_steps_back, 2);
+        eventually("it is old news", || !tells(node));
+    }
+}
+
+/// Nobody asks, and the node looks by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_node_sees_it_as_well() {
+    let server = Server::clocked(&[]);
+    let store = RedisStore::new(endpoint(&server), patient(), home());
+    store.greeted().await;
+    // Its first look has told it the time by then.
+    let scripts = || server.client().ask(&["INFO", "commandstats"]).text();
+    eventually("it has looked", || scripts().contains("cmdstat_evalsha"));
+    server.set_clock(-20);
+    eventually("it is seen", || tells(&store));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_successor_whose_clock_is_behind_is_a_step_back() {
+    let mut set = Sentinels::clocked(Duration::from_secs(3_600));
+    for replica in &set.servers()[1..] {
+        replica.set_clock(-20);
+    }
+    let ports = set.ports().iter().map(|port| format!("127.0.0.1:{port}"));
+    let hosts = ports.collect::<Vec<_>>().join(",");
+    let url = format!("redis+sentinel://{hosts}/{PRIMARY}");
+    let store = RedisStore::new(
+        Endpoint::parse(&url).expect("a good URL"),
+        patient(),
+        home(),
+    );
+    let limit = limit(Algorithm::FixedWindow, 1_000_000, LASTING);
+    store.greeted().await;
+    decide(&store, &[step(&limit, 1)])
+        .await
+        .expect("it answers");
+    let before = set.primary();
+    let told = Client::connect(set.ports()[0]).ask(&["SENTINEL", "FAILOVER", PRIMARY]);
+    assert!(!told.is_error(), "{told:?}");
+    let end = Instant::now() + DEADLINE;
+    while store.shards()[0].shard.ends_with(&format!(":{before}")) || !tells(&store) {
+        let _ = decide(&store, &[step(&limit, 2)]).await;
+        assert!(Instant::now() < end, "{:?}", store.faults());
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(store.shards()[0].clock_steps_back, 1);
+}
