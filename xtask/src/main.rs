@@ -7,6 +7,7 @@
 //! repeated by hand.
 
 mod bench;
+mod book;
 mod chaos;
 mod check;
 mod compat;
@@ -46,6 +47,7 @@ The verbs of this repository.
   cargo xtask matrix [NAME]       the tests of the Redis store with Redis 6.2 and 7, Valkey 8 and 9, or one of them
   cargo xtask chaos [--quick] [--deadline MS] [FAULT...]
                                   three nodes under load while their Redis fails, in every way there is
+  cargo xtask book                docs/ as a book with search: target/book/index.html
   cargo xtask help                this text
 
 `test` uses the dev profile, `run` the profile `quick`, `build`, `bench`, `compat` and `chaos` the release profile. What a verb needs
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         "fuzz" => fuzz::fuzz(rest),
         "matrix" => matrix::matrix(rest),
         "chaos" => chaos::chaos(rest),
+        "book" => book::book(),
         "help" | "--help" | "-h" => {
             // `cargo xtask help | head` closes the pipe early, which is no fault.
             let _ = writeln!(std::io::stdout(), "{HELP}");
