@@ -308,6 +308,14 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "Answer Envoy with dynamic metadata: domain, descriptors, the rules' metadata",
     ),
     value(
+        "envoy_callers",
+        "any|permitted|required",
+        "",
+        "Who may do what over Envoy's protocol (gRPC and /json): `any` (everybody everything), `permitted` (limits in requests and \
+         refunds need `override` and `refund` in `callers`, except on a loopback or Unix listener) or `required` (every request needs \
+         a caller as well). Unset: permitted; under `--profile envoy`: any, as envoyproxy/ratelimit has it",
+    ),
+    value(
         "trusted_proxies",
         "NETWORKS",
         "loopback",
