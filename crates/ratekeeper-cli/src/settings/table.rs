@@ -311,9 +311,9 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "envoy_callers",
         "any|permitted|required",
         "",
-        "Who may do what over Envoy's protocol (gRPC and /json): `any` (everybody everything), `permitted` (limits in requests and \
-         refunds need `override` and `refund` in `callers`, except on a loopback or Unix listener) or `required` (every request needs \
-         a caller as well). Unset: permitted; under `--profile envoy`: any, as envoyproxy/ratelimit has it",
+        "Which requests of Envoy's protocol (gRPC and /json) need a permission: `any` none; `permitted` those that bring a limit along \
+         or give hits back (`override` and `refund` in `callers`); `required` these, and all others need a caller. A loopback or Unix \
+         listener needs none. Unset: permitted; any under `--profile envoy`",
     ),
     value(
         "trusted_proxies",
