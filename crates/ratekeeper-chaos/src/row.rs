@@ -59,13 +59,18 @@ impl std::fmt::Display for Row {
             [] => "yes".to_owned(),
             lies => format!("no: {}", lies.join("; ")),
         };
+        // No goal yet, and not to be overlooked.
+        let charged_twice = match self.charged_twice {
+            0 => "0".to_owned(),
+            hits => format!("{hits}, kept"),
+        };
         let back = match self.back {
             Some(back) => format!("{:.0} ms", back.as_secs_f64() * 1e3),
             None => "never".to_owned(),
         };
         write!(
             f,
-            "| {} | {:.1} s | {} | {} | {} ({metric}) | {} of {} | {} of {} | {} | {} | {signals} | {back} | {:.1} | {} MiB | {} |",
+            "| {} | {:.1} s | {} | {} | {} ({metric}) | {} of {} | {} of {} | {} | {charged_twice} | {signals} | {back} | {:.1} | {} MiB | {} |",
             self.name,
             self.lasted.as_secs_f64(),
             self.asked,
@@ -76,7 +81,6 @@ impl std::fmt::Display for Row {
             self.soft.admitted,
             self.soft.limit,
             self.over(),
-            self.charged_twice,
             self.lines,
             self.resident_kib.div_ceil(1024),
             self.missed.join("; "),

@@ -53,6 +53,10 @@ impl SeedKey {
         map: &SlotMap,
         is_first_store: bool,
     ) -> Option<Self> {
+        if !map.serves(shard) {
+            // No name would lead there, and trying all of them would keep the thread busy.
+            return None;
+        }
         let lies_there = |key: &str| {
             let owner = map.shard(slot_of_key(key));
             owner.is_some_and(|it| Arc::ptr_eq(it, shard))

@@ -58,6 +58,15 @@ impl SlotMap {
         &self.shards
     }
 
+    /// Whether `shard` serves any slot.
+    pub(crate) fn serves(&self, shard: &Arc<Shard>) -> bool {
+        let number = self.shards.iter().position(|it| Arc::ptr_eq(it, shard));
+        let Some(number) = number.and_then(|it| u16::try_from(it).ok()) else {
+            return false;
+        };
+        self.owners.is_empty() || self.owners.contains(&number)
+    }
+
     /// Slots that nobody serves.
     pub(crate) fn unserved(&self) -> usize {
         self.owners.iter().filter(|owner| **owner == NOBODY).count()
@@ -420,6 +429,12 @@ mod tests {
 
         assert!(topology.moved(7, &Address::tcp("h", 3)));
         assert!(!topology.moved(7, &Address::tcp("h", 3)));
+        let third = topology.shard_at(&Address::tcp("h", 3)).expect("it serves");
+        assert!(topology.map().serves(&third) && !before.serves(&third));
+        assert!(topology.moved(7, &Address::tcp("h", 1)));
+        // It is still among the servers, until the cluster is asked again.
+        assert!(!topology.map().serves(&third) && topology.knows(&third));
+        assert!(topology.moved(7, &Address::tcp("h", 3)));
         let after = topology.map();
         assert_eq!(
             (port(&after, 7), port(&after, 8)),
