@@ -3,10 +3,13 @@
 pub mod accuracy;
 pub mod certificates;
 pub mod conformance;
+pub mod http1;
+pub mod http2;
 pub mod model;
 pub mod paired;
 #[cfg(unix)]
 pub mod process;
 pub mod proxy;
+pub mod recorder;
 #[cfg(unix)]
 pub mod redis;

@@ -192,6 +192,39 @@ impl Process {
         }
     }
 
+    /// The memory that is resident now, in KiB; 0 once it has ended.
+    #[must_use]
+    pub fn resident_kib(&self) -> usize {
+        self.status("VmRSS")
+    }
+
+    /// The most memory that was resident at once so far, in KiB; 0 once it has ended.
+    #[must_use]
+    pub fn resident_peak_kib(&self) -> usize {
+        self.status("VmHWM")
+    }
+
+    fn status(&self, name: &str) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|rest| rest.trim_start_matches(':').split_whitespace().next());
+        number.and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+
+    /// The processor time that it has used so far, in user and kernel mode.
+    #[must_use]
+    pub fn processor_time(&self) -> Duration {
+        // proc(5): the 14th and 15th field, in ticks; the second one, in parentheses, may hold spaces.
+        const TICKS_A_SECOND: u64 = 100;
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        let stat = stat.unwrap_or_default();
+        let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+        let times = after.split_whitespace().skip(11).take(2);
+        let ticks: u64 = times.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+        Duration::from_millis(ticks * 1_000 / TICKS_A_SECOND)
+    }
+
     /// The number of lines it has printed so far.
     #[must_use]
     pub fn lines(&self) -> u64 {

@@ -2,11 +2,9 @@
 
 use std::io::{Read, Write};
 
-use crate::http2::{PING, PREFACE, SETTINGS, frame};
-use crate::support::{Gateway, Upstream, ok};
+use ratekeeper_testkit::http2::{ACK, PING, PREFACE, SETTINGS, frame};
 
-/// The flag of a PING or SETTINGS that answers another.
-const ACK: u8 = 1;
+use crate::support::{Gateway, Upstream, ok};
 
 /// Frames without a reason, each of which the HTTP/2 library below warns of.
 const FLOOD: usize = 20_000;

@@ -14,6 +14,7 @@ use hyper::body::{Body, Frame, Incoming};
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use ratekeeper_testkit::http2::{self, Outcome};
 use ratekeeper_testkit::process::{Process, eventually, free_port, tool};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -22,7 +23,6 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request};
 use tonic_prost::ProstCodec;
 
-use crate::http2::{self, Outcome};
 use crate::support::{Gateway, RULES, gateway, say};
 
 type Codec = ProstCodec<String, String>;
@@ -144,7 +144,7 @@ async fn a_stream_that_its_client_cancels_is_cancelled_at_the_upstream() {
         ("content-type", "application/grpc"),
         ("te", "trailers"),
     ];
-    let mut call = http2::begin(&gateway, &fields, None);
+    let mut call = http2::begin(gateway.port, &fields, None);
     assert_eq!(http2::outcome(&mut call), Outcome::Status(200));
     assert!(!is_cancelled.load(Ordering::SeqCst));
     http2::cancel(&mut call);

@@ -1,111 +1,20 @@
 //! Requests over HTTP/2 that HTTP/1 has no words for, or two meanings. They are written byte by byte: no client sends them.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::Write;
+use std::net::Shutdown;
+
+use ratekeeper_testkit::http2::{
+    DATA, END_STREAM, Fields, GOAWAY, Outcome, PING, RST_STREAM, begin, frame, outcome, read_frame,
+};
 
 use crate::support::{Gateway, Upstream, ok};
 
-pub(crate) type Fields<'a> = &'a [(&'a str, &'a str)];
-
-/// What becomes of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
-    Status(u16),
-    /// The stream, or the connection, ends with an error of the protocol.
-    Refused,
-}
-
-/// How a connection begins.
-pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-const DATA: u8 = 0;
-pub(crate) const HEADERS: u8 = 1;
-pub(crate) const RST_STREAM: u8 = 3;
-pub(crate) const SETTINGS: u8 = 4;
-pub(crate) const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-pub(crate) const END_STREAM: u8 = 1;
-pub(crate) const END_HEADERS: u8 = 4;
-
-pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).expect("frames of tests are short");
-    let mut bytes = length.to_be_bytes()[1..].to_vec();
-    bytes.extend([kind, flags]);
-    bytes.extend(stream.to_be_bytes());
-    bytes.extend(payload);
-    bytes
-}
-
-/// HPACK: literals without indexing, which say what they are told to.
-pub(crate) fn block(fields: Fields<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (name, value) in fields {
-        bytes.push(0);
-        for text in [name, value] {
-            assert!(text.len() < 127, "longer ones are written in another way");
-            bytes.push(text.len() as u8);
-            bytes.extend(text.as_bytes());
-        }
-    }
-    bytes
-}
-
-/// The status at the beginning of a block, by HPACK's index of it.
-fn status(block: &[u8]) -> u16 {
-    match block.first() {
-        Some(0x88) => 200,
-        Some(0x8c) => 400,
-        _ => panic!("another status than 200 and 400: {block:x?}"),
-    }
-}
-
-/// Begins a request on a connection of its own: its first frames, and the body, if that is all of it.
-pub(crate) fn begin(gateway: &Gateway, fields: Fields<'_>, body: Option<&str>) -> TcpStream {
-    let mut stream = gateway.connect();
-    let mut bytes = PREFACE.to_vec();
-    bytes.extend(frame(SETTINGS, 0, 0, &[]));
-    bytes.extend(frame(HEADERS, END_HEADERS, 1, &block(fields)));
-    if let Some(body) = body {
-        bytes.extend(frame(DATA, END_STREAM, 1, body.as_bytes()));
-    }
-    stream.write_all(&bytes).expect("it is read from");
-    stream
-}
-
-/// Takes back what was begun; the connection stays.
-pub(crate) fn cancel(stream: &mut TcpStream) {
-    const CANCEL: u32 = 8;
-    let reset = frame(RST_STREAM, 0, 1, &CANCEL.to_be_bytes());
-    stream.write_all(&reset).expect("it is read from");
-}
-
-/// What becomes of a request with that body.
+/// The outcome of a request with that body.
 fn ask(gateway: &Gateway, fields: Fields<'_>, body: &str) -> Outcome {
-    let mut stream = begin(gateway, fields, Some(body));
+    let mut stream = begin(gateway.port, fields, Some(body));
     let outcome = outcome(&mut stream);
     let _ = stream.shutdown(Shutdown::Both);
     outcome
-}
-
-/// What comes back first.
-pub(crate) fn outcome(stream: &mut TcpStream) -> Outcome {
-    loop {
-        match read_frame(stream) {
-            Some((HEADERS, payload)) => return Outcome::Status(status(&payload)),
-            Some((RST_STREAM | GOAWAY, _)) | None => return Outcome::Refused,
-            Some(_) => {}
-        }
-    }
-}
-
-/// The kind of the next frame and what it carries; None at the end.
-fn read_frame(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
-    let mut head = [0; 9];
-    stream.read_exact(&mut head).ok()?;
-    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-    let mut payload = vec![0; length as usize];
-    stream.read_exact(&mut payload).expect("a frame is whole");
-    Some((head[3], payload))
 }
 
 const PLAIN: [(&str, &str); 4] = [
@@ -235,7 +144,7 @@ fn the_rest_of_a_refused_request_is_taken() {
         ":path" => (name, "/a/../secret"),
         _ => (name, usual),
     });
-    let mut stream = begin(&gateway, &fields, None);
+    let mut stream = begin(gateway.port, &fields, None);
     assert_eq!(outcome(&mut stream), Outcome::Status(400));
     let mut rest = frame(DATA, END_STREAM, 1, b"hi");
     rest.extend(frame(PING, 0, 0, &[0; 8]));

@@ -12,6 +12,7 @@ mod levels;
 mod limits;
 mod log;
 mod python;
+mod readme;
 mod routes;
 mod service;
 mod shaping;

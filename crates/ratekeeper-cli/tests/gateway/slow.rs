@@ -4,11 +4,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-use ratekeeper_testkit::process::eventually;
-
-use crate::http2::{
+use ratekeeper_testkit::http2::{
     END_HEADERS, END_STREAM, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, block, frame,
 };
+use ratekeeper_testkit::process::eventually;
+
 use crate::support::{Act, Answer, Gateway, Upstream, ok};
 
 /// More than the buffers of both systems take.

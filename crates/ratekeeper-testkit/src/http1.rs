@@ -1,0 +1,92 @@
+//! A client of HTTP/1 that sends exactly the bytes it is given.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
+
+/// How long an answer may take on a slow machine.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A connection to a port of this host, on which an answer may take [`PATIENCE`].
+///
+/// # Panics
+/// If nothing listens there.
+#[must_use]
+pub fn connect(port: u16) -> TcpStream {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a timeout can be set");
+    stream
+}
+
+/// Sends `request` to a port as it stands and reads until the other side closes.
+///
+/// # Panics
+/// If the other side neither answers nor closes in time.
+pub fn say(port: u16, request: impl AsRef<[u8]>) -> String {
+    let request = request.as_ref();
+    let mut stream = connect(port);
+    // It may answer, and close, before it has read all of it.
+    let _ = stream.write_all(request);
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        Err(error) => panic!(
+            "{:?}: {error} after {:?}",
+            String::from_utf8_lossy(request),
+            String::from_utf8_lossy(&answer)
+        ),
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// An answer, taken apart.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// The status line and the headers.
+    pub head: String,
+    /// What comes after the empty line.
+    pub body: String,
+}
+
+impl Answer {
+    /// The first answer in `text`; its body is all that follows.
+    ///
+    /// # Panics
+    /// If `text` is no answer of HTTP.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        Self::try_read(text).unwrap_or_else(|| panic!("no answer of HTTP: {text:?}"))
+    }
+
+    /// As [`Answer::read`]; None where `text` is no answer of HTTP.
+    #[must_use]
+    pub fn try_read(text: &str) -> Option<Self> {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        Some(Self {
+            status,
+            head: head.to_owned(),
+            body: body.to_owned(),
+        })
+    }
+
+    /// The value of a header.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.head, name)
+    }
+}
+
+/// The value of a header among the lines of a head.
+#[must_use]
+pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        key.eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}
