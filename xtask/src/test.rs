@@ -11,6 +11,8 @@ pub(crate) fn test(args: &[String]) -> Result<()> {
     let mut steps = Steps::new();
     steps.step("tools", "curl, and the servers that tests start", || {
         need::packages(&need::FOR_TESTS)?;
+        need::packages(&need::FOR_ATTACK)?;
+        need::express()?;
         need::envoy()
     })?;
     let mut command = cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);

@@ -126,6 +126,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "ratekeeper-chaos",
         &["ratekeeper-proto", "ratekeeper-testkit"],
     ),
+    ("ratekeeper-attack", &["ratekeeper-testkit"]),
     // What users copy.
     ("example-axum", &["ratekeeper"]),
     ("example-library", &["ratekeeper", "ratekeeper-client"]),
@@ -361,4 +362,44 @@ fn no_second_tls_or_c_crypto_is_locked() {
             "{unwanted} came in: cargo tree -i {unwanted}"
         );
     }
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    for (file, text) in files() {
+        if !file.ends_with(".md") {
+            continue;
+        }
+        let folder = root()
+            .join(&file)
+            .parent()
+            .expect("a file lies in a folder")
+            .to_path_buf();
+        for link in links(&text) {
+            let path = link.split('#').next().unwrap_or_default();
+            let outside = path.is_empty() || path.contains("://") || path.starts_with("mailto:");
+            assert!(
+                outside || folder.join(path).exists(),
+                "{file} links to {link}, which is not there"
+            );
+        }
+    }
+}
+
+/// The targets of `[text](target)` outside code blocks.
+fn links(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut code = false;
+    for line in text.lines() {
+        code ^= line.trim_start().starts_with("```");
+        if code {
+            continue;
+        }
+        let targets = line
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next());
+        found.extend(targets);
+    }
+    found
 }

@@ -19,7 +19,6 @@ mod keys;
 mod notes;
 mod parse;
 mod record;
-mod reorder;
 mod replay;
 mod report;
 pub mod requests;

@@ -3,7 +3,6 @@
 mod constant;
 mod headers;
 mod metadata;
-mod needs;
 mod request;
 mod response;
 
@@ -11,7 +10,6 @@ use ratekeeper_limiter::{Asked, Begun, Check, Decision, Descriptor, Policies, Wa
 use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 
 pub use constant::{ConstantAnswer, NoAnswer};
-pub(crate) use needs::Needs;
 
 use request::{Descriptors, Entries};
 

@@ -56,6 +56,25 @@ pub(crate) const FOR_COMPAT: [GoTool; 4] = [
     },
 ];
 
+/// The conformance tests of HTTP/2 that `cargo xtask attack` runs.
+pub(crate) const FOR_ATTACK: [GoTool; 1] = [GoTool {
+    flag: "--h2spec",
+    name: "h2spec",
+    package: "github.com/summerwind/h2spec/cmd/h2spec",
+    version: "v2.2.1+incompatible",
+}];
+
+/// As [`install`] where Go is there; elsewhere it says what is left out.
+pub(crate) fn install_if_there(tools: &[GoTool]) -> Result<Vec<(&'static str, PathBuf)>> {
+    if super::on_path("go") {
+        return install(tools);
+    }
+    for tool in tools {
+        eprintln!("Go is missing: {} is left out", tool.name);
+    }
+    Ok(Vec::new())
+}
+
 /// Sees to it that all of `tools` are there, below the target folder; each one's flag and place.
 pub(crate) fn install(tools: &[GoTool]) -> Result<Vec<(&'static str, PathBuf)>> {
     let install = |tool: &GoTool| Ok((tool.flag, one(tool)?));

@@ -160,14 +160,13 @@ pub(super) static GROUPS: &[Group] = &[
         ],
     ),
     group(
-        "Envoy's protocol",
+        "Answers to Envoy",
         &[
             "response_headers",
             "limit_header",
             "remaining_header",
             "reset_header",
             "dynamic_metadata",
-            "envoy_callers",
         ],
     ),
     group("Logs", &["log_level", "log_format"]),

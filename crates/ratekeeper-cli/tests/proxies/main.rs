@@ -3,5 +3,5 @@
 
 mod envoy;
 mod forward_auth;
-mod pasted;
+mod readme;
 mod support;

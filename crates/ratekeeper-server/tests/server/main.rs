@@ -8,7 +8,6 @@ mod auth;
 mod certificates;
 mod connections;
 mod drain;
-mod envoy_callers;
 mod faults;
 mod grpc_extras;
 mod hostile;

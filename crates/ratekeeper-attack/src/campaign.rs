@@ -1,0 +1,108 @@
+//! Attacks with one family after the other, and makes rows of them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::families::{addresses, crowds, floods, h2spec, smuggling, spellings};
+use crate::row::{HEAD, Row};
+
+/// The extent of the campaign.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Floods and crowds are this many times smaller than those of the full form.
+    pub(crate) divisor: u32,
+    pub(crate) h2spec: Option<PathBuf>,
+    names: Vec<String>,
+}
+
+impl Plan {
+    /// As `docs/security.md` shows it.
+    #[must_use]
+    pub const fn full() -> Self {
+        Self {
+            divisor: 1,
+            h2spec: None,
+            names: Vec::new(),
+        }
+    }
+
+    /// A tenth of that, for tests.
+    #[must_use]
+    pub fn quick() -> Self {
+        Self {
+            divisor: 10,
+            ..Self::full()
+        }
+    }
+
+    /// The same, with h2spec where there is one.
+    #[must_use]
+    pub fn with_h2spec(self, h2spec: Option<PathBuf>) -> Self {
+        Self { h2spec, ..self }
+    }
+
+    /// Only families whose names contain one of `names`, or all if there are none.
+    #[must_use]
+    pub fn with_names(self, names: Vec<String>) -> Self {
+        Self { names, ..self }
+    }
+
+    fn wants(&self, family: &str) -> bool {
+        let is_named = |name: &String| family.contains(&name.to_lowercase());
+        self.names.is_empty() || self.names.iter().any(is_named)
+    }
+}
+
+/// One family: it attacks, and answers its rows.
+type Attack = fn(&Path, &Plan) -> Result<Vec<Row>>;
+
+const FAMILIES: &[(&str, Attack)] = &[
+    ("spellings", spellings::attack),
+    ("forged addresses", addresses::attack),
+    ("smuggling", smuggling::attack),
+    ("crowds", crowds::attack),
+    ("floods", floods::attack),
+    ("h2spec", h2spec::attack),
+];
+
+/// Attacks the binary `program` with the families of the plan. Prints a table, and returns how many rows failed.
+///
+/// # Errors
+/// No family has such a name, or a server cannot be started.
+pub fn run(program: &Path, plan: &Plan) -> Result<usize> {
+    let program = program
+        .canonicalize()
+        .with_context(|| format!("there is no {}", program.display()))?;
+    let wanted: Vec<_> = FAMILIES
+        .iter()
+        .filter(|(name, _)| plan.wants(name))
+        .collect();
+    let names: Vec<_> = FAMILIES.iter().map(|(name, _)| *name).collect();
+    ensure!(
+        !wanted.is_empty(),
+        "there is no such family; there are {}",
+        names.join(", ")
+    );
+    println!("{HEAD}");
+    let mut failed = 0;
+    for (name, attack) in wanted {
+        let rows = attack(&program, plan).with_context(|| format!("the family `{name}`"))?;
+        for row in rows {
+            println!("{row}");
+            failed += usize::from(!row.is_met());
+        }
+    }
+    Ok(failed)
+}
+
+/// How many spellings get past a limit where the settings let ambiguous paths through. None would mean that the campaign
+/// cannot tell.
+///
+/// # Errors
+/// A server cannot be started.
+pub fn permissive_spellings_passed(program: &Path) -> Result<u64> {
+    let row = spellings::permissive(program)?;
+    println!("{row}");
+    Ok(row.passed)
+}

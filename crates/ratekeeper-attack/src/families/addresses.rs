@@ -1,0 +1,128 @@
+//! Addresses: a client that is over the limit of its address claims to be another.
+
+use std::path::Path;
+
+use anyhow::Result;
+use ratekeeper_testkit::http1::{Answer, say};
+
+use super::spellings::STRANGERS;
+use crate::campaign::Plan;
+use crate::row::{Fate, Row};
+use crate::target::{Setup, Target};
+use crate::upstreams::{App, Kind, Nginx};
+
+const RULES: &str = "
+domain: api
+descriptors:
+  - key: remote_address
+    rate_limit: { window: 10000d, limit: 3, algorithm: fixed_window }
+";
+
+const LIMIT: usize = 3;
+
+/// The address that a client claims.
+const CLAIMED: &str = "203.0.113.7";
+
+/// Headers that say, somewhere, for whom a request is sent.
+const HEADERS: [&str; 24] = [
+    "X-Forwarded-For",
+    "X_Forwarded_For",
+    "X-Forwarded_For",
+    "X-Forwarded",
+    "Forwarded-For",
+    "Forwarded",
+    "X-Real-IP",
+    "X_Real_IP",
+    "X-Client-IP",
+    "Client-IP",
+    "True-Client-IP",
+    "CF-Connecting-IP",
+    "CF-Connecting-IPv6",
+    "Fastly-Client-IP",
+    "X-Cluster-Client-IP",
+    "X-Original-Forwarded-For",
+    "X-Originating-IP",
+    "X-Remote-IP",
+    "X-Remote-Addr",
+    "X-Azure-ClientIP",
+    "X-Appengine-User-IP",
+    "X-Envoy-External-Address",
+    "X-ProxyUser-IP",
+    "Via",
+];
+
+/// Ways to write the claim; `@` stands for the address.
+const VALUES: [&str; 12] = [
+    "@",
+    "@, 127.0.0.1",
+    "127.0.0.1, @",
+    "@:1234",
+    "for=@",
+    "for=\"@\"",
+    "for=@;by=127.0.0.1",
+    "[::ffff:@]",
+    "unknown, @",
+    " ,@, ",
+    "@\t",
+    "no address",
+];
+
+pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
+    let app = App::start(Kind::Flask)?;
+    let service = Target::serve(&Setup::new(program, RULES, "auth: { domain: api }\n"))?;
+    let nginx = Nginx::start(&app, service.port)?;
+    let settings = format!("auth: {{ domain: api }}\n{STRANGERS}");
+    let gateway = Target::gateway(&Setup::new(program, RULES, &settings), &app.url())?;
+    // Nobody is trusted to speak for others, not even this host: the service counts who connects.
+    let direct = Target::serve(&Setup::new(program, RULES, &settings))?;
+    let mut rows = Vec::new();
+    for (front, port, path, target) in [
+        ("NGINX", nginx.port, "/", &service),
+        ("gateway", gateway.port, "/", &gateway),
+        ("/v1/auth without a proxy", direct.port, "/v1/auth", &direct),
+    ] {
+        let mut row = Row::new(format!("forged addresses, {front}"));
+        forge(port, path, &mut row);
+        row.measure(&target.process);
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn forge(port: u16, path: &str, row: &mut Row) {
+    let within = (0..LIMIT).filter(|_| fate(port, path, "X: 1", "") == Fate::Passed);
+    let within = within.count();
+    row.bound(within == LIMIT, || {
+        format!("{within} of {LIMIT} requests were let in")
+    });
+    for header in HEADERS {
+        for value in VALUES {
+            let line = format!("{header}: {}", value.replace('@', CLAIMED));
+            row.count(fate(port, path, &line, ""), || line.clone());
+        }
+        // The same where only trailers say so, and where the client says that the header is its proxy's business.
+        let line = format!("{header}: {CLAIMED}");
+        row.count(fate(port, path, "X: 1", &line), || {
+            format!("trailer {line}")
+        });
+        let hidden = format!("Connection: {header}\r\n{line}");
+        row.count(fate(port, path, &hidden, ""), || hidden.clone());
+    }
+}
+
+/// The fate of a request with that header line, or with that trailer.
+fn fate(port: u16, path: &str, line: &str, trailer: &str) -> Fate {
+    let body = match trailer {
+        "" => "Content-Length: 0\r\n\r\n".to_owned(),
+        trailer => {
+            format!("Transfer-Encoding: chunked\r\nTE: trailers\r\n\r\n0\r\n{trailer}\r\n\r\n")
+        }
+    };
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{line}\r\nConnection: close\r\n{body}");
+    match Answer::try_read(&say(port, request)).map(|answer| answer.status) {
+        Some(200) => Fate::Passed,
+        Some(429) => Fate::Limited,
+        _ => Fate::Refused,
+    }
+}

@@ -1,0 +1,217 @@
+//! Crowds: peers that take nothing of what they asked for, send next to nothing, or never finish a head.
+//!
+//! Each kind comes in numbers. Within a bound they must all be gone, honest clients and operators must be answered
+//! meanwhile, and memory must stay within what `docs/gateway.md` says of each.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use ratekeeper_testkit::http1::{Answer, connect, say};
+use ratekeeper_testkit::http2::{
+    ACK, END_HEADERS, END_STREAM, HEADERS, PING, PREFACE, SETTINGS, block, frame,
+};
+use ratekeeper_testkit::recorder::{Act, Recorder, ok};
+
+use crate::campaign::Plan;
+use crate::row::Row;
+use crate::target::{Setup, Target};
+
+/// Peers of each kind in the full form.
+const PEERS: u32 = 400;
+
+/// Streams on each HTTP/2 connection.
+const STREAMS: u32 = 20;
+
+/// More than the buffers of both systems take.
+const LONG: usize = 16 << 20;
+
+/// Times shorter than the defaults, so that the campaign need not wait half a minute for each kind.
+const IMPATIENT: &str = "stall_timeout: 2s\nmin_rate: 256KiB\nupstream_timeout: 5s\n";
+
+/// The time within which every peer must be gone: heads and idle connections have 30 seconds, and a busy machine adds some.
+const GONE: Duration = Duration::from_secs(60);
+
+/// What a gateway takes for good once it has served anybody, in KiB.
+const WARMED_UP_KIB: usize = 6 << 10;
+
+/// Upstream connections that may be kept for honest clients.
+const KEPT: u64 = 4;
+
+/// The metric of connections to the upstream.
+const CONNECTIONS: &str = "ratelimit_gateway_upstream_connections{upstream=\"upstream\"} ";
+
+/// What an honest client waits for at most.
+const HONEST: Duration = Duration::from_secs(5);
+
+/// A kind of peer.
+struct Kind {
+    name: &'static str,
+    /// The requests under way of each peer; 0 where it never finishes the head of one.
+    requests: u32,
+    /// The most memory that each request, or each peer without one, may cost, in KiB.
+    each_kib: usize,
+    open: fn(u16) -> TcpStream,
+    /// Keeps the connection alive without making progress.
+    keep: fn(&mut TcpStream),
+}
+
+const KINDS: &[Kind] = &[
+    Kind {
+        name: "clients that read nothing, HTTP/1.1",
+        requests: 1,
+        each_kib: 200,
+        open: |port| open(port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        keep: |_| {},
+    },
+    Kind {
+        name: "streams that read nothing, HTTP/2",
+        requests: STREAMS,
+        each_kib: 120,
+        open: stalling_streams,
+        keep: answer_pings,
+    },
+    Kind {
+        name: "uploads of a byte at a time, HTTP/1.1",
+        requests: 1,
+        each_kib: 300,
+        open: |port| {
+            open(
+                port,
+                b"POST /up HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n",
+            )
+        },
+        keep: trickle,
+    },
+    Kind {
+        name: "heads that never end, HTTP/1.1",
+        requests: 0,
+        each_kib: 120,
+        open: |port| open(port, b"GET / HTTP/1.1\r\nHost: a\r\nX: "),
+        keep: trickle,
+    },
+    Kind {
+        name: "connections that say nothing",
+        requests: 0,
+        each_kib: 60,
+        open: |port| open(port, b""),
+        keep: |_| {},
+    },
+];
+
+pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
+    // Peers without a request have half a minute, whatever the settings: tests do not wait for that.
+    let wanted = |kind: &&Kind| plan.divisor == 1 || kind.requests > 0;
+    let kinds = KINDS.iter().filter(wanted);
+    kinds.map(|kind| crowd(program, plan, kind)).collect()
+}
+
+fn crowd(program: &Path, plan: &Plan, kind: &Kind) -> Result<Row> {
+    let upstream = Recorder::start(|asked| match asked.head.starts_with("GET /honest ") {
+        true => ok("honest"),
+        false => Act::Pour(LONG),
+    });
+    let setup = Setup::new(program, "domain: api\n", IMPATIENT);
+    let gateway = Target::gateway(&setup, &upstream.url())?;
+    let each = kind.requests.max(1);
+    let count = PEERS / plan.divisor / each;
+    let mut row = Row::new(kind.name);
+    let before = gateway.process.resident_kib();
+    let mut peers: Vec<TcpStream> = (0..count).map(|_| (kind.open)(gateway.port)).collect();
+    let begun = Instant::now();
+    let (mut is_answered, mut most) = (true, 0);
+    loop {
+        peers.iter_mut().for_each(kind.keep);
+        is_answered &= honest(&gateway);
+        let left = match kind.requests {
+            0 => peers.iter().filter(|peer| !is_closed(peer)).count() as u64,
+            _ => gateway.metric(CONNECTIONS).saturating_sub(KEPT),
+        };
+        most = left.max(most);
+        row.passed = left;
+        // A crowd that has not come yet is not gone.
+        if most > 0 && left == 0 || begun.elapsed() > GONE {
+            break;
+        }
+        sleep(Duration::from_millis(100));
+    }
+    row.refused = u64::from(count * each).saturating_sub(row.passed);
+    row.measure(&gateway.process);
+    let grown = row.peak_kib.saturating_sub(before + WARMED_UP_KIB);
+    let (left, cost) = (row.passed, grown / (count * each) as usize);
+    row.bound(most > 0, || "nobody came".to_owned());
+    row.bound(left == 0, || format!("{left} are left after {GONE:?}"));
+    row.bound(is_answered, || {
+        format!("an honest client or an operator waited for more than {HONEST:?}")
+    });
+    row.bound(cost <= kind.each_kib, || {
+        format!("{cost} KiB each, not {} at most", kind.each_kib)
+    });
+    Ok(row)
+}
+
+/// Whether a client that behaves and an operator are answered in time.
+fn honest(gateway: &Target) -> bool {
+    let begun = Instant::now();
+    let request = "GET /honest HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let served = Answer::try_read(&say(gateway.port, request));
+    let told = gateway.told("/readyz");
+    served.is_some_and(|answer| answer.status == 200) && told.is_some() && begun.elapsed() < HONEST
+}
+
+fn open(port: u16, bytes: &[u8]) -> TcpStream {
+    let mut stream = connect(port);
+    let _ = stream.write_all(bytes);
+    stream
+}
+
+/// Streams with windows of one byte.
+fn stalling_streams(port: u16) -> TcpStream {
+    const INITIAL_WINDOW_SIZE: [u8; 6] = [0, 4, 0, 0, 0, 1];
+    let fields = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":authority", "a"),
+        (":path", "/"),
+    ];
+    let mut bytes = PREFACE.to_vec();
+    bytes.extend(frame(SETTINGS, 0, 0, &INITIAL_WINDOW_SIZE));
+    for number in 0..STREAMS {
+        let flags = END_HEADERS | END_STREAM;
+        bytes.extend(frame(HEADERS, flags, 2 * number + 1, &block(&fields)));
+    }
+    open(port, &bytes)
+}
+
+/// Sends one byte more.
+fn trickle(stream: &mut TcpStream) {
+    let _ = stream.set_nonblocking(true);
+    let _ = stream.write(b"x");
+}
+
+/// Answers the PINGs that have come, as a client that is alive does.
+fn answer_pings(stream: &mut TcpStream) {
+    let mut piece = [0; 64 << 10];
+    let _ = stream.set_nonblocking(true);
+    while let Ok(read @ 1..) = stream.read(&mut piece) {
+        let came = piece.get(..read).unwrap_or_default();
+        // The head of a PING frame that is no answer.
+        let head = [0, 0, 8, PING, 0, 0, 0, 0, 0];
+        let pings = came.windows(17).filter(|window| window.starts_with(&head));
+        for ping in pings {
+            let _ = stream.write_all(&frame(PING, ACK, 0, ping.get(9..).unwrap_or_default()));
+        }
+    }
+}
+
+/// Whether the gateway has closed the connection, on which it has nothing to send.
+fn is_closed(stream: &TcpStream) -> bool {
+    let _ = stream.set_nonblocking(true);
+    match stream.peek(&mut [0]) {
+        Ok(_) => true,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    }
+}

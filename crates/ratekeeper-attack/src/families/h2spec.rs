@@ -1,0 +1,56 @@
+//! h2spec: the conformance tests of HTTP/2, against the gateway.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use ratekeeper_testkit::recorder::{Recorder, ok};
+
+use crate::campaign::Plan;
+use crate::row::{Fate, Row};
+use crate::target::{Setup, Target};
+
+/// The port speaks HTTP/1.1, too: bytes that do not begin HTTP/2 get 400 in HTTP/1.1, which h2spec does not read, and then
+/// the connection is closed, as it asks for.
+const EXPECTED: &str = "2: Sends invalid connection preface";
+
+pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
+    let Some(h2spec) = &plan.h2spec else {
+        println!("h2spec is left out: it was not given, since Go is needed to build it");
+        return Ok(Vec::new());
+    };
+    let upstream = Recorder::start(|_| ok("here"));
+    let gateway = Target::gateway(&Setup::new(program, "domain: api\n", ""), &upstream.url())?;
+    let mut command = Command::new(h2spec);
+    command.args(["--host", "127.0.0.1", "--timeout", "10"]);
+    command.args(["--port", &gateway.port.to_string()]);
+    let output = command.output().context("h2spec cannot be started")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let mut row = Row::new("h2spec, gateway");
+    let totals = said.lines().rev().find_map(totals);
+    let (tests, passed) = totals.with_context(|| format!("h2spec says no totals: {said}"))?;
+    row.refused = passed;
+    let failures = said
+        .lines()
+        .map(str::trim)
+        .filter_map(|line| line.strip_prefix("× "));
+    for failure in failures {
+        let fate = match failure {
+            EXPECTED => Fate::Harmless,
+            _ => Fate::Passed,
+        };
+        row.count(fate, || failure.to_owned());
+    }
+    row.bound(row.refused + row.harmless + row.passed == tests, || {
+        format!("{tests} tests, of which some neither passed nor failed")
+    });
+    row.measure(&gateway.process);
+    Ok(vec![row])
+}
+
+/// The tests and those that passed, of `145 tests, 144 passed, 0 skipped, 1 failed`.
+fn totals(line: &str) -> Option<(u64, u64)> {
+    let (tests, rest) = line.split_once(" tests, ")?;
+    let (passed, _) = rest.split_once(" passed")?;
+    Some((tests.parse().ok()?, passed.parse().ok()?))
+}

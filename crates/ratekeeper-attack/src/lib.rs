@@ -1,0 +1,24 @@
+//! The attack campaign: the shipped binary, over its real ports, against everything a hostile client can send.
+//!
+//! Each family of attacks is a row of a table: attempts, and what became of them. A row fails if an attempt passed a limit
+//! or a bound broke. Where a trick is an application server's, that server is really there: gunicorn with Flask, uWSGI with
+//! Django, and Express, behind NGINX with `auth_request` and behind the gateway.
+//!
+//! `cargo xtask attack` runs all of it. The campaign attacks from outside, as a stranger does, and knows no crate of the
+//! product.
+
+#[cfg(unix)]
+mod campaign;
+#[cfg(unix)]
+mod families;
+#[cfg(unix)]
+mod row;
+#[cfg(unix)]
+mod target;
+#[cfg(unix)]
+mod token;
+#[cfg(unix)]
+mod upstreams;
+
+#[cfg(unix)]
+pub use campaign::{Plan, permissive_spellings_passed, run};
