@@ -59,8 +59,6 @@ pub(crate) fn check() -> Result<()> {
     let mut fuzz = cargo(["clippy", "--manifest-path", FUZZ, "--target-dir"]);
     fuzz.arg(target()).args(["--", "-D", "warnings"]);
     steps.command("fuzz targets", &mut fuzz)?;
-    // The advisories are left to a scheduled job: their database is a clone that a machine without the internet
-    // cannot make, and a new advisory must not turn yesterday's green commit red.
     steps.command(
         "dependencies",
         &mut cargo([
@@ -73,6 +71,22 @@ pub(crate) fn check() -> Result<()> {
             "sources",
         ]),
     )?;
+    advisories(&mut steps)?;
     steps.finish("check");
     Ok(())
+}
+
+/// Known vulnerabilities of the dependencies. The database of advisories is a clone, which a machine without the
+/// internet cannot make: there they are left to the scheduled workflow.
+fn advisories(steps: &mut Steps) -> Result<()> {
+    let fetched = steps.step("database of advisories", "cargo deny fetch db", || {
+        let mut fetch = cargo(["deny", "fetch", "db"]);
+        Ok(fetch.status().is_ok_and(|status| status.success()))
+    })?;
+    if !fetched {
+        eprintln!("==> advisories: skipped, for want of their database");
+        return Ok(());
+    }
+    let check = ["deny", "--all-features", "--locked", "check", "advisories"];
+    steps.command("advisories", &mut cargo(check))
 }

@@ -1,13 +1,14 @@
 //! The verbs of this repository: `cargo xtask build | run | test | check | bench | fuzz | compat | matrix | chaos |
-//! attack | help`.
+//! help`.
 //!
-//! `check`, `test`, `matrix` and `fuzz --check` use the dev profile; `build`, `bench`, `compat`, `chaos` and `attack` the
-//! release profile; `run` alone uses the profile `quick`, which optimises nothing, so that a first look at the product does not
+//! `check`, `test`, `matrix` and `fuzz --check` use the dev profile; `build`, `bench`, `compat`, `chaos` and `attack` the release
+//! profile; `run` alone uses the profile `quick`, which optimises nothing, so that a first look at the product does not
 //! wait for link-time optimisation. Each step prints its command and the time it took, so that a failed step can be
 //! repeated by hand.
 
 mod attack;
 mod bench;
+mod book;
 mod chaos;
 mod check;
 mod compat;
@@ -47,13 +48,14 @@ The verbs of this repository.
   cargo xtask matrix [NAME]       the tests of the Redis store with Redis 6.2 and 7, Valkey 8 and 9, or one of them
   cargo xtask chaos [--quick] [--deadline MS] [FAULT...]
                                   three nodes under load while their Redis fails, in every way there is
+  cargo xtask book                docs/ as a book with search: target/book/index.html
   cargo xtask attack [--quick] [FAMILY...]
                                   the service and the gateway against hostile clients, with real applications behind
                                   them; h2spec where Go is there
   cargo xtask help                this text
 
-`test` uses the dev profile, `run` the profile `quick`, `build`, `bench`, `compat`, `chaos` and `attack` the release
-profile. What a verb needs beyond Rust it installs where it may (as root on Debian or Ubuntu, and with cargo install), and says so; elsewhere it
+`test` uses the dev profile, `run` the profile `quick`, `build`, `bench`, `compat`, `chaos` and `attack` the release profile. What a verb needs
+beyond Rust it installs where it may (as root on Debian or Ubuntu, and with cargo install), and says so; elsewhere it
 names the packages and stops.";
 
 fn main() -> ExitCode {
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         "matrix" => matrix::matrix(rest),
         "chaos" => chaos::chaos(rest),
         "attack" => attack::attack(rest),
+        "book" => book::book(),
         "help" | "--help" | "-h" => {
             // `cargo xtask help | head` closes the pipe early, which is no fault.
             let _ = writeln!(std::io::stdout(), "{HELP}");

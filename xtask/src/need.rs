@@ -43,6 +43,11 @@ pub(crate) const CARGO_FUZZ: CargoTool = CargoTool {
     name: "cargo-fuzz",
     version: "0.13.2",
 };
+/// What makes a book of `docs/`.
+pub(crate) const MDBOOK: CargoTool = CargoTool {
+    name: "mdbook",
+    version: "0.5.4",
+};
 /// What libFuzzer is compiled with.
 pub(crate) const CXX: Package = Package {
     program: "c++",

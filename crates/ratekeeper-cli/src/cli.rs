@@ -6,10 +6,11 @@ mod reading;
 pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
 use reading::{Reading, ReadingBySettings};
 
-use crate::settings::{Environment, Flags, ServeFlags};
+use crate::settings::{self, Environment, Flags, ServeFlags};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -275,6 +276,9 @@ pub(crate) struct Replay {
     pub(crate) compare: Option<String>,
     #[command(flatten)]
     pub(crate) reading: ReadingBySettings,
+    /// Put lines in order that are late by no more than this; 0 takes a log as it stands
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = settings::duration)]
+    pub(crate) sort_within: Duration,
     /// How many of the most denied keys to print of each rule
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) top: usize,

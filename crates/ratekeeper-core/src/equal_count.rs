@@ -48,17 +48,20 @@
 //! all, and in the last 16 bits of word 3 the form: how wide a distance is, and g. State (heap),
 //! for limits above 1,048,513: the tick, p, the form and the three words of distances, 48 bytes.
 
+mod distances;
 mod form;
 mod log;
+mod reading;
 #[cfg(test)]
 mod tests;
 
 use crate::step::Finding;
-use crate::{Ask, Heap, Outcome, Spill, StateMut, StateRef, Timestamp, Words};
+use crate::{Ask, Heap, Micros, Outcome, Spill, StateMut, StateRef, Timestamp, Verdict, Words};
 pub(crate) use form::EqualCount;
 pub use form::{EXACT_UP_TO, SHORTEST_WINDOW};
+use log::Log;
 pub use log::Parts;
-use log::{Log, Reading};
+use reading::Reading;
 
 /// Words of a counter on the heap.
 pub(crate) const HEAP_WORDS: usize = Log::HEAP_WORDS;
@@ -66,9 +69,53 @@ pub(crate) const HEAP_WORDS: usize = Log::HEAP_WORDS;
 #[allow(unused_imports, reason = "named in the documentation")]
 use crate::sliding_window;
 
+#[inline]
 pub(crate) fn test(cut: &EqualCount, state: StateRef<'_>, ask: Ask, now: Timestamp) -> Outcome {
     let reading = Reading::new(cut, Log::read(state), now);
     let groups = reading.alive();
+    if ask.hits > 0 && groups.0 > 0 && !reading.regroups() {
+        let room = cut.most().saturating_sub(reading.count(groups.0));
+        if ask.wanted() <= room {
+            return fits_in_use(&reading, groups, ask.wanted(), room, now);
+        }
+    }
+    test_reading(cut, reading, groups, ask, now)
+}
+
+/// The answer to most requests that are admitted: hits fit a counter that counts some already. It
+/// is the general answer, of which little is left to compute.
+#[inline(always)]
+fn fits_in_use(
+    reading: &Reading<'_>,
+    (_, oldest): (usize, u64),
+    wanted: u64,
+    room: u64,
+    now: Timestamp,
+) -> Outcome {
+    let next = reading.leaves(oldest);
+    let last = match reading.begun(wanted) {
+        0 => reading.leaves(0),
+        _ => reading.leaves_now(),
+    };
+    Outcome {
+        verdict: Verdict::Fits,
+        remaining: room - wanted,
+        reset_after: next.since(now),
+        full_after: last.since(now),
+        retry_after: Micros::ZERO,
+        delay: Micros::ZERO,
+    }
+}
+
+/// The answer of a counter whose groups in the window have been found.
+#[inline(never)]
+fn test_reading(
+    cut: &EqualCount,
+    reading: Reading<'_>,
+    groups: (usize, u64),
+    ask: Ask,
+    now: Timestamp,
+) -> Outcome {
     let left = reading.count(groups.0).saturating_sub(ask.refund());
     let room = cut.most().saturating_sub(left);
     let taken = if ask.wanted() <= room {
@@ -139,7 +186,24 @@ fn more_after_taking(
     reading.falls_after(taken, begun, reading.most().saturating_sub(1))
 }
 
+#[inline]
 pub(crate) fn charge(
+    cut: &EqualCount,
+    mut state: StateMut<'_>,
+    hits: i64,
+    now: Timestamp,
+) -> Result<(), Spill> {
+    if let StateMut::Words(words) = &mut state
+        && log::charged_in_place(cut, words, hits, now)
+    {
+        return Ok(());
+    }
+    charge_log(cut, state, hits, now)
+}
+
+/// Takes the counter apart and puts it together again.
+#[inline(never)]
+fn charge_log(
     cut: &EqualCount,
     state: StateMut<'_>,
     hits: i64,

@@ -171,6 +171,10 @@ impl<E: Enforcer + fmt::Debug> Front for Gateway<E> {
 }
 
 impl<E: Enforcer + fmt::Debug> Telling for Gateway<E> {
+    fn subject(&self) -> &'static str {
+        "gateway"
+    }
+
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let counts = self.shared.counts.lock();
         let upstreams = counts.iter().map(|(name, counts)| (&**name, &**counts));

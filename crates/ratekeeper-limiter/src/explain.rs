@@ -1,7 +1,7 @@
 //! How a request is decided, in words: for `rules explain` and whoever is awake at 3 a.m.
 
-use ratekeeper_core::{Algorithm, Limit, Micros, Verdict};
-use ratekeeper_rules::{Domain, Entry, Evaluation, Matched, Rule, RuleIndex, RuleLimit, secret};
+use ratekeeper_core::{Algorithm, Micros, Verdict};
+use ratekeeper_rules::{Domain, Entry, Evaluation, Matched, Rule, RuleIndex, secret};
 use ratekeeper_store::{Step, Verdicts};
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,7 @@ pub struct ExplainedLimit {
     pub rule: String,
     /// Where the rule stands: `file:line:column`.
     pub place: String,
-    /// The limit in words: `100 per 1m, sliding_window`.
+    /// The limit in words: `100 per 1m, sliding_window, at most 6 more in any window`.
     pub limit: String,
     /// The store that keeps the counter, where it is not the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,7 +217,7 @@ impl Explainer<'_, '_> {
             index: Some(index),
             rule: rule.id.to_string(),
             place: rule.place.to_string(),
-            limit: in_words(rule),
+            limit: rule.in_words(),
             store: rule.store.as_deref().map(str::to_owned),
             counts: false,
             answer: String::new(),
@@ -281,42 +281,6 @@ fn why_not(rule: &Rule, reached: bool) -> &'static str {
         (true, false) => "does not count: the rule is disabled",
         (true, true) if concurrency => "does not count: nothing would release the permit here",
         (true, true) => "does not count: replaced by another rule, or by the request's own limit",
-    }
-}
-
-fn in_words(rule: &Rule) -> String {
-    let RuleLimit::Limited(limit) = &rule.limit else {
-        return "unlimited".to_owned();
-    };
-    let algorithm = limit.algorithm();
-    if algorithm == Algorithm::Concurrency {
-        return format!("{} at a time, {}", limit.quota(), algorithm.name());
-    }
-    let mut words = format!(
-        "{} per {}, {}",
-        limit.quota(),
-        rule.window_text,
-        algorithm.name()
-    );
-    if algorithm.has_burst() {
-        words.push_str(&format!(", burst {}", limit.capacity()));
-    }
-    if algorithm == Algorithm::SlidingWindow {
-        words.push_str(&accuracy(limit));
-    }
-    words
-}
-
-/// How close a sliding window keeps to its limit.
-fn accuracy(limit: &Limit) -> String {
-    let most = limit.most_in_any_window().unwrap_or(limit.quota());
-    match limit.sub_windows() {
-        0 if limit.is_strict() && limit.capacity() < limit.quota() => {
-            format!(", strict: never more, refuses from {} on", limit.capacity())
-        }
-        0 if most == limit.quota() => ", exact".to_owned(),
-        0 => format!(", at most {most} in any window (1/16 more)"),
-        parts => format!(" in {parts} parts, up to {most} in a window"),
     }
 }
 

@@ -34,6 +34,6 @@ pub use hold::{
 };
 pub use identity::Seed;
 pub use limiter::{Limiter, LimiterOptions};
-pub use request::{Check, Descriptor, MAX_HITS, Override, Waiting};
+pub use request::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override, Waiting};
 pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, STRIPES, Totals, stripe_of_thread};
 pub use stray::{Stray, Strays};

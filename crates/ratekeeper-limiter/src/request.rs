@@ -7,6 +7,10 @@ use ratekeeper_rules::{Entry, Unit};
 #[allow(clippy::cast_possible_wrap, reason = "2^53 - 1 fits")]
 pub const MAX_HITS: i64 = MAX_COUNT as i64;
 
+/// The most bytes that edges take of the key or the value of one entry: more than a proxy that
+/// bounds its headers ever sends.
+pub const ENTRY_BYTES_MAX: usize = 64 << 10;
+
 /// A request to be decided.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {

@@ -19,6 +19,7 @@ mod keys;
 mod notes;
 mod parse;
 mod record;
+mod reorder;
 mod replay;
 mod report;
 pub mod requests;

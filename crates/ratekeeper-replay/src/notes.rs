@@ -50,8 +50,9 @@ impl Replay {
         let share = percent(late, self.lines.parsed);
         (late > 0).then(|| {
             format!(
-                "Lines earlier than one before them: {late} ({share:.2} %), by up to {by} s. They count at the later time, \
-                 closer together than they came, so too much is denied. Sort the log by time first."
+                "Lines too far out of order to be sorted: {late} ({share:.2} %), late by up to {by} s. They count at the time of \
+                 the line before, closer together than they came, so too much is denied. Sort the log by time first, or sort \
+                 within a longer span: --sort-within."
             )
         })
     }
@@ -91,6 +92,13 @@ impl Replay {
 
     fn notes_on_lines(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        let sorted = self.summary.sorted;
+        if sorted > 0 {
+            let share = percent(sorted, self.lines.parsed);
+            notes.push(format!(
+                "Lines out of order that were put in order: {sorted} ({share:.2} %)."
+            ));
+        }
         let refused = self.summary.refused;
         if refused > 0 {
             notes.push(format!(

@@ -10,7 +10,7 @@ use crate::record::{Malformed, Record};
 use crate::time::TimeReader;
 
 /// The format of a log.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Format {
     /// Common Log Format: `host ident user [time] "request" status bytes`.
     Common,
@@ -91,6 +91,16 @@ impl LineParser {
             Some(Format::Common | Format::Combined) => access::parse(line, &mut self.time),
             None => self.detect(line),
         }
+    }
+
+    /// The same of a line that is known to be of `format`.
+    pub(crate) fn parse_as<'a>(
+        &mut self,
+        format: Format,
+        line: &'a [u8],
+    ) -> Result<Record<'a>, Malformed> {
+        self.format = Some(format);
+        self.parse(line)
     }
 
     fn detect<'a>(&mut self, line: &'a [u8]) -> Result<Record<'a>, Malformed> {

@@ -1,6 +1,6 @@
 //! A log, played through the rules at its own time.
 
-use ratekeeper_core::{Timestamp, Vote};
+use ratekeeper_core::{Micros, Timestamp, Vote};
 use ratekeeper_http::{Describer, Forwarding, Question, Refused};
 use ratekeeper_limiter::{Check, Decision, Limiter, LimiterOptions, Source, Waiting};
 use ratekeeper_rules::{RuleIndex, RuleSet, SERVICE_LEVELS};
@@ -16,6 +16,7 @@ use crate::input::{Line, Lines, Log};
 use crate::keys::Keys;
 use crate::parse::{Format, LineParser};
 use crate::record::{BadLine, Malformed, Record};
+use crate::reorder::{Held, Reorder};
 use crate::report::{LineCounts, Report, Summary};
 use crate::tally::Tally;
 
@@ -44,7 +45,12 @@ pub struct ReplayOptions {
     pub bad_lines: usize,
     /// How much memory the rules' counters have.
     pub memory: MemoryConfig,
+    /// By how much lines may be out of order and still be put in order; zero takes them as they stand.
+    pub sort_within: Micros,
 }
+
+/// How far out of order lines may be unless the options say otherwise.
+const SORT_WITHIN: Micros = Micros::from_secs(60);
 
 impl Default for ReplayOptions {
     fn default() -> Self {
@@ -59,6 +65,7 @@ impl Default for ReplayOptions {
             top_denied: 10,
             bad_lines: 5,
             memory: MemoryConfig::default(),
+            sort_within: SORT_WITHIN,
         }
     }
 }
@@ -103,6 +110,9 @@ pub struct Replay {
     pub(crate) comparison: Option<Comparison>,
     pub(crate) lines: LineCounts,
     pub(crate) summary: Summary,
+    reorder: Reorder,
+    /// Reads lines again that have waited for earlier ones.
+    waited: LineParser,
 }
 
 /// What one limit answered to one line.
@@ -153,6 +163,8 @@ impl Replay {
                 .take(rule_count)
                 .collect(),
             lines: LineCounts::default(),
+            reorder: Reorder::new(options.sort_within),
+            waited: LineParser::new(None, options.fields.clone()),
             domain,
             summary,
             options,
@@ -201,9 +213,16 @@ impl Replay {
         Ok(())
     }
 
-    /// What was found so far.
+    /// What was found. Lines that still wait for earlier ones are played first.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub fn report(&mut self) -> Report {
+        while let Some(held) = self.reorder.pop_any() {
+            self.held(&held);
+        }
+        self.summary.sorted = self
+            .reorder
+            .out_of_order()
+            .saturating_sub(self.summary.late);
         let snapshot = self.limiter.snapshot();
         let rules = snapshot
             .rules()
@@ -241,7 +260,11 @@ impl Replay {
         match parsed {
             Ok(record) => {
                 self.lines.parsed += 1;
-                self.request(&record);
+                let format = parser.format().unwrap_or(Format::Common);
+                self.reorder.push(record.time, format, text);
+                while let Some(held) = self.reorder.pop() {
+                    self.held(&held);
+                }
             }
             Err(reason) => {
                 self.lines.malformed += 1;
@@ -251,6 +274,13 @@ impl Replay {
                         .push(BadLine::new(number, reason, text));
                 }
             }
+        }
+    }
+
+    fn held(&mut self, held: &Held) {
+        // It was read when it came, so it can be read again.
+        if let Ok(record) = self.waited.parse_as(held.format, &held.text) {
+            self.request(&record);
         }
     }
 

@@ -126,7 +126,9 @@ pub struct Summary {
     pub refused: u64,
     /// Requests that no limit matched, so that all of them passed.
     pub unmatched: u64,
-    /// Lines that were earlier than one before them, and took its time.
+    /// Lines that were earlier than one before them, and were put in order.
+    pub sorted: u64,
+    /// Lines that were further out of order than is sorted, and took the time of the one before them.
     pub late: u64,
     /// By how much at most.
     pub late_by_max: Micros,

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use ratekeeper_core::Micros;
 use ratekeeper_http::{Identity, IdentityConfig};
 use ratekeeper_replay::{
     CompareWith, Descriptors, Fields, Log, Replay, ReplayError, ReplayOptions, Report,
@@ -80,7 +81,9 @@ fn a_late_line_takes_the_latest_time() {
         line("192.0.2.1", 10, "-"),
         line("192.0.2.1", 121, "-"),
     ];
-    let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&late.concat()]);
+    let mut as_it_stands = ReplayOptions::default();
+    as_it_stands.sort_within = Micros::ZERO;
+    let report = replayed(as_it_stands, TWO_A_MINUTE, &[&late.concat()]);
     assert_eq!((report.rules[0].denied, report.summary.late), (1, 1));
     let worst = report.rules[0]
         .worst_minute
@@ -88,11 +91,37 @@ fn a_late_line_takes_the_latest_time() {
         .map(|worst| worst.minute.as_str());
     assert_eq!(worst, Some("2015-05-17T10:02:00Z"));
     assert!(
-        report
-            .to_string()
-            .contains("WARNING: Lines earlier than one before them: 1 (33.33 %), by up to"),
+        report.to_string().contains(
+            "WARNING: Lines too far out of order to be sorted: 1 (33.33 %), late by up to"
+        ),
         "{report}"
     );
+}
+
+#[test]
+fn lines_out_of_order_are_sorted_within_a_minute() {
+    let log = |seconds: &[u64]| {
+        let lines = seconds.iter().map(|second| line("192.0.2.1", *second, "-"));
+        lines.collect::<String>()
+    };
+    // In order nothing is denied; as they stand, the lines of 100 and 101 would count at 161.
+    let shuffled = log(&[0, 1, 160, 161, 100, 101, 220]);
+    let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&shuffled]);
+    assert_eq!(report.rules[0].denied, 0);
+    assert_eq!((report.summary.sorted, report.summary.late), (2, 0));
+    let note = "note: Lines out of order that were put in order: 2 (28.57 %).";
+    assert!(report.to_string().contains(note), "{report}");
+    // Several logs are one: what the first ends with waits for what the second begins with.
+    let (first, second) = (log(&[0, 1, 160, 161]), log(&[100, 101, 220]));
+    let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&first, &second]);
+    assert_eq!((report.rules[0].denied, report.summary.sorted), (0, 2));
+    // Further than that is said, with how many.
+    let far = log(&[0, 100, 200, 10, 300]);
+    let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&far]);
+    assert_eq!((report.summary.sorted, report.summary.late), (0, 1));
+    let warning =
+        "WARNING: Lines too far out of order to be sorted: 1 (20.00 %), late by up to 90 s.";
+    assert!(report.to_string().contains(warning), "{report}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ratekeeper_core::{Algorithm, Limit, Shape};
 
-use crate::{Rule, RuleSet};
+use crate::Rule;
 
 /// A counter's place in the store's table, its key included.
 const INLINE_BYTES: u64 = 64;
@@ -55,16 +55,5 @@ impl Rule {
     #[must_use]
     pub fn cost(&self) -> Option<Cost> {
         self.limited().map(Cost::of)
-    }
-}
-
-impl RuleSet {
-    /// The rules whose counters take more than their place in the table, with what they take:
-    /// what somebody who checks rules should see.
-    pub fn costly(&self) -> impl Iterator<Item = (&Rule, Cost)> {
-        self.rules()
-            .iter()
-            .filter_map(|rule| Some((rule, rule.cost()?)))
-            .filter(|(_, cost)| cost.heap_bytes_max > 0)
     }
 }

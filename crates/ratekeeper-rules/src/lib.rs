@@ -41,6 +41,7 @@ mod schema;
 pub mod secret;
 mod slas;
 pub mod window;
+mod words;
 mod yaml;
 
 pub use calendar::{Calendar, CalendarUnit};
@@ -57,3 +58,4 @@ pub use schema::json_schema;
 pub use slas::{
     LEVEL_KEYS, LevelMatch, PathPattern, SERVICE_LEVELS, Segment, ServiceLevel, Standing, TENANT,
 };
+pub use words::Accuracy;

@@ -20,6 +20,34 @@ fn examples(page: &str) -> Vec<(String, usize, String)> {
     examples
 }
 
+/// Rules on pages other than the format's own: those for users of other rate limiters, say.
+#[test]
+fn rules_on_every_page_are_accepted() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = std::fs::read_dir(root.join("docs")).expect("there is a manual");
+    let pages = folder.map(|entry| entry.expect("it can be read").path());
+    let mut checked = 0;
+    for page in pages.chain([root.join("README.md")]) {
+        if page.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&page).expect("a page is text");
+        for (kind, line, text) in examples(&text) {
+            let mut lines = text.lines();
+            let is_rules = lines.any(|line| line.starts_with("domain:") || line == "slas:");
+            if kind != "yaml" || !is_rules {
+                continue;
+            }
+            let name = format!("{}, the example from line {line} on", page.display());
+            if let Err(errors) = load(&[Source { name, text }], &Options::default()) {
+                panic!("{errors}");
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked >= 20, "{checked} examples");
+}
+
 #[test]
 fn every_example_is_accepted_or_refused_as_it_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rules.md");

@@ -9,7 +9,7 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Asked, Begun, Check, Decision, Limiter};
 use tokio::sync::watch;
 
-use crate::callers::Callers;
+use crate::callers::{Callers, Denied};
 use crate::chores::Chores;
 use crate::config::{AuthConfig, Bounds, RlsConfig};
 use crate::degraded::Degraded;
@@ -17,6 +17,7 @@ use crate::drain::Drain;
 use crate::durations::Durations;
 use crate::front::Telling;
 use crate::http::LongAnswers;
+use crate::listen::Quiet;
 use crate::reload::ReloadStatus;
 use crate::store::ServedStore;
 use crate::tls::Tls;
@@ -26,6 +27,8 @@ use crate::tls::Tls;
 pub(crate) struct App<S> {
     pub(crate) limiter: Arc<Limiter<S>>,
     pub(crate) rls: RlsConfig,
+    /// For the line that tells of senders who lack a permission over Envoy's protocol.
+    rls_refusals: Quiet,
     pub(crate) auth: AuthConfig,
     pub(crate) callers: Callers,
     pub(crate) bounds: Bounds,
@@ -60,6 +63,7 @@ impl<S: ServedStore> App<S> {
         Self {
             limiter,
             rls,
+            rls_refusals: Quiet::default(),
             auth,
             callers,
             bounds,
@@ -113,6 +117,19 @@ impl<S: ServedStore> App<S> {
         let took = self.limiter.clock().now().since(asked_at);
         self.durations.add(Duration::from_micros(took.get()));
         decision
+    }
+
+    /// Logs now and then that a request of Envoy's protocol was refused for who sent it: Envoy
+    /// lets a request pass that it gets no decision for, so nobody else would notice.
+    #[cold]
+    pub(crate) fn note_rls_refusal(&self, why: &Denied) {
+        if self.rls_refusals.may_say() {
+            tracing::warn!(
+                %why,
+                "a request of Envoy's protocol is refused (see `envoy_callers`); Envoy lets what it asked about pass, \
+                 unless its failure_mode_deny is set"
+            );
+        }
     }
 
     /// Whether any rules are in force; without, nothing is decided.

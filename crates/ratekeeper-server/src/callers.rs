@@ -81,11 +81,13 @@ impl Power {
 }
 
 /// Why somebody may not do what was asked.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Denied {
     /// Nobody knows who it is.
+    #[error("{0}")]
     Unknown(&'static str),
     /// It is known, and may not.
+    #[error("{0}")]
     Forbidden(String),
 }
 
@@ -99,6 +101,32 @@ pub(crate) struct Admitted<'a> {
     pub(crate) is_by_place: bool,
 }
 
+/// A caller, or somebody on this host who shows nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identified<'a>(Option<&'a Caller>);
+
+impl<'a> Identified<'a> {
+    /// Whoever is on this host alone may do everything.
+    pub(crate) fn may(self, power: Power) -> Result<(), Denied> {
+        match self.0 {
+            Some(Caller { name, may, .. }) if !may.has(power) => {
+                let power = power.name();
+                Err(Denied::Forbidden(format!(
+                    "the caller {name:?} may not do this: it needs `{power}` in `may` of its entry in `callers`"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn admitted(self) -> Admitted<'a> {
+        Admitted {
+            name: self.0.map_or("", |caller| &caller.name),
+            is_by_place: self.0.is_none(),
+        }
+    }
+}
+
 /// The callers of the settings.
 #[derive(Debug)]
 pub(crate) struct Callers(Vec<Caller>);
@@ -109,42 +137,39 @@ impl Callers {
     }
 
     /// Whoever asks, if it may do what needs `power`. `authorization` is the header of that name.
-    ///
-    /// The listener counts besides the peer's address: before one that others can reach, a proxy
-    /// on this host may pass on whatever they send.
     pub(crate) fn admit(
         &self,
         peer: Option<&Peer>,
         authorization: Option<&[u8]>,
         power: Power,
     ) -> Result<Admitted<'_>, Denied> {
+        let known = self.identify(peer, authorization)?;
+        known.may(power)?;
+        Ok(known.admitted())
+    }
+
+    /// Whoever asks: a caller of the settings, or somebody on this host who shows nothing.
+    /// `authorization` is the header of that name.
+    ///
+    /// The listener counts besides the peer's address: before one that others can reach, a proxy
+    /// on this host may pass on whatever they send.
+    pub(crate) fn identify(
+        &self,
+        peer: Option<&Peer>,
+        authorization: Option<&[u8]>,
+    ) -> Result<Identified<'_>, Denied> {
         let is_local = peer.is_some_and(|peer| peer.is_local() && peer.by_local_listener);
         let known = match authorization {
             Some(value) => Some(self.by_token(value)?),
             None => peer.and_then(|peer| self.by_name(peer)),
         };
-        let Some(Caller { name, may, .. }) = known else {
-            return match is_local {
-                true => Ok(Admitted {
-                    name: "",
-                    is_by_place: true,
-                }),
-                false => Err(Denied::Unknown(
-                    "say who you are: authorization: Bearer with a token, or a client certificate, that `callers` in \
-                     the settings knows; only on a loopback address or a Unix socket that is not needed",
-                )),
-            };
-        };
-        if may.has(power) {
-            return Ok(Admitted {
-                name,
-                is_by_place: false,
-            });
+        if known.is_none() && !is_local {
+            return Err(Denied::Unknown(
+                "say who you are: authorization: Bearer with a token, or a client certificate, that `callers` in \
+                 the settings knows; only on a loopback address or a Unix socket that is not needed",
+            ));
         }
-        let power = power.name();
-        Err(Denied::Forbidden(format!(
-            "the caller {name:?} may not do this: it needs `{power}` in `may` of its entry in `callers`"
-        )))
+        Ok(Identified(known))
     }
 
     fn by_token(&self, authorization: &[u8]) -> Result<&Caller, Denied> {

@@ -103,11 +103,25 @@ pub const DESCRIPTORS_MAX: usize = 100;
 /// The most entries that one descriptor may have.
 pub const ENTRIES_MAX: usize = 32;
 
+/// Who may do what over Envoy's protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EnvoyCallers {
+    /// Anybody may check, bring limits along and give hits back, as in envoyproxy/ratelimit.
+    Any,
+    /// Anybody may check. Limits in requests and refunds need the permissions that they need in
+    /// `ratekeeper.v1`.
+    Permitted,
+    /// Every request needs a known sender, limits and refunds a permission besides.
+    Required,
+}
+
 /// How Envoy's protocol is answered, over gRPC and `/json`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RlsConfig {
     /// Whose answers, where ours and the incumbent's differ.
     pub profile: Profile,
+    /// Who may do what; see [`Self::callers`] for the default.
+    pub callers: Option<EnvoyCallers>,
     /// Whether answers carry `dynamic_metadata`.
     pub dynamic_metadata: bool,
     /// The incumbent's three response headers, if they are wanted.
@@ -117,6 +131,18 @@ pub struct RlsConfig {
     /// Whether answers of which some limit was not counted say so in a header, which Envoy hands
     /// on to end clients.
     pub degraded_header: bool,
+}
+
+impl RlsConfig {
+    /// Who may do what: unless it is said, anybody everything under the incumbent's profile, and
+    /// what their permissions allow under ours.
+    #[must_use]
+    pub fn callers(&self) -> EnvoyCallers {
+        self.callers.unwrap_or(match self.profile {
+            Profile::Envoy => EnvoyCallers::Any,
+            Profile::Ratekeeper => EnvoyCallers::Permitted,
+        })
+    }
 }
 
 /// The names of the incumbent's three response headers.

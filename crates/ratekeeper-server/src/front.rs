@@ -61,6 +61,9 @@ pub trait Telling: fmt::Debug + Send + Sync + 'static {
 
     /// What is not as it should be, for `/readyz`.
     fn faults(&self) -> Vec<String>;
+
+    /// What the part is, for those who are not told its faults.
+    fn subject(&self) -> &'static str;
 }
 
 /// No front at all.
@@ -103,6 +106,10 @@ impl Telling for NoFront {
     }
 
     fn faults(&self) -> Vec<String> {
+        match *self {}
+    }
+
+    fn subject(&self) -> &'static str {
         match *self {}
     }
 }

@@ -26,7 +26,9 @@ use tonic_health::server::{HealthReporter, HealthService};
 use tower::Service;
 
 use crate::app::App;
-use crate::rls::{self, ConstantAnswer, Refusal};
+use crate::callers::Denied;
+use crate::listen::{Peer, PeerAddress};
+use crate::rls::{self, ConstantAnswer, Needs, Refusal};
 use crate::store::ServedStore;
 use crate::v1;
 
@@ -38,6 +40,34 @@ const HEALTH_NAMES: [&str; 2] = ["", "ratelimit"];
 struct Rls<S> {
     app: Arc<App<S>>,
     constant: Option<ConstantAnswer>,
+    /// Whoever may be at the other end where the connection does not say: somebody on this host
+    /// where only this host can reach the listener, else anybody.
+    nobody: Peer,
+}
+
+impl<S: ServedStore> Rls<S> {
+    /// Refuses `request` if it needs a permission that its sender has not.
+    #[cold]
+    fn admit(
+        &self,
+        request: &tonic::Request<RateLimitRequest>,
+        needs: Needs,
+    ) -> Result<(), Status> {
+        let peer = request.extensions().get().unwrap_or(&self.nobody);
+        let authorization = request.metadata().get("authorization");
+        let authorization = authorization.map(|value| value.as_encoded_bytes());
+        let admitted = needs.admit(&self.app.callers, Some(peer), authorization);
+        let is_page = || request.metadata().contains_key("origin");
+        let denied = match admitted {
+            Ok(admitted) if admitted.is_by_place && is_page() => {
+                Denied::Forbidden("web pages may not ask for this".to_owned())
+            }
+            Ok(_) => return Ok(()),
+            Err(denied) => denied,
+        };
+        self.app.note_rls_refusal(&denied);
+        Err(v1::Refusal::from(denied).into())
+    }
 }
 
 #[tonic::async_trait]
@@ -48,6 +78,10 @@ impl<S: ServedStore> RateLimitService for Rls<S> {
     ) -> Result<tonic::Response<RateLimitResponse>, Status> {
         if let Some(constant) = &self.constant {
             return Ok(tonic::Response::new(constant.answer()));
+        }
+        let needs = Needs::of(request.get_ref(), self.app.rls.callers());
+        if !needs.are_none() {
+            self.admit(&request, needs)?;
         }
         let request = request.get_ref();
         match rls::begin(&self.app, request).map_err(status)? {
@@ -88,16 +122,24 @@ impl<S> Clone for Grpc<S> {
 }
 
 impl<S: ServedStore> Grpc<S> {
+    /// `is_local` says whether only this host can reach the listener.
     pub(crate) fn new(
         app: &Arc<App<S>>,
         health: &Health,
         constant: Option<ConstantAnswer>,
+        is_local: bool,
     ) -> Result<Self, BadDescriptors> {
         let bytes_max = app.bounds.message_bytes_max;
         let own = RateLimiterServiceServer::new(v1::Service::new(Arc::clone(app)))
             .max_decoding_message_size(bytes_max);
         let app = Arc::clone(app);
-        let rls = Rls { app, constant };
+        // What a listener on this host alone lets in is on this host.
+        let nobody = Peer::unnamed(PeerAddress::Unix, is_local);
+        let rls = Rls {
+            app,
+            constant,
+            nobody,
+        };
         let rls = RateLimitServiceServer::new(rls).max_decoding_message_size(bytes_max);
         let reflection = || {
             tonic_reflection::server::Builder::configure()

@@ -41,7 +41,7 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .route("/v1/limits", get(limits::answer::<S>))
         .route("/healthcheck", get(health::healthcheck::<S>))
         .route("/livez", get(health::livez))
-        .route("/readyz", get(health::readyz::<S>))
+        .route("/readyz", get(health::readyz_in_public::<S>))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(DefaultBodyLimit::max(body_bytes_max))

@@ -52,8 +52,8 @@ mod v1;
 
 pub use callers::{Caller, Powers, Proof};
 pub use config::{
-    AuthConfig, Bounds, DESCRIPTORS_MAX, ENTRIES_MAX, LimitHeaders, ListenersTls, RlsConfig,
-    RulesSource, ServerConfig, WatchConfig,
+    AuthConfig, Bounds, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, LimitHeaders, ListenersTls,
+    RlsConfig, RulesSource, ServerConfig, WatchConfig,
 };
 pub use drain::DrainDelay;
 pub use follow::{FilesRead, Followed};

@@ -44,7 +44,7 @@ use crate::config::Bounds;
 use crate::drain::Drain;
 use crate::tls::Tls;
 use connection::Terms;
-use quiet::Quiet;
+pub(crate) use quiet::Quiet;
 use shares::Shares;
 use socket::{Accepted, Socket};
 
@@ -122,6 +122,11 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
+    /// Whether only this host can reach it.
+    pub(crate) fn is_local(&self) -> bool {
+        self.address.is_local()
+    }
+
     pub(crate) async fn bind(opening: Opening<'_>) -> io::Result<Self> {
         let socket = Socket::bind(opening.address, opening.unix_mode).await?;
         Ok(Self {
@@ -154,7 +159,7 @@ impl Listener {
             bounds,
             drain: Arc::clone(&drain),
             is_blind: self.is_blind,
-            is_local: self.address.is_local(),
+            is_local: self.is_local(),
         };
         let shares = Shares::new(self.name, bounds.connections_per_address_max);
         let mut spawn = |connections: &mut JoinSet<()>, (accepted, seat): (Accepted, Seat)| {

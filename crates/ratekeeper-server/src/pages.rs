@@ -65,16 +65,27 @@ pub(crate) async fn none(State(scheme): State<Scheme>, request: Request, next: N
 /// The same for one request that may do more than others only because of where it comes from;
 /// whatever its method, it has to be JSON.
 pub(crate) fn refuse(headers: &HeaderMap, peer: &Peer, scheme: Scheme) -> Result<(), ApiError> {
+    refuse_page(headers, named_by(headers, peer), scheme)?;
+    match is_json(headers) {
+        true => Ok(()),
+        false => Err(ApiError::not_json()),
+    }
+}
+
+/// Whether a request names this host by a loopback name, as no page of another name has a browser
+/// do.
+pub(crate) fn names_loopback(headers: &HeaderMap, peer: &Peer) -> bool {
+    named_by(headers, peer).is_some_and(is_loopback)
+}
+
+/// The host that a request names, without its port.
+fn named_by<'a>(headers: &'a HeaderMap, peer: &Peer) -> Option<&'a str> {
     let named = match peer.address {
         PeerAddress::Tcp(_) => headers.get(HOST).and_then(|host| host.to_str().ok()),
         // No browser connects there, and clients make up names for what has none.
         PeerAddress::Unix => Some("localhost"),
     };
-    refuse_page(headers, named.map(without_port), scheme)?;
-    match is_json(headers) {
-        true => Ok(()),
-        false => Err(ApiError::not_json()),
-    }
+    named.map(without_port)
 }
 
 /// Refuses what does not name this host, `named`, by a loopback name, and other origins.

@@ -3,6 +3,7 @@
 mod constant;
 mod headers;
 mod metadata;
+mod needs;
 mod request;
 mod response;
 
@@ -10,6 +11,7 @@ use ratekeeper_limiter::{Asked, Begun, Check, Decision, Descriptor, Policies, Wa
 use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 
 pub use constant::{ConstantAnswer, NoAnswer};
+pub(crate) use needs::Needs;
 
 use request::{Descriptors, Entries};
 

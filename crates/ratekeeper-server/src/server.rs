@@ -145,7 +145,8 @@ impl<S: ServedStore> Server<S> {
             secrets.all(),
         ));
         let health = Health::new(app.is_ready()).await;
-        let service = Grpc::new(&app, &health, config.constant_answer.clone())
+        let is_local = listeners.grpc.as_ref().is_some_and(Listener::is_local);
+        let service = Grpc::new(&app, &health, config.constant_answer.clone(), is_local)
             .map_err(BindError::Reflection)?;
         let wake = Arc::new(Notify::new());
         Ok(Self {

@@ -50,7 +50,7 @@
 //!
 //! # What is not
 //!
-//! No server, no protocol, no thread and no runtime: those are in the program `ratekeeper`. A limiter is [`Sync`]; share
+//! No server, no protocol and no runtime: those are in the program `ratekeeper`. The feature `tower` starts a thread for timers. A limiter is [`Sync`]; share
 //! it with an [`Arc`](std::sync::Arc).
 
 mod error;

@@ -52,6 +52,7 @@ fn replay_options(args: &cli::Replay, auth: AuthConfig) -> Result<ReplayOptions>
     }
     options.compare = args.compare.as_deref().and_then(CompareWith::from_name);
     options.top_denied = args.top;
+    options.sort_within = args.sort_within.into();
     Ok(options)
 }
 

@@ -65,9 +65,21 @@ fn summary(loaded: &Loaded, files: usize) -> String {
         let _ = write!(text, ", {}", count(loaded.warnings.len(), "warning"));
     }
     text.push('\n');
-    // What outgrows the table of counters is worth knowing before it is in force.
-    for (rule, cost) in loaded.rules.costly() {
-        let _ = writeln!(text, "  {}: {cost}", rule.id);
+    let mut node = None;
+    for rule in rules {
+        // The costs of what outgrows the table of counters are worth knowing before it is in force.
+        let cost = rule.cost().filter(|cost| cost.heap_bytes_max > 0);
+        let cost = cost.map(|cost| format!("; {cost}")).unwrap_or_default();
+        let off = if rule.enabled { "" } else { " (off)" };
+        let _ = writeln!(text, "  {}: {}{cost}{off}", rule.id, rule.in_words());
+        // Rules of one node follow each other, and have the same plans.
+        let of_node = Some((&rule.domain, &rule.path));
+        if node != of_node {
+            for plan in rule.plans.iter() {
+                let _ = writeln!(text, "    plan {}: {}", plan.plan, plan.in_words());
+            }
+        }
+        node = of_node;
     }
     text
 }

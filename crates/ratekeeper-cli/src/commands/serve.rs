@@ -1,6 +1,7 @@
 //! `ratekeeper serve`, and a bare `ratekeeper`.
 
 mod asking;
+mod envoy;
 mod files;
 mod front;
 mod profile;
@@ -60,6 +61,7 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
         warn!("{warning}");
     }
     profile::warn_if_unsaid(&settings.rules);
+    envoy::warn_if_open(&settings);
     if let What::Service(_) = what {
         let ignored = settings::ignored_by_serve(&layers).join(", ");
         if !ignored.is_empty() {
@@ -141,11 +143,13 @@ fn welcome<S: ServedStore>(
         tls: settings.gateway.tls.clone(),
         upstreams,
     });
+    let rls = rls(settings);
     if settings.log.format == LogFormat::Text {
+        let profile = profile::shown(&settings.rules) + &envoy::shown(&rls, settings, &addresses);
         let welcome = Welcome {
             rules,
             limits,
-            profile: &profile::shown(&settings.rules),
+            profile: &profile,
             addresses: &addresses,
             tls: &settings.listen.tls,
             gateway: in_front.as_ref(),
@@ -157,6 +161,7 @@ fn welcome<S: ServedStore>(
     info!(
         version = env!("CARGO_PKG_VERSION"),
         profile = profile::name(&settings.rules),
+        envoy_callers = envoy::name(rls.callers()),
         limits,
         grpc = shown(&addresses.grpc),
         http = shown(&addresses.http),
@@ -269,13 +274,7 @@ fn config(settings: &Settings) -> ServerConfig {
         tls: listen.tls.clone(),
         worker_threads: Some(listen.worker_threads),
         drain_delay: listen.drain_delay,
-        rls: RlsConfig {
-            profile: settings.rules.profile,
-            dynamic_metadata: settings.envoy.dynamic_metadata,
-            limit_headers: settings.envoy.limit_headers.clone(),
-            draft_headers: settings.envoy.draft_headers,
-            degraded_header: settings.envoy.degraded_header,
-        },
+        rls: rls(settings),
         auth: settings.auth.clone(),
         callers: settings.callers.clone(),
         ..ServerConfig::default()
@@ -289,6 +288,17 @@ fn config(settings: &Settings) -> ServerConfig {
     config.bounds.ping_timeout = connections.keepalive_timeout;
     config.watch.enabled = settings.rules.watch;
     config
+}
+
+fn rls(settings: &Settings) -> RlsConfig {
+    RlsConfig {
+        profile: settings.rules.profile,
+        callers: settings.envoy.callers,
+        dynamic_metadata: settings.envoy.dynamic_metadata,
+        limit_headers: settings.envoy.limit_headers.clone(),
+        draft_headers: settings.envoy.draft_headers,
+        degraded_header: settings.envoy.degraded_header,
+    }
 }
 
 /// What to do about an address that cannot be had.

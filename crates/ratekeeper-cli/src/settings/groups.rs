@@ -160,13 +160,14 @@ pub(super) static GROUPS: &[Group] = &[
         ],
     ),
     group(
-        "Answers to Envoy",
+        "Envoy's protocol",
         &[
             "response_headers",
             "limit_header",
             "remaining_header",
             "reset_header",
             "dynamic_metadata",
+            "envoy_callers",
         ],
     ),
     group("Logs", &["log_level", "log_format"]),

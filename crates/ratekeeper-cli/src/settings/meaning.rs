@@ -2,6 +2,7 @@
 
 use super::values;
 use ratekeeper_rules::{FailureMode, Profile};
+use ratekeeper_server::EnvoyCallers;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::time::Duration;
@@ -18,6 +19,16 @@ pub(crate) fn profile(text: &str) -> Result<Profile, String> {
             ("envoy", Profile::Envoy),
         ],
     )
+}
+
+/// Who may do what over Envoy's protocol.
+pub(super) fn envoy_callers(text: &str) -> Result<EnvoyCallers, String> {
+    let words = [
+        ("any", EnvoyCallers::Any),
+        ("permitted", EnvoyCallers::Permitted),
+        ("required", EnvoyCallers::Required),
+    ];
+    values::one_of(text, &words)
 }
 
 pub(super) fn failure_mode(text: &str) -> Result<FailureMode, String> {

@@ -42,7 +42,9 @@ pub(crate) use values::{masked, masked_within};
 use crate::home::Home;
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Options, PathPattern, Profile};
-use ratekeeper_server::{AuthConfig, Caller, LimitHeaders, ListenAddress, ListenersTls, Patience};
+use ratekeeper_server::{
+    AuthConfig, Caller, EnvoyCallers, LimitHeaders, ListenAddress, ListenersTls, Patience,
+};
 use ratekeeper_store_redis::{Endpoint, RedisConfig};
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -184,6 +186,8 @@ pub(crate) struct EnvoySettings {
     pub(crate) draft_headers: bool,
     pub(crate) degraded_header: bool,
     pub(crate) dynamic_metadata: bool,
+    /// Who may do what; None for what the profile has.
+    pub(crate) callers: Option<EnvoyCallers>,
 }
 
 /// What is logged, and how.
@@ -300,14 +304,15 @@ impl Settings {
     /// All values that have none, at once.
     pub(crate) fn from_layers(layers: &Layers, home: &Home) -> Result<Settings, Problems> {
         let mut typed = Typed::new(layers);
+        let envoy = typed.envoy();
         let mut settings = Settings {
             rules: typed.rules(home),
             listen: typed.listen(),
             counters: typed.counters(),
             modes: typed.modes(),
-            envoy: typed.envoy(),
             auth: typed.auth(),
-            callers: typed.callers(),
+            callers: typed.callers(&envoy),
+            envoy,
             gateway: typed.gateway(),
             log: typed.log(),
         };

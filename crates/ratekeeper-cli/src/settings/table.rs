@@ -308,6 +308,14 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "Answer Envoy with dynamic metadata: domain, descriptors, the rules' metadata",
     ),
     value(
+        "envoy_callers",
+        "any|permitted|required",
+        "",
+        "Which requests of Envoy's protocol (gRPC and /json) need a permission: `any` none; `permitted` those that bring a limit along \
+         or give hits back (`override` and `refund` in `callers`); `required` these, and all others need a caller. A loopback or Unix \
+         listener needs none. Unset: permitted; any under `--profile envoy`",
+    ),
+    value(
         "trusted_proxies",
         "NETWORKS",
         "loopback",

@@ -4,8 +4,8 @@ use super::callers;
 use super::incumbent::RUNTIME_ROOT;
 use super::layer::{Layers, Origin, Said};
 use super::meaning::{
-    HeaderKinds, MEMORY_LIMIT_MIN, drain_delay, failure_mode, header_name, keepalive, log_filter,
-    memory_limit, percent, profile, stall_timeout, worker_threads,
+    HeaderKinds, MEMORY_LIMIT_MIN, drain_delay, envoy_callers, failure_mode, header_name,
+    keepalive, log_filter, memory_limit, percent, profile, stall_timeout, worker_threads,
 };
 use super::problem::{Problem, Problems};
 use super::requests::{auth, identity, slas_base};
@@ -18,7 +18,7 @@ use ratekeeper_http::answer::{BodyForm, Headers, UnknownHeaders};
 use ratekeeper_http::{AmbiguousPaths, Describer, EncodedSlashes, Forwarding, Identity};
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Profile};
-use ratekeeper_server::{AuthConfig, Caller, LimitHeaders, ListenAddress, Patience};
+use ratekeeper_server::{AuthConfig, Caller, EnvoyCallers, LimitHeaders, ListenAddress, Patience};
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -175,6 +175,9 @@ impl<'a> Typed<'a> {
             draft_headers: kinds.draft,
             degraded_header: kinds.degraded,
             dynamic_metadata: self.get("dynamic_metadata", false, values::switch),
+            callers: self.get("envoy_callers", None, |text| {
+                values::maybe(text, envoy_callers)
+            }),
         }
     }
 
@@ -212,8 +215,13 @@ impl<'a> Typed<'a> {
         }
     }
 
-    pub(super) fn callers(&mut self) -> Vec<Caller> {
-        self.get("callers", Vec::new(), callers::callers)
+    /// `envoy` may need some.
+    pub(super) fn callers(&mut self, envoy: &EnvoySettings) -> Vec<Caller> {
+        let callers = self.get("callers", Vec::new(), callers::callers);
+        if envoy.callers == Some(EnvoyCallers::Required) && callers.is_empty() {
+            self.lacks::<()>("envoy_callers", "callers");
+        }
+        callers
     }
 
     pub(super) fn log(&mut self) -> LogSettings {

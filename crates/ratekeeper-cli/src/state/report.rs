@@ -44,6 +44,10 @@ impl Report {
 }
 
 impl Telling for Report {
+    fn subject(&self) -> &'static str {
+        "state file"
+    }
+
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let counts = self.0.lock().clone();
         let none: Option<&Exemplar<[(&str, &str); 0], u64>> = None;

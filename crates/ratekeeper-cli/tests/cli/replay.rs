@@ -166,12 +166,16 @@ fn lines_out_of_order_are_said_beside_the_percentage() {
     lines.reverse();
     write(folder.path(), "access.log", &(lines.join("\n") + "\n"));
     let args = ["replay", "--rules", "rules.yaml", "--log", "access.log"];
+    let sorted = run(folder.path(), &args).out;
+    assert!(!sorted.contains("WARNING"), "{sorted}");
+    assert!(sorted.contains("put in order: 3 (75.00 %)"), "{sorted}");
+    let args = [&args[..], &["--sort-within", "0"]].concat();
     let said = run(folder.path(), &args);
     let line = said.out.lines().position(|line| line.contains("denied ("));
     let after = line.and_then(|at| said.out.lines().nth(at + 1));
     let after = after.expect("a line follows");
     assert!(
-        after.starts_with("WARNING: Lines earlier than one before them: 3 (75.00 %)"),
+        after.starts_with("WARNING: Lines too far out of order to be sorted: 3 (75.00 %)"),
         "{}",
         said.out
     );
@@ -179,10 +183,12 @@ fn lines_out_of_order_are_said_beside_the_percentage() {
     let json = run(folder.path(), &[&args[..], &["--json"]].concat());
     let report: serde_json::Value = serde_json::from_str(&json.out).expect("it is JSON");
     assert!(
-        report["warnings"][0].to_string().contains("before them: 3"),
+        report["warnings"][0]
+            .to_string()
+            .contains("to be sorted: 3"),
         "{report}"
     );
-    assert!(json.err.contains("warning: Lines earlier"), "{}", json.err);
+    assert!(json.err.contains("warning: Lines too far"), "{}", json.err);
 }
 
 #[test]

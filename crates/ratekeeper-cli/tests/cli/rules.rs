@@ -12,6 +12,8 @@ fn good_rules_are_good() {
     let said = run(&repository(), &["rules", "check", "config/rules"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(said.out.starts_with("ok: "), "{}", said.out);
+    let line = "\n  api.api_key: 100 per 1m, sliding_window, at most 6 more in any window\n";
+    assert!(said.out.contains(line), "{}", said.out);
     let quiet = run(
         &repository(),
         &["rules", "check", "--quiet", "config/rules"],

@@ -12,7 +12,6 @@ mod levels;
 mod limits;
 mod log;
 mod python;
-mod readme;
 mod routes;
 mod service;
 mod shaping;

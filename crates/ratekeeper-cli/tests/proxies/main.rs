@@ -3,5 +3,5 @@
 
 mod envoy;
 mod forward_auth;
-mod readme;
+mod pasted;
 mod support;

@@ -1,6 +1,6 @@
 //! A sliding counter that outgrew its words answers as one that was on the heap from the start.
 
-use ratekeeper_core::{Ask, Moment, State};
+use ratekeeper_core::{Ask, Moment, State, Timestamp};
 use ratekeeper_testkit::model::history::History;
 
 fn check(history: &History) {
@@ -18,6 +18,10 @@ fn check(history: &History) {
         if let State::Words(words) = &moved {
             let spilled = State::Heap(limit.spill(words));
             assert_eq!(peek, limit.test(spilled.as_ref(), Ask::hits(0), &at));
+            // Words are charged in place where they can be, a heap is always rebuilt.
+            if expires > Timestamp::EPOCH && limit.sub_windows() == 0 {
+                assert_eq!(spilled, heap);
+            }
         }
         answer
     });

@@ -212,7 +212,10 @@ fn an_explanation_names_the_rules_and_takes_nothing() {
         );
         assert_eq!(nodes[0].limits[0].remaining, Some(3));
         assert_eq!(nodes[1].limits[0].answer, "allow");
-        assert_eq!(nodes[1].limits[0].limit, "2 per 1m, fixed_window");
+        assert_eq!(
+            nodes[1].limits[0].limit,
+            "2 per 1m, fixed_window, exact in each window, up to twice the limit across an edge"
+        );
         assert!(nodes[1].limits[0].place.starts_with("rules.yaml:"));
     }
     let snapshot = limiter.snapshot();

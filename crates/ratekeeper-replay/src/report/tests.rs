@@ -61,6 +61,7 @@ fn report() -> Report {
             denied: 20,
             unmatched: 0,
             refused: 0,
+            sorted: 0,
             late: 0,
             late_by_max: Micros::ZERO,
             has_fractions: true,

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use ratekeeper_limiter::Snapshot;
 use serde::Serialize;
 
 use crate::app::App;
 use crate::chores::Chore;
+use crate::listen::Peer;
+use crate::pages;
 use crate::store::ServedStore;
 
 /// The incumbent's: 200 `OK`, or 500 and nothing.
@@ -70,9 +72,69 @@ fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
         .collect()
 }
 
+/// What is wrong, without names, addresses or messages of servers: for whoever reaches a port that
+/// other hosts reach.
+fn faults_in_short<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
+    let has_failed = app.chores.all().iter().any(|chore| chore.failures() > 0);
+    let store = app.limiter.store();
+    let is_away = store
+        .servers()
+        .iter()
+        .any(|server| server.circuit == Some(CIRCUIT_OPEN));
+    let is_well = store.faults().is_empty() && app.degraded.faults(snapshot).is_empty();
+    let store = match (is_away, is_well) {
+        (true, _) => Some("store: unreachable"),
+        (false, false) => Some("store: at fault"),
+        (false, true) => None,
+    };
+    let parts = app.telling().into_iter();
+    let parts = parts.filter(|part| !part.faults().is_empty());
+    has_failed
+        .then(|| "a background task ended early".to_owned())
+        .into_iter()
+        .chain(store.map(str::to_owned))
+        .chain(parts.map(|part| format!("{}: at fault", part.subject())))
+        .collect()
+}
+
+/// As [`ServerGauges::circuit`](crate::ServerGauges::circuit) says that a server is not asked.
+const CIRCUIT_OPEN: u8 = 2;
+
+/// How much is told to whoever asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Detail {
+    /// What operators need: messages with addresses, paths and places in files.
+    Full,
+    /// States alone.
+    State,
+}
+
+/// As [`readyz`], for the port that everybody may reach. Only this host is told more than states
+/// there, and only where nobody else reaches the listener.
+pub(super) async fn readyz_in_public<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> Response {
+    let is_operator =
+        peer.is_local() && peer.by_local_listener && pages::names_loopback(&headers, &peer);
+    answer_ready(
+        &app,
+        if is_operator {
+            Detail::Full
+        } else {
+            Detail::State
+        },
+    )
+}
+
 /// 200 if requests should be sent here, else 503; and what became of the rules. A refused
 /// change leaves the node ready: it decides by the last good rules.
 pub(crate) async fn readyz<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Response {
+    answer_ready(&app, Detail::Full)
+}
+
+fn answer_ready<S: ServedStore>(app: &App<S>, detail: Detail) -> Response {
     let ready = app.is_ready();
     let reloads = app.reloads.borrow().clone();
     let state = match (app.is_leaving(), ready) {
@@ -84,7 +146,10 @@ pub(crate) async fn readyz<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Re
         loaded: reloads.is_loaded(),
         accepted: reloads.accepted,
         refused: reloads.refused,
-        error: reloads.error.map(|error| error.to_string()),
+        error: reloads.error.map(|error| match detail {
+            Detail::Full => error.to_string(),
+            Detail::State => "refused; /readyz on the admin listener says why".to_owned(),
+        }),
     };
     let snapshot = app.limiter.snapshot();
     let status = if ready {
@@ -98,7 +163,10 @@ pub(crate) async fn readyz<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Re
             ready,
             state,
             rules,
-            faults: faults(&app, &snapshot),
+            faults: match detail {
+                Detail::Full => faults(app, &snapshot),
+                Detail::State => faults_in_short(app, &snapshot),
+            },
             degraded_ratio: app.degraded.shares(&snapshot).into_iter().collect(),
         }),
     )

@@ -3,28 +3,39 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
+use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
-use http::header::CONTENT_TYPE;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, StatusCode};
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use ratekeeper_proto::json::{read_request, write_response};
+use ratekeeper_rules::Profile;
 
-use super::malformed;
+use super::{ApiError, is_json, malformed};
 use crate::app::App;
-use crate::rls;
+use crate::listen::Peer;
+use crate::pages::{self, Scheme};
+use crate::rls::{self, Needs};
 use crate::store::ServedStore;
+use crate::v1::Refusal;
 
-/// Any method, any content type: the incumbent looks at neither.
+/// Any method, as the incumbent; any content type under its profile alone. A web page can have a
+/// browser post other types than JSON wherever it likes, without asking there first.
 pub(super) async fn answer<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let body = match body {
         Ok(body) => body,
         Err(rejection) => return refused(rejection.status(), &rejection.body_text()),
     };
+    if app.rls.profile != Profile::Envoy && !body.is_empty() && !is_json(&headers) {
+        let message = "send the body as Content-Type: application/json";
+        return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+    }
     let request = match read_request(&body) {
         Ok(request) => request,
         Err(error) => {
@@ -32,6 +43,12 @@ pub(super) async fn answer<S: ServedStore>(
             return refused(StatusCode::BAD_REQUEST, &message);
         }
     };
+    let needs = Needs::of(&request, app.rls.callers());
+    if !needs.are_none()
+        && let Err(error) = admit(&app, &peer, &headers, needs)
+    {
+        return error.into_response();
+    }
     match rls::decide(&app, &request).await {
         Ok(response) => {
             let status = match response.overall_code() {
@@ -44,6 +61,25 @@ pub(super) async fn answer<S: ServedStore>(
         }
         // Rules that are missing are a 400 to the incumbent as well.
         Err(refusal) => refused(StatusCode::BAD_REQUEST, &refusal.to_string()),
+    }
+}
+
+/// Refuses what needs a permission that its sender has not, or that a web page may have sent.
+fn admit<S: ServedStore>(
+    app: &App<S>,
+    peer: &Peer,
+    headers: &HeaderMap,
+    needs: Needs,
+) -> Result<(), ApiError> {
+    let authorization = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
+    let admitted = needs.admit(&app.callers, Some(peer), authorization);
+    let admitted = admitted.map_err(|denied| {
+        app.note_rls_refusal(&denied);
+        Refusal::from(denied)
+    })?;
+    match admitted.is_by_place {
+        true => pages::refuse(headers, peer, Scheme::of(app.is_encrypted("http"))),
+        false => Ok(()),
     }
 }
 

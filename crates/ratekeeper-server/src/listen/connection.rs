@@ -1,7 +1,8 @@
 //! One connection, from its first byte to its last.
 
+mod timers;
+
 use std::future::poll_fn;
-use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +12,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tracing::debug;
+
+use timers::{Ring, Timers};
 
 use super::activity::{Activity, Watched};
 use super::aside::{Aside, Waiting};
 use super::deadline::Deadline;
 use super::framing::Framing;
 use super::line::Line;
-use super::looks::{Looks, looks_each};
-use super::socket::Accepted;
+use super::looks::Looks;
+use super::socket::{Accepted, ForgetUnsent};
 use super::{Answer, IsBlind, Peer, Protocol};
 use crate::config::Bounds;
 use crate::drain::Drain;
@@ -101,7 +104,7 @@ pub(super) async fn serve(accepted: Accepted, terms: Terms<impl Answer>) {
 /// Speaks HTTP with `peer`.
 async fn speak<IO>(stream: IO, peer: Peer, terms: Terms<impl Answer>)
 where
-    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    IO: AsyncRead + AsyncWrite + ForgetUnsent + Unpin + Send + 'static,
 {
     let (bounds, protocol) = (terms.bounds, terms.protocol);
     let line = Arc::new(Line::new(
@@ -138,30 +141,11 @@ where
             watch.drive(connection, LAST_REQUEST).await
         }
     };
-    if let (End::Done, Ok(socket)) = (end, back.await) {
-        linger(socket).await;
+    match (end, back.await) {
+        (End::Done, Ok(socket)) => linger(socket).await,
+        (End::Stalled, Ok(socket)) => socket.forget_unsent(),
+        (End::Cut, _) | (_, Err(_)) => {}
     }
-}
-
-/// Longer than any connection lives: for what is not to happen.
-const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3_600);
-
-/// Looks at a connection from time to time, beginning a `period` from now.
-fn every(period: Duration) -> Interval {
-    // A period of zero is a panic.
-    let period = period.max(Duration::from_millis(1));
-    let mut interval = interval_at(Instant::now() + period, period);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    interval
-}
-
-/// A tenth more or less, so that connections that were opened together do not all come back
-/// together.
-fn jittered(age: Duration) -> Duration {
-    // The standard library's hasher is seeded anew for each: random enough for this.
-    let random = RandomState::new().hash_one(());
-    let share = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
-    age.mul_f64(0.9 + 0.2 * share)
 }
 
 /// Closes a socket so that the last answers arrive: closed with bytes unread, the kernel would
@@ -227,11 +211,14 @@ fn either(bounds: &Bounds, aside: Aside) -> auto::Builder<Aside> {
 }
 
 /// How a connection ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     /// As the protocol has it.
     Done,
     /// Nothing moved on it for too long, or it did not go when it was told to.
     Cut,
+    /// Its peer did not take what it had asked for.
+    Stalled,
 }
 
 /// What ends a connection other than its peers.
@@ -242,31 +229,22 @@ struct WatchOver {
 }
 
 impl WatchOver {
-    /// Drives the connection to its end. Timers that are off are not polled, and so cost nothing.
+    /// Drives the connection to its end.
     async fn drive<C>(self, connection: C, last_request: Duration) -> End
     where
         C: GracefulConnection<Error: std::fmt::Display>,
     {
-        let bounds = &self.line.bounds;
         let mut connection = pin!(connection);
         let mut waiting = Waiting::default();
         let mut begun = pin!(async {
             self.line.drain.begun().await;
             sleep(last_request).await;
         });
-        let mut is_leaving = false;
-        let mut look = every(looks_each(bounds));
-        let mut looks = Looks::new(&self.activity, bounds);
-        let mut idle = every(bounds.connection_idle_max.unwrap_or(FOREVER));
+        let mut timers = pin!(Timers::new(&self.line));
+        let mut looks = Looks::new(&self.activity, &self.line.bounds);
         let mut requests = self.line.requests();
-        let mut age = pin!(sleep(bounds.connection_age_max.map_or(FOREVER, jittered)));
-        let mut grace = pin!(sleep(bounds.connection_age_grace));
-        let mut is_old = false;
-        // hyper measures heads once it knows the protocol, and waits for that as long as it takes.
-        let mut head = pin!(sleep(bounds.head_timeout));
-        let mut is_unknown = self.line.protocol != Protocol::Http1;
         loop {
-            tokio::select! {
+            let ring = tokio::select! {
                 biased;
                 end = poll_fn(|cx| {
                     let end = connection.as_mut().poll(cx);
@@ -274,55 +252,79 @@ impl WatchOver {
                         self.aside.run(&mut waiting, cx);
                     }
                     end
-                }) => {
-                    if let Err(error) = end {
-                        debug!(%error, "a connection ended badly");
-                    }
-                    return End::Done;
-                }
-                () = &mut begun, if !is_leaving => {
-                    is_leaving = true;
+                }) => return self.ended(end),
+                () = &mut begun, if !timers.is_leaving() => Ring::Leave,
+                ring = poll_fn(|cx| timers.as_mut().poll(cx)) => ring,
+            };
+            match ring {
+                Ring::Leave => {
+                    timers.as_mut().leave(None);
                     connection.as_mut().graceful_shutdown();
                 }
-                () = &mut head, if is_unknown => {
-                    is_unknown = false;
+                Ring::Old => {
+                    let grace = self.line.bounds.connection_age_grace;
+                    timers.as_mut().leave(Some(grace));
+                    connection.as_mut().graceful_shutdown();
+                }
+                Ring::Idle => {
+                    let now = self.line.requests();
+                    if now == requests && now.are_done() {
+                        // What its client has not taken by then, it does not want.
+                        let grace = self.line.bounds.connection_age_grace.min(IDLE_GRACE);
+                        timers.as_mut().leave(Some(grace));
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    requests = now;
+                }
+                Ring::HeadDue => {
                     if self.line.requests().are_none() && !self.has_begun() {
                         debug!("a connection is closed: its first head took too long");
                         return End::Cut;
                     }
                 }
-                () = &mut age, if !is_leaving && bounds.connection_age_max.is_some() => {
-                    (is_leaving, is_old) = (true, true);
-                    grace.as_mut().reset(Instant::now() + bounds.connection_age_grace);
-                    connection.as_mut().graceful_shutdown();
-                }
-                () = &mut grace, if is_old => {
+                Ring::GraceOver => {
                     debug!("a connection is cut off: it did not end when it was told to");
                     return End::Cut;
                 }
-                _ = idle.tick(), if !is_leaving && bounds.connection_idle_max.is_some() => {
-                    let now = self.line.requests();
-                    if now == requests && now.are_done() {
-                        // What its client has not taken by then, it does not want.
-                        (is_leaving, is_old) = (true, true);
-                        grace.as_mut().reset(Instant::now() + bounds.connection_age_grace.min(IDLE_GRACE));
-                        connection.as_mut().graceful_shutdown();
-                    }
-                    requests = now;
-                }
-                now = look.tick() => {
+                Ring::Look(now) => {
                     let elapsed = looks.elapsed(now);
-                    if let Some(why) = looks.end(&self.activity, elapsed) {
-                        debug!("a connection is closed: {why}");
-                        return End::Cut;
-                    }
-                    let stalled = waiting.end_stalled(elapsed);
-                    if stalled > 0 {
-                        debug!(stalled, "requests are ended: their client does not take the answers");
+                    if let Some(end) = self.look(&mut looks, &mut waiting, elapsed) {
+                        return end;
                     }
                 }
             }
         }
+    }
+
+    /// How a connection ended that hyper has done with.
+    fn ended<E: std::fmt::Display>(&self, end: Result<(), E>) -> End {
+        let Err(error) = end else {
+            return End::Done;
+        };
+        debug!(%error, "a connection ended badly");
+        match self.activity.is_blocked() {
+            true => End::Stalled,
+            false => End::Done,
+        }
+    }
+
+    /// Looks at what moved in the time that has `elapsed`, and ends what stands still.
+    fn look(&self, looks: &mut Looks, waiting: &mut Waiting, elapsed: Duration) -> Option<End> {
+        if let Some(why) = looks.end(&self.activity, elapsed) {
+            debug!("a connection is closed: {why}");
+            return Some(match self.activity.is_blocked() {
+                true => End::Stalled,
+                false => End::Cut,
+            });
+        }
+        let stalled = waiting.end_stalled(elapsed);
+        if stalled > 0 {
+            debug!(
+                stalled,
+                "requests are ended: their client does not take the answers"
+            );
+        }
+        None
     }
 
     /// Whether the peer has said in which protocol it speaks.

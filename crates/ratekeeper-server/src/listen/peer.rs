@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::tls::PeerName;
 
 /// Who is at the other end of the connection that a request came on: an extension of every
-/// request, on every listener, except of Envoy's protocol, where nobody looks at it. It is
-/// whoever connected, which may be a proxy.
+/// request, on every listener, except of Envoy's protocol where clients show no certificates:
+/// there the listener says all that is to be known. It is whoever connected, which may be a proxy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// Where it is.

@@ -9,11 +9,11 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// One kind of line of a log.
 #[derive(Debug, Default)]
-pub(super) struct Quiet(Mutex<Option<Instant>>);
+pub(crate) struct Quiet(Mutex<Option<Instant>>);
 
 impl Quiet {
     /// Whether it is time for a line; then it is not for a while.
-    pub(super) fn may_say(&self) -> bool {
+    pub(crate) fn may_say(&self) -> bool {
         self.may_say_at(Instant::now())
     }
 

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_rustls::server::TlsStream;
 
 use super::{ListenAddress, PeerAddress};
 use crate::listen::unix::SocketFile;
@@ -117,6 +118,30 @@ impl Detached {
 pub(super) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+}
+
+/// A socket whose unsent bytes can be given up.
+pub(super) trait ForgetUnsent {
+    /// Has the system drop, at the close that follows, what the peer has not taken, and reset the
+    /// connection. Else it would keep those bytes for minutes, for a peer that never reads.
+    fn forget_unsent(&self);
+}
+
+impl ForgetUnsent for Stream {
+    fn forget_unsent(&self) {
+        match self {
+            // One that refuses this is closed as any other.
+            Self::Tcp(stream) => drop(stream.set_zero_linger()),
+            // Its bytes are the reader's, and go with it.
+            Self::Unix(_) => {}
+        }
+    }
+}
+
+impl<S: ForgetUnsent> ForgetUnsent for TlsStream<S> {
+    fn forget_unsent(&self) {
+        self.get_ref().0.forget_unsent();
+    }
 }
 
 impl AsyncRead for Stream {

@@ -1,6 +1,6 @@
 //! From Envoy's words to ours.
 
-use ratekeeper_limiter::{Descriptor, MAX_HITS, Override};
+use ratekeeper_limiter::{Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override};
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
@@ -36,6 +36,14 @@ pub(super) fn entries<'a>(
         if descriptor.entries.len() > ENTRIES_MAX {
             return Err(Refusal::Invalid(format!(
                 "descriptors[{number}].entries: at most {ENTRIES_MAX} in one descriptor"
+            )));
+        }
+        let mut entries = descriptor.entries.iter();
+        if let Some(at) =
+            entries.position(|entry| entry.key.len().max(entry.value.len()) > ENTRY_BYTES_MAX)
+        {
+            return Err(Refusal::Invalid(format!(
+                "descriptors[{number}].entries[{at}]: at most {ENTRY_BYTES_MAX} bytes in a key or a value"
             )));
         }
         let entries = descriptor.entries.iter();

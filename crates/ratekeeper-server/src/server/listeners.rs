@@ -26,7 +26,11 @@ impl Listeners {
             address,
             unix_mode: config.unix_mode,
             tls: tls.clone(),
-            is_blind: is_rls,
+            // A certificate may be what a request of Envoy's is permitted by.
+            is_blind: match tls {
+                Some(tls) if tls.asks_for_names() => |_| false,
+                _ => is_rls,
+            },
         };
         let (h1, h2) = (Protocol::Http1, Protocol::Http2);
         let metrics = match &config.metrics {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ratekeeper_limiter::{Check, Descriptor, MAX_HITS, Override, Waiting};
+use ratekeeper_limiter::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override, Waiting};
 use ratekeeper_proto::ratekeeper::v1;
 use ratekeeper_rules::{Entry, Unit};
 use smallvec::SmallVec;
@@ -86,6 +86,12 @@ impl<'a> Question<'a> {
             if entry.key.is_empty() {
                 let message = "the key must not be empty".to_owned();
                 return Err((format!("entries[{number}].key"), message));
+            }
+            for (part, text) in [("key", &entry.key), ("value", &entry.value)] {
+                if text.len() > ENTRY_BYTES_MAX {
+                    let message = format!("at most {ENTRY_BYTES_MAX} bytes");
+                    return Err((format!("entries[{number}].{part}"), message));
+                }
             }
             self.entries.push(Entry {
                 key: &entry.key,

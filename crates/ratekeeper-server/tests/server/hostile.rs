@@ -4,6 +4,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use crate::support::{PATIENCE, RULES, raw, request, start, start_with};
+use ratekeeper_limiter::ENTRY_BYTES_MAX;
+use ratekeeper_server::Patience;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -214,5 +216,81 @@ async fn connections_of_one_address_are_bounded() {
     let second = TcpStream::connect(to).await.unwrap();
     assert_eq!(closed(second).await, b"");
     drop(first);
+    running.stop().await;
+}
+
+/// Patterns are searched for in values: what nobody means is refused before.
+#[tokio::test]
+async fn entries_that_are_too_long_are_refused_by_their_field() {
+    let running = start(RULES).await;
+    let longest = "x".repeat(ENTRY_BYTES_MAX);
+    let of = |key: &str, value: &str| {
+        serde_json::json!({"domain": "d", "descriptors": [{"entries": [
+            {"key": "user", "value": "a"}, {"key": key, "value": value}]}]})
+    };
+    for path in ["/v1/check", "/json"] {
+        let (status, answer) = running.post(path, &of("user", &longest)).await;
+        assert_eq!(status, 200, "{path}: {answer}");
+        let longer = format!("{longest}x");
+        for body in [of("user", &longer), of(&longer, "a")] {
+            let (status, answer) = running.http("POST", path, &body.to_string()).await;
+            assert_eq!(status, 400, "{path}: {answer}");
+            assert!(
+                answer.contains("descriptors[0].entries[1]") && answer.contains("65536 bytes"),
+                "{path}: {answer}"
+            );
+        }
+    }
+    running.stop().await;
+}
+
+/// The system would keep what a client never takes for minutes, and nobody would count it.
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_reset() {
+    let running = start_with(RULES, |config| {
+        config.bounds.patience = Patience {
+            stall_timeout: Some(Duration::from_millis(200)),
+            rate_min: 1 << 30,
+        };
+    })
+    .await;
+    let check = serde_json::json!({"domain": "d", "standing": true,
+        "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]});
+    let body = serde_json::json!({"checks": vec![check; 1_000]}).to_string();
+    let head = format!(
+        "POST /v1/checks HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut client = TcpStream::connect(running.addresses.http).await.unwrap();
+    // More than the buffers of both sides take.
+    for _ in 0..8 {
+        let sent = async {
+            client.write_all(head.as_bytes()).await?;
+            client.write_all(body.as_bytes()).await
+        };
+        if !timeout(Duration::from_millis(500), sent)
+            .await
+            .is_ok_and(|sent| sent.is_ok())
+        {
+            break;
+        }
+    }
+    let reset = async {
+        loop {
+            if let Some(error) = client.take_error().unwrap() {
+                return error.kind();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let kind = timeout(PATIENCE, reset).await.unwrap();
+    assert!(
+        matches!(
+            kind,
+            std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe
+        ),
+        "{kind:?}"
+    );
     running.stop().await;
 }

@@ -40,7 +40,7 @@ async fn json_answers_as_the_incumbent() {
         }
         assert_eq!(body, expected);
     }
-    // Any method, and no content type.
+    // Any method.
     for method in ["POST", "GET", "PUT"] {
         let (status, body) = running.http(method, "/json", ONE).await;
         assert_eq!(status, 429, "{method}");
@@ -456,5 +456,31 @@ descriptors:
     for answer in [&body, &body["statuses"][0]] {
         assert_eq!(answer["reset_after_ms"], answer["retry_after_ms"], "{body}");
     }
+    running.stop().await;
+}
+
+/// What is told to everybody names no file and no place in one.
+#[tokio::test]
+async fn where_others_can_ask_readiness_tells_states_alone() {
+    let everywhere: std::net::SocketAddr = "0.0.0.0:0".parse().unwrap();
+    let running = start_with("domain: [", |config| config.http = Some(everywhere.into())).await;
+    let to = (std::net::Ipv4Addr::LOCALHOST, running.addresses.http.port());
+    let (status, body) = running.send(to.into(), "GET", "/readyz", &[], "").await;
+    assert_eq!(status, 503);
+    assert!(
+        body.contains("no rules") && body.contains("refused"),
+        "{body}"
+    );
+    assert!(!body.contains("rules.yaml"), "{body}");
+    let (status, body) = running.admin("/readyz").await;
+    assert_eq!(status, 503);
+    assert!(body.contains("rules.yaml:2:1: "), "{body}");
+    running.stop().await;
+    // On this host alone the same is told as to operators, but not to pages of other names.
+    let running = start("domain: [").await;
+    let to = running.addresses.http;
+    let page = [("host", "evil.example")];
+    let (_, body) = running.send(to, "GET", "/readyz", &page, "").await;
+    assert!(!body.contains("rules.yaml"), "{body}");
     running.stop().await;
 }

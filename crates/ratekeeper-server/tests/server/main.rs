@@ -8,6 +8,7 @@ mod auth;
 mod certificates;
 mod connections;
 mod drain;
+mod envoy_callers;
 mod faults;
 mod grpc_extras;
 mod hostile;

@@ -227,6 +227,10 @@ impl Front for Asking {
 }
 
 impl Telling for Asking {
+    fn subject(&self) -> &'static str {
+        "gateway or service"
+    }
+
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         self.gateway.encode(encoder)?;
         let counts = self.client.counts();

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use ratekeeper_limiter::{Check, Descriptor, MAX_HITS, Override};
+use ratekeeper_limiter::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override};
 use ratekeeper_rules::{Entry, Unit};
 use serde::Deserialize;
 use smallvec::SmallVec;
@@ -223,6 +223,14 @@ impl Question<'_> {
             if let Some(empty) = view.entries.iter().position(|pair| pair.key.is_empty()) {
                 let field = format!("descriptors[{number}].entries[{empty}].key");
                 return refuse(&field, "the key must not be empty");
+            }
+            for (at, pair) in view.entries.iter().enumerate() {
+                for (part, text) in [("key", &pair.key), ("value", &pair.value)] {
+                    if text.len() > ENTRY_BYTES_MAX {
+                        let field = format!("descriptors[{number}].entries[{at}].{part}");
+                        return refuse(&field, &format!("at most {ENTRY_BYTES_MAX} bytes"));
+                    }
+                }
             }
         }
         Ok(())

@@ -9,6 +9,11 @@ use tower::service_fn;
 use super::*;
 use crate::listen::PeerAddress;
 
+/// Nothing of it is the system's.
+impl ForgetUnsent for DuplexStream {
+    fn forget_unsent(&self) {}
+}
+
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection on which either protocol may be spoken, and which may be silent for a day.

@@ -1,0 +1,54 @@
+//! Who may do what over Envoy's protocol, for people.
+
+use crate::settings::Settings;
+use ratekeeper_server::{Addresses, Caller, EnvoyCallers, RlsConfig};
+use tracing::warn;
+
+/// Its name, as settings spell it.
+pub(super) fn name(callers: EnvoyCallers) -> &'static str {
+    match callers {
+        EnvoyCallers::Any => "any",
+        EnvoyCallers::Permitted => "permitted",
+        EnvoyCallers::Required => "required",
+    }
+}
+
+/// A line of the banner, where other hosts can ask; else empty.
+pub(super) fn shown(rls: &RlsConfig, settings: &Settings, addresses: &Addresses) -> String {
+    let listeners = [&addresses.grpc, &addresses.http];
+    if listeners
+        .into_iter()
+        .flatten()
+        .all(|address| address.is_local())
+    {
+        return String::new();
+    }
+    let means = match rls.callers() {
+        EnvoyCallers::Any => "everybody may bring limits along and give hits back",
+        EnvoyCallers::Permitted if has_permission(&settings.callers) => {
+            "limits in requests and refunds need a permission (`callers`)"
+        }
+        EnvoyCallers::Permitted => {
+            "limits in requests and refunds are refused: nobody in `callers` has a permission"
+        }
+        EnvoyCallers::Required => "requests need a caller of `callers`",
+    };
+    format!("Envoy's protocol ({}): {means}\n", name(rls.callers()))
+}
+
+fn has_permission(callers: &[Caller]) -> bool {
+    callers
+        .iter()
+        .any(|caller| caller.may.overrides || caller.may.refund)
+}
+
+/// Logs that strangers may give hits back, where somebody else than the profile says so.
+pub(super) fn warn_if_open(settings: &Settings) {
+    let listen = &settings.listen;
+    let is_open = !(listen.grpc.is_local() && listen.http.is_local());
+    if is_open && settings.envoy.callers == Some(EnvoyCallers::Any) {
+        warn!(
+            "envoy_callers is `any`: whoever reaches the gRPC or the HTTP port can give hits back and bring limits along"
+        );
+    }
+}

