@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use ratekeeper::tower::answer::{Bound, Denial, HeaderLines, Quota, Standing};
-use ratekeeper::tower::{Admission, Asked, Enforcer, Terms, Turn, Verdict};
-use ratekeeper::{Check, MemoryLimiter, Micros, RuleSet, Timestamp};
+use ratekeeper::tower::{Admission, AnswerOf, Enforcer, Terms, Turn, Verdict};
+use ratekeeper::{Check, MemoryLimiter, Micros, RuleSet, Timestamp, tower};
 
 use crate::{Answer, Client, Error, Limit, Permit, Question};
 
@@ -123,10 +123,10 @@ impl Enforcer for Service {
         }
     }
 
-    fn ask(&self, check: &Check<'_>, terms: Terms) -> Asked<Held, Queued, Asking> {
+    fn ask(&self, check: &Check<'_>, terms: Terms) -> AnswerOf<Self> {
         let question = Question::of(check);
         let service = self.clone();
-        Asked::Pending(Box::pin(async move {
+        tower::Answer::Pending(Box::pin(async move {
             match service.answer(&question).await {
                 Some((answer, permit)) => admission(answer, permit, terms),
                 None => undecided(),
@@ -134,8 +134,8 @@ impl Enforcer for Service {
         }))
     }
 
-    fn at_turn(&self, queued: Queued) -> Asked<Held, Queued, Asking> {
-        Asked::Decided(*queued.0)
+    fn at_turn(&self, queued: Queued) -> AnswerOf<Self> {
+        tower::Answer::Decided(*queued.0)
     }
 }
 

@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratekeeper::limiter::Ruling;
 use ratekeeper::tower::answer::{Standing, scope};
-use ratekeeper::{Check, Descriptor, Entry, MemoryLimiter, Micros};
+use ratekeeper::{Check, Descriptor, Entry, MemoryLimiter, Micros, Timestamp};
 
 use crate::{Answer, Limit, Question, Told};
 
@@ -83,12 +84,15 @@ fn local(limiter: &MemoryLimiter, question: &Question) -> Answer {
         waiting: question.waiting(),
     };
     let now = limiter.clock().now();
-    let decision = limiter.check_at(&check, now);
+    limiter.ask_at(&check, now, |ruling| told(ruling, question, &check, now))
+}
+
+fn told(ruling: &Ruling<'_>, question: &Question, check: &Check<'_>, now: Timestamp) -> Answer {
+    let decision = ruling.decision;
     let standing = question.has_standing.then(|| {
-        let policies = limiter.policies(&check, &decision);
-        let mut standing = Standing::new(&policies, &decision, now).into_owned();
+        let mut standing = Standing::new(&ruling.policies(), decision, now).into_owned();
         standing.degraded = true;
-        let denied = (!standing.allowed).then(|| scope(&decision, check.domain, &descriptors));
+        let denied = (!standing.allowed).then(|| scope(decision, check.domain, check.descriptors));
         Box::new(Told {
             standing,
             scope: denied.flatten(),

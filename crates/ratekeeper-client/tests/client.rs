@@ -306,7 +306,12 @@ async fn a_permit_that_was_lost_says_so() {
     let running = Running::start("127.0.0.1:0").await;
     let client = running.client(|_| {});
     let permit = client.acquire(&job()).await.unwrap().permit.unwrap();
-    let released = running.limiter.release("", permit.token()).await.unwrap();
+    let released = running
+        .limiter
+        .caller("")
+        .release(permit.token())
+        .await
+        .unwrap();
     assert!(released.was_held);
     wait(async || permit.is_lost()).await;
     assert!(!permit.release().await.unwrap());

@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ratekeeper_core::{Algorithm, Limit};
+use ratekeeper_core::Limit;
 use ratekeeper_rules::{Domain, FailureMode, LeakyOverRls, Rule, RuleIndex, RuleSet};
 use ratekeeper_store::{Charge, FullMode, RuleSlot, StoreSlot};
 
 use crate::hold::token::Sealer;
 use crate::identity::{DomainIdentity, LimitIdentity, Namer};
 use crate::stats::RuleStats;
-use crate::within::{Spare, Within};
 use crate::{Source, Waiting};
 
 /// Modes that hold for every rule.
@@ -57,20 +56,16 @@ pub(crate) struct CompiledLimit {
     pub(crate) identity: LimitIdentity,
     delayed: Limit,
     undelayed: Limit,
-    /// Of a leaky bucket only: no other limit makes anybody wait.
-    within: Option<Box<Within>>,
 }
 
 impl CompiledLimit {
-    /// The limit, for callers that can or cannot wait; what is made for this check alone is in `spare`.
-    pub(crate) fn get<'a>(&'a self, waiting: Waiting, spare: &'a Spare) -> &'a Limit {
+    /// The limit, for callers that can or cannot wait; one that is made for them is put in `own`.
+    #[inline]
+    pub(crate) fn get<'a>(&'a self, waiting: Waiting, own: &'a mut Option<Limit>) -> &'a Limit {
         match waiting {
             Waiting::Can => &self.delayed,
             Waiting::Cannot => &self.undelayed,
-            Waiting::Within(most) => match &self.within {
-                Some(within) => within.get(most, &self.delayed, spare),
-                None => &self.delayed,
-            },
+            Waiting::Within(most) => own.insert(self.delayed.with_delay_max(most)),
         }
     }
 
@@ -186,7 +181,6 @@ impl Compiled {
         let limit = rule.limited().map(|limit| CompiledLimit {
             identity: namer.limit(&rule.domain, limit, rule.calendar.as_ref()),
             delayed: *limit,
-            within: (limit.algorithm() == Algorithm::LeakyBucket).then(Box::default),
             undelayed: match rule.leaky_over_rls {
                 LeakyOverRls::Deny => limit.without_delay(),
                 LeakyOverRls::Allow => *limit,

@@ -93,6 +93,17 @@ impl Decision {
         &self.snapshot
     }
 
+    /// The rules that were in force, to be kept.
+    pub(crate) fn shared_snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot)
+    }
+
+    /// The number of the descriptor that [`Self::binding`] is the limit of.
+    #[must_use]
+    pub fn binding_descriptor(&self) -> Option<usize> {
+        self.binding.map(usize::from)
+    }
+
     /// Whether no limit matched any of its descriptors, `unlimited` ones included: it passed, uncounted.
     #[must_use]
     pub fn is_unmatched(&self) -> bool {
@@ -210,7 +221,7 @@ pub struct Answered {
 
 impl Answered {
     /// What `step` answered. A request that was denied took nothing, so what fitted is left.
-    pub(crate) fn new(outcome: StepOutcome, step: &Step<'_>, request_allowed: bool) -> Self {
+    pub(crate) fn new(outcome: StepOutcome, step: &Step, request_allowed: bool) -> Self {
         let capacity = step.limit.capacity();
         match outcome {
             StepOutcome::Counted(found) | StepOutcome::Aside(found) => {

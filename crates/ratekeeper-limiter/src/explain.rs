@@ -95,7 +95,7 @@ impl Explanation {
     pub(crate) fn new<'a>(
         snapshot: &'a Snapshot,
         check: &Check<'_>,
-        plan: &'a Plan<'_>,
+        plan: &'a Plan,
         verdicts: &'a Verdicts,
     ) -> Self {
         let domain = snapshot.domain(check.domain);
@@ -124,7 +124,7 @@ impl Explanation {
                 known_domains(snapshot)
             },
             evaluation: domain.map_or_else(String::new, |d| d.evaluation().name().to_owned()),
-            allowed: plan.would_allow(verdicts),
+            allowed: plan.would_allow(snapshot, verdicts),
             descriptors,
         }
     }
@@ -161,15 +161,15 @@ impl ExplainedDescriptor {
 }
 
 /// Explains one descriptor.
-struct Explainer<'a, 'p> {
+struct Explainer<'a> {
     snapshot: &'a Snapshot,
     domain: &'a Domain,
-    plan: &'a Plan<'p>,
+    plan: &'a Plan,
     verdicts: &'a Verdicts,
     number: u16,
 }
 
-impl Explainer<'_, '_> {
+impl Explainer<'_> {
     fn descriptor(&self, descriptor: &Descriptor<'_>) -> ExplainedDescriptor {
         let walk = self.domain.walk(descriptor.entries);
         let last = walk.len().saturating_sub(1);
@@ -226,10 +226,12 @@ impl Explainer<'_, '_> {
             retry_after_ms: None,
             note: None,
         };
-        match self
-            .plan
-            .answered(self.number, Source::Rule(index), self.verdicts)
-        {
+        match self.plan.answered(
+            self.snapshot,
+            self.number,
+            Source::Rule(index),
+            self.verdicts,
+        ) {
             Some((step, answered)) => explained.fill(rule, step, &answered),
             None if self.plan.is_unlimited(self.number, index) => {
                 explained.counts = true;
@@ -242,7 +244,7 @@ impl Explainer<'_, '_> {
 }
 
 impl ExplainedLimit {
-    fn fill(&mut self, rule: &Rule, step: &Step<'_>, answered: &Answered) {
+    fn fill(&mut self, rule: &Rule, step: &Step, answered: &Answered) {
         // The step was a peek: its wait is that of one hit.
         let wait = answered.retry_after;
         self.counts = !step.shadow;

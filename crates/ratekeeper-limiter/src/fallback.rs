@@ -51,7 +51,7 @@ pub struct Fallback {
 
 /// How a step is answered without the store.
 struct Aside<'a> {
-    step: &'a Step<'a>,
+    step: &'a Step,
     /// What the store has answered all the same.
     answered: Option<StepOutcome>,
     /// An answered step is taken for one that is simply allowed or denied.
@@ -106,7 +106,7 @@ impl Fallback {
     }
 
     /// Remembers what the store said is left of the counter of `step`.
-    pub(crate) fn note(&self, step: &Step<'_>, answered: &Answered, now: Timestamp) {
+    pub(crate) fn note(&self, step: &Step, answered: &Answered, now: Timestamp) {
         if answered.counted {
             let until = now.after(answered.full_after);
             let said = Said {
@@ -137,8 +137,8 @@ impl Fallback {
                 (None, mode, _) => mode,
             };
             let limit = match mode {
-                FailureMode::Local => scaled(step.limit, self.factor),
-                FailureMode::Allow | FailureMode::Deny => blocked.unwrap_or(*step.limit),
+                FailureMode::Local => scaled(&step.limit, self.factor),
+                FailureMode::Allow | FailureMode::Deny => blocked.unwrap_or(step.limit),
             };
             Aside {
                 step,
@@ -148,7 +148,7 @@ impl Fallback {
             }
         });
         let asides: SmallVec<[Aside<'_>; 4]> = asides.collect();
-        let steps: SmallVec<[Step<'_>; 4]> = asides
+        let steps: SmallVec<[Step; 4]> = asides
             .iter()
             .filter(|aside| aside.is_asked())
             .map(|aside| self.prepared(aside, request.now))
@@ -181,13 +181,13 @@ impl Fallback {
     /// The step as the counters of this node are asked it. One that is to be denied asks a limit
     /// of nothing, so that the others are charged nothing either; one that is allowed just looks
     /// at it, and fits.
-    fn prepared<'a>(&self, aside: &'a Aside<'a>, now: Timestamp) -> Step<'a> {
+    fn prepared(&self, aside: &Aside<'_>, now: Timestamp) -> Step {
         let step = Step {
-            limit: &aside.limit,
+            limit: aside.limit,
             ..*aside.step
         };
         if aside.mode == FailureMode::Local {
-            self.start_from_known(&step, aside.step.limit, now);
+            self.start_from_known(&step, &aside.step.limit, now);
             return step;
         }
         Step {
@@ -207,7 +207,7 @@ impl Fallback {
     /// Charges the counter of `step` with what is missing of what the store last said was left,
     /// once for each thing it said, and as of when it said it: what has come back since then is
     /// not missing.
-    fn start_from_known(&self, step: &Step<'_>, full: &Limit, now: Timestamp) {
+    fn start_from_known(&self, step: &Step, full: &Limit, now: Timestamp) {
         let Some(Said { remaining, at }) = self.known.take(step.key, now) else {
             return;
         };

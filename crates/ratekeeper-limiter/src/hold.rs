@@ -5,26 +5,27 @@
 //! so nothing is kept of them here. A token belongs to the caller that it was made for.
 
 mod admission;
+mod caller;
 mod permits;
 mod receipt;
 mod reservations;
 pub(crate) mod token;
 
 use ratekeeper_core::{Micros, Mode, Timestamp};
-use ratekeeper_store::{
-    Answer, Charge, Execution, Extra, FullMode, Request, Step, Store, StoreError, Verdicts,
-};
+use ratekeeper_store::{Answer, Execution, Extra, Request, Step, Store, StoreError, Verdicts};
 use smallvec::SmallVec;
 
-pub use admission::{Admission, Admitted, Admitting, Slots};
+pub use admission::{Admitted, PendingAdmission, PutOff, Slots};
+pub use caller::Caller;
 pub use permits::{Acquired, Held, Released};
 pub use receipt::{Queued, Receipt, Turn};
 pub use reservations::{Reservation, Reserve, Reserved, Settled};
 pub use token::TOKEN_CHARS_MAX;
 
 use crate::compiled::Snapshot;
+use crate::decide::{Concurrency, Evaluation};
 use crate::limiter::Limiter;
-use crate::plan::{Context, Plan, overrides};
+use crate::plan::Plan;
 use crate::{Check, Decision, Policies};
 use token::{Claim, Kind, PARTS_MAX, Part, Sealer, low};
 
@@ -83,24 +84,19 @@ impl Snapshot {
         parts: &[Part],
         now: Timestamp,
         hits: impl Fn(&Part) -> i64,
-    ) -> SmallVec<[Step<'_>; 4]> {
+    ) -> SmallVec<[Step; 4]> {
         let mut steps = SmallVec::new();
         for part in parts {
             let Some((rule, compiled, limit)) = self.limit_of_token(part.rule) else {
                 continue;
             };
             steps.push(Step {
-                key: part.key,
-                limit: limit.delayed(),
                 calendar: rule.calendar.as_ref().map(|calendar| calendar.bounds(now)),
                 hits: hits(part),
-                charge: Charge::IfAllowed,
-                descriptor: 0,
                 shadow: true,
-                quota_mode: false,
                 rule: compiled.slot,
                 store: compiled.store,
-                full_mode: FullMode::Allow,
+                ..Step::new(part.key, *limit.delayed())
             });
         }
         steps
@@ -133,21 +129,21 @@ impl<S: Store> Limiter<S> {
         Ok(claim)
     }
 
-    /// Asks the store, and waits for its answer.
+    /// Asks the store to settle what is held, and waits for its answer.
     async fn settle(
         &self,
-        steps: &[Step<'_>],
+        steps: &[Step],
         extra: &Extra,
         now: Timestamp,
     ) -> Result<Verdicts, StoreError> {
-        match self.send(steps, extra, now) {
+        match self.send_steps(steps, extra, now) {
             Answer::Decided(verdicts) => Ok(verdicts),
             Answer::Pending(ticket) => fully(ticket.await),
         }
     }
 
-    /// Asks the store.
-    fn send(&self, steps: &[Step<'_>], extra: &Extra, now: Timestamp) -> Answer<S::Ticket> {
+    /// Asks the store to settle what is held.
+    fn send_steps(&self, steps: &[Step], extra: &Extra, now: Timestamp) -> Answer<S::Ticket> {
         self.store().decide(&Request {
             extra: Some(extra),
             named_by: Some(self.seed().hash_key()),
@@ -166,30 +162,28 @@ impl<S: Store> Limiter<S> {
         check: &Check<'_>,
         now: Timestamp,
         extra: &Extra,
-        is_part: impl Fn(&Step<'_>) -> bool,
+        is_part: impl Fn(&Step) -> bool,
     ) -> Result<(Decision, Taken), HoldError> {
-        let mut decision = Decision::begin(self.load());
-        let overrides = overrides(check, self.profile());
-        let (snapshot, statuses) = decision.parts();
-        let context = Context {
-            permits: extra.permit.is_some(),
-            ..self.context(snapshot, now)
+        let concurrency = match extra.permit {
+            Some(_) => Concurrency::Included,
+            None => Concurrency::Skipped,
         };
-        let plan = Plan::new(context, check, &overrides);
-        if plan.steps.iter().filter(|step| is_part(step)).count() > PARTS_MAX {
+        let mut evaluation = Evaluation::new(self.load(), now);
+        self.evaluate(&mut evaluation, check, concurrency);
+        let steps = &evaluation.plan.steps;
+        if steps.iter().filter(|step| is_part(step)).count() > PARTS_MAX {
             return Err(HoldError::TooManyLimits);
         }
-        let verdicts = self.verdicts(&plan, now, Some(extra)).await;
-        carried_out(&verdicts, &plan)?;
-        plan.fill(&verdicts, statuses, |_, _, _| {});
+        let verdicts = self.verdicts(&evaluation, Some(extra)).await;
+        carried_out(&verdicts, &evaluation.plan)?;
+        evaluation.fill(&verdicts, |_, _| {});
+        let Evaluation { decision, plan, .. } = evaluation;
         let taken = Taken {
-            parts: plan.taken(&verdicts, is_part),
+            parts: plan.taken(decision.snapshot(), &verdicts, is_part),
             policies: plan.policies(),
             at: verdicts.at,
             is_repeat: verdicts.execution == Execution::Before,
         };
-        drop(plan);
-        decision.conclude(verdicts.allowed);
         Ok((decision, taken))
     }
 }
@@ -239,7 +233,7 @@ fn content_of(sealer: &Sealer, check: &Check<'_>, hits: u64) -> u64 {
 }
 
 /// Whether a request that is to be carried out once was, now or before.
-fn carried_out(verdicts: &Verdicts, plan: &Plan<'_>) -> Result<(), HoldError> {
+fn carried_out(verdicts: &Verdicts, plan: &Plan) -> Result<(), HoldError> {
     match verdicts.execution {
         Execution::Before if verdicts.outcomes.len() != plan.steps.len() => Err(
             HoldError::Conflict("the rules have changed since; use another key"),

@@ -6,9 +6,9 @@
 //!
 //! It knows no protocol and no file. The clock is read once per check, here and nowhere deeper.
 
-mod batch;
 mod clock;
 mod compiled;
+mod decide;
 mod decision;
 mod explain;
 mod fallback;
@@ -20,17 +20,16 @@ mod request;
 mod sip;
 mod stats;
 mod stray;
-mod within;
 
-pub use batch::{Asked, Begun};
 pub use clock::Clock;
 pub use compiled::{Modes, Snapshot};
+pub use decide::{Pending, Ruling};
 pub use decision::{Answered, Binding, Code, Decision, Policies, Policy, Source, Status};
 pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
 pub use fallback::{Fallback, FallbackConfig, FallbackError};
 pub use hold::{
-    Acquired, Admission, Admitted, Admitting, Held, HoldError, Queued, Receipt, Released,
-    Reservation, Reserve, Reserved, Settled, Slots, TOKEN_CHARS_MAX, Turn,
+    Acquired, Admitted, Caller, Held, HoldError, PendingAdmission, PutOff, Queued, Receipt,
+    Released, Reservation, Reserve, Reserved, Settled, Slots, TOKEN_CHARS_MAX, Turn,
 };
 pub use identity::Seed;
 pub use limiter::{Limiter, LimiterOptions};

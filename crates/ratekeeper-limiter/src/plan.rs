@@ -1,10 +1,8 @@
-//! From a request to the steps that a store decides; what becomes of them is in [`verdicts`].
+//! From a request to the steps that a store decides; what becomes of them is in [`outcomes`].
 
-mod verdicts;
+mod outcomes;
 
-use std::sync::atomic::Ordering;
-
-use ratekeeper_core::{Algorithm, Limit, LimitSpec, Timestamp};
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT, Timestamp};
 use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, Visit, secret};
 use ratekeeper_store::{Charge, FullMode, Step, StoreSlot};
 use smallvec::SmallVec;
@@ -12,71 +10,45 @@ use smallvec::SmallVec;
 use crate::Snapshot;
 use crate::compiled::OVERRIDES;
 use crate::decision::Source;
-use crate::identity::{Naming, Seed, stable_hash};
+use crate::identity::{Naming, stable_hash};
 use crate::request::{Check, Descriptor, MAX_HITS, Override, Waiting};
-use crate::stats::Totals;
-use crate::within::Spare;
 
-/// The limits that are a request's own.
-#[derive(Default)]
-pub(crate) struct Overrides {
-    /// Those that it brings along, one place for each descriptor; empty if there are none.
-    brought: SmallVec<[Option<Limit>; 2]>,
-    /// Those that are made for how long it can wait.
-    spare: Spare,
-}
-
-/// The limits that the descriptors of `check` bring along, counted as `profile` counts by
-/// default.
-pub(crate) fn overrides(check: &Check<'_>, profile: Profile) -> Overrides {
-    if check
-        .descriptors
-        .iter()
-        .all(|descriptor| descriptor.limit.is_none())
-    {
-        return Overrides::default();
-    }
-    let algorithm = match profile {
-        Profile::Envoy => Algorithm::FixedWindow,
-        Profile::Ratekeeper => Algorithm::SlidingWindow,
-    };
-    let limit = |Override { quota, unit }: Override| {
-        let quota = quota.min(ratekeeper_core::MAX_COUNT);
-        // Cannot fail: every unit is a second or longer, the quota is in range.
-        Limit::try_new(LimitSpec::new(algorithm, quota, unit.window())).ok()
-    };
-    let descriptors = check.descriptors.iter();
-    Overrides {
-        brought: descriptors
-            .map(|descriptor| descriptor.limit.and_then(limit))
-            .collect(),
-        spare: Spare::default(),
-    }
-}
-
-/// What a check looks things up in.
+/// What a check is matched against, and when.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) snapshot: &'a Snapshot,
-    pub(crate) totals: &'a Totals,
     pub(crate) profile: Profile,
     pub(crate) now: Timestamp,
     /// Whether concurrency limits take part: where permits come back, and in a peek.
     pub(crate) permits: bool,
+    pub(crate) waiting: Waiting,
 }
 
-/// The steps of a request, with what is needed to read their outcomes.
-pub(crate) struct Plan<'a> {
-    context: Context<'a>,
-    waiting: Waiting,
-    spare: &'a Spare,
+/// The steps of a request, with what is needed to read their outcomes by the same snapshot. It
+/// borrows nothing, so that a request whose store answers later is matched once.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
     descriptors: u16,
-    pub(crate) steps: SmallVec<[Step<'a>; 4]>,
+    pub(crate) steps: SmallVec<[Step; 4]>,
     /// Where the limit of each step came from; as long as `steps`, which are the store's.
     sources: SmallVec<[Source; 4]>,
     unlimited: SmallVec<[(u16, RuleIndex); 2]>,
     /// By step, for the few rules whose metrics tell values apart.
     details: Vec<(usize, String)>,
+    pub(crate) missed: Missed,
+}
+
+/// What no limit looked at, for the statistics.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Missed {
+    /// Whether a domain of the request has no rules.
+    pub(crate) unknown_domain: bool,
+    /// Descriptors of known domains that no limit matched.
+    pub(crate) unmatched: u16,
+    /// Concurrency limits left out, since nothing would release the permit.
+    pub(crate) concurrency_skipped: u16,
+    /// The first descriptor without a limit.
+    pub(crate) stray: Option<u16>,
 }
 
 /// A descriptor, as far as it has been walked.
@@ -96,75 +68,64 @@ struct Matched<'a, 'c> {
     subject_name: u64,
 }
 
-impl<'a> Plan<'a> {
-    /// Matches every descriptor of `check`. A domain without rules gives no steps.
-    #[inline(always)] // The plan is large, and built where it is used.
-    pub(crate) fn new(context: Context<'a>, check: &Check<'_>, overrides: &'a Overrides) -> Self {
-        let descriptors = u16::try_from(check.descriptors.len()).unwrap_or(u16::MAX);
-        let mut plan = Self {
-            context,
-            waiting: check.waiting,
-            spare: &overrides.spare,
-            descriptors,
-            steps: SmallVec::new(),
-            sources: SmallVec::new(),
-            unlimited: SmallVec::new(),
-            details: Vec::new(),
-        };
+impl Plan {
+    /// Matches every descriptor of `check`, for a plan that is empty so far: it is large, and
+    /// filled where it lies. A domain without rules gives no steps.
+    #[inline]
+    pub(crate) fn fill(&mut self, context: &Context<'_>, check: &Check<'_>) {
+        self.descriptors = u16::try_from(check.descriptors.len()).unwrap_or(u16::MAX);
         let common = context.snapshot.domain(check.domain);
-        let mut is_known = common.is_some();
-        for (number, descriptor) in (0..descriptors).zip(check.descriptors) {
+        self.missed.unknown_domain = common.is_none();
+        for (number, descriptor) in (0..self.descriptors).zip(check.descriptors) {
             let domain = match descriptor.domain {
                 None => common,
                 Some(name) => context.snapshot.domain(name),
             };
-            let Some(domain) = domain else {
-                is_known = false;
-                let asked = descriptor.domain_in(check.domain);
-                context.totals.strays.note(asked, descriptor.entries);
-                continue;
-            };
-            let own = overrides.brought.get(usize::from(number));
-            let own = own.and_then(Option::as_ref);
-            plan.add(domain, number, descriptor, own);
-        }
-        if !is_known {
-            let unknown = &context.totals.unknown_domain;
-            unknown.fetch_add(1, Ordering::Relaxed);
+            match domain {
+                Some(domain) => self.add(context, domain, number, descriptor),
+                None => {
+                    self.missed.unknown_domain = true;
+                    self.missed.stray.get_or_insert(number);
+                }
+            }
         }
         if context.snapshot.has_replaces {
-            plan.drop_replaced();
+            self.drop_replaced(context.snapshot);
         }
-        plan
     }
 
     fn add(
         &mut self,
-        domain: &'a Domain,
+        context: &Context<'_>,
+        domain: &Domain,
         number: u16,
         descriptor: &Descriptor<'_>,
-        own: Option<&'a Limit>,
     ) {
         let before = (self.steps.len(), self.unlimited.len());
+        let own = descriptor
+            .limit
+            .and_then(|own| limit_of(own, context.profile));
         match own {
-            Some(limit) => self.add_override(domain, number, descriptor, limit),
-            None => self.add_matched(domain, number, descriptor),
+            Some(limit) => self.add_override(context, domain, number, descriptor, limit),
+            None => self.add_matched(context, domain, number, descriptor),
         }
         if before == (self.steps.len(), self.unlimited.len()) {
-            self.context
-                .totals
-                .unmatched
-                .fetch_add(1, Ordering::Relaxed);
-            let strays = &self.context.totals.strays;
-            strays.note(domain.name(), descriptor.entries);
+            self.missed.unmatched += 1;
+            self.missed.stray.get_or_insert(number);
         }
     }
 
-    fn add_matched(&mut self, domain: &'a Domain, number: u16, descriptor: &Descriptor<'_>) {
+    fn add_matched(
+        &mut self,
+        context: &Context<'_>,
+        domain: &Domain,
+        number: u16,
+        descriptor: &Descriptor<'_>,
+    ) {
         let entries = descriptor.entries;
         let tenant = tenant(domain, entries);
         let walk = domain.walk(entries);
-        let mut naming = self.context.snapshot.namer.descriptor();
+        let mut naming = context.snapshot.namer.descriptor();
         for (depth, (entry, visit)) in (1..).zip(entries.iter().zip(&*walk)) {
             naming.add(entry, Some(visit));
             let rules = visit.node.rules();
@@ -173,7 +134,7 @@ impl<'a> Plan<'a> {
                 continue;
             };
             let subject = if tenant < depth { tenant } else { 0 };
-            let named = self.context.snapshot.compiled(*first).domain;
+            let named = context.snapshot.compiled(*first).domain;
             let matched = Matched {
                 domain,
                 number,
@@ -186,12 +147,12 @@ impl<'a> Plan<'a> {
             };
             rules
                 .iter()
-                .for_each(|index| self.add_rule(&matched, *index));
+                .for_each(|index| self.add_rule(context, &matched, *index));
         }
     }
 
-    fn add_rule(&mut self, matched: &Matched<'a, '_>, index: RuleIndex) {
-        let Context { snapshot, now, .. } = self.context;
+    fn add_rule(&mut self, context: &Context<'_>, matched: &Matched<'_, '_>, index: RuleIndex) {
+        let Context { snapshot, now, .. } = *context;
         let rule = snapshot.rules().rule(index);
         let compiled = snapshot.compiled(index);
         if !rule.enabled {
@@ -201,14 +162,12 @@ impl<'a> Plan<'a> {
             self.unlimited.push((matched.number, index));
             return;
         };
-        let limit = made.get(self.waiting, self.spare);
+        let mut own = None;
+        let limit = made.get(context.waiting, &mut own);
         let mut hits = hits(matched.descriptor);
         if limit.algorithm() == Algorithm::Concurrency {
-            if !self.context.permits {
-                self.context
-                    .totals
-                    .concurrency_skipped
-                    .fetch_add(1, Ordering::Relaxed);
+            if !context.permits {
+                self.missed.concurrency_skipped += 1;
                 return;
             }
             // One permit, whatever the request costs.
@@ -229,7 +188,7 @@ impl<'a> Plan<'a> {
         self.sources.push(Source::Rule(index));
         self.steps.push(Step {
             key: matched.naming.counter(matched.subject_name, made.identity),
-            limit,
+            limit: *limit,
             calendar: rule.calendar.as_ref().map(|calendar| calendar.bounds(now)),
             hits,
             charge: compiled.charge,
@@ -244,16 +203,18 @@ impl<'a> Plan<'a> {
 
     /// A limit that the request brings along holds for the descriptor as it is, matched or not,
     /// even without entries.
+    #[cold] // Few requests bring limits along.
     fn add_override(
         &mut self,
+        context: &Context<'_>,
         domain: &Domain,
         number: u16,
         descriptor: &Descriptor<'_>,
-        limit: &'a Limit,
+        limit: Limit,
     ) {
         let Context {
             snapshot, profile, ..
-        } = self.context;
+        } = *context;
         let namer = &snapshot.namer;
         let entries = descriptor.entries;
         let mut naming = namer.descriptor();
@@ -263,7 +224,7 @@ impl<'a> Plan<'a> {
         let subject = namer.domain(domain.name()).subject(subject, None);
         self.sources.push(Source::Override);
         self.steps.push(Step {
-            key: naming.counter(subject, namer.limit(domain.name(), limit, None)),
+            key: naming.counter(subject, namer.limit(domain.name(), &limit, None)),
             limit,
             calendar: None,
             hits: hits(descriptor),
@@ -281,8 +242,8 @@ impl<'a> Plan<'a> {
     }
 
     /// Takes out every limit whose name another matched rule of the request replaces.
-    fn drop_replaced(&mut self) {
-        let rules = self.context.snapshot.rules();
+    fn drop_replaced(&mut self, snapshot: &Snapshot) {
+        let rules = snapshot.rules();
         let matched = self.sources.iter().filter_map(|source| match source {
             Source::Rule(index) => Some(*index),
             Source::Override => None,
@@ -305,15 +266,21 @@ impl<'a> Plan<'a> {
         // What is unlimited stays so, also where another rule replaces it, as the incumbent has it.
     }
 
-    /// The secret that the counters of its steps were named by.
-    pub(crate) fn seed(&self) -> Seed {
-        self.context.snapshot.namer.seed()
-    }
-
-    /// Takes out every step but those that `is_kept` names.
-    pub(crate) fn retain(&mut self, is_kept: impl Fn(&Step<'_>) -> bool) {
-        let kept: SmallVec<[bool; 8]> = self.steps.iter().map(is_kept).collect();
-        self.keep(&kept);
+    /// Takes the steps out that `is_apart` names, as a plan of their own.
+    pub(crate) fn split_off(&mut self, is_apart: impl Fn(&Step) -> bool) -> Self {
+        let stays: SmallVec<[bool; 8]> = self.steps.iter().map(|step| !is_apart(step)).collect();
+        let goes: SmallVec<[bool; 8]> = stays.iter().map(|stays| !stays).collect();
+        let mut apart = Self {
+            descriptors: self.descriptors,
+            steps: self.steps.clone(),
+            sources: self.sources.clone(),
+            unlimited: self.unlimited.clone(),
+            details: self.details.clone(),
+            missed: Missed::default(),
+        };
+        apart.keep(&goes);
+        self.keep(&stays);
+        apart
     }
 
     /// Takes out the steps that `kept` does not name, by their place.
@@ -345,6 +312,17 @@ fn tenant(domain: &Domain, entries: &[Entry<'_>]) -> usize {
         .iter()
         .position(|entry| entry.key == tenant)
         .unwrap_or(0)
+}
+
+/// The limit that a request brings along, counted as `profile` counts by default.
+fn limit_of(own: Override, profile: Profile) -> Option<Limit> {
+    let algorithm = match profile {
+        Profile::Envoy => Algorithm::FixedWindow,
+        Profile::Ratekeeper => Algorithm::SlidingWindow,
+    };
+    let quota = own.quota.min(MAX_COUNT);
+    // Cannot fail: every unit is a second or longer, the quota is in range.
+    Limit::try_new(LimitSpec::new(algorithm, quota, own.unit.window())).ok()
 }
 
 fn hits(descriptor: &Descriptor<'_>) -> i64 {

@@ -97,8 +97,7 @@ pub enum Waiting {
     #[default]
     Cannot,
     /// Yes, for so long and no longer: a leaky bucket denies what would have to wait longer, and
-    /// gives it no turn. Costs nothing for the first eight lengths that a rule is asked with, and
-    /// an allocation for each leaky bucket of a check with a further one.
+    /// gives it no turn.
     Within(Micros),
     /// Yes, for any turn: the decision says for how long.
     Can,

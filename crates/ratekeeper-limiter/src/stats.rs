@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::RwLock;
 use ratekeeper_rules::Rule;
 
+use crate::Check;
 use crate::identity::stable_hash;
+use crate::plan::Missed;
 use crate::stray::Strays;
 
 /// Upper bounds of the buckets of remaining / capacity; everything is below the last.
@@ -152,6 +154,27 @@ pub struct Totals {
     pub concurrency_skipped: AtomicU64,
     /// A sample of what no rule matched.
     pub strays: Strays,
+}
+
+impl Totals {
+    /// Counts what no limit of `check` looked at.
+    #[inline]
+    pub(crate) fn count(&self, missed: &Missed, check: &Check<'_>) {
+        let add = |count: &AtomicU64, more: u16| {
+            if more > 0 {
+                // Relaxed: a count that nothing else goes by.
+                count.fetch_add(u64::from(more), Ordering::Relaxed);
+            }
+        };
+        add(&self.unknown_domain, u16::from(missed.unknown_domain));
+        add(&self.unmatched, missed.unmatched);
+        add(&self.concurrency_skipped, missed.concurrency_skipped);
+        let stray = missed.stray.map(usize::from);
+        if let Some(stray) = stray.and_then(|number| check.descriptors.get(number)) {
+            self.strays
+                .note(stray.domain_in(check.domain), stray.entries);
+        }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -108,7 +108,9 @@ fn with<T>(key: &str, hits: i64, ask: impl FnOnce(&Check<'_>) -> T) -> T {
 }
 
 fn acquire(limiter: &Limiter<Apart>, rule: &str, key: Option<&str>) -> Result<Acquired, HoldError> {
-    with(rule, 1, |check| now(limiter.acquire("me", check, key)))
+    with(rule, 1, |check| {
+        now(limiter.caller("me").acquire(check, key))
+    })
 }
 
 fn reserve(limiter: &Limiter<Apart>, hits: u32, key: Option<&str>) -> Reserved {
@@ -120,7 +122,7 @@ fn reserve(limiter: &Limiter<Apart>, hits: u32, key: Option<&str>) -> Reserved {
             ttl: TIMEOUT,
             key,
         };
-        now(limiter.reserve("me", &reserve))
+        now(limiter.caller("me").reserve(&reserve))
     });
     reserved.expect("reserved or denied")
 }
@@ -154,8 +156,8 @@ fn what_was_reserved_while_the_store_was_away_gives_nothing_back() {
         let token = reserved.reservation.expect("allowed").token;
         away(&limiter, false);
         let settled = match is_commit {
-            true => now(limiter.commit("me", &token, 4)),
-            false => now(limiter.cancel("me", &token)),
+            true => now(limiter.caller("me").commit(&token, 4)),
+            false => now(limiter.caller("me").cancel(&token)),
         };
         away(&limiter, true);
         settled.expect("it is ours")
@@ -175,7 +177,11 @@ fn held(acquired: Result<Acquired, HoldError>) -> Option<(String, Micros)> {
 fn a_key_whose_permit_is_over_takes_none() {
     let limiter = limiter();
     let (first, _) = held(acquire(&limiter, "job", Some("k"))).expect("the first of two");
-    assert!(now(limiter.release("me", &first)).expect("ours").was_held);
+    assert!(
+        now(limiter.caller("me").release(&first))
+            .expect("ours")
+            .was_held
+    );
     for _ in 0..2 {
         held(acquire(&limiter, "job", None)).expect("two are free");
     }

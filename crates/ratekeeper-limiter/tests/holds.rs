@@ -86,7 +86,7 @@ fn remaining(limiter: &Limiter<MemoryStore>, key: &str) -> u64 {
 
 fn acquire(limiter: &Limiter<MemoryStore>, key: Option<&str>) -> Option<String> {
     let acquired = with(&[("job", 1)], |check| {
-        now(limiter.acquire("me", check, key)).expect("acquired or denied")
+        now(limiter.caller("me").acquire(check, key)).expect("acquired or denied")
     });
     let allowed = acquired.decision.allowed();
     let token = acquired.permit.map(|permit| {
@@ -110,7 +110,7 @@ fn reserve(
             ttl: Micros::from_secs(60),
             key,
         };
-        now(limiter.reserve("me", &reserve))
+        now(limiter.caller("me").reserve(&reserve))
     })?;
     let token = reserved.reservation.map(|reservation| reservation.token);
     assert_eq!(reserved.decision.allowed(), token.is_some());
@@ -130,14 +130,17 @@ fn a_permit_is_held_until_it_is_released() {
     assert!(acquire(&limiter, None).is_some());
     assert!(acquire(&limiter, None).is_none(), "two are held");
     assert_eq!(
-        now(limiter.renew("me", &first)).map(|held| held.token),
+        now(limiter.caller("me").renew(&first)).map(|held| held.token),
         Ok(first.clone())
     );
     for was_held in [true, false] {
-        let released = now(limiter.release("me", &first)).expect("it is ours");
+        let released = now(limiter.caller("me").release(&first)).expect("it is ours");
         assert_eq!(released.was_held, was_held);
     }
-    assert_eq!(now(limiter.renew("me", &first)), Err(HoldError::NotHeld));
+    assert_eq!(
+        now(limiter.caller("me").renew(&first)),
+        Err(HoldError::NotHeld)
+    );
     assert!(acquire(&limiter, None).is_some());
     // A plain check cannot give back, so it takes no permit.
     with(&[("job", 1)], |check| {
@@ -152,10 +155,14 @@ fn a_key_acquires_one_permit_however_often() {
     let first = acquire(&limiter, Some("k")).expect("the first");
     assert_eq!(acquire(&limiter, Some("k")), Some(first.clone()));
     assert_eq!(remaining(&limiter, "job"), 1);
-    assert!(now(limiter.release("me", &first)).expect("ours").was_held);
+    assert!(
+        now(limiter.caller("me").release(&first))
+            .expect("ours")
+            .was_held
+    );
     assert_eq!(remaining(&limiter, "job"), 2);
     let other = with(&[("job", 1), ("calls", 1)], |check| {
-        now(limiter.acquire("me", check, Some("k"))).map(|_| ())
+        now(limiter.caller("me").acquire(check, Some("k"))).map(|_| ())
     });
     assert!(matches!(other, Err(HoldError::Conflict(_))), "{other:?}");
     assert_eq!(remaining(&limiter, "calls"), 5);
@@ -188,7 +195,8 @@ fn a_key_stands_for_the_domains_of_a_request_too() {
     };
     let acquire = |descriptors: &[Descriptor<'_>]| {
         let check = Check::new("d", descriptors);
-        now(limiter.acquire("me", &check, Some("key"))).map(|acquired| acquired.permit.is_some())
+        now(limiter.caller("me").acquire(&check, Some("key")))
+            .map(|acquired| acquired.permit.is_some())
     };
     let first = [in_domain(&a, None), in_domain(&p, Some("v"))];
     let other = [in_domain(&k, Some("a")), in_domain(&p, None)];
@@ -212,14 +220,14 @@ fn rates_and_permits_are_taken_together() {
         ..Descriptor::new(&entries)
     }];
     let check = Check::new("d", &descriptors);
-    let first = now(limiter.acquire("me", &check, None)).expect("allowed");
+    let first = now(limiter.caller("me").acquire(&check, None)).expect("allowed");
     assert!(first.decision.allowed() && first.permit.is_some());
     // Two of three calls are gone; the permit of the denied one is not.
-    let denied = now(limiter.acquire("me", &check, None)).expect("denied");
+    let denied = now(limiter.caller("me").acquire(&check, None)).expect("denied");
     assert!(!denied.decision.allowed() && denied.permit.is_none());
     assert_eq!(remaining(&limiter, "job"), 1);
     let nothing = with(&[("calls", 1)], |check| {
-        now(limiter.acquire("me", check, None))
+        now(limiter.caller("me").acquire(check, None))
     });
     let nothing = nothing.expect("allowed");
     assert!(nothing.decision.allowed() && nothing.permit.is_none());
@@ -231,11 +239,11 @@ fn a_commit_gives_back_what_was_not_needed() {
     let token = reserved(&limiter, 60);
     assert_eq!(remaining(&limiter, "user"), 40);
     assert_eq!(
-        now(limiter.commit("me", &token, 61)),
+        now(limiter.caller("me").commit(&token, 61)),
         Err(HoldError::TooMuch(60))
     );
     for is_repeat in [false, true, true] {
-        let settled = now(limiter.commit("me", &token, 25)).expect("it is ours");
+        let settled = now(limiter.caller("me").commit(&token, 25)).expect("it is ours");
         assert_eq!(
             (settled.given_back, settled.limits, settled.is_repeat),
             (35, 1, is_repeat)
@@ -243,8 +251,8 @@ fn a_commit_gives_back_what_was_not_needed() {
         assert_eq!(remaining(&limiter, "user"), 75);
     }
     for other in [
-        now(limiter.commit("me", &token, 24)),
-        now(limiter.cancel("me", &token)),
+        now(limiter.caller("me").commit(&token, 24)),
+        now(limiter.caller("me").cancel(&token)),
     ] {
         assert!(matches!(other, Err(HoldError::Conflict(_))), "{other:?}");
     }
@@ -256,17 +264,19 @@ fn all_of_it_is_committed_or_cancelled_once() {
     let limiter = limiter();
     let token = reserved(&limiter, 60);
     assert!(
-        !now(limiter.commit("me", &token, 60))
+        !now(limiter.caller("me").commit(&token, 60))
             .expect("ours")
             .is_repeat
     );
-    assert!(now(limiter.cancel("me", &token)).is_err());
+    assert!(now(limiter.caller("me").cancel(&token)).is_err());
     assert_eq!(remaining(&limiter, "user"), 40);
     let token = reserved(&limiter, 40);
     assert_eq!(reserve(&limiter, 1, None), Ok((None, false)), "denied");
     for _ in 0..2 {
         assert_eq!(
-            now(limiter.cancel("me", &token)).expect("ours").given_back,
+            now(limiter.caller("me").cancel(&token))
+                .expect("ours")
+                .given_back,
             40
         );
         assert_eq!(remaining(&limiter, "user"), 40);
@@ -286,16 +296,16 @@ fn a_descriptor_with_hits_of_its_own_costs_those() {
                 ttl: Micros::from_secs(60),
                 key: None,
             };
-            let reserved = now(limiter.reserve("me", &reserve)).expect("there is room");
+            let reserved = now(limiter.caller("me").reserve(&reserve)).expect("there is room");
             reserved.reservation.expect("allowed").token
         })
     };
-    assert!(now(limiter.commit("me", &reserve(), 0)).is_ok());
+    assert!(now(limiter.caller("me").commit(&reserve(), 0)).is_ok());
     assert_eq!(
         (remaining(&limiter, "user"), remaining(&limiter, "calls")),
         (100, 4)
     );
-    assert!(now(limiter.cancel("me", &reserve())).is_ok());
+    assert!(now(limiter.caller("me").cancel(&reserve())).is_ok());
     assert_eq!(
         (remaining(&limiter, "user"), remaining(&limiter, "calls")),
         (100, 4)
@@ -324,16 +334,19 @@ fn a_reservation_that_is_late_stays_charged() {
             ttl: Micros::ZERO,
             key: None,
         };
-        now(limiter.reserve("me", &reserve))
+        now(limiter.caller("me").reserve(&reserve))
             .expect("reserved")
             .reservation
     });
     let token = token.expect("allowed").token;
     assert_eq!(
-        now(limiter.commit("me", &token, 0)),
+        now(limiter.caller("me").commit(&token, 0)),
         Err(HoldError::Expired)
     );
-    assert_eq!(now(limiter.cancel("me", &token)), Err(HoldError::Expired));
+    assert_eq!(
+        now(limiter.caller("me").cancel(&token)),
+        Err(HoldError::Expired)
+    );
     assert_eq!(remaining(&limiter, "user"), 90);
 }
 
@@ -345,28 +358,37 @@ fn tokens_are_of_one_kind_one_caller_and_one_seed() {
         reserved(&limiter, 10),
     );
     assert_eq!(
-        now(limiter.release("you", &permit)),
+        now(limiter.caller("you").release(&permit)),
         Err(HoldError::Foreign)
     );
-    assert_eq!(now(limiter.renew("", &permit)), Err(HoldError::Foreign));
     assert_eq!(
-        now(limiter.commit("you", &reservation, 0)),
+        now(limiter.caller("").renew(&permit)),
+        Err(HoldError::Foreign)
+    );
+    assert_eq!(
+        now(limiter.caller("you").commit(&reservation, 0)),
         Err(HoldError::Foreign)
     );
     let mixed = [
-        now(limiter.release("me", &reservation)).map(|_| ()),
-        now(limiter.cancel("me", &permit)).map(|_| ()),
+        now(limiter.caller("me").release(&reservation)).map(|_| ()),
+        now(limiter.caller("me").cancel(&permit)).map(|_| ()),
     ];
     for wrong in mixed {
         assert!(matches!(wrong, Err(HoldError::WrongKind(_))), "{wrong:?}");
     }
     let other = limiter_of(RULES, 2);
-    assert_eq!(now(other.release("me", &permit)), Err(HoldError::Malformed));
     assert_eq!(
-        now(other.cancel("me", &reservation)),
+        now(other.caller("me").release(&permit)),
         Err(HoldError::Malformed)
     );
-    assert_eq!(now(limiter.cancel("me", "x")), Err(HoldError::Malformed));
+    assert_eq!(
+        now(other.caller("me").cancel(&reservation)),
+        Err(HoldError::Malformed)
+    );
+    assert_eq!(
+        now(limiter.caller("me").cancel("x")),
+        Err(HoldError::Malformed)
+    );
     assert_eq!(
         (remaining(&limiter, "job"), remaining(&limiter, "user")),
         (1, 90)
@@ -381,14 +403,21 @@ fn rules_may_change_in_between() {
     let (raised, gone) = (reserved(&limiter, 10), reserved(&limiter, 20));
     let permit = acquire(&limiter, None).expect("a permit");
     limiter.replace_rules(rules(&RULES.replace(": 100,", ": 200,")));
-    let settled = now(limiter.cancel("me", &raised)).expect("ours");
+    let settled = now(limiter.caller("me").cancel(&raised)).expect("ours");
     assert_eq!((settled.limits, settled.limits_gone), (1, 0));
     assert_eq!(remaining(&limiter, "user"), 180);
     limiter.replace_rules(rules("domain: d\ndescriptors:\n  - key: other\n"));
-    let settled = now(limiter.cancel("me", &gone)).expect("ours");
+    let settled = now(limiter.caller("me").cancel(&gone)).expect("ours");
     assert_eq!((settled.limits, settled.limits_gone), (0, 1));
-    assert!(!now(limiter.release("me", &permit)).expect("ours").was_held);
-    assert_eq!(now(limiter.renew("me", &permit)), Err(HoldError::NotHeld));
+    assert!(
+        !now(limiter.caller("me").release(&permit))
+            .expect("ours")
+            .was_held
+    );
+    assert_eq!(
+        now(limiter.caller("me").renew(&permit)),
+        Err(HoldError::NotHeld)
+    );
 }
 
 #[test]
@@ -399,12 +428,12 @@ fn a_refund_gives_back_once_a_key() {
     });
     with(&[("user", 20)], |check| {
         for left_after in [70, 90] {
-            let decision = now(limiter.refund("me", check, None)).expect("given back");
+            let decision = now(limiter.caller("me").refund(check, None)).expect("given back");
             assert_eq!(left(&decision, 0), left_after);
         }
         assert!(limiter.check_now(check).allowed());
         for _ in 0..2 {
-            let decision = now(limiter.refund("me", check, Some("k"))).expect("given back");
+            let decision = now(limiter.caller("me").refund(check, Some("k"))).expect("given back");
             assert_eq!(left(&decision, 0), 90);
         }
     });
@@ -423,7 +452,7 @@ fn a_peek_looks_at_permits_too() {
     let permits = [acquire(&limiter, None), acquire(&limiter, None)];
     assert!(!would());
     let token = permits[0].as_deref().expect("held");
-    assert!(now(limiter.release("me", token)).is_ok());
+    assert!(now(limiter.caller("me").release(token)).is_ok());
     assert!(would());
     assert_eq!(limiter.store().stats().counters, 1, "a peek makes none");
 }

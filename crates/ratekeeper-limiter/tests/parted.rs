@@ -42,7 +42,7 @@ struct Stores {
     is_known: bool,
 }
 
-fn place_of(step: &Step<'_>) -> Place {
+fn place_of(step: &Step) -> Place {
     Place(u32::from(step.store.0))
 }
 
@@ -149,7 +149,7 @@ fn ask(limiter: &Limiter<Parted>, key: &str, hits: i64) -> Decision {
 fn used(limiter: &Limiter<Parted>, key: &str) -> [u64; 3] {
     let entries = ["all", "every", key].map(|key| Entry { key, value: "v" });
     let descriptors = [Descriptor::new(&entries)];
-    let explained = now(limiter.explanation(&Check::new("d", &descriptors)));
+    let explained = now(limiter.explain(&Check::new("d", &descriptors)));
     let nodes = &explained.descriptors[0].nodes;
     let left = |number: usize| nodes[number].limits[0].remaining.expect("it is counted");
     [40 - left(0), 1000 - left(1), 9 - left(2)]

@@ -328,10 +328,10 @@ impl Replay {
         let mut seen: SmallVec<[Seen; 4]> = SmallVec::new();
         let mut steps: SmallVec<[Step; 4]> = SmallVec::new();
         let comparing = self.comparison.is_some();
-        let decision = self
-            .limiter
-            .check_at_with(&check, now, |step, source, answered| {
-                let Source::Rule(rule) = source else { return };
+        let (summary, tallies) = (&mut self.summary, &mut self.tallies);
+        self.limiter.ask_at(&check, now, |ruling| {
+            for (step, source, answered) in ruling.limits() {
+                let Source::Rule(rule) = source else { continue };
                 let fits = answered.fits();
                 seen.push(Seen {
                     rule,
@@ -342,12 +342,14 @@ impl Replay {
                 if comparing {
                     steps.push(compared_step(rule, step, fits));
                 }
-            });
+            }
+            count(summary, tallies, ruling.decision, &seen);
+        });
         if let Some(comparison) = &mut self.comparison {
             comparison.add(&steps, now);
         }
-        count(&mut self.summary, &mut self.tallies, &decision, &seen);
-        let rules = decision.snapshot().rules();
+        let snapshot = self.limiter.snapshot();
+        let rules = snapshot.rules();
         for denied in seen.iter().filter(|seen| !seen.fits) {
             let key = self
                 .keys
@@ -387,11 +389,11 @@ fn count(summary: &mut Summary, tallies: &mut [Tally], decision: &Decision, seen
     summary.uncounted += seen.iter().filter(|seen| !seen.counted).count() as u64;
 }
 
-fn compared_step(rule: RuleIndex, step: &ratekeeper_store::Step<'_>, fits: bool) -> Step {
+fn compared_step(rule: RuleIndex, step: &ratekeeper_store::Step, fits: bool) -> Step {
     Step {
         rule: rule.0,
         key: step.key,
-        limit: *step.limit,
+        limit: step.limit,
         charge: step.charge,
         vote: Vote {
             fits,

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Asked, Begun, Check, Decision, Limiter};
+use ratekeeper_limiter::{Check, Limiter, Pending, Ruling};
+use ratekeeper_store::Answer;
 use tokio::sync::watch;
 
 use crate::callers::{Callers, Denied};
@@ -81,42 +82,49 @@ impl<S: ServedStore> App<S> {
     }
 
     /// Asks the limiter as of `now`, a time that its clock has just shown, and notes how long it
-    /// took. Of answers at once only some are timed: looking at a clock twice takes a tenth of
-    /// what they do.
-    pub(crate) async fn check(&self, check: &Check<'_>, now: Timestamp) -> Decision {
-        let start = self.durations.start();
-        match self.limiter.begin(check, now) {
-            Begun::Decided(decision) => {
-                self.durations.record(start.map(|start| start.elapsed()));
-                decision
-            }
-            // In a box, as the limiter does it.
-            Begun::Asked(asked) => Box::pin(self.finish(check, asked)).await,
+    /// took; `read` makes the answer of the ruling, where it lies.
+    pub(crate) async fn check<D>(
+        &self,
+        check: &Check<'_>,
+        now: Timestamp,
+        read: impl Fn(&Ruling<'_>) -> D,
+    ) -> D {
+        match self.ask(check, now, &read) {
+            Answer::Decided(answer) => answer,
+            Answer::Pending(pending) => self.finish(pending, read).await,
         }
     }
 
-    /// As [`Self::check`], without waiting; `answer` reads the decision where it lies.
+    /// As [`Self::check`], without waiting. Of answers at once only some are timed: looking at a
+    /// clock twice takes a tenth of what they do.
     #[inline]
-    pub(crate) fn begin<D>(
+    pub(crate) fn ask<D>(
         &self,
         check: &Check<'_>,
-        answer: impl FnOnce(&Decision) -> D,
-    ) -> Begun<S::Ticket, D> {
+        now: Timestamp,
+        read: impl FnOnce(&Ruling<'_>) -> D,
+    ) -> Answer<Pending<S::Ticket>, D> {
         let start = self.durations.start();
-        let now = self.limiter.clock().now();
-        self.limiter.begin_with(check, now, |decision| {
+        self.limiter.ask(check, now, |ruling| {
             self.durations.record(start.map(|start| start.elapsed()));
-            answer(decision)
+            read(ruling)
         })
     }
 
-    /// Waits for the answer to a check that was begun.
-    pub(crate) async fn finish(&self, check: &Check<'_>, asked: Asked<S::Ticket>) -> Decision {
-        let asked_at = asked.asked_at();
-        let decision = self.limiter.finish(check, asked).await;
-        let took = self.limiter.clock().now().since(asked_at);
-        self.durations.add(Duration::from_micros(took.get()));
-        decision
+    /// Waits for the answer to a check that was asked about.
+    pub(crate) async fn finish<D>(
+        &self,
+        pending: Pending<S::Ticket>,
+        read: impl FnOnce(&Ruling<'_>) -> D,
+    ) -> D {
+        let asked_at = pending.asked_at();
+        self.limiter
+            .finish(pending, |ruling| {
+                let took = self.limiter.clock().now().since(asked_at);
+                self.durations.add(Duration::from_micros(took.get()));
+                read(ruling)
+            })
+            .await
     }
 
     /// Logs now and then that a request of Envoy's protocol was refused for who sent it: Envoy

@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use ratekeeper_limiter::Begun;
 use ratekeeper_proto::FILE_DESCRIPTOR_SET;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer, SERVICE_NAME,
@@ -17,6 +16,7 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimi
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::{
     self as v1_name, RateLimiterServiceServer,
 };
+use ratekeeper_store::Answer;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::service::Routes;
@@ -84,14 +84,11 @@ impl<S: ServedStore> RateLimitService for Rls<S> {
             self.admit(&request, needs)?;
         }
         let request = request.get_ref();
-        match rls::begin(&self.app, request).map_err(status)? {
-            Begun::Decided(answer) => Ok(tonic::Response::new(answer)),
-            // In a box: what a future may ever hold is moved with it.
-            Begun::Asked(asked) => {
-                let answer = Box::pin(rls::finish(&self.app, request, asked)).await;
-                answer.map(tonic::Response::new).map_err(status)
-            }
-        }
+        let answer = match rls::ask(&self.app, request).map_err(status)? {
+            Answer::Decided(answer) => answer,
+            Answer::Pending(pending) => rls::finish(&self.app, request, pending).await,
+        };
+        Ok(tonic::Response::new(answer))
     }
 }
 

@@ -7,8 +7,9 @@ mod needs;
 mod request;
 mod response;
 
-use ratekeeper_limiter::{Asked, Begun, Check, Decision, Descriptor, Policies, Waiting};
+use ratekeeper_limiter::{Check, Pending, Policies, Ruling, Waiting};
 use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use ratekeeper_store::Answer;
 
 pub use constant::{ConstantAnswer, NoAnswer};
 pub(crate) use needs::Needs;
@@ -37,9 +38,9 @@ pub(crate) async fn decide<S: ServedStore>(
     app: &App<S>,
     request: &RateLimitRequest,
 ) -> Result<RateLimitResponse, Refusal> {
-    match begin(app, request)? {
-        Begun::Decided(response) => Ok(response),
-        Begun::Asked(asked) => finish(app, request, asked).await,
+    match ask(app, request)? {
+        Answer::Decided(response) => Ok(response),
+        Answer::Pending(pending) => Ok(finish(app, request, pending).await),
     }
 }
 
@@ -47,56 +48,45 @@ pub(crate) async fn decide<S: ServedStore>(
 ///
 /// # Errors
 /// Those of [`decide`].
-pub(crate) fn begin<S: ServedStore>(
+pub(crate) fn ask<S: ServedStore>(
     app: &App<S>,
     request: &RateLimitRequest,
-) -> Result<Begun<S::Ticket, RateLimitResponse>, Refusal> {
+) -> Result<Answer<Pending<S::Ticket>, RateLimitResponse>, Refusal> {
     let (mut entries, mut descriptors) = (Entries::new(), Descriptors::new());
     request::entries(request, &mut entries)?;
     request::descriptors(request, &entries, &mut descriptors)?;
     if !app.is_loaded() {
         return Err(Refusal::NoRules);
     }
-    let check = check(request, &descriptors);
-    Ok(app.begin(&check, |decision| answer(app, request, &check, decision)))
+    let check = Check {
+        domain: &request.domain,
+        descriptors: &descriptors,
+        // Envoy cannot hold a request back.
+        waiting: Waiting::Cannot,
+    };
+    let now = app.limiter.clock().now();
+    Ok(app.ask(&check, now, |ruling| answer(app, request, ruling)))
 }
 
-/// Waits for the answer to a request that was begun.
-///
-/// # Errors
-/// Those of [`decide`].
+/// Waits for the answer to a request that was asked about.
 pub(crate) async fn finish<S: ServedStore>(
     app: &App<S>,
     request: &RateLimitRequest,
-    asked: Asked<S::Ticket>,
-) -> Result<RateLimitResponse, Refusal> {
-    let (mut entries, mut descriptors) = (Entries::new(), Descriptors::new());
-    request::entries(request, &mut entries)?;
-    request::descriptors(request, &entries, &mut descriptors)?;
-    let check = check(request, &descriptors);
-    let decision = app.finish(&check, asked).await;
-    Ok(answer(app, request, &check, &decision))
-}
-
-fn check<'a>(request: &'a RateLimitRequest, descriptors: &'a [Descriptor<'a>]) -> Check<'a> {
-    Check {
-        domain: &request.domain,
-        descriptors,
-        // Envoy cannot hold a request back.
-        waiting: Waiting::Cannot,
-    }
+    pending: Pending<S::Ticket>,
+) -> RateLimitResponse {
+    let read = |ruling: &Ruling<'_>| answer(app, request, ruling);
+    app.finish(pending, read).await
 }
 
 fn answer<S: ServedStore>(
     app: &App<S>,
     request: &RateLimitRequest,
-    check: &Check<'_>,
-    decision: &Decision,
+    ruling: &Ruling<'_>,
 ) -> RateLimitResponse {
-    let policies = if app.rls.draft_headers {
-        app.limiter.policies(check, decision)
-    } else {
-        Policies::new()
+    let policies = match app.rls.draft_headers {
+        true => ruling.policies(),
+        false => Policies::new(),
     };
-    response::answer(&app.rls, request, decision, &policies, app.limiter.clock())
+    let clock = app.limiter.clock();
+    response::answer(&app.rls, request, ruling.decision, &policies, clock)
 }

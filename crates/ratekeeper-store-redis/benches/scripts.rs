@@ -5,7 +5,7 @@
 //! `used_cpu`, so that they mean something on a machine that does other things as well.
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
-use ratekeeper_store::{Charge, CounterKey, FullMode, Request, RuleSlot, Step};
+use ratekeeper_store::{CounterKey, Request, Step};
 use ratekeeper_store_redis::script::{Call, Clock, Group, KeyName, Script};
 use ratekeeper_testkit::redis::{Client, Server, encode};
 
@@ -113,20 +113,14 @@ fn group(limit: &Limit, number: u64, hits: i64) -> Group {
     // Spread as hashes are.
     let spread = |n: u64| (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     let step = Step {
-        key: CounterKey {
-            subject: spread(number),
-            identity: spread(spread(number)),
-        },
-        limit,
-        calendar: None,
         hits,
-        charge: Charge::IfAllowed,
-        descriptor: 0,
-        shadow: false,
-        quota_mode: false,
-        rule: RuleSlot(0),
-        store: Default::default(),
-        full_mode: FullMode::Allow,
+        ..Step::new(
+            CounterKey {
+                subject: spread(number),
+                identity: spread(spread(number)),
+            },
+            *limit,
+        )
     };
     Group::new(&Request::new(&[step], Mode::default(), Timestamp::EPOCH))
 }

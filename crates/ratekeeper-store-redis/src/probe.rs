@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
-use ratekeeper_store::{Charge, CounterKey, FullMode, Request, RuleSlot, Step, Verdicts};
+use ratekeeper_store::{CounterKey, Request, Step, Verdicts};
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 
@@ -112,21 +112,12 @@ fn subject_on(shard: &Arc<Shard>, map: &SlotMap) -> Option<u64> {
 }
 
 /// One hit on the counter of `subject`.
-fn step(subject: u64) -> Step<'static> {
-    Step {
-        key: CounterKey {
+fn step(subject: u64) -> Step {
+    Step::new(
+        CounterKey {
             subject,
             identity: 0,
         },
-        limit: &LIMIT,
-        calendar: None,
-        hits: 1,
-        charge: Charge::IfAllowed,
-        descriptor: 0,
-        shadow: false,
-        quota_mode: false,
-        store: Default::default(),
-        rule: RuleSlot::default(),
-        full_mode: FullMode::Allow,
-    }
+        *LIMIT,
+    )
 }

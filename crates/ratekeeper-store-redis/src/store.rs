@@ -280,6 +280,6 @@ impl Store for RedisStore {
 }
 
 /// Where the counter of `step` lies in a cluster.
-fn place_of(step: &Step<'_>) -> Place {
+fn place_of(step: &Step) -> Place {
     Place(u32::from(slot(step.key.subject)))
 }

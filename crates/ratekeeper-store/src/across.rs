@@ -99,7 +99,7 @@ pub trait Places: Clone + Send + Sync + 'static {
 pub fn decide<P: Places>(
     places: &P,
     request: &Request<'_>,
-    place_of: impl Fn(&Step<'_>) -> Place,
+    place_of: impl Fn(&Step) -> Place,
 ) -> Answer<Ticket<P>> {
     let Some((first, others)) = request.steps.split_first() else {
         return Answer::Decided(Verdicts {
@@ -123,7 +123,7 @@ pub fn decide<P: Places>(
 fn decide_apart<P: Places>(
     places: &P,
     request: &Request<'_>,
-    place_of: impl Fn(&Step<'_>) -> Place,
+    place_of: impl Fn(&Step) -> Place,
 ) -> Answer<Ticket<P>> {
     let (parts, steps) = Parts::new(request, place_of);
     let legs = ask(places, request, &parts, &steps);
@@ -136,7 +136,7 @@ pub fn give_back<P: Places>(
     places: &P,
     request: &Request<'_>,
     taken: &Verdicts,
-    place_of: impl Fn(&Step<'_>) -> Place,
+    place_of: impl Fn(&Step) -> Place,
 ) {
     let (parts, steps) = Parts::new(request, place_of);
     let permit = request.extra.and_then(|extra| extra.permit);
@@ -174,7 +174,7 @@ fn ask<P: Places>(
     places: &P,
     request: &Request<'_>,
     parts: &Parts,
-    steps: &[Step<'_>],
+    steps: &[Step],
 ) -> SmallVec<[Leg<P::Ticket>; 4]> {
     let mut denied = parts.mode.denied;
     let mut legs: SmallVec<[Leg<P::Ticket>; 4]> = SmallVec::new();

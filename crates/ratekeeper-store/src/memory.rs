@@ -69,26 +69,12 @@ struct Cell(Mutex<Shard>);
 /// ```
 /// use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 /// use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
-/// use ratekeeper_store::{
-///     Charge, CounterKey, FullMode, Request, RuleSlot, Step, StoreSlot,
-/// };
+/// use ratekeeper_store::{CounterKey, Request, Step};
 ///
 /// let store = MemoryStore::new(MemoryConfig::default())?;
 /// let one_a_second = LimitSpec::new(Algorithm::Gcra, 1, Micros::from_secs(1));
 /// let limit = Limit::try_new(one_a_second).expect("a valid limit");
-/// let step = Step {
-///     key: CounterKey { subject: 1, identity: 2 },
-///     limit: &limit,
-///     calendar: None,
-///     hits: 1,
-///     charge: Charge::IfAllowed,
-///     descriptor: 0,
-///     shadow: false,
-///     quota_mode: false,
-///     rule: RuleSlot(0),
-///     store: StoreSlot::default(),
-///     full_mode: FullMode::Allow,
-/// };
+/// let step = Step::new(CounterKey { subject: 1, identity: 2 }, limit);
 /// let steps = [step];
 /// let request = Request::new(&steps, Mode::default(), Timestamp::from_secs(1));
 /// assert!(store.decide_now(&request).allowed);
@@ -139,7 +125,7 @@ impl MemoryStore {
     /// Decides `step` by itself as of `at`, a time that may be over, and charges it as of then:
     /// for what became known late. Nobody else's time goes back; a counter that was charged
     /// after `at` is decided as its algorithm does when a clock went back.
-    pub fn decide_as_of(&self, step: &Step<'_>, at: Timestamp) -> StepOutcome {
+    pub fn decide_as_of(&self, step: &Step, at: Timestamp) -> StepOutcome {
         let probe = Probe::new(step.key);
         let shard = &mut *self.shards[probe.shard_bits()].0.lock();
         let (_, outcome) = self.decide_at(shard, at, step, Mode::default(), probe);
@@ -159,7 +145,7 @@ impl MemoryStore {
 
     /// A request of one step: one lock, one search.
     #[inline]
-    fn decide_one(&self, step: &Step<'_>, request: &Request<'_>) -> Verdicts {
+    fn decide_one(&self, step: &Step, request: &Request<'_>) -> Verdicts {
         let probe = Probe::new(step.key);
         let shard = &mut *self.shards[probe.shard_bits()].0.lock();
         shard.now = shard.now.max(request.now);
@@ -171,13 +157,7 @@ impl MemoryStore {
 
     /// One step whose counter is new, or lies on the heap.
     #[inline(never)]
-    fn decide_unusual(
-        &self,
-        shard: &mut Shard,
-        step: &Step<'_>,
-        mode: Mode,
-        probe: Probe,
-    ) -> Verdicts {
+    fn decide_unusual(&self, shard: &mut Shard, step: &Step, mode: Mode, probe: Probe) -> Verdicts {
         let now = shard.now;
         let (allowed, outcome) = self.decide_at(shard, now, step, mode, probe);
         Verdicts::one(allowed, outcome, now)
@@ -188,7 +168,7 @@ impl MemoryStore {
         &self,
         shard: &mut Shard,
         now: Timestamp,
-        step: &Step<'_>,
+        step: &Step,
         mode: Mode,
         probe: Probe,
     ) -> (bool, StepOutcome) {
@@ -212,11 +192,11 @@ impl MemoryStore {
     /// Any number of steps: their shards are locked in ascending order, so that requests
     /// never wait for each other in a circle.
     #[inline(never)]
-    fn decide_all(&self, steps: &[Step<'_>], request: &Request<'_>) -> Verdicts {
+    fn decide_all(&self, steps: &[Step], request: &Request<'_>) -> Verdicts {
         let mut locked = Locked::new(&self.shards, steps);
         let now = locked.advance(request.now);
         let extra = request.extra.copied().unwrap_or_default();
-        let current: SmallVec<[Step<'_>; 4]>;
+        let current: SmallVec<[Step; 4]>;
         let steps = match extra.taken_at {
             Some(taken_at) => {
                 current = steps.iter().map(|step| step.as_of(taken_at, now)).collect();
@@ -305,7 +285,7 @@ impl MemoryStore {
 }
 
 /// For each step the one before it that asks for the same counter, if there is one.
-fn repeats(steps: &[Step<'_>]) -> SmallVec<[Option<usize>; 8]> {
+fn repeats(steps: &[Step]) -> SmallVec<[Option<usize>; 8]> {
     /// Up to so many steps are compared with each other: sorting them would cost more.
     const COMPARED_MAX: usize = 16;
     let before = |index: usize| {
@@ -345,7 +325,7 @@ struct Locked<'a> {
 }
 
 impl<'a> Locked<'a> {
-    fn new(shards: &'a [Cell], steps: &[Step<'_>]) -> Self {
+    fn new(shards: &'a [Cell], steps: &[Step]) -> Self {
         let mask = steps.iter().fold(0, |mask, step| {
             mask | 1 << Probe::new(step.key).shard_bits()
         });

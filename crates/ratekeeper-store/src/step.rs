@@ -49,12 +49,12 @@ pub enum FullMode {
 pub struct StoreSlot(pub u8);
 
 /// One counter to test and perhaps to charge.
-#[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Step {
     /// Which counter.
     pub key: CounterKey,
-    /// What it is held against.
-    pub limit: &'a Limit,
+    /// What it is held against: a copy, so that a step can outlive the rules it came from.
+    pub limit: Limit,
     /// The window's edges, where they follow a calendar.
     pub calendar: Option<Bounds>,
     /// What the request costs: 0 looks only, negative gives back. At most 2^53 - 1 either way.
@@ -75,7 +75,25 @@ pub struct Step<'a> {
     pub full_mode: FullMode,
 }
 
-impl Step<'_> {
+impl Step {
+    /// One hit on the counter of `key`, enforced and charged if the request is allowed.
+    #[must_use]
+    pub const fn new(key: CounterKey, limit: Limit) -> Self {
+        Self {
+            key,
+            limit,
+            calendar: None,
+            hits: 1,
+            charge: Charge::IfAllowed,
+            descriptor: 0,
+            shadow: false,
+            quota_mode: false,
+            store: StoreSlot(0),
+            rule: RuleSlot(0),
+            full_mode: FullMode::Allow,
+        }
+    }
+
     /// Its say in the combined answer.
     #[must_use]
     pub fn vote(&self, fits: bool) -> Vote {
@@ -129,7 +147,7 @@ impl Step<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// In the order of the request's descriptors.
-    pub steps: &'a [Step<'a>],
+    pub steps: &'a [Step],
     /// What else bears on the combined answer.
     pub mode: Mode,
     /// When. A store's time never goes back: an earlier one counts as the latest it has seen.
@@ -145,7 +163,7 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// A plain check.
     #[must_use]
-    pub const fn new(steps: &'a [Step<'a>], mode: Mode, now: Timestamp) -> Self {
+    pub const fn new(steps: &'a [Step], mode: Mode, now: Timestamp) -> Self {
         Self {
             steps,
             mode,
@@ -227,17 +245,29 @@ impl Verdicts {
     }
 }
 
-/// Decided, or to be awaited.
+/// An answer that is there at once, or has to be waited for: from the store, which decides steps,
+/// to the edges, which admit requests.
 #[allow(
     clippy::large_enum_variant,
     reason = "a decision is handed over without allocating"
 )]
 #[derive(Debug)]
-pub enum Answer<T> {
-    /// Decided at once, every step of it.
-    Decided(Verdicts),
-    /// Decided elsewhere: await the ticket.
-    Pending(T),
+pub enum Answer<P, D = Verdicts> {
+    /// Decided at once.
+    Decided(D),
+    /// Decided elsewhere: this is to be awaited.
+    Pending(P),
+}
+
+impl<P, D> Answer<P, D> {
+    /// The same answer, with something else to wait for.
+    #[inline]
+    pub fn map_pending<Q>(self, wrap: impl FnOnce(P) -> Q) -> Answer<Q, D> {
+        match self {
+            Self::Decided(decided) => Answer::Decided(decided),
+            Self::Pending(pending) => Answer::Pending(wrap(pending)),
+        }
+    }
 }
 
 /// The ticket of stores that always decide at once: there is none.
@@ -265,21 +295,14 @@ mod tests {
         for bits in 0..64 {
             let [fits, shadow, quota_mode, all_shadow, idle_quota, denied] =
                 [1, 2, 4, 8, 16, 32].map(|bit| bits & bit != 0);
+            let key = CounterKey {
+                subject: 0,
+                identity: 0,
+            };
             let step = Step {
-                key: CounterKey {
-                    subject: 0,
-                    identity: 0,
-                },
-                limit: &limit,
-                calendar: None,
-                hits: 1,
-                charge: Charge::IfAllowed,
-                descriptor: 0,
                 shadow,
                 quota_mode,
-                rule: RuleSlot(0),
-                store: Default::default(),
-                full_mode: FullMode::Allow,
+                ..Step::new(key, limit)
             };
             let mode = Mode {
                 shadow: all_shadow,

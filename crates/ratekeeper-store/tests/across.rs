@@ -13,7 +13,7 @@ use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::across::{self, Place, Places, Rest};
 use ratekeeper_store::{
     Answer, Charge, CounterKey, Execution, Extra, FullMode, MemoryConfig, MemoryStore, Once,
-    Request, RuleSlot, Step, StepOutcome, Store, StoreError, Until, Verdicts,
+    Request, Step, StepOutcome, Store, StoreError, Until, Verdicts,
 };
 
 const NOW: Timestamp = Timestamp::from_micros(1_789_000_123_456_789);
@@ -72,7 +72,7 @@ impl Spread {
         }))
     }
 
-    fn place(&self, step: &Step<'_>) -> Place {
+    fn place(&self, step: &Step) -> Place {
         Place(u32::try_from(step.key.subject % self.0.places.len() as u64).unwrap_or(0))
     }
 
@@ -99,7 +99,7 @@ impl Spread {
         answer
     }
 
-    fn left(&self, step: Step<'_>) -> u64 {
+    fn left(&self, step: Step) -> u64 {
         left(self, step)
     }
 }
@@ -174,30 +174,21 @@ fn limit(algorithm: Algorithm, quota: u64) -> Limit {
 }
 
 /// Counter `number` of the place of that number.
-fn step(limit: &Limit, number: u64) -> Step<'_> {
-    Step {
-        key: CounterKey {
+fn step(limit: &Limit, number: u64) -> Step {
+    Step::new(
+        CounterKey {
             subject: number,
             identity: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
         },
-        limit,
-        calendar: None,
-        hits: 1,
-        charge: Charge::IfAllowed,
-        descriptor: 0,
-        shadow: false,
-        quota_mode: false,
-        rule: RuleSlot(0),
-        store: Default::default(),
-        full_mode: FullMode::Allow,
-    }
+        *limit,
+    )
 }
 
-fn request<'a>(steps: &'a [Step<'a>]) -> Request<'a> {
+fn request<'a>(steps: &'a [Step]) -> Request<'a> {
     Request::new(steps, Mode::default(), NOW)
 }
 
-fn left<S: Store>(store: &S, step: Step<'_>) -> u64 {
+fn left<S: Store>(store: &S, step: Step) -> u64 {
     let looks = [Step { hits: 0, ..step }];
     match ratekeeper_testkit::conformance::decide(store, &request(&looks)).outcomes[0] {
         StepOutcome::Counted(outcome) => outcome.remaining,
@@ -225,7 +216,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
     })
 }
 
-fn steps<'a>(limits: &'a [Limit], drawn: &[Drawn]) -> Vec<Step<'a>> {
+fn steps(limits: &[Limit], drawn: &[Drawn]) -> Vec<Step> {
     let mut steps: Vec<_> = drawn
         .iter()
         .map(|drawn| Step {
@@ -437,7 +428,7 @@ fn a_request_whose_rules_have_changed_is_no_repeat_anywhere() {
             once: Some(once),
             ..Extra::default()
         };
-        let ask = |steps: &[Step<'_>]| {
+        let ask = |steps: &[Step]| {
             let request = Request {
                 extra: Some(&extra),
                 ..request(steps)

@@ -4,27 +4,16 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::across::{self, Place, Places, Rest};
-use ratekeeper_store::{
-    Answer, Charge, CounterKey, FullMode, MemoryConfig, MemoryStore, Never, Request, RuleSlot, Step,
-};
+use ratekeeper_store::{Answer, CounterKey, MemoryConfig, MemoryStore, Never, Request, Step};
 
-fn step(limit: &Limit, identity: u64) -> Step<'_> {
-    Step {
-        key: CounterKey {
+fn step(limit: &Limit, identity: u64) -> Step {
+    Step::new(
+        CounterKey {
             subject: identity % 3,
             identity,
         },
-        limit,
-        calendar: None,
-        hits: 1,
-        charge: Charge::IfAllowed,
-        descriptor: 0,
-        shadow: false,
-        quota_mode: false,
-        rule: RuleSlot(0),
-        store: Default::default(),
-        full_mode: FullMode::Allow,
-    }
+        *limit,
+    )
 }
 
 #[test]
@@ -41,7 +30,7 @@ fn deciding_in_line_allocates_nothing() {
         Limit::try_new(spec).unwrap()
     });
     let now = Timestamp::from_secs(1_000);
-    let decide = |steps: &[Step<'_>]| store.decide_now(&Request::new(steps, Mode::default(), now));
+    let decide = |steps: &[Step]| store.decide_now(&Request::new(steps, Mode::default(), now));
     // Each shard counts its rules from the first counter on.
     (0..10_000).for_each(|identity| drop(decide(&[step(&limits[0], 1_000_000 + identity)])));
 
@@ -85,9 +74,9 @@ fn deciding_across_stores_of_this_node_allocates_nothing() {
     let spec = |quota| LimitSpec::new(Algorithm::FixedWindow, quota, Micros::from_secs(60));
     let [wide, none] = [1 << 40, 0].map(|quota| Limit::try_new(spec(quota)).unwrap());
     let now = Timestamp::from_secs(1_000);
-    let is_allowed = |steps: &[Step<'_>]| {
+    let is_allowed = |steps: &[Step]| {
         let request = Request::new(steps, Mode::default(), now);
-        let place = |step: &Step<'_>| Place(u32::from(step.key.identity % 2 == 1));
+        let place = |step: &Step| Place(u32::from(step.key.identity % 2 == 1));
         match across::decide(&two, &request, place) {
             Answer::Decided(verdicts) => verdicts.allowed,
             Answer::Pending(_) => panic!("memory decides at once"),

@@ -26,9 +26,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_LOG, Micros, Mode, Outcome, Timestamp};
-use ratekeeper_store::{
-    Answer, Charge, CounterKey, FullMode, Request, RuleSlot, Step, StepOutcome, Store, Verdicts,
-};
+use ratekeeper_store::{Answer, CounterKey, Request, Step, StepOutcome, Store, Verdicts};
 
 /// Tests that the store which the closure makes does what every store must.
 #[macro_export]
@@ -91,13 +89,13 @@ pub fn decide<S: Store>(store: &S, request: &Request<'_>) -> Verdicts {
 }
 
 /// Decides `steps` at `now`, in no special mode.
-fn at<S: Store>(store: &S, now: Timestamp, steps: &[Step<'_>]) -> Verdicts {
+fn at<S: Store>(store: &S, now: Timestamp, steps: &[Step]) -> Verdicts {
     let mode = Mode::default();
     decide(store, &Request::new(steps, mode, now))
 }
 
 /// What the only step of a request is answered.
-fn one<S: Store>(store: &S, now: Timestamp, step: Step<'_>) -> (bool, Outcome) {
+fn one<S: Store>(store: &S, now: Timestamp, step: Step) -> (bool, Outcome) {
     let verdicts = at(store, now, &[step]);
     assert_eq!(verdicts.outcomes.len(), 1);
     (verdicts.allowed, counted(&verdicts, 0))
@@ -114,25 +112,13 @@ fn counted(verdicts: &Verdicts, index: usize) -> Outcome {
 }
 
 /// What is left in the counter of `step`.
-fn remaining<S: Store>(store: &S, now: Timestamp, step: Step<'_>) -> u64 {
+fn remaining<S: Store>(store: &S, now: Timestamp, step: Step) -> u64 {
     one(store, now, Step { hits: 0, ..step }).1.remaining
 }
 
 /// A step of one hit on the counter of that number.
-fn step(limit: &Limit, number: u64) -> Step<'_> {
-    Step {
-        key: key(number),
-        limit,
-        calendar: None,
-        hits: 1,
-        charge: Charge::IfAllowed,
-        descriptor: 0,
-        shadow: false,
-        quota_mode: false,
-        rule: RuleSlot(0),
-        store: Default::default(),
-        full_mode: FullMode::Allow,
-    }
+fn step(limit: &Limit, number: u64) -> Step {
+    Step::new(key(number), *limit)
 }
 
 /// Three subjects, so that counters lie together and apart.

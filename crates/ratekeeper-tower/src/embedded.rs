@@ -1,24 +1,22 @@
 //! The limiter in this process.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ratekeeper_core::{Micros, Timestamp};
-use ratekeeper_http::answer::{Denial, Standing, scope};
-use ratekeeper_limiter::{Admitted, Admitting, Check, Limiter};
+use ratekeeper_http::answer::{Denial, Standing, shown};
+use ratekeeper_limiter::{Admitted, Check, Limiter, PendingAdmission};
 use ratekeeper_rules::RuleSet;
-use ratekeeper_store::Store;
+use ratekeeper_store::{Answer, Store};
+use smallvec::SmallVec;
 
 use crate::permit::{Permit, release, send};
-use crate::question::Question;
 use crate::queued::{Queued, Told};
-use crate::{Admission, Asked, Enforcer, Terms, Turn, Verdict};
-
-type AskedLimiter<S> = Asked<Permit<S>, Box<Queued<S>>, Asking<S>>;
+use crate::{Admission, AnswerOf, Enforcer, Terms, Turn, Verdict};
 
 impl<S: Store> Enforcer for Arc<Limiter<S>> {
     type Permit = Permit<S>;
@@ -29,55 +27,65 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
         read(self.snapshot().rules())
     }
 
-    fn ask(&self, check: &Check<'_>, terms: Terms) -> AskedLimiter<S> {
+    fn ask(&self, check: &Check<'_>, terms: Terms) -> AnswerOf<Self> {
         let now = self.clock().now();
         let stage = Stage {
             terms,
             now,
             before: None,
         };
-        match self.begin_admission(check, now) {
-            Admitting::Decided(admitted) => Asked::Decided(stage.conclude(self, check, admitted)),
-            Admitting::Asked(admission, ticket) => Asked::Pending(Asking {
-                limiter: Arc::clone(self),
-                pending: Some(Pending {
-                    ticket,
-                    admission,
-                    question: Question::of(check),
-                    stage,
-                }),
-            }),
+        let scope = |rules: &RuleSet, number: usize| {
+            let descriptor = check.descriptors.get(number)?;
+            Some(shown(rules, check.domain, descriptor))
+        };
+        match self.admit(check, now) {
+            Answer::Decided(admitted) => Answer::Decided(stage.conclude(self, admitted, scope)),
+            Answer::Pending(admission) => {
+                let snapshot = self.snapshot();
+                let all = 0..check.descriptors.len();
+                let scopes = all.filter_map(|number| scope(snapshot.rules(), number));
+                Answer::Pending(Asking {
+                    limiter: Arc::clone(self),
+                    pending: Some(Pending {
+                        admission,
+                        scopes: scopes.collect(),
+                        stage,
+                    }),
+                })
+            }
         }
     }
 
-    fn at_turn(&self, mut queued: Box<Queued<S>>) -> AskedLimiter<S> {
-        let Some((question, terms)) = queued.take_permits() else {
-            return Asked::Decided(queued.pass(None));
+    fn at_turn(&self, mut queued: Box<Queued<S>>) -> AnswerOf<Self> {
+        let Some((put_off, scopes, terms)) = queued.take_permits() else {
+            return Answer::Decided(queued.pass(None));
         };
         let now = self.clock().now();
-        let begun = question.with(|check| self.begin_permits(check, now));
         let stage = Stage {
             terms,
             now,
             before: Some(queued),
         };
-        match begun {
-            Admitting::Decided(admitted) => {
-                let conclude = |check: &Check<'_>| stage.conclude(self, check, admitted);
-                Asked::Decided(question.with(conclude))
+        match self.admit_put_off(put_off, now) {
+            Answer::Decided(admitted) => {
+                let scope = |_: &RuleSet, number: usize| scopes.get(number).cloned();
+                Answer::Decided(stage.conclude(self, admitted, scope))
             }
-            Admitting::Asked(admission, ticket) => Asked::Pending(Asking {
+            Answer::Pending(admission) => Answer::Pending(Asking {
                 limiter: Arc::clone(self),
                 pending: Some(Pending {
-                    ticket,
                     admission,
-                    question,
+                    scopes,
                     stage,
                 }),
             }),
         }
     }
 }
+
+/// Whom each descriptor of a request is about, without secrets: what a denial says that comes
+/// later, when the request's own texts are not at hand any more.
+pub(crate) type Scopes = SmallVec<[String; 2]>;
 
 /// A decision that a store was asked for. Dropped before it is heard, it gives back what it may have taken: permits at
 /// once, and a turn that it was to wait for, with all that was taken beside it, when the store has answered. What only
@@ -88,9 +96,8 @@ pub struct Asking<S: Store> {
 }
 
 struct Pending<S: Store> {
-    ticket: S::Ticket,
-    admission: ratekeeper_limiter::Admission,
-    question: Question,
+    admission: PendingAdmission<S::Ticket>,
+    scopes: Scopes,
     stage: Stage<S>,
 }
 
@@ -100,30 +107,27 @@ impl<S: Store> Future for Asking<S> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         const ONCE: &str = "a future is not polled after it was ready";
         let Self { limiter, pending } = self.get_mut();
-        let ticket = &mut pending.as_mut().expect(ONCE).ticket;
-        let answer = ready!(Pin::new(ticket).poll(cx));
+        let answer = ready!(pending.as_mut().expect(ONCE).admission.poll(cx));
         let Pending {
             admission,
-            question,
+            scopes,
             stage,
-            ..
         } = pending.take().expect(ONCE);
-        Poll::Ready(question.with(|check| {
-            let admitted = limiter.conclude_admission(check, admission, answer);
-            stage.conclude(limiter, check, admitted)
-        }))
+        let admitted = admission.conclude(limiter, answer);
+        let scope = |_: &RuleSet, number: usize| scopes.get(number).cloned();
+        Poll::Ready(stage.conclude(limiter, admitted, scope))
     }
 }
 
 impl<S: Store> Drop for Asking<S> {
     fn drop(&mut self) {
-        let Some(pending) = self.pending.take() else {
+        let Some(Pending { admission, .. }) = self.pending.take() else {
             return;
         };
-        if let Some(slots) = pending.admission.slots() {
+        if let Some(slots) = admission.slots() {
             release(&self.limiter, slots);
-        } else if pending.admission.may_wait() {
-            send(Some(pending.give_back(Arc::clone(&self.limiter))));
+        } else if admission.may_wait() {
+            send(Some(give_back(admission, Arc::clone(&self.limiter))));
         }
     }
 }
@@ -134,19 +138,13 @@ impl<S: Store> fmt::Debug for Asking<S> {
     }
 }
 
-impl<S: Store> Pending<S> {
-    /// Gives back the turn that the store has given by now, if it has.
-    async fn give_back(self, limiter: Arc<Limiter<S>>) {
-        let Ok(verdicts) = self.ticket.await else {
-            return;
-        };
-        let admission = self.admission;
-        let admitted = self
-            .question
-            .with(|check| limiter.conclude_admission(check, admission, Ok(verdicts)));
-        if let Some(queued) = admitted.queued {
-            send(limiter.give_back(queued.receipt));
-        }
+/// Gives back the turn that the store has given by now, if it has.
+async fn give_back<S: Store>(mut admission: PendingAdmission<S::Ticket>, limiter: Arc<Limiter<S>>) {
+    let Ok(verdicts) = poll_fn(|cx| admission.poll(cx)).await else {
+        return;
+    };
+    if let Some(queued) = admission.conclude(&limiter, Ok(verdicts)).queued {
+        send(queued.receipt.give_back(&limiter));
     }
 }
 
@@ -160,11 +158,12 @@ struct Stage<S: Store> {
 }
 
 impl<S: Store> Stage<S> {
+    /// What becomes of the request; `scope` says whom a descriptor is about.
     fn conclude(
         self,
         limiter: &Arc<Limiter<S>>,
-        check: &Check<'_>,
         admitted: Admitted,
+        scope: impl Fn(&RuleSet, usize) -> Option<String>,
     ) -> Admission<Permit<S>, Box<Queued<S>>> {
         let Self { terms, now, before } = self;
         let Admitted {
@@ -173,6 +172,7 @@ impl<S: Store> Stage<S> {
             slots,
             queued,
         } = admitted;
+        let scope = |number: usize| scope(decision.snapshot().rules(), number);
         let mut standing = Standing::new(&policies, &decision, now);
         let delay = span(decision.delay());
         if decision.allowed() && delay > terms.wait_max {
@@ -183,9 +183,9 @@ impl<S: Store> Stage<S> {
             // Held already where the wait is what denies, and where the store did not say.
             slots.iter().for_each(|slots| release(limiter, slots));
             if let Some(queued) = queued {
-                send(limiter.give_back(queued.receipt));
+                send(queued.receipt.give_back(limiter));
             }
-            let scope = scope(&decision, check.domain, check.descriptors);
+            let scope = decision.binding_descriptor().and_then(scope);
             return told.admission(Verdict::Deny(Box::new(Denial::of(&standing, scope))));
         }
         let permit = slots.map(|slots| Permit::new(Arc::clone(limiter), slots));
@@ -201,7 +201,10 @@ impl<S: Store> Stage<S> {
                     bucket: Some(turn.counter),
                     span: span(turn.span),
                 });
-                let permits = queued.wants_permits.then(|| (Question::of(check), terms));
+                let descriptors = 0..decision.statuses().len();
+                let permits = queued
+                    .permits
+                    .map(|put_off| (put_off, descriptors.filter_map(scope).collect(), terms));
                 let queued = Queued::new(Arc::clone(limiter), queued.receipt, told, permits);
                 Admission::waiting(turn.unwrap_or_default(), Box::new(queued))
             }

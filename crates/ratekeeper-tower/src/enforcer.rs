@@ -6,7 +6,7 @@ use std::time::Duration;
 use ratekeeper_http::answer::{Denial, HeaderLines, Headers};
 use ratekeeper_limiter::Check;
 use ratekeeper_rules::RuleSet;
-use ratekeeper_store::CounterKey;
+use ratekeeper_store::{Answer, CounterKey};
 
 /// Decides requests, and holds what they take until they have ended.
 ///
@@ -26,16 +26,18 @@ pub trait Enforcer: Clone + Send + Sync + 'static {
     fn with_rules<T>(&self, read: impl FnOnce(&RuleSet) -> T) -> T;
 
     /// Decides `check`, on `terms`.
-    fn ask(
-        &self,
-        check: &Check<'_>,
-        terms: Terms,
-    ) -> Asked<Self::Permit, Self::Queued, Self::Asking>;
+    fn ask(&self, check: &Check<'_>, terms: Terms) -> AnswerOf<Self>;
 
     /// Decides what was put off until the turn of a request has come: whether there is room among the requests in
     /// flight, where those are limited. It is to wait no more.
-    fn at_turn(&self, queued: Self::Queued) -> Asked<Self::Permit, Self::Queued, Self::Asking>;
+    fn at_turn(&self, queued: Self::Queued) -> AnswerOf<Self>;
 }
+
+/// What an enforcer says of a request, at once or later.
+pub type AnswerOf<E> = Answer<<E as Enforcer>::Asking, AdmissionOf<E>>;
+
+/// What becomes of a request that an enforcer has decided.
+pub type AdmissionOf<E> = Admission<<E as Enforcer>::Permit, <E as Enforcer>::Queued>;
 
 /// What a request is decided on besides its limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,19 +46,6 @@ pub struct Terms {
     pub headers: Headers,
     /// The longest that it can be held back: what would have to wait longer is denied.
     pub wait_max: Duration,
-}
-
-/// Decided, or to be awaited.
-#[derive(Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "what is decided at once is handed over without allocating"
-)]
-pub enum Asked<P, Q, F> {
-    /// Decided at once.
-    Decided(Admission<P, Q>),
-    /// Decided elsewhere.
-    Pending(F),
 }
 
 /// What is to become of a request.

@@ -14,8 +14,8 @@ use tower_service::Service;
 
 use crate::body::ResponseBody;
 use crate::layer::Shared;
-use crate::turn::{AdmissionOf, InLine, Next, Stamp};
-use crate::{Enforcer, Mode};
+use crate::turn::{InLine, Next, Stamp};
+use crate::{AdmissionOf, Enforcer, Mode};
 
 /// A request that is not called for yet, and what it takes to go on.
 pub(crate) struct Later<S, E, B> {

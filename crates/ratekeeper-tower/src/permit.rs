@@ -54,7 +54,7 @@ impl<S: Store> Held<S> {
 impl<S: Store> Renew for Held<S> {
     fn renew(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Option<Duration>> + Send>> {
         Box::pin(async move {
-            match self.limiter.renew_slots(&self.slots).await {
+            match self.slots.renew(&self.limiter).await {
                 // After a fault of the store it may be held still.
                 Ok(()) | Err(HoldError::Store(_)) => Some(self.expires_after()),
                 Err(_) => None,
@@ -65,7 +65,7 @@ impl<S: Store> Renew for Held<S> {
 
 /// Gives slots back: at once, or in the background.
 pub(crate) fn release<S: Store>(limiter: &Limiter<S>, slots: &Slots) {
-    send(limiter.release_slots(slots));
+    send(slots.release(limiter));
 }
 
 /// Has a store asked in the background for what nobody waits for.

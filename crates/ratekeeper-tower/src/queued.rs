@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use ratekeeper_http::answer::{HeaderLines, Standing};
-use ratekeeper_limiter::{Limiter, Receipt};
+use ratekeeper_limiter::{Limiter, PutOff, Receipt};
 use ratekeeper_store::Store;
 
+use crate::embedded::Scopes;
 use crate::permit::{Permit, send};
-use crate::question::Question;
 use crate::{Admission, Terms, Verdict};
 
 /// What a request took of its rates that waits for its turn: given back when it is dropped before it went on.
@@ -17,8 +17,8 @@ pub struct Queued<S: Store> {
     /// None once it went on.
     receipt: Option<Receipt>,
     told: Told,
-    /// What its permits are asked for by, if it is to have some.
-    permits: Option<(Question, Terms)>,
+    /// Its concurrency limits, which are asked when its turn has come.
+    permits: Option<(PutOff, Scopes, Terms)>,
 }
 
 impl<S: Store> Queued<S> {
@@ -26,7 +26,7 @@ impl<S: Store> Queued<S> {
         limiter: Arc<Limiter<S>>,
         receipt: Receipt,
         told: Told,
-        permits: Option<(Question, Terms)>,
+        permits: Option<(PutOff, Scopes, Terms)>,
     ) -> Self {
         Self {
             limiter,
@@ -36,7 +36,7 @@ impl<S: Store> Queued<S> {
         }
     }
 
-    pub(crate) const fn take_permits(&mut self) -> Option<(Question, Terms)> {
+    pub(crate) const fn take_permits(&mut self) -> Option<(PutOff, Scopes, Terms)> {
         self.permits.take()
     }
 
@@ -64,7 +64,7 @@ impl<S: Store> Queued<S> {
 impl<S: Store> Drop for Queued<S> {
     fn drop(&mut self) {
         if let Some(receipt) = self.receipt.take() {
-            send(self.limiter.give_back(receipt));
+            send(receipt.give_back(&self.limiter));
         }
     }
 }

@@ -13,6 +13,7 @@ use ratekeeper_http::Refused;
 use ratekeeper_http::answer::{Form, HeaderLines, Refusal};
 use ratekeeper_limiter::{Check, Waiting};
 use ratekeeper_rules::{Domain, RuleSet};
+use ratekeeper_store::Answer;
 use tokio::time::Instant;
 
 use crate::asked::original;
@@ -21,17 +22,10 @@ use crate::hold::Held;
 use crate::layer::Shared;
 use crate::pacer::Paced;
 use crate::watch::Watch;
-use crate::{Admission, Asked, Enforcer, Mode, Terms, Turn, Verdict};
+use crate::{AdmissionOf, AnswerOf, Enforcer, Mode, Terms, Turn, Verdict};
 
 /// What a refused request is told to wait where nobody knows.
 const OVERLOADED_RETRY_SECS: u64 = 1;
-
-/// What an enforcer says of a request.
-pub(crate) type AskedOf<E> =
-    Asked<<E as Enforcer>::Permit, <E as Enforcer>::Queued, <E as Enforcer>::Asking>;
-
-/// What an enforcer answers.
-pub(crate) type AdmissionOf<E> = Admission<<E as Enforcer>::Permit, <E as Enforcer>::Queued>;
 
 /// What comes next for a request.
 #[allow(
@@ -131,7 +125,7 @@ impl<E: Enforcer> Shared<E> {
         &self,
         request: &Request<B>,
         mode: Mode,
-    ) -> Result<Option<AskedOf<E>>, Refused> {
+    ) -> Result<Option<AnswerOf<E>>, Refused> {
         if mode == Mode::Off {
             return Ok(None);
         }
@@ -181,10 +175,10 @@ impl<E: Enforcer> Shared<E> {
     }
 
     /// What `asked` comes to, for a request of these headers.
-    pub(crate) fn next(&self, asked: AskedOf<E>, mode: Mode, headers: &HeaderMap) -> Next<E> {
+    pub(crate) fn next(&self, asked: AnswerOf<E>, mode: Mode, headers: &HeaderMap) -> Next<E> {
         match asked {
-            Asked::Decided(admission) => self.admitted(admission, mode, headers),
-            Asked::Pending(asking) => Next::Ask(asking),
+            Answer::Decided(admission) => self.admitted(admission, mode, headers),
+            Answer::Pending(asking) => Next::Ask(asking),
         }
     }
 

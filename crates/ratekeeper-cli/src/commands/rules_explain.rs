@@ -130,7 +130,7 @@ fn explain(args: &RulesExplain, descriptors: &Descriptors) -> Result<Explanation
         descriptors: &views,
         waiting: Waiting::Cannot,
     };
-    Ok(limiter.explain(&check))
+    Ok(limiter.explain_now(&check))
 }
 
 fn borrowed(entries: &[(String, String)]) -> Vec<Entry<'_>> {

@@ -103,7 +103,7 @@ impl Store for Several {
     }
 }
 
-fn place_of(step: &Step<'_>) -> Place {
+fn place_of(step: &Step) -> Place {
     Place(u32::from(step.store.0))
 }
 

@@ -1,6 +1,7 @@
 //! What a denied request is told in its answer's body.
 
-use ratekeeper_limiter::{Decision, Descriptor, Status};
+use ratekeeper_limiter::{Decision, Descriptor};
+use ratekeeper_rules::RuleSet;
 use ratekeeper_rules::secret::{fingerprint, is_secret_by_default};
 use ratekeeper_rules::window::format_duration;
 use serde::Serialize;
@@ -88,14 +89,13 @@ impl Denial {
 /// The entries whose limit denies: `api_key:~1f0c83aa:endpoint:POST /orders`.
 #[must_use]
 pub fn scope(decision: &Decision, domain: &str, descriptors: &[Descriptor<'_>]) -> Option<String> {
-    let binding = decision.binding()?;
-    let is_binding = |status: &Status| {
-        let other = status.binding.as_ref();
-        other.is_some_and(|other| std::ptr::eq(other, binding))
-    };
-    let number = decision.statuses().iter().position(is_binding)?;
-    let descriptor = descriptors.get(number)?;
-    let rules = decision.snapshot().rules();
+    let descriptor = descriptors.get(decision.binding_descriptor()?)?;
+    Some(shown(decision.snapshot().rules(), domain, descriptor))
+}
+
+/// The entries of `descriptor` in a check of `domain`, without secrets: `api_key:~1f0c83aa`.
+#[must_use]
+pub fn shown(rules: &RuleSet, domain: &str, descriptor: &Descriptor<'_>) -> String {
     let rules = rules.domain(descriptor.domain_in(domain));
     let is_secret =
         |key: &str| rules.map_or_else(|| is_secret_by_default(key), |rules| rules.is_secret(key));
@@ -106,5 +106,5 @@ pub fn scope(decision: &Decision, domain: &str, descriptors: &[Descriptor<'_>]) 
             format!("{}:{}", entry.key, entry.value)
         }
     });
-    Some(shown.collect::<Vec<_>>().join(":"))
+    shown.collect::<Vec<_>>().join(":")
 }

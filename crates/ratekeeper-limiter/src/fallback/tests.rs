@@ -1,5 +1,5 @@
 use ratekeeper_core::Verdict;
-use ratekeeper_store::{RuleSlot, StoreError};
+use ratekeeper_store::StoreError;
 
 use super::*;
 
@@ -17,23 +17,14 @@ fn later(seconds: u64) -> Timestamp {
     NOW.after(Micros::from_secs(seconds))
 }
 
-fn step(limit: &Limit, identity: u64) -> Step<'_> {
-    Step {
-        key: CounterKey {
+fn step(limit: &Limit, identity: u64) -> Step {
+    Step::new(
+        CounterKey {
             subject: 7,
             identity,
         },
-        limit,
-        calendar: None,
-        hits: 1,
-        charge: Charge::IfAllowed,
-        descriptor: 0,
-        shadow: false,
-        quota_mode: false,
-        rule: RuleSlot(0),
-        store: Default::default(),
-        full_mode: FullMode::Allow,
-    }
+        *limit,
+    )
 }
 
 fn fallback(local_factor: f64) -> Fallback {
@@ -48,16 +39,16 @@ fn fallback(local_factor: f64) -> Fallback {
     .unwrap()
 }
 
-fn decide(fallback: &Fallback, steps: &[Step<'_>], modes: &[FailureMode]) -> Verdicts {
+fn decide(fallback: &Fallback, steps: &[Step], modes: &[FailureMode]) -> Verdicts {
     let request = Request::new(steps, Mode::default(), NOW);
     fallback.decide(&request, modes.iter().copied(), None)
 }
 
-fn admitted(fallback: &Fallback, step: Step<'_>) -> usize {
+fn admitted(fallback: &Fallback, step: Step) -> usize {
     admitted_at(fallback, step, NOW)
 }
 
-fn admitted_at(fallback: &Fallback, step: Step<'_>, now: Timestamp) -> usize {
+fn admitted_at(fallback: &Fallback, step: Step, now: Timestamp) -> usize {
     let steps = [step];
     let request = Request::new(&steps, Mode::default(), now);
     let ask = || fallback.decide(&request, [FailureMode::Local].into_iter(), None);

@@ -1,5 +1,10 @@
 //! Requests that are held until they have ended: they wait for their turn, and give back what they hold.
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use arc_swap::Guard;
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_store::{
     Answer, Extra, Permit, PermitAct, StepOutcome, Store, StoreError, Verdicts,
@@ -9,9 +14,9 @@ use smallvec::SmallVec;
 use super::permits::is_concurrency;
 use super::token::Part;
 use super::{HoldError, Queued, Turn, fully};
-use crate::plan::{Context, Plan, overrides};
-use crate::stats::Totals;
-use crate::{Check, Decision, Limiter, Policies};
+use crate::decide::{Concurrency, Evaluation};
+use crate::plan::Plan;
+use crate::{Check, Decision, Limiter, Policies, Snapshot};
 
 /// What is said of a request that is held until it has ended.
 #[derive(Debug)]
@@ -21,7 +26,7 @@ pub struct Admitted {
     /// The enforced limits that it is held to, each once.
     pub policies: Policies,
     /// What it holds of concurrency limits, or may hold, where the store gave no answer: to be
-    /// [given back](Limiter::release_slots), also after a denial. None if it holds nothing.
+    /// [given back](Slots::release), also after a denial. None if it holds nothing.
     pub slots: Option<Slots>,
     /// If it was allowed and may not go on yet: since it is to wait for its turn, or since it has
     /// still to get its permits.
@@ -30,84 +35,140 @@ pub struct Admitted {
 
 /// A request whose store was asked, and has not answered.
 #[derive(Debug)]
-pub struct Admission {
-    decision: Decision,
-    now: Timestamp,
-    stage: Stage,
+pub struct PendingAdmission<T>(Box<Pending<T>>);
+
+#[derive(Debug)]
+struct Pending<T> {
+    evaluation: Evaluation,
+    terms: Terms,
+    ticket: T,
+}
+
+/// What a request is admitted on, besides its evaluation.
+#[derive(Debug)]
+struct Terms {
+    policies: Policies,
+    /// What it will hold, if it is let in.
     slots: Option<Slots>,
-    may_wait: bool,
+    put_off: Option<PutOff>,
 }
 
-/// Which of a request's limits are asked. All at once, unless a leaky bucket may hold it back that
-/// is to have permits: rates first, and permits when its turn has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    All,
-    Rates,
-    Permits,
+/// The concurrency limits of a request that a leaky bucket may hold back: they are asked when its
+/// turn has come, by the rules that it was matched with.
+#[derive(Debug)]
+pub struct PutOff(Box<Parked>);
+
+#[derive(Debug)]
+struct Parked {
+    snapshot: Arc<Snapshot>,
+    plan: Plan,
+    /// Of all its limits.
+    policies: Policies,
 }
 
-impl Stage {
-    /// Leaves in `plan` what is asked; all of its policies, unless those are the plan's.
-    fn cut(self, plan: &mut Plan<'_>) -> Option<Policies> {
-        let policies = (self != Self::All).then(|| plan.policies());
-        match self {
-            Self::All => {}
-            Self::Rates => plan.retain(|step| !is_concurrency(step)),
-            Self::Permits => plan.retain(is_concurrency),
-        }
-        policies
-    }
-
-    /// What is said of a request that may not go on yet, by verdicts that were `heard` at that
-    /// time.
-    #[inline]
-    fn queued(
-        self,
-        plan: &Plan<'_>,
-        verdicts: &Verdicts,
-        turn: Option<Turn>,
-        heard: Timestamp,
-    ) -> Option<Box<Queued>> {
-        let turn = turn.filter(|_| plan.may_wait());
-        let wants_permits = self == Self::Rates;
-        let waits = verdicts.allowed && (wants_permits || turn.is_some());
-        waits.then(|| {
-            Box::new(Queued {
-                turn,
-                wants_permits,
-                receipt: plan.receipt(verdicts, heard),
-            })
-        })
-    }
-}
-
-impl Admission {
-    /// What the request will hold, if it is let in: to be given back if its answer is not waited for.
+impl<T> PendingAdmission<T> {
+    /// What the request will hold, if it is let in: to be given back if its answer is not waited
+    /// for.
     #[must_use]
-    pub fn slots(&self) -> Option<&Slots> {
-        self.slots.as_ref()
+    pub const fn slots(&self) -> Option<&Slots> {
+        self.0.terms.slots.as_ref()
     }
 
     /// Whether a leaky bucket may hold the request back: then it may have taken a turn, which only
     /// the store's answer tells, and whose answer is not waited for is to give it back.
     #[must_use]
-    pub const fn may_wait(&self) -> bool {
-        self.may_wait
+    pub fn may_wait(&self) -> bool {
+        let Evaluation { decision, plan, .. } = &self.0.evaluation;
+        plan.may_wait(decision.snapshot())
+    }
+
+    /// Polls the store for its answer, which is then to be [read](Self::conclude).
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<T::Output>
+    where
+        T: Future + Unpin,
+    {
+        Pin::new(&mut self.0.ticket).poll(cx)
+    }
+
+    /// What the store's `answer` comes to, by the `limiter` that asked.
+    pub fn conclude<S: Store>(
+        self,
+        limiter: &Limiter<S>,
+        answer: Result<Verdicts, StoreError>,
+    ) -> Admitted {
+        let Pending {
+            mut evaluation,
+            terms,
+            ..
+        } = *self.0;
+        // What was asked in vain may have been done all the same.
+        let is_settled = |verdicts: &Verdicts| !verdicts.allowed && verdicts.fault().is_none();
+        let may_be_held = !answer.as_ref().is_ok_and(is_settled);
+        let verdicts = limiter.heard(&evaluation, terms.extra().as_ref(), answer);
+        let turn = read(limiter, &mut evaluation, &verdicts);
+        let heard = limiter.clock().now();
+        let Evaluation {
+            decision, ref plan, ..
+        } = evaluation;
+        terms.admitted(decision, plan, &verdicts, turn, may_be_held, heard)
     }
 }
 
-/// A request that is to be let in.
-#[derive(Debug)]
-pub enum Admitting<T> {
-    /// The store decided at once.
-    Decided(Admitted),
-    /// It was asked: await the ticket, then [conclude](Limiter::conclude_admission).
-    Asked(Admission, T),
+/// Reads the verdicts into the decision, and finds the turn to wait for.
+#[inline]
+fn read<S: Store>(
+    limiter: &Limiter<S>,
+    evaluation: &mut Evaluation,
+    verdicts: &Verdicts,
+) -> Option<Turn> {
+    let now = evaluation.now;
+    let mut turn = None;
+    evaluation.fill(verdicts, |step, answered| {
+        limiter.note(step, answered, now);
+        Turn::put_later(&mut turn, step, answered);
+    });
+    turn
+}
+
+impl Terms {
+    /// The permit that the request takes.
+    fn extra(&self) -> Option<Extra> {
+        let slots = self.slots.as_ref()?;
+        Some(slots.extra(PermitAct::Acquire))
+    }
+
+    /// What is said of the request, by `verdicts` that were `heard` at that time.
+    #[inline]
+    fn admitted(
+        self,
+        decision: Decision,
+        plan: &Plan,
+        verdicts: &Verdicts,
+        turn: Option<Turn>,
+        may_be_held: bool,
+        heard: Timestamp,
+    ) -> Admitted {
+        let snapshot = decision.snapshot();
+        let turn = turn.filter(|_| plan.may_wait(snapshot));
+        let waits = verdicts.allowed && (self.put_off.is_some() || turn.is_some());
+        let queued = waits.then(|| {
+            Box::new(Queued {
+                turn,
+                permits: self.put_off,
+                receipt: plan.receipt(snapshot, verdicts, heard),
+            })
+        });
+        Admitted {
+            decision,
+            policies: self.policies,
+            slots: self.slots.filter(|_| may_be_held),
+            queued,
+        }
+    }
 }
 
 /// A permit of each concurrency limit that a request is held to, in the hands of this process: as
-/// good as the token of [`Limiter::acquire`], and never written down.
+/// good as the token of [`Caller::acquire`](super::Caller::acquire), and never written down.
 #[derive(Clone, Debug)]
 pub struct Slots {
     id: u128,
@@ -123,6 +184,38 @@ impl Slots {
         self.expires_after
     }
 
+    /// Gives the slots back to the `limiter` that they are of. Twice is as good as once. Done at
+    /// once, unless there is a ticket to await; what cannot be given back ends at its deadline.
+    #[must_use = "a ticket that is dropped may never be sent"]
+    pub fn release<S: Store>(&self, limiter: &Limiter<S>) -> Option<S::Ticket> {
+        match self.act(limiter, PermitAct::Release) {
+            Answer::Decided(_) => None,
+            Answer::Pending(ticket) => Some(ticket),
+        }
+    }
+
+    /// Moves the deadline on, to their limits' timeouts from now.
+    ///
+    /// # Errors
+    /// [`HoldError::NotHeld`] if one is not held any more; [`HoldError::Store`].
+    pub async fn renew<S: Store>(&self, limiter: &Limiter<S>) -> Result<(), HoldError> {
+        let verdicts = match self.act(limiter, PermitAct::Renew) {
+            Answer::Decided(verdicts) => verdicts,
+            Answer::Pending(ticket) => fully(ticket.await)?,
+        };
+        let is_held = |outcome: &StepOutcome| matches!(outcome, StepOutcome::Counted(outcome) if outcome.fits());
+        match !verdicts.outcomes.is_empty() && verdicts.outcomes.iter().all(is_held) {
+            true => Ok(()),
+            false => Err(HoldError::NotHeld),
+        }
+    }
+
+    fn act<S: Store>(&self, limiter: &Limiter<S>, act: PermitAct) -> Answer<S::Ticket> {
+        let now = limiter.clock().now();
+        let steps = limiter.load().settlement(&self.parts, now, |_| 0);
+        limiter.send_steps(&steps, &self.extra(act), now)
+    }
+
     fn extra(&self, act: PermitAct) -> Extra {
         Extra {
             permit: Some(Permit { id: self.id, act }),
@@ -134,166 +227,95 @@ impl Slots {
 impl<S: Store> Limiter<S> {
     /// Asks the store to decide `check` as of `now`, a time that [`Self::clock`] has just shown,
     /// concurrency limits included, and does not wait for it. Rates and permits are taken together
-    /// or not at all, unless a leaky bucket may hold the request back: then the answer says that
-    /// permits are [still to be had](Queued::wants_permits). Where no concurrency limit matches it
-    /// costs what a check costs.
+    /// or not at all, unless a leaky bucket may hold the request back: then permits are
+    /// [still to be had](Queued::permits). Where no concurrency limit matches it costs what a
+    /// check costs.
     #[inline]
-    pub fn begin_admission(&self, check: &Check<'_>, now: Timestamp) -> Admitting<S::Ticket> {
-        self.begin_stage(check, now, self.totals(), false)
-    }
-
-    /// Asks the store for the permits of a request whose rates were taken before, and whose turn
-    /// has come. If it is denied, those are to be [given back](Self::give_back).
-    pub fn begin_permits(&self, check: &Check<'_>, now: Timestamp) -> Admitting<S::Ticket> {
-        // It was heard of when its rates were taken.
-        self.begin_stage(check, now, &Totals::default(), true)
-    }
-
-    #[inline]
-    fn begin_stage(
+    pub fn admit(
         &self,
         check: &Check<'_>,
         now: Timestamp,
-        totals: &Totals,
-        is_admitted: bool,
-    ) -> Admitting<S::Ticket> {
-        let mut decision = Decision::begin(self.load());
-        let overrides = overrides(check, self.profile());
-        let (snapshot, statuses) = decision.parts();
-        let context = Context {
-            totals,
-            permits: true,
-            ..self.context(snapshot, now)
-        };
-        let mut plan = Plan::new(context, check, &overrides);
-        let mut slots = self.slots(&plan);
-        let stage = match is_admitted {
-            true => Stage::Permits,
-            false if slots.is_some() && plan.may_wait() => Stage::Rates,
-            false => Stage::All,
-        };
-        let policies = stage.cut(&mut plan);
-        slots.take_if(|_| stage == Stage::Rates);
-        let extra = slots.as_ref().map(|slots| slots.extra(PermitAct::Acquire));
-        match self.ask(&plan, now, extra.as_ref()) {
-            Answer::Decided(verdicts) => {
-                let mut turn = None;
-                plan.fill(&verdicts, statuses, |step, _, answered| {
-                    self.note(step, &answered, now);
-                    Turn::put_later(&mut turn, step, &answered);
-                });
-                let policies = policies.unwrap_or_else(|| plan.policies());
-                let queued = stage.queued(&plan, &verdicts, turn, now);
-                drop(plan);
-                decision.conclude(verdicts.allowed);
-                Admitting::Decided(Admitted {
-                    decision,
-                    policies,
-                    slots: slots.filter(|_| verdicts.allowed),
-                    queued,
-                })
+    ) -> Answer<PendingAdmission<S::Ticket>, Admitted> {
+        self.begin_admission(self.load(), now, |evaluation| {
+            self.evaluate(evaluation, check, Concurrency::Included);
+            let Evaluation { decision, plan, .. } = evaluation;
+            let policies = plan.policies();
+            let mut slots = self.slots(plan, decision.snapshot());
+            let mut put_off = None;
+            if slots.is_some() && plan.may_wait(decision.snapshot()) {
+                slots = None;
+                put_off = Some(PutOff(Box::new(Parked {
+                    snapshot: decision.shared_snapshot(),
+                    plan: plan.split_off(is_concurrency),
+                    policies: policies.clone(),
+                })));
             }
-            Answer::Pending(ticket) => {
-                let may_wait = plan.may_wait();
-                drop(plan);
-                let admission = Admission {
-                    decision,
-                    now,
-                    stage,
-                    slots,
-                    may_wait,
-                };
-                Admitting::Asked(admission, ticket)
+            Terms {
+                policies,
+                slots,
+                put_off,
             }
-        }
+        })
     }
 
-    /// What the store's `answer` to `check` comes to, the same that was
-    /// [begun](Self::begin_admission).
-    pub fn conclude_admission(
+    /// Asks the store for the permits of a request whose rates were taken before, and whose turn
+    /// has come. If it is denied, those are to be [given back](super::Receipt::give_back).
+    pub fn admit_put_off(
         &self,
-        check: &Check<'_>,
-        admission: Admission,
-        answer: Result<Verdicts, StoreError>,
-    ) -> Admitted {
-        let Admission {
-            mut decision,
-            now,
-            stage,
-            slots,
-            may_wait: _,
-        } = admission;
-        let overrides = overrides(check, self.profile());
-        // Matched once more rather than kept: by the same rules, and heard of already.
-        let unheard = Totals::default();
-        let (snapshot, statuses) = decision.parts();
-        let context = Context {
-            totals: &unheard,
-            permits: true,
-            ..self.context(snapshot, now)
-        };
-        let mut plan = Plan::new(context, check, &overrides);
-        let policies = stage.cut(&mut plan);
-        // What was asked in vain may have been done all the same.
-        let is_settled = |verdicts: &Verdicts| !verdicts.allowed && verdicts.fault().is_none();
-        let may_be_held = !answer.as_ref().is_ok_and(is_settled);
-        let extra = slots.as_ref().map(|slots| slots.extra(PermitAct::Acquire));
-        let verdicts = self.heard(&plan, now, extra.as_ref(), answer);
-        let mut turn = None;
-        plan.fill(&verdicts, statuses, |step, _, answered| {
-            self.note(step, &answered, now);
-            Turn::put_later(&mut turn, step, &answered);
-        });
-        let policies = policies.unwrap_or_else(|| plan.policies());
-        let queued = stage.queued(&plan, &verdicts, turn, self.clock().now());
-        drop(plan);
-        decision.conclude(verdicts.allowed);
-        Admitted {
-            decision,
+        put_off: PutOff,
+        now: Timestamp,
+    ) -> Answer<PendingAdmission<S::Ticket>, Admitted> {
+        let Parked {
+            snapshot,
+            plan,
             policies,
-            slots: slots.filter(|_| may_be_held),
-            queued,
-        }
+        } = *put_off.0;
+        self.begin_admission(Guard::from_inner(snapshot), now, |evaluation| {
+            evaluation.plan = plan;
+            let Evaluation { decision, plan, .. } = evaluation;
+            Terms {
+                policies,
+                slots: self.slots(plan, decision.snapshot()),
+                put_off: None,
+            }
+        })
     }
 
-    /// Gives slots back. Twice is as good as once. Done at once, unless there is a ticket to await;
-    /// what cannot be given back ends at its deadline.
-    #[must_use = "a ticket that is dropped may never be sent"]
-    pub fn release_slots(&self, slots: &Slots) -> Option<S::Ticket> {
-        match self.act_on(slots, PermitAct::Release) {
-            Answer::Decided(_) => None,
-            Answer::Pending(ticket) => Some(ticket),
+    /// Asks the store about what `prepare` puts into the evaluation, which is large, and lies where
+    /// it is used.
+    #[inline(always)]
+    fn begin_admission(
+        &self,
+        snapshot: Guard<Arc<Snapshot>>,
+        now: Timestamp,
+        prepare: impl FnOnce(&mut Evaluation) -> Terms,
+    ) -> Answer<PendingAdmission<S::Ticket>, Admitted> {
+        let mut evaluation = Evaluation::new(snapshot, now);
+        let terms = prepare(&mut evaluation);
+        match self.send(&evaluation, terms.extra().as_ref()) {
+            Answer::Decided(ref verdicts) => {
+                let turn = read(self, &mut evaluation, verdicts);
+                // Moved out alone: the plan is large, and is read where it lies.
+                let Evaluation {
+                    decision, ref plan, ..
+                } = evaluation;
+                let holds = verdicts.allowed;
+                Answer::Decided(terms.admitted(decision, plan, verdicts, turn, holds, now))
+            }
+            Answer::Pending(ticket) => Answer::Pending(PendingAdmission(Box::new(Pending {
+                evaluation,
+                terms,
+                ticket,
+            }))),
         }
-    }
-
-    /// Moves the deadline of slots on, to their limits' timeouts from now.
-    ///
-    /// # Errors
-    /// [`HoldError::NotHeld`] if one is not held any more; [`HoldError::Store`].
-    pub async fn renew_slots(&self, slots: &Slots) -> Result<(), HoldError> {
-        let verdicts = match self.act_on(slots, PermitAct::Renew) {
-            Answer::Decided(verdicts) => verdicts,
-            Answer::Pending(ticket) => fully(ticket.await)?,
-        };
-        let is_held = |outcome: &StepOutcome| matches!(outcome, StepOutcome::Counted(outcome) if outcome.fits());
-        match !verdicts.outcomes.is_empty() && verdicts.outcomes.iter().all(is_held) {
-            true => Ok(()),
-            false => Err(HoldError::NotHeld),
-        }
-    }
-
-    fn act_on(&self, slots: &Slots, act: PermitAct) -> Answer<S::Ticket> {
-        let now = self.clock().now();
-        let snapshot = self.load();
-        let steps = snapshot.settlement(&slots.parts, now, |_| 0);
-        self.send(&steps, &slots.extra(act), now)
     }
 
     /// The permits that the steps of `plan` take.
-    fn slots(&self, plan: &Plan<'_>) -> Option<Slots> {
+    fn slots(&self, plan: &Plan, snapshot: &Snapshot) -> Option<Slots> {
         let mut parts = SmallVec::new();
         let mut expires_after = Micros::MAX;
-        for taken in plan.parts(|step| is_concurrency(step) && step.hits > 0) {
+        let takes = |step: &ratekeeper_store::Step| is_concurrency(step) && step.hits > 0;
+        for taken in plan.parts(snapshot, takes) {
             expires_after = expires_after.min(taken.window);
             parts.push(taken.part);
         }

@@ -4,7 +4,7 @@ use ratekeeper_core::{Algorithm, Micros};
 use ratekeeper_store::{Extra, Once, Permit, PermitAct, Step, StepOutcome, Store, Until, Verdicts};
 
 use super::token::{Claim, Kind};
-use super::{HoldError, Taken, content_of};
+use super::{Caller, HoldError, Taken, content_of};
 use crate::{Check, Decision, Limiter, Policies};
 
 /// For how long an idempotency key is remembered where nothing else says it.
@@ -41,13 +41,13 @@ pub struct Released {
     pub was_held: bool,
 }
 
-pub(super) fn is_concurrency(step: &Step<'_>) -> bool {
+pub(super) fn is_concurrency(step: &Step) -> bool {
     step.limit.algorithm() == Algorithm::Concurrency
 }
 
-impl<S: Store> Limiter<S> {
+impl<S: Store> Caller<'_, S> {
     /// Decides `check` now, concurrency limits included, and takes a permit of each of those.
-    /// Rates and permits are taken together or not at all. `caller` is who may release it.
+    /// Rates and permits are taken together or not at all. Only this caller can release it.
     ///
     /// With a `key`, the same request of the same caller is carried out once: a repeat gets the
     /// same permit, renewed, for five minutes. A permit takes 1 of a limit whatever the hits.
@@ -58,16 +58,16 @@ impl<S: Store> Limiter<S> {
     /// [`HoldError::Store`] if the store did not say.
     pub async fn acquire(
         &self,
-        caller: &str,
         check: &Check<'_>,
         key: Option<&str>,
     ) -> Result<Acquired, HoldError> {
-        let now = self.clock().now();
+        let limiter = self.limiter;
+        let (now, sealer) = (limiter.clock().now(), limiter.sealer());
         let named = |key: &str| {
-            let texts = [caller, check.domain, key];
-            self.sealer().hash("acquire", &texts.map(str::as_bytes))
+            let texts = [self.name, check.domain, key];
+            sealer.hash("acquire", &texts.map(str::as_bytes))
         };
-        let id = key.map_or_else(|| self.new_id(), named);
+        let id = key.map_or_else(|| limiter.new_id(), named);
         let extra = Extra {
             permit: Some(Permit {
                 id,
@@ -76,11 +76,11 @@ impl<S: Store> Limiter<S> {
             once: key.map(|_| Once {
                 id,
                 until: Until::After(KEY_TTL),
-                content: content_of(&self.sealer(), check, 0),
+                content: content_of(&sealer, check, 0),
             }),
             ..Extra::default()
         };
-        let (decision, taken) = self.take(check, now, &extra, is_concurrency).await?;
+        let (decision, taken) = limiter.take(check, now, &extra, is_concurrency).await?;
         let Taken {
             parts,
             policies,
@@ -96,16 +96,16 @@ impl<S: Store> Limiter<S> {
                 taken_at: at,
                 until: at.after(timeout),
                 hits: 1,
-                caller: self.sealer().caller(caller),
+                caller: sealer.caller(self.name),
                 parts: parts.into_iter().map(|taken| taken.part).collect(),
             };
             let expires_after = match is_repeat {
                 // What was taken then may have been given back since, or to somebody else.
-                true => self.prolong(&claim).await?.ok_or(HoldError::KeySpent)?,
+                true => limiter.prolong(&claim).await?.ok_or(HoldError::KeySpent)?,
                 false => timeout,
             };
             permit = Some(Held {
-                token: self.sealer().seal(&claim),
+                token: sealer.seal(&claim),
                 expires_after,
             });
         }
@@ -122,9 +122,13 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// [`HoldError::NotHeld`] if it is not held any more in one of its limits, and those of a
     /// token that is none, somebody else's, or a reservation; [`HoldError::Store`].
-    pub async fn renew(&self, caller: &str, token: &str) -> Result<Held, HoldError> {
-        let claim = self.open(caller, Kind::Permit, token)?;
-        let expires_after = self.prolong(&claim).await?.ok_or(HoldError::NotHeld)?;
+    pub async fn renew(&self, token: &str) -> Result<Held, HoldError> {
+        let claim = self.limiter.open(self.name, Kind::Permit, token)?;
+        let expires_after = self
+            .limiter
+            .prolong(&claim)
+            .await?
+            .ok_or(HoldError::NotHeld)?;
         Ok(Held {
             token: token.to_owned(),
             expires_after,
@@ -135,16 +139,18 @@ impl<S: Store> Limiter<S> {
     ///
     /// # Errors
     /// Those of a token that is none, somebody else's, or a reservation; [`HoldError::Store`].
-    pub async fn release(&self, caller: &str, token: &str) -> Result<Released, HoldError> {
-        let claim = self.open(caller, Kind::Permit, token)?;
-        let (verdicts, _) = self.act(&claim, PermitAct::Release).await?;
+    pub async fn release(&self, token: &str) -> Result<Released, HoldError> {
+        let claim = self.limiter.open(self.name, Kind::Permit, token)?;
+        let (verdicts, _) = self.limiter.act(&claim, PermitAct::Release).await?;
         let was_held = verdicts
             .outcomes
             .iter()
             .any(|outcome| matches!(outcome, StepOutcome::Counted(outcome) if outcome.fits()));
         Ok(Released { was_held })
     }
+}
 
+impl<S: Store> Limiter<S> {
     /// Moves the deadline of a permit on: until it ends then, counted from now, or none if it is
     /// not held any more in one of its limits.
     async fn prolong(&self, claim: &Claim) -> Result<Option<Micros>, HoldError> {

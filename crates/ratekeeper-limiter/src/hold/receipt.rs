@@ -4,6 +4,7 @@ use ratekeeper_core::{Algorithm, Limit, Micros, Timestamp};
 use ratekeeper_store::{Answer, CounterKey, Extra, Step, Store};
 use smallvec::SmallVec;
 
+use super::PutOff;
 use super::token::Part;
 use crate::Limiter;
 use crate::decision::Answered;
@@ -14,9 +15,9 @@ use crate::request::MAX_HITS;
 pub struct Queued {
     /// When it may; none if it need not wait.
     pub turn: Option<Turn>,
-    /// Whether its concurrency limits were not asked: they are when its turn has come, by
-    /// [`Limiter::begin_permits`], since a request that waits is not in flight.
-    pub wants_permits: bool,
+    /// Its concurrency limits, which were not asked, since a request that waits is not in flight:
+    /// they [are](Limiter::admit_put_off) when its turn has come.
+    pub permits: Option<PutOff>,
     /// What it took.
     pub receipt: Receipt,
 }
@@ -34,7 +35,7 @@ pub struct Turn {
 
 impl Turn {
     /// Puts the turn that `step` has `answered` in `turn`, if it is enforced and the later one.
-    pub(super) fn put_later(turn: &mut Option<Self>, step: &Step<'_>, answered: &Answered) {
+    pub(super) fn put_later(turn: &mut Option<Self>, step: &Step, answered: &Answered) {
         let after = turn.map_or(Micros::ZERO, |turn| turn.after);
         if answered.delay > after && !step.shadow {
             *turn = Some(Self {
@@ -66,39 +67,37 @@ impl Receipt {
         let tolerance = limit.span(1).get() / 2;
         (left > 0).then(|| limit.with_delay_max(Micros::new(left + tolerance)))
     }
-}
 
-impl<S: Store> Limiter<S> {
     /// Gives back what a request took that does not go on: of windows what they still count, and
     /// a turn in a leaky bucket if nobody has one behind it. Done at once, unless there is a ticket
     /// to await; what cannot be given back stays taken.
     #[must_use = "a ticket that is dropped may never be sent"]
-    pub fn give_back(&self, receipt: Receipt) -> Option<S::Ticket> {
-        let now = self.clock().now();
-        let snapshot = self.load();
-        let parts: SmallVec<[Part; 2]> = receipt.taken.iter().map(|(part, _)| *part).collect();
+    pub fn give_back<S: Store>(self, limiter: &Limiter<S>) -> Option<S::Ticket> {
+        let now = limiter.clock().now();
+        let snapshot = limiter.load();
+        let parts: SmallVec<[Part; 2]> = self.taken.iter().map(|(part, _)| *part).collect();
         let hits = |part: &Part| -i64::try_from(part.hits).unwrap_or(MAX_HITS);
-        let all = snapshot.settlement(&parts, now, hits);
-        let tail = |step: &Step<'_>| {
+        let mut steps = snapshot.settlement(&parts, now, hits);
+        steps.retain(|step| {
+            if step.limit.algorithm() != Algorithm::LeakyBucket {
+                return true;
+            }
             let same = |(part, _): &&(Part, Option<Micros>)| part.key == step.key;
-            let (_, ends_after) = receipt.taken.iter().find(same)?;
-            receipt.tail(step.limit, (*ends_after)?, now)
-        };
-        let tails: SmallVec<[Option<Limit>; 2]> = all.iter().map(tail).collect();
-        let steps = all.iter().zip(&tails).filter_map(|(step, tail)| {
-            let is_turn = step.limit.algorithm() == Algorithm::LeakyBucket;
-            let limit = if is_turn { tail.as_ref()? } else { step.limit };
-            Some(Step { limit, ..*step })
+            let ends_after = self.taken.iter().find(same).and_then(|(_, ends)| *ends);
+            let tail = ends_after.and_then(|ends| self.tail(&step.limit, ends, now));
+            if let Some(tail) = tail {
+                step.limit = tail;
+            }
+            tail.is_some()
         });
-        let steps: SmallVec<[Step<'_>; 4]> = steps.collect();
         if steps.is_empty() {
             return None;
         }
         let extra = Extra {
-            taken_at: Some(receipt.at),
+            taken_at: Some(self.at),
             ..Extra::default()
         };
-        match self.send(&steps, &extra, now) {
+        match limiter.send_steps(&steps, &extra, now) {
             Answer::Decided(_) => None,
             Answer::Pending(ticket) => Some(ticket),
         }

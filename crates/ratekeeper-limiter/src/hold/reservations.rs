@@ -4,7 +4,7 @@ use ratekeeper_core::{Micros, Moment, Timestamp};
 use ratekeeper_store::{Execution, Extra, Once, Step, Store, Until};
 
 use super::token::{Claim, Kind, Part, Sealer};
-use super::{HoldError, Taken, TakenPart, content_of};
+use super::{Caller, HoldError, Taken, TakenPart, content_of};
 use crate::request::{MAX_HITS, recosted};
 use crate::{Check, Decision, Limiter};
 
@@ -61,7 +61,7 @@ pub struct Settled {
     pub is_repeat: bool,
 }
 
-impl<S: Store> Limiter<S> {
+impl<S: Store> Caller<'_, S> {
     /// Takes `reserve.hits` now, of which the caller will say later how many it needed.
     ///
     /// Concurrency limits are left out, as in a check. What is neither committed nor cancelled
@@ -70,29 +70,26 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// [`HoldError::TooManyLimits`], [`HoldError::Conflict`] or [`HoldError::NoRoom`]; nothing
     /// was taken.
-    pub async fn reserve(
-        &self,
-        caller: &str,
-        reserve: &Reserve<'_>,
-    ) -> Result<Reserved, HoldError> {
+    pub async fn reserve(&self, reserve: &Reserve<'_>) -> Result<Reserved, HoldError> {
+        let limiter = self.limiter;
         let Reserve {
             check, hits, ttl, ..
         } = reserve;
-        let now = self.clock().now();
+        let now = limiter.clock().now();
         let named = |key: &str| {
-            let texts = [caller, check.domain, key];
-            self.sealer().hash("reserve", &texts.map(str::as_bytes))
+            let texts = [self.name, check.domain, key];
+            limiter.sealer().hash("reserve", &texts.map(str::as_bytes))
         };
-        let id = reserve.key.map_or_else(|| self.new_id(), named);
+        let id = reserve.key.map_or_else(|| limiter.new_id(), named);
         let extra = Extra {
             once: reserve.key.map(|_| Once {
                 id,
                 until: Until::After(*ttl),
-                content: content_of(&self.sealer(), check, *hits),
+                content: content_of(&limiter.sealer(), check, *hits),
             }),
             ..Extra::default()
         };
-        let (decision, taken) = self.take(check, now, &extra, |_| true).await?;
+        let (decision, taken) = limiter.take(check, now, &extra, |_| true).await?;
         let Taken {
             parts,
             at,
@@ -103,20 +100,20 @@ impl<S: Store> Limiter<S> {
         if decision.allowed() {
             let sealer = match parts.is_empty() {
                 true => Sealer::public(),
-                false => self.sealer(),
+                false => limiter.sealer(),
             };
             let claim = Claim {
                 kind: Kind::Reservation,
                 // A key may come again once its reservation is over: the time tells them apart.
-                id: self.settlement_id(id, at.as_micros()),
+                id: limiter.settlement_id(id, at.as_micros()),
                 taken_at: at,
                 until: at.after(*ttl),
                 hits: *hits,
-                caller: sealer.caller(caller),
+                caller: sealer.caller(self.name),
                 parts: parts.into_iter().map(|taken| reserve.mark(taken)).collect(),
             };
             let expires_after = match is_repeat {
-                true => claim.until.since(self.time_of_store(&claim).await),
+                true => claim.until.since(limiter.time_of_store(&claim).await),
                 false => *ttl,
             };
             reservation = Some(Reservation {
@@ -138,27 +135,63 @@ impl<S: Store> Limiter<S> {
     /// [`HoldError::Conflict`] if it was settled in another way, and those of a token that is
     /// none, somebody else's, or a permit; [`HoldError::Store`], [`HoldError::NoRoom`],
     /// [`HoldError::Forgotten`].
-    pub async fn commit(&self, caller: &str, token: &str, hits: u64) -> Result<Settled, HoldError> {
-        let claim = self.open(caller, Kind::Reservation, token)?;
+    pub async fn commit(&self, token: &str, hits: u64) -> Result<Settled, HoldError> {
+        let claim = self.limiter.open(self.name, Kind::Reservation, token)?;
         let Some(rest) = claim.hits.checked_sub(hits) else {
             return Err(HoldError::TooMuch(claim.hits));
         };
         let back = |part: &Part| if part.is_fixed { 0 } else { rest };
-        self.conclude(&claim, rest, rest, back).await
+        self.limiter.settle_once(&claim, rest, rest, back).await
     }
 
     /// Gives back all that was reserved, as if nothing had been asked.
     ///
     /// # Errors
     /// As for [`Self::commit`], but for [`HoldError::TooMuch`].
-    pub async fn cancel(&self, caller: &str, token: &str) -> Result<Settled, HoldError> {
-        let claim = self.open(caller, Kind::Reservation, token)?;
-        self.conclude(&claim, claim.hits, u64::MAX, |part| part.hits)
+    pub async fn cancel(&self, token: &str) -> Result<Settled, HoldError> {
+        let claim = self.limiter.open(self.name, Kind::Reservation, token)?;
+        self.limiter
+            .settle_once(&claim, claim.hits, u64::MAX, |part| part.hits)
             .await
     }
 
+    /// Gives back what the hits of the descriptors say, of what counts now: for costs that
+    /// turned out not to be any, where nothing was reserved. With a `key`, once in five minutes.
+    ///
+    /// # Errors
+    /// [`HoldError::Conflict`] or [`HoldError::NoRoom`]; nothing was given back.
+    pub async fn refund(
+        &self,
+        check: &Check<'_>,
+        key: Option<&str>,
+    ) -> Result<Decision, HoldError> {
+        let limiter = self.limiter;
+        let now = limiter.clock().now();
+        let named = |key: &str| {
+            let texts = [self.name, check.domain, key];
+            limiter.sealer().hash("refund", &texts.map(str::as_bytes))
+        };
+        let extra = Extra {
+            once: key.map(|key| Once {
+                id: named(key),
+                until: Until::After(KEY_TTL),
+                content: content_of(&limiter.sealer(), check, 0),
+            }),
+            ..Extra::default()
+        };
+        let negated = recosted(check.descriptors, |hits| -hits.clamp(0, MAX_HITS));
+        let check = Check {
+            descriptors: &negated,
+            ..*check
+        };
+        let (decision, _) = limiter.take(&check, now, &extra, |_| false).await?;
+        Ok(decision)
+    }
+}
+
+impl<S: Store> Limiter<S> {
     /// Gives back what `back` says of each part, once. `content` tells what the caller wants.
-    async fn conclude(
+    async fn settle_once(
         &self,
         claim: &Claim,
         given_back: u64,
@@ -191,7 +224,7 @@ impl<S: Store> Limiter<S> {
             Execution::Unknown if verdicts.at >= claim.until => return Err(HoldError::Expired),
             Execution::Unknown => return Err(HoldError::Forgotten),
         };
-        let counts = |step: &&Step<'_>| {
+        let counts = |step: &&Step| {
             let at = Moment {
                 now: verdicts.at,
                 calendar: step.calendar,
@@ -207,39 +240,6 @@ impl<S: Store> Limiter<S> {
             limits_gone: claim.parts.len() - steps.len(),
             is_repeat,
         })
-    }
-
-    /// Gives back what the hits of the descriptors say, of what counts now: for costs that
-    /// turned out not to be any, where nothing was reserved. With a `key`, once in five minutes.
-    ///
-    /// # Errors
-    /// [`HoldError::Conflict`] or [`HoldError::NoRoom`]; nothing was given back.
-    pub async fn refund(
-        &self,
-        caller: &str,
-        check: &Check<'_>,
-        key: Option<&str>,
-    ) -> Result<Decision, HoldError> {
-        let now = self.clock().now();
-        let named = |key: &str| {
-            let texts = [caller, check.domain, key];
-            self.sealer().hash("refund", &texts.map(str::as_bytes))
-        };
-        let extra = Extra {
-            once: key.map(|key| Once {
-                id: named(key),
-                until: Until::After(KEY_TTL),
-                content: content_of(&self.sealer(), check, 0),
-            }),
-            ..Extra::default()
-        };
-        let negated = recosted(check.descriptors, |hits| -hits.clamp(0, MAX_HITS));
-        let check = Check {
-            descriptors: &negated,
-            ..*check
-        };
-        let (decision, _) = self.take(&check, now, &extra, |_| false).await?;
-        Ok(decision)
     }
 
     /// What time the store says it is, by a look at what `claim` is about; this node's if it does

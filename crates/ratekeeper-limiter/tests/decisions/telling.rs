@@ -26,12 +26,8 @@ descriptors:
         descriptors: &descriptors,
         waiting: Waiting::Cannot,
     };
-    let decision = limiter.check_now(&check);
-    let quotas: Vec<_> = limiter
-        .policies(&check, &decision)
-        .iter()
-        .map(|p| p.ceiling)
-        .collect();
+    let policies = limiter.ask_at(&check, limiter.clock().now(), |ruling| ruling.policies());
+    let quotas: Vec<_> = policies.iter().map(|p| p.ceiling).collect();
     assert_eq!(quotas, [5, 50]);
 }
 
@@ -180,12 +176,15 @@ fn an_explanation_combines_as_the_limiter_does() {
         waiting: Waiting::Cannot,
     };
     assert!(limiter.check_now(&check).allowed());
-    assert!(limiter.explain(&check).allowed, "one quota of two is spent");
+    assert!(
+        limiter.explain_now(&check).allowed,
+        "one quota of two is spent"
+    );
     let alone = Check {
         descriptors: &descriptors[..1],
         ..check
     };
-    assert!(!limiter.explain(&alone).allowed && !limiter.check_now(&alone).allowed());
+    assert!(!limiter.explain_now(&alone).allowed && !limiter.check_now(&alone).allowed());
 }
 
 #[test]
@@ -202,7 +201,7 @@ fn an_explanation_names_the_rules_and_takes_nothing() {
         waiting: Waiting::Cannot,
     };
     for _ in 0..5 {
-        let explanation = limiter.explain(&check);
+        let explanation = limiter.explain_now(&check);
         assert!(explanation.known && explanation.allowed);
         let nodes = &explanation.descriptors[0].nodes;
         assert_eq!(nodes.len(), 2);
@@ -230,7 +229,7 @@ fn an_explanation_names_the_rules_and_takes_nothing() {
         &[("tenant", "a"), ("endpoint", "orders")],
         2
     ));
-    let explanation = limiter.explain(&Check { ..check });
+    let explanation = limiter.explain_now(&Check { ..check });
     let denied = &explanation.descriptors[0].nodes[1].limits[0];
     assert!(!explanation.allowed);
     assert_eq!(denied.answer, "deny");

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 use ratekeeper_http::answer::{BodyForm, Denial, Form, Refusal, Standing, scope};
 use ratekeeper_http::{Forwarding, Hop, Malformed, Original, Refused, UnclearDomain};
-use ratekeeper_limiter::Check;
+use ratekeeper_limiter::{Check, Ruling};
 use serde::Deserialize;
 use tracing::warn;
 
@@ -55,19 +55,21 @@ pub(super) async fn answer<S: ServedStore>(
     let descriptors = question.descriptors(&entries);
     let check = Check::new(question.domain(), &descriptors);
     let now = app.limiter.clock().now();
-    let decision = app.check(&check, now).await;
-    let policies = app.limiter.policies(&check, &decision);
-    let standing = Standing::new(&policies, &decision, now);
-    let told = app.auth.headers.lines(&standing);
-    if decision.allowed() {
-        let told: HeaderMap = told.into_iter().collect();
-        return Ok((StatusCode::OK, told).into_response());
-    }
-    let denial = Denial::of(&standing, scope(&decision, check.domain, &descriptors));
-    let form = Form::Http(BodyForm::wanted(&headers, app.auth.denial_body));
-    let mut denied = Refusal::Denied(Box::new(denial)).response(&form, told);
-    *denied.status_mut() = deny_status;
-    Ok(denied.map(Into::into))
+    let respond = |ruling: &Ruling<'_>| {
+        let standing = Standing::new(&ruling.policies(), ruling.decision, now);
+        let told = app.auth.headers.lines(&standing);
+        if ruling.decision.allowed() {
+            let told: HeaderMap = told.into_iter().collect();
+            return (StatusCode::OK, told).into_response();
+        }
+        let scope = scope(ruling.decision, check.domain, check.descriptors);
+        let denial = Denial::of(&standing, scope);
+        let form = Form::Http(BodyForm::wanted(&headers, app.auth.denial_body));
+        let mut denied = Refusal::Denied(Box::new(denial)).response(&form, told);
+        *denied.status_mut() = deny_status;
+        denied.map(Into::into)
+    };
+    Ok(app.check(&check, now, respond).await)
 }
 
 pub(super) const fn hop(peer: &Peer) -> Hop {

@@ -20,7 +20,8 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Begun, Check, Decision, Waiting};
+use ratekeeper_limiter::{Check, Ruling, Waiting};
+use ratekeeper_store::Answer::{Decided, Pending};
 use serde::Deserialize;
 
 use super::ApiError;
@@ -68,9 +69,11 @@ pub(super) async fn one<S: ServedStore>(
         strict::refuse_unmatched(snapshot.rules(), &check, asked.names())?;
     }
     let now = app.limiter.clock().now();
-    let decision = app.check(&check, now).await;
-    let answer = answer(app, &question, &check, &decision, now);
-    Ok(respond(&answer, options.status))
+    let read = |ruling: &Ruling<'_>| {
+        let answer = answer(&question, ruling, now);
+        respond(&answer, options.status)
+    };
+    Ok(app.check(&check, now, read).await)
 }
 
 /// Up to a thousand checks, each decided by itself; none is if one of them makes no sense.
@@ -101,7 +104,7 @@ pub(crate) async fn explain<S: ServedStore>(asked: Asked<S>) -> Result<Response,
         waiting: Waiting::Cannot,
         ..question.check(&descriptors)
     };
-    let explanation = asked.app.limiter.explanation(&check).await;
+    let explanation = asked.app.limiter.explain(&check).await;
     Ok(Json(explanation).into_response())
 }
 
@@ -111,32 +114,29 @@ async fn answer_all<S: ServedStore>(app: &App<S>, questions: &[Object<Question<'
     let start = Instant::now();
     let now = app.limiter.clock().now();
     let mut written = Vec::new();
-    let begin = |question: &Object<Question<'_>>| {
+    let ask = |question: &Object<Question<'_>>| {
         let entries = question.entries();
         let descriptors = question.descriptors(&entries, 1);
-        let check = question.check(&descriptors);
-        app.limiter.begin_with(&check, now, |decision| {
-            let from = written.len();
-            answer(app, question, &check, decision, now).write(&mut written);
-            from..written.len()
-        })
+        app.limiter
+            .ask(&question.check(&descriptors), now, |ruling| {
+                let from = written.len();
+                answer(question, ruling, now).write(&mut written);
+                from..written.len()
+            })
     };
-    let begun: Vec<_> = questions.iter().map(begin).collect();
-    let mut text = Vec::with_capacity(written.len() + begun.len() + 16);
-    for (question, begun) in questions.iter().zip(begun) {
+    let answers: Vec<_> = questions.iter().map(ask).collect();
+    let mut text = Vec::with_capacity(written.len() + answers.len() + 16);
+    for (question, answered) in questions.iter().zip(answers) {
         text.extend_from_slice(if text.is_empty() {
             b"{\"results\":["
         } else {
             b","
         });
-        match begun {
-            Begun::Decided(range) => text.extend_from_slice(&written[range]),
-            Begun::Asked(asked) => {
-                let entries = question.entries();
-                let descriptors = question.descriptors(&entries, 1);
-                let check = question.check(&descriptors);
-                let decision = app.limiter.finish(&check, asked).await;
-                answer(app, question, &check, &decision, now).write(&mut text);
+        match answered {
+            Decided(range) => text.extend_from_slice(&written[range]),
+            Pending(pending) => {
+                let write = |ruling: &Ruling<'_>| answer(question, ruling, now).write(&mut text);
+                app.limiter.finish(pending, write).await;
             }
         }
     }
@@ -145,19 +145,15 @@ async fn answer_all<S: ServedStore>(app: &App<S>, questions: &[Object<Question<'
     text
 }
 
-/// What `question` is answered, which was put to the limiter as `check`.
-fn answer<'a, S: ServedStore>(
-    app: &App<S>,
-    question: &Question<'_>,
-    check: &Check<'_>,
-    decision: &'a Decision,
-    at: Timestamp,
-) -> Answer<'a> {
+/// The answer to `question`, decided `at` a time.
+fn answer<'a>(question: &Question<'_>, ruling: &Ruling<'a>, at: Timestamp) -> Answer<'a> {
     let standing = question.standing.then(|| {
-        let policies = app.limiter.policies(check, decision);
-        StandingAnswer::new(&policies, decision, check, at)
+        let entries = question.entries();
+        let descriptors = question.descriptors(&entries, 1);
+        let check = question.check(&descriptors);
+        StandingAnswer::new(&ruling.policies(), ruling.decision, &check, at)
     });
-    Answer::new(decision, question.is_peek()).with(standing)
+    Answer::new(ruling.decision, question.is_peek()).with(standing)
 }
 
 fn respond(answer: &Answer<'_>, by_status: bool) -> Response {

@@ -160,7 +160,7 @@ async fn looked_at<S: ServedStore>(
     level: Option<&OwnLevel>,
     limits: &mut Vec<OwnLimit>,
 ) {
-    let explanation: Explanation = limiter.explanation(check).await;
+    let explanation: Explanation = limiter.explain(check).await;
     for descriptor in &explanation.descriptors {
         let is_level = descriptor.domain.as_deref().unwrap_or(check.domain) == SERVICE_LEVELS;
         let level = level.filter(|_| is_level);

@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
-use ratekeeper_limiter::{Begun, Decision};
+use ratekeeper_limiter::Ruling;
 use ratekeeper_proto::ratekeeper::v1;
+use ratekeeper_store::Answer;
 use tonic::Status;
 
 use super::check_count;
 use super::question::{Place, Question};
-use super::service::{Service, asked};
+use super::service::{Service, asked, respond};
 use crate::store::ServedStore;
 
 impl<S: ServedStore> Service<S> {
@@ -34,22 +35,18 @@ impl<S: ServedStore> Service<S> {
             let question = asked(check)?;
             let views = question.views(1);
             let asking = question.check(&views);
-            let respond = |decision: &Decision| self.respond(decision, check, &asking, now);
-            results.push(match self.app.limiter.begin_with(&asking, now, respond) {
-                Begun::Decided(response) => response,
-                Begun::Asked(ticket) => {
-                    pending.push((number, ticket));
+            let respond = |ruling: &Ruling<'_>| respond(ruling, check, now);
+            results.push(match self.app.limiter.ask(&asking, now, respond) {
+                Answer::Decided(response) => response,
+                Answer::Pending(later) => {
+                    pending.push((number, later));
                     v1::CheckResponse::default()
                 }
             });
         }
-        for (number, ticket) in pending {
-            let check = &checks[number];
-            let question = asked(check)?;
-            let views = question.views(1);
-            let asking = question.check(&views);
-            let decision = self.app.limiter.finish(&asking, ticket).await;
-            results[number] = self.respond(&decision, check, &asking, now);
+        for (number, later) in pending {
+            let respond = |ruling: &Ruling<'_>| respond(ruling, &checks[number], now);
+            results[number] = self.app.limiter.finish(later, respond).await;
         }
         self.app.durations.add(start.elapsed());
         Ok(results)

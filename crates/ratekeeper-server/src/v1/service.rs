@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Check, Decision, Held, Reservation, Reserve, Settled};
+use ratekeeper_limiter::{Held, Reservation, Reserve, Ruling, Settled};
 use ratekeeper_proto::ratekeeper::v1;
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::RateLimiterService;
 use tonic::{Request, Response, Status, Streaming};
@@ -52,24 +52,6 @@ impl<S: ServedStore> Service<S> {
         }
     }
 
-    /// What `check` is answered, which was put to the limiter as `asking`.
-    pub(super) fn respond(
-        &self,
-        decision: &Decision,
-        check: &v1::CheckRequest,
-        asking: &Check<'_>,
-        at: Timestamp,
-    ) -> v1::CheckResponse {
-        let hits = check.descriptors.iter().map(|descriptor| descriptor.hits);
-        let is_peek = { hits }.all(|hits| hits == Some(0));
-        let mut response = answer::check(decision, check.statuses, is_peek);
-        response.standing = check.standing.then(|| {
-            let policies = self.app.limiter.policies(asking, decision);
-            answer::standing(&policies, decision, asking, at)
-        });
-        response
-    }
-
     /// The same service, for requests of whoever sent `request`.
     fn of<T>(&self, request: &Request<T>) -> Self {
         Self {
@@ -77,6 +59,25 @@ impl<S: ServedStore> Service<S> {
             override_admitted: self.admit(request, Power::Override).map(drop),
         }
     }
+}
+
+/// The answer to `check`, decided `at` a time.
+pub(super) fn respond(
+    ruling: &Ruling<'_>,
+    check: &v1::CheckRequest,
+    at: Timestamp,
+) -> v1::CheckResponse {
+    let hits = check.descriptors.iter().map(|descriptor| descriptor.hits);
+    let is_peek = { hits }.all(|hits| hits == Some(0));
+    let mut response = answer::check(ruling.decision, check.statuses, is_peek);
+    // It made sense when it was asked.
+    if let (true, Ok(question)) = (check.standing, asked(check)) {
+        let views = question.views(1);
+        let asking = question.check(&views);
+        let standing = answer::standing(&ruling.policies(), ruling.decision, &asking, at);
+        response.standing = Some(standing);
+    }
+    response
 }
 
 /// What `check` asks.
@@ -102,8 +103,8 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
         let views = question.views(1);
         let asking = question.check(&views);
         let now = self.app.limiter.clock().now();
-        let decision = self.app.check(&asking, now).await;
-        let response = self.respond(&decision, check, &asking, now);
+        let respond = |ruling: &Ruling<'_>| respond(ruling, check, now);
+        let response = self.app.check(&asking, now, respond).await;
         Ok(Response::new(response))
     }
 
@@ -159,7 +160,7 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
         let views = question.views(1);
         let check = question.check(&views);
         let now = self.app.limiter.clock().now();
-        let acquired = self.app.limiter.acquire(caller, &check, key).await;
+        let acquired = self.app.limiter.caller(caller).acquire(&check, key).await;
         let acquired = acquired.map_err(Refusal::of_hold("idempotency_key"))?;
         let (permit, expires_after_ms) = match acquired.permit {
             Some(Held {
@@ -190,7 +191,8 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
         let released = self
             .app
             .limiter
-            .release(caller, &request.get_ref().permit)
+            .caller(caller)
+            .release(&request.get_ref().permit)
             .await;
         let released = released.map_err(Refusal::of_hold("permit"))?;
         Ok(Response::new(v1::ReleaseResponse {
@@ -206,7 +208,8 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
         let held = self
             .app
             .limiter
-            .renew(caller, &request.get_ref().permit)
+            .caller(caller)
+            .renew(&request.get_ref().permit)
             .await;
         let held = held.map_err(Refusal::of_hold("permit"))?;
         Ok(Response::new(v1::RenewResponse {
@@ -237,7 +240,7 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
             ttl,
             key,
         };
-        let reserved = self.app.limiter.reserve(caller, &reserve).await;
+        let reserved = self.app.limiter.caller(caller).reserve(&reserve).await;
         let reserved = reserved.map_err(Refusal::of_hold("idempotency_key"))?;
         let (reservation, expires_after_ms) = match reserved.reservation {
             Some(Reservation {
@@ -264,7 +267,12 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
     ) -> Result<Response<v1::CommitResponse>, Status> {
         let caller = self.admit(&request, Power::Hold)?;
         let v1::CommitRequest { reservation, hits } = request.get_ref();
-        let settled = self.app.limiter.commit(caller, reservation, *hits).await;
+        let settled = self
+            .app
+            .limiter
+            .caller(caller)
+            .commit(reservation, *hits)
+            .await;
         let settled = settled.map_err(Refusal::of_hold("reservation"))?;
         let (limits, limits_gone) = counts(&settled);
         Ok(Response::new(v1::CommitResponse {
@@ -280,11 +288,8 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
         request: Request<v1::CancelRequest>,
     ) -> Result<Response<v1::CancelResponse>, Status> {
         let caller = self.admit(&request, Power::Hold)?;
-        let settled = self
-            .app
-            .limiter
-            .cancel(caller, &request.get_ref().reservation);
-        let settled = settled.await;
+        let reservation = &request.get_ref().reservation;
+        let settled = self.app.limiter.caller(caller).cancel(reservation).await;
         let settled = settled.map_err(Refusal::of_hold("reservation"))?;
         let (limits, limits_gone) = counts(&settled);
         Ok(Response::new(v1::CancelResponse {
@@ -312,7 +317,8 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
         let decision = self
             .app
             .limiter
-            .refund(caller, &question.check(&views), key)
+            .caller(caller)
+            .refund(&question.check(&views), key)
             .await;
         let decision = decision.map_err(Refusal::of_hold("idempotency_key"))?;
         Ok(Response::new(v1::RefundResponse {

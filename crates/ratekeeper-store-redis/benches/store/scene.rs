@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
-use ratekeeper_store::{Charge, CounterKey, FullMode, Request, RuleSlot, Step};
+use ratekeeper_store::{CounterKey, Request, Step};
 use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
 use ratekeeper_testkit::redis::{Client, Server};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -123,26 +123,17 @@ pub(crate) fn limit(algorithm: Algorithm, quota: u64) -> Limit {
 }
 
 /// One hit of the counter of that number, spread as hashes are.
-pub(crate) fn step(limit: &Limit, number: u64) -> Step<'_> {
+pub(crate) fn step(limit: &Limit, number: u64) -> Step {
     let spread = |n: u64| (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    Step {
-        key: CounterKey {
+    Step::new(
+        CounterKey {
             subject: spread(number),
             identity: spread(spread(number)),
         },
-        limit,
-        calendar: None,
-        hits: 1,
-        charge: Charge::IfAllowed,
-        descriptor: 0,
-        shadow: false,
-        quota_mode: false,
-        rule: RuleSlot(0),
-        store: Default::default(),
-        full_mode: FullMode::Allow,
-    }
+        *limit,
+    )
 }
 
-pub(crate) fn request<'a>(steps: &'a [Step<'a>]) -> Request<'a> {
+pub(crate) fn request<'a>(steps: &'a [Step]) -> Request<'a> {
     Request::new(steps, Mode::default(), Timestamp::from_secs(1_800_000_000))
 }

@@ -1,5 +1,5 @@
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Mode, Timestamp};
-use ratekeeper_store::{Charge, FullMode, RuleSlot, Step};
+use ratekeeper_store::Step;
 
 use super::*;
 use crate::node::Node;
@@ -12,23 +12,14 @@ fn nothing() -> Limit {
     Limit::try_new(spec).expect("a valid limit")
 }
 
-fn step(limit: &Limit, number: u64) -> Step<'_> {
-    Step {
-        key: CounterKey {
+fn step(limit: &Limit, number: u64) -> Step {
+    Step::new(
+        CounterKey {
             subject: number,
             identity: number,
         },
-        limit,
-        calendar: None,
-        hits: 1,
-        charge: Charge::IfAllowed,
-        descriptor: 0,
-        shadow: false,
-        quota_mode: false,
-        rule: RuleSlot(0),
-        store: Default::default(),
-        full_mode: FullMode::Allow,
-    }
+        *limit,
+    )
 }
 
 /// What is known of the counters of `request` after Redis has denied it.

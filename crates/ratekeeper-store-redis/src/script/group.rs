@@ -1,7 +1,7 @@
 //! Requests that are decided together.
 
 use ratekeeper_core::{Bounds, Limit, Mode};
-use ratekeeper_store::{Charge, CounterKey, Extra, FullMode, Request, RuleSlot, Step};
+use ratekeeper_store::{Charge, CounterKey, Extra, Request, Step};
 use smallvec::SmallVec;
 
 use super::params::{LEAKY_WITHIN, Params};
@@ -142,7 +142,7 @@ impl Group {
         });
     }
 
-    fn add(&mut self, steps: &[Step<'_>]) {
+    fn add(&mut self, steps: &[Step]) {
         self.is_plain &= steps.iter().all(|step| step.hits > 0);
         self.requests += 1;
         let hits: SmallVec<[i64; 2]> = steps.iter().map(|step| step.hits).collect();
@@ -164,44 +164,40 @@ impl Group {
 }
 
 impl Part {
-    fn new(step: &Step<'_>, counter: u16) -> Self {
+    fn new(step: &Step, counter: u16) -> Self {
         Self {
             key: step.key,
-            limit: *step.limit,
+            limit: step.limit,
             calendar: step.calendar,
             charge: step.charge,
             descriptor: step.descriptor,
             shadow: step.shadow,
             quota_mode: step.quota_mode,
-            params: Params::new(step.limit, step.calendar),
+            params: Params::new(&step.limit, step.calendar),
             counter,
         }
     }
 
-    fn asks(&self, step: &Step<'_>) -> bool {
+    fn asks(&self, step: &Step) -> bool {
         self.key == step.key
             && self.charge == step.charge
             && self.descriptor == step.descriptor
             && self.shadow == step.shadow
             && self.quota_mode == step.quota_mode
             && self.calendar == step.calendar
-            && self.limit == *step.limit
+            && self.limit == step.limit
     }
 
     /// Redis has room for every counter, so what is answered without room is never asked.
-    pub(super) fn step(&self, hits: i64) -> Step<'_> {
+    pub(super) fn step(&self, hits: i64) -> Step {
         Step {
-            key: self.key,
-            limit: &self.limit,
             calendar: self.calendar,
             hits,
             charge: self.charge,
             descriptor: self.descriptor,
             shadow: self.shadow,
             quota_mode: self.quota_mode,
-            rule: RuleSlot::default(),
-            store: Default::default(),
-            full_mode: FullMode::Allow,
+            ..Step::new(self.key, self.limit)
         }
     }
 }

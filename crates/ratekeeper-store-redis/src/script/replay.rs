@@ -45,7 +45,7 @@ impl<'a> Replay<'a> {
 
     /// The answer to the next request, which is one of `run`.
     pub(super) fn next(&mut self, run: &Run) -> Verdicts {
-        let steps: SmallVec<[Step<'a>; 2]> = (self.group.parts.iter())
+        let steps: SmallVec<[Step; 2]> = (self.group.parts.iter())
             .zip(&run.hits)
             .map(|(part, hits)| self.as_of(part.step(*hits)))
             .collect();
@@ -66,7 +66,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn test(&self, steps: &[Step<'_>]) -> SmallVec<[Outcome; 4]> {
+    fn test(&self, steps: &[Step]) -> SmallVec<[Outcome; 4]> {
         let mut taken: SmallVec<[u64; 4]> = SmallVec::from_elem(0, steps.len());
         let mut outcomes = SmallVec::with_capacity(steps.len());
         for (index, step) in steps.iter().enumerate() {
@@ -81,7 +81,7 @@ impl<'a> Replay<'a> {
         outcomes
     }
 
-    fn ask(&self, counter: usize, step: &Step<'_>, taken: u64) -> Outcome {
+    fn ask(&self, counter: usize, step: &Step, taken: u64) -> Outcome {
         let ask = Ask {
             taken,
             hits: step.hits,
@@ -94,18 +94,18 @@ impl<'a> Replay<'a> {
         step.limit.test(state, ask, &self.moment(step))
     }
 
-    fn ask_held(&self, held: Held, step: &Step<'_>, ask: Ask) -> Outcome {
+    fn ask_held(&self, held: Held, step: &Step, ask: Ask) -> Outcome {
         match self.act(step) {
-            Some(PermitAct::Acquire) => held.acquire(step.limit, ask.taken),
-            Some(PermitAct::Renew) => held.settle(step.limit, false),
-            Some(PermitAct::Release) => held.settle(step.limit, true),
-            None => held.test(step.limit, ask),
+            Some(PermitAct::Acquire) => held.acquire(&step.limit, ask.taken),
+            Some(PermitAct::Renew) => held.settle(&step.limit, false),
+            Some(PermitAct::Release) => held.settle(&step.limit, true),
+            None => held.test(&step.limit, ask),
         }
     }
 
     /// Charges the counter of the step, also 0 hits, which settles it. A group with an extra
     /// has one request, so that nobody sees what became of its permits.
-    fn charge(&mut self, index: usize, step: &Step<'_>, hits: i64) {
+    fn charge(&mut self, index: usize, step: &Step, hits: i64) {
         let at = self.moment(step);
         let counter = usize::from(self.group.parts[index].counter);
         let state = match &mut self.states[counter] {
@@ -128,7 +128,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The step, without its hits if it gives back what does not count any more.
-    fn as_of(&self, step: Step<'a>) -> Step<'a> {
+    fn as_of(&self, step: Step) -> Step {
         let taken_at = self.group.extra.as_ref().and_then(|extra| extra.taken_at);
         let is_gone = |at| step.hits < 0 && !step.limit.still_counts(at, &self.moment(&step));
         Step {
@@ -141,12 +141,12 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn act(&self, step: &Step<'_>) -> Option<PermitAct> {
+    fn act(&self, step: &Step) -> Option<PermitAct> {
         let permit = self.group.extra.as_ref()?.permit?;
         (step.limit.algorithm() == Algorithm::Concurrency).then_some(permit.act)
     }
 
-    fn moment(&self, step: &Step<'_>) -> Moment {
+    fn moment(&self, step: &Step) -> Moment {
         Moment {
             now: self.now,
             calendar: step.calendar,

@@ -1,7 +1,7 @@
 //! Redis's clock goes back: by twenty seconds, as after a failover to a server that is late, or by an hour.
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
-use ratekeeper_store::{Charge, CounterKey, FullMode, Request, RuleSlot, Step};
+use ratekeeper_store::{CounterKey, FullMode, Request, Step};
 use ratekeeper_store_redis::script::{Call, Group, KeyName, Script};
 use ratekeeper_testkit::redis::{Client, Server};
 
@@ -22,20 +22,15 @@ struct Counter<'a> {
 impl Counter<'_> {
     fn passes(&mut self, hits: i64, micros: u64) -> bool {
         let step = Step {
-            key: CounterKey {
-                subject: 1,
-                identity: 1,
-            },
-            limit: &self.limit,
-            calendar: None,
             hits,
-            charge: Charge::IfAllowed,
-            descriptor: 0,
-            shadow: false,
-            quota_mode: false,
-            rule: RuleSlot(0),
-            store: Default::default(),
             full_mode: FullMode::Deny,
+            ..Step::new(
+                CounterKey {
+                    subject: 1,
+                    identity: 1,
+                },
+                self.limit,
+            )
         };
         let now = Timestamp::from_micros(micros);
         let group = Group::new(&Request::new(&[step], Mode::default(), now));

@@ -10,7 +10,7 @@ use ratekeeper_core::{
     Algorithm, Arithmetic, Ask, Emission, Limit, MAX_COUNT, Micros, Mode, Moment, Outcome, Spill,
     State, StateMut, Timestamp,
 };
-use ratekeeper_store::{Charge, CounterKey, FullMode, Request, RuleSlot, Step, StepOutcome};
+use ratekeeper_store::{Charge, CounterKey, Request, Step, StepOutcome};
 use ratekeeper_store_redis::script::{Call, Group, KeyName, Script};
 use ratekeeper_testkit::model::history::{Gap, History, Hits, Move, gaps, histories, hits};
 use ratekeeper_testkit::redis::{Client, Server};
@@ -204,17 +204,9 @@ impl Lane {
 
     fn request<T>(&self, hits: i64, key: CounterKey, take: impl FnOnce(&Request<'_>) -> T) -> T {
         let step = Step {
-            key,
-            limit: &self.limit,
-            calendar: None,
             hits,
             charge: self.charge,
-            descriptor: 0,
-            shadow: false,
-            quota_mode: false,
-            rule: RuleSlot(0),
-            store: Default::default(),
-            full_mode: FullMode::Allow,
+            ..Step::new(key, self.limit)
         };
         take(&Request::new(&[step], Mode::default(), self.now))
     }

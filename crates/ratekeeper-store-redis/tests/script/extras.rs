@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::{
-    Answer, Charge, CounterKey, Extra, FullMode, MemoryConfig, MemoryStore, Once, Permit,
-    PermitAct, Request, RuleSlot, Step, Store, Until,
+    Answer, Charge, CounterKey, Extra, MemoryConfig, MemoryStore, Once, Permit, PermitAct, Request,
+    Step, Store, Until,
 };
 use ratekeeper_testkit::redis::Server;
 
@@ -147,7 +147,7 @@ fn drawn_step(limits: usize) -> impl Strategy<Value = DrawnStep> {
 }
 
 impl Drawn {
-    fn steps<'a>(&self, limits: &'a [Limit]) -> Vec<Step<'a>> {
+    fn steps(&self, limits: &[Limit]) -> Vec<Step> {
         let make = |(descriptor, drawn): (u16, &DrawnStep)| {
             let limit = &limits[drawn.counter];
             let hits = match (limit.algorithm(), self.wish) {
@@ -158,12 +158,6 @@ impl Drawn {
                 _ => drawn.hits,
             };
             Step {
-                key: CounterKey {
-                    subject: 7,
-                    identity: drawn.counter as u64,
-                },
-                limit,
-                calendar: None,
                 hits,
                 charge: match drawn.always {
                     true => Charge::Always,
@@ -171,10 +165,13 @@ impl Drawn {
                 },
                 descriptor,
                 shadow: drawn.shadow,
-                quota_mode: false,
-                rule: RuleSlot(0),
-                store: Default::default(),
-                full_mode: FullMode::Allow,
+                ..Step::new(
+                    CounterKey {
+                        subject: 7,
+                        identity: drawn.counter as u64,
+                    },
+                    *limit,
+                )
             }
         };
         (0..).zip(&self.steps).map(make).collect()

@@ -5,9 +5,7 @@ use std::cell::RefCell;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
-use ratekeeper_store::{
-    Answer, Charge, CounterKey, FullMode, Request, RuleSlot, Step, Store, Verdicts,
-};
+use ratekeeper_store::{Answer, Charge, CounterKey, Request, Step, Store, Verdicts};
 use ratekeeper_store_redis::script::{Call, Group};
 use ratekeeper_testkit::redis::Server;
 
@@ -189,7 +187,7 @@ impl DrawnGroup {
         groups
     }
 
-    fn steps_of<'a>(&self, limits: &'a [Limit], hits: &[i64]) -> Vec<Step<'a>> {
+    fn steps_of(&self, limits: &[Limit], hits: &[i64]) -> Vec<Step> {
         let mut descriptor = 0;
         let make = |(drawn, hits): (&DrawnStep, &i64)| {
             descriptor += u16::from(drawn.next_descriptor);
@@ -209,21 +207,15 @@ impl DrawnGroup {
     }
 }
 
-fn step(limit: &Limit, number: u64, hits: i64) -> Step<'_> {
+fn step(limit: &Limit, number: u64, hits: i64) -> Step {
     Step {
-        key: CounterKey {
-            subject: number % 3,
-            identity: number,
-        },
-        limit,
-        calendar: None,
         hits,
-        charge: Charge::IfAllowed,
-        descriptor: 0,
-        shadow: false,
-        quota_mode: false,
-        rule: RuleSlot(0),
-        store: Default::default(),
-        full_mode: FullMode::Allow,
+        ..Step::new(
+            CounterKey {
+                subject: number % 3,
+                identity: number,
+            },
+            *limit,
+        )
     }
 }

@@ -62,14 +62,14 @@ async fn ready(store: &RedisStore) {
 }
 
 /// Counters number `number` of each of `shards` shards, each in a slot of its own.
-fn steps<'a>(limit: &'a Limit, number: u64, shards: usize) -> Vec<Step<'a>> {
+fn steps(limit: &Limit, number: u64, shards: usize) -> Vec<Step> {
     (0..shards)
         .map(|shard| step_of(limit, number, shard))
         .collect()
 }
 
 /// A counter that lies in that shard of three, in the order in which the cluster began.
-pub(crate) fn step_of<'a>(limit: &'a Limit, number: u64, shard: usize) -> Step<'a> {
+pub(crate) fn step_of(limit: &Limit, number: u64, shard: usize) -> Step {
     let lies_there = |subject: &u64| usize::from(slot(*subject)) * 3 / 16_384 == shard;
     let first = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let subject = (first..).find(lies_there).expect("every shard has slots");

@@ -40,7 +40,7 @@ impl Scene {
     }
 
     /// Puts what is no counter of any algorithm where that of `step` lies.
-    fn corrupt(&self, step: &Step<'_>) {
+    fn corrupt(&self, step: &Step) {
         let name = self.name(step.key);
         let made = self.server.client().ask(&["HSET", &name, "field", "value"]);
         assert!(!made.is_error(), "{made:?}");

@@ -31,7 +31,7 @@ fn comes_back(verdicts: &Verdicts) -> u64 {
     verdicts.at.after(wait).as_micros()
 }
 
-async fn remembered(store: &RedisStore, step: Step<'_>) -> Option<Verdicts> {
+async fn remembered(store: &RedisStore, step: Step) -> Option<Verdicts> {
     let before = store.denied_from_memory();
     let verdicts = decide(store, &[step]).await.expect("the server answers");
     (store.denied_from_memory() > before).then_some(verdicts)

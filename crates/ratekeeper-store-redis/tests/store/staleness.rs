@@ -117,7 +117,7 @@ fn limit_of(algorithm: Algorithm, most: u64) -> Limit {
     Limit::try_new(spec).expect("a valid limit")
 }
 
-fn numbered(limit: &Limit, hits: i64) -> Step<'_> {
+fn numbered(limit: &Limit, hits: i64) -> Step {
     Step {
         hits,
         ..step(limit, limit.algorithm() as u64)

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
-use ratekeeper_store::{
-    Answer, Charge, CounterKey, FullMode, Request, RuleSlot, Step, Store, StoreError, Verdicts,
-};
+use ratekeeper_store::{Answer, CounterKey, Request, Step, Store, StoreError, Verdicts};
 use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
 use ratekeeper_testkit::redis::Server;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -57,30 +55,18 @@ pub(crate) fn limit(algorithm: Algorithm, quota: u64, window: Micros) -> Limit {
     Limit::try_new(LimitSpec::new(algorithm, quota, window)).expect("a valid limit")
 }
 
-pub(crate) fn step(limit: &Limit, number: u64) -> Step<'_> {
-    Step {
-        key: CounterKey {
+pub(crate) fn step(limit: &Limit, number: u64) -> Step {
+    Step::new(
+        CounterKey {
             subject: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             identity: number.wrapping_mul(0xd1b5_4a32_d192_ed03),
         },
-        limit,
-        calendar: None,
-        hits: 1,
-        charge: Charge::IfAllowed,
-        descriptor: 0,
-        shadow: false,
-        quota_mode: false,
-        rule: RuleSlot(0),
-        store: Default::default(),
-        full_mode: FullMode::Allow,
-    }
+        *limit,
+    )
 }
 
 /// Decides `steps` by the server's time.
-pub(crate) async fn decide<S: Store>(
-    store: &S,
-    steps: &[Step<'_>],
-) -> Result<Verdicts, StoreError> {
+pub(crate) async fn decide<S: Store>(store: &S, steps: &[Step]) -> Result<Verdicts, StoreError> {
     let answer = store.decide(&Request::new(steps, Mode::default(), Timestamp::EPOCH));
     match answer {
         Answer::Decided(verdicts) => Ok(verdicts),

@@ -184,7 +184,7 @@ impl Kind {
         }
     }
 
-    fn steps<'a>(&self, limits: &'a [Limit], hits: &[i64]) -> Vec<Step<'a>> {
+    fn steps(&self, limits: &[Limit], hits: &[i64]) -> Vec<Step> {
         let mut descriptor = 0;
         let make = |(drawn, hits): (&DrawnStep, &i64)| {
             descriptor += u16::from(drawn.next_descriptor);

@@ -8,9 +8,7 @@ use std::time::Instant;
 use governor::clock::{Clock, FakeRelativeClock};
 use governor::{Quota, RateLimiter};
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
-use ratekeeper_store::{
-    Charge, CounterKey, FullMode, MemoryConfig, MemoryStore, Request, RuleSlot, Step,
-};
+use ratekeeper_store::{CounterKey, MemoryConfig, MemoryStore, Request, Step};
 use ratekeeper_testkit::paired::{Paired, paired};
 use siphasher::sip::SipHasher13;
 
@@ -57,20 +55,8 @@ impl Namer {
     }
 }
 
-pub(crate) fn step(key: CounterKey, limit: &Limit) -> Step<'_> {
-    Step {
-        key,
-        limit,
-        calendar: None,
-        hits: 1,
-        charge: Charge::IfAllowed,
-        descriptor: 0,
-        shadow: false,
-        quota_mode: false,
-        rule: RuleSlot(0),
-        store: Default::default(),
-        full_mode: FullMode::Allow,
-    }
+pub(crate) fn step(key: CounterKey, limit: &Limit) -> Step {
+    Step::new(key, *limit)
 }
 
 fn store() -> MemoryStore {

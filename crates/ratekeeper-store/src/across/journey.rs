@@ -5,15 +5,13 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use ratekeeper_core::{Bounds, Limit, Timestamp};
+use ratekeeper_core::Timestamp;
 use smallvec::SmallVec;
 
 use super::parts::Parts;
 use super::verdict::{self, whole};
 use super::{Place, Places};
-use crate::{
-    Answer, Charge, CounterKey, FullMode, Request, RuleSlot, Step, StoreError, StoreSlot, Verdicts,
-};
+use crate::{Answer, Request, Step, StoreError, Verdicts};
 
 /// One place, and the steps that lie there.
 #[derive(Debug)]
@@ -63,7 +61,7 @@ pub(super) fn begin<P: Places>(
     places: &P,
     request: &Request<'_>,
     parts: Parts,
-    steps: &[Step<'_>],
+    steps: &[Step],
     legs: SmallVec<[Leg<P::Ticket>; 4]>,
 ) -> Answer<Ticket<P>> {
     let mut answer = None;
@@ -84,7 +82,7 @@ pub(super) fn begin<P: Places>(
     Answer::Pending(Ticket(State::Several(Some(Box::new(Journey {
         places: places.clone(),
         parts,
-        steps: steps.iter().map(OwnStep::new).collect(),
+        steps: SmallVec::from_slice(steps),
         now: request.now,
         legs,
         answer,
@@ -98,7 +96,7 @@ pub(super) fn give_back<P: Places>(
     places: &P,
     request: &Request<'_>,
     parts: Parts,
-    steps: &[Step<'_>],
+    steps: &[Step],
     legs: SmallVec<[Leg<P::Ticket>; 4]>,
 ) {
     let returns = legs
@@ -127,7 +125,7 @@ type Returns<P> = SmallVec<[Returning<<P as Places>::Ticket>; 2]>;
 fn conclude<P: Places>(
     places: &P,
     parts: &Parts,
-    steps: &[Step<'_>],
+    steps: &[Step],
     legs: &[Leg<P::Ticket>],
     now: Timestamp,
 ) -> (Result<Verdicts, StoreError>, Returns<P>) {
@@ -239,7 +237,7 @@ impl<P: Places> std::fmt::Debug for Rest<P> {
 struct Journey<P: Places> {
     places: P,
     parts: Parts,
-    steps: SmallVec<[OwnStep; 4]>,
+    steps: SmallVec<[Step; 4]>,
     now: Timestamp,
     legs: SmallVec<[Leg<P::Ticket>; 4]>,
     /// Known once all places have answered.
@@ -273,9 +271,8 @@ impl<P: Places> Journey<P> {
         if waiting {
             return Poll::Pending;
         }
-        let steps: SmallVec<[Step<'_>; 4]> = self.steps.iter().map(OwnStep::step).collect();
-        let (answer, returns) = conclude(&self.places, &self.parts, &steps, &self.legs, self.now);
-        drop(steps);
+        let steps = &self.steps;
+        let (answer, returns) = conclude(&self.places, &self.parts, steps, &self.legs, self.now);
         (self.answer, self.returns) = (Some(answer), returns);
         Poll::Ready(())
     }
@@ -296,56 +293,6 @@ impl<P: Places> Journey<P> {
         match self.returns.is_empty() {
             true => Poll::Ready(()),
             false => Poll::Pending,
-        }
-    }
-}
-
-/// A step that outlives its request.
-#[derive(Clone, Copy, Debug)]
-struct OwnStep {
-    key: CounterKey,
-    limit: Limit,
-    calendar: Option<Bounds>,
-    hits: i64,
-    charge: Charge,
-    descriptor: u16,
-    shadow: bool,
-    quota_mode: bool,
-    store: StoreSlot,
-    rule: RuleSlot,
-    full_mode: FullMode,
-}
-
-impl OwnStep {
-    fn new(step: &Step<'_>) -> Self {
-        Self {
-            key: step.key,
-            limit: *step.limit,
-            calendar: step.calendar,
-            hits: step.hits,
-            charge: step.charge,
-            descriptor: step.descriptor,
-            shadow: step.shadow,
-            quota_mode: step.quota_mode,
-            store: step.store,
-            rule: step.rule,
-            full_mode: step.full_mode,
-        }
-    }
-
-    fn step(&self) -> Step<'_> {
-        Step {
-            key: self.key,
-            limit: &self.limit,
-            calendar: self.calendar,
-            hits: self.hits,
-            charge: self.charge,
-            descriptor: self.descriptor,
-            shadow: self.shadow,
-            quota_mode: self.quota_mode,
-            store: self.store,
-            rule: self.rule,
-            full_mode: self.full_mode,
         }
     }
 }

@@ -27,17 +27,17 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn new<'a>(
-        request: &Request<'a>,
-        place_of: impl Fn(&Step<'_>) -> Place,
-    ) -> (Self, SmallVec<[Step<'a>; 8]>) {
+    pub(super) fn new(
+        request: &Request<'_>,
+        place_of: impl Fn(&Step) -> Place,
+    ) -> (Self, SmallVec<[Step; 8]>) {
         let places = request.steps.iter().map(place_of);
         let mut order: SmallVec<[(Place, u32); 8]> = places.zip(0..).collect();
         order.sort_unstable();
         let steps = order
             .iter()
             .map(|(_, number)| request.steps[index(*number)]);
-        let steps: SmallVec<[Step<'a>; 8]> = steps.collect();
+        let steps: SmallVec<[Step; 8]> = steps.collect();
         let mut quotas = order.iter().zip(&steps).filter(|(_, step)| step.quota_mode);
         let first = quotas.next();
         let is_quota_divided =
@@ -77,7 +77,7 @@ impl Parts {
     }
 
     /// Whether the parts' quota-mode steps deny together, as none of them does alone.
-    pub(super) fn quota_denies(&self, steps: &[Step<'_>], fits: impl Fn(usize) -> bool) -> bool {
+    pub(super) fn quota_denies(&self, steps: &[Step], fits: impl Fn(usize) -> bool) -> bool {
         if !self.is_quota_divided {
             return false;
         }
@@ -94,7 +94,7 @@ impl Parts {
     }
 
     /// What the part of these steps wants besides them.
-    pub(super) fn extra_of(&self, steps: &[Step<'_>]) -> Option<Extra> {
+    pub(super) fn extra_of(&self, steps: &[Step]) -> Option<Extra> {
         let mut extra = self.extra;
         // Without a name, what is taken of a concurrency limit could not be given back.
         if extra.is_none_or(|extra| extra.permit.is_none()) && takes_nameless(steps) {
@@ -118,7 +118,7 @@ fn extra(request: &Request<'_>) -> Option<Extra> {
 
 /// `once` with a content that stands for all of the steps, so that none of its parts is taken for
 /// that of another request.
-fn covering(once: Once, steps: &[Step<'_>]) -> Once {
+fn covering(once: Once, steps: &[Step]) -> Once {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let fold = |folded: u64, word: u64| (folded.rotate_left(23) ^ word).wrapping_mul(ODD);
     let content = steps
@@ -131,8 +131,8 @@ fn covering(once: Once, steps: &[Step<'_>]) -> Once {
 
 /// Whether concurrency steps take one hit each, of different counters and without a permit: to
 /// hold one does the same then.
-fn takes_nameless(steps: &[Step<'_>]) -> bool {
-    let is_held = |step: &&Step<'_>| step.limit.algorithm() == Algorithm::Concurrency;
+fn takes_nameless(steps: &[Step]) -> bool {
+    let is_held = |step: &&Step| step.limit.algorithm() == Algorithm::Concurrency;
     let mut held: SmallVec<[_; 4]> = steps.iter().filter(is_held).map(|step| step.key).collect();
     let count = held.len();
     held.sort_unstable();

@@ -14,7 +14,7 @@ use crate::{
 /// The answer of the whole, once all places have answered or failed.
 pub(super) fn whole<T>(
     parts: &Parts,
-    steps: &[Step<'_>],
+    steps: &[Step],
     legs: &[Leg<T>],
 ) -> Result<Verdicts, StoreError> {
     let mut outcomes: SmallVec<[StepOutcome; 4]> =
@@ -79,7 +79,7 @@ pub(super) fn whole<T>(
 pub(super) fn give_back<P: Places>(
     places: &P,
     parts: &Parts,
-    steps: &[Step<'_>],
+    steps: &[Step],
     leg: &Leg<P::Ticket>,
     now: Timestamp,
 ) -> Option<Returning<P::Ticket>> {
@@ -90,7 +90,7 @@ pub(super) fn give_back<P: Places>(
     let steps = &steps[leg.range.clone()];
     let asks = steps.iter().any(|step| step.hits > 0);
     let forgets = parts.once().filter(|_| verdicts.allowed || !asks);
-    let mut back: SmallVec<[Step<'_>; 4]> = SmallVec::new();
+    let mut back: SmallVec<[Step; 4]> = SmallVec::new();
     let (mut hits, mut permit) = (0, None);
     for (number, (step, outcome)) in steps.iter().zip(&verdicts.outcomes).enumerate() {
         let is_permit = step.limit.algorithm() == Algorithm::Concurrency;
@@ -146,8 +146,8 @@ pub(super) fn give_back<P: Places>(
 }
 
 /// Says what `place`, which has not answered in time, may have taken by `steps` for nothing.
-pub(super) fn strand<P: Places>(places: &P, place: Place, steps: &[Step<'_>]) {
-    let may_be_taken = |step: &&Step<'_>| step.hits > 0 && step.charge == Charge::IfAllowed;
+pub(super) fn strand<P: Places>(places: &P, place: Place, steps: &[Step]) {
+    let may_be_taken = |step: &&Step| step.hits > 0 && step.charge == Charge::IfAllowed;
     let hits = steps.iter().filter(may_be_taken);
     let hits = hits.map(|step| step.hits.unsigned_abs()).sum();
     if hits > 0 {
@@ -156,7 +156,7 @@ pub(super) fn strand<P: Places>(places: &P, place: Place, steps: &[Step<'_>]) {
 }
 
 /// Whether an allowed part has taken the step's hits, which a denied request does not.
-fn takes(step: &Step<'_>, outcome: &StepOutcome) -> bool {
+fn takes(step: &Step, outcome: &StepOutcome) -> bool {
     let is_counted = matches!(outcome, StepOutcome::Counted(outcome) if outcome.fits());
     step.hits > 0 && step.charge == Charge::IfAllowed && is_counted
 }

@@ -37,7 +37,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// A plan that knows where its counter lies and nothing else yet.
-    pub(super) fn located(probe: Probe, spot: Spot, step: &Step<'_>) -> Self {
+    pub(super) fn located(probe: Probe, spot: Spot, step: &Step) -> Self {
         Self {
             probe,
             shard: probe.shard_bits(),
@@ -52,7 +52,7 @@ impl Plan {
 
     /// Hits that later steps of the request find taken from its counter: those that fitted, and
     /// those that count whether they fit or not.
-    pub(super) fn takes(&self, step: &Step<'_>) -> u64 {
+    pub(super) fn takes(&self, step: &Step) -> u64 {
         match self.outcome {
             StepOutcome::Counted(outcome) if outcome.fits() || step.charge == Charge::Always => {
                 u64::try_from(step.hits).unwrap_or(0)
@@ -81,7 +81,7 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    pub(super) fn moment(&self, step: &Step<'_>) -> Moment {
+    pub(super) fn moment(&self, step: &Step) -> Moment {
         Moment {
             now: self.now,
             calendar: step.calendar,
@@ -104,8 +104,8 @@ impl Context<'_> {
 
     /// What the counter answers to the step.
     #[inline]
-    pub(super) fn test(&self, step: &Step<'_>, taken: u64, state: StateRef<'_>) -> Outcome {
-        let (limit, now) = (step.limit, self.now);
+    pub(super) fn test(&self, step: &Step, taken: u64, state: StateRef<'_>) -> Outcome {
+        let (limit, now) = (&step.limit, self.now);
         if let (Some(Permit { id, act }), StateRef::Heap(heap)) = (self.permit(limit), state) {
             return match act {
                 PermitAct::Acquire => concurrency::ask(limit, heap, id, taken, now),

@@ -27,7 +27,7 @@ impl Shard {
     pub(super) fn make_room(
         &mut self,
         cx: &Context<'_>,
-        step: &Step<'_>,
+        step: &Step,
         outcome: &Outcome,
         plan: &mut Plan,
     ) -> bool {
@@ -244,11 +244,11 @@ impl Shard {
     fn heap_bytes_for(
         &self,
         cx: &Context<'_>,
-        step: &Step<'_>,
+        step: &Step,
         outcome: &Outcome,
         spot: Spot,
     ) -> usize {
-        let limit = step.limit;
+        let limit = &step.limit;
         let heap = match spot {
             Spot::Found(place) if self.table.meta(place).is_heap() => {
                 let heap = self.heaps.get_full(self.table.state(place)[0]);
@@ -278,8 +278,8 @@ impl Shard {
     /// Whether the charge outgrows a state that lies in line. Only counts beyond what every
     /// inline state holds can, so that almost nobody pays for the trial.
     #[inline]
-    fn spills(&self, cx: &Context<'_>, step: &Step<'_>, outcome: &Outcome, spot: Spot) -> bool {
-        let limit = step.limit;
+    fn spills(&self, cx: &Context<'_>, step: &Step, outcome: &Outcome, spot: Spot) -> bool {
+        let limit = &step.limit;
         if limit.algorithm() != Algorithm::SlidingWindow {
             return false;
         }

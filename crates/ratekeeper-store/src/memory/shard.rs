@@ -65,11 +65,11 @@ impl Shard {
     #[inline]
     pub(super) fn decide_inline(
         &mut self,
-        step: &Step<'_>,
+        step: &Step,
         mode: Mode,
         probe: Probe,
     ) -> Option<Verdicts> {
-        let limit = step.limit;
+        let limit = &step.limit;
         let place = self.table.find(probe)?;
         let meta = self.table.meta(place);
         let words = self.table.state_mut(place);
@@ -106,10 +106,10 @@ impl Shard {
     /// Tests the step and finds the room that its charge will need. Changes nothing that
     /// anybody could see.
     #[inline]
-    pub(super) fn test(&mut self, cx: &Context<'_>, step: &Step<'_>, taken: u64, plan: &mut Plan) {
+    pub(super) fn test(&mut self, cx: &Context<'_>, step: &Step, taken: u64, plan: &mut Plan) {
         let outcome = match plan.spot {
             Spot::Found(place) => cx.test(step, taken, self.state(place)),
-            Spot::New(_) | Spot::Absent => cx.test(step, taken, fresh(step.limit)),
+            Spot::New(_) | Spot::Absent => cx.test(step, taken, fresh(&step.limit)),
         };
         plan.outcome = StepOutcome::Counted(outcome);
         let may_charge = step.hits > 0 && (outcome.fits() || step.charge == Charge::Always);
@@ -134,14 +134,14 @@ impl Shard {
 
     /// Charges the step as its plan and the request's answer say.
     #[inline]
-    pub(super) fn charge(&mut self, cx: &Context<'_>, step: &Step<'_>, plan: &Plan, allowed: bool) {
+    pub(super) fn charge(&mut self, cx: &Context<'_>, step: &Step, plan: &Plan, allowed: bool) {
         let StepOutcome::Counted(outcome) = &plan.outcome else {
             return;
         };
         let hits = step.charged(outcome.fits(), allowed);
         let place = match plan.spot {
             // What refused is charged nothing, which settles a bucket whose limit was lowered.
-            Spot::Found(place) if hits != 0 || !outcome.fits() || cx.moves_permit(step.limit) => {
+            Spot::Found(place) if hits != 0 || !outcome.fits() || cx.moves_permit(&step.limit) => {
                 place
             }
             Spot::New(place) if hits > 0 => {
@@ -164,13 +164,13 @@ impl Shard {
     fn charge_at(
         &mut self,
         cx: &Context<'_>,
-        step: &Step<'_>,
+        step: &Step,
         plan: &Plan,
         place: Place,
         hits: i64,
         at: &Moment,
     ) -> Timestamp {
-        let limit = step.limit;
+        let limit = &step.limit;
         if !self.table.meta(place).is_heap() && limit.shape() == Shape::Words {
             let words = self.table.state_mut(place);
             if limit.charge(StateMut::Words(words), hits, at).is_ok() {
@@ -237,7 +237,7 @@ impl Shard {
     }
 
     /// Makes the plan's counter, unless an earlier step of the request has.
-    fn create(&mut self, place: Place, plan: &Plan, step: &Step<'_>) {
+    fn create(&mut self, place: Place, plan: &Plan, step: &Step) {
         if self.table.is_at(place, plan.probe.key) {
             return;
         }

@@ -7,29 +7,20 @@ mod table;
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 
 use super::{MemoryConfig, MemoryStore};
-use crate::{Charge, CounterKey, FullMode, Request, RuleSlot, Step, Verdicts};
+use crate::{Charge, CounterKey, Request, Step, Verdicts};
 
 fn limit(algorithm: Algorithm, quota: u64, secs: u64) -> Limit {
     Limit::try_new(LimitSpec::new(algorithm, quota, Micros::from_secs(secs))).unwrap()
 }
 
-fn step(limit: &Limit, identity: u64) -> Step<'_> {
-    Step {
-        key: CounterKey {
+fn step(limit: &Limit, identity: u64) -> Step {
+    Step::new(
+        CounterKey {
             subject: 7,
             identity,
         },
-        limit,
-        calendar: None,
-        hits: 1,
-        charge: Charge::IfAllowed,
-        descriptor: 0,
-        shadow: false,
-        quota_mode: false,
-        rule: RuleSlot(0),
-        store: Default::default(),
-        full_mode: FullMode::Allow,
-    }
+        *limit,
+    )
 }
 
 fn store() -> MemoryStore {
@@ -40,7 +31,7 @@ fn store() -> MemoryStore {
     .unwrap()
 }
 
-fn decide(store: &MemoryStore, steps: &[Step<'_>], secs: u64) -> Verdicts {
+fn decide(store: &MemoryStore, steps: &[Step], secs: u64) -> Verdicts {
     store.decide_now(&Request::new(
         steps,
         Mode::default(),

@@ -2,9 +2,7 @@
 
 use ratekeeper_core::{Limit, Micros, Mode, Outcome, Timestamp};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
-use ratekeeper_store::{
-    Charge, CounterKey, FullMode, Request, RuleSlot, Step, StepOutcome, StoreSlot,
-};
+use ratekeeper_store::{CounterKey, FullMode, Request, Step, StepOutcome};
 
 use super::{Form, Ledger, Random, Tally};
 
@@ -50,20 +48,15 @@ impl Counters {
     pub fn ask(&self, client: u64, now: Timestamp, hits: u64) -> Outcome {
         let mut names = Random::new(client);
         let step = Step {
-            key: CounterKey {
-                subject: names.bits(),
-                identity: names.bits(),
-            },
-            limit: &self.limit,
-            calendar: None,
             hits: i64::try_from(hits).unwrap_or(i64::MAX),
-            charge: Charge::IfAllowed,
-            descriptor: 0,
-            shadow: false,
-            quota_mode: false,
-            rule: RuleSlot(0),
-            store: StoreSlot::default(),
             full_mode: FullMode::Deny,
+            ..Step::new(
+                CounterKey {
+                    subject: names.bits(),
+                    identity: names.bits(),
+                },
+                self.limit,
+            )
         };
         let steps = [step];
         let verdicts = self

@@ -91,7 +91,7 @@ fn drawn_step(limits: usize) -> impl Strategy<Value = DrawnStep> {
 }
 
 impl Drawn {
-    fn steps<'a>(&self, limits: &'a [Limit]) -> Vec<Step<'a>> {
+    fn steps(&self, limits: &[Limit]) -> Vec<Step> {
         let mut descriptor = 0;
         let make = |drawn: &DrawnStep| {
             descriptor += u16::from(drawn.next_descriptor);
@@ -108,12 +108,12 @@ impl Drawn {
                 ..step(&limits[drawn.counter], drawn.counter as u64)
             }
         };
-        let mut steps: Vec<Step<'_>> = self.steps.iter().map(make).collect();
-        let is_spread = |one: &Step<'_>, other: &Step<'_>| one.key.subject != other.key.subject;
+        let mut steps: Vec<Step> = self.steps.iter().map(make).collect();
+        let is_spread = |one: &Step, other: &Step| one.key.subject != other.key.subject;
         if steps.iter().any(|step| is_spread(step, &steps[0])) {
             // Nobody can name what is taken without a permit, so no store of several places
             // promises to give it back.
-            let permits = |step: &&mut Step<'_>| step.limit.algorithm() == Algorithm::Concurrency;
+            let permits = |step: &&mut Step| step.limit.algorithm() == Algorithm::Concurrency;
             let permits = steps.iter_mut().filter(permits);
             permits.for_each(|step| step.hits = step.hits.min(0));
         }
@@ -177,7 +177,7 @@ impl Model {
     }
 
     /// Charges a counter, which only a take creates.
-    fn charge(&mut self, step: &Step<'_>, hits: i64) {
+    fn charge(&mut self, step: &Step, hits: i64) {
         if hits > 0 {
             let fresh = State::new(step.limit.shape());
             self.counters.entry(step.key).or_insert(fresh);

@@ -13,7 +13,7 @@ fn later(micros: u64) -> Timestamp {
     NOW.after(Micros::new(micros))
 }
 
-fn with<S: Store>(store: &S, now: Timestamp, extra: Extra, steps: &[Step<'_>]) -> Verdicts {
+fn with<S: Store>(store: &S, now: Timestamp, extra: Extra, steps: &[Step]) -> Verdicts {
     let request = Request {
         extra: Some(&extra),
         ..Request::new(steps, Mode::default(), now)

@@ -19,7 +19,7 @@ fn acts<S: Store>(
     store: &S,
     now: Timestamp,
     (act, id): (PermitAct, u128),
-    steps: &[Step<'_>],
+    steps: &[Step],
 ) -> Verdicts {
     let extra = Extra {
         permit: Some(Permit { id, act }),
@@ -33,17 +33,12 @@ fn acts<S: Store>(
 }
 
 /// Takes the permit `id` through one step of one hit.
-fn take<S: Store>(store: &S, now: Timestamp, id: u128, step: Step<'_>) -> bool {
+fn take<S: Store>(store: &S, now: Timestamp, id: u128, step: Step) -> bool {
     acts(store, now, (PermitAct::Acquire, id), &[step]).allowed
 }
 
 /// Prolongs or frees it; whether it was held.
-fn settle<S: Store>(
-    store: &S,
-    now: Timestamp,
-    act: (PermitAct, u128),
-    step: Step<'_>,
-) -> (bool, u64) {
+fn settle<S: Store>(store: &S, now: Timestamp, act: (PermitAct, u128), step: Step) -> (bool, u64) {
     let verdicts = acts(store, now, act, &[Step { hits: 0, ..step }]);
     let outcome = counted(&verdicts, 0);
     assert_eq!(verdicts.allowed, outcome.fits());

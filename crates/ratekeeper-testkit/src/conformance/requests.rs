@@ -197,7 +197,7 @@ pub fn no_steps_are_allowed<S: Store>(make: impl Fn() -> S) {
 pub fn many_steps_are_decided_together<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let limits: Vec<Limit> = (0..15).flat_map(|_| every_limit(2)).collect();
-    let steps: Vec<Step<'_>> = (0..)
+    let steps: Vec<Step> = (0..)
         .zip(&limits)
         .map(|(n, limit)| step(limit, n))
         .collect();

@@ -71,7 +71,7 @@ pub fn several_counters_are_taken_together_or_not_at_all<S: Store>(make: impl Fn
     assert!(used > 400 * COUNTERS / 2, "only {used} were admitted");
 }
 
-fn count(admitted: &[AtomicU64], steps: &[Step<'_>], limit: &ratekeeper_core::Limit) {
+fn count(admitted: &[AtomicU64], steps: &[Step], limit: &ratekeeper_core::Limit) {
     for (number, admitted) in (0..).zip(admitted) {
         let key = step(limit, number).key;
         let hits = steps.iter().filter(|step| step.key == key).count();

@@ -71,7 +71,7 @@ pub(super) fn explain(
     let entries = question.entries();
     let descriptors = question.descriptors(&entries);
     let check = Check::new(question.domain(), &descriptors);
-    Ok((told, Some(limiter.explain(&check))))
+    Ok((told, Some(limiter.explain_now(&check))))
 }
 
 /// `GET /product/7`.

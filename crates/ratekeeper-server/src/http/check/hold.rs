@@ -68,7 +68,7 @@ pub(in crate::http) async fn acquire<S: ServedStore>(asked: Asked<S>) -> Answere
     let descriptors = question.descriptors(&entries, 1);
     let check = question.check(&descriptors);
     let now = asked.app.limiter.clock().now();
-    let acquired = asked.app.limiter.acquire(caller, &check, key).await;
+    let acquired = asked.app.limiter.caller(caller).acquire(&check, key).await;
     let acquired = acquired.map_err(refused("idempotency_key"))?;
     let permit = acquired.permit.as_ref();
     let standing = || StandingAnswer::new(&acquired.policies, &acquired.decision, &check, now);
@@ -89,7 +89,7 @@ struct Released {
 pub(in crate::http) async fn release<S: ServedStore>(asked: Asked<S>) -> Answered {
     let (caller, body) = asked.admitted(Power::Hold)?;
     let OfPermit { permit } = question::parse(body)?;
-    let released = asked.app.limiter.release(caller, &permit).await;
+    let released = asked.app.limiter.caller(caller).release(&permit).await;
     let was_held = released.map_err(refused("permit"))?.was_held;
     answer(Released { was_held })
 }
@@ -103,7 +103,7 @@ struct Renewed {
 pub(in crate::http) async fn renew<S: ServedStore>(asked: Asked<S>) -> Answered {
     let (caller, body) = asked.admitted(Power::Hold)?;
     let OfPermit { permit } = question::parse(body)?;
-    let held = asked.app.limiter.renew(caller, &permit).await;
+    let held = asked.app.limiter.caller(caller).renew(&permit).await;
     let expires_after = held.map_err(refused("permit"))?.expires_after;
     answer(Renewed {
         expires_after_ms: expires_after.as_millis_ceil(),
@@ -142,7 +142,7 @@ pub(in crate::http) async fn reserve<S: ServedStore>(asked: Asked<S>) -> Answere
         ttl,
         key,
     };
-    let reserved = asked.app.limiter.reserve(caller, &reserve).await;
+    let reserved = asked.app.limiter.caller(caller).reserve(&reserve).await;
     let reserved = reserved.map_err(refused("idempotency_key"))?;
     let reservation = reserved.reservation.as_ref();
     let left = |held: &ratekeeper_limiter::Reservation| held.expires_after.as_millis_ceil();
@@ -176,14 +176,21 @@ fn concluded(settled: Result<Settled, HoldError>) -> Answered {
 pub(in crate::http) async fn commit<S: ServedStore>(asked: Asked<S>) -> Answered {
     let (caller, body) = asked.admitted(Power::Hold)?;
     let ToCommit { reservation, hits } = question::parse(body)?;
-    concluded(asked.app.limiter.commit(caller, &reservation, hits).await)
+    concluded(
+        asked
+            .app
+            .limiter
+            .caller(caller)
+            .commit(&reservation, hits)
+            .await,
+    )
 }
 
 /// `/v1/cancel`: gives back all that was reserved.
 pub(in crate::http) async fn cancel<S: ServedStore>(asked: Asked<S>) -> Answered {
     let (caller, body) = asked.admitted(Power::Hold)?;
     let ToCancel { reservation } = question::parse(body)?;
-    concluded(asked.app.limiter.cancel(caller, &reservation).await)
+    concluded(asked.app.limiter.caller(caller).cancel(&reservation).await)
 }
 
 /// `/v1/refund`: gives hits back where nothing was reserved.
@@ -202,7 +209,8 @@ pub(in crate::http) async fn refund<S: ServedStore>(asked: Asked<S>) -> Answered
     let decision = asked
         .app
         .limiter
-        .refund(caller, &question.check(&descriptors), key)
+        .caller(caller)
+        .refund(&question.check(&descriptors), key)
         .await;
     let decision = decision.map_err(refused("idempotency_key"))?;
     answer(Answer::new(&decision, true))

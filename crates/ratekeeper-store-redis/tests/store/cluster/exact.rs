@@ -47,14 +47,14 @@ async fn admitted(nodes: &[Arc<RedisStore>], limits: &[Limit]) -> usize {
     tasks.join_all().await.into_iter().sum()
 }
 
-fn together(limits: &[Limit]) -> Vec<Step<'_>> {
+fn together(limits: &[Limit]) -> Vec<Step> {
     let counters = limits.iter().enumerate();
     counters
         .map(|(shard, limit)| super::step_of(limit, 1, shard))
         .collect()
 }
 
-async fn left(node: &RedisStore, step: Step<'_>) -> u64 {
+async fn left(node: &RedisStore, step: Step) -> u64 {
     let look = [Step { hits: 0, ..step }];
     match decide(node, &look)
         .await
@@ -106,7 +106,7 @@ async fn a_flood_of_denials_over_several_slots_is_not_asked() {
         limit(Algorithm::FixedWindow, 5, LASTING),
     );
     let mut steps = steps(&wide, 7, 3);
-    steps[1].limit = &five;
+    steps[1].limit = five;
     for _ in 0..1_000 {
         decide(&store, &steps).await.expect("the cluster answers");
     }

@@ -19,7 +19,7 @@ fn is_primary(cluster: &Cluster, node: usize) -> bool {
     }
 }
 
-async fn remaining(store: &RedisStore, look: &[Step<'_>]) -> u64 {
+async fn remaining(store: &RedisStore, look: &[Step]) -> u64 {
     let verdicts = decide(store, look).await.expect("this serves");
     let StepOutcome::Counted(outcome) = verdicts.outcomes[0] else {
         panic!("Redis has room");

@@ -80,7 +80,7 @@ fn calendar() -> Bounds {
 
 impl Case {
     /// One hit.
-    pub(super) fn step(&self) -> Step<'_> {
+    pub(super) fn step(&self) -> Step {
         Step {
             calendar: self.calendar,
             ..step(&self.limit, self.number)

@@ -6,7 +6,7 @@ use super::{decide, limit, step, store};
 use crate::memory::{MEMORY_SHARDS, MemoryConfig, MemoryError, MemoryStore};
 use crate::{Charge, FullMode, RuleSlot, Step, StepOutcome};
 
-fn of_rule<'a>(rule: u16, limit: &'a Limit, identity: u64) -> Step<'a> {
+fn of_rule(rule: u16, limit: &Limit, identity: u64) -> Step {
     Step {
         rule: RuleSlot(rule),
         ..step(limit, identity)

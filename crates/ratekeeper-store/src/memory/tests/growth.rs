@@ -54,7 +54,7 @@ fn asked(keys: usize) -> impl Strategy<Value = Asked> {
     )
 }
 
-fn steps<'a>(asked: &[Asked], keys: &[CounterKey], limits: &'a [Limit; 3]) -> Vec<Step<'a>> {
+fn steps(asked: &[Asked], keys: &[CounterKey], limits: &[Limit; 3]) -> Vec<Step> {
     let step = |asked: &Asked| {
         let CounterKey { subject, identity } = keys[asked.key];
         let number = asked.algorithm;

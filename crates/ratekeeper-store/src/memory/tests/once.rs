@@ -6,7 +6,7 @@ use super::{decide, limit, step, store};
 use crate::memory::MemoryStore;
 use crate::{Execution, Extra, FullMode, Once, Request, Step, StepOutcome, Until, Verdicts};
 
-fn once(store: &MemoryStore, id: u128, now: Timestamp, extra: Extra, step: Step<'_>) -> Verdicts {
+fn once(store: &MemoryStore, id: u128, now: Timestamp, extra: Extra, step: Step) -> Verdicts {
     let until = now.after(Micros::from_secs(60));
     let extra = Extra {
         once: Some(Once {

@@ -5,16 +5,16 @@ use ratekeeper_rules::{FailureMode, RuleIndex, Unit};
 use ratekeeper_store::{Charge, Step, Verdicts};
 
 use super::Plan;
-use crate::compiled::Compiled;
+use crate::Snapshot;
 use crate::decision::{Answered, Binding, Code, Policies, Policy, Source, Status, Statuses};
 use crate::hold::token::Part;
 use crate::hold::{Receipt, TakenPart};
-use crate::stats::Answer;
+use crate::stats::{Answer, RuleStats};
 
-impl<'a> Plan<'a> {
+impl Plan {
     /// What bears on the combined answer besides the steps.
-    pub(crate) fn mode(&self) -> Mode {
-        let modes = self.context.snapshot.modes;
+    pub(crate) fn mode(&self, snapshot: &Snapshot) -> Mode {
+        let modes = snapshot.modes;
         Mode {
             shadow: modes.shadow,
             idle_quota: modes.quota && self.has_idle_descriptor(),
@@ -23,8 +23,11 @@ impl<'a> Plan<'a> {
     }
 
     /// The failure mode of each step's rule; a limit that came with the request has the default.
-    pub(crate) fn failure_modes(&self) -> impl Iterator<Item = FailureMode> {
-        let rules = self.context.snapshot.rules();
+    pub(crate) fn failure_modes<'p>(
+        &'p self,
+        snapshot: &'p Snapshot,
+    ) -> impl Iterator<Item = FailureMode> + 'p {
+        let rules = snapshot.rules();
         self.sources.iter().map(|source| match source {
             Source::Rule(index) => rules.rule(*index).on_store_failure,
             Source::Override => FailureMode::default(),
@@ -45,11 +48,12 @@ impl<'a> Plan<'a> {
     /// What the limit answered that `source` put in for descriptor `number`, if it has one.
     pub(crate) fn answered<'p>(
         &'p self,
+        snapshot: &'p Snapshot,
         number: u16,
         source: Source,
         verdicts: &'p Verdicts,
-    ) -> Option<(&'p Step<'a>, Answered)> {
-        let mut answers = self.answers(verdicts);
+    ) -> Option<(&'p Step, Answered)> {
+        let mut answers = self.answers(snapshot, verdicts);
         let found = answers.find(|(step, from, _)| step.descriptor == number && *from == source);
         found.map(|(step, _, answered)| (step, answered))
     }
@@ -60,74 +64,62 @@ impl<'a> Plan<'a> {
     }
 
     /// Every limit, where it came from, and what it answered.
-    fn answers<'p>(
+    pub(crate) fn answers<'p>(
         &'p self,
+        snapshot: &'p Snapshot,
         verdicts: &'p Verdicts,
-    ) -> impl Iterator<Item = (&'p Step<'a>, Source, Answered)> {
+    ) -> impl Iterator<Item = (&'p Step, Source, Answered)> {
         let places = self.steps.iter().zip(&self.sources);
         places
             .zip(&verdicts.outcomes)
             .map(|((step, source), outcome)| {
                 let mut answered = Answered::new(*outcome, step, verdicts.allowed);
-                if let Some(hint) = self.retry_hint(step, *source) {
+                if let Some(hint) = retry_hint(snapshot, step, *source) {
                     answered.hint(hint);
                 }
                 (step, *source, answered)
             })
     }
 
-    /// What to wait for a permit of a concurrency limit, as its rule says: nobody knows when one
-    /// comes back.
-    fn retry_hint(&self, step: &Step<'_>, source: Source) -> Option<Micros> {
-        if step.limit.algorithm() != Algorithm::Concurrency {
-            return None;
-        }
-        match source {
-            Source::Rule(index) => self.context.snapshot.rules().rule(index).retry_after,
-            Source::Override => None,
-        }
-    }
-
     /// Counts what each limit answered, shows it to `each`, and folds the limits of each
     /// descriptor into its status.
     #[inline(always)] // As above: reading the verdicts where they lie.
-    pub(crate) fn fill(
+    pub(crate) fn read(
         &self,
+        snapshot: &Snapshot,
         verdicts: &Verdicts,
         statuses: &mut Statuses,
-        mut each: impl FnMut(&Step<'_>, Source, Answered),
+        mut each: impl FnMut(&Step, &Answered),
     ) {
         (0..self.descriptors).for_each(|_| statuses.push(Status::NONE));
-        let quota_denies = !verdicts.allowed && self.quota_denies(verdicts);
+        let quota_denies = !verdicts.allowed && self.quota_denies(snapshot, verdicts);
         let mut details = self.details.iter().peekable();
-        for (number, (step, source, answered)) in self.answers(verdicts).enumerate() {
+        for (number, (step, source, answered)) in self.answers(snapshot, verdicts).enumerate() {
             // A limit denies if it is why the request was denied; else it only would have.
             let denies = !answered.fits()
                 && !step.shadow
                 && !verdicts.allowed
                 && (!step.quota_mode || quota_denies);
             let detail = details.next_if(|(at, _)| *at == number);
-            self.record(
-                source,
-                step,
-                &answered,
-                denies,
-                detail.map(|(_, detail)| detail),
-            );
-            each(step, source, answered);
+            if let Source::Rule(index) = source {
+                let stats = &snapshot.compiled(index).stats;
+                let detail = detail.map(|(_, detail)| detail);
+                record(stats, step, &answered, denies, detail);
+            }
+            each(step, &answered);
             let binding = Binding {
                 source,
                 quota: step.limit.quota(),
                 ceiling: step.limit.ceiling(),
                 window: step.limit.window(),
-                unit: self.unit(source, step),
+                unit: unit(snapshot, step, source),
                 shadow: step.shadow,
                 denies,
                 answered,
             };
             let status = &mut statuses[usize::from(step.descriptor)];
             status.add(binding);
-            if !step.shadow && !self.context.snapshot.modes.shadow {
+            if !step.shadow && !snapshot.modes.shadow {
                 status.delay = status.delay.max(answered.delay);
             }
         }
@@ -143,49 +135,60 @@ impl<'a> Plan<'a> {
     /// What an allowed request took of the limits that `is_part` names.
     pub(crate) fn taken(
         &self,
+        snapshot: &Snapshot,
         verdicts: &Verdicts,
-        is_part: impl Fn(&Step<'_>) -> bool,
+        is_part: impl Fn(&Step) -> bool,
     ) -> Vec<TakenPart> {
-        let answers = self.answers(verdicts).filter(|(step, _, answered)| {
-            verdicts.allowed
-                && answered.counted
-                && answered.fits()
-                && step.hits > 0
-                && is_part(step)
-        });
-        let part = |(step, source, _): (&Step<'_>, Source, Answered)| self.part(step, source);
+        let answers = self
+            .answers(snapshot, verdicts)
+            .filter(|(step, _, answered)| {
+                verdicts.allowed
+                    && answered.counted
+                    && answered.fits()
+                    && step.hits > 0
+                    && is_part(step)
+            });
+        let part = |(step, source, _): (&Step, Source, Answered)| part(snapshot, step, source);
         answers.filter_map(part).collect()
     }
 
     /// What the request takes of the limits that `is_part` names, if it is let in.
-    pub(crate) fn parts(
-        &self,
-        is_part: impl Fn(&Step<'_>) -> bool,
-    ) -> impl Iterator<Item = TakenPart> {
+    pub(crate) fn parts<'p>(
+        &'p self,
+        snapshot: &'p Snapshot,
+        is_part: impl Fn(&Step) -> bool + 'p,
+    ) -> impl Iterator<Item = TakenPart> + 'p {
         let steps = self.steps.iter().zip(&self.sources);
         steps
             .filter(move |(step, _)| is_part(step))
-            .filter_map(|(step, source)| self.part(step, *source))
+            .filter_map(|(step, source)| part(snapshot, step, *source))
     }
 
     /// Whether one of the leaky buckets may hold the request back.
-    pub(crate) fn may_wait(&self) -> bool {
-        let holds = |step: &Step<'_>| {
+    pub(crate) fn may_wait(&self, snapshot: &Snapshot) -> bool {
+        let holds = |step: &Step| {
             step.limit.algorithm() == Algorithm::LeakyBucket && !step.shadow && step.hits > 0
         };
-        !self.context.snapshot.modes.shadow && self.steps.iter().any(holds)
+        !snapshot.modes.shadow && self.steps.iter().any(holds)
     }
 
     /// What the request, allowed by `verdicts` that were `heard` at that time, took of its rates,
     /// and gives back if it does not go on after all.
-    pub(crate) fn receipt(&self, verdicts: &Verdicts, heard: Timestamp) -> Receipt {
-        let answers = self.answers(verdicts).filter(|(step, _, answered)| {
-            let is_rate = step.limit.algorithm() != Algorithm::Concurrency;
-            let is_taken = answered.counted && answered.fits() && step.hits > 0;
-            is_rate && is_taken && step.charge == Charge::IfAllowed
-        });
+    pub(crate) fn receipt(
+        &self,
+        snapshot: &Snapshot,
+        verdicts: &Verdicts,
+        heard: Timestamp,
+    ) -> Receipt {
+        let answers = self
+            .answers(snapshot, verdicts)
+            .filter(|(step, _, answered)| {
+                let is_rate = step.limit.algorithm() != Algorithm::Concurrency;
+                let is_taken = answered.counted && answered.fits() && step.hits > 0;
+                is_rate && is_taken && step.charge == Charge::IfAllowed
+            });
         let taken = answers.filter_map(|(step, source, answered)| {
-            let part = self.part(step, source)?.part;
+            let part = part(snapshot, step, source)?.part;
             let is_turn = step.limit.algorithm() == Algorithm::LeakyBucket;
             let span = step.limit.span(part.hits);
             let ends_after = Micros::new(answered.delay.get() + span.get());
@@ -198,79 +201,28 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn part(&self, step: &Step<'_>, source: Source) -> Option<TakenPart> {
-        match source {
-            Source::Rule(index) => Some(TakenPart {
-                part: Part {
-                    rule: self.context.snapshot.compiled(index).token,
-                    key: step.key,
-                    hits: step.hits.unsigned_abs(),
-                    is_fixed: false,
-                },
-                descriptor: step.descriptor,
-                window: step.limit.window(),
-            }),
-            // Whoever settles could not know the limit.
-            Source::Override => None,
-        }
-    }
-
     /// Whether one hit on each descriptor would pass, from the verdicts of a plan of peeks.
-    pub(crate) fn would_allow(&self, verdicts: &Verdicts) -> bool {
-        let votes = self.answers(verdicts).map(|(step, _, answered)| {
+    pub(crate) fn would_allow(&self, snapshot: &Snapshot, verdicts: &Verdicts) -> bool {
+        let votes = self.answers(snapshot, verdicts).map(|(step, _, answered)| {
             step.vote(answered.fits() && answered.retry_after.is_zero())
         });
-        combine(votes, self.mode())
+        combine(votes, self.mode(snapshot))
     }
 
     /// Whether limits in quota mode are among the reasons of a denial.
-    fn quota_denies(&self, verdicts: &Verdicts) -> bool {
+    fn quota_denies(&self, snapshot: &Snapshot, verdicts: &Verdicts) -> bool {
         let votes = self.steps.iter().zip(&verdicts.outcomes);
         quota_denies(
             votes.map(|(step, outcome)| step.vote(outcome.fits())),
-            self.mode(),
+            self.mode(snapshot),
         )
-    }
-
-    fn unit(&self, source: Source, step: &Step<'_>) -> Option<Unit> {
-        match source {
-            Source::Rule(index) => self.context.snapshot.rules().rule(index).unit,
-            Source::Override => Unit::from_window(step.limit.window()),
-        }
-    }
-
-    fn record(
-        &self,
-        source: Source,
-        step: &Step<'_>,
-        answered: &Answered,
-        denies: bool,
-        detail: Option<&String>,
-    ) {
-        let Source::Rule(index) = source else {
-            return;
-        };
-        let Compiled { stats, .. } = self.context.snapshot.compiled(index);
-        let answer = match (answered.fits(), denies) {
-            (true, _) => Answer::Allowed,
-            (false, true) => Answer::Denied,
-            (false, false) => Answer::ShadowDenied,
-        };
-        if !answered.counted {
-            return stats.record_uncounted(answer);
-        }
-        let capacity = step.limit.capacity();
-        stats.record(answer, answered.remaining, capacity);
-        if let Some(detail) = detail {
-            stats.record_detail(detail, answer, answered.remaining, capacity);
-        }
     }
 
     /// The enforced limits that take part, each once, in the order of the descriptors.
     pub(crate) fn policies(&self) -> Policies {
         let mut policies = Policies::new();
         for (step, source) in self.steps.iter().zip(&self.sources) {
-            let limit = step.limit;
+            let limit = &step.limit;
             let policy = Policy {
                 source: *source,
                 ceiling: limit.ceiling(),
@@ -282,6 +234,67 @@ impl<'a> Plan<'a> {
             }
         }
         policies
+    }
+}
+
+/// The window's name, where it has one.
+fn unit(snapshot: &Snapshot, step: &Step, source: Source) -> Option<Unit> {
+    match source {
+        Source::Rule(index) => snapshot.rules().rule(index).unit,
+        Source::Override => Unit::from_window(step.limit.window()),
+    }
+}
+
+/// What to wait for a permit of a concurrency limit, as its rule says: nobody knows when one
+/// comes back.
+fn retry_hint(snapshot: &Snapshot, step: &Step, source: Source) -> Option<Micros> {
+    if step.limit.algorithm() != Algorithm::Concurrency {
+        return None;
+    }
+    match source {
+        Source::Rule(index) => snapshot.rules().rule(index).retry_after,
+        Source::Override => None,
+    }
+}
+
+/// What `step` takes of its limit; none of one that came with the request, which whoever settles
+/// could not know.
+fn part(snapshot: &Snapshot, step: &Step, source: Source) -> Option<TakenPart> {
+    let Source::Rule(index) = source else {
+        return None;
+    };
+    Some(TakenPart {
+        part: Part {
+            rule: snapshot.compiled(index).token,
+            key: step.key,
+            hits: step.hits.unsigned_abs(),
+            is_fixed: false,
+        },
+        descriptor: step.descriptor,
+        window: step.limit.window(),
+    })
+}
+
+/// Counts what a rule answered.
+fn record(
+    stats: &RuleStats,
+    step: &Step,
+    answered: &Answered,
+    denies: bool,
+    detail: Option<&String>,
+) {
+    let answer = match (answered.fits(), denies) {
+        (true, _) => Answer::Allowed,
+        (false, true) => Answer::Denied,
+        (false, false) => Answer::ShadowDenied,
+    };
+    if !answered.counted {
+        return stats.record_uncounted(answer);
+    }
+    let capacity = step.limit.capacity();
+    stats.record(answer, answered.remaining, capacity);
+    if let Some(detail) = detail {
+        stats.record_detail(detail, answer, answered.remaining, capacity);
     }
 }
 

@@ -1,0 +1,404 @@
+//! The one way from a request to its decision.
+//!
+//! ```text
+//! check -> Evaluation (matched against one snapshot) -> store -> Verdicts -> Decision
+//!                                                        |          ^
+//!                                                        `- Pending-'   a store that answers later
+//! ```
+//!
+//! [`Limiter::ask`] goes it without waiting, [`Limiter::finish`] goes the rest; checks, peeks,
+//! explanations, permits and reservations differ in what they ask and what they read.
+
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use ratekeeper_core::{Timestamp, combine};
+use ratekeeper_store::{
+    Answer, Execution, Extra, Never, Request, Step, StepOutcome, Store, StoreError, Verdicts,
+};
+use smallvec::SmallVec;
+
+use crate::Snapshot;
+use crate::decision::{Answered, Decision, Policies, Source};
+use crate::explain::Explanation;
+use crate::limiter::Limiter;
+use crate::plan::{Context, Plan};
+use crate::request::{Check, recosted};
+
+/// Whether concurrency limits take part: only where permits come back, or nothing is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Concurrency {
+    Included,
+    Skipped,
+}
+
+/// A request, matched against one snapshot of the rules.
+#[derive(Debug)]
+pub(crate) struct Evaluation {
+    pub(crate) decision: Decision,
+    pub(crate) plan: Plan,
+    /// When, by the limiter's clock.
+    pub(crate) now: Timestamp,
+}
+
+impl Evaluation {
+    /// Nothing yet, to be filled where it lies: moving it costs as much as matching.
+    #[inline(always)]
+    pub(crate) fn new(snapshot: Guard<Arc<Snapshot>>, now: Timestamp) -> Self {
+        Self {
+            decision: Decision::begin(snapshot),
+            plan: Plan::default(),
+            now,
+        }
+    }
+
+    /// Reads the verdicts into the decision, and shows `each` limit's answer.
+    #[inline(always)] // The verdicts are large, and read where they lie.
+    pub(crate) fn fill(&mut self, verdicts: &Verdicts, each: impl FnMut(&Step, &Answered)) {
+        let (snapshot, statuses) = self.decision.parts();
+        self.plan.read(snapshot, verdicts, statuses, each);
+        self.decision.conclude(verdicts.allowed);
+    }
+}
+
+/// A decided request: its decision, and all limits that took part.
+#[derive(Clone, Copy, Debug)]
+pub struct Ruling<'a> {
+    /// Whether the request may pass, and how it stands.
+    pub decision: &'a Decision,
+    plan: &'a Plan,
+    verdicts: &'a Verdicts,
+}
+
+impl<'a> Ruling<'a> {
+    pub(crate) const fn new(evaluation: &'a Evaluation, verdicts: &'a Verdicts) -> Self {
+        Self {
+            decision: &evaluation.decision,
+            plan: &evaluation.plan,
+            verdicts,
+        }
+    }
+
+    /// The enforced limits that the request is held to, each once, in the order of its
+    /// descriptors.
+    #[must_use]
+    pub fn policies(&self) -> Policies {
+        self.plan.policies()
+    }
+
+    /// Every limit that took part, in the order of the descriptors: what the store was asked,
+    /// where the limit came from, what it answered. A decision has room for one limit of each
+    /// descriptor; statistics want them all.
+    pub fn limits(&self) -> impl Iterator<Item = (&'a Step, Source, Answered)> + use<'a> {
+        self.plan.answers(self.decision.snapshot(), self.verdicts)
+    }
+}
+
+/// A request whose store has not answered yet. It keeps what was matched, so that nothing is
+/// parsed or matched again; it is one allocation.
+#[derive(Debug)]
+pub struct Pending<T>(Box<Inner<T>>);
+
+#[derive(Debug)]
+struct Inner<T> {
+    evaluation: Evaluation,
+    ticket: T,
+}
+
+impl<T> Pending<T> {
+    /// When the store was asked, by the limiter's clock.
+    #[must_use]
+    pub const fn asked_at(&self) -> Timestamp {
+        self.0.evaluation.now
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// Decides `check` now, and charges what it takes.
+    ///
+    /// A fault of the store is no error: the rules' failure modes answer, and the decision says
+    /// that it is degraded.
+    pub fn check(&self, check: &Check<'_>) -> impl Future<Output = Decision> + Send {
+        let mut evaluation = Evaluation::new(self.load(), self.clock().now());
+        self.evaluate(&mut evaluation, check, Concurrency::Skipped);
+        let answer = match self.send(&evaluation, None) {
+            Answer::Decided(ref verdicts) => {
+                self.read(&mut evaluation, verdicts);
+                Answer::Decided(evaluation.decision)
+            }
+            Answer::Pending(ticket) => Answer::Pending(Box::new(Inner { evaluation, ticket })),
+        };
+        async move {
+            match answer {
+                Answer::Decided(decision) => decision,
+                Answer::Pending(mut pending) => {
+                    let answer = (&mut pending.ticket).await;
+                    self.conclude(&mut pending.evaluation, answer);
+                    pending.evaluation.decision
+                }
+            }
+        }
+    }
+
+    /// Asks the store to decide `check` as of `now`, a time that [`Limiter::clock`] has just
+    /// shown. What is decided at once is shown to `read` where it lies, since a decision is large,
+    /// and moving it costs as much as matching; else what is to be
+    /// [waited for](Limiter::finish). Stores decide in the order in which they are asked.
+    #[inline]
+    pub fn ask<D>(
+        &self,
+        check: &Check<'_>,
+        now: Timestamp,
+        read: impl FnOnce(&Ruling<'_>) -> D,
+    ) -> Answer<Pending<S::Ticket>, D> {
+        let mut evaluation = Evaluation::new(self.load(), now);
+        self.evaluate(&mut evaluation, check, Concurrency::Skipped);
+        match self.send(&evaluation, None) {
+            // By reference: verdicts, too, are read where they lie.
+            Answer::Decided(ref verdicts) => {
+                self.read(&mut evaluation, verdicts);
+                Answer::Decided(read(&Ruling::new(&evaluation, verdicts)))
+            }
+            Answer::Pending(ticket) => {
+                Answer::Pending(Pending(Box::new(Inner { evaluation, ticket })))
+            }
+        }
+    }
+
+    /// Waits for the store's answer to a request that was [asked](Limiter::ask) about, and shows
+    /// it to `read`.
+    pub async fn finish<D>(
+        &self,
+        pending: Pending<S::Ticket>,
+        read: impl FnOnce(&Ruling<'_>) -> D,
+    ) -> D {
+        let mut pending = pending.0;
+        let answer = (&mut pending.ticket).await;
+        let verdicts = self.conclude(&mut pending.evaluation, answer);
+        read(&Ruling::new(&pending.evaluation, &verdicts))
+    }
+
+    /// How `check` stands now, concurrency limits included, and whether one hit on each of its
+    /// descriptors would pass. Takes nothing, whatever hits the descriptors have, and makes no
+    /// counter.
+    pub async fn peek(&self, check: &Check<'_>) -> (Decision, bool) {
+        let looks = recosted(check.descriptors, |_| 0);
+        let check = Check {
+            descriptors: &looks,
+            ..*check
+        };
+        let mut evaluation = Evaluation::new(self.load(), self.clock().now());
+        self.evaluate(&mut evaluation, &check, Concurrency::Included);
+        let verdicts = self.verdicts(&evaluation, None).await;
+        evaluation.fill(&verdicts, |_, _| {});
+        let Evaluation { decision, plan, .. } = evaluation;
+        let would_allow = plan.would_allow(decision.snapshot(), &verdicts);
+        (decision, would_allow)
+    }
+
+    /// Says how `check` is decided, and takes nothing: which nodes match, which limits count,
+    /// and what each would answer to one hit. In no statistics.
+    pub async fn explain(&self, check: &Check<'_>) -> Explanation {
+        let looks = recosted(check.descriptors, |_| 0);
+        let check = Check {
+            descriptors: &looks,
+            ..*check
+        };
+        let mut evaluation = Evaluation::new(self.load(), self.clock().now());
+        self.match_rules(&mut evaluation, &check, Concurrency::Skipped);
+        let verdicts = self.verdicts(&evaluation, None).await;
+        let snapshot = evaluation.decision.snapshot();
+        Explanation::new(snapshot, &check, &evaluation.plan, &verdicts)
+    }
+
+    /// Matches `check`, and counts what no limit looked at.
+    #[inline]
+    pub(crate) fn evaluate(
+        &self,
+        evaluation: &mut Evaluation,
+        check: &Check<'_>,
+        concurrency: Concurrency,
+    ) {
+        self.match_rules(evaluation, check, concurrency);
+        self.totals().count(&evaluation.plan.missed, check);
+    }
+
+    #[inline]
+    fn match_rules(
+        &self,
+        evaluation: &mut Evaluation,
+        check: &Check<'_>,
+        concurrency: Concurrency,
+    ) {
+        let context = Context {
+            snapshot: evaluation.decision.snapshot(),
+            profile: self.profile(),
+            now: evaluation.now,
+            permits: concurrency == Concurrency::Included,
+            waiting: check.waiting,
+        };
+        evaluation.plan.fill(&context, check);
+    }
+
+    /// Asks the store.
+    #[inline]
+    pub(crate) fn send(&self, evaluation: &Evaluation, extra: Option<&Extra>) -> Answer<S::Ticket> {
+        let Evaluation {
+            decision,
+            plan,
+            now,
+        } = evaluation;
+        if plan.steps.is_empty() {
+            return Answer::Decided(Verdicts {
+                allowed: true,
+                outcomes: SmallVec::new(),
+                at: *now,
+                execution: Execution::Now,
+            });
+        }
+        let snapshot = decision.snapshot();
+        self.store().decide(&Request {
+            extra,
+            named_by: Some(snapshot.namer.seed().hash_key()),
+            ..Request::new(&plan.steps, plan.mode(snapshot), *now)
+        })
+    }
+
+    /// The store's verdicts; without any, the failure modes'.
+    pub(crate) async fn verdicts(
+        &self,
+        evaluation: &Evaluation,
+        extra: Option<&Extra>,
+    ) -> Verdicts {
+        match self.send(evaluation, extra) {
+            Answer::Decided(verdicts) => verdicts,
+            Answer::Pending(ticket) => self.heard(evaluation, extra, ticket.await),
+        }
+    }
+
+    /// Reads what a store that was asked later has answered.
+    fn conclude(
+        &self,
+        evaluation: &mut Evaluation,
+        answer: Result<Verdicts, StoreError>,
+    ) -> Verdicts {
+        let verdicts = self.heard(evaluation, None, answer);
+        self.read(evaluation, &verdicts);
+        verdicts
+    }
+
+    /// Reads the verdicts into the decision, and tells the fallback what is left.
+    #[inline(always)] // As for `Evaluation::fill`.
+    fn read(&self, evaluation: &mut Evaluation, verdicts: &Verdicts) {
+        let now = evaluation.now;
+        evaluation.fill(verdicts, |step, answered| self.note(step, answered, now));
+    }
+
+    /// The verdicts that the store's `answer` comes to.
+    pub(crate) fn heard(
+        &self,
+        evaluation: &Evaluation,
+        extra: Option<&Extra>,
+        answer: Result<Verdicts, StoreError>,
+    ) -> Verdicts {
+        match answer {
+            Ok(verdicts) if verdicts.fault().is_none() => verdicts,
+            answer => self.unanswered(evaluation, extra, answer.ok()),
+        }
+    }
+
+    /// The verdicts when the store gave none, or has `answered` but some of the steps: each rule's
+    /// failure mode for the others. The one place in which a fault becomes an answer.
+    #[cold]
+    fn unanswered(
+        &self,
+        evaluation: &Evaluation,
+        extra: Option<&Extra>,
+        answered: Option<Verdicts>,
+    ) -> Verdicts {
+        // A store that has learned its hash key since is unavailable to counters of another name.
+        if let Some(key) = self.store().hash_key() {
+            self.adopt_seed(key.into());
+        }
+        let Evaluation {
+            decision,
+            plan,
+            now,
+        } = evaluation;
+        let snapshot = decision.snapshot();
+        let request = Request {
+            extra,
+            ..Request::new(&plan.steps, plan.mode(snapshot), *now)
+        };
+        let answered = answered.as_ref();
+        let verdicts = match self.fallback() {
+            Some(fallback) => fallback.decide(&request, plan.failure_modes(snapshot), answered),
+            None => uncounted(&request, answered),
+        };
+        if let Some(taken) = answered.filter(|taken| taken.allowed && !verdicts.allowed) {
+            self.store().give_back(&request, taken);
+        }
+        verdicts
+    }
+}
+
+impl<S: Store<Ticket = Never>> Limiter<S> {
+    /// Decides `check` as of `now`, for stores that always decide at once: no runtime needed.
+    pub fn check_at(&self, check: &Check<'_>, now: Timestamp) -> Decision {
+        let mut evaluation = Evaluation::new(self.load(), now);
+        self.evaluate(&mut evaluation, check, Concurrency::Skipped);
+        let Answer::Decided(ref verdicts) = self.send(&evaluation, None);
+        self.read(&mut evaluation, verdicts);
+        evaluation.decision
+    }
+
+    /// Decides `check` as of `now`, and shows the ruling to `read`: for who wants to see all limits
+    /// that took part.
+    pub fn ask_at<D>(
+        &self,
+        check: &Check<'_>,
+        now: Timestamp,
+        read: impl FnOnce(&Ruling<'_>) -> D,
+    ) -> D {
+        let mut evaluation = Evaluation::new(self.load(), now);
+        self.evaluate(&mut evaluation, check, Concurrency::Skipped);
+        let Answer::Decided(ref verdicts) = self.send(&evaluation, None);
+        self.read(&mut evaluation, verdicts);
+        read(&Ruling::new(&evaluation, verdicts))
+    }
+
+    /// Decides `check` now.
+    pub fn check_now(&self, check: &Check<'_>) -> Decision {
+        self.check_at(check, self.clock().now())
+    }
+
+    /// What [`Self::explain`] says, at once.
+    pub fn explain_now(&self, check: &Check<'_>) -> Explanation {
+        let mut explaining = std::pin::pin!(self.explain(check));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        loop {
+            // A store without tickets keeps nobody waiting.
+            if let std::task::Poll::Ready(explanation) = explaining.as_mut().poll(&mut context) {
+                return explanation;
+            }
+        }
+    }
+}
+
+/// The verdicts on `request` where nobody counts what the store has not `answered`.
+fn uncounted(request: &Request<'_>, answered: Option<&Verdicts>) -> Verdicts {
+    let outcomes = request.steps.iter().enumerate().map(|(number, step)| {
+        let outcome = answered.map(|verdicts| verdicts.outcomes[number]);
+        let outcome = outcome.filter(StepOutcome::is_answered);
+        outcome.unwrap_or(StepOutcome::Full(step.full_mode))
+    });
+    let outcomes: SmallVec<[StepOutcome; 4]> = outcomes.collect();
+    let votes = request.steps.iter().zip(&outcomes);
+    let votes = votes.map(|(step, outcome)| step.vote(outcome.fits()));
+    Verdicts {
+        allowed: combine(votes, request.mode),
+        outcomes,
+        at: answered.map_or(request.now, |verdicts| verdicts.at),
+        execution: answered.map_or(Execution::Now, |verdicts| verdicts.execution),
+    }
+}
