@@ -6,19 +6,19 @@ use jiff::tz::TimeZone;
 use jiff::{ToSpan, Zoned};
 use ratekeeper_core::{Bounds, Micros, Timestamp};
 
-/// A calendar's window.
+/// A calendar's unit of windows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CalendarUnit {
-    /// From midnight to midnight: 23 to 25 hours where clocks change.
+    /// Midnight to midnight: 23 to 25 hours on days when clocks change.
     Day,
-    /// From Monday to Monday (ISO 8601).
+    /// Monday to Monday (ISO 8601).
     Week,
-    /// From the first to the first.
+    /// The first of a month to the first of the next.
     Month,
 }
 
 impl CalendarUnit {
-    /// All of them, the shortest first.
+    /// All units, shortest first.
     pub const ALL: [Self; 3] = [Self::Day, Self::Week, Self::Month];
 
     /// The name in rules files.
@@ -31,7 +31,7 @@ impl CalendarUnit {
         }
     }
 
-    /// The longest that such a window may be without a change of the clock: a month has 31 days.
+    /// The longest such a window can be, clock changes aside: a month has 31 days.
     #[must_use]
     pub const fn longest(self) -> Micros {
         const DAY_SECS: u64 = 86_400;
@@ -53,13 +53,13 @@ pub struct Calendar {
 struct Zone {
     name: Box<str>,
     rules: TimeZone,
-    /// The window asked for last: nearly every request asks for the same one.
+    /// The most recent window: nearly every request asks for the same one.
     last: Mutex<Option<Bounds>>,
 }
 
 impl Calendar {
-    /// Windows of `unit` in the zone of that IANA name (`Europe/Vienna`).
-    /// [`None`] if neither the system nor the bundled database has it.
+    /// Windows of `unit` in the zone with that IANA name (`Europe/Vienna`). [`None`] if neither the
+    /// system nor the bundled database has the zone.
     #[must_use]
     pub fn new(unit: CalendarUnit, zone: &str) -> Option<Self> {
         let rules = TimeZone::get(zone).ok()?;
@@ -74,7 +74,7 @@ impl Calendar {
         })
     }
 
-    /// How long a window is, in words of the calendar.
+    /// The calendar unit that a window spans.
     #[must_use]
     pub const fn unit(&self) -> CalendarUnit {
         self.unit
@@ -91,7 +91,7 @@ impl Calendar {
     /// The last answer is kept: as long as `now` stays in it, this costs an uncontended lock.
     #[must_use]
     pub fn bounds(&self, now: Timestamp) -> Bounds {
-        // Whoever finds the lock taken computes the same answer instead of waiting.
+        // A caller that finds the lock taken computes the answer itself instead of waiting.
         if let Ok(last) = self.zone.last.try_lock()
             && let Some(bounds) = *last
             && bounds.start <= now
@@ -117,7 +117,7 @@ impl Calendar {
         let end = self.next(&start);
         let next_end = self.next(&end);
         let (start, end, next_end) = (point(&start), point(&end), point(&next_end));
-        // The end of the world of core (2255): an empty window would be a division by zero elsewhere.
+        // Core's time ends in 2255, where a window could come out empty: callers divide by its length.
         if start <= now && now < end && end < next_end {
             return Bounds {
                 start,
@@ -142,7 +142,7 @@ impl Calendar {
             }
             CalendarUnit::Month => now.date().first_of_month(),
         };
-        // Where midnight does not exist, the day starts at the first moment that does.
+        // Where clocks skip midnight, the day starts at the first moment that exists.
         date.to_zoned(self.zone.rules.clone())
             .unwrap_or_else(|_| now.clone())
     }
@@ -158,7 +158,7 @@ impl Calendar {
     }
 }
 
-/// A point before the epoch is the epoch: no clock of ours shows it.
+/// Converts to core's time. A point before the epoch becomes the epoch: our clocks never show one.
 fn point(zoned: &Zoned) -> Timestamp {
     let micros = zoned.timestamp().as_microsecond();
     Timestamp::from_micros(u64::try_from(micros).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! What a reload does to the counters.
+//! The effect of a reload on counters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,42 +7,43 @@ use hashbrown::HashMap;
 
 use crate::{Enforce, Rule, RuleLimit, RuleSet};
 
-/// What became of one rule.
+/// The change to one rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Change {
     /// The rule's id.
     pub rule: Arc<str>,
-    /// What became of it.
+    /// The kind of change, with the limit before and after.
     pub kind: ChangeKind,
 }
 
-/// How a rule differs from what it was.
+/// The way in which a rule differs from its previous version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ChangeKind {
-    /// It was not there.
+    /// The rule is new.
     Added {
-        /// How much it lets pass, in words.
+        /// The rule's limit, in words.
         limit: String,
     },
-    /// It is gone.
+    /// The rule is gone.
     Removed {
-        /// How much it let pass, in words.
+        /// The limit that the rule had, in words.
         limit: String,
     },
-    /// Limit, burst or how it is enforced: usage is kept, and judged by the new limit at once.
+    /// The limit, the burst or the enforcement changed: usage is kept and judged by the new limit
+    /// at once.
     Adjusted {
-        /// How much it let pass, in words.
+        /// The limit before the change, in words.
         from: String,
-        /// How much it lets pass now; the same if something else of it has changed.
+        /// The limit after the change; the same text if another property changed.
         to: String,
     },
-    /// What is counted, or how: its counters start afresh.
+    /// The counter's identity changed: its counters start from zero.
     StartsAfresh {
-        /// What it counted with.
+        /// The algorithm and window before the change.
         from: String,
-        /// What it counts with now.
+        /// The algorithm and window after the change.
         to: String,
     },
 }
@@ -70,8 +71,8 @@ impl fmt::Display for Change {
 }
 
 impl RuleSet {
-    /// What became of each rule of `old`, and which are new: sorted by id, without those that are
-    /// as they were.
+    /// Returns the rules that were added, removed or changed since `old`, sorted by id. Unchanged
+    /// rules are left out.
     #[must_use]
     pub fn changes_since(&self, old: &Self) -> Vec<Change> {
         let before: HashMap<_, _> = old.rules().iter().map(|rule| (&rule.id, rule)).collect();
@@ -111,7 +112,7 @@ fn difference(before: &Rule, after: &Rule) -> Option<ChangeKind> {
             to: with_limit(after, to),
         });
     }
-    // Where it stands in the file changes nothing.
+    // A rule that only moved within its file has not changed.
     let moved = Rule {
         place: after.place.clone(),
         plans: Arc::clone(&after.plans),
@@ -132,7 +133,8 @@ fn difference(before: &Rule, after: &Rule) -> Option<ChangeKind> {
     })
 }
 
-/// How much a rule and its plans let pass, and how that is enforced: `100 per 1m, pro 1000 per 1m, shadow`.
+/// The limits of a rule and its plans with their enforcement: `100 per 1m, pro 1000 per 1m,
+/// shadow`.
 fn told(rule: &Rule) -> String {
     let mut parts = vec![amount(&rule.limit, &rule.window_text)];
     let plans = rule.plans.iter().take(PLANS_TOLD_MAX);
@@ -172,11 +174,11 @@ fn amount(limit: &RuleLimit, window: &str) -> String {
     }
 }
 
-/// What a counter's identity has of the limit, in words.
+/// The parts of the limit that identify a counter, in words.
 fn counted(rule: &Rule) -> String {
     match &rule.limit {
         RuleLimit::Unlimited => "unlimited".to_owned(),
-        // A permit's timeout is no window.
+        // A permit's timeout is not a window.
         RuleLimit::Limited(limit)
             if limit.algorithm() == ratekeeper_core::Algorithm::Concurrency =>
         {

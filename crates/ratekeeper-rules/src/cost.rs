@@ -1,4 +1,4 @@
-//! What a counter of a rule costs in memory.
+//! The memory that a rule's counters take.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use ratekeeper_core::{Algorithm, Limit, Shape};
 
 use crate::Rule;
 
-/// A counter's place in the store's table, its key included.
+/// Bytes of one slot in the store's table, the counter's key included.
 const INLINE_BYTES: u64 = 64;
 
-/// What one counter costs in the memory of a node. The store's own bookkeeping for states out of
-/// line (some tens of bytes each) comes on top.
+/// The memory that one counter takes on a node. For states kept out of line the store adds some
+/// tens of bytes of bookkeeping each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Cost {
-    /// For every counter.
+    /// Bytes that every counter takes.
     pub inline_bytes: u64,
-    /// The most that its state takes besides, out of line; 0 if it never does.
+    /// The most that its state takes out of line; 0 if it always fits inline.
     pub heap_bytes_max: u64,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Cost {
 }
 
 impl Rule {
-    /// What one counter of this rule costs; [`None`] if it is unlimited and has none.
+    /// Returns the memory that one counter of this rule takes; [`None`] if the rule is unlimited.
     #[must_use]
     pub fn cost(&self) -> Option<Cost> {
         self.limited().map(Cost::of)

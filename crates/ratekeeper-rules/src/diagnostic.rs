@@ -1,16 +1,16 @@
-//! What is wrong with a file, where, and what to write instead.
+//! Errors and warnings about rules files: the problem, its place, and a fix.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Place {
-    /// The file's name, as in its [`Source`](crate::Source).
+    /// The file's name, as in [`Source::name`](crate::Source::name).
     pub file: Arc<str>,
-    /// 1 is the first line.
+    /// Line number, from 1.
     pub line: u32,
-    /// 1 is the first character of the line.
+    /// Column in characters, from 1.
     pub column: u32,
 }
 
@@ -21,27 +21,27 @@ impl fmt::Display for Place {
     }
 }
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Severity {
-    /// The set is refused.
+    /// The rules are refused.
     Error,
-    /// The set is loaded; it may not do what was meant.
+    /// The rules are loaded, but may not do what their author meant.
     Warning,
 }
 
-/// One thing to say about a file. Displayed as
-/// `file:line:column: message`, the line with a caret under the place, and what to write instead.
+/// An error or a warning about a file. It displays as `file:line:column: message`, the line with a
+/// caret under the problem, and a suggested fix.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Error or warning.
     pub severity: Severity,
-    /// Where.
+    /// The position of the problem.
     pub place: Place,
-    /// What is wrong: one sentence, lower case, no full stop.
+    /// The problem: one sentence, lower case, no full stop.
     pub message: String,
-    /// What to write instead, if that is known.
+    /// A suggested fix, if one is known.
     pub help: Option<String>,
     /// The line of the file, shortened where it is very long; empty if there is none.
     pub excerpt: Excerpt,
@@ -99,8 +99,8 @@ fn printable(character: char) -> char {
 }
 
 impl Diagnostic {
-    /// Place and message on one line, without the excerpt and the help: those show what stands
-    /// in the file, which may be a secret. For logs and answers that others read.
+    /// Position and message on one line. The excerpt and the help quote the file and so may hold
+    /// secrets; this form leaves them out, for logs and answers that others read.
     #[must_use]
     pub fn brief(&self) -> String {
         let message: String = self.message.chars().map(printable).collect();
@@ -150,19 +150,19 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// The errors: why the set is refused.
+    /// The errors, because of which the rules are refused.
     #[must_use]
     pub fn errors(&self) -> &[Diagnostic] {
         &self.errors
     }
 
-    /// What was noticed besides.
+    /// The warnings.
     #[must_use]
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }
 
-    /// The errors, each as [`Diagnostic::brief`] tells it, a line for each.
+    /// The errors on one line each, as in [`Diagnostic::brief`].
     #[must_use]
     pub fn brief(&self) -> String {
         let lines: Vec<_> = self.errors.iter().map(Diagnostic::brief).collect();

@@ -1,4 +1,4 @@
-//! What rules are called.
+//! Rule ids: assigned once all files are read.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use crate::Rule;
 use crate::report::Report;
 use crate::yaml::Mark;
 
-/// What the id of a rule is made of.
+/// The parts from which a rule's id is made.
 pub(crate) struct Draft {
-    /// The file, and where in it the id, or else the limit, stands.
+    /// The file, and the position in it of the id, or else of the limit.
     pub(crate) file: usize,
     pub(crate) mark: Mark,
-    /// `id:` of the file; with a suffix if it is that of a descriptor with a list.
+    /// The `id:` from the file; with a suffix if the descriptor has a list of limits.
     pub(crate) explicit: Option<(Box<str>, Option<String>)>,
     pub(crate) domain: Arc<str>,
-    /// Composites with secret values fingerprinted.
+    /// The composite keys; secret values are replaced by fingerprints.
     pub(crate) path: Box<[Box<str>]>,
     pub(crate) suffix: Option<Box<str>>,
-    /// Where the names stand that the rule replaces, in their order.
+    /// Positions of the names in `replaces:`, in their order.
     pub(crate) replaces: Vec<Mark>,
 }
 
 impl Draft {
-    /// `domain.key_value.key#window`, as in the incumbent's metrics.
+    /// `domain.key_value.key#window`, as in the metrics of envoyproxy/ratelimit.
     fn joined(&self) -> String {
         let mut id = self.domain.to_string();
         for composite in &self.path {
@@ -35,8 +35,8 @@ impl Draft {
         with_suffix(id, self.suffix.as_deref())
     }
 
-    /// The same with what joins escaped within the parts: different rules never get the same,
-    /// apart from two secrets with equal fingerprints.
+    /// As [`Self::joined`], with the separators escaped within the parts. Different rules never get
+    /// the same text, apart from two secrets with equal fingerprints.
     fn escaped(&self) -> String {
         let mut id = escape(&self.domain);
         for composite in &self.path {
@@ -66,11 +66,11 @@ fn escape(part: &str) -> String {
     escaped
 }
 
-/// Gives every rule its id. `drafts` are those of `rules`, in the same order.
+/// Gives every rule its id. `drafts` belong to `rules`, in the same order.
 ///
-/// Equal explicit ids are an error. Where generated ones are equal (a dot in a value reads like a
-/// level; the incumbent accepts that) all of them get the escaped form, so that the order of the
-/// files does not matter.
+/// Equal explicit ids are an error. Where generated ids are equal (a dot in a value reads like a
+/// level, which envoyproxy/ratelimit accepts), all of them get the escaped form, so that the order
+/// of the files does not matter.
 pub(crate) fn assign(rules: &mut [Rule], drafts: &[Draft], reports: &mut [Report<'_>]) {
     let mut taken = HashSet::new();
     let mut explicit: HashMap<String, String> = HashMap::new();
@@ -115,8 +115,8 @@ pub(crate) fn assign(rules: &mut [Rule], drafts: &[Draft], reports: &mut [Report
     }
 }
 
-/// `wanted`, numbered if it is taken even so: somebody chose an explicit id to look like it, or
-/// two secrets have the same fingerprint.
+/// Returns `wanted`, with a number appended if it is taken even so: an explicit id may look like
+/// it, or two secrets may share a fingerprint.
 fn free(wanted: String, taken: &HashSet<String>) -> String {
     if !taken.contains(&wanted) {
         return wanted;

@@ -1,9 +1,8 @@
-//! Rules in YAML: parsed with positions, validated all at once, compiled to what requests are matched against.
+//! Rules in YAML: parsed with positions, checked all at once, compiled into an immutable [`RuleSet`] that requests are matched against.
 //!
-//! A file of envoyproxy/ratelimit loads unchanged and matches the same; what that service refuses
-//! is refused. `docs/rules.md` is the manual of the format.
+//! A file for envoyproxy/ratelimit loads unchanged and matches the same; a file which that service refuses is refused. `docs/rules.md` is the manual of the format.
 //!
-//! It knows limits, and no store, no protocol and no clock; only [`read`] touches files.
+//! The crate knows limits, and no store, protocol or clock; only [`read`] touches files.
 //!
 //! ```
 //! use ratekeeper_rules::{Entry, Options, Source, load};

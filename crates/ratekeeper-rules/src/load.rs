@@ -1,4 +1,4 @@
-//! From texts to a [`RuleSet`].
+//! Compiles texts into a [`RuleSet`].
 
 mod levels;
 
@@ -22,50 +22,50 @@ use crate::{
     secret,
 };
 
-/// Which defaults hold where a file says nothing.
+/// The defaults for keys that a file leaves out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Profile {
-    /// Ours: `sliding_window`, and a denied request consumes nothing.
+    /// Ratekeeper's own: `sliding_window`, and a denied request consumes nothing.
     #[default]
     Ratekeeper,
-    /// The incumbent's: `fixed_window`, and a denied request is counted.
+    /// Those of envoyproxy/ratelimit: `fixed_window`, and a denied request is counted.
     Envoy,
 }
 
-/// How files are to be understood.
+/// Options for loading rules.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
-    /// Whether several files may add to one domain; else that is an error.
+    /// Lets several files add to one domain; otherwise that is an error.
     pub merge_domains: bool,
-    /// Which defaults hold.
+    /// The defaults to apply.
     pub profile: Profile,
-    /// What rules without `on_store_failure` answer while the store cannot.
+    /// The failure mode of rules without `on_store_failure`.
     pub on_store_failure: FailureMode,
-    /// The named stores that there are; [`None`] if nobody knows here.
+    /// The names of the stores that exist; [`None`] if the caller does not know them.
     pub stores: Option<Vec<Box<str>>>,
-    /// What patterns of `slas:` are relative to in files without `slas_base`.
+    /// The base path of `slas:` patterns in files without `slas_base`.
     pub slas_base: Option<PathPattern>,
-    /// Keys whose values are secrets in every domain, besides those that files name: of entries that settings make from
-    /// credentials.
+    /// Keys whose values are secrets in every domain, besides those that files list: the entries
+    /// that settings make from credentials.
     pub secrets: BTreeSet<Box<str>>,
 }
 
-/// What was loaded.
+/// The result of [`load`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Loaded {
     /// The rules.
     pub rules: RuleSet,
-    /// What may not be as it was meant, in the order of files and lines.
+    /// Warnings about the rules, in the order of files and lines.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Compiles all rules of `sources`, in their order: with `merge_domains` it decides which of two
-/// patterns comes first.
+/// Compiles all rules of `sources`. With `merge_domains`, the order of the sources decides which of
+/// two wildcard patterns is tried first.
 ///
 /// # Errors
-/// Everything that is wrong with them, in all files at once.
+/// Every error in every file, at once.
 pub fn load(sources: &[Source], options: &Options) -> Result<Loaded, Diagnostics> {
     let mut reports: Vec<_> = sources.iter().map(Report::new).collect();
     let trees: Vec<_> = sources
@@ -90,10 +90,10 @@ pub fn load(sources: &[Source], options: &Options) -> Result<Loaded, Diagnostics
     }
 }
 
-/// The name of the store that keeps what no rule puts elsewhere.
+/// The name of the store that keeps the counters of rules without `store`.
 pub const DEFAULT_STORE: &str = "default";
 
-/// Refuses names of stores that there are not.
+/// Reports names of stores that do not exist.
 fn check_stores(known: Option<&[Box<str>]>, report: &mut Report<'_>) {
     for At { value: name, mark } in std::mem::take(&mut report.stores) {
         if &*name == DEFAULT_STORE {
@@ -123,7 +123,7 @@ fn check_stores(known: Option<&[Box<str>]>, report: &mut Report<'_>) {
     }
 }
 
-/// A file's tree; [`None`] if its YAML is broken, which has been reported.
+/// Parses a file into a tree; [`None`] if its YAML is broken, which has been reported.
 fn open(source: &Source, report: &mut Report<'_>) -> Option<Option<Rc<Tree>>> {
     let text = source.text.strip_prefix('\u{feff}').unwrap_or(&source.text);
     if let Some((mark, message)) = yaml::forbidden(text) {
@@ -165,7 +165,7 @@ fn open(source: &Source, report: &mut Report<'_>) -> Option<Option<Rc<Tree>>> {
     Some(built.root)
 }
 
-/// What to do about text whose layout is wrong, in which the parser expected something else.
+/// Suggests a fix for text whose layout is wrong, from the parser's message.
 fn layout_help(message: &str) -> Option<String> {
     let indentation = [
         "expected '-' indicator",
@@ -183,13 +183,13 @@ fn layout_help(message: &str) -> Option<String> {
     Some(help.to_owned())
 }
 
-/// A domain while its files are read.
+/// A domain whose files are still being read.
 struct Draught {
     name: Arc<str>,
     settings: Settings,
     nodes: Vec<Node>,
     level: Level,
-    /// The file that named it first.
+    /// The file that named the domain first.
     place: String,
 }
 
@@ -252,7 +252,7 @@ fn compile(
     assemble(domains, rules, levels, &options.secrets)
 }
 
-/// Finds or makes the domain of a file; where a domain may not be twice, that is reported.
+/// Finds or creates the domain of a file; reports a domain that may not be in two files.
 fn enter(
     root: &mut Root<'_>,
     options: &Options,
@@ -278,7 +278,7 @@ fn enter(
             format!("duplicate domain '{name}' in config file"),
             help,
         );
-        // Its descriptors are checked all the same, as those of a domain of its own.
+        // Its descriptors are checked all the same, as if the domain were its own.
         domains.push(Draught::new(name, settings, report.place(mark)));
         return Some(domains.len() - 1);
     }
@@ -286,7 +286,7 @@ fn enter(
     Some(index)
 }
 
-/// Two files of one domain may each say something; not the same key with different values.
+/// Merges the settings of two files of one domain. The same key with different values is an error.
 fn merge(into: &mut Settings, from: Settings, place: &str, domain: Mark, report: &mut Report<'_>) {
     let mut conflict = |key: &str, mark: Mark| {
         let message = format!("`{key}` differs from that of another file of this domain");
@@ -357,7 +357,7 @@ fn descriptors(
     domain.nodes.extend(nodes);
 }
 
-/// A name that no limit of the domain has replaces nothing. The incumbent accepts it.
+/// Warns of a name that no limit of the domain has. envoyproxy/ratelimit accepts it.
 fn check_replaces(rules: &[Rule], drafts: &[Draft], reports: &mut [Report<'_>]) {
     let names: BTreeSet<_> = rules
         .iter()

@@ -1,8 +1,6 @@
 //! Matching a descriptor's entries against the nodes of a domain: the hot path.
 //!
-//! The incumbent looks nodes up by the composite `key_value`, so that key `a`, value `b_c` is
-//! the same as key `a_b`, value `c`, and its patterns match on the composite too. The composite is
-//! never built here: its two halves are hashed and compared where they lie.
+//! envoyproxy/ratelimit looks nodes up by the composite `key_value`, so that key `a`, value `b_c` is the same as key `a_b`, value `c`, and its patterns match on the composite too. Here the composite is never allocated: its two halves are hashed and compared in place.
 
 use std::hash::BuildHasher;
 use std::ops::Deref;
@@ -16,20 +14,20 @@ use crate::Node;
 /// One entry of a request's descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Entry<'a> {
-    /// What it says something about: `api_key`.
+    /// The name of the property, such as `api_key`.
     pub key: &'a str,
-    /// What it says; may be empty.
+    /// The value of the property; may be empty.
     pub value: &'a str,
 }
 
-/// How a node matched.
+/// The way in which a node matched an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Matched {
-    /// Key and value are those of the node.
+    /// Key and value equal the node's.
     Exact,
     /// Key and value match the node's pattern.
     Wildcard,
-    /// The node has the key alone.
+    /// The node has only a key, and it equals the entry's.
     KeyOnly,
 }
 
@@ -38,11 +36,12 @@ pub enum Matched {
 pub struct Visit<'a> {
     /// The node.
     pub node: &'a Node,
-    /// How it matched.
+    /// The way in which it matched.
     pub how: Matched,
 }
 
-/// The nodes that matched, from the domain down: one for each entry, as far as they go.
+/// The nodes that matched, from the domain down: one for each entry, up to the first that found
+/// none.
 #[derive(Clone, Debug, Default)]
 pub struct Walk<'a> {
     visits: SmallVec<[Visit<'a>; Walk::INLINE]>,
@@ -50,17 +49,17 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// How many nodes fit without an allocation. Deeper rules are allowed, and rare.
+    /// Nodes that fit without an allocation. Deeper rules are allowed, and rare.
     pub const INLINE: usize = 6;
 
-    /// Whether every entry (there was at least one) found its node.
+    /// Returns true if there was at least one entry and every entry found its node.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// The node of the last entry, if every entry found its node: the one whose limits count
-    /// under [`Evaluation::Leaf`](crate::Evaluation::Leaf).
+    /// The node of the last entry, if every entry found its node. Under
+    /// [`Evaluation::Leaf`](crate::Evaluation::Leaf) only its limits apply.
     #[must_use]
     pub fn leaf(&self) -> Option<Visit<'a>> {
         if self.complete {
@@ -87,7 +86,7 @@ impl<'a> Deref for Walk<'a> {
     }
 }
 
-/// Nodes below a domain or another node, made to be found.
+/// Nodes below a domain or another node, indexed for matching.
 #[derive(Debug, Default)]
 pub(crate) struct Children {
     nodes: Vec<Node>,
@@ -102,11 +101,11 @@ pub(crate) struct Children {
     longest: usize,
 }
 
-/// Up to so many nodes are scanned instead of hashed.
+/// Up to this many nodes are scanned instead of hashed.
 const SCAN_MAX: usize = 8;
 
-/// A composite up to so many bytes is put together on the stack to be hashed; only patterns that
-/// are longer themselves (the file's, not the request's) are compared one by one.
+/// Composites up to this many bytes are joined on the stack to be hashed. Longer ones can match
+/// only patterns as long (from the file, not the request), which are compared one by one.
 const HASHED_MAX: usize = 128;
 
 impl Children {
@@ -138,7 +137,8 @@ impl Children {
         &self.nodes
     }
 
-    /// Exact, then the first pattern in file order, then the key alone.
+    /// Finds the node of an entry: exact match, then the first pattern in file order, then the key
+    /// alone.
     pub(crate) fn find(&self, entry: &Entry<'_>) -> Option<Visit<'_>> {
         if self.nodes.is_empty() {
             return None;
@@ -210,7 +210,7 @@ const fn length_bit(length: usize) -> u64 {
     1 << (length % 64)
 }
 
-/// `key_value`, in two halves.
+/// `key_value`, kept as its two halves.
 struct Composite<'a> {
     key: &'a [u8],
     value: &'a [u8],
@@ -225,7 +225,7 @@ impl Composite<'_> {
         pattern.len() == self.len() && self.has_at(0, pattern)
     }
 
-    /// Joined in `buffer`; [`None`] if that is too small.
+    /// Joins the halves in `buffer`; [`None`] if the buffer is too small.
     fn write_to<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
         let joined = buffer.get_mut(..self.len())?;
         let (key, rest) = joined.split_at_mut(self.key.len());
@@ -236,7 +236,7 @@ impl Composite<'_> {
         Some(joined)
     }
 
-    /// Whether `part` stands at `offset`.
+    /// Returns true if `part` stands at `offset`.
     fn has_at(&self, offset: usize, part: &[u8]) -> bool {
         let from_key = self.key.get(offset..).unwrap_or_default();
         if part.len() <= from_key.len() {
@@ -260,8 +260,9 @@ impl Composite<'_> {
             .is_some_and(|value| value.starts_with(part))
     }
 
-    /// The first place from `from` on where what `finder` looks for stands, and ends by `end`. Takes time in proportion to
-    /// the composite, whatever stands in it: requests have long values, and their senders choose them.
+    /// Returns the first place at or after `from` where the needle of `finder` stands and ends by
+    /// `end`. Takes time in proportion to the composite, whatever it holds: senders choose the
+    /// values, and they may be long.
     fn find(&self, finder: &Finder<'_>, from: usize, end: usize) -> Option<usize> {
         let part = finder.needle();
         let last = end.checked_sub(part.len())?;
@@ -269,7 +270,7 @@ impl Composite<'_> {
         if let Some(at) = in_key.and_then(|key| finder.find(key)) {
             return Some(from + at);
         }
-        // Those that end in the value, or at the underscore. No more places than the part, or the key, has bytes.
+        // Matches that begin in the key and end in the value, or touch the underscore. There are at most as many places to try as the part, or the key, has bytes.
         let value_at = self.key.len() + 1;
         let first = from.max(value_at.saturating_sub(part.len()));
         let mut across = first..value_at.min(last + 1);
@@ -284,12 +285,12 @@ impl Composite<'_> {
     }
 }
 
-/// A pattern with at least one `*`, each of which stands for any characters or none.
+/// A pattern with at least one `*`; each stands for any number of characters.
 #[derive(Debug)]
 struct Pattern {
     node: usize,
     prefix: Box<[u8]>,
-    /// What is between the stars; none is empty.
+    /// The parts between the stars; none is empty.
     middle: Box<[Finder<'static>]>,
     suffix: Box<[u8]>,
 }
@@ -310,8 +311,8 @@ impl Pattern {
         }
     }
 
-    /// Prefix and suffix are anchored; the parts between are taken leftmost, in order. Leftmost
-    /// is enough: a part found later would only leave less room for the next ones.
+    /// Tests a composite. Prefix and suffix are anchored; the parts between are found leftmost, in
+    /// order. Leftmost is enough: a later place only leaves less room for the parts that follow.
     fn matches(&self, composite: &Composite<'_>) -> bool {
         let length = composite.len();
         let mut from = self.prefix.len();

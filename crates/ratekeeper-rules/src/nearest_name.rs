@@ -1,14 +1,14 @@
-//! What a request that no rule matches may have meant: for operators, never for callers.
+//! Suggestions for a request that no rule matches. For operators only: callers could probe the rules with them.
 
 use std::fmt;
 
 use crate::parse::nearest::nearest;
 use crate::{Domain, Entry, Evaluation, Node, RuleSet};
 
-/// The most names at one place that are compared: a large file must not make looking slow.
+/// The most names compared at one level, so that a large file does not make a suggestion slow.
 const COMPARED_MAX: usize = 4_096;
 
-/// A name in the rules that is nearly that of a request.
+/// A name in the rules that is similar to the request's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Nearest {
@@ -31,7 +31,7 @@ impl fmt::Display for Nearest {
 }
 
 impl RuleSet {
-    /// Whether a limit of `domain` applies to `entries`, `unlimited` ones included.
+    /// Returns true if a limit of `domain` applies to `entries`, `unlimited` ones included.
     #[must_use]
     pub fn matches(&self, domain: &str, entries: &[Entry<'_>]) -> bool {
         let Some(domain) = self.domain(domain) else {
@@ -45,9 +45,9 @@ impl RuleSet {
         }
     }
 
-    /// The nearest name where the rules and the request part ways: at an unknown domain, else at
-    /// the first entry that finds no node. [`None`] if nothing is near, or nothing is wrong.
-    /// Compares names one by one, so it is not for the hot path.
+    /// Returns the nearest name at the point where the request leaves the rules: at an unknown
+    /// domain, else at the first entry that finds no node. [`None`] if no name is near, or every
+    /// entry matched. Compares names one by one, so it is not for the hot path.
     #[must_use]
     pub fn nearest(&self, domain: &str, entries: &[Entry<'_>]) -> Option<Nearest> {
         let Some(known) = self.domain(domain) else {

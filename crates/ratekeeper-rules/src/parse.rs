@@ -1,4 +1,4 @@
-//! From the tree of a file to checked nodes and rules.
+//! Checks the tree of a file and turns it into nodes and rules.
 
 mod concurrency;
 pub(crate) mod context;

@@ -1,4 +1,4 @@
-//! Reading rules from a file or a folder.
+//! Reads rules from a file or a folder.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -13,53 +13,54 @@ use crate::{Diagnostic, Diagnostics, Options, Place, Severity, load};
 /// The text of one file.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Source {
-    /// What the file is called in messages.
+    /// The file's name in messages.
     pub name: String,
-    /// What is in it.
+    /// The file's contents.
     pub text: String,
 }
 
-/// What of a folder is read.
+/// Options for reading a folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadOptions {
-    /// Every file whatever its name ends with, as the incumbent does; else `*.yaml` and `*.yml`.
+    /// Reads every file, whatever its name, as envoyproxy/ratelimit does; otherwise only `*.yaml`
+    /// and `*.yml`.
     pub every_file: bool,
 }
 
-/// Why nothing was read.
+/// The reason why rules could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The file system said no.
+    /// The file system returned an error.
     #[error("cannot read {}", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What it said.
+        /// The file system's error.
         source: io::Error,
     },
-    /// Some files cannot be read, are no text, or are larger than 16 MiB.
+    /// Some files cannot be read, are not text, or are larger than 16 MiB.
     #[error("{0}")]
     Unreadable(Unreadable),
-    /// A folder has more than 10,000 files, or folders more than 64 deep.
+    /// A folder has more than 10,000 files, or folders nested more than 64 deep.
     #[error("{} has more than 10,000 files, or is more than 64 folders deep", path.display())]
     TooMany {
-        /// The folder that was to be read.
+        /// The folder to be read.
         path: PathBuf,
     },
 }
 
-/// Files that cannot be had as text, and those beside them that can.
+/// Files that could not be read as text, and the other files that could.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreadable {
-    /// What is wrong with each of the former, in the order of files; at least one.
+    /// One error for each unreadable file, in the order of files; at least one.
     pub errors: Vec<Diagnostic>,
-    /// The others.
+    /// The files that could be read.
     pub sources: Vec<Source>,
 }
 
 impl Unreadable {
-    /// All that is wrong: with these files, and with the rules in the others.
+    /// All errors at once: those of these files, and those of the rules in the other files.
     #[must_use]
     pub fn all(self, options: &Options) -> Diagnostics {
         let mut all = Diagnostics {
@@ -85,20 +86,20 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// Larger rules are refused: nobody could read them, and a mistaken path may name anything.
+/// Larger files are refused: nobody could read such rules, and a mistaken path may name anything.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 const FILES_MAX: usize = 10_000;
 const FOLDERS_DEEP_MAX: usize = 64;
 
-/// Reads `path`: that file whatever its name, or the files of that folder and the folders in it,
+/// Reads `path`: that file, whatever its name, or the files of that folder and its subfolders,
 /// sorted by path.
 ///
-/// In folders, what starts with a dot is left out (Kubernetes keeps the real files of a ConfigMap
-/// in `..data`). Symbolic links are followed, to each folder once.
+/// In folders, names that start with a dot are skipped (Kubernetes keeps the real files of a
+/// ConfigMap in `..data`). Symbolic links are followed, to each folder once.
 ///
 /// # Errors
-/// If the folder cannot be read, or a file in it cannot, is no text (UTF-8, or UTF-16 with its byte
-/// order mark), or is far larger than rules are: then [`Unreadable`] has what could be read.
+/// If the folder or a file cannot be read, a file is not text (UTF-8, or UTF-16 with its byte order
+/// mark), or is far larger than rules are. [`Unreadable`] has the files that could be read.
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Vec<Source>, ReadError> {
     let mut files = Vec::new();
     if metadata(path)?.is_dir() {
@@ -144,7 +145,7 @@ struct Folder<'p> {
     root: &'p Path,
     every_file: bool,
     files: Vec<PathBuf>,
-    /// Folders already listed, without links: a link to a folder above would never end.
+    /// Canonical paths of the folders listed so far: a link to a folder above would never end.
     seen: HashSet<PathBuf>,
 }
 
@@ -161,7 +162,7 @@ impl Folder<'_> {
         for entry in fs::read_dir(folder).map_err(io_error(folder))? {
             entries.push(entry.map_err(io_error(folder))?.path());
         }
-        // Which of two links to one folder counts must not depend on the file system's order.
+        // The order of the file system must not decide which of two links to one folder is followed.
         entries.sort();
         for path in entries {
             self.entry(path, depth)?;
@@ -181,14 +182,14 @@ impl Folder<'_> {
             .is_some_and(|end| end == "yaml" || end == "yml");
         let found = match fs::metadata(&path) {
             Ok(found) => found,
-            // A dangling link that would not have been read does no harm.
+            // A dangling link with another extension would not have been read anyway.
             Err(_) if !self.every_file && !is_rules => return Ok(()),
             Err(error) => return Err(io_error(&path)(error)),
         };
         if found.is_dir() {
             return self.list(&path, depth + 1);
         }
-        // A pipe or a socket would never end.
+        // Reading a pipe or a socket would never end.
         if found.is_file() && (self.every_file || is_rules) {
             if self.files.len() >= FILES_MAX {
                 return Err(self.too_many());
@@ -217,17 +218,17 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, NotText> {
     Ok(bytes)
 }
 
-/// Why and where a file is no text.
+/// The position at which a file stops being text, and the reason.
 struct NotText {
     line: u32,
     column: u32,
-    /// The line, with marks for what cannot be read.
+    /// The line, with marks for the bytes that cannot be read.
     text: String,
     message: String,
     help: Option<&'static str>,
 }
 
-/// What to do about bytes that are none of a text.
+/// The fix for bytes that are not text.
 const SAVE_AS_UTF8: Option<&str> = Some("save the file as UTF-8");
 
 fn decode(bytes: &[u8]) -> Result<String, NotText> {
@@ -264,7 +265,8 @@ fn utf8(bytes: &[u8]) -> Result<String, NotText> {
     })
 }
 
-/// The incumbent's parser reads UTF-16 as well, if it starts with its byte order mark.
+/// Decodes UTF-16, which the parser of envoyproxy/ratelimit also reads if the text starts with a
+/// byte order mark.
 fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, NotText> {
     let (pairs, odd) = bytes.as_chunks::<2>();
     let text: Result<String, _> = char::decode_utf16(pairs.iter().copied().map(unit)).collect();
@@ -278,7 +280,7 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, NotText> {
 }
 
 impl NotText {
-    /// The file as a whole.
+    /// An error about the file as a whole.
     const fn whole(message: String, help: Option<&'static str>) -> Self {
         Self {
             line: 1,

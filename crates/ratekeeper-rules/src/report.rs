@@ -1,4 +1,4 @@
-//! Collecting what is to be said about one file.
+//! Collects the diagnostics of one file.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::parse::fields::At;
 use crate::yaml::Mark;
 use crate::{Diagnostic, Place, Severity, Source};
 
-/// So many errors (and as many warnings) of one file are told; the rest is only counted.
+/// The most errors (and the most warnings) reported for one file; the rest are only counted.
 const TOLD_MAX: usize = 200;
 
 /// The diagnostics of one file.
@@ -17,13 +17,13 @@ pub(crate) struct Report<'s> {
     errors: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
     untold: usize,
-    /// Stores that the file names, each where it does.
+    /// Stores that the file names, each with its position.
     pub(crate) stores: Vec<At<Box<str>>>,
 }
 
 impl<'s> Report<'s> {
     pub(crate) fn new(source: &'s Source) -> Self {
-        // As YAML breaks lines: at LF, CR LF, and CR alone.
+        // YAML ends lines at LF, CR LF and CR alone.
         let text = source.text.strip_prefix('\u{feff}').unwrap_or(&source.text);
         let lines = text.split('\n').flat_map(|line| {
             let line = line.strip_suffix('\r').unwrap_or(line);
@@ -84,7 +84,7 @@ impl<'s> Report<'s> {
         });
     }
 
-    /// Errors and warnings, each in the order of the lines.
+    /// Returns errors and warnings, each in the order of the lines.
     pub(crate) fn finish(mut self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
         if self.untold > 0 {
             let more = format!("and {} more like these", self.untold);
@@ -109,7 +109,7 @@ impl<'s> Report<'s> {
     }
 }
 
-/// What a help line may be made of.
+/// Types that can supply a suggested fix.
 pub(crate) trait Help {
     fn into_help(self) -> Option<String>;
 }

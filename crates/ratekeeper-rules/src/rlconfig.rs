@@ -1,4 +1,4 @@
-//! The limits in force as text, in the form of the incumbent's `/rlconfig`.
+//! The limits in force as text, in the format of envoyproxy/ratelimit's `/rlconfig`.
 
 use std::fmt::{self, Write as _};
 
@@ -6,11 +6,12 @@ use crate::{Domain, Node, RuleIndex, RuleLimit, RuleSet};
 use ratekeeper_core::Algorithm;
 
 impl RuleSet {
-    /// A line for each limit, in the order of the files:
-    /// `domain.path: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false`.
+    /// Returns a line for each limit, in the order of the files: `domain.path: unit=MINUTE
+    /// requests_per_unit=5, shadow_mode: false, quota_mode: false`.
     ///
-    /// What the incumbent has no words for follows: a window that is no unit (`unit=UNKNOWN`),
-    /// another algorithm than its own. Secret values are fingerprinted.
+    /// Properties that envoyproxy/ratelimit does not have follow at the end: a window that is not a
+    /// unit (`unit=UNKNOWN`), an algorithm other than its own. Secret values are replaced by
+    /// fingerprints.
     #[must_use]
     pub fn rlconfig(&self) -> String {
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What one rule says, checked.
+//! A rule, checked.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,62 +8,63 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Calendar, Place};
 
-/// One limit at one node of a domain. A list of limits makes one rule of each.
+/// A limit at a node of a domain. A list of limits makes one rule of each.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Rule {
-    /// Unique in its [`RuleSet`](crate::RuleSet), and the same whatever the order of the file:
-    /// the `id:` of the file, else domain and path joined by dots, with `#window` for each limit
-    /// of a list. Secret values in it are fingerprinted, so it may be shown and logged.
+    /// Unique in its [`RuleSet`](crate::RuleSet), whatever the order of the files: the `id:` of the
+    /// file, else domain and path joined by dots, with `#window` for each limit of a list. Secret
+    /// values are replaced by fingerprints, so the id may be shown and logged.
     pub id: Arc<str>,
     /// The domain it belongs to.
     pub domain: Arc<str>,
-    /// The composite keys (`key` or `key_value`) from the domain to the node, as written.
-    /// Values of secret entries are in here in clear: show [`Self::id`] instead.
+    /// The composite keys (`key` or `key_value`) from the domain to the node, as written. Values of
+    /// secret entries stand here in the clear: show [`Self::id`] instead.
     pub path: Arc<[Box<str>]>,
-    /// Where the rule stands.
+    /// The position of the rule in its file.
     pub place: Place,
-    /// How much may pass.
+    /// The amount that may pass.
     pub limit: RuleLimit,
-    /// The calendar that the window follows, if it follows one.
+    /// The calendar that the window follows, if any.
     pub calendar: Option<Calendar>,
-    /// The incumbent's unit, if the window was written as one or lasts as long as one.
+    /// The unit of envoyproxy/ratelimit, if the window is written as one or is as long as one.
     /// [`None`] for every other window and for calendars, which no unit describes.
     pub unit: Option<Unit>,
     /// The window in its shortest spelling: `10s`, `1m`, `month@Europe/Vienna`; empty if unlimited.
     pub window_text: Box<str>,
-    /// What `replaces` of other rules may name, and what clients see.
+    /// The name that clients see, and that `replaces` of other rules can refer to.
     pub name: Option<Box<str>>,
-    /// Names of the rules that do not count when this one matched in the same request.
+    /// Names of the rules that do not count when this one matches in the same request.
     pub replaces: Vec<Box<str>>,
-    /// Decided and counted, not enforced.
+    /// Decides and counts, but never denies.
     pub shadow: bool,
-    /// A denial counts only if no other kind of rule allowed, as the incumbent's quota mode.
+    /// A denial counts only if no other kind of rule allows the request, as in
+    /// envoyproxy/ratelimit's quota mode.
     pub quota_mode: bool,
-    /// Off: the rule is there and answers nothing.
+    /// A rule that is not enabled exists but takes no part in decisions.
     pub enabled: bool,
-    /// For which share of subjects a denial is enforced; the others are shadowed.
+    /// The share of subjects for which a denial is enforced; for the others the rule is in shadow.
     pub enforce: Enforce,
-    /// Whether a denied request is charged as well.
+    /// Charges denied requests too.
     pub count_denied: bool,
-    /// The incumbent's flag: its metrics have all the request's values in their names.
+    /// Counts decisions by all of the request's values, in metrics of their own.
     pub detailed_metric: bool,
-    /// The incumbent's flag of this rule's own node: its metrics have this entry's value in their names.
+    /// Counts decisions by this entry's value, in metrics of their own.
     pub value_to_metric: bool,
-    /// What is answered as dynamic metadata of a descriptor that passed.
+    /// Dynamic metadata for the answer to a descriptor that passes.
     pub metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
-    /// The limits of the plans that differ from the default one, in the order of the domain's `plans:`;
-    /// several of one plan if it has a list. The same for every rule of the node.
+    /// The limits of the plans other than the default, in the order of the domain's `plans:`;
+    /// several for a plan that has a list. The same for every rule of the node.
     pub plans: Arc<[PlanLimit]>,
-    /// How the nodes share the counter; [`None`] leaves it to the store.
+    /// The consistency of the counter between nodes; [`None`] leaves it to the store.
     pub consistency: Option<Consistency>,
-    /// The store that keeps the counter; [`None`] is the default one.
+    /// The store that keeps the counter; [`None`] means the default store.
     pub store: Option<Box<str>>,
-    /// What is answered while the store cannot answer.
+    /// The answer while the store is unavailable.
     pub on_store_failure: FailureMode,
-    /// What an edge that cannot wait does with a leaky bucket's delay.
+    /// The answer of an edge that cannot delay a request, where a leaky bucket would.
     pub leaky_over_rls: LeakyOverRls,
-    /// Concurrency only: when to come back, told to those who got no permit.
+    /// For concurrency limits: the retry time given to callers that get no permit.
     pub retry_after: Option<Micros>,
 }
 
@@ -78,24 +79,24 @@ impl Rule {
     }
 }
 
-/// How much may pass.
+/// The amount that a rule lets pass.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum RuleLimit {
-    /// As much as this.
+    /// At most this.
     Limited(Limit),
     /// Everything.
     Unlimited,
 }
 
-/// A limit of another plan than the default one.
+/// The limit of a plan other than the default.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct PlanLimit {
     /// The plan's name, one of the domain's `plans:`.
     pub plan: Box<str>,
-    /// How much may pass.
+    /// The amount that may pass.
     pub limit: RuleLimit,
-    /// The calendar that the window follows, if it follows one.
+    /// The calendar that the window follows, if any.
     pub calendar: Option<Calendar>,
     /// As [`Rule::unit`].
     pub unit: Option<Unit>,
@@ -103,15 +104,15 @@ pub struct PlanLimit {
     pub window_text: Box<str>,
     /// As [`Rule::name`].
     pub name: Option<Box<str>>,
-    /// The store that keeps this plan's counters; [`None`] is the rule's.
+    /// The store that keeps this plan's counters; [`None`] means the rule's.
     pub store: Option<Box<str>>,
-    /// As [`Rule::consistency`]; [`None`] is the rule's.
+    /// As [`Rule::consistency`]; [`None`] means the rule's.
     pub consistency: Option<Consistency>,
-    /// Where it stands.
+    /// The position of the limit in its file.
     pub place: Place,
 }
 
-/// A window of the incumbent: fixed lengths, none follows a calendar.
+/// A window unit of envoyproxy/ratelimit. All have fixed lengths; none follows a calendar.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Unit {
     /// 1 s.
@@ -131,7 +132,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// All of them, the shortest first.
+    /// All units, shortest first.
     pub const ALL: [Self; 7] = [
         Self::Second,
         Self::Minute,
@@ -142,7 +143,7 @@ impl Unit {
         Self::Year,
     ];
 
-    /// The incumbent's name, in capitals: `MINUTE`.
+    /// The name in envoyproxy/ratelimit, in capitals: `MINUTE`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -156,7 +157,7 @@ impl Unit {
         }
     }
 
-    /// How long it is.
+    /// The unit's length.
     #[must_use]
     pub const fn window(self) -> Micros {
         Micros::from_secs(match self {
@@ -170,8 +171,8 @@ impl Unit {
         })
     }
 
-    /// The unit of that name, in whatever case. The incumbent upper-cases by Unicode, so `ſ`
-    /// (long s) is an `S` to it, and to us.
+    /// The unit with that name, in any case. envoyproxy/ratelimit upper-cases by Unicode, so that
+    /// `ſ` (long s) is an `S`; so does this.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.to_uppercase();
@@ -190,9 +191,9 @@ impl Unit {
 pub struct Enforce(u16);
 
 impl Enforce {
-    /// Everybody.
+    /// All subjects.
     pub const ALL: Self = Self(10_000);
-    /// Nobody: the same as a shadow rule.
+    /// No subjects: the same as a shadow rule.
     pub const NONE: Self = Self(0);
 
     /// A share in hundredths of a percent, 0 to 10,000; [`None`] above that.
@@ -211,14 +212,14 @@ impl Enforce {
         self.0
     }
 
-    /// Whether everybody is in it.
+    /// Returns true if the share is 100 %.
     #[must_use]
     pub const fn is_all(self) -> bool {
         self.0 == 10_000
     }
 
-    /// Whether the subject with this hash is in it. A uniform hash makes the share exact to
-    /// 2^-64, and raising the share never leaves out a subject that was in it.
+    /// Returns true if the share includes the subject with this hash. A uniform hash makes the
+    /// share exact to 2^-64; raising the share never excludes a subject that was included.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -247,23 +248,23 @@ impl fmt::Debug for Enforce {
     }
 }
 
-/// What is answered when the store cannot answer in time.
+/// The answer when the store cannot answer in time.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum FailureMode {
-    /// This node goes on enforcing the limit by itself.
+    /// This node enforces the limit by itself.
     #[default]
     Local,
-    /// Everything passes.
+    /// All requests pass.
     Allow,
-    /// Nothing passes.
+    /// All requests are denied.
     Deny,
 }
 
 impl FailureMode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 3] = [Self::Local, Self::Allow, Self::Deny];
 
     /// The name in rules files, settings and metrics.
@@ -276,29 +277,29 @@ impl FailureMode {
         }
     }
 
-    /// The mode of that name.
+    /// The mode with that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 }
 
-/// How the nodes of a cluster share a counter.
+/// The way in which the nodes of a cluster share a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Consistency {
-    /// Every decision is taken in the shared store.
+    /// The shared store takes every decision.
     Exact,
-    /// From hits leased in advance; never over the limit.
+    /// Nodes decide from hits leased in advance; never over the limit.
     Leased,
-    /// Counted here, added up from time to time.
+    /// Nodes count by themselves and add up from time to time.
     Synced,
-    /// Every node for itself.
+    /// Each node counts for itself.
     Local,
 }
 
 impl Consistency {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 4] = [Self::Exact, Self::Leased, Self::Synced, Self::Local];
 
     /// The name in rules files.
@@ -312,28 +313,28 @@ impl Consistency {
         }
     }
 
-    /// The mode of that name.
+    /// The mode with that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 }
 
-/// What an edge that cannot wait does with a request that a leaky bucket would delay.
+/// The answer of an edge that cannot delay a request, where a leaky bucket would.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum LeakyOverRls {
-    /// It is denied: the caller comes back after the delay.
+    /// The request is denied; the caller may come back after the delay.
     #[default]
     Deny,
-    /// It passes at once; the bucket only bounds the queue.
+    /// The request passes at once; the bucket only bounds the queue.
     Allow,
 }
 
 impl LeakyOverRls {
-    /// All of them.
+    /// Both values.
     pub const ALL: [Self; 2] = [Self::Deny, Self::Allow];
 
     /// The name in rules files.
@@ -345,7 +346,7 @@ impl LeakyOverRls {
         }
     }
 
-    /// The value of that name.
+    /// The value with that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|value| value.name() == name)

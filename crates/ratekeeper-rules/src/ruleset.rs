@@ -10,10 +10,10 @@ use crate::matching::{Children, Walk};
 use crate::slas::{LevelMatch, ServiceLevel, ServiceLevels, Standing};
 use crate::{Entry, Rule, secret};
 
-/// All domains and rules of one load. It never changes; a reload makes another one.
+/// All domains and rules of one load. A rule set never changes; a reload builds a new one.
 #[derive(Debug, Default)]
 pub struct RuleSet {
-    /// Those of files, then that of the service levels if there are any.
+    /// The domains of the files, then that of the service levels if there are any.
     pub(crate) domains: Vec<Domain>,
     pub(crate) named_by_files: usize,
     pub(crate) by_name: HashMap<Box<str>, u32>,
@@ -22,7 +22,7 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// The domain of exactly that name. One hash lookup at most, no allocation.
+    /// The domain with exactly that name. One hash lookup at most, no allocation.
     #[must_use]
     pub fn domain(&self, name: &str) -> Option<&Domain> {
         // Most files have one domain, or a handful: comparing names is faster than hashing one.
@@ -40,19 +40,21 @@ impl RuleSet {
         named.unwrap_or_default().iter()
     }
 
-    /// The domain that the service levels are counted under, [`SERVICE_LEVELS`](crate::SERVICE_LEVELS); none without any.
+    /// The domain in which service levels are counted, [`SERVICE_LEVELS`](crate::SERVICE_LEVELS);
+    /// [`None`] if there are none.
     #[must_use]
     pub fn service_level_domain(&self) -> Option<&Domain> {
         self.domains.get(self.named_by_files)
     }
 
-    /// All rules, in the order of the files. A [`RuleIndex`] of this set's nodes points into it.
+    /// All rules, in the order of the files. A [`RuleIndex`] of this set's nodes is an index into
+    /// it.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// The rule that a node of this set names.
+    /// The rule at an index from a node of this set.
     ///
     /// # Panics
     /// If `index` comes from a larger [`RuleSet`].
@@ -67,20 +69,22 @@ impl RuleSet {
         self.service_levels.as_slice()
     }
 
-    /// The service level of a request: of those that are enabled and about its method and path, the most specific.
+    /// The service level of a request: the most specific of the enabled ones that match its method
+    /// and path.
     ///
-    /// Patterns are compared from the left, segment by segment. At the first difference a literal comes before a
-    /// placeholder (`*`, `{name}`), that before the end of the pattern, and that before `**`. Of two patterns alike,
-    /// the one that lists the method comes before the one of all methods. `path` is decoded and has no dot segments;
-    /// a slash at its end and what follows a `;` in a segment do not count. No allocation; about as many steps as the
-    /// path has segments.
+    /// Patterns are compared from the left, segment by segment. At the first difference a literal
+    /// comes before a placeholder (`*`, `{name}`), a placeholder before the end of the pattern, and
+    /// the end before `**`. Of two equal patterns, the one that lists the method comes before the
+    /// one for all methods. `path` is decoded and has no dot segments; a slash at its end and the
+    /// text after a `;` in a segment are ignored. No allocation; about as many steps as the path
+    /// has segments.
     #[must_use]
     pub fn service_level<'a>(&'a self, method: &'a str, path: &'a str) -> Option<LevelMatch<'a>> {
         self.service_levels.find(method, path)
     }
 
-    /// Every service level whose path matches, the most specific first, and why it holds or does not. Tries them
-    /// all: for whoever is to be told.
+    /// Every service level whose path matches, the most specific first, each with its status for
+    /// the request. Tries all of them, so it is for diagnostics only.
     #[must_use]
     pub fn service_level_standings(
         &self,
@@ -91,33 +95,33 @@ impl RuleSet {
     }
 }
 
-/// The place of a rule in [`RuleSet::rules`].
+/// An index into [`RuleSet::rules`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RuleIndex(pub u32);
 
 impl RuleIndex {
-    /// As an index of a slice.
+    /// The index as a `usize`.
     #[must_use]
     pub const fn get(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Which limits of the matched nodes count.
+/// The choice of matched nodes whose limits apply.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Evaluation {
-    /// Those of the node that matched the last entry, as the incumbent does it.
+    /// Only the node that matched the last entry, as in envoyproxy/ratelimit.
     #[default]
     Leaf,
-    /// Those of every node that matched.
+    /// Every node that matched.
     Path,
 }
 
 impl Evaluation {
-    /// All of them.
+    /// Both values.
     pub const ALL: [Self; 2] = [Self::Leaf, Self::Path];
 
     /// The name in rules files.
@@ -130,7 +134,7 @@ impl Evaluation {
     }
 }
 
-/// One namespace of rules.
+/// A namespace of rules.
 #[derive(Debug)]
 pub struct Domain {
     pub(crate) name: Arc<str>,
@@ -148,33 +152,34 @@ impl Domain {
         &self.name
     }
 
-    /// Which limits of the matched nodes count.
+    /// The choice of matched nodes whose limits apply.
     #[must_use]
     pub const fn evaluation(&self) -> Evaluation {
         self.evaluation
     }
 
-    /// The key of the entry that names the tenant; without one the first entry is the subject.
+    /// The key of the entry that names the tenant; without one, the first entry is the subject.
     #[must_use]
     pub fn tenant(&self) -> Option<&str> {
         self.tenant.as_deref()
     }
 
-    /// The plans that a tenant may be on; the first is the default. Empty if there are none.
+    /// The plans that a tenant may be on; the first is the default. Empty if the domain has no
+    /// plans.
     #[must_use]
     pub fn plans(&self) -> &[Box<str>] {
         &self.plans
     }
 
-    /// Whether values of entries with this key are secrets (API keys, tokens), to be shown as
-    /// [`secret::fingerprint`] only: some keys are by default, `secrets:` adds to them.
+    /// Returns true if values of entries with this key are secrets (API keys, tokens), to be shown
+    /// only as [`secret::fingerprint`]. Some keys are secret by default; `secrets:` adds to them.
     #[must_use]
     pub fn is_secret(&self, key: &str) -> bool {
         secret::is_secret_by_default(key) || self.secrets.contains(key)
     }
 
-    /// `key_value`, or the key alone, as it may be shown: the value of a secret key is
-    /// fingerprinted, unless it is a pattern, which names nobody.
+    /// `key_value`, or the key alone, in a form that may be shown: the value of a secret key is
+    /// replaced by its fingerprint, unless it is a pattern, which names nobody.
     #[must_use]
     pub fn composite(&self, key: &str, value: Option<&str>) -> String {
         match value {
@@ -186,11 +191,11 @@ impl Domain {
         }
     }
 
-    /// Whether a descriptor whose first key is `key` may find a node, whatever its value is. Tries all nodes below the
-    /// domain.
+    /// Returns true if some descriptor whose first key is `key` can match a node. Tries all nodes
+    /// below the domain.
     #[must_use]
     pub fn may_begin_with(&self, key: &str) -> bool {
-        // A composite is the key, or the key and more; of a pattern the text before its first asterisk is fixed.
+        // A composite starts with the key; a pattern starts with the text before its first asterisk. One must be a prefix of the other.
         let may_be = |pattern: &str| {
             let fixed = pattern.split('*').next().unwrap_or_default();
             fixed.starts_with(key) || (fixed != pattern && key.starts_with(fixed))
@@ -206,10 +211,10 @@ impl Domain {
 
     /// Matches `entries` in order, from the domain down.
     ///
-    /// At each level the first of these that has a node decides: the exact composite `key_value`;
-    /// the first pattern with a `*`, in the order of the file, that matches it; the key alone.
-    /// A node once chosen is never given up again. The walk ends with the entries, or at the first
-    /// one that finds no node. It allocates only if it gets deeper than [`Walk::INLINE`] nodes.
+    /// At each level the first of these that has a node wins: the exact composite `key_value`; the
+    /// first pattern with a `*`, in the order of the file, that matches it; the key alone. There is
+    /// no backtracking. The walk ends with the entries, or at the first one that finds no node. It
+    /// allocates only beyond [`Walk::INLINE`] nodes.
     #[must_use]
     pub fn walk<'a>(&'a self, entries: &[Entry<'_>]) -> Walk<'a> {
         let mut walk = Walk::default();
@@ -226,7 +231,7 @@ impl Domain {
     }
 }
 
-/// One descriptor of a file: what it matches, what applies there, and what is below.
+/// A descriptor of a file: its pattern, its rules, and the nodes below it.
 #[derive(Debug)]
 pub struct Node {
     pub(crate) pattern: Box<str>,
@@ -244,31 +249,31 @@ impl Node {
         &self.pattern
     }
 
-    /// The part of [`Self::pattern`] that was written as `key:`.
+    /// The part of [`Self::pattern`] that the file has as `key:`.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The part of [`Self::pattern`] that was written as `value:`, if there is any.
+    /// The part of [`Self::pattern`] that the file has as `value:`, if any.
     #[must_use]
     pub fn value(&self) -> Option<&str> {
         self.pattern.get(self.key.len() + 1..)
     }
 
-    /// The rules of this node: one for each limit. Empty if the file has no limit here.
+    /// The rules of this node, one for each limit. Empty if the file has no limit here.
     #[must_use]
     pub fn rules(&self) -> &[RuleIndex] {
         &self.rules
     }
 
-    /// Whether all values that match the pattern share one counter.
+    /// Returns true if all values that match the pattern share one counter.
     #[must_use]
     pub const fn share_threshold(&self) -> bool {
         self.share_threshold
     }
 
-    /// The incumbent's flag: metrics have this entry's value in their names.
+    /// Returns true if metrics count decisions by this entry's value.
     #[must_use]
     pub const fn value_to_metric(&self) -> bool {
         self.value_to_metric

@@ -1,8 +1,6 @@
 //! The JSON Schema of rules files, for editors.
 //!
-//! These types are the file format once more, for its shape only: files are read by
-//! [`load`](crate::load), which keeps places and follows YAML 1.1. A test holds the two to the
-//! same keys.
+//! These types restate the file format, for its shape only: [`load`](crate::load) reads files, keeps positions and follows YAML 1.1. A test holds the two to the same keys.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +22,8 @@ pub fn json_schema() -> Schema {
     schema
 }
 
-/// Makes of "a list, or something else" and "nothing, or something else" a choice by the value's type. An editor then says
-/// what is wrong with the something else, instead of that a value is valid under none of the schemas.
+/// Turns `anyOf` of a list (or null) and another shape into a choice by the value's type. An editor
+/// then explains the fault in the value, instead of reporting that it matches none of the schemas.
 fn choose_by_type(schema: &mut Schema) {
     if let Some(object) = schema.as_object_mut()
         && let Some((simple, other)) = two_by_type(object)
@@ -39,7 +37,7 @@ fn choose_by_type(schema: &mut Schema) {
     transform_subschemas(&mut choose_by_type, schema);
 }
 
-/// The alternatives of `anyOf`, if they are two and one of them is a list or null: that one first.
+/// The alternatives of `anyOf`, if there are two and one of them is a list or null: that one first.
 fn two_by_type(object: &Map<String, Value>) -> Option<(Value, Value)> {
     let [one, other] = object.get("anyOf")?.as_array()?.as_slice() else {
         return None;
@@ -71,7 +69,7 @@ enum RulesFile {
 struct File {
     /// The namespace of the rules; required unless the file has service levels only.
     domain: Option<Text>,
-    /// What is limited.
+    /// The descriptors to limit.
     descriptors: Option<Vec<Descriptor>>,
     /// leaf: the limits of the last matching level count; path: those of every level.
     evaluation: Option<Evaluation>,
@@ -83,34 +81,35 @@ struct File {
     secrets: Option<Vec<String>>,
     /// Service levels of an HTTP API.
     slas: Option<Vec<ServiceLevel>>,
-    /// What the patterns of `slas` are relative to: `/v1/organizations/{tenant}`.
+    /// The path that patterns of `slas` are relative to: `/v1/organizations/{tenant}`.
     slas_base: Option<String>,
-    /// The algorithm of limits that name none.
+    /// The default algorithm of this domain's limits.
     algorithm: Option<Algorithm>,
-    /// How nodes share counters.
+    /// The consistency of counters between nodes.
     consistency: Option<Consistency>,
-    /// Whether a denied request is counted as well.
+    /// Counts denied requests too.
     count_denied: Option<bool>,
-    /// false switches all rules of the domain off.
+    /// false disables all rules of the domain.
     enabled: Option<bool>,
-    /// The share of subjects that denials are enforced for: `10%`.
+    /// The share of subjects for which denials are enforced: `10%`.
     enforce: Option<Share>,
-    /// What an edge that cannot wait does with a leaky bucket's delay.
+    /// The answer to Envoy where a leaky bucket would delay a request.
     leaky_over_rls: Option<LeakyOverRls>,
-    /// What is answered while the store cannot answer.
+    /// The answer while the store is unavailable.
     on_store_failure: Option<FailureMode>,
     /// The store that keeps the counters.
     store: Option<String>,
 }
 
-/// What is limited, and how.
+/// A key, or a key with a value, and the limits of requests that match it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its shape is used")]
 struct Descriptor {
     /// The key of the entry; may have `*`.
     key: Text,
-    /// The value of the entry; may have `*`. Without it every value matches, each with its own counter.
+    /// The value of the entry; may have `*`. Without it every value matches, each with its own
+    /// counter.
     value: Option<Text>,
     /// The limit, or a list of limits that must all pass.
     rate_limit: Option<OneOrMany<RateLimit>>,
@@ -120,33 +119,33 @@ struct Descriptor {
     shadow_mode: Option<bool>,
     /// A denial counts only if every quota of the request denies.
     quota_mode: Option<bool>,
-    /// Metrics have all values of the request in their names.
+    /// Counts decisions by all values of the request, in metrics of their own.
     detailed_metric: Option<bool>,
-    /// Metrics have this entry's value in their names.
+    /// Counts decisions by this entry's value, in metrics of their own.
     value_to_metric: Option<bool>,
     /// All values that match the pattern share one counter.
     share_threshold: Option<bool>,
-    /// Answered as dynamic metadata when the descriptor passes.
+    /// Dynamic metadata for the answer when the descriptor passes.
     metadata: Option<serde_json::Map<String, serde_json::Value>>,
-    /// The rule's id; else it is made of domain and path.
+    /// The rule's id; by default made from domain and path.
     id: Option<Text>,
-    /// The limits of the plans other than the default one, by the plan's name.
+    /// The limits of plans other than the default, by plan name.
     plans: Option<BTreeMap<String, OneOrMany<PlanLimit>>>,
-    /// How many requests may be in flight.
+    /// A limit on requests in flight.
     concurrency: Option<Concurrency>,
-    /// The algorithm of this descriptor's limits that name none.
+    /// The default algorithm of this descriptor's limits.
     algorithm: Option<Algorithm>,
-    /// How nodes share the counters.
+    /// The consistency of counters between nodes.
     consistency: Option<Consistency>,
-    /// Whether a denied request is counted as well.
+    /// Counts denied requests too.
     count_denied: Option<bool>,
-    /// false switches this descriptor's limits off.
+    /// false disables this descriptor's limits.
     enabled: Option<bool>,
-    /// The share of subjects that denials are enforced for: `10%`.
+    /// The share of subjects for which denials are enforced: `10%`.
     enforce: Option<Share>,
-    /// What an edge that cannot wait does with a leaky bucket's delay.
+    /// The answer to Envoy where a leaky bucket would delay a request.
     leaky_over_rls: Option<LeakyOverRls>,
-    /// What is answered while the store cannot answer.
+    /// The answer while the store is unavailable.
     on_store_failure: Option<FailureMode>,
     /// The store that keeps the counters.
     store: Option<String>,
@@ -159,45 +158,46 @@ struct Descriptor {
 struct RateLimit {
     /// The window: second, minute, hour, day, week (7 days), month (30 days) or year (365 days).
     unit: Option<Unit>,
-    /// How many a window, up to 4294967295; 0 blocks everything.
+    /// Requests per window, up to 4294967295; 0 blocks everything.
     #[schemars(range(max = 4_294_967_295_u32))]
     requests_per_unit: Option<u64>,
-    /// No limit at all.
+    /// No limit.
     unlimited: Option<bool>,
-    /// What clients see, and what `replaces` names.
+    /// The name that clients see, and that `replaces` refers to.
     name: Option<Text>,
-    /// Limits that do not count when this one matched in the same request.
+    /// Limits that do not count when this one matches in the same request.
     replaces: Option<Vec<Replaces>>,
-    /// How many a window, up to 2^53 - 1; 0 blocks everything.
+    /// Hits per window, up to 2^53 - 1; 0 blocks everything.
     #[schemars(range(max = 9_007_199_254_740_991_u64))]
     limit: Option<u64>,
-    /// How long the window is: 10s, 250ms, 1m, 1h, 1d.
+    /// The length of the window: 10s, 250ms, 1m, 1h, 1d.
     window: Option<Duration>,
-    /// The window follows the calendar of this time zone, with `unit: day`, `week` or `month`.
+    /// The time zone whose calendar the window follows, with `unit: day`, `week` or `month`.
     calendar: Option<String>,
-    /// How it counts.
+    /// The counting algorithm.
     algorithm: Option<Algorithm>,
-    /// The most that can pass at once from idle: token_bucket, gcra and leaky_bucket.
+    /// The most hits that can pass at once after idle time: token_bucket, gcra and leaky_bucket.
     #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
     burst: Option<u64>,
-    /// Cuts a sliding_window into so many parts of equal time; up to twice the limit passes in a window.
+    /// Cuts a sliding_window into this many parts of equal time; up to twice the limit passes in a
+    /// window.
     #[schemars(range(min = 1, max = 64))]
     sub_windows: Option<u32>,
-    /// A sliding_window that never lets more than its limit pass, and refuses some hits near it.
+    /// A sliding_window that never exceeds its limit, and refuses some hits near it.
     strict: Option<bool>,
-    /// The rule's id; else it is made of domain and path.
+    /// The rule's id; by default made from domain and path.
     id: Option<Text>,
-    /// How nodes share the counters.
+    /// The consistency of counters between nodes.
     consistency: Option<Consistency>,
-    /// Whether a denied request is counted as well.
+    /// Counts denied requests too.
     count_denied: Option<bool>,
-    /// false switches this limit off.
+    /// false disables this limit.
     enabled: Option<bool>,
-    /// The share of subjects that denials are enforced for: `10%`.
+    /// The share of subjects for which denials are enforced: `10%`.
     enforce: Option<Share>,
-    /// What an edge that cannot wait does with a leaky bucket's delay.
+    /// The answer to Envoy where a leaky bucket would delay a request.
     leaky_over_rls: Option<LeakyOverRls>,
-    /// What is answered while the store cannot answer.
+    /// The answer while the store is unavailable.
     on_store_failure: Option<FailureMode>,
     /// The store that keeps the counters.
     store: Option<String>,
@@ -210,37 +210,38 @@ struct RateLimit {
 struct PlanLimit {
     /// The window: second, minute, hour, day, week (7 days), month (30 days) or year (365 days).
     unit: Option<Unit>,
-    /// How many a window, up to 4294967295; 0 blocks everything.
+    /// Requests per window, up to 4294967295; 0 blocks everything.
     #[schemars(range(max = 4_294_967_295_u32))]
     requests_per_unit: Option<u64>,
-    /// No limit at all.
+    /// No limit.
     unlimited: Option<bool>,
-    /// What clients see.
+    /// The name that clients see.
     name: Option<Text>,
-    /// How many a window, up to 2^53 - 1; 0 blocks everything.
+    /// Hits per window, up to 2^53 - 1; 0 blocks everything.
     #[schemars(range(max = 9_007_199_254_740_991_u64))]
     limit: Option<u64>,
-    /// How long the window is: 10s, 250ms, 1m, 1h, 1d.
+    /// The length of the window: 10s, 250ms, 1m, 1h, 1d.
     window: Option<Duration>,
-    /// The window follows the calendar of this time zone, with `unit: day`, `week` or `month`.
+    /// The time zone whose calendar the window follows, with `unit: day`, `week` or `month`.
     calendar: Option<String>,
-    /// How it counts.
+    /// The counting algorithm.
     algorithm: Option<Algorithm>,
-    /// The most that can pass at once from idle: token_bucket, gcra and leaky_bucket.
+    /// The most hits that can pass at once after idle time: token_bucket, gcra and leaky_bucket.
     #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
     burst: Option<u64>,
-    /// Cuts a sliding_window into so many parts of equal time; up to twice the limit passes in a window.
+    /// Cuts a sliding_window into this many parts of equal time; up to twice the limit passes in a
+    /// window.
     #[schemars(range(min = 1, max = 64))]
     sub_windows: Option<u32>,
-    /// A sliding_window that never lets more than its limit pass, and refuses some hits near it.
+    /// A sliding_window that never exceeds its limit, and refuses some hits near it.
     strict: Option<bool>,
-    /// How nodes share the counters.
+    /// The consistency of counters between nodes.
     consistency: Option<Consistency>,
     /// The store that keeps the counters.
     store: Option<String>,
 }
 
-/// A limit that does not count.
+/// A limit that this one replaces.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its shape is used")]
@@ -249,46 +250,46 @@ struct Replaces {
     name: Text,
 }
 
-/// How many requests may be in flight.
+/// A limit on requests in flight.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its shape is used")]
 struct Concurrency {
-    /// Permits.
+    /// The most requests in flight.
     #[schemars(range(max = 9_007_199_254_740_991_u64))]
     limit: u64,
-    /// After how long a permit that nobody gave back is free again; 60s unless it says otherwise.
+    /// The lifetime of a permit that is never released; 60s by default.
     timeout: Option<Duration>,
-    /// When those who got no permit are told to come back.
+    /// The retry time given to callers that get no permit.
     retry_after: Option<Duration>,
-    /// What clients see.
+    /// The name that clients see.
     name: Option<Text>,
-    /// The rule's id; else it is made of domain and path, with `#concurrency`.
+    /// The rule's id; by default made from domain and path, with `#concurrency`.
     id: Option<Text>,
-    /// How nodes share the counters.
+    /// The consistency of counters between nodes.
     consistency: Option<Consistency>,
-    /// false switches this limit off.
+    /// false disables this limit.
     enabled: Option<bool>,
-    /// The share of subjects that denials are enforced for: `10%`.
+    /// The share of subjects for which denials are enforced: `10%`.
     enforce: Option<Share>,
-    /// What is answered while the store cannot answer.
+    /// The answer while the store is unavailable.
     on_store_failure: Option<FailureMode>,
     /// The store that keeps the counters.
     store: Option<String>,
 }
 
-/// How often some calls of an HTTP API may be made.
+/// Limits for some calls of an HTTP API.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its shape is used")]
 struct ServiceLevel {
     /// Unique among all service levels and rules.
     id: Text,
-    /// false switches it off.
+    /// false disables it.
     enabled: Option<bool>,
-    /// Which calls; or its keys beside the id.
+    /// The calls that it applies to; its keys may also stand beside the id.
     r#match: Option<ServiceMatch>,
-    /// HTTP methods; all if there are none.
+    /// HTTP methods; all methods if left out.
     methods: Option<Vec<String>>,
     /// The path: `*` is one segment, `**` the rest, `{name}` a variable.
     #[serde(rename = "pathPattern")]
@@ -298,81 +299,82 @@ struct ServiceLevel {
     tiers: Vec<Tier>,
     /// Decide and count, but never deny.
     shadow_mode: Option<bool>,
-    /// The algorithm of tiers that name none: else fixed_window.
+    /// The default algorithm of the tiers; fixed_window if left out.
     algorithm: Option<Algorithm>,
-    /// How nodes share the counters.
+    /// The consistency of counters between nodes.
     consistency: Option<Consistency>,
-    /// Whether a denied request is counted as well.
+    /// Counts denied requests too.
     count_denied: Option<bool>,
-    /// The share of tenants that denials are enforced for: `10%`.
+    /// The share of tenants for which denials are enforced: `10%`.
     enforce: Option<Share>,
-    /// What an edge that cannot wait does with a leaky bucket's delay.
+    /// The answer to Envoy where a leaky bucket would delay a request.
     leaky_over_rls: Option<LeakyOverRls>,
-    /// What is answered while the store cannot answer.
+    /// The answer while the store is unavailable.
     on_store_failure: Option<FailureMode>,
     /// The store that keeps the counters.
     store: Option<String>,
 }
 
-/// Which calls.
+/// The calls that a service level applies to.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its shape is used")]
 struct ServiceMatch {
-    /// HTTP methods; all if there are none.
+    /// HTTP methods; all methods if left out.
     methods: Option<Vec<String>>,
     /// The path: `*` is one segment, `**` the rest, `{name}` a variable.
     #[serde(rename = "pathPattern")]
     path_pattern: String,
 }
 
-/// How many calls a period.
+/// A number of calls per period.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its shape is used")]
 struct Tier {
     /// Seconds, or a duration with its unit.
     period: Period,
-    /// Calls a period.
+    /// Calls per period.
     #[schemars(range(max = 9_007_199_254_740_991_u64))]
     threshold: u64,
-    /// How it counts: fixed_window unless it says otherwise.
+    /// The counting algorithm; fixed_window by default.
     algorithm: Option<Algorithm>,
-    /// The most that can pass at once from idle: token_bucket, gcra and leaky_bucket.
+    /// The most hits that can pass at once after idle time: token_bucket, gcra and leaky_bucket.
     #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
     burst: Option<u64>,
-    /// Cuts a sliding_window into so many parts of equal time; up to twice the limit passes in a window.
+    /// Cuts a sliding_window into this many parts of equal time; up to twice the limit passes in a
+    /// window.
     #[schemars(range(min = 1, max = 64))]
     sub_windows: Option<u32>,
-    /// A sliding_window that never lets more than its limit pass, and refuses some hits near it.
+    /// A sliding_window that never exceeds its limit, and refuses some hits near it.
     strict: Option<bool>,
 }
 
-/// One, or a list.
+/// One item, or a list.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its shape is used")]
 enum OneOrMany<T> {
-    /// One.
+    /// A single item.
     One(T),
-    /// All of these.
+    /// A list, all of which apply.
     Many(Vec<T>),
 }
 
-/// Text, also as a number or a boolean, which count as they are written.
+/// Text. Numbers and booleans are taken as they are written.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its shape is used")]
 enum Text {
-    /// As it is.
+    /// A string.
     Literal(String),
-    /// Its digits.
+    /// The digits of the number.
     Number(i64),
-    /// Its word.
+    /// The word for the boolean.
     Boolean(bool),
 }
 
-/// How a limit counts.
+/// A counting algorithm.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Algorithm {
@@ -384,7 +386,7 @@ enum Algorithm {
     SlidingLog,
     /// A bucket of `burst` tokens, refilled at the rate.
     TokenBucket,
-    /// The same in one word.
+    /// The same as token_bucket, in one word of state.
     Gcra,
     /// A queue that drains at the rate: delays instead of denying, where the edge can wait.
     LeakyBucket,

@@ -1,7 +1,7 @@
-//! Values that must not be shown: API keys and tokens.
+//! Secret values, such as API keys and tokens, which must not be shown.
 
-/// Entry keys whose values are secrets unless a file says otherwise; compared without regard
-/// to case, and with `-` and `_` taken for the same.
+/// Entry keys whose values are secrets by default; compared without regard to case, and with `-`
+/// and `_` equal.
 const SECRET_KEYS: [&str; 12] = [
     "api_key",
     "apikey",
@@ -17,7 +17,7 @@ const SECRET_KEYS: [&str; 12] = [
     "password",
 ];
 
-/// Whether values of entries with this key are secrets by default.
+/// Returns true if values of entries with this key are secrets by default.
 #[must_use]
 pub fn is_secret_by_default(key: &str) -> bool {
     SECRET_KEYS.iter().any(|secret| same_name(secret, key))
@@ -35,11 +35,11 @@ fn same_name(secret: &str, key: &str) -> bool {
         })
 }
 
-/// How a secret is shown: 8 hexadecimal digits of a fingerprint, and the last 4 characters
-/// where at least 8 others stay hidden: `~1f0c83aa…9f2c`.
+/// The form in which a secret is shown: 8 hexadecimal digits of a fingerprint, and the last 4
+/// characters where at least 8 others stay hidden: `~1f0c83aa…9f2c`.
 ///
-/// The fingerprint tells secrets apart in answers, labels and logs, and is the same in every
-/// process, so that a rule's id is. It is no protection for a secret that can be guessed.
+/// The fingerprint tells secrets apart in answers, labels and logs. It is the same in every
+/// process, because rule ids contain it. It does not protect a secret that can be guessed.
 #[must_use]
 pub fn fingerprint(secret: &str) -> String {
     let hash = fnv1a(secret.as_bytes());

@@ -1,8 +1,6 @@
-//! HTTP service levels (`slas:`): which methods and paths, and how many calls a period.
+//! HTTP service levels (`slas:`): limits for calls by method and path.
 //!
-//! They are limits like any other. Loading makes a domain of its own of them, [`SERVICE_LEVELS`], whose descriptors
-//! are who calls, the service level, and the method; so counters, statistics and answers need nothing else. What is
-//! particular is how a request finds its service level: by method and path, here.
+//! They are limits like any other. Loading puts them into a domain of their own, [`SERVICE_LEVELS`], with descriptors of the caller, the service level and the method, so that counters, statistics and answers need nothing else. This module has the part that is special: finding a request's service level by method and path.
 
 pub(crate) mod conflicts;
 mod pattern;
@@ -13,13 +11,14 @@ use crate::{Place, RuleIndex};
 pub use pattern::{PathPattern, Segment};
 use router::Router;
 
-/// The domain that service levels become. A file may have a domain of this name only where no file has `slas:`.
+/// The domain of the service levels. A file may use this name for a domain only where no file has
+/// `slas:`.
 pub const SERVICE_LEVELS: &str = "slas";
 
-/// The variable of a path that names the tenant.
+/// The path variable that names the tenant.
 pub const TENANT: &str = "tenant";
 
-/// The keys of a service level's descriptor after who calls: which service level, and which method.
+/// The keys of a service level's descriptor after the caller's: the service level and the method.
 pub const LEVEL_KEYS: [&str; 2] = ["sla", "method"];
 
 /// One service level, checked.
@@ -28,23 +27,25 @@ pub const LEVEL_KEYS: [&str; 2] = ["sla", "method"];
 pub struct ServiceLevel {
     /// Unique among all service levels and rules.
     pub id: Box<str>,
-    /// Off: it is there and does nothing, not even keep a less specific one from matching.
+    /// A service level that is not enabled does nothing; less specific ones match in its place.
     pub enabled: bool,
     /// Methods in capitals; empty means all.
     pub methods: Vec<Box<str>>,
     /// The whole path, base included.
     pub pattern: PathPattern,
-    /// The rules that its tiers have become, at least one; all must pass.
+    /// The rules made from its tiers, at least one; all must pass.
     pub rules: Vec<RuleIndex>,
-    /// Where it stands.
+    /// The position in its file.
     pub place: Place,
 }
 
 impl ServiceLevel {
-    /// The method that a request of `method` is counted by; None if this is not about it.
+    /// The method name under which a request of `method` is counted; None if this service level
+    /// does not apply to it.
     ///
-    /// Upper and lower case are the same: many services run `get` as they do `GET`. A service level of all methods counts
-    /// those that nobody has heard of together, as `other`: a caller who makes them up gets no fresh counter for each.
+    /// Upper and lower case are equal: many services run `get` as they do `GET`. A service level
+    /// for all methods counts unknown methods together as `other`, so that a caller who makes up
+    /// methods gets no fresh counter for each.
     #[must_use]
     pub fn counted_method(&self, method: &str) -> Option<&str> {
         let is_it = |own: &&str| own.eq_ignore_ascii_case(method);
@@ -62,7 +63,7 @@ impl ServiceLevel {
 const GET: &str = "GET";
 const HEAD: &str = "HEAD";
 
-/// Those of RFC 9110 and RFC 5789.
+/// The methods of RFC 9110 and RFC 5789.
 const KNOWN_METHODS: [&str; 9] = [
     GET, HEAD, "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
 ];
@@ -70,24 +71,24 @@ const KNOWN_METHODS: [&str; 9] = [
 /// The service level of a request.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LevelMatch<'a> {
-    /// The most specific one that is about the request.
+    /// The most specific service level that applies to the request.
     pub level: &'a ServiceLevel,
-    /// What stands in the path for `{tenant}`; None if the pattern has no such variable.
+    /// The path segment at `{tenant}`; None if the pattern has no such variable.
     pub tenant: Option<&'a str>,
-    /// The method that the request is counted by.
+    /// The method name under which the request is counted.
     pub method: &'a str,
 }
 
-/// Why a service level whose path matches a request does or does not hold for it.
+/// The status of a service level, whose path matches a request, for that request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// It is the most specific one.
+    /// It applies: it is the most specific one.
     Holds,
     /// Another one is more specific.
     LessSpecific,
-    /// It is about other methods.
+    /// It lists other methods.
     OtherMethod,
-    /// It is switched off.
+    /// It is not enabled.
     Disabled,
 }
 
@@ -108,8 +109,8 @@ impl ServiceLevels {
         &self.levels
     }
 
-    /// The most specific one for a request. HEAD is GET to it where none lists HEAD: most services run the same code for
-    /// both.
+    /// The most specific one for a request. HEAD counts as GET where no service level lists HEAD:
+    /// most services run the same code for both.
     pub(crate) fn find<'a>(&'a self, method: &'a str, path: &'a str) -> Option<LevelMatch<'a>> {
         if !method.eq_ignore_ascii_case(HEAD) {
             return self.most_specific(path, |level| level.counted_method(method));
@@ -127,7 +128,7 @@ impl ServiceLevels {
         }
     }
 
-    /// The most specific one that has a method to count by.
+    /// The most specific one for which `counted` returns a method.
     fn most_specific<'a>(
         &'a self,
         path: &'a str,

@@ -1,4 +1,4 @@
-//! Spans of time as files write them.
+//! Durations in the notation of rules files.
 
 use std::fmt::Write as _;
 
@@ -15,11 +15,11 @@ const UNITS: [(&str, u64); 7] = [
     ("us", 1),
 ];
 
-/// Reads `10s`, `250ms`, `1h30m`: whole numbers, each with its unit (us, ms, s, m, h, d, w), the
+/// Parses `10s`, `250ms`, `1h30m`: whole numbers, each with its unit (us, ms, s, m, h, d, w),
 /// larger units first. A day is 24 hours.
 ///
 /// # Errors
-/// What is wrong with it, as the end of a sentence.
+/// The end of a sentence that explains the fault.
 pub fn parse_duration(text: &str) -> Result<Micros, String> {
     if text.is_empty() {
         return Err("it is empty".to_owned());
@@ -62,7 +62,7 @@ pub fn parse_duration(text: &str) -> Result<Micros, String> {
     Ok(Micros::new(total))
 }
 
-/// The shortest spelling of `span` with at most two units: `1m`, `90s`, `1500ms`.
+/// The shortest spelling of `span`, always with one unit: `1m`, `90s`, `1500ms`.
 #[must_use]
 pub fn format_duration(span: Micros) -> String {
     let micros = span.get();
@@ -70,7 +70,7 @@ pub fn format_duration(span: Micros) -> String {
         .iter()
         .find(|(_, unit)| micros.is_multiple_of(*unit) && micros >= *unit);
     let mut text = String::new();
-    // Two weeks are `2w`, but 90 s are no `1m30s`: one unit always suffices.
+    // The units divide each other down to the microsecond, so one always suffices: 90 s is `90s`, not `1m30s`.
     let (name, unit) = whole.copied().unwrap_or(("us", 1));
     // Writing to a string cannot fail.
     let _ = write!(text, "{}{name}", micros / unit);

@@ -1,4 +1,4 @@
-//! YAML as a tree that keeps each scalar's text, style and place.
+//! YAML as a tree that keeps each scalar's text, style and position.
 
 mod build;
 mod merge;
@@ -10,12 +10,12 @@ use std::rc::Rc;
 pub(crate) use build::build;
 pub(crate) use scalar::Resolved;
 
-/// A part of the text: where it starts, and how many characters of that line it covers.
+/// A range in the text: its start, and the number of characters that it covers on that line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Mark {
-    /// 1 is the first.
+    /// Line number, from 1.
     pub(crate) line: u32,
-    /// 1 is the first, in characters.
+    /// Column in characters, from 1.
     pub(crate) column: u32,
     /// In characters, at least 1.
     pub(crate) length: u32,
@@ -29,7 +29,7 @@ impl Mark {
     };
 }
 
-/// A value of the file. What an alias names is shared, not copied.
+/// A value of the file. Aliases share the node that they name.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) mark: Mark,
@@ -45,24 +45,25 @@ pub(crate) enum Kind {
 
 #[derive(Debug)]
 pub(crate) struct Scalar {
-    /// Literally, without quotes and with escapes resolved.
+    /// The literal text, without quotes and with escapes resolved.
     pub(crate) text: Box<str>,
     pub(crate) resolved: Resolved,
-    /// Neither quoted nor tagged.
+    /// True if the scalar is neither quoted nor tagged.
     pub(crate) plain: bool,
 }
 
-/// A key and its value. A map has every text key once: the last one counts.
+/// A key and its value. A map has each text key once: the last one counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Pair {
     pub(crate) key: Rc<Node>,
     pub(crate) value: Rc<Node>,
-    /// From an earlier mapping of the same key: the incumbent takes its values, but checks no keys.
+    /// True if it comes from an earlier mapping of the same key: envoyproxy/ratelimit takes its
+    /// values, but does not check its keys.
     pub(crate) stale: bool,
 }
 
 impl Node {
-    /// What it is, with its article, for messages.
+    /// The kind of value, with its article, for messages.
     pub(crate) fn kind_name(&self) -> &'static str {
         match &self.kind {
             Kind::Scalar(scalar) => scalar.resolved.kind(),
@@ -90,7 +91,7 @@ impl Node {
     }
 }
 
-/// The first directive (`%…` before the document) that the incumbent does not take.
+/// Finds the first directive (`%…` before the document) that envoyproxy/ratelimit refuses.
 pub(crate) fn wrong_directive(text: &str) -> Option<(Mark, String)> {
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim_end();
@@ -117,7 +118,7 @@ pub(crate) fn wrong_directive(text: &str) -> Option<(Mark, String)> {
     None
 }
 
-/// The first character that YAML does not allow in a text, and what it is.
+/// Finds the first character that YAML forbids; returns its position and a message.
 pub(crate) fn forbidden(text: &str) -> Option<(Mark, String)> {
     let mut mark = Mark::START;
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Windows of a calendar: where clocks change, and at both ends of time.
+//! Calendar windows where clocks change, and at both ends of time.
 
 use jiff::Zoned;
 use proptest::prelude::*;
@@ -70,7 +70,7 @@ fn days_have_23_to_25_hours_where_clocks_change() {
     assert_eq!(hours("2026-03-29T12[Europe/Vienna]"), 23);
     assert_eq!(hours("2026-10-25T12[Europe/Vienna]"), 25);
     assert_eq!(hours("2026-10-26T12[Europe/Vienna]"), 24);
-    // Midnight did not exist there that day: it began at one.
+    // Clocks skipped midnight that day: it began at one.
     let santiago =
         Calendar::new(CalendarUnit::Day, "America/Santiago").expect("there is such a zone");
     let bounds = santiago.bounds(at("2022-09-11T12[America/Santiago]"));
@@ -100,7 +100,7 @@ proptest! {
             let bounds = calendar.bounds(now);
             prop_assert!(bounds.start <= now && (now < bounds.end || now.as_micros() == MAX_COUNT));
             prop_assert!(bounds.end <= bounds.next_end);
-            // Asked again, within and after the window, the answer is the same.
+            // The cached answer is the same, within the window and after it.
             prop_assert_eq!(calendar.bounds(bounds.start), bounds);
             if bounds.next_end.as_micros() < MAX_COUNT {
                 let next = calendar.bounds(bounds.end);

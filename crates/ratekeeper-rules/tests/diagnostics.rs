@@ -1,4 +1,4 @@
-//! What operators read when something is wrong, to the letter.
+//! The exact text of errors and warnings.
 
 use ratekeeper_rules::{Options, Source, load};
 
@@ -114,7 +114,7 @@ fn errors_of_all_files_are_told() {
     assert_eq!(places, ["a.yaml", "c.yaml"]);
 }
 
-/// Logs and health answers are read by others than those who may read the file.
+/// Logs and health answers reach people who may not read the file.
 #[test]
 fn briefly_told_no_value_is_quoted() {
     let secret = "sk?live_4eC39HqLyjWDarjtT1zdp7dc";
@@ -151,7 +151,7 @@ fn briefly_told_no_value_is_quoted() {
     }
 }
 
-/// The message and the help of the only thing that is wrong or odd.
+/// The message and the help of the only diagnostic.
 fn problem(rules: &str) -> String {
     told(&format!("domain: d\ndescriptors:\n{rules}"))
 }

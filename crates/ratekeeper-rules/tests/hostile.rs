@@ -50,7 +50,7 @@ fn a_billion_laughs_are_refused() {
     );
 }
 
-/// Each is added to the one before it, and so would take as long as all of them together.
+/// Each repetition is merged with all before it, which would take quadratic time.
 #[test]
 fn a_mapping_that_is_given_again_and_again_is_refused() {
     let again: String = (0..20_000)
@@ -131,11 +131,11 @@ fn many_tabs_after_colons_end_in_time() {
             .len(),
         0
     );
-    // A tab that separates beside one that is text.
+    // A separating tab beside one that is text.
     let quoted = "domain:\td # it's\ndescriptors:\n  - key:\ta\n    value: \"x:\ty\"\n    rate_limit: { unit: day, limit: 1 }\n";
     let rules = read(quoted).expect("it is accepted").rules;
     assert_eq!(&*rules.rules()[0].path[0], "a_x:\ty");
-    // So many in odd places that reading ends.
+    // So many tabs in odd places that reading gives up.
     drop(read(&format!(
         "domain: d # it's\ndescriptors:\n{}",
         lines("  - key:\tkN # it's\n")
@@ -153,7 +153,7 @@ fn numbers_at_and_beyond_every_edge_are_told() {
         "1e400",
         "-0",
     ] {
-        // Whether it is accepted does not matter here: that nothing overflows does.
+        // Accepted or not, nothing may overflow.
         let _ = read(&format!(
             "domain: d\ndescriptors:\n  - key: a\n    rate_limit: {{ unit: day, requests_per_unit: {number} }}\n"
         ));
@@ -166,7 +166,7 @@ fn numbers_at_and_beyond_every_edge_are_told() {
     }
 }
 
-/// Pieces of rules, and what breaks them.
+/// Fragments of rules, valid and broken.
 const PIECES: [&str; 52] = [
     "domain: d\n",
     "descriptors:\n",
@@ -244,7 +244,7 @@ proptest! {
     }
 }
 
-/// A search that begins anew at each place takes as long as both together, multiplied.
+/// A naive search starts again at each place and takes the product of both lengths.
 #[test]
 fn a_long_value_is_matched_with_long_patterns_in_time() {
     let needle = "a".repeat(5_000);

@@ -1,5 +1,4 @@
-//! What envoyproxy/ratelimit accepts is accepted, what it refuses is refused, and both match the
-//! same.
+//! Compatibility with envoyproxy/ratelimit: accepts and refuses the same files, and matches the same.
 
 use ratekeeper_rules::{
     Diagnostics, Entry, Loaded, Options, RuleLimit, RuleSet, Source, Unit, load,
@@ -35,7 +34,8 @@ fn refused(text: &str) -> String {
     errors.errors()[0].message.clone()
 }
 
-/// The limit of the leaf that `entries` reach: requests per unit and unit; [`None`] if there is none.
+/// The limit of the leaf that `entries` reach: requests per unit, and the unit; [`None`] if there
+/// is none.
 fn limit(rules: &RuleSet, domain: &str, entries: &[(&str, &str)]) -> Option<(u64, Option<Unit>)> {
     let entries: Vec<_> = entries
         .iter()
@@ -167,7 +167,7 @@ fn values_of_the_wrong_type_are_refused() {
         "    value: .inf\n",
         "    value: [a]\n",
         "    metadata: [a]\n",
-        // Where a key has no meaning, its value is looked at all the same.
+        // A value is checked even where its key has no meaning.
         "    unit: 1.5\n",
         "    domain: [a]\n",
         "    domain: { bogus: 1 }\n",
@@ -277,7 +277,7 @@ fn a_domain_in_two_files_is_an_error_unless_they_are_merged() {
     assert_eq!(limit(&rules, "d", &[("a", "")]), Some((1, Some(Unit::Day))));
     assert_eq!(limit(&rules, "d", &[("b", "")]), Some((2, Some(Unit::Day))));
 
-    // Not deeper than the root: the same composite key is an error all the same.
+    // Merging stops at the root: the same composite key is still an error.
     let errors = files(&[one, one], true).expect_err("the key is there twice");
     assert_eq!(
         errors.errors()[0].message,
@@ -358,18 +358,18 @@ fn rlconfig_is_in_the_incumbents_form() {
     assert_eq!(loaded.expect("it is accepted").rules.rlconfig(), expected);
 }
 
-/// A descriptor's entries, and the limit they meet.
+/// A descriptor's entries, and the limit that applies to them.
 type Question = (Vec<(String, String)>, Option<String>);
 
-/// One line of `incumbent/answers.jsonl`, and what envoyproxy/ratelimit itself (as of January
-/// 2026, when a `*` had to be the last character) answered to it.
+/// A line of `answers.jsonl`, with the answer that envoyproxy/ratelimit (as of January 2026, when a
+/// `*` had to be the last character) gave to it.
 #[derive(serde::Deserialize)]
 struct Answer {
     files: Vec<String>,
     #[serde(default)]
     merge: bool,
     accepted: bool,
-    /// Entries asked for in domain `d`, and the limit they met.
+    /// Entries in domain `d`, and the limit that applied to them.
     #[serde(default)]
     asked: Vec<Question>,
 }

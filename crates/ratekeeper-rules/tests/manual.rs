@@ -1,10 +1,10 @@
-//! Every example of the manual does what the manual says.
+//! Loads every example of the manual and compares the outcome with its text.
 
 use std::path::Path;
 
 use ratekeeper_rules::{Options, Source, load};
 
-/// The fenced blocks of a page: what follows the fence, the first line's number, and the text.
+/// The fenced blocks of a page: the info string, the number of the first line, and the text.
 fn examples(page: &str) -> Vec<(String, usize, String)> {
     let mut examples = Vec::new();
     let mut open: Option<(String, usize, String)> = None;

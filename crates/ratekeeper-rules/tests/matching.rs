@@ -1,16 +1,16 @@
-//! Matching against a slow and obvious model of the incumbent's algorithm.
+//! Holds matching to a slow and obvious model of envoyproxy/ratelimit's algorithm.
 
 use proptest::prelude::*;
 use ratekeeper_rules::{Entry, Matched, Options, RuleSet, Source, load};
 
-/// A descriptor as the model sees it.
+/// A descriptor in the model.
 #[derive(Clone, Debug)]
 struct Model {
     composite: String,
     children: Vec<Model>,
 }
 
-/// Every level in order: exact, then the first pattern, then the key; no way back.
+/// Matches each level in order: exact, then the first pattern, then the key; no backtracking.
 fn walk<'m>(roots: &'m [Model], entries: &[(String, String)]) -> Vec<(&'m str, Matched)> {
     let mut level = roots;
     let mut path = Vec::new();
@@ -33,7 +33,7 @@ fn walk<'m>(roots: &'m [Model], entries: &[(String, String)]) -> Vec<(&'m str, M
     path
 }
 
-/// Whether `pattern` can be read as `text`: every `*` tried with every length.
+/// Returns true if `pattern` matches `text`: tries every length for every `*`.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
@@ -144,7 +144,7 @@ proptest! {
         }
     }
 
-    /// More than are scanned: these are hashed.
+    /// Enough descriptors to be hashed instead of scanned.
     #[test]
     fn many_descriptors_match_as_in_the_model(
         first in descriptors(60), second in descriptors(30), asked in prop::collection::vec(entries(), 1..20),
@@ -216,7 +216,7 @@ fn there_is_no_way_back_and_depth_must_match() {
     );
     let domain = rules.domain("d").expect("it is there");
     let entry = |key, value| Entry { key, value };
-    // `a_x` is chosen; that only `a` has a `b_z` below it does not matter.
+    // `a_x` is chosen; there is no way back to `a`, though only that has a `b_z` below it.
     let walk = domain.walk(&[entry("a", "x"), entry("b", "z")]);
     assert_eq!((walk.len(), walk.is_complete()), (1, false));
     let walk = domain.walk(&[entry("a", "x"), entry("b", "y")]);

@@ -1,4 +1,4 @@
-//! Files and folders.
+//! Reads files and folders.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! From the service levels of all files to a domain of their own.
+//! Compiles the service levels of all files into a domain of their own.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::slas::{SERVICE_LEVELS, ServiceLevels};
 use crate::yaml::Mark;
 use crate::{Node, Rule, secret};
 
-/// The domain's nodes, none if no file has service levels, and the service levels.
+/// Returns the domain's nodes, none if no file has service levels, and the service levels.
 pub(super) fn compile(
     roots: Vec<Root<'_>>,
     options: &Options,
@@ -31,7 +31,7 @@ pub(super) fn compile(
     let mut taken = Taken::default();
     let (mut levels, mut nodes) = (Vec::new(), Vec::new());
     for (file, (root, report)) in roots.into_iter().zip(reports).enumerate() {
-        // What the file says of all its limits is in the policy of each service level already.
+        // Each service level's policy already includes the file's.
         let around = Surrounding {
             domain: &domain,
             policy: &Policy::default(),

@@ -1,4 +1,4 @@
-//! `concurrency:`, how many requests may be in flight.
+//! `concurrency:`, a limit on requests in flight.
 
 use ratekeeper_core::{Algorithm, Limit, LimitError, LimitSpec, Micros};
 
@@ -11,7 +11,7 @@ use crate::report::Report;
 use crate::window::format_duration;
 use crate::yaml::Node;
 
-/// How long a permit may be held unless `timeout` says otherwise.
+/// The lifetime of a permit whose rule has no `timeout`.
 const PERMIT_TIMEOUT: Micros = Micros::from_secs(60);
 
 /// Reads `concurrency:`.

@@ -1,9 +1,8 @@
-//! Which keys may stand where.
+//! The keys that each kind of mapping may have.
 //!
-//! The incumbent has one list of keys for all levels and ignores a key where it has no meaning:
-//! its own keys are therefore accepted everywhere (with a warning), ours only where they act.
+//! envoyproxy/ratelimit has one list of keys for all levels and ignores a key where it has no meaning. Its keys are therefore accepted everywhere (with a warning), ours only where they act.
 
-/// The incumbent's keys.
+/// The keys of envoyproxy/ratelimit.
 pub(crate) const INCUMBENT: [&str; 16] = [
     "domain",
     "key",
@@ -44,7 +43,7 @@ pub(crate) enum Context {
     ServiceMatch,
     /// An item of `tiers:`.
     Tier,
-    /// A key of the incumbent where it has no meaning; the keys in it have none either.
+    /// A key of envoyproxy/ratelimit where it has no meaning; the keys in it have none either.
     Ignored,
 }
 
@@ -170,7 +169,7 @@ const TIER: [&str; 6] = [
 ];
 
 impl Context {
-    /// The keys that act here.
+    /// The keys that have a meaning here.
     pub(crate) const fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Root => &ROOT,
@@ -186,7 +185,8 @@ impl Context {
         }
     }
 
-    /// Whether the incumbent knows such a mapping, and so accepts all of its keys in it.
+    /// Returns true if envoyproxy/ratelimit has such a mapping, and so accepts all of its keys in
+    /// it.
     pub(crate) const fn is_incumbents(self) -> bool {
         matches!(
             self,
@@ -194,7 +194,7 @@ impl Context {
         )
     }
 
-    /// What such a mapping is called in messages.
+    /// The name of such a mapping in messages.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Root => "at the top of a file",

@@ -1,4 +1,4 @@
-//! Descriptors: what they match, and the rules at them.
+//! Descriptors: their patterns, and the rules below them.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::report::Report;
 use crate::yaml::{Mark, Node as Tree};
 use crate::{Enforce, FailureMode, Node, PlanLimit, Profile, Rule, RuleIndex, RuleLimit, secret};
 
-/// What descriptors need to know of their domain.
+/// The settings of a domain that its descriptors need.
 pub(crate) struct Surrounding<'a> {
     pub(crate) domain: &'a Arc<str>,
     pub(crate) policy: &'a Policy,
@@ -27,7 +27,7 @@ pub(crate) struct Surrounding<'a> {
     pub(crate) is_secret: &'a dyn Fn(&str) -> bool,
     pub(crate) profile: Profile,
     pub(crate) on_store_failure: FailureMode,
-    /// Which file it is, for what is found out only at the end.
+    /// Index of the file, for checks that run once all files are read.
     pub(crate) file: usize,
 }
 
@@ -40,10 +40,10 @@ impl Surrounding<'_> {
     }
 }
 
-/// Composites of one level, and where each stands.
+/// The composites of one level, each with its position.
 pub(crate) type Level = HashMap<Box<str>, String>;
 
-/// Descriptors becoming nodes and rules.
+/// Compiles descriptors into nodes and rules.
 pub(crate) struct Compiler<'c, 'a, 's> {
     pub(crate) around: &'c Surrounding<'a>,
     pub(crate) report: &'c mut Report<'s>,
@@ -51,11 +51,11 @@ pub(crate) struct Compiler<'c, 'a, 's> {
     pub(crate) drafts: &'c mut Vec<Draft>,
 }
 
-/// The composites from the domain down.
+/// The composite keys from the domain down to a descriptor.
 #[derive(Clone, Default)]
 pub(crate) struct Path {
     composites: Vec<Box<str>>,
-    /// The same with secret values fingerprinted.
+    /// The same with secret values replaced by fingerprints.
     shown: Vec<Box<str>>,
 }
 
@@ -67,13 +67,13 @@ impl Path {
         path
     }
 
-    /// The last composite, with a secret value fingerprinted.
+    /// The last composite; a secret value is replaced by its fingerprint.
     fn last_shown(&self) -> &str {
         self.shown.last().map_or("", |shown| shown)
     }
 }
 
-/// What of a descriptor all of its limits share.
+/// The properties of a descriptor that all of its limits share.
 pub(super) struct Owner<'p> {
     pub(super) path: &'p Path,
     pub(super) policy: Policy,
@@ -87,7 +87,7 @@ pub(super) struct Owner<'p> {
 }
 
 impl Compiler<'_, '_, '_> {
-    /// The nodes of one `descriptors:` list.
+    /// Compiles one `descriptors:` list.
     pub(crate) fn nodes(
         &mut self,
         items: &[Rc<Tree>],
@@ -139,7 +139,8 @@ impl Compiler<'_, '_, '_> {
         })
     }
 
-    /// The key; a wrong one has been reported, and stands for itself so that the rest is checked.
+    /// Reads the key. A wrong one is reported and stands in for a right one, so that the rest is
+    /// checked.
     fn key<'t>(&mut self, fields: &Fields<'t>) -> At<&'t str> {
         let written = fields.get("key");
         let key = fields.text("key", self.report);
@@ -154,7 +155,7 @@ impl Compiler<'_, '_, '_> {
         At { value: "", mark }
     }
 
-    /// Warns of a value that reads like a regular expression, which is compared as it stands.
+    /// Warns of a value that looks like a regular expression: it is compared literally.
     fn check_no_regex(&mut self, key: &str, value: At<&str>) {
         let text = value.value;
         let looks_like_one = text.starts_with('^')
@@ -181,7 +182,7 @@ impl Compiler<'_, '_, '_> {
 
     fn shown(&self, key: &str, value: Option<&str>, pattern: &str) -> Box<str> {
         match value {
-            // A pattern is no secret, only its beginning might be.
+            // A pattern is not a secret, though its beginning might be part of one.
             Some(value) if !value.contains('*') && (self.around.is_secret)(key) => {
                 composite(key, Some(&secret::fingerprint(value)))
             }
@@ -228,7 +229,7 @@ impl Compiler<'_, '_, '_> {
         fields.boolean(key, self.report).is_some_and(|at| at.value)
     }
 
-    /// All rules of one descriptor.
+    /// Compiles all rules of one descriptor.
     fn limits(&mut self, fields: &Fields<'_>, path: &Path, value_to_metric: bool) {
         let policy = Policy::parse(fields, self.report).within(self.around.policy);
         let around = Surroundings {
@@ -269,7 +270,7 @@ impl Compiler<'_, '_, '_> {
         }
     }
 
-    /// One rule of each limit; a list's ids end in their windows.
+    /// Adds one rule for each limit; in a list, the window becomes the id's suffix.
     pub(super) fn rules_of(&mut self, limits: Vec<ParsedLimit>, is_list: bool, owner: &Owner<'_>) {
         let suffixes = suffixes(&limits, is_list);
         for (limit, suffix) in limits.into_iter().zip(suffixes) {
@@ -277,8 +278,8 @@ impl Compiler<'_, '_, '_> {
         }
     }
 
-    /// `rate_limit:` and `rate_limit: null` are no limit; but the incumbent's parser takes the
-    /// other spellings of null for a limit that says nothing.
+    /// `rate_limit:` and `rate_limit: null` mean no limit, but the parser of envoyproxy/ratelimit
+    /// reads the other spellings of null as a limit without keys.
     fn check_null(&mut self, fields: &Fields<'_>) {
         let Some((text, mark)) = fields.null("rate_limit") else {
             return;
@@ -292,7 +293,7 @@ impl Compiler<'_, '_, '_> {
         }
     }
 
-    /// Puts the default plan's limits, if they stand under `plans:`, where `rate_limit:` has them.
+    /// Moves the default plan's limits, if they stand under `plans:`, to those of `rate_limit:`.
     fn default_plan(
         &mut self,
         plans: ParsedPlans,
@@ -308,7 +309,7 @@ impl Compiler<'_, '_, '_> {
                     .error(default.mark, message, "leave one of them out");
             }
             Some(default) => *limits = default.value,
-            // Somebody on the default plan is not limited, but the others' limits need a rule.
+            // The default plan has no limit, but the limits of the other plans need a rule to belong to.
             None if !has_rate_limit && !plans.others.is_empty() => {
                 limits.push(ParsedLimit::unlimited(
                     fields.key_mark("plans").unwrap_or(fields.mark),
@@ -335,7 +336,7 @@ impl Compiler<'_, '_, '_> {
         let policy = limit.policy.within(&owner.policy);
         self.check_leaky(&limit.limit, &policy, limit.mark);
         self.rules.push(Rule {
-            // Given by `id::assign` once all rules are known.
+            // `id::assign` fills it in once all rules are known.
             id: "".into(),
             domain: Arc::clone(self.around.domain),
             path: owner.path.composites.as_slice().into(),
@@ -385,7 +386,8 @@ fn composite(key: &str, value: Option<&str>) -> Box<str> {
     }
 }
 
-/// What follows `#` in the ids of a list: the window, and the algorithm where that is not enough.
+/// The id suffixes of a list's limits: the window, and the algorithm where the window is not
+/// enough.
 fn suffixes(limits: &[ParsedLimit], is_list: bool) -> Vec<Option<String>> {
     let suffix = |limit: &ParsedLimit| {
         let window = &limit.window_text;

@@ -1,4 +1,4 @@
-//! The keys of one mapping, checked, and their values as what they should be.
+//! Typed access to the checked keys of one mapping.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::report::Report;
 use crate::window::parse_duration;
 use crate::yaml::{Kind, Mark, Node, Pair, Resolved, Scalar};
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct At<T> {
     pub(crate) value: T,
@@ -21,12 +21,12 @@ pub(crate) struct At<T> {
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'t> {
     pairs: &'t [Pair],
-    /// Of the first key: where the mapping starts.
+    /// The mark of the first key, where the mapping starts.
     pub(crate) mark: Mark,
 }
 
 impl<'t> Fields<'t> {
-    /// Checks the keys of `node`. [`None`] if it is no mapping, which has been reported.
+    /// Checks the keys of `node`. [`None`] if it is not a mapping, which has been reported.
     pub(crate) fn new(node: &'t Node, context: Context, report: &mut Report<'_>) -> Option<Self> {
         let Some(pairs) = node.as_map() else {
             let message = format!(
@@ -45,14 +45,14 @@ impl<'t> Fields<'t> {
         Some(Self { pairs, mark })
     }
 
-    /// The value of `key`; [`None`] if it is missing or empty.
+    /// The value of `key`; [`None`] if it is missing or null.
     pub(crate) fn get(&self, key: &str) -> Option<&'t Node> {
         self.pair(key)
             .map(|pair| &*pair.value)
             .filter(|value| !value.is_null())
     }
 
-    /// How and where the null value of `key` is written.
+    /// The spelling and position of the null value of `key`.
     pub(crate) fn null(&self, key: &str) -> Option<(&'t str, Mark)> {
         let value = self.pair(key).map(|pair| &*pair.value)?;
         match &value.kind {
@@ -63,7 +63,7 @@ impl<'t> Fields<'t> {
         }
     }
 
-    /// Where `key` stands.
+    /// The position of `key`.
     pub(crate) fn key_mark(&self, key: &str) -> Option<Mark> {
         self.pair(key).map(|pair| pair.key.mark)
     }
@@ -76,8 +76,8 @@ impl<'t> Fields<'t> {
         self.pairs.iter().find(|pair| key_text(pair) == Some(key))
     }
 
-    /// A value with its literal text: numbers and booleans as they are written. What the
-    /// incumbent refuses to take for text (decimals, huge numbers) is refused.
+    /// A value as its literal text: numbers and booleans as they are written. Decimals and huge
+    /// numbers, which envoyproxy/ratelimit does not accept as text, are refused.
     pub(crate) fn text(&self, key: &str, report: &mut Report<'_>) -> Option<At<&'t str>> {
         let node = self.get(key)?;
         let Kind::Scalar(scalar) = &node.kind else {
@@ -188,7 +188,7 @@ impl<'t> Fields<'t> {
         }
     }
 
-    /// One of a few words.
+    /// One of a fixed set of words.
     pub(crate) fn choice<T: Copy>(
         &self,
         key: &str,
@@ -215,7 +215,7 @@ impl<'t> Fields<'t> {
         None
     }
 
-    /// A list of mappings or of anything else; [`None`] if it is missing, empty or no list.
+    /// A list of any items; [`None`] if it is missing, empty or not a list.
     pub(crate) fn list(&self, key: &str, report: &mut Report<'_>) -> Option<&'t [Rc<Node>]> {
         let node = self.get(key)?;
         if node.as_list().is_none() {
@@ -225,7 +225,7 @@ impl<'t> Fields<'t> {
         node.as_list()
     }
 
-    /// A list of texts, each with its place; what is no text has been reported.
+    /// A list of texts with their positions; items that are not text are reported and left out.
     pub(crate) fn texts(&self, key: &str, report: &mut Report<'_>) -> Vec<At<&'t str>> {
         let mut texts = Vec::new();
         for item in self.list(key, report).unwrap_or_default() {
@@ -271,7 +271,7 @@ fn duration_help(key: &str, node: &Node) -> String {
     }
 }
 
-/// The mapping that stands for a rate written as people say it: `10/s`, `100 per minute`.
+/// Suggests the mapping for a rate written the way people say it: `10/s`, `100 per minute`.
 fn rate_help(node: &Node, context: Context) -> Option<String> {
     if !matches!(context, Context::RateLimit | Context::PlanLimit) {
         return None;
@@ -306,7 +306,8 @@ fn first_keys(context: Context) -> Option<String> {
     (!keys.is_empty()).then(|| format!("write keys such as {}", keys.join(", ")))
 }
 
-/// What the keys of templates begin with: values at the top of a file that aliases name, and that mean nothing there.
+/// The prefix of keys for templates: values at the top of a file that aliases refer to, and that
+/// have no meaning there.
 const TEMPLATE: &str = "x-";
 
 /// The key, if it is text.
@@ -358,7 +359,7 @@ fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) {
     let help = help
         .or_else(|| elsewhere(key))
         .or_else(|| first_keys(context));
-    // A value that lost its key may be a secret.
+    // A value whose key is wrong may be a secret.
     let message = if pair.value.is_null() {
         format!("unknown key without a value {}", context.name())
     } else {
@@ -367,7 +368,7 @@ fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) {
     report.error(mark, message, help);
 }
 
-/// Where a key of ours would have a meaning.
+/// Names the mapping in which one of our keys would have a meaning.
 fn elsewhere(key: &str) -> Option<String> {
     use Context::{Concurrency, Descriptor, RateLimit, Root, ServiceLevel, Tier};
     let contexts = [Root, Descriptor, RateLimit, Concurrency, ServiceLevel, Tier];
@@ -377,7 +378,7 @@ fn elsewhere(key: &str) -> Option<String> {
     Some(format!("`{key}` belongs {}", right.name()))
 }
 
-/// What the incumbent asks of values that it then ignores.
+/// Applies the checks that envoyproxy/ratelimit makes even of values that it ignores.
 fn check_ignored(key: &str, value: &Node, report: &mut Report<'_>) {
     match &value.kind {
         Kind::Scalar(scalar) => {
@@ -398,9 +399,9 @@ fn check_ignored(key: &str, value: &Node, report: &mut Report<'_>) {
     }
 }
 
-/// The incumbent's lists hold mappings only.
+/// Reports a list item that is not a mapping: envoyproxy/ratelimit accepts no other.
 pub(crate) fn not_a_map(item: &Node, report: &mut Report<'_>) {
-    // Not what it says: that may be a secret in the wrong place.
+    // The message names the kind only: the text may be a secret in the wrong place.
     report.error(
         item.mark,
         format!("list of type other than map: {}", item.kind_name()),
@@ -408,11 +409,11 @@ pub(crate) fn not_a_map(item: &Node, report: &mut Report<'_>) {
     );
 }
 
-/// Decimals and huge numbers are refused wherever the incumbent reads a value.
+/// Refuses decimals and huge numbers wherever envoyproxy/ratelimit reads a value.
 fn check_leaf(key: &str, node: &Node, scalar: &Scalar, report: &mut Report<'_>) -> bool {
     match scalar.resolved {
         Resolved::Float(_) | Resolved::BigInt(_) => {
-            // Not what it says: that may be a secret.
+            // The message names the kind only: the text may be a secret.
             let message = format!("`{key}` cannot be {}", scalar.resolved.kind());
             report.error(
                 node.mark,

@@ -1,4 +1,4 @@
-//! Service levels becoming nodes and rules of a domain of their own.
+//! Compiles service levels into nodes and rules of their own domain.
 
 use super::descriptors::{Compiler, Owner, Path};
 use super::service_levels::ParsedLevel;
@@ -6,11 +6,11 @@ use crate::matching::Children;
 use crate::slas::{LEVEL_KEYS, ServiceLevel};
 use crate::{Node, RuleIndex};
 
-/// Who calls, whatever kind of name that is.
+/// Matches any caller, whichever kind of identity names it.
 const ANYBODY: &str = "*";
 
 impl Compiler<'_, '_, '_> {
-    /// Makes rules of the tiers of `parsed`, and the node below whoever calls that leads to them.
+    /// Makes rules from the tiers of `parsed`, and the node below the caller's that leads to them.
     pub(crate) fn service_level(&mut self, parsed: ParsedLevel) -> (ServiceLevel, Node) {
         let [level_key, method_key] = LEVEL_KEYS;
         let composite: Box<str> = format!("{level_key}_{}", parsed.id.value).into();
@@ -51,7 +51,7 @@ impl Compiler<'_, '_, '_> {
     }
 }
 
-/// The node of whoever calls, above those of all service levels.
+/// The node that matches any caller, above the nodes of all service levels.
 pub(crate) fn anybody(levels: Vec<Node>) -> Node {
     node(ANYBODY.into(), ANYBODY, Vec::new(), levels)
 }

@@ -10,7 +10,7 @@ use crate::report::Report;
 use crate::yaml::{Mark, Node};
 use crate::{Calendar, RuleLimit, Unit};
 
-/// A limit as it stands in a file, checked.
+/// A limit from a file, checked.
 #[derive(Debug)]
 pub(crate) struct ParsedLimit {
     pub(crate) mark: Mark,
@@ -26,7 +26,7 @@ pub(crate) struct ParsedLimit {
 }
 
 impl ParsedLimit {
-    /// No limit at all.
+    /// A rule without a limit.
     pub(crate) fn unlimited(mark: Mark) -> Self {
         Self {
             mark,
@@ -43,12 +43,12 @@ impl ParsedLimit {
     }
 }
 
-/// What a limit takes from around it.
+/// The defaults that a limit takes from its surroundings.
 #[derive(Clone, Copy)]
 pub(crate) struct Surroundings<'a> {
-    /// Of the descriptor and the domain.
+    /// The policy of the descriptor and the domain.
     pub(crate) policy: &'a Policy,
-    /// Where nobody says.
+    /// The algorithm, if neither names one.
     pub(crate) algorithm: Algorithm,
 }
 
@@ -99,9 +99,9 @@ pub(crate) fn parse_limit(
     })
 }
 
-/// The counters' arithmetic may not carry it.
+/// Builds the limit, which fails if the counters' arithmetic could overflow.
 ///
-/// `window` is its length, and whether it follows a calendar.
+/// `window` is its length, and true if it follows a calendar.
 pub(super) fn checked_limit(
     fields: &Fields<'_>,
     algorithm: Algorithm,
@@ -121,7 +121,7 @@ pub(super) fn checked_limit(
     let spec = LimitSpec {
         calendar: window.1,
         burst: burst.map(|at| at.value),
-        // It has just been checked to fit.
+        // `count` has just checked the range.
         sub_windows: sub_windows.and_then(|at| u32::try_from(at.value).ok()),
         strict: strict.is_some_and(|at| at.value),
         ..LimitSpec::new(algorithm, quota, window.0)
@@ -138,7 +138,7 @@ pub(super) fn checked_limit(
     None
 }
 
-/// The keys that an error is about; the first one that was written gets the caret.
+/// The keys that an error can be about; the caret points at the first one that the file has.
 const fn culprits(error: LimitError) -> &'static [&'static str] {
     match error {
         LimitError::EmptyWindow => &["window"],

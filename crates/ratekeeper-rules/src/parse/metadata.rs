@@ -1,11 +1,11 @@
-//! `metadata:` as JSON, which is what it is answered as.
+//! `metadata:` as JSON, the form in which it is answered.
 
 use serde_json::{Map, Number, Value};
 
 use crate::report::Report;
 use crate::yaml::{Kind, Node, Pair, Resolved};
 
-/// The mapping as JSON. [`None`] if it cannot be, which has been reported.
+/// Converts the mapping to JSON. [`None`] if that is impossible, which has been reported.
 pub(super) fn parse_metadata(node: &Node, report: &mut Report<'_>) -> Option<Map<String, Value>> {
     let Some(pairs) = node.as_map() else {
         let message = format!("`metadata` must be a mapping, not {}", node.kind_name());
@@ -60,7 +60,7 @@ fn value(node: &Node, report: &mut Report<'_>) -> Option<Value> {
             Resolved::Bool(flag) => Value::Bool(flag),
             Resolved::Int(int) => Value::from(int),
             Resolved::BigInt(int) => Value::from(int),
-            // JSON has no infinity; its text is what Protobuf's JSON has for it.
+            // JSON has no infinity; Protobuf's JSON mapping writes it as text.
             Resolved::Float(float) => Number::from_f64(float).map_or_else(
                 || Value::String(not_finite(float).to_owned()),
                 Value::Number,

@@ -1,12 +1,12 @@
-//! What somebody may have meant.
+//! Suggestions for misspelt names.
 
-/// The one of `known` that is nearest to `written`, if it is near enough to be a slip: at most
-/// one edit for every three characters.
+/// Returns the one of `known` that is nearest to `written`, if it is near enough to be a typo: at
+/// most one edit for every three characters.
 pub(crate) fn nearest<'k>(
     written: &str,
     known: impl IntoIterator<Item = &'k str>,
 ) -> Option<&'k str> {
-    // Longer than any name there is: not worth the quadratic comparison.
+    // Longer than any known name: not worth the quadratic comparison.
     if written.len() > 64 {
         return None;
     }
@@ -19,7 +19,7 @@ pub(crate) fn nearest<'k>(
         .map(|(_, name)| name)
 }
 
-/// Spelling that does not matter here.
+/// Folds case and hyphens, which a suggestion ignores.
 fn fold(name: &str) -> Vec<char> {
     name.chars()
         .map(|c| {
@@ -32,7 +32,7 @@ fn fold(name: &str) -> Vec<char> {
         .collect()
 }
 
-/// Damerau's distance, restricted to neighbours (optimal string alignment): edits and swaps.
+/// Edit distance with swaps of neighbours (Damerau-Levenshtein, optimal string alignment).
 fn distance(one: &[char], other: &[char]) -> usize {
     let width = other.len() + 1;
     let mut rows: [Vec<usize>; 3] = [vec![0; width], (0..width).collect(), vec![0; width]];

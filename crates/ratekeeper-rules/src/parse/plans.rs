@@ -8,16 +8,16 @@ use crate::report::Report;
 use crate::yaml::{Kind, Mark, Node, Resolved, Scalar};
 use crate::{PlanLimit, RuleLimit};
 
-/// `plans:` of a descriptor, read.
+/// The `plans:` of a descriptor.
 #[derive(Default)]
 pub(super) struct ParsedPlans {
-    /// Limits of the default plan, where it is named here as well, and where.
+    /// The limits of the default plan and their position, if it is listed here as well.
     pub(super) default: Option<At<Vec<ParsedLimit>>>,
-    /// Those of the others, in the order of the domain's plans.
+    /// The limits of the other plans, in the order of the domain's plans.
     pub(super) others: Vec<PlanLimit>,
 }
 
-/// Reads `plans:`; `known` are the domain's, the first of them the default.
+/// Reads `plans:`; `known` are the domain's plans, of which the first is the default.
 pub(super) fn parse_plans(
     node: &Node,
     known: &[Box<str>],
@@ -108,7 +108,7 @@ fn plan_limit(plan: &str, limit: ParsedLimit, report: &Report<'_>) -> PlanLimit 
     }
 }
 
-/// Reads a limit or a list of them; no two of one list may be of the same algorithm and window.
+/// Reads a limit or a list of limits; two of one list must differ in algorithm or window.
 pub(super) fn parse_limits(
     node: &Node,
     context: Context,

@@ -1,4 +1,4 @@
-//! How limits are kept and enforced: keys that a domain, a descriptor and a limit may have.
+//! Keys that a domain, a descriptor and a limit may have: how limits are kept and enforced.
 
 use ratekeeper_core::Algorithm;
 
@@ -7,7 +7,7 @@ use crate::report::Report;
 use crate::yaml::Kind;
 use crate::{Consistency, Enforce, FailureMode, LeakyOverRls};
 
-/// What was said, or nothing.
+/// The policy keys of one mapping; [`None`] where a key is missing.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Policy {
     pub(crate) algorithm: Option<Algorithm>,
@@ -48,7 +48,7 @@ impl Policy {
         }
     }
 
-    /// Takes in what `other` says as well; a key for which the two contradict each other.
+    /// Adds the keys of `other`; returns a key on which the two differ.
     pub(crate) fn merge(&mut self, other: Self) -> Option<&'static str> {
         let agreed = [
             ("algorithm", keep(&mut self.algorithm, other.algorithm)),
@@ -78,8 +78,7 @@ impl Policy {
             .map(|(key, _)| key)
     }
 
-    /// What this says, and where it says nothing what `outer` says. What is switched off outside
-    /// stays off.
+    /// Fills the gaps in this policy from `outer`. A rule that is disabled outside stays disabled.
     pub(crate) fn within(self, outer: &Self) -> Self {
         let off = outer.enabled == Some(false) || self.enabled == Some(false);
         Self {
@@ -99,7 +98,7 @@ impl Policy {
     }
 }
 
-/// Keeps what `from` says where `into` says nothing; false if they contradict each other.
+/// Keeps the value of `from` where `into` has none; false if both have one and they differ.
 fn keep<T: PartialEq>(into: &mut Option<T>, from: Option<T>) -> bool {
     match (&*into, from) {
         (Some(one), Some(other)) => *one == other,
@@ -146,7 +145,7 @@ fn store(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Box<str>> {
         );
         return None;
     }
-    // Which stores there are is not for one file to know.
+    // A single file cannot know which stores exist.
     report.stores.push(At {
         value: value.into(),
         mark,
@@ -178,7 +177,7 @@ fn enforce(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Enforce> {
     share
 }
 
-/// `12.5` as hundredths.
+/// Parses `12.5` into hundredths of a percent.
 fn percent(text: &str) -> Option<Enforce> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! The top of a file: which domain it is about, and how that is evaluated.
+//! The top of a file: its domain, and how the domain is evaluated.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use crate::report::Report;
 use crate::slas::PathPattern;
 use crate::yaml::{Mark, Node};
 
-/// What a file says about its domain, apart from the descriptors.
+/// The settings of a domain that one file has, apart from the descriptors.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) evaluation: Option<At<Evaluation>>,
@@ -22,7 +22,7 @@ pub(crate) struct Settings {
     pub(crate) policy: Policy,
 }
 
-/// One file.
+/// The top of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Root<'t> {
     /// [`None`] in a file of service levels only.
@@ -32,7 +32,7 @@ pub(crate) struct Root<'t> {
     pub(crate) service_levels: Vec<ParsedLevel>,
 }
 
-/// What holds for all files.
+/// Defaults that apply to all files.
 pub(crate) struct Defaults {
     pub(crate) slas_base: Option<PathPattern>,
 }
@@ -80,7 +80,8 @@ pub(crate) fn parse_root<'t>(
     })
 }
 
-/// Whether a `domain` that was not taken is empty: anything else has been reported already.
+/// Returns true if a `domain` that was not accepted is empty text: any other fault has been
+/// reported.
 fn is_empty_text(node: &Node) -> bool {
     matches!(&node.kind, crate::yaml::Kind::Scalar(scalar) if scalar.text.is_empty())
 }

@@ -14,28 +14,28 @@ use crate::window::{format_duration, parse_duration};
 use crate::yaml::{Kind, Mark, Node, Resolved, Scalar};
 use crate::{RuleLimit, Unit};
 
-/// A service level as it stands in a file, checked.
+/// A service level from a file, checked.
 #[derive(Debug)]
 pub(crate) struct ParsedLevel {
     pub(crate) mark: Mark,
     pub(crate) id: At<Box<str>>,
     pub(crate) methods: Vec<Box<str>>,
-    /// Base included.
+    /// The whole path, base included.
     pub(crate) pattern: PathPattern,
     pub(crate) shadow: bool,
     pub(crate) policy: Policy,
     pub(crate) tiers: Vec<ParsedLimit>,
 }
 
-/// What service levels take from around them.
+/// The settings around a list of service levels.
 #[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
     pub(crate) base: Option<&'a PathPattern>,
-    /// What the file says of all its limits.
+    /// The policy at the top of the file.
     pub(crate) policy: &'a Policy,
 }
 
-/// Reads a list of service levels; what is wrong with them has been reported.
+/// Reads a list of service levels; errors have been reported.
 pub(super) fn parse_service_levels(
     items: &[Rc<Node>],
     around: Around<'_>,
@@ -90,7 +90,7 @@ fn parse_level_id(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<Box
     Some(id)
 }
 
-/// Methods and path, under `match:` or beside the id.
+/// Reads methods and path, under `match:` or beside the id.
 fn parse_match(
     fields: &Fields<'_>,
     base: Option<&PathPattern>,
@@ -221,7 +221,7 @@ fn parse_tier(item: &Node, outer: &Policy, report: &mut Report<'_>) -> Option<Pa
     })
 }
 
-/// Whole seconds, or a duration with its unit.
+/// Reads a period: whole seconds, or a duration with its unit.
 fn parse_period(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Micros> {
     let Some(node) = fields.get("period") else {
         report.error(

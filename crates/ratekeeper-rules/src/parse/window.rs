@@ -1,4 +1,4 @@
-//! The window of a limit, in the three ways of writing one.
+//! The window of a limit, in its three notations.
 
 use ratekeeper_core::Micros;
 
@@ -8,7 +8,7 @@ use crate::report::Report;
 use crate::window::format_duration;
 use crate::{Calendar, CalendarUnit, Unit};
 
-/// A window as it is written.
+/// A window as it is written in a file.
 pub(super) enum Window {
     Unit(Unit),
     Span(Micros),
@@ -16,7 +16,7 @@ pub(super) enum Window {
 }
 
 impl Window {
-    /// The unit that is as long.
+    /// The unit of the same length, if there is one.
     pub(super) fn unit(&self) -> Option<Unit> {
         match self {
             Self::Unit(unit) => Some(*unit),
@@ -25,7 +25,7 @@ impl Window {
         }
     }
 
-    /// In its shortest spelling: `1m`, `month@Europe/Vienna`.
+    /// The shortest spelling: `1m`, `month@Europe/Vienna`.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Calendar(calendar) => format!("{}@{}", calendar.unit().name(), calendar.zone()),
@@ -40,7 +40,7 @@ impl Window {
         }
     }
 
-    /// How long it is; of a calendar, the longest.
+    /// The window's length; for a calendar, the longest it can be.
     pub(super) const fn length(&self) -> Micros {
         match self {
             Self::Unit(unit) => unit.window(),

@@ -1,15 +1,16 @@
-//! Service levels of which one could never hold.
+//! Detects service levels that another one completely hides.
 
 use hashbrown::HashMap;
 
 use super::ServiceLevel;
 
-/// Which methods of which paths are taken, and by whom.
+/// Pairs of path shape and method that are taken, with the position of the service level that has
+/// them.
 #[derive(Default)]
 pub(crate) struct Taken(HashMap<(String, Box<str>), String>);
 
 impl Taken {
-    /// Takes what `level` is about; what of it was taken before, with its place.
+    /// Adds `level`; returns a method that was taken before, with the position of its owner.
     pub(crate) fn take(&mut self, level: &ServiceLevel) -> Option<(String, String)> {
         if !level.enabled {
             return None;

@@ -1,8 +1,8 @@
-//! Paths with placeholders.
+//! Path patterns with placeholders.
 
 use std::cmp::Ordering;
 
-/// A path with placeholders.
+/// A path pattern with placeholders.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathPattern {
     text: Box<str>,
@@ -12,38 +12,38 @@ pub struct PathPattern {
 /// One segment of a [`PathPattern`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Segment {
-    /// Exactly this, in the spelling of a decoded path.
+    /// Exactly this text, in the spelling of a decoded path.
     Literal(Box<str>),
-    /// `*`: any one segment.
+    /// `*`: any single segment.
     Any,
-    /// `**`: the rest, if there is any. The last one only.
+    /// `**`: any number of segments, also none. Only as the last one.
     Rest,
-    /// `{name}`: any one segment, by name; left out of the counter's key.
+    /// `{name}`: any single segment, with a name; not part of the counter's key.
     Variable(Box<str>),
 }
 
 impl PathPattern {
-    /// As written.
+    /// The pattern as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// From the left.
+    /// The segments from the left.
     #[must_use]
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 }
 
-/// Longest pattern, in bytes.
+/// The longest pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 4_096;
-/// The most segments of a pattern: matching goes as deep.
+/// The most segments of a pattern: matching recurses as deep.
 const SEGMENTS_MAX: usize = 64;
 
-/// The segments of a request's path as patterns see them: without the parameters that follow a `;` (servers of
-/// servlets route without them, so they would lead past a limit), and without empty ones, so that a slash at the end
-/// changes nothing.
+/// The segments of a request's path as patterns see them. Parameters after a `;` are cut (servlet
+/// containers route without them, so they would lead past a limit), and empty segments are dropped,
+/// so that a slash at the end changes nothing.
 pub(super) fn segments_of(path: &str) -> impl Iterator<Item = &str> + Clone {
     let parts = path.split('/');
     let parts = parts.map(|part| part.split_once(';').map_or(part, |(name, _)| name));
@@ -54,7 +54,7 @@ impl PathPattern {
     /// Reads `/product/*`, `/files/**`, `/orgs/{org}/users`.
     ///
     /// # Errors
-    /// What is wrong with it, as a sentence.
+    /// A sentence that explains the fault.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some(path) = text.strip_prefix('/') else {
             return Err(format!("the path '{text}' does not start with `/`"));
@@ -82,16 +82,16 @@ impl PathPattern {
         })
     }
 
-    /// Whether it ends in `**`.
+    /// Returns true if it ends in `**`.
     #[must_use]
     pub fn has_rest(&self) -> bool {
         self.segments.last() == Some(&Segment::Rest)
     }
 
-    /// This pattern below `base`, which does not end in `**`.
+    /// Returns this pattern below `base`, which does not end in `**`.
     ///
     /// # Errors
-    /// What is wrong with the two together, as a sentence.
+    /// A sentence that explains why the two do not fit together.
     pub(crate) fn below(&self, base: &Self) -> Result<Self, String> {
         if self.segments.is_empty() {
             return Ok(base.clone());
@@ -99,7 +99,7 @@ impl PathPattern {
         Self::parse(&format!("{}{}", base.text.trim_end_matches('/'), self.text))
     }
 
-    /// The names of its variables, from the left.
+    /// The names of the variables, from the left.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         self.segments.iter().filter_map(|segment| match segment {
             Segment::Variable(name) => Some(&**name),
@@ -107,7 +107,8 @@ impl PathPattern {
         })
     }
 
-    /// What stands in `path` for the first variable; None if the path does not match or there is no variable.
+    /// The segment of `path` at the first variable; None if the path does not match or the pattern
+    /// has no variable.
     #[must_use]
     pub fn capture<'p>(&self, path: &'p str) -> Option<&'p str> {
         let is_variable = |segment: &Segment| matches!(segment, Segment::Variable(_));
@@ -115,7 +116,7 @@ impl PathPattern {
         segments_of(path).nth(at).filter(|_| self.matches(path))
     }
 
-    /// Whether a request's path, in one spelling, matches.
+    /// Returns true if a request's path, normalized, matches.
     pub(super) fn matches(&self, path: &str) -> bool {
         let mut rest = segments_of(path);
         for segment in &self.segments {
@@ -132,13 +133,13 @@ impl PathPattern {
         rest.next().is_none()
     }
 
-    /// The place of the segment that a variable of this name stands for.
+    /// The index of the segment for the variable with this name.
     pub(super) fn variable(&self, name: &str) -> Option<usize> {
         let is_it = |segment: &Segment| matches!(segment, Segment::Variable(own) if **own == *name);
         self.segments.iter().position(is_it)
     }
 
-    /// The same for patterns that match the same paths: variables have no names.
+    /// A text that is equal for patterns that match the same paths: variables lose their names.
     pub(super) fn shape(&self) -> String {
         let part = |segment: &Segment| match segment {
             Segment::Literal(literal) => format!("/{literal}"),
@@ -148,8 +149,9 @@ impl PathPattern {
         self.segments.iter().map(part).collect()
     }
 
-    /// Of two patterns that match one path, the more specific comes first. They are compared from the left; at the
-    /// first difference a literal comes before a placeholder, that before the end of the pattern, that before `**`.
+    /// Orders two patterns that match one path: the more specific comes first. They are compared
+    /// from the left; at the first difference a literal comes before a placeholder, a placeholder
+    /// before the end of the pattern, and the end before `**`.
     pub(super) fn by_specificity(&self, other: &Self) -> Ordering {
         self.ranks().cmp(other.ranks())
     }
@@ -193,7 +195,8 @@ impl Segment {
     }
 }
 
-/// Whether each `%` begins what stays encoded in a path: a slash within a segment, or the percent sign itself.
+/// Returns true if every `%` starts an escape that stays in a decoded path: a slash within a
+/// segment, or the percent sign itself.
 fn is_spelt_so(part: &str) -> bool {
     let mut escapes = part.split('%').skip(1);
     escapes.all(|escape| escape.starts_with("2F") || escape.starts_with("25"))

@@ -1,11 +1,12 @@
-//! Finding the most specific pattern for a path without trying them all.
+//! Finds the most specific pattern for a path without trying all of them.
 
 use super::pattern::segments_of;
 use super::{Segment, ServiceLevel};
 
-/// A tree of segments. A path goes down it, at each segment first along the literal, then along the placeholder, then
-/// to a `**`; where a way ends without a match, the next one is tried. No branch is reached by two ways, so none is
-/// looked at twice: at most as many steps as all patterns have segments, and in practice about as many as the path has.
+/// A tree of segments. A path descends at each segment first along the literal, then along the
+/// placeholder, then to a `**`; where one way ends without a match, the next is tried. No branch
+/// can be reached by two ways, so none is visited twice: a lookup takes at most as many steps as
+/// all patterns have segments, and in practice about as many as the path has.
 #[derive(Debug, Default)]
 pub(super) struct Router {
     root: Branch,
@@ -13,17 +14,17 @@ pub(super) struct Router {
 
 #[derive(Debug, Default)]
 struct Branch {
-    /// By name, sorted.
+    /// Sorted by name.
     literals: Vec<(Box<str>, Branch)>,
     placeholder: Option<Box<Branch>>,
-    /// The service levels whose patterns end here, by index; those that list methods before those of all.
+    /// Indexes of the service levels whose patterns end here; those that list methods come first.
     ends: Vec<u32>,
-    /// Those that have a `**` here, likewise.
+    /// Indexes of those that have a `**` here, in the same order.
     rests: Vec<u32>,
 }
 
 impl Router {
-    /// A router of those of `levels` that are enabled.
+    /// Builds a router of the enabled ones of `levels`.
     pub(super) fn new(levels: &[ServiceLevel]) -> Self {
         let mut root = Branch::default();
         let enabled = || (0..).zip(levels).filter(|(_, level)| level.enabled);
@@ -37,7 +38,7 @@ impl Router {
         Self { root }
     }
 
-    /// The index of the most specific service level for `path` that `is_about` the request.
+    /// The index of the most specific service level for `path` for which `is_about` returns true.
     pub(super) fn find(&self, path: &str, is_about: impl Fn(u32) -> bool) -> Option<u32> {
         self.root.find(segments_of(path), &is_about)
     }

@@ -23,7 +23,7 @@ fn levels(patterns: &[(&[&str], &str)]) -> ServiceLevels {
     ServiceLevels::new(patterns.iter().map(level).collect())
 }
 
-/// The pattern that holds, `-` if none does.
+/// The pattern of the service level that applies, `-` if none does.
 fn holds<'a>(levels: &'a ServiceLevels, method: &str, path: &str) -> &'a str {
     levels.find(method, path).map_or("-", |found| {
         let index = levels
@@ -163,7 +163,8 @@ fn pattern() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// The router finds what trying all patterns and comparing those that match finds, whatever the order they are in.
+    /// The router finds the same as trying all patterns and comparing those that match, in any
+    /// order.
     #[test]
     fn the_router_finds_the_most_specific_of_all(
         patterns in prop::collection::vec((pattern(), prop::sample::select(vec![&[][..], &["GET"], &["PUT"]])), 1..20),

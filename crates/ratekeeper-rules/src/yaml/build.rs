@@ -1,4 +1,4 @@
-//! From the parser's events to the tree, within bounds.
+//! Builds the tree from the parser's events, within bounds.
 
 use std::rc::Rc;
 
@@ -10,33 +10,33 @@ use super::scalar::{resolve_plain, resolve_tagged};
 use super::tabs::{blank_after_colons, blank_tabs, quotes_end_on_their_lines};
 use super::{Kind, Mark, Node, Pair, Resolved, Scalar};
 
-/// Nesting of mappings and lists: more than any request's descriptor is long.
+/// The deepest nesting of mappings and lists: deeper than any request's descriptor is long.
 const DEPTH_MAX: usize = 400;
 
-/// Nodes, each alias counted as often as it is used: what a few aliases of aliases of aliases
-/// (a "billion laughs") would blow up.
+/// The most nodes, each alias counted as often as it is used: a few aliases of aliases of aliases
+/// (a "billion laughs") would exhaust memory.
 const NODES_MAX: usize = 1_000_000;
 
-/// The first document of a text.
+/// The result of reading the first document of a text.
 #[derive(Debug, Default)]
 pub(crate) struct Built {
     /// [`None`] if the text has no document, or a broken one.
     pub(crate) root: Option<Rc<Node>>,
     pub(crate) error: Option<(Mark, String)>,
-    /// Keys that were given again later in the same mapping.
+    /// Keys that a later pair of the same mapping repeats.
     pub(crate) repeated: Vec<(Mark, Box<str>)>,
-    /// Where a second document starts.
+    /// The start of a second document.
     pub(crate) more: Option<Mark>,
 }
 
-/// Characters that are read again at most because of tabs in odd places.
+/// The most characters to read again because of tabs in odd places.
 const REREAD_CHARS_MAX: usize = 20_000_000;
 
-/// Reads the first document of `text`; a later one is not even looked at, as the incumbent does.
+/// Reads the first document of `text`; like envoyproxy/ratelimit, it does not look at a later one.
 ///
-/// The incumbent's parser takes `key:<tab>value`, ours does not. Where it is certain that such a
-/// tab separates, it is made a space at once; elsewhere after the parser has said at which value
-/// it stopped, by reading all again.
+/// The parser of envoyproxy/ratelimit takes `key:<tab>value`, ours does not. A tab that is certain
+/// to separate becomes a space at once. Elsewhere the parser has to say first at which value it
+/// stopped, and the text is read again.
 pub(crate) fn build(text: &str) -> Built {
     let mut text: Vec<char> = text.chars().collect();
     if text.contains(&'\t') && quotes_end_on_their_lines(&text) {
@@ -54,7 +54,7 @@ pub(crate) fn build(text: &str) -> Built {
     attempt(&text).0
 }
 
-/// The document, or what is wrong with it; and the value whose tabs the parser cannot take.
+/// Reads the document. Also returns the start of the value at which the parser stumbled over tabs.
 fn attempt(text: &[char]) -> (Built, Option<usize>) {
     let mut builder = Builder {
         text,
@@ -134,20 +134,20 @@ fn mark_of(span: &Span) -> Mark {
     mark
 }
 
-/// A mapping or list that is not at its end yet.
+/// A mapping or list whose end has not been read yet.
 struct Open {
     mark: Mark,
     anchor: usize,
-    /// Nodes in it so far, aliases counted with all that they stand for.
+    /// Nodes in it so far, aliases counted with all that they contain.
     weight: usize,
-    /// Written with `{` or `[`.
+    /// True if it is written with `{` or `[`.
     flow: bool,
     kind: OpenKind,
 }
 
 enum OpenKind {
     List(Vec<Rc<Node>>),
-    /// Pairs, and the key that waits for its value.
+    /// Pairs, and the key whose value comes next.
     Map(Vec<Pair>, Option<Rc<Node>>),
 }
 
@@ -209,8 +209,8 @@ impl Builder<'_> {
         self.open.last().is_some_and(|open| open.flow)
     }
 
-    /// Between the start of a line and what stands first in it there are no tabs, to the
-    /// incumbent's parser; ours takes them.
+    /// Refuses tabs in a line's indentation: the parser of envoyproxy/ratelimit does, ours takes
+    /// them.
     fn check_place(&self, mark: Mark, start: usize) -> Step {
         if self.in_flow() {
             return Ok(());
@@ -230,10 +230,11 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Plain text within `{}` or `[]` that YAML 1.1 takes for the start of something else.
+    /// Refuses plain text within `{}` or `[]` that YAML 1.1 reads as the start of another
+    /// construct.
     fn check_plain(&self, text: &str, plain: bool, mark: Mark) -> Step {
         if plain && self.in_flow() && text.starts_with(['|', '>', '?', ':']) {
-            // Not what it says: that may be a secret.
+            // The message has the first character only: the text may be a secret.
             let first = text.get(..1).unwrap_or_default();
             let message =
                 format!("what starts with '{first}' cannot stand within {{}} or [] without quotes");
@@ -329,16 +330,16 @@ impl Builder<'_> {
         }
     }
 
-    /// Puts what `<<` merges in its place, and lets the last of equal keys win.
+    /// Puts the pairs that `<<` merges in its place, and lets the last of equal keys win.
     fn flatten(&mut self, pairs: Vec<Pair>) -> Result<Vec<Pair>, (Mark, String)> {
         let mut map = Merged::default();
         let mut merged_marks = HashSet::new();
         for pair in pairs {
             if !is_merge(&pair.key) {
-                // A mapping that is given again is copied, so that it counts again.
+                // Repeating a mapping copies it, so it has to be paid for again.
                 self.spend(pair.key.mark, map.overlaid(&pair))?;
                 let repeated = map.put(pair);
-                // To override what was merged is what a merge is for.
+                // Overriding merged keys is the purpose of a merge, so that is not a repetition.
                 let repeated = repeated.filter(|(mark, _)| !merged_marks.contains(mark));
                 self.repeated.extend(repeated);
                 continue;

@@ -1,5 +1,4 @@
-//! Mappings with each key once: the last one counts, and `<<` puts another mapping's keys in its
-//! place, as Go's yaml.v2 decodes them.
+//! Mappings with unique keys, as Go's yaml.v2 decodes them: the last of equal keys counts, and `<<` puts another mapping's keys in its place.
 
 use std::rc::Rc;
 
@@ -39,7 +38,7 @@ pub(super) struct Merged {
 }
 
 impl Merged {
-    /// How many pairs [`Self::put`] would copy, of a mapping that was given before.
+    /// The number of pairs that [`Self::put`] would copy, if the key had a mapping before.
     pub(super) fn overlaid(&self, pair: &Pair) -> usize {
         let earlier = match (&pair.key.kind, &pair.value.kind) {
             (Kind::Scalar(key), Kind::Map(_)) if key.resolved == Resolved::Text => {
@@ -53,10 +52,10 @@ impl Merged {
             .map_or(0, <[_]>::len)
     }
 
-    /// Puts `pair` in the place of an earlier one with that key, which is returned.
+    /// Puts `pair` in the place of an earlier one with that key, and returns the earlier key.
     ///
-    /// Where both are mappings the later one's keys are added to the earlier one's: so does the
-    /// incumbent, since it decodes both into one structure.
+    /// If both values are mappings, the later keys are added to the earlier ones: envoyproxy/ratelimit
+    /// decodes both into one structure.
     pub(super) fn put(&mut self, mut pair: Pair) -> Option<(Mark, Box<str>)> {
         let Kind::Scalar(Scalar {
             text,
@@ -87,7 +86,7 @@ impl Merged {
     }
 }
 
-/// The pairs of both, the later one's in place of equal ones; not deeper.
+/// The pairs of both mappings; a later pair replaces an equal key. Not recursive.
 fn overlay(old: &[Pair], new: &[Pair]) -> Vec<Pair> {
     let text_of = |pair: &Pair| match &pair.key.kind {
         Kind::Scalar(scalar) if scalar.resolved == Resolved::Text => Some(scalar.text.clone()),

@@ -1,21 +1,19 @@
-//! What a scalar means by the rules of YAML 1.1, as Go's yaml.v2 (the incumbent's parser) applies
-//! them: `010` is 8, `yes` is a boolean, dates are text.
-//! The set of spellings is that of <https://yaml.org/type/>, less base 60.
+//! Resolves scalars by the rules of YAML 1.1, as Go's yaml.v2 (the parser of envoyproxy/ratelimit) applies them: `010` is 8, `yes` is a boolean, dates are text. The spellings are those of <https://yaml.org/type/>, less base 60.
 
-/// What a scalar resolves to. Its literal text is kept beside it: a `value: 010` is the text `010`.
+/// The value of a scalar. The literal text is kept beside it: a `value: 010` is the text `010`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Resolved {
     Null,
     Bool(bool),
     Int(i64),
-    /// Above the range of [`Self::Int`]; the incumbent accepts such a number nowhere.
+    /// Above the range of [`Self::Int`]; envoyproxy/ratelimit accepts such a number nowhere.
     BigInt(u64),
     Float(f64),
     Text,
 }
 
 impl Resolved {
-    /// With its article, for messages.
+    /// The kind with its article, for messages.
     pub(crate) const fn kind(self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -28,7 +26,7 @@ impl Resolved {
     }
 }
 
-/// What a plain (unquoted) scalar without a tag means.
+/// Resolves a plain (unquoted) scalar without a tag.
 pub(crate) fn resolve_plain(text: &str) -> Resolved {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Resolved::Null,
@@ -46,7 +44,7 @@ pub(crate) fn resolve_plain(text: &str) -> Resolved {
         _ => {}
     }
     match text.as_bytes().first() {
-        // Underscores are digits' decoration, but not in a number that starts with a point.
+        // Underscores may separate digits, but not in a number that starts with a point.
         Some(b'.') => float(text).map_or(Resolved::Text, Resolved::Float),
         Some(b'0'..=b'9' | b'+' | b'-') => number(text),
         _ => Resolved::Text,
@@ -61,7 +59,7 @@ fn number(text: &str) -> Resolved {
     float(&digits).map_or(Resolved::Text, Resolved::Float)
 }
 
-/// An integer as Go's `strconv.ParseInt(_, 0, 64)` reads it, else one as `ParseUint` does.
+/// Parses an integer as Go's `strconv.ParseInt(_, 0, 64)` does, else as `ParseUint`.
 fn integer(text: &str) -> Option<Resolved> {
     let (negative, signed, unsigned) = match text.as_bytes().first()? {
         b'-' => (true, true, text.get(1..)?),
@@ -69,7 +67,7 @@ fn integer(text: &str) -> Option<Resolved> {
         _ => (false, false, text),
     };
     let (radix, digits) = radix_of(unsigned);
-    // Rust would take a second sign.
+    // `from_str_radix` would accept a second sign.
     if !digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return None;
     }
@@ -92,14 +90,14 @@ fn radix_of(text: &str) -> (u32, &str) {
         Some("0x") => (16, &text[2..]),
         Some("0b") => (2, &text[2..]),
         Some("0o") => (8, &text[2..]),
-        // The zero alone is decimal; before other digits it means octal.
+        // A zero alone is decimal; before other digits it means octal.
         Some(prefix) if prefix.starts_with('0') => (8, &text[1..]),
         _ => (10, text),
     }
 }
 
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, and not beyond the range of a double:
-/// what is, the incumbent takes for text.
+/// Parses `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`. [`None`] beyond the range of a
+/// double: envoyproxy/ratelimit takes such a number for text.
 fn float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (mantissa, exponent) = match unsigned.find(['e', 'E']) {
@@ -120,8 +118,8 @@ fn float(text: &str) -> Option<f64> {
     text.parse().ok().filter(|value: &f64| value.is_finite())
 }
 
-/// What a scalar with an explicit tag means; [`None`] if the two contradict each other.
-/// `suffix` is what follows `tag:yaml.org,2002:`, `!!` for short.
+/// Resolves a scalar with an explicit tag; [`None`] if tag and text contradict each other. `suffix`
+/// is the part after `tag:yaml.org,2002:`, `!!` for short.
 pub(crate) fn resolve_tagged(suffix: &str, text: &str) -> Option<Resolved> {
     let plain = resolve_plain(text);
     match (suffix, plain) {
@@ -133,7 +131,7 @@ pub(crate) fn resolve_tagged(suffix: &str, text: &str) -> Option<Resolved> {
         ("float", Resolved::Int(int)) => Some(Resolved::Float(int as f64)),
         ("timestamp", Resolved::Text) if looks_like_date(text) => Some(Resolved::Text),
         ("bool" | "int" | "float" | "null" | "timestamp", _) => None,
-        // `str`, and whatever tag this parser has not heard of.
+        // `str`, and any tag that this parser does not know.
         _ => Some(Resolved::Text),
     }
 }

@@ -1,7 +1,6 @@
-//! Tabs that separate: the incumbent's parser takes `key:<tab>value`, ours does not, so they are
-//! made spaces.
+//! Turns separating tabs into spaces: the parser of envoyproxy/ratelimit takes `key:<tab>value`, ours does not.
 
-/// Whether no text goes on over the end of a line: no quotes are left open, no block begins.
+/// Returns true if no scalar spans lines: no quotes are left open, and no block scalar begins.
 pub(super) fn quotes_end_on_their_lines(text: &[char]) -> bool {
     text.split(|&character| character == '\n').all(|line| {
         let count = |quote| line.iter().filter(|&&character| character == quote).count();
@@ -11,7 +10,7 @@ pub(super) fn quotes_end_on_their_lines(text: &[char]) -> bool {
     })
 }
 
-/// Makes spaces of the tabs after colons in a line without quotes.
+/// Replaces the tabs after colons by spaces, in a line without quotes.
 pub(super) fn blank_after_colons(line: &mut [char]) {
     if line.contains(&'"') || line.contains(&'\'') {
         return;
@@ -25,7 +24,7 @@ pub(super) fn blank_after_colons(line: &mut [char]) {
     }
 }
 
-/// Makes spaces of the tabs before `end`; false if there are none.
+/// Replaces the tabs before `end` by spaces; returns false if there are none.
 pub(super) fn blank_tabs(text: &mut [char], end: usize) -> bool {
     let before = text.get_mut(..end).unwrap_or_default();
     let tabs = before

@@ -1,4 +1,4 @@
-//! What rules are called, and what becomes of their counters when they change.
+//! Rule ids, and the fate of counters when rules change.
 
 use ratekeeper_rules::ChangeKind;
 

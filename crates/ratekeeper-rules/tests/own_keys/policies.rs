@@ -1,4 +1,4 @@
-//! What holds for a limit beside its numbers, and where that is said.
+//! Policies: failure mode, consistency and the like, on limits, descriptors and domains.
 
 use ratekeeper_core::Algorithm;
 use ratekeeper_rules::{
@@ -70,7 +70,7 @@ fn policies_are_taken_from_limit_descriptor_and_domain_in_this_order() {
         (Some(Consistency::Local), None)
     );
     assert_eq!(hour.enforce.to_string(), "12.5%");
-    // What is off at the domain stays off.
+    // A domain that is disabled disables its descriptors.
     let off = self::loaded(
         "domain: d\nenabled: false\ndescriptors:\n  - { key: a, enabled: true, rate_limit: { unit: day, limit: 1 } }\n",
     );

@@ -1,4 +1,4 @@
-//! Rules from their text, or why they are refused.
+//! Loads rules from text, or returns the errors.
 
 use ratekeeper_core::{Algorithm, Micros};
 use ratekeeper_rules::{Loaded, Options, Rule, Source, load};
