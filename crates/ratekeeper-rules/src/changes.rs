@@ -82,11 +82,20 @@ impl RuleSet {
             .iter()
             .filter(|rule| !after.contains_key(&rule.id));
         let mut changes: Vec<_> = removed
-            .map(|rule| change(rule, ChangeKind::Removed { limit: told(rule) }))
+            .map(|rule| {
+                change(
+                    rule,
+                    ChangeKind::Removed {
+                        limit: described(rule),
+                    },
+                )
+            })
             .collect();
         for rule in self.rules() {
             let kind = match before.get(&rule.id) {
-                None => Some(ChangeKind::Added { limit: told(rule) }),
+                None => Some(ChangeKind::Added {
+                    limit: described(rule),
+                }),
                 Some(earlier) => difference(earlier, rule),
             };
             changes.extend(kind.map(|kind| change(rule, kind)));
@@ -106,7 +115,7 @@ fn change(rule: &Rule, kind: ChangeKind) -> Change {
 fn difference(before: &Rule, after: &Rule) -> Option<ChangeKind> {
     let (from, to) = (counted(before), counted(after));
     if from != to || before.path != after.path || before.domain != after.domain {
-        let with_limit = |rule, counted| format!("{} ({counted})", told(rule));
+        let with_limit = |rule, counted| format!("{} ({counted})", described(rule));
         return Some(ChangeKind::StartsAfresh {
             from: with_limit(before, from),
             to: with_limit(after, to),
@@ -128,16 +137,16 @@ fn difference(before: &Rule, after: &Rule) -> Option<ChangeKind> {
                     == (&other.plan, &other.limit, &other.window_text)
             });
     (moved != *after || !same_plans).then(|| ChangeKind::Adjusted {
-        from: told(before),
-        to: told(after),
+        from: described(before),
+        to: described(after),
     })
 }
 
 /// The limits of a rule and its plans with their enforcement: `100 per 1m, pro 1000 per 1m,
 /// shadow`.
-fn told(rule: &Rule) -> String {
+fn described(rule: &Rule) -> String {
     let mut parts = vec![amount(&rule.limit, &rule.window_text)];
-    let plans = rule.plans.iter().take(PLANS_TOLD_MAX);
+    let plans = rule.plans.iter().take(PLANS_LISTED_MAX);
     parts.extend(plans.map(|plan| {
         let amount = amount(&plan.limit, &plan.window_text);
         format!("{} {amount}", plan.plan)
@@ -154,7 +163,7 @@ fn told(rule: &Rule) -> String {
 }
 
 /// The most plans that one change lists.
-const PLANS_TOLD_MAX: usize = 8;
+const PLANS_LISTED_MAX: usize = 8;
 
 fn amount(limit: &RuleLimit, window: &str) -> String {
     match limit {

@@ -1,6 +1,8 @@
-//! Rules in YAML: parsed with positions, checked all at once, compiled into an immutable [`RuleSet`] that requests are matched against.
+//! Rules in YAML: parsed with positions, checked all at once, compiled into an immutable
+//! [`RuleSet`] that requests are matched against.
 //!
-//! A file for envoyproxy/ratelimit loads unchanged and matches the same; a file which that service refuses is refused. `docs/rules.md` is the manual of the format.
+//! A file for envoyproxy/ratelimit loads unchanged and matches the same; a file which that service
+//! refuses is refused. `docs/rules.md` is the manual of the format.
 //!
 //! The crate knows limits, and no store, protocol or clock; only [`read`] touches files.
 //!

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 
 use crate::id::{self, Draft};
 use crate::matching::Children;
-use crate::parse::descriptors::{Compiler, Level, Path, Surrounding};
+use crate::parse::descriptors::{Compiler, DomainContext, Level, Path};
 use crate::parse::fields::At;
 use crate::parse::nearest::nearest;
 use crate::parse::root::{Defaults, Root, Settings, parse_root};
@@ -184,7 +184,7 @@ fn layout_help(message: &str) -> Option<String> {
 }
 
 /// A domain whose files are still being read.
-struct Draught {
+struct DomainBuilder {
     name: Arc<str>,
     settings: Settings,
     nodes: Vec<Node>,
@@ -193,7 +193,7 @@ struct Draught {
     place: String,
 }
 
-impl Draught {
+impl DomainBuilder {
     /// A domain without descriptors so far.
     fn new(name: &str, settings: Settings, place: Place) -> Self {
         Self {
@@ -223,7 +223,7 @@ fn compile(
         })
         .map(Option::unwrap_or_default)
         .collect();
-    let mut domains: Vec<Draught> = Vec::new();
+    let mut domains: Vec<DomainBuilder> = Vec::new();
     let mut by_name: HashMap<Box<str>, usize> = HashMap::new();
     let mut of_file = Vec::with_capacity(roots.len());
     for (root, report) in roots.iter_mut().zip(reports.iter_mut()) {
@@ -257,14 +257,14 @@ fn enter(
     root: &mut Root<'_>,
     options: &Options,
     report: &mut Report<'_>,
-    domains: &mut Vec<Draught>,
+    domains: &mut Vec<DomainBuilder>,
     by_name: &mut HashMap<Box<str>, usize>,
 ) -> Option<usize> {
     let At { value: name, mark } = root.domain?;
     let settings = std::mem::take(&mut root.settings);
     let Some(&index) = by_name.get(name) else {
         by_name.insert(name.into(), domains.len());
-        domains.push(Draught::new(name, settings, report.place(mark)));
+        domains.push(DomainBuilder::new(name, settings, report.place(mark)));
         return Some(domains.len() - 1);
     };
     let domain = domains.get_mut(index)?;
@@ -279,7 +279,7 @@ fn enter(
             help,
         );
         // Its descriptors are checked all the same, as if the domain were its own.
-        domains.push(Draught::new(name, settings, report.place(mark)));
+        domains.push(DomainBuilder::new(name, settings, report.place(mark)));
         return Some(domains.len() - 1);
     }
     merge(&mut domain.settings, settings, &domain.place, mark, report);
@@ -319,13 +319,13 @@ fn keep<T: PartialEq>(into: &mut Option<At<T>>, from: Option<At<T>>, conflict: i
 
 fn descriptors(
     root: &Root<'_>,
-    domain: &mut Draught,
+    domain: &mut DomainBuilder,
     (file, options): (usize, &Options),
     report: &mut Report<'_>,
     (rules, drafts): (&mut Vec<Rule>, &mut Vec<Draft>),
 ) {
     let secrets = &domain.settings.secrets;
-    let around = Surrounding {
+    let around = DomainContext {
         domain: &domain.name,
         policy: &domain.settings.policy,
         plans: domain
@@ -377,28 +377,28 @@ fn check_replaces(rules: &[Rule], drafts: &[Draft], reports: &mut [Report<'_>]) 
 }
 
 fn assemble(
-    draughts: Vec<Draught>,
+    builders: Vec<DomainBuilder>,
     rules: Vec<Rule>,
     (nodes, service_levels): (Vec<Node>, ServiceLevels),
     known_secrets: &BTreeSet<Box<str>>,
 ) -> RuleSet {
-    let named_by_files = draughts.len();
-    let mut domains: Vec<_> = draughts
+    let named_by_files = builders.len();
+    let mut domains: Vec<_> = builders
         .into_iter()
-        .map(|draught| Domain {
-            name: draught.name,
-            evaluation: draught
+        .map(|builder| Domain {
+            name: builder.name,
+            evaluation: builder
                 .settings
                 .evaluation
                 .map_or(Evaluation::Leaf, |at| at.value),
-            tenant: draught.settings.tenant.map(|at| at.value),
-            plans: draught
+            tenant: builder.settings.tenant.map(|at| at.value),
+            plans: builder
                 .settings
                 .plans
                 .map(|at| at.value)
                 .unwrap_or_default(),
-            secrets: &draught.settings.secrets | known_secrets,
-            root: Children::new(draught.nodes),
+            secrets: &builder.settings.secrets | known_secrets,
+            root: Children::new(builder.nodes),
         })
         .collect();
     if !nodes.is_empty() {

@@ -1,6 +1,8 @@
 //! Matching a descriptor's entries against the nodes of a domain: the hot path.
 //!
-//! envoyproxy/ratelimit looks nodes up by the composite `key_value`, so that key `a`, value `b_c` is the same as key `a_b`, value `c`, and its patterns match on the composite too. Here the composite is never allocated: its two halves are hashed and compared in place.
+//! envoyproxy/ratelimit looks nodes up by the composite `key_value`, so that key `a`, value `b_c`
+//! is the same as key `a_b`, value `c`, and its patterns match on the composite too. Here the
+//! composite is never allocated: its two halves are hashed and compared in place.
 
 use std::hash::BuildHasher;
 use std::ops::Deref;
@@ -270,7 +272,8 @@ impl Composite<'_> {
         if let Some(at) = in_key.and_then(|key| finder.find(key)) {
             return Some(from + at);
         }
-        // Matches that begin in the key and end in the value, or touch the underscore. There are at most as many places to try as the part, or the key, has bytes.
+        // Matches that begin in the key and end in the value, or touch the underscore. There are at
+        // most as many places to try as the part, or the key, has bytes.
         let value_at = self.key.len() + 1;
         let first = from.max(value_at.saturating_sub(part.len()));
         let mut across = first..value_at.min(last + 1);

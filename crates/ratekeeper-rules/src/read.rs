@@ -121,7 +121,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Vec<Source>, ReadError
         let name = file.display().to_string();
         match bytes_of(&file).and_then(|bytes| decode(&bytes)) {
             Ok(text) => sources.push(Source { name, text }),
-            Err(wrong) => errors.push(wrong.told(&name)),
+            Err(wrong) => errors.push(wrong.into_diagnostic(&name)),
         }
     }
     if errors.is_empty() {
@@ -291,7 +291,7 @@ impl NotText {
         }
     }
 
-    fn told(self, name: &str) -> Diagnostic {
+    fn into_diagnostic(self, name: &str) -> Diagnostic {
         Diagnostic {
             severity: Severity::Error,
             place: Place {

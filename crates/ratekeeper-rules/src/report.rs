@@ -8,7 +8,7 @@ use crate::yaml::Mark;
 use crate::{Diagnostic, Place, Severity, Source};
 
 /// The most errors (and the most warnings) reported for one file; the rest are only counted.
-const TOLD_MAX: usize = 200;
+const REPORTED_MAX: usize = 200;
 
 /// The diagnostics of one file.
 pub(crate) struct Report<'s> {
@@ -16,7 +16,7 @@ pub(crate) struct Report<'s> {
     lines: Vec<&'s str>,
     errors: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
-    untold: usize,
+    unreported: usize,
     /// Stores that the file names, each with its position.
     pub(crate) stores: Vec<At<Box<str>>>,
 }
@@ -34,7 +34,7 @@ impl<'s> Report<'s> {
             lines: lines.collect(),
             errors: Vec::new(),
             warnings: Vec::new(),
-            untold: 0,
+            unreported: 0,
             stores: Vec::new(),
         }
     }
@@ -56,12 +56,12 @@ impl<'s> Report<'s> {
     }
 
     fn say(&mut self, severity: Severity, mark: Mark, message: String, help: Option<String>) {
-        let told = match severity {
+        let reported = match severity {
             Severity::Error => self.errors.len(),
             Severity::Warning => self.warnings.len(),
         };
-        if told >= TOLD_MAX {
-            self.untold += 1;
+        if reported >= REPORTED_MAX {
+            self.unreported += 1;
             return;
         }
         let place = self.place(mark);
@@ -86,9 +86,9 @@ impl<'s> Report<'s> {
 
     /// Returns errors and warnings, each in the order of the lines.
     pub(crate) fn finish(mut self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
-        if self.untold > 0 {
-            let more = format!("and {} more like these", self.untold);
-            let last = if self.errors.len() < TOLD_MAX {
+        if self.unreported > 0 {
+            let more = format!("and {} more like these", self.unreported);
+            let last = if self.errors.len() < REPORTED_MAX {
                 &mut self.warnings
             } else {
                 &mut self.errors

@@ -195,7 +195,8 @@ impl Domain {
     /// below the domain.
     #[must_use]
     pub fn may_begin_with(&self, key: &str) -> bool {
-        // A composite starts with the key; a pattern starts with the text before its first asterisk. One must be a prefix of the other.
+        // A composite starts with the key; a pattern starts with the text before its first
+        // asterisk. One must be a prefix of the other.
         let may_be = |pattern: &str| {
             let fixed = pattern.split('*').next().unwrap_or_default();
             fixed.starts_with(key) || (fixed != pattern && key.starts_with(fixed))

@@ -1,6 +1,7 @@
 //! The JSON Schema of rules files, for editors.
 //!
-//! These types restate the file format, for its shape only: [`load`](crate::load) reads files, keeps positions and follows YAML 1.1. A test holds the two to the same keys.
+//! These types restate the file format, for its shape only: [`load`](crate::load) reads files,
+//! keeps positions and follows YAML 1.1. A test holds the two to the same keys.
 
 use std::collections::BTreeMap;
 

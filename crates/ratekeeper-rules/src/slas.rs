@@ -1,6 +1,9 @@
 //! HTTP service levels (`slas:`): limits for calls by method and path.
 //!
-//! They are limits like any other. Loading puts them into a domain of their own, [`SERVICE_LEVELS`], with descriptors of the caller, the service level and the method, so that counters, statistics and answers need nothing else. This module has the part that is special: finding a request's service level by method and path.
+//! They are limits like any other. Loading puts them into a domain of their own,
+//! [`SERVICE_LEVELS`], with descriptors of the caller, the service level and the method, so that
+//! counters, statistics and answers need nothing else. This module has the part that is special:
+//! finding a request's service level by method and path.
 
 pub(crate) mod conflicts;
 mod pattern;

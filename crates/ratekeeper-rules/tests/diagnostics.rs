@@ -2,7 +2,7 @@
 
 use ratekeeper_rules::{Options, Source, load};
 
-fn told(text: &str) -> String {
+fn report(text: &str) -> String {
     let sources = [Source {
         name: "rules.yaml".to_owned(),
         text: text.to_owned(),
@@ -26,7 +26,7 @@ rules.yaml:6:7: unknown key 'request_per_unit' in a rate_limit
 6 |       request_per_unit: 5
   |       ^^^^^^^^^^^^^^^^
   = help: did you mean `requests_per_unit`?";
-    assert_eq!(told(text), expected);
+    assert_eq!(report(text), expected);
 }
 
 #[test]
@@ -47,7 +47,7 @@ rules.yaml:6:5: descriptor has empty key
 6 |   - value: x
   |     ^^^^^
   = help: write `key: some_name`";
-    assert_eq!(told(text), expected);
+    assert_eq!(report(text), expected);
 }
 
 #[test]
@@ -58,7 +58,7 @@ rules.yaml:3:4: error loading config file: a tab cannot indent: use spaces
 3 | -  key: a
   |    ^
   = help: use spaces in place of tabs: YAML does not take tabs for indentation";
-    assert_eq!(told(text), expected);
+    assert_eq!(report(text), expected);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn warnings_have_the_same_shape() {
 rules.yaml:4:5: warning: `unit` means nothing in a descriptor and is ignored
 4 |     unit: minute
   |     ^^^^";
-    assert_eq!(told(text), expected);
+    assert_eq!(report(text), expected);
 }
 
 #[test]
@@ -79,18 +79,19 @@ rules.yaml:3:27: `value` cannot be a decimal number
 3 |   - {key: \"größe\", value: 1.5}
   |                           ^^^
   = help: for the text, quote it: `value: \"1.5\"`";
-    assert_eq!(told(text), expected);
+    assert_eq!(report(text), expected);
 }
 
 #[test]
 fn long_lines_are_cut_around_the_place_and_controls_are_not_printed() {
     let text = format!("domain: {} \u{1b}[31m\n", "x".repeat(500));
-    let told = told(&text);
-    assert!(told.starts_with("rules.yaml:1:510: error loading config file: control characters are not allowed: U+001B\n"), "{told}");
+    let report = report(&text);
+    assert!(report.starts_with("rules.yaml:1:510: error loading config file: control characters are not allowed: U+001B\n"), "{report}");
     assert!(
-        told.lines()
+        report
+            .lines()
             .all(|line| line.chars().count() < 140 && !line.contains('\u{1b}')),
-        "{told}"
+        "{report}"
     );
 }
 
@@ -141,19 +142,19 @@ fn briefly_told_no_value_is_quoted() {
             text: format!("domain: shop\ndescriptors:\n{wrong}"),
         }];
         let errors = load(&sources, &Options::default()).unwrap_err();
-        let told = errors.brief();
+        let report = errors.brief();
         for part in [secret, &secret[..16], number] {
-            assert!(!told.contains(part), "{told}\n\n{wrong}");
+            assert!(!report.contains(part), "{report}\n\n{wrong}");
         }
-        for line in told.lines() {
-            assert!(line.starts_with("rules.yaml:"), "{told}");
+        for line in report.lines() {
+            assert!(line.starts_with("rules.yaml:"), "{report}");
         }
     }
 }
 
 /// The message and the help of the only diagnostic.
 fn problem(rules: &str) -> String {
-    told(&format!("domain: d\ndescriptors:\n{rules}"))
+    report(&format!("domain: d\ndescriptors:\n{rules}"))
 }
 
 #[test]
@@ -219,9 +220,9 @@ fn what_reads_like_a_regular_expression_is_warned_of() {
 #[test]
 fn templates_at_the_top_are_ignored_and_a_second_document_is_not_quietly() {
     let text = "x-common: &c { window: 1m, limit: 9 }\ndomain: d\ndescriptors:\n- key: a\n  rate_limit: *c\n- key: b\n  rate_limit: { <<: *c, limit: 3 }\n";
-    assert_eq!(told(text), "");
+    assert_eq!(report(text), "");
     let below = problem("- { key: a, x-common: 3 }\n");
     assert!(below.contains("unknown key 'x-common'"), "{below}");
-    let two = told("domain: d\n---\ndomain: e\n");
+    let two = report("domain: d\n---\ndomain: e\n");
     assert!(two.contains("nothing in it is in force"), "{two}");
 }

@@ -148,7 +148,7 @@ fn a_file_that_is_no_text_does_not_hide_what_is_wrong_with_the_others() {
 }
 
 #[test]
-fn utf_16_is_read_as_the_incumbent_reads_it() {
+fn utf_16_is_read_with_a_byte_order_mark() {
     let text: Vec<u8> = "\u{feff}domain: größe\n"
         .encode_utf16()
         .flat_map(u16::to_le_bytes)

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use super::Options;
 use crate::id::Draft;
-use crate::parse::descriptors::{Compiler, Surrounding};
+use crate::parse::descriptors::{Compiler, DomainContext};
 use crate::parse::levels::anybody;
 use crate::parse::policy::Policy;
 use crate::parse::root::Root;
@@ -32,7 +32,7 @@ pub(super) fn compile(
     let (mut levels, mut nodes) = (Vec::new(), Vec::new());
     for (file, (root, report)) in roots.into_iter().zip(reports).enumerate() {
         // Each service level's policy already includes the file's.
-        let around = Surrounding {
+        let around = DomainContext {
             domain: &domain,
             policy: &Policy::default(),
             plans: &[],

@@ -1,9 +1,10 @@
 //! The keys that each kind of mapping may have.
 //!
-//! envoyproxy/ratelimit has one list of keys for all levels and ignores a key where it has no meaning. Its keys are therefore accepted everywhere (with a warning), ours only where they act.
+//! envoyproxy/ratelimit has one list of keys for all levels and ignores a key where it has no
+//! meaning. Its keys are therefore accepted everywhere (with a warning), ours only where they act.
 
 /// The keys of envoyproxy/ratelimit.
-pub(crate) const INCUMBENT: [&str; 16] = [
+pub(crate) const ENVOY_KEYS: [&str; 16] = [
     "domain",
     "key",
     "value",
@@ -187,7 +188,7 @@ impl Context {
 
     /// Returns true if envoyproxy/ratelimit has such a mapping, and so accepts all of its keys in
     /// it.
-    pub(crate) const fn is_incumbents(self) -> bool {
+    pub(crate) const fn is_known_to_envoy(self) -> bool {
         matches!(
             self,
             Self::Root | Self::Descriptor | Self::RateLimit | Self::Replaces | Self::Ignored

@@ -9,7 +9,7 @@ use ratekeeper_core::Algorithm;
 use super::concurrency::parse_concurrency;
 use super::context::Context;
 use super::fields::{At, Fields, not_a_map};
-use super::limits::{ParsedLimit, Surroundings, parse_id};
+use super::limits::{LimitDefaults, ParsedLimit, parse_id};
 use super::metadata::parse_metadata;
 use super::plans::{ParsedPlans, parse_limits, parse_plans};
 use super::policy::Policy;
@@ -20,7 +20,7 @@ use crate::yaml::{Mark, Node as Tree};
 use crate::{Enforce, FailureMode, Node, PlanLimit, Profile, Rule, RuleIndex, RuleLimit, secret};
 
 /// The settings of a domain that its descriptors need.
-pub(crate) struct Surrounding<'a> {
+pub(crate) struct DomainContext<'a> {
     pub(crate) domain: &'a Arc<str>,
     pub(crate) policy: &'a Policy,
     pub(crate) plans: &'a [Box<str>],
@@ -31,7 +31,7 @@ pub(crate) struct Surrounding<'a> {
     pub(crate) file: usize,
 }
 
-impl Surrounding<'_> {
+impl DomainContext<'_> {
     const fn default_algorithm(&self) -> Algorithm {
         match self.profile {
             Profile::Ratekeeper => Algorithm::SlidingWindow,
@@ -45,7 +45,7 @@ pub(crate) type Level = HashMap<Box<str>, String>;
 
 /// Compiles descriptors into nodes and rules.
 pub(crate) struct Compiler<'c, 'a, 's> {
-    pub(crate) around: &'c Surrounding<'a>,
+    pub(crate) around: &'c DomainContext<'a>,
     pub(crate) report: &'c mut Report<'s>,
     pub(crate) rules: &'c mut Vec<Rule>,
     pub(crate) drafts: &'c mut Vec<Draft>,
@@ -232,7 +232,7 @@ impl Compiler<'_, '_, '_> {
     /// Compiles all rules of one descriptor.
     fn limits(&mut self, fields: &Fields<'_>, path: &Path, value_to_metric: bool) {
         let policy = Policy::parse(fields, self.report).within(self.around.policy);
-        let around = Surroundings {
+        let around = LimitDefaults {
             policy: &policy,
             algorithm: self.around.default_algorithm(),
         };

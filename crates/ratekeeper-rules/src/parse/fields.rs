@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ratekeeper_core::{MAX_COUNT, Micros};
 
-use super::context::{Context, INCUMBENT};
+use super::context::{Context, ENVOY_KEYS};
 use super::nearest::nearest;
 use crate::report::Report;
 use crate::window::parse_duration;
@@ -341,7 +341,7 @@ fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) {
     if context.keys().contains(&key) || context == Context::Root && key.starts_with(TEMPLATE) {
         return;
     }
-    if context.is_incumbents() && INCUMBENT.contains(&key) {
+    if context.is_known_to_envoy() && ENVOY_KEYS.contains(&key) {
         if context != Context::Ignored {
             let message = format!("`{key}` means nothing {} and is ignored", context.name());
             report.warn(mark, message, None);
@@ -354,7 +354,7 @@ fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) {
     let known = context
         .keys()
         .iter()
-        .chain(INCUMBENT.iter().filter(|_| context.is_incumbents()));
+        .chain(ENVOY_KEYS.iter().filter(|_| context.is_known_to_envoy()));
     let help = nearest(key, known.copied()).map(|name| format!("did you mean `{name}`?"));
     let help = help
         .or_else(|| elsewhere(key))

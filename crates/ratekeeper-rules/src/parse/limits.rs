@@ -45,7 +45,7 @@ impl ParsedLimit {
 
 /// The defaults that a limit takes from its surroundings.
 #[derive(Clone, Copy)]
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct LimitDefaults<'a> {
     /// The policy of the descriptor and the domain.
     pub(crate) policy: &'a Policy,
     /// The algorithm, if neither names one.
@@ -56,7 +56,7 @@ pub(crate) struct Surroundings<'a> {
 pub(crate) fn parse_limit(
     node: &Node,
     context: Context,
-    around: Surroundings<'_>,
+    around: LimitDefaults<'_>,
     report: &mut Report<'_>,
 ) -> Option<ParsedLimit> {
     let fields = Fields::new(node, context, report)?;

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::fields::{At, not_a_map};
-use super::limits::{ParsedLimit, Surroundings, parse_limit};
+use super::limits::{LimitDefaults, ParsedLimit, parse_limit};
 use super::nearest::nearest;
 use crate::report::Report;
 use crate::yaml::{Kind, Mark, Node, Resolved, Scalar};
@@ -21,7 +21,7 @@ pub(super) struct ParsedPlans {
 pub(super) fn parse_plans(
     node: &Node,
     known: &[Box<str>],
-    around: Surroundings<'_>,
+    around: LimitDefaults<'_>,
     report: &mut Report<'_>,
 ) -> ParsedPlans {
     let Some(pairs) = node.as_map() else {
@@ -112,7 +112,7 @@ fn plan_limit(plan: &str, limit: ParsedLimit, report: &Report<'_>) -> PlanLimit 
 pub(super) fn parse_limits(
     node: &Node,
     context: Context,
-    around: Surroundings<'_>,
+    around: LimitDefaults<'_>,
     report: &mut Report<'_>,
 ) -> Vec<ParsedLimit> {
     let Some(items) = node.as_list() else {

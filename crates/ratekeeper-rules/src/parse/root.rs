@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::context::Context;
 use super::fields::{At, Fields};
 use super::policy::Policy;
-use super::service_levels::{Around, ParsedLevel, parse_service_levels};
+use super::service_levels::{LevelContext, ParsedLevel, parse_service_levels};
 use crate::Evaluation;
 use crate::report::Report;
 use crate::slas::PathPattern;
@@ -48,7 +48,7 @@ pub(crate) fn parse_root<'t>(
         return None;
     };
     if let Some(levels) = tree.as_list().filter(|levels| !levels.is_empty()) {
-        let around = Around {
+        let around = LevelContext {
             base: defaults.slas_base.as_ref(),
             policy: &Policy::default(),
         };
@@ -156,7 +156,7 @@ fn parse_slas(
         }
     };
     let levels = fields.list("slas", report).unwrap_or_default();
-    let around = Around {
+    let around = LevelContext {
         base: base.as_ref(),
         policy,
     };

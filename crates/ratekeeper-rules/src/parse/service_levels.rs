@@ -29,7 +29,7 @@ pub(crate) struct ParsedLevel {
 
 /// The settings around a list of service levels.
 #[derive(Clone, Copy)]
-pub(crate) struct Around<'a> {
+pub(crate) struct LevelContext<'a> {
     pub(crate) base: Option<&'a PathPattern>,
     /// The policy at the top of the file.
     pub(crate) policy: &'a Policy,
@@ -38,7 +38,7 @@ pub(crate) struct Around<'a> {
 /// Reads a list of service levels; errors have been reported.
 pub(super) fn parse_service_levels(
     items: &[Rc<Node>],
-    around: Around<'_>,
+    around: LevelContext<'_>,
     report: &mut Report<'_>,
 ) -> Vec<ParsedLevel> {
     let mut levels = Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn parse_service_levels(
 
 fn parse_level(
     fields: &Fields<'_>,
-    around: Around<'_>,
+    around: LevelContext<'_>,
     report: &mut Report<'_>,
 ) -> Option<ParsedLevel> {
     let id = parse_level_id(fields, report);

@@ -1,4 +1,5 @@
-//! Mappings with unique keys, as Go's yaml.v2 decodes them: the last of equal keys counts, and `<<` puts another mapping's keys in its place.
+//! Mappings with unique keys, as Go's yaml.v2 decodes them: the last of equal keys counts, and `<<`
+//! puts another mapping's keys in its place.
 
 use std::rc::Rc;
 

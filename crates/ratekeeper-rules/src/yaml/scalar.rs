@@ -1,4 +1,6 @@
-//! Resolves scalars by the rules of YAML 1.1, as Go's yaml.v2 (the parser of envoyproxy/ratelimit) applies them: `010` is 8, `yes` is a boolean, dates are text. The spellings are those of <https://yaml.org/type/>, less base 60.
+//! Resolves scalars by the rules of YAML 1.1, as Go's yaml.v2 (the parser of envoyproxy/ratelimit)
+//! applies them: `010` is 8, `yes` is a boolean, dates are text. The spellings are those of
+//! <https://yaml.org/type/>, less base 60.
 
 /// The value of a scalar. The literal text is kept beside it: a `value: 010` is the text `010`.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -54,7 +54,7 @@ fn descriptor(body: &str) -> String {
 }
 
 #[test]
-fn each_rejection_of_the_incumbent_is_one() {
+fn refuses_what_envoyproxy_ratelimit_refuses() {
     let rate_limit = |body: &str| descriptor(&format!("    rate_limit: {{ {body} }}\n"));
     let cases: [(String, &str); 16] = [
         (String::new(), "config file cannot have empty domain"),
@@ -187,7 +187,7 @@ fn keys_that_are_no_text_are_refused() {
 }
 
 #[test]
-fn what_the_incumbent_lets_pass_is_accepted() {
+fn accepts_what_envoyproxy_ratelimit_accepts() {
     let rate_limit = |body: &str| descriptor(&format!("    rate_limit: {{ {body} }}\n"));
     for text in [
         rate_limit("unlimited: true, unit: foo"),
@@ -286,7 +286,7 @@ fn a_domain_in_two_files_is_an_error_unless_they_are_merged() {
 }
 
 #[test]
-fn composites_collide_as_the_incumbents_do() {
+fn composites_collide_as_in_envoyproxy_ratelimit() {
     assert_eq!(
         refused("domain: d\ndescriptors:\n  - key: a_b\n  - { key: a, value: b }\n"),
         "duplicate descriptor composite key 'd.a_b'"
@@ -340,7 +340,7 @@ fn flags_and_metadata_arrive() {
 }
 
 #[test]
-fn rlconfig_is_in_the_incumbents_form() {
+fn rlconfig_has_the_format_of_envoyproxy_ratelimit() {
     let text = "domain: mongo_cps\ndescriptors:\n  - key: database\n    value: users\n\
                 \x20   rate_limit: { unit: second, requests_per_unit: 500 }\n    shadow_mode: true\n\
                 \x20   descriptors:\n      - { key: op, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 5 } }\n";
@@ -359,7 +359,7 @@ fn rlconfig_is_in_the_incumbents_form() {
 }
 
 /// A descriptor's entries, and the limit that applies to them.
-type Question = (Vec<(String, String)>, Option<String>);
+type Lookup = (Vec<(String, String)>, Option<String>);
 
 /// A line of `answers.jsonl`, with the answer that envoyproxy/ratelimit (as of January 2026, when a
 /// `*` had to be the last character) gave to it.
@@ -371,7 +371,7 @@ struct Answer {
     accepted: bool,
     /// Entries in domain `d`, and the limit that applied to them.
     #[serde(default)]
-    asked: Vec<Question>,
+    asked: Vec<Lookup>,
 }
 
 fn met(rules: &RuleSet, entries: &[(String, String)]) -> Option<String> {
@@ -395,8 +395,8 @@ fn met(rules: &RuleSet, entries: &[(String, String)]) -> Option<String> {
 }
 
 #[test]
-fn recorded_answers_of_the_incumbent_are_ours() {
-    for line in include_str!("incumbent/answers.jsonl").lines() {
+fn recorded_answers_of_envoyproxy_ratelimit_are_ours() {
+    for line in include_str!("envoyproxy_ratelimit/answers.jsonl").lines() {
         let answer: Answer = serde_json::from_str(line).expect("a recorded answer");
         let texts: Vec<_> = answer.files.iter().map(String::as_str).collect();
         match files(&texts, answer.merge) {
