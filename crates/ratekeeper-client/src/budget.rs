@@ -1,10 +1,10 @@
-//! The retry budget: a bucket that each call fills a little and each retry empties by one.
+//! The retry budget: a bucket that every call fills a little and every retry empties by one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::RetryBudget;
 
-/// What a retry costs; a call brings as many as the percentage says.
+/// The cost of a retry. A call adds as much as the configured percentage.
 const RETRY: u64 = 100;
 
 #[derive(Debug)]
@@ -24,16 +24,16 @@ impl Budget {
         }
     }
 
-    /// A call is made.
+    /// Credits the budget for a call.
     pub(crate) fn earn(&self) {
         let more = |left: u64| Some((left + self.each_call).min(self.most));
-        // Relaxed: a count that orders nothing else, here and below.
+        // Relaxed: an independent count, here and below.
         let _ = self
             .left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 
-    /// Whether a retry may be made; it is paid for then.
+    /// Pays for a retry; returns false if the budget does not cover it.
     pub(crate) fn spend(&self) -> bool {
         let less = |left: u64| left.checked_sub(RETRY);
         self.left

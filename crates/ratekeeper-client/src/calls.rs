@@ -1,4 +1,4 @@
-//! One call: its deadline, and whether it is made again.
+//! One call to a service: its deadline and its retries.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,22 +16,22 @@ use crate::budget::Budget;
 use crate::error::{may_pass_later, was_not_carried_out};
 use crate::lanes::Lanes;
 
-/// The client that tonic made, which speaks for one call.
+/// The generated gRPC client, cloned for each call.
 pub(crate) type Stub = RateLimiterServiceClient<Channel>;
 
-/// The pause before a retry; short, since the deadline is.
+/// The pause before a retry; short, because deadlines are.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Whether a call may be carried out twice without harm.
+/// The effect of executing a call twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Repeat {
-    /// It may.
+    /// None: the call may be retried freely.
     Harmless,
-    /// It would be charged twice.
+    /// The hits would be charged twice.
     Charged,
 }
 
-/// What all calls share.
+/// The state that all calls share.
 #[derive(Debug)]
 pub(crate) struct Calls {
     pub(crate) lanes: Lanes,
@@ -59,8 +59,8 @@ impl Calls {
         }
     }
 
-    /// Sends `message` by `send`, and again where that is certain to do no harm, the budget has
-    /// it, and the deadline leaves time.
+    /// Sends `message` with `send`. Retries if that is certain to do no harm, the budget allows it,
+    /// and the deadline leaves time.
     pub(crate) async fn call<M, A, F>(
         &self,
         message: &M,
@@ -75,12 +75,12 @@ impl Calls {
             .await
     }
 
-    /// When a call that begins now has to be answered.
+    /// The deadline of a call that begins now.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.deadline
     }
 
-    /// The same, until `end`.
+    /// As [`Self::call`], with `end` as the deadline.
     pub(crate) async fn call_until<M, A, F>(
         &self,
         end: Instant,
@@ -92,14 +92,15 @@ impl Calls {
         M: Message + Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        // A service refuses it. It may do so while most is still to be sent, which then looks as if it were away.
+        // The service refuses larger messages, possibly before it has read them all. The broken
+        // connection would then look like an outage, so the size is checked here.
         let size = message.encoded_len();
         if size > MESSAGE_BYTES_MAX {
             let why =
                 format!("the request has {size} bytes, and at most {MESSAGE_BYTES_MAX} are read");
             return Err(Status::out_of_range(why));
         }
-        // Relaxed: counts that order nothing else, here and below.
+        // Relaxed: independent counts, here and below.
         self.made.fetch_add(1, Ordering::Relaxed);
         self.budget.earn();
         loop {

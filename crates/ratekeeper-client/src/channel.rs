@@ -1,4 +1,4 @@
-//! Where the services are, and how they are connected to.
+//! Endpoints of the services and the settings of connections to them.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use tonic::transport::{ClientTlsConfig, Endpoint, Identity};
 
 use crate::{Config, ConfigError};
 
-/// How often a silent service is asked whether it is there, and how long it may take.
+/// The interval of HTTP/2 pings on a silent connection, and the time that an answer may take.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest that connecting may take; calls give up by their own deadline.
+/// Timeout for connecting; calls give up by their own deadline.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The services, each with its name.
+/// The endpoint of each service, with its name.
 pub(crate) fn endpoints(config: &Config) -> Result<Vec<(String, Endpoint)>, ConfigError> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(ConfigError::NoRuntime);
@@ -58,7 +58,7 @@ fn encrypted(endpoint: Endpoint, config: &Config) -> Result<Endpoint, ConfigErro
         .map_err(ConfigError::Tls)
 }
 
-/// The header that says who calls.
+/// The header with the caller's token.
 pub(crate) fn authorization(config: &Config) -> Result<Option<MetadataValue<Ascii>>, ConfigError> {
     let Some(token) = &config.token else {
         return Ok(None);

@@ -22,7 +22,7 @@ pub struct Client(pub(crate) Arc<Inner>);
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) calls: Calls,
-    /// Who gives back permits whose answers were lost.
+    /// Bounds the tasks that release permits whose answers were lost.
     pub(crate) cleaners: Cleaners,
     fallback: Fallback,
     degraded: AtomicU64,
@@ -30,44 +30,45 @@ pub(crate) struct Inner {
     presence: Presence,
 }
 
-/// What a client has counted since it was made.
+/// Counters of a client since its creation.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Calls, retries aside.
+    /// Calls without retries.
     pub calls: u64,
     /// Retries.
     pub retries: u64,
     /// Checks that the [`Fallback`] answered.
     pub fallbacks: u64,
-    /// Checks, acquires and reserves that were [refused](Error::Invalid) for what is in them.
+    /// Checks, acquires and reserves [refused](Error::Invalid) because of their content.
     pub refused: u64,
 }
 
-/// The answer to an acquire.
+/// The result of an acquire.
 #[derive(Debug)]
 pub struct Acquired {
-    /// Whether the request may pass.
+    /// The decision.
     pub answer: Answer,
-    /// The permit; none if the request was denied, no concurrency limit holds for it, or the
+    /// The permit; none if the request was denied, no concurrency limit applies to it, or the
     /// service is away.
     pub permit: Option<Permit>,
 }
 
-/// What is to be reserved.
+/// A reservation to make.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ToReserve {
-    /// Who asks for what. A descriptor with hits of its own costs those, whatever is committed.
+    /// The domain and descriptors. A descriptor with hits of its own costs those, whatever is
+    /// committed later.
     pub question: Question,
-    /// The most that it may turn out to cost: at least 1.
+    /// The most hits that the request may cost: at least 1.
     pub hits: u64,
-    /// How long it may take until it is settled: up to an hour, a minute if none.
+    /// Time within which it must be settled: at most an hour, a minute if none.
     pub ttl: Option<Duration>,
-    /// With one, the same reservation is made once within the ttl, and the call may be retried.
+    /// With a key, the reservation is made only once within the ttl, so the call may be retried.
     pub idempotency_key: Option<String>,
 }
 
 impl ToReserve {
-    /// `hits`, for a minute, without a key.
+    /// Reserves `hits` for a minute, without a key.
     #[must_use]
     pub const fn new(question: Question, hits: u64) -> Self {
         Self {
@@ -79,36 +80,36 @@ impl ToReserve {
     }
 }
 
-/// The answer to a reserve.
+/// The result of a reserve.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reserved {
-    /// Whether the request may pass.
+    /// The decision.
     pub answer: Answer,
-    /// What to settle; none if the request was denied, or the service is away.
+    /// The reservation to settle; none if the request was denied or the service is away.
     pub reservation: Option<Reservation>,
 }
 
-/// Hits that are reserved. Nothing happens when it is dropped: they stay charged.
+/// Reserved hits. Dropping it has no effect: the hits stay charged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reservation {
-    /// What the service knows it by.
+    /// The token by which the service identifies it.
     pub token: String,
-    /// Until it cannot be settled any more, counted from the answer.
+    /// Time left to settle it, counted from the answer.
     pub expires_after: Duration,
 }
 
-/// What became of a reservation.
+/// The result of settling a reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settled {
-    /// Hits given back of each limit.
+    /// Hits given back to each limit.
     pub given_back: u64,
-    /// Limits that they were given back to.
+    /// Number of limits that got hits back.
     pub limits: u32,
-    /// Whether the very same was done before, and this changed nothing.
+    /// True if the same call was made before, and this one changed nothing.
     pub is_repeat: bool,
 }
 
-/// What is left after a refund.
+/// The result of a refund.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Refund {
     /// The limit with the least remaining; none if none matched.
@@ -116,8 +117,7 @@ pub struct Refund {
 }
 
 impl Client {
-    /// A client as `config` says. It connects when it is first used, and again when the
-    /// connection was lost.
+    /// Creates a client. It connects on first use, and again after a connection is lost.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -142,11 +142,11 @@ impl Client {
         })))
     }
 
-    /// What was counted so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let calls = &self.0.calls;
-        // Relaxed: each is a count of its own.
+        // Relaxed: the counts are independent.
         Counts {
             calls: calls.made.load(Ordering::Relaxed),
             retries: calls.retried.load(Ordering::Relaxed),
@@ -155,30 +155,30 @@ impl Client {
         }
     }
 
-    /// Whether the service gave no answer to the last check, acquire or reserve.
+    /// Returns true if the service did not answer the last check, acquire or reserve.
     #[must_use]
     pub fn is_away(&self) -> bool {
         self.trouble() == Some(Trouble::Away)
     }
 
-    /// Why the [`Fallback`] decides; none if the service answered the last check, acquire or
-    /// reserve.
+    /// The reason why the [`Fallback`] decides; none if the service answered the last check,
+    /// acquire or reserve.
     #[must_use]
     pub fn trouble(&self) -> Option<Trouble> {
         self.0.presence.trouble()
     }
 
-    /// Each service by its endpoint, and whether it answers as far as is known.
+    /// Each service by its endpoint; true if it answers, as far as is known.
     #[must_use]
     pub fn services(&self) -> Vec<(String, bool)> {
         self.0.calls.lanes.up()
     }
 
-    /// Decides a request. While the service is away the [`Fallback`] answers, marked as
-    /// degraded.
+    /// Decides a request. While the service is away, the [`Fallback`] answers, and the answer is
+    /// marked as degraded.
     ///
     /// # Errors
-    /// The service refuses the question, or the caller: what no waiting mends.
+    /// The service refuses the request or the caller; retrying does not help.
     pub async fn check(&self, question: &Question) -> Result<Answer, Error> {
         let call = async |mut stub: crate::calls::Stub, request| stub.check(request).await;
         let answer = self
@@ -191,10 +191,10 @@ impl Client {
         })
     }
 
-    /// Decides up to 1,000 requests, each by itself, in order, in one message of at most 64 KiB.
+    /// Decides up to 1,000 independent requests, in order, in one message of at most 64 KiB.
     ///
     /// # Errors
-    /// As for [`Self::check`]; none was decided then.
+    /// As for [`Self::check`]; no request was decided then.
     pub async fn check_batch(&self, questions: &[Question]) -> Result<Vec<Answer>, Error> {
         if questions.is_empty() {
             return Ok(Vec::new());
@@ -209,10 +209,10 @@ impl Client {
             .or_fallback(answers, || questions.iter().map(fallback).collect())
     }
 
-    /// How a request stands. Takes nothing.
+    /// Returns the state of a request's limits. Takes nothing.
     ///
     /// # Errors
-    /// Any; there is no fallback for what is not decided.
+    /// Any; the fallback does not apply, since nothing is decided.
     pub async fn peek(&self, question: &Question) -> Result<Peek, Error> {
         let message = v1::PeekRequest {
             domain: question.domain.clone(),
@@ -228,10 +228,10 @@ impl Client {
         })
     }
 
-    /// Decides a request, concurrency limits included, and holds a permit of those until it is
-    /// dropped. While the service is away the [`Fallback`] answers, and nothing is held: what
-    /// the service took without its answer coming in time, or while nobody waits for it any
-    /// more, is given back in the background. Rates stay charged.
+    /// Decides a request, concurrency limits included, and holds permits of those until dropped.
+    /// While the service is away, the [`Fallback`] answers and nothing is held. Permits that the
+    /// service granted in an answer that came late, or that the caller no longer waits for, are
+    /// released in the background. Rate limits stay charged.
     ///
     /// # Errors
     /// As for [`Self::check`].
@@ -260,8 +260,8 @@ impl Client {
         })
     }
 
-    /// Takes the most that a request may turn out to cost. While the service is away the
-    /// [`Fallback`] answers (a local one takes the hits), and there is nothing to settle.
+    /// Takes the most that a request may cost. While the service is away, the [`Fallback`] answers
+    /// (a local one takes the hits), and there is nothing to settle.
     ///
     /// # Errors
     /// As for [`Self::check`].
@@ -308,10 +308,10 @@ impl Client {
         })
     }
 
-    /// Settles a reservation: `hits` were needed, the rest is given back. Acts once.
+    /// Settles a reservation: charges `hits` and gives back the rest. Repeating it has no effect.
     ///
     /// # Errors
-    /// Any; what is not settled in time stays charged in full.
+    /// Any; a reservation that is not settled in time stays charged in full.
     pub async fn commit(&self, reservation: &Reservation, hits: u64) -> Result<Settled, Error> {
         let message = v1::CommitRequest {
             reservation: reservation.token.clone(),
@@ -326,7 +326,7 @@ impl Client {
         })
     }
 
-    /// Gives back all that was reserved. Acts once.
+    /// Gives back all reserved hits. Repeating it has no effect.
     ///
     /// # Errors
     /// As for [`Self::commit`].
@@ -343,8 +343,8 @@ impl Client {
         })
     }
 
-    /// Gives back what the question's descriptors cost, of what counts now. With a key, once in
-    /// five minutes, and the call may be retried.
+    /// Gives back the hits of the question's descriptors, as far as they still count. With a key
+    /// this happens once in five minutes, and the call may be retried.
     ///
     /// # Errors
     /// Any.
@@ -367,7 +367,7 @@ impl Client {
 }
 
 impl Inner {
-    /// The service's answer; the fallback's if it is away.
+    /// Returns the service's answer, or the fallback's if the service is away.
     fn or_fallback<T>(
         &self,
         answer: Result<T, Status>,
@@ -383,7 +383,7 @@ impl Inner {
                 self.presence.answered();
                 Ok(answer)
             }
-            // It answers, and others are not concerned.
+            // The service is up; only this request is at fault.
             Err(Error::Invalid(why)) => {
                 self.presence.refused(&why);
                 self.refused.fetch_add(1, Ordering::Relaxed);
@@ -396,13 +396,13 @@ impl Inner {
         }
     }
 
-    /// The fallback's answer to a question that the service would not answer.
+    /// The fallback's answer to a question that the service did not answer.
     pub(crate) fn fall_back(&self, question: &Question) -> Answer {
         self.degraded.fetch_add(1, Ordering::Relaxed);
         self.fallback.answer(question)
     }
 
-    /// Acquires, and sees to it that no permit stays taken that nobody knows of.
+    /// Acquires permits, and makes sure that none stays held without an owner.
     async fn take_permit(
         self: &Arc<Self>,
         message: v1::AcquireRequest,
@@ -410,8 +410,7 @@ impl Inner {
         let call = async |mut stub: crate::calls::Stub, request| stub.acquire(request).await;
         let end = self.calls.deadline();
         let unsettled = Unsettled::new(self, message);
-        // Not made again unless it was certainly not carried out: so the last status tells of
-        // all attempts.
+        // Retried only if it was certainly not executed, so the last status speaks for all attempts.
         let message = unsettled.message();
         let answer = self
             .calls
@@ -419,7 +418,7 @@ impl Inner {
             .await;
         match answer {
             Err(status) if status.code() == Code::ResourceExhausted => {
-                // No room to remember the key: better no key than no permit.
+                // The service has no room for the key: a permit matters more than a key.
                 let mut message = unsettled.settle();
                 message.idempotency_key.clear();
                 self.calls

@@ -1,4 +1,4 @@
-//! How a client is set up.
+//! The settings of a client.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,45 +7,46 @@ use ratekeeper_tls::TlsFileCause;
 
 use crate::Fallback;
 
-/// How a client reaches the service, and what it does when it cannot.
+/// The settings of a client: endpoints, deadline, retries and fallback.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// Where the service's gRPC listens: `http://HOST:PORT`, `https://HOST:PORT`, or
-    /// `unix:/PATH`. Each of several is asked while those before it give no answer; a host with
-    /// several addresses is one, connected to at the first address that takes it.
+    /// The gRPC endpoints of the services: `http://HOST:PORT`, `https://HOST:PORT`, or
+    /// `unix:/PATH`. A service is called while those before it do not answer. A host with several
+    /// addresses is one service, connected at the first address that accepts.
     pub endpoints: Vec<String>,
-    /// How many connections each runtime that asks has to a service: 2 unless changed, 0 counts
-    /// as 1. One that stands still holds up only what is on it.
+    /// Connections to a service from each calling runtime: 2 by default, 0 counts as 1. A stalled
+    /// connection delays only the calls on it.
     pub connections: usize,
-    /// How to trust the service, and to be trusted; for `https://`.
+    /// Trust in the service, and the client's own certificate; for `https://`.
     pub tls: Tls,
-    /// The bearer token that the service knows this caller by; needed for more than checks where
-    /// the service can be reached from other hosts and it shows no certificate. Never logged.
+    /// The bearer token that identifies this caller to the service. Required for calls other than
+    /// checks if the service is reachable from other hosts and the client has no certificate. Never
+    /// logged.
     pub token: Option<String>,
-    /// How long a call may take, connecting and retries included: 20 ms unless changed.
+    /// Deadline of a call, connecting and retries included: 20 ms by default.
     pub deadline: Duration,
-    /// How many retries calls may cost.
+    /// The limit on retries.
     pub retries: RetryBudget,
-    /// What checks are answered while the service is away: allowed, unless changed.
+    /// The answer to checks while the service is away: allow, by default.
     pub fallback: Fallback,
 }
 
-/// How to trust the service, and to be trusted.
+/// Trust in the service, and the client's own certificate.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// The certificates of the authorities to trust, as PEM. Required for `https://`.
+    /// PEM certificates of the trusted authorities. Required for `https://`.
     pub authorities_pem: Option<String>,
-    /// The name that the service's certificate must have, where it is not the endpoint's host.
+    /// The name that the service's certificate must have, if it is not the endpoint's host.
     pub server_name: Option<String>,
-    /// The certificate to show, for services that want one (mTLS).
+    /// The client certificate, for services that require one (mTLS).
     pub identity: Option<Identity>,
 }
 
 /// A certificate and its key.
 #[derive(Clone)]
 pub struct Identity {
-    /// The certificate, with what leads from it to its authority, as PEM.
+    /// The certificate and its chain up to the authority, as PEM.
     pub certificate_pem: String,
     /// Its private key, as PEM.
     pub key_pem: String,
@@ -57,19 +58,18 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// How many retries calls may cost. Retries are the first thing to stop when a service is in
-/// trouble, or they are what keeps it there.
+/// A limit on retries. Without one, retries keep an overloaded service overloaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetryBudget {
-    /// Retries for each hundred calls, in the long run: 0 to 100, more counts as 100.
+    /// Retries per hundred calls in the long run: 0 to 100; more counts as 100.
     pub percent: u32,
-    /// Retries that may come at once after a time without any: at most 1,000,000, more counts
-    /// as that. 0 for no retries at all.
+    /// Retries that may follow at once after a time without any: at most 1,000,000; more counts as
+    /// that. 0 disables retries.
     pub burst: u32,
 }
 
 impl Default for RetryBudget {
-    /// 10 for each hundred calls, 10 at once.
+    /// 10 per hundred calls, 10 at once.
     fn default() -> Self {
         Self {
             percent: 10,
@@ -79,7 +79,7 @@ impl Default for RetryBudget {
 }
 
 impl Config {
-    /// Everything by default, for the one service at `endpoint`.
+    /// The defaults, for a single service at `endpoint`.
     #[must_use]
     pub fn new(endpoint: impl Into<String>) -> Self {
         Self {
@@ -94,11 +94,11 @@ impl Config {
     }
 }
 
-/// Why a client cannot be set up so.
+/// The reason why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The endpoint is no address.
+    /// The endpoint is not an address.
     #[error(
         "endpoint: {0:?} is no address; write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
     )]
@@ -106,22 +106,22 @@ pub enum ConfigError {
     /// There is no endpoint.
     #[error("endpoints: there is no service to ask")]
     NoEndpoint,
-    /// The certificates are no PEM, or do not fit together.
+    /// The certificates are not PEM, or do not fit together.
     #[error("tls: the certificates cannot be used")]
     Tls(#[source] tonic::transport::Error),
     /// The certificates of the authorities cannot be used.
     #[error("tls.authorities_pem: {0}")]
     Authorities(#[source] TlsFileCause),
-    /// `https://` without anybody to trust.
+    /// `https://` without trusted authorities.
     #[error("tls.authorities_pem: https needs the certificates of the authorities to trust")]
     NoAuthorities,
-    /// The token has characters that no header has.
+    /// The token has characters that a header cannot have.
     #[error("token: only visible ASCII characters can be sent")]
     Token,
-    /// No call could be made in no time.
+    /// The deadline is zero.
     #[error("deadline: it must be longer than 0")]
     Deadline,
-    /// There is nowhere to call from.
+    /// The client was created outside a Tokio runtime.
     #[error("a client is made within a Tokio runtime, which its calls run on")]
     NoRuntime,
 }

@@ -1,4 +1,4 @@
-//! The service behind the tower layer.
+//! The remote service as an enforcer for the tower layer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,13 +11,14 @@ use ratekeeper::{Check, MemoryLimiter, Micros, RuleSet, Timestamp, tower};
 
 use crate::{Answer, Client, Error, Limit, Permit, Question};
 
-/// Lets a service decide the requests of a `RateLimitLayer`.
+/// Decides the requests of a `RateLimitLayer` by asking a service.
 ///
-/// A request costs a round trip to the service. While that is away, or refuses to answer, the client's
-/// [`Fallback`](crate::Fallback) decides, counted in [`Counts::fallbacks`](crate::Counts::fallbacks); where it denies, the
-/// layer answers 503, since nobody is over a limit. So it does, whatever the fallback, to a request that the service cannot
-/// decide for what is in it, such as texts that make a question of more than 64 KiB; [`Counts::refused`](crate::Counts::refused)
-/// counts those. Clones share the client.
+/// A request costs a round trip to the service. While the service is away or refuses to answer, the
+/// client's [`Fallback`](crate::Fallback) decides, counted in
+/// [`Counts::fallbacks`](crate::Counts::fallbacks). If the fallback denies, the layer answers 503,
+/// since no limit was exceeded. It also answers 503, with any fallback, to a request that the
+/// service cannot decide because of its content, such as a question of more than 64 KiB;
+/// [`Counts::refused`](crate::Counts::refused) counts those. Clones share the client.
 ///
 /// ```no_run
 /// use ratekeeper::tower::RateLimitLayer;
@@ -34,22 +35,22 @@ use crate::{Answer, Client, Error, Limit, Permit, Question};
 pub struct Service {
     client: Client,
     permits: bool,
-    /// Whose service levels are asked about.
+    /// The rules with the service levels to match requests against.
     levels: Option<Arc<MemoryLimiter>>,
 }
 
-/// What a request holds at the service until it has ended.
+/// The permit that a request holds at the service until it has ended.
 pub type Held = Permit;
 
-/// A request that waits for its turn, which the service has given it, and permits with it.
+/// A request that the service has admitted, permits included, and that waits for its turn.
 #[derive(Debug)]
 pub struct Queued(Box<Admission<Held, Self>>);
 
-/// A question on its way.
+/// A call to the service in progress.
 pub type Asking = Pin<Box<dyn Future<Output = Admission<Held, Queued>> + Send>>;
 
 impl Service {
-    /// The service of `client`; concurrency limits are left out.
+    /// An enforcer that asks the service of `client`; concurrency limits are left out.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self {
@@ -59,8 +60,8 @@ impl Service {
         }
     }
 
-    /// The same, concurrency limits included: each request is an `acquire`, which the service must let this caller do
-    /// (`callers`), and another call gives back what it took.
+    /// Includes concurrency limits: each request becomes an `acquire`, which the service must
+    /// permit this caller (`callers`), and a second call releases the permit.
     #[must_use]
     pub fn with_permits(self) -> Self {
         Self {
@@ -69,9 +70,9 @@ impl Service {
         }
     }
 
-    /// The same, with service levels: those of `limiter` say which one a request is asked about, and the service, which has
-    /// to have them too, counts and decides. Without, no service level is asked about. Where the rules of `limiter` have one
-    /// domain, that is the one that holds unless another is said.
+    /// Includes service levels: the rules of `limiter` determine the service level of a request,
+    /// and the service, which needs the same rules, counts and decides. Without this, service
+    /// levels are ignored. If the rules of `limiter` have a single domain, that is the default.
     #[must_use]
     pub fn with_levels_of(self, limiter: Arc<MemoryLimiter>) -> Self {
         Self {
@@ -80,14 +81,15 @@ impl Service {
         }
     }
 
-    /// The client, for its counts.
+    /// The client, for example for its counters.
     #[must_use]
     pub const fn client(&self) -> &Client {
         &self.client
     }
 
-    /// None of a question that cannot be decided for what is in it. Whoever asks has a say in that, so it must not be the
-    /// way around the limits that a fallback may be.
+    /// Asks the service. Returns none if the service cannot decide the request because of its
+    /// content: callers influence that content, so the fallback must not apply, or it would be a
+    /// way around the limits.
     async fn answer(&self, question: &Question) -> Option<(Answer, Option<Permit>)> {
         let answer = match self.permits {
             true => {
@@ -102,8 +104,8 @@ impl Service {
         match answer {
             Ok(answer) => Some(answer),
             Err(Error::Invalid(_)) => None,
-            // The service does not know this caller, or not the call, which must not become the trouble of whoever is
-            // limited.
+            // The service does not know this caller, or not this method. That is a fault of the
+            // setup, for which the limited clients must not suffer.
             Err(_) => Some((self.client.0.fall_back(question), None)),
         }
     }
@@ -114,7 +116,7 @@ impl Enforcer for Service {
     type Queued = Queued;
     type Asking = Asking;
 
-    /// The rules are the service's, and not known here but for its service levels.
+    /// The service has the rules; only its service levels are known here.
     fn with_rules<T>(&self, read: impl FnOnce(&RuleSet) -> T) -> T {
         static NONE: LazyLock<RuleSet> = LazyLock::new(RuleSet::default);
         match &self.levels {
@@ -146,7 +148,7 @@ fn admission(mut answer: Answer, permit: Option<Permit>, terms: Terms) -> Admiss
         Some(told) => (told.standing, told.scope),
         None => (known(&answer).into_owned(), None),
     };
-    // A service that does not know how long this layer waits.
+    // A service of an older version does not know `wait_max`.
     if answer.allowed && answer.delay > terms.wait_max {
         standing.deny_for(answer.delay - terms.wait_max);
     }
@@ -173,7 +175,7 @@ fn admission(mut answer: Answer, permit: Option<Permit>, terms: Terms) -> Admiss
     Admission::waiting(turn, Queued(Box::new(admission)))
 }
 
-/// Of a request that nobody can decide.
+/// The admission of a request that nobody can decide.
 fn undecided() -> Admission<Held, Queued> {
     Admission {
         headers: HeaderLines::new(),
@@ -182,7 +184,7 @@ fn undecided() -> Admission<Held, Queued> {
     }
 }
 
-/// What is known of how a request stands that nobody has told.
+/// The limits' state as far as the answer has it, without the service's own account.
 fn known(answer: &Answer) -> Standing<'_> {
     Standing {
         allowed: answer.allowed,
@@ -203,7 +205,7 @@ fn quota(limit: &Limit) -> Quota<'_> {
     Quota::named(&limit.rule, limit.limit)
 }
 
-/// Of spans alone dates are made that count from this host's time.
+/// The wall clock of this host, only to turn time spans into dates.
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Timestamp::from_micros(span(since.unwrap_or_default()).get())

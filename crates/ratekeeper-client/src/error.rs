@@ -1,28 +1,29 @@
-//! Why a call has no answer.
+//! Errors of calls.
 
 use std::error::Error as _;
 use std::io;
 
 use tonic::{Code, Status};
 
-/// Why a call has no answer. Checks have one even while the service is away.
+/// The reason why a call failed. Checks have an answer even while the service is away.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request makes no sense or is more than 64 KiB, or a permit or reservation is none of the service's.
+    /// The request is malformed or larger than 64 KiB, or the permit or reservation is not the
+    /// service's.
     #[error("{0}")]
     Invalid(String),
-    /// Whoever answers knows no such call: an older service, or none of Ratekeeper's.
+    /// The endpoint does not know the method: an older version, or a different service.
     #[error("{0}")]
     Unknown(String),
-    /// The service does not know this caller, or does not let it.
+    /// The service does not know this caller, or does not permit it the call.
     #[error("{0}")]
     NotAllowed(String),
-    /// A permit is not held any more, a reservation is over or was settled otherwise, a key
-    /// stands for another request.
+    /// A permit is not held any more, a reservation has expired or was settled differently, or an
+    /// idempotency key belongs to another request.
     #[error("{0}")]
     State(String),
-    /// The service is away, or did not answer in time: whatever was asked may have been done.
+    /// The service is away, or did not answer in time: the call may have been executed.
     #[error("the rate limit service gave no answer: {0}")]
     Away(String),
 }
@@ -40,12 +41,12 @@ impl From<Status> for Error {
     }
 }
 
-/// What is behind a call that failed on its way: the transport says why at the end of the chain.
+/// The status message with its causes: for a transport failure the end of the chain has the reason.
 fn with_causes(mut message: String, status: &Status) -> String {
     let mut cause = status.source();
     while let Some(error) = cause {
         let text = error.to_string();
-        // Of itself the transport says nothing but that it is one.
+        // The transport's own error adds nothing but its name.
         if !error.is::<tonic::transport::Error>() && !message.contains(&text) {
             message.push_str(": ");
             message.push_str(&text);
@@ -55,8 +56,8 @@ fn with_causes(mut message: String, status: &Status) -> String {
     message
 }
 
-/// Whether a call that failed so was not carried out, for certain: the service said so, or was
-/// not reached.
+/// Returns true if the failed call was certainly not executed: the service said so, or was not
+/// reached.
 pub(crate) fn was_not_carried_out(status: &Status) -> bool {
     if status.code() != Code::Unavailable {
         return false;
@@ -77,7 +78,7 @@ pub(crate) fn was_not_carried_out(status: &Status) -> bool {
     false
 }
 
-/// Whether the same call may succeed if it is made again.
+/// Returns true if the same call may succeed when retried.
 pub(crate) fn may_pass_later(status: &Status) -> bool {
     matches!(
         status.code(),

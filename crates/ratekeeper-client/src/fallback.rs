@@ -1,4 +1,4 @@
-//! What checks are answered while the service is away.
+//! The answer to checks while the service is away.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use ratekeeper::{Check, Descriptor, Entry, MemoryLimiter, Micros, Timestamp};
 
 use crate::{Answer, Limit, Question, Told};
 
-/// What checks are answered while the service is away.
+/// The answer to checks while the service is away.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Fallback {
-    /// They pass.
+    /// Checks pass.
     #[default]
     Allow,
-    /// They are denied.
+    /// Checks are denied.
     Deny,
-    /// This process decides, by rules and counters of its own: as if each process had the limits
-    /// for itself.
+    /// This process decides with its own rules and counters, as if each process had the limits for
+    /// itself.
     Local(Arc<MemoryLimiter>),
 }
 

@@ -1,9 +1,9 @@
-//! The connections: to each service, in order of preference, a few for each runtime that asks.
+//! The connection pool: services in order of preference, each with a few connections per runtime.
 //!
-//! A runtime has connections of its own, so that a call is not handed from thread to thread, and
-//! each call takes the one with the fewest under way, so that one that stands still holds up no
-//! others. A service that does not answer is passed over for the next one, and looked at once a
-//! second until it does.
+//! Each calling runtime has connections of its own, so that calls do not cross threads. A call
+//! takes the connection with the fewest calls in flight, so that a stalled connection does not
+//! delay the others. A service that does not answer is skipped in favour of the next one, and
+//! probed once a second until it answers.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -22,19 +22,20 @@ use tracing::{info, warn};
 use crate::calls::Stub;
 use crate::error::was_not_carried_out;
 
-/// The most runtimes that have connections of their own; further ones share.
+/// The most runtimes that have connections of their own; any further ones share.
 const RUNTIMES_MAX: usize = 64;
 
-/// So many calls in a row without an answer, and a connection is made anew, a service passed over.
+/// Consecutive calls without an answer after which a connection is replaced, or a service skipped.
 const MISSES_MAX: u32 = 3;
 
-/// Between two looks at a service that does not answer, and two connections in one place.
+/// The interval between probes of a service that does not answer, and the minimum age of a
+/// connection to be replaced.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a look may take.
+/// Timeout of a probe.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// All services, at least one; those that come first are preferred.
+/// The services, at least one; the first are preferred.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     first: Arc<Place>,
@@ -46,16 +47,16 @@ pub(crate) struct Lanes {
 struct Place {
     name: String,
     endpoint: Endpoint,
-    /// For each runtime.
+    /// Connections for each runtime.
     connections: usize,
     sets: RwLock<Vec<(runtime::Id, Arc<[Lane]>)>>,
-    /// Calls in a row that it did not answer.
+    /// Consecutive calls that it did not answer.
     misses: AtomicU32,
-    /// Whether it is passed over.
+    /// True while it is skipped.
     is_down: AtomicBool,
 }
 
-/// A connection: made with the first call of its runtime, and again whenever it was lost.
+/// A connection: established with the first call of its runtime, and again after it is lost.
 #[derive(Debug)]
 struct Lane {
     connection: Mutex<Connection>,
@@ -69,7 +70,7 @@ struct Connection {
     made: Instant,
 }
 
-/// A call's place on a connection, until it is dropped.
+/// A call in flight on a connection; dropping it ends the call.
 #[derive(Debug)]
 pub(crate) struct Ride<'a> {
     lanes: &'a Lanes,
@@ -78,9 +79,9 @@ pub(crate) struct Ride<'a> {
     number: usize,
 }
 
-// Relaxed everywhere: counts and hints that order nothing else.
+// Relaxed everywhere: independent counts and hints.
 impl Lanes {
-    /// Lanes to `endpoints`, each with its name; None if there are none.
+    /// A pool for `endpoints`, each with its name; None if there are none.
     pub(crate) fn new(endpoints: Vec<(String, Endpoint)>, connections: usize) -> Option<Self> {
         let place = |(name, endpoint)| {
             Arc::new(Place {
@@ -99,7 +100,8 @@ impl Lanes {
         })
     }
 
-    /// A place on a connection to the first service that is not passed over; if all are, to the first one.
+    /// Starts a call: on a connection to the first service that is not skipped, or to the first one
+    /// if all are.
     pub(crate) fn ride(&self) -> Ride<'_> {
         let mut places = self.places();
         let up = places.find(|place| !place.is_down.load(Ordering::Relaxed));
@@ -116,7 +118,7 @@ impl Lanes {
         }
     }
 
-    /// Each service by its name, and whether it is asked when its turn comes.
+    /// Each service by its name; true if it is in use.
     pub(crate) fn up(&self) -> Vec<(String, bool)> {
         let is_up = |place: &Place| place.misses.load(Ordering::Relaxed) < MISSES_MAX;
         self.places()
@@ -137,7 +139,7 @@ impl Ride<'_> {
         self.lane().connection.lock().stub.clone()
     }
 
-    /// The call has ended so.
+    /// Records the outcome of the call.
     pub(crate) fn ended<T>(&self, answer: &Result<T, Status>) {
         let Err(status) = answer else {
             return self.answered();
@@ -147,7 +149,7 @@ impl Ride<'_> {
                 self.lane().missed(&self.place);
                 self.missed(MISSES_MAX);
             }
-            // Nobody is there, or what is there says that it cannot.
+            // The service is unreachable, or reports that it cannot serve.
             Code::Unavailable if was_not_carried_out(status) => self.missed(1),
             Code::Unavailable => self.missed(MISSES_MAX),
             _ => self.answered(),
@@ -155,7 +157,7 @@ impl Ride<'_> {
     }
 
     fn answered(&self) {
-        // Read first: while all is well, no thread writes what others read.
+        // Load before storing: while all is well, the cache line stays shared between threads.
         for misses in [&self.lane().misses, &self.place.misses] {
             if misses.load(Ordering::Relaxed) > 0 {
                 misses.store(0, Ordering::Relaxed);
@@ -163,7 +165,7 @@ impl Ride<'_> {
         }
     }
 
-    /// The service has missed a call; it is passed over after `most` of them, if there are others.
+    /// Records a missed call; the service is skipped after `most` of them, if there are others.
     fn missed(&self, most: u32) {
         let misses = self.place.misses.fetch_add(1, Ordering::Relaxed);
         if misses.saturating_add(1) >= most && !self.lanes.others.is_empty() {
@@ -183,7 +185,7 @@ impl Drop for Ride<'_> {
 }
 
 impl Place {
-    /// The connections of the runtime that asks.
+    /// The connections of the current runtime.
     fn set(&self) -> Arc<[Lane]> {
         let id = Handle::current().id();
         let of = |sets: &[(runtime::Id, Arc<[Lane]>)]| {
@@ -226,14 +228,15 @@ impl Place {
     }
 }
 
-/// Whether who is on `channel` says that it serves; connects where nobody has yet.
+/// Returns true if the service on `channel` reports that it serves; connects if necessary.
 async fn is_serving(channel: Channel) -> bool {
     let mut health = HealthClient::new(channel);
     let answer = timeout(PATIENCE, health.check(HealthCheckRequest::default())).await;
     matches!(answer, Ok(Ok(answer)) if answer.get_ref().status() == ServingStatus::Serving)
 }
 
-/// Whoever looks at a service that is passed over; when that ends, in whichever way, it is asked again.
+/// Ends the probing of a skipped service when dropped, whatever the reason: the service is used
+/// again.
 struct Watching(Weak<Place>);
 
 impl Drop for Watching {
@@ -254,7 +257,8 @@ impl Lane {
         }
     }
 
-    /// A call on it was not answered. One that is silent is not waited for until its end is noticed.
+    /// Records a call without an answer. A silent connection is replaced without waiting for the
+    /// transport to notice.
     fn missed(&self, place: &Place) {
         let misses = self.misses.fetch_add(1, Ordering::Relaxed);
         if misses.saturating_add(1) < MISSES_MAX {
@@ -271,7 +275,7 @@ impl Lane {
 impl Connection {
     fn new(place: &Place) -> Self {
         let channel = place.endpoint.connect_lazy();
-        // Connects now: the call that comes to need it has little time.
+        // Connect now: the first call on it may have too little time left.
         tokio::spawn(is_serving(channel.clone()));
         Self {
             stub: Stub::new(channel),

@@ -1,8 +1,8 @@
-//! A client of Ratekeeper's service.
+//! A client for the Ratekeeper service.
 //!
-//! It asks over gRPC (`ratekeeper.v1`), with a deadline for each call, a budget for retries, and
-//! an answer of its own while the service is away: a limiter's outage must not become an
-//! outage of what it guards. It decides nothing by itself while the service answers.
+//! It calls the service over gRPC (`ratekeeper.v1`) with a deadline for each call, a retry budget,
+//! and a fallback while the service is away: an outage of the limiter must not become an outage of
+//! the API that it protects. While the service answers, the client decides nothing by itself.
 //!
 //! ```no_run
 //! use ratekeeper_client::{Client, Config, Question};
@@ -18,7 +18,7 @@
 //! # }
 //! ```
 //!
-//! What is held while something runs is given back when it is dropped, and renewed until then:
+//! A permit is renewed while it is held, and released when dropped:
 //!
 //! ```no_run
 //! # use ratekeeper_client::{Client, Question};
@@ -32,10 +32,10 @@
 //! # }
 //! ```
 //!
-//! [`Service`] puts the client behind the tower layer of `ratekeeper`: requests to an axum or tonic service are limited by
-//! the service, and by the [`Fallback`] while it is away.
+//! [`Service`] puts the client behind the tower layer of `ratekeeper`: the service limits requests
+//! to an axum or tonic application, and the [`Fallback`] does while the service is away.
 //!
-//! What a request costs may be known only afterwards:
+//! If the cost of a request is known only afterwards, reserve and commit:
 //!
 //! ```no_run
 //! # use std::time::Duration;

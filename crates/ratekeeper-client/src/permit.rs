@@ -1,4 +1,4 @@
-//! A permit that is held.
+//! A permit held at the service.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use crate::client::Inner;
 use crate::{Client, Error};
 
-/// A permit that is held: renewed in the background, given back when it is dropped.
+/// A permit held at the service: renewed in the background, released when dropped.
 ///
 /// Dropping it does not wait for the service; [`Self::release`] does.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Permit {
     held: Arc<Held>,
     renewal: Option<Renewal>,
     runtime: Handle,
-    /// Whether it was given back by hand.
+    /// True once it was released explicitly.
     is_released: bool,
 }
 
@@ -48,24 +48,25 @@ impl Permit {
         }
     }
 
-    /// What the service knows it by: to hand it to another process of the same caller.
+    /// The token that identifies it to the service, for handing it to another process of the same
+    /// caller.
     #[must_use]
     pub fn token(&self) -> &str {
         &self.held.token
     }
 
-    /// Whether the service said that it is not held any more: it could not be renewed in time,
-    /// and its place may have been given away.
+    /// Returns true if the service reported that it is no longer held: it could not be renewed in
+    /// time, and another request may have its slot.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        // Relaxed: says nothing of anything else.
+        // Relaxed: orders no other access.
         self.held.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Gives it back, and waits for the service to say so; whether it was held until now.
+    /// Releases it and waits for the service's answer. Returns true if it was held until now.
     ///
     /// # Errors
-    /// [`Error::Away`]; the permit then ends at its deadline. The others as any call has them.
+    /// [`Error::Away`]; the permit then ends at its deadline. Otherwise as for any call.
     pub async fn release(mut self) -> Result<bool, Error> {
         self.is_released = true;
         self.renewal = None;
@@ -75,14 +76,14 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        // First: what is given back is not to be taken for lost.
+        // First, so that the renewal does not take the released permit for a lost one.
         self.renewal = None;
         if self.is_released {
             return;
         }
         let held = Arc::clone(&self.held);
         self.runtime.spawn(async move {
-            // What cannot be given back ends at its deadline.
+            // If the release fails, the permit ends at its deadline.
             let _ = held.inner.release(&held.token).await;
         });
     }
@@ -93,7 +94,7 @@ impl Renew for Held {
         Box::pin(async move {
             match self.inner.renew(&self.token).await {
                 Ok(left) => Some(left),
-                // It may be held still.
+                // It may still be held.
                 Err(Error::Away(_)) => Some(self.expires_after),
                 Err(_) => {
                     self.is_lost.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Whether the service answers, and a word about it when that changes.
+//! Health of the service as seen from its calls, logged when it changes.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -6,31 +6,32 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tracing::{error, info, warn};
 
-/// Between two words of the same trouble: a service that answers every other call does not fill the log.
+/// The minimum interval between log lines on the same trouble, so that a service that answers every
+/// other call does not flood the log.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Why the fallback decides.
+/// The reason why the fallback decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Trouble {
-    /// The service gives no answer.
+    /// The service does not answer.
     Away = 1,
-    /// The service is there and refuses to answer: it does not know the caller, or no such call.
+    /// The service refuses to answer: it does not know the caller, or not the method.
     Refuses = 2,
 }
 
-/// How the last question fared. Relaxed everywhere: a word too many does no harm.
+/// The outcome of the last call. Relaxed everywhere: a superfluous log line does no harm.
 #[derive(Debug)]
 pub(crate) struct Presence {
     /// A [`Trouble`], or 0.
     trouble: AtomicU8,
-    /// Whether the log says so, and why.
+    /// True if the log has reported the trouble, with the reason in `said`.
     is_said: AtomicBool,
     said: Mutex<String>,
     since: Instant,
-    /// When each trouble may be said again, in milliseconds since then.
+    /// Milliseconds after `since` from which each trouble may be logged again.
     quiet_until: [AtomicU64; 2],
-    /// The same for requests that are refused for what is in them.
+    /// The same for requests refused because of their content.
     refusals_quiet_until: AtomicU64,
 }
 
@@ -55,7 +56,7 @@ impl Presence {
     }
 
     pub(crate) fn answered(&self) {
-        // Read first: while it answers, no thread writes what others read.
+        // Load before swapping: while the service answers, the cache line stays shared between threads.
         if self.trouble().is_some() && self.trouble.swap(0, Ordering::Relaxed) != 0 {
             let is_said = self.is_said.swap(false, Ordering::Relaxed);
             if is_said {
@@ -84,14 +85,14 @@ impl Presence {
             }
         }
     }
-    /// A request was refused for what is in it; that is no trouble with the service.
+    /// Logs a request that the service refused because of its content; the service is healthy.
     pub(crate) fn refused(&self, why: &str) {
         if self.may_be_said(&self.refusals_quiet_until) {
             warn!("a request that the rate limit service cannot decide: {why}");
         }
     }
 
-    /// Whether it is time to say it; then it is not for a while.
+    /// Returns true if a log line is due, and starts the next interval.
     fn may_be_said(&self, quiet_until: &AtomicU64) -> bool {
         let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let now = millis(self.since.elapsed());

@@ -1,4 +1,4 @@
-//! What is asked, and what is answered.
+//! Questions to the service, and its answers.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use ratekeeper::tower::answer::{Bound, Quota, Standing};
 use ratekeeper::{Check, Micros, Timestamp, Waiting};
 use ratekeeper_proto::ratekeeper::v1;
 
-/// A request to be decided: a domain, and descriptors of who asks for what.
+/// A request to decide: a domain, and descriptors of the request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Question {
     pub(crate) domain: String,
@@ -17,7 +17,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// A question in `domain`, without descriptors yet; the service wants at least one.
+    /// A question in `domain` without descriptors; the service requires at least one.
     #[must_use]
     pub fn new(domain: impl Into<String>) -> Self {
         Self {
@@ -28,8 +28,8 @@ impl Question {
         }
     }
 
-    /// The question that is `check`, all of which is told. Limits that it brings along are left
-    /// out: a layer has none.
+    /// The question with everything that `check` has, except limits that the request brings along:
+    /// a layer has none.
     pub(crate) fn of(check: &Check<'_>) -> Self {
         let descriptors = check.descriptors.iter().map(|descriptor| v1::Descriptor {
             entries: descriptor
@@ -58,7 +58,7 @@ impl Question {
         }
     }
 
-    /// Adds a descriptor that costs 1: its entries, in order.
+    /// Adds a descriptor that costs one hit: its entries, in order.
     #[must_use]
     pub fn descriptor<K, V>(mut self, entries: impl IntoIterator<Item = (K, V)>) -> Self
     where
@@ -78,8 +78,8 @@ impl Question {
         self
     }
 
-    /// Says what the last descriptor costs: 0 looks only, at most 2^53 - 1. Of a question
-    /// without descriptors nothing changes.
+    /// Sets the hits of the last descriptor: at most 2^53 - 1; 0 only looks. Without descriptors
+    /// this has no effect.
     #[must_use]
     pub fn hits(mut self, hits: u64) -> Self {
         if let Some(last) = self.descriptors.last_mut() {
@@ -88,8 +88,9 @@ impl Question {
         self
     }
 
-    /// Says how long the request can be held back, in whole milliseconds: a leaky bucket denies
-    /// what would have to wait longer, and gives it no turn. Any time unless this is said.
+    /// Sets the longest time that the request can be delayed, in whole milliseconds: a leaky bucket
+    /// denies a request that would have to wait longer, and reserves no turn for it. No limit by
+    /// default.
     #[must_use]
     pub fn wait_max(self, wait: Duration) -> Self {
         Self {
@@ -98,7 +99,7 @@ impl Question {
         }
     }
 
-    /// Asks for [`Answer::standing`]: what an answer over HTTP tells of the limits.
+    /// Asks for [`Answer::standing`], the information that an HTTP response has on the limits.
     #[must_use]
     pub fn with_standing(self) -> Self {
         Self {
@@ -123,63 +124,63 @@ impl Question {
     }
 }
 
-/// How a request was decided.
+/// The decision on a request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer {
-    /// Whether it may pass.
+    /// True if the request may pass.
     pub allowed: bool,
     /// The most restrictive limit; none if no enforced limit matched.
     pub limit: Option<Limit>,
-    /// How long to hold the request back before it goes on.
+    /// The time to delay the request before it proceeds.
     pub delay: Duration,
-    /// Whether it was not counted where it belongs: the service's store had no answer, or the
-    /// service had none and the [`Fallback`](crate::Fallback) answered.
+    /// True if the request was not counted in its store: the store did not answer the service, or
+    /// the service did not answer and the [`Fallback`](crate::Fallback) decided.
     pub degraded: bool,
-    /// What to tell the request's client over HTTP, if the question [asked](Question::with_standing)
-    /// for it and somebody decided: not where the fallback lets everything pass, or nothing.
+    /// The information for an HTTP response, if the question [asked](Question::with_standing) for
+    /// it. None if the fallback let the request pass, or denied it, without counting.
     pub standing: Option<Box<Told>>,
 }
 
-/// What to tell of a request's limits over HTTP.
+/// The state of a request's limits, for an HTTP response.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Told {
-    /// How it stands with them.
+    /// The limits and their state.
     pub standing: Standing<'static>,
-    /// After a denial, whom the limit holds for, secrets as fingerprints.
+    /// After a denial, the subject of the limit; secrets as fingerprints.
     pub scope: Option<String>,
 }
 
-/// A limit, and what it answered.
+/// A limit and its state after the request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limit {
     /// The rule's id; empty if the request brought the limit along.
     pub rule: String,
-    /// Hits a window holds, or a larger burst; of concurrency, permits.
+    /// Hits per window, or a larger burst; for concurrency limits, permits.
     pub limit: u64,
     /// Hits left.
     pub remaining: u64,
-    /// Until there is more than `remaining`, zero if nothing is missing; on a denial, until the
-    /// same hits would pass.
+    /// Time until `remaining` grows, zero if the quota is full; on a denial, time until the same
+    /// hits would pass.
     pub reset_after: Duration,
-    /// Until all is back.
+    /// Time until the quota is full again.
     pub full_after: Duration,
-    /// Until the same hits would pass; none if they pass now, and if they never will.
+    /// Time until the same hits would pass; none if they pass now or never will.
     pub retry_after: Option<Duration>,
 }
 
-/// How a request stands.
+/// The state of a request's limits.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Peek {
-    /// Whether one hit on each descriptor would pass now.
+    /// True if one hit on each descriptor would pass now.
     pub would_allow: bool,
     /// The most restrictive limit; none if no enforced limit matched.
     pub limit: Option<Limit>,
-    /// Whether the service's store had no answer.
+    /// True if the service's store did not answer.
     pub degraded: bool,
 }
 
 impl Answer {
-    /// When to come back after a denial; none if the request was allowed, and if no wait helps.
+    /// The time to wait after a denial; none if the request was allowed, or no wait helps.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let limit = self.limit.as_ref().filter(|_| !self.allowed)?;
@@ -201,7 +202,7 @@ impl Answer {
         }
     }
 
-    /// The same, with what the service says of how the request stands.
+    /// Adds the service's account of the limits.
     pub(crate) fn told(mut self, standing: Option<v1::Standing>) -> Self {
         self.standing = standing.map(|standing| {
             let scope = Some(standing.scope).filter(|scope| !scope.is_empty());

@@ -1,4 +1,4 @@
-//! Permits that the service may have taken without our learning of it.
+//! Releases permits that the service may have granted without the client's knowledge.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::calls::{Repeat, Stub};
 use crate::client::Inner;
 use crate::error::{Error, was_not_carried_out};
 
-/// As many are given back at a time; what is beyond that ends at its deadline.
+/// The most permits being released at a time; any others end at their deadline.
 const CLEANERS_MAX: usize = 256;
 
-/// So often the service is asked for one permit.
+/// Attempts for one permit.
 const ATTEMPTS: u32 = 6;
 
 /// The pause before the second attempt; each further one is twice as long.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long one attempt may take. Nobody waits for it, so longer than a call.
+/// Timeout of one attempt. Nobody waits for it, so it is longer than a call's.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Bounds how many permits are given back at a time.
+/// Bounds the number of permits being released at a time.
 #[derive(Debug)]
 pub(crate) struct Cleaners(Arc<Semaphore>);
 
@@ -36,31 +36,31 @@ impl Default for Cleaners {
     }
 }
 
-/// A key that nobody else has; empty, which is none, where the system has no random bytes.
+/// A unique key; empty, which means no key, if the system has no random bytes.
 pub(crate) fn new_key() -> String {
     let mut bytes = [0; 16];
     let mut key = String::new();
     if getrandom::fill(&mut bytes).is_ok() {
         for byte in bytes {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(key, "{byte:02x}");
         }
     }
     key
 }
 
-/// Whether the call may have been carried out all the same.
+/// Returns true if the failed call may have been executed.
 pub(crate) fn is_ambiguous(status: &Status) -> bool {
     !was_not_carried_out(status) && matches!(Error::from(status.clone()), Error::Away(_))
 }
 
-/// An acquire whose outcome is not known yet. Dropped before it is, because the answer did not
-/// come or nobody waits for it any more, it gives back what was taken.
+/// An acquire whose outcome is unknown so far. If it is dropped in that state, because the answer
+/// did not come or the caller stopped waiting, it releases the granted permits.
 pub(crate) struct Unsettled {
     inner: Arc<Inner>,
-    /// Until it is settled.
+    /// The request; none once the outcome is known.
     message: Option<v1::AcquireRequest>,
-    /// What it is without.
+    /// An empty request, lent out once there is no other.
     none: v1::AcquireRequest,
 }
 
@@ -77,7 +77,7 @@ impl Unsettled {
         self.message.as_ref().unwrap_or(&self.none)
     }
 
-    /// The outcome is known.
+    /// Marks the outcome as known.
     pub(crate) fn settle(mut self) -> v1::AcquireRequest {
         self.message.take().unwrap_or_default()
     }
@@ -98,8 +98,8 @@ impl Drop for Unsettled {
     }
 }
 
-/// Asks again under the same key, which gets the same permit, and releases it. What was never
-/// carried out is so now: its permit is held for a moment.
+/// Repeats the call under the same key, which yields the same permit, and releases it. A call that
+/// was never executed is executed now: its permit is held for a moment.
 async fn give_back(inner: Arc<Inner>, message: v1::AcquireRequest, _place: OwnedSemaphorePermit) {
     let acquire = async |mut stub: Stub, request| stub.acquire(request).await;
     let mut pause = PAUSE;
@@ -117,7 +117,7 @@ async fn give_back(inner: Arc<Inner>, message: v1::AcquireRequest, _place: Owned
                 return;
             }
             Err(status) if matches!(Error::from(status.clone()), Error::Away(_)) => {}
-            // Refused: it was before, too.
+            // Refused: then the first call was refused as well.
             Err(_) => return,
         }
         sleep(pause).await;

@@ -1,4 +1,4 @@
-//! The client against the real service: there, stopped, hung, and back.
+//! The client with a real service that is up, stopped, hung, and back again.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,10 +15,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Far more than anything needs; reached only where a test fails.
+/// Far more than any step needs; reached only when a test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Windows whose next edge is decades away: no test sees them end.
+/// Windows that end decades from now, so that no test sees an edge.
 const RULES: &str = "
 domain: d
 descriptors:
@@ -97,7 +97,7 @@ impl Running {
     }
 }
 
-/// A client with a deadline that only what hangs reaches.
+/// A client with a deadline that only a hung service reaches.
 fn client(address: &str, change: impl FnOnce(&mut Config)) -> Client {
     let mut config = Config::new(match address.starts_with("unix:") {
         true => address.to_owned(),
@@ -116,17 +116,16 @@ fn job() -> Question {
     Question::new("d").descriptor([("job", "a")])
 }
 
-/// Its permit ends after more than any test takes.
+/// A concurrency limit whose permits outlive any test.
 fn long_job() -> Question {
     Question::new("d").descriptor([("long_job", "a")])
 }
 
-/// What stands between a client and the service, and keeps answers back until it is told
-/// otherwise.
+/// A proxy between client and service that holds answers back until told otherwise.
 struct Gate {
     address: String,
     open: watch::Sender<bool>,
-    /// Stops what is on the connections that are there, without closing them.
+    /// Stalls the existing connections without closing them.
     stand_still: broadcast::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -179,8 +178,8 @@ impl Drop for Gate {
     }
 }
 
-/// The permit that `begin` has the service take, through a gate that keeps the answer back, is
-/// given back once the gate is open.
+/// Checks that the permit which `begin` makes the service grant, through a gate that holds the
+/// answer back, is released once the gate opens.
 async fn is_given_back(begin: impl AsyncFnOnce(&Client)) {
     let running = Running::start("127.0.0.1:0").await;
     let direct = running.client(|_| {});
@@ -218,7 +217,7 @@ async fn a_permit_that_nobody_waits_for_is_given_back() {
     .await;
 }
 
-/// Waits until `holds` does.
+/// Waits until `holds` returns true.
 async fn wait(mut holds: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !holds().await {
@@ -268,7 +267,7 @@ async fn a_permit_is_renewed_until_it_is_dropped() {
     let client = running.client(|_| {});
     let held = client.acquire(&job()).await.unwrap();
     let permit = held.permit.unwrap();
-    // Twice its timeout by the service's clock: somebody has renewed it.
+    // Twice its timeout by the service's clock: it can only be held because it was renewed.
     let clock = running.limiter.clock();
     let end = clock.now().after(ratekeeper::Micros::from_millis(1_200));
     wait(async || clock.now() > end).await;
@@ -291,7 +290,7 @@ async fn permits_are_taken_where_no_more_keys_can_be_remembered() {
     };
     let running = Running::start_with("127.0.0.1:0", smallest).await;
     let client = running.client(|_| {});
-    // Each key is remembered for five minutes, in 64 KiB.
+    // The service remembers each key for five minutes, in 64 KiB.
     for number in 0..2_000 {
         let job = Question::new("d").descriptor([("long_job", number.to_string())]);
         let held = client.acquire(&job).await.unwrap();
@@ -417,7 +416,7 @@ async fn the_next_service_is_asked_while_the_first_is_away() {
     second.stop().await;
 }
 
-/// What accepts and never answers is passed over, too: its deadline is lost by a few calls and no more.
+/// A service that accepts and never answers is skipped, too: only a few calls lose their deadline.
 #[tokio::test]
 async fn a_service_that_hangs_is_passed_over() {
     let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -435,7 +434,7 @@ async fn a_service_that_hangs_is_passed_over() {
     running.stop().await;
 }
 
-/// A connection that stands still holds up no call that begins after it was noticed.
+/// A stalled connection delays no call that begins after the stall was noticed.
 #[tokio::test]
 async fn a_connection_that_stands_still_is_made_anew() {
     let running = Running::start("127.0.0.1:0").await;
@@ -453,8 +452,8 @@ async fn a_connection_that_stands_still_is_made_anew() {
     running.stop().await;
 }
 
-/// What accepts and never answers costs a call its deadline and no more; and a check, which may
-/// have been carried out, is not made again.
+/// A service that accepts and never answers costs a call its deadline and no more. A check is not
+/// retried, because it may have been executed.
 #[tokio::test]
 async fn a_service_that_hangs_costs_a_deadline() {
     let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! The layer, with a real service behind it: there, and gone.
+//! The layer with a real service behind it, and after that service is gone.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -72,7 +72,7 @@ impl Running {
 
     fn service(&self, fallback: Fallback) -> Service {
         let mut config = Config::new(&self.address);
-        // Tests are not about deadlines.
+        // The tests are not about deadlines.
         config.deadline = Duration::from_secs(10);
         config.fallback = fallback;
         Service::new(Client::new(config).unwrap())
@@ -84,7 +84,7 @@ impl Running {
     }
 }
 
-/// The answer to a request through a layer over `service`.
+/// Sends a request through a layer over `service` and returns the response.
 async fn ask(service: &Service, path: &str) -> Response<Bytes> {
     let (answer, body) = held(service, path).await.into_parts();
     Response::from_parts(answer, body.collect().await.unwrap().to_bytes())
@@ -149,7 +149,7 @@ async fn a_place_at_the_service_is_free_when_the_answer_has_ended() {
     assert_eq!(first.status(), 200);
     assert_eq!(ask(&service, "/jobs").await.status(), 429);
     drop(first);
-    // It is given back in the background.
+    // It is released in the background.
     tokio::time::timeout(Duration::from_secs(60), async {
         while ask(&service, "/jobs").await.status() != 200 {
             tokio::time::sleep(Duration::from_millis(5)).await;
