@@ -1,5 +1,5 @@
-//! Prints how many lines a replay reads in a second of one core: parsing, matching, deciding and
-//! counting, from a generated log in combined format, and the same as JSON lines.
+//! Prints the lines per second that a replay reads on one core: parsing, matching, deciding and
+//! counting, from a generated log in combined format and the same log as JSON lines.
 //!
 //! ```text
 //! cargo run --release -p ratekeeper-replay --example speed -- [LINES]
@@ -24,7 +24,7 @@ descriptors:
     rate_limit: { window: 60s, limit: 20 }
 ";
 
-/// The best of so many runs: the rest is what the machine did besides.
+/// Runs, of which the best counts: the machine's other work can only slow a run down.
 const RUNS: usize = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The fields that NGINX is commonly told to log as JSON.
+/// Writes the fields that NGINX is commonly configured to log as JSON.
 fn write_json(traffic: &Traffic, out: &mut impl Write) -> std::io::Result<()> {
     for request in traffic.requests() {
         let seconds = request.time.as_micros() / 1_000_000;
@@ -89,13 +89,13 @@ fn write_json(traffic: &Traffic, out: &mut impl Write) -> std::io::Result<()> {
     out.flush()
 }
 
-/// What this thread has used of its core: what others do on the machine is not in it.
+/// CPU time of this thread, which excludes the machine's other work.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Lines a second of the fastest run.
+/// Lines per second of the fastest run.
 fn best(log: &Log, options: &ReplayOptions) -> Result<f64, Box<dyn Error>> {
     let mut best: f64 = 0.0;
     for _ in 0..RUNS {

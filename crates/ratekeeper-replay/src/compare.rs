@@ -1,4 +1,4 @@
-//! The exact log beside the rules: which decisions differ.
+//! Comparison of the rules' decisions with an exact log.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use ratekeeper_store::{Charge, CounterKey};
 
 use crate::exact::ExactLog;
 
-/// What one limit was asked and answered, as far as a comparison needs it.
+/// The step of one limit, as far as a comparison needs it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) rule: u32,
@@ -17,7 +17,7 @@ pub(crate) struct Step {
     pub(crate) vote: Vote,
 }
 
-/// Decisions of one rule beside those of the exact log.
+/// The decisions of one rule compared with those of the exact log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Differences {
     pub(crate) compared: u64,
@@ -26,12 +26,11 @@ pub(crate) struct Differences {
     pub(crate) wrongly_denied: u64,
 }
 
-/// An exact log for every counter, each on its own admissions: it is charged what *it* lets
-/// pass, if the request's other limits, as they answered, let it pass too.
+/// An exact log for every counter. Each log follows its own admissions: it is charged for requests
+/// that *it* lets pass, if the request's other limits passed it too.
 ///
-/// Bounded: logs that are empty again are dropped from time to time, and if those with hits
-/// in them fill more than half of [`Self::INSTANTS_MAX`] then, the comparison ends there. It
-/// says how far it came.
+/// Memory is bounded. Empty logs are dropped from time to time; if the others then fill more than
+/// half of [`Self::INSTANTS_MAX`], the comparison ends there and reports how far it got.
 #[derive(Debug)]
 pub(crate) struct Comparison {
     logs: HashMap<(u32, CounterKey), (ExactLog, Micros)>,
@@ -39,16 +38,16 @@ pub(crate) struct Comparison {
     /// Instants in all logs.
     instants: usize,
     instants_max: usize,
-    /// Logs after the last sweep: the next is due at twice as many.
+    /// Logs after the last sweep; the next sweep is due at twice as many.
     swept: usize,
     ended: bool,
 }
 
 impl Comparison {
-    /// Instants kept in all logs, at 16 bytes each: 256 MiB. A log itself costs as much as
-    /// ten of them.
+    /// The most instants in all logs, at 16 bytes each: 256 MiB. A log itself costs as much as ten
+    /// instants.
     const INSTANTS_MAX: usize = 16 << 20;
-    /// No sweep below this many logs.
+    /// No sweep happens below this many logs.
     const SWEEP_MIN: usize = 1 << 14;
     const LOG_COST: usize = 10;
 
@@ -67,8 +66,8 @@ impl Comparison {
         }
     }
 
-    /// Whether limits like this one can be held against a log of the same quota and window:
-    /// a calendar has no such window, permits are no hits.
+    /// Returns true if limits like this one can be compared with a log of the same quota and
+    /// window: a calendar has no such window, and permits are not hits.
     pub(crate) fn covers(limit: &Limit) -> bool {
         !limit.is_calendar() && limit.algorithm() != Algorithm::Concurrency
     }
@@ -77,12 +76,12 @@ impl Comparison {
         self.rules.get(rule).copied().unwrap_or_default()
     }
 
-    /// Whether it ended before the log did.
+    /// Returns true if it ended before the log did.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Holds the steps of one request against the logs.
+    /// Compares the steps of one request with the logs.
     pub(crate) fn add(&mut self, steps: &[Step], now: Timestamp) {
         if self.ended {
             return;
@@ -125,13 +124,13 @@ impl Comparison {
         self.instants + Self::LOG_COST * self.logs.len()
     }
 
-    /// Drops logs that are empty again; ends the comparison if too much is left.
+    /// Drops empty logs; ends the comparison if too much is left.
     fn sweep(&mut self, now: Timestamp) {
         self.logs
             .retain(|_, (log, window)| !log.is_idle(*window, now));
         self.instants = self.logs.values().map(|(log, _)| log.instants()).sum();
         self.swept = self.logs.len().max(Self::SWEEP_MIN);
-        // Half, or the next few hits would make it sweep again.
+        // Half, because otherwise the next few hits would trigger another sweep.
         if self.cost() > self.instants_max / 2 {
             self.ended = true;
             self.logs = HashMap::new();

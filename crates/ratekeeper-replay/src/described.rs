@@ -1,4 +1,4 @@
-//! A line of a log as the request that it was.
+//! Log lines turned back into requests.
 
 use http::header::{AUTHORIZATION, COOKIE, HOST, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -9,33 +9,34 @@ use ratekeeper_rules::{RuleSet, TENANT};
 use crate::fields::Fields;
 use crate::record::{Field, Record};
 
-/// Makes requests of lines, and questions of requests, as a gateway does of those that it receives.
+/// Turns lines into requests, and requests into checks, as a gateway does with the requests it
+/// receives.
 #[derive(Debug)]
 pub(crate) struct Requests {
     describer: Describer,
     forwarding: Forwarding,
-    /// Whose rules are asked with the mapping's descriptors; None for service levels alone.
+    /// The domain for the mapping's descriptors; None if only service levels are checked.
     domain: Option<String>,
-    /// The headers that count, and where lines have them.
+    /// The headers that matter, with the field of each.
     wanted: Vec<(HeaderName, Field)>,
-    /// Those of one line.
+    /// The headers of the current line.
     headers: HeaderMap,
-    /// Whether rules see what was asked for: a path that none looks at need not be brought to one spelling.
+    /// True if a rule depends on the target: a path that no rule reads need not be normalized.
     has_targets: bool,
     parts: Vec<Part>,
 }
 
-/// A part of requests that counts, and that not every log has.
+/// A part of requests that matters, and that not every log has.
 #[derive(Debug)]
 struct Part {
     source: Source,
-    /// None where no log has it.
+    /// None if no log has it.
     field: Option<Field>,
     is_seen: bool,
 }
 
 impl Requests {
-    /// Looks for the headers that count in `fields`, too.
+    /// Adds the headers that matter to `fields`.
     pub(crate) fn new(
         describer: Describer,
         forwarding: Forwarding,
@@ -80,8 +81,8 @@ impl Requests {
         requests
     }
 
-    /// The field that holds a header of requests. Secrets are not looked for, unless `fields` says where: servers write
-    /// `REDACTED` for them, which would make one caller of all.
+    /// The field that holds a header of requests. Secrets are used only if `fields` names their
+    /// place: servers log them as `REDACTED`, which would merge all callers into one.
     fn want(&mut self, name: &HeaderName, fields: &mut Fields) -> Option<Field> {
         let field = if name == USER_AGENT {
             Field::UserAgent
@@ -90,7 +91,7 @@ impl Requests {
         } else if name == HOST {
             Field::Host
         } else if name == AUTHORIZATION {
-            // A token of then is not to be judged now.
+            // An old token cannot be judged today.
             return None;
         } else if name == COOKIE {
             fields.field("header:cookie")?
@@ -103,7 +104,7 @@ impl Requests {
         Some(field)
     }
 
-    /// Takes in what `record` has, for [`Self::original`].
+    /// Loads `record`, for [`Self::original`].
     pub(crate) fn take(&mut self, record: &Record<'_>) {
         self.headers.clear();
         for (name, field) in &self.wanted {
@@ -117,7 +118,7 @@ impl Requests {
         }
     }
 
-    /// The request of the line that was taken in last.
+    /// The request of the line that was loaded last.
     pub(crate) fn original<'a>(
         &'a self,
         record: &'a Record<'_>,
@@ -133,7 +134,7 @@ impl Requests {
         Original::logged(&line, &self.forwarding)
     }
 
-    /// What the limiter is asked about a request.
+    /// The check for a request.
     pub(crate) fn question<'a>(
         &'a self,
         original: &'a Original<'a>,
@@ -143,7 +144,7 @@ impl Requests {
             .question(original, self.domain.as_deref(), rules)
     }
 
-    /// The parts of requests that count and that no line had, in the words of settings.
+    /// The parts of requests that matter and that no line had, as settings name them.
     pub(crate) fn unknown(&self) -> Vec<String> {
         let unknown = self.parts.iter().filter(|part| !part.is_seen);
         unknown.map(|part| part.source.to_string()).collect()
@@ -161,7 +162,8 @@ const fn is_of_target(source: &Source) -> bool {
     )
 }
 
-/// The mapping where settings have none: that of a gateway, and the `User-Agent`, which rules against robots look at.
+/// The default mapping of a replay: that of a gateway, plus the `User-Agent` for rules against
+/// bots.
 pub(crate) fn with_user_agent(mapping: Mapping) -> Mapping {
     if mapping != Mapping::default() {
         return mapping;

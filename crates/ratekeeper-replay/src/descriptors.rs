@@ -1,4 +1,4 @@
-//! Which descriptors a log line becomes.
+//! Descriptors for log lines.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::fields::Fields;
 use crate::record::{Field, Record};
 
-/// Why a `--descriptors` text is refused.
+/// The reason why a `--descriptors` text is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DescriptorsError {
     /// Nothing between two separators.
@@ -18,9 +18,9 @@ pub enum DescriptorsError {
     /// A name that is no field of the log.
     #[error("{name:?} is no field of the log; there are {known}, and what --fields adds")]
     UnknownField {
-        /// What was written.
+        /// The name as written.
         name: String,
-        /// What could have been.
+        /// The known names.
         known: String,
     },
     /// A quote or a brace that is not closed, or text behind a closing quote.
@@ -31,7 +31,7 @@ pub enum DescriptorsError {
     TooMany,
 }
 
-/// The descriptors that each line is turned into.
+/// The descriptors to make from each line.
 ///
 /// Written as `descriptor;descriptor`, a descriptor as `entry,entry`, and an entry as
 ///
@@ -72,10 +72,10 @@ impl Descriptors {
     /// The most descriptors, and the most entries of one.
     pub const MOST: usize = 32;
 
-    /// Reads the text; `fields` knows which names `--fields` added.
+    /// Parses the text; `fields` has the names that `--fields` added.
     ///
     /// # Errors
-    /// [`DescriptorsError`] names the part that is wrong.
+    /// [`DescriptorsError`] names the faulty part.
     pub fn parse(text: &str, fields: &Fields) -> Result<Self, DescriptorsError> {
         let mut all = Vec::new();
         for descriptor in split(text, ';') {
@@ -90,20 +90,20 @@ impl Descriptors {
         Ok(Self { all })
     }
 
-    /// How many there are.
+    /// The number of descriptors.
     #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there are none; never so.
+    /// Returns true if there are none, which cannot happen.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Drops the descriptors whose first key no rule could match, `matches` being asked for
-    /// each: their lines' fields then need not be put together.
+    /// Drops the descriptors whose first key no rule can match, according to `matches`, so that
+    /// they need not be filled for each line.
     pub(crate) fn retain_first_keys(&mut self, matches: impl Fn(&str) -> bool) {
         self.all
             .retain(|entries| entries.first().is_some_and(|entry| matches(&entry.key)));
@@ -132,14 +132,14 @@ impl Descriptors {
     }
 }
 
-/// The descriptors of one line: their entries in a row, and where each ends.
+/// The descriptors of one line: all entries in a row, and the end of each descriptor.
 pub(crate) struct Filled<'a> {
     entries: SmallVec<[(&'a str, Cow<'a, str>); 8]>,
     ends: SmallVec<[usize; 8]>,
 }
 
 impl Filled<'_> {
-    /// All entries, as a check wants them.
+    /// All entries, in the form that a check takes.
     pub(crate) fn entries(&self) -> SmallVec<[Entry<'_>; 8]> {
         self.entries
             .iter()
@@ -147,7 +147,7 @@ impl Filled<'_> {
             .collect()
     }
 
-    /// The descriptors, `entries` being all their entries.
+    /// The descriptors, as ranges of `entries`, which are all entries.
     pub(crate) fn descriptors<'e>(
         &self,
         entries: &'e [Entry<'e>],
@@ -198,7 +198,7 @@ impl EntryTemplate {
         })
     }
 
-    /// The value for `record`, borrowed unless it is put together.
+    /// The value for `record`; borrowed if it is a single piece.
     fn value_of<'a>(&'a self, record: &'a Record<'_>) -> Option<Cow<'a, str>> {
         if let [only] = &self.value[..] {
             return only.text(record).map(Cow::Borrowed);
@@ -229,7 +229,7 @@ fn field(name: &str, fields: &Fields) -> Result<Field, DescriptorsError> {
         })
 }
 
-/// `text with {field}` in pieces; none if a brace has no partner.
+/// Splits `text with {field}` into pieces; none if a brace is unbalanced.
 fn pieces(mut text: &str, fields: &Fields) -> Result<Option<Vec<Piece>>, DescriptorsError> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
@@ -258,7 +258,7 @@ fn pieces(mut text: &str, fields: &Fields) -> Result<Option<Vec<Piece>>, Descrip
     Ok(Some(pieces))
 }
 
-/// The parts between separators that are not in quotes, trimmed.
+/// The parts between separators outside quotes, trimmed.
 fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut quote = None;
     text.split(move |character| {

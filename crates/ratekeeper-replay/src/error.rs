@@ -1,11 +1,11 @@
-//! Why a replay cannot be run.
+//! Errors of a replay.
 
 use std::io;
 
 use ratekeeper_rules::{RuleSet, SERVICE_LEVELS};
 use ratekeeper_store::memory::MemoryError;
 
-/// Why a replay cannot be run, or not to its end.
+/// The reason why a replay cannot run, or cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -14,32 +14,33 @@ pub enum ReplayError {
     Read {
         /// The log's name.
         log: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The counters cannot have that much memory, or that little.
+    /// The memory limit for counters is too low or too high.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// There are neither rules for descriptors nor service levels.
+    /// The rules have neither a domain nor service levels.
     #[error("the rules have no domain")]
     NoDomain,
-    /// There is a choice to make.
+    /// The rules have several domains, and none was chosen.
     #[error("the rules have several domains; choose one with --domain: {known}")]
     SeveralDomains {
         /// Their names.
         known: String,
     },
-    /// The domain that was chosen is not there.
+    /// The chosen domain does not exist.
     #[error("the rules have no domain {name:?}; they have: {known}")]
     UnknownDomain {
-        /// The choice.
+        /// The chosen name.
         name: String,
-        /// The names there are.
+        /// The names of the domains.
         known: String,
     },
 }
 
-/// The domain that is meant: the one asked for, or the only one, or that of the service levels where there is no other.
+/// The domain to check: the requested one, or the only one, or that of the service levels if there
+/// is no other.
 pub(crate) fn choose_domain(rules: &RuleSet, wanted: Option<&str>) -> Result<String, ReplayError> {
     let mut names = rules.domains().map(|domain| domain.name());
     let known = || {

@@ -1,13 +1,13 @@
-//! The exact log that approximations are held against.
+//! The exact log with which approximations are compared.
 
 use std::collections::VecDeque;
 
 use ratekeeper_core::{Micros, Timestamp};
 
-/// What was let pass, and when: `hits in (now - window, now] + 1 <= quota`.
+/// Admitted hits with their times: a request passes if `hits in (now - window, now] + 1 <= quota`.
 ///
-/// Hits of the same instant are one entry, so a log with times in whole seconds costs at
-/// most one entry for each second of the window, however high the quota is.
+/// Hits at the same instant share an entry, so a log with times in whole seconds has at most one
+/// entry for each second of the window, however high the quota.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ExactLog {
     runs: VecDeque<(Timestamp, u64)>,
@@ -15,7 +15,7 @@ pub(crate) struct ExactLog {
 }
 
 impl ExactLog {
-    /// Whether one more hit fits now. Drops what has left the window.
+    /// Returns true if one more hit fits now. Drops the hits that have left the window.
     pub(crate) fn fits(&mut self, quota: u64, window: Micros, now: Timestamp) -> bool {
         while let Some(&(at, count)) = self.runs.front()
             && at.after(window) <= now
@@ -26,8 +26,8 @@ impl ExactLog {
         self.hits < quota
     }
 
-    /// Takes one hit, whether it fits or not: of a log that is full the oldest hit goes, as
-    /// no more than the newest `quota` ever decide. `now` never goes back.
+    /// Records one hit, even if it does not fit. A full log drops its oldest hit, since only the
+    /// newest `quota` hits can matter. `now` never goes back.
     pub(crate) fn take(&mut self, quota: u64, now: Timestamp) {
         if quota == 0 {
             return;
@@ -48,14 +48,14 @@ impl ExactLog {
         }
     }
 
-    /// Whether all its hits have left the window.
+    /// Returns true if all hits have left the window.
     pub(crate) fn is_idle(&self, window: Micros, now: Timestamp) -> bool {
         self.runs
             .back()
             .is_none_or(|&(at, _)| at.after(window) <= now)
     }
 
-    /// How many instants it holds, which is what it costs in memory.
+    /// The number of distinct instants, to which its memory is proportional.
     pub(crate) fn instants(&self) -> usize {
         self.runs.len()
     }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Equal to the log that the core keeps, which has an entry for every hit.
+        /// Agrees with the log in core, which has an entry for every hit.
         #[test]
         fn equals_the_log_of_the_core(
             quota in 1_u64..6,

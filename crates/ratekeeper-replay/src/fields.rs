@@ -1,4 +1,4 @@
-//! Where JSON lines keep their values.
+//! The fields of JSON lines and their paths.
 
 mod defaults;
 
@@ -8,21 +8,21 @@ use smallvec::SmallVec;
 use crate::record::Field;
 use defaults::DEFAULTS;
 
-/// What names of fields begin with that are headers.
+/// The prefix of field names that stand for headers.
 const HEADER: &str = "header:";
 
-/// What a value of a JSON line is for.
+/// The use of a value of a JSON line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Target {
     /// The time of the request.
     Time,
-    /// A whole request line, to be taken apart.
+    /// A complete request line, to be split.
     Request,
     /// A field that descriptors can name.
     Field(Field),
 }
 
-/// Why a `--fields` mapping is refused.
+/// The reason why a `--fields` mapping is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FieldsError {
     /// Not `name=path`.
@@ -39,18 +39,18 @@ pub enum FieldsError {
     /// The same name twice.
     #[error("{0:?} is mapped twice")]
     Twice(String),
-    /// More than [`Fields::EXTRA_MAX`] names of their own.
+    /// More than [`Fields::EXTRA_MAX`] additional names.
     #[error("at most 32 fields can be named")]
     TooMany,
 }
 
-/// Where JSON lines keep their values: sensible names by default, others by `--fields`.
+/// The paths of fields in JSON lines: common names by default, others by `--fields`.
 ///
-/// The mapping is written `name=path,name=path`. A name of the default fields (`time`,
-/// `request`, `remote_address`, `method`, `path`, `user_agent`, `status`, `host`, `user`,
-/// `referer`, `query`) then has this path alone; any other name becomes a field of its own that
-/// descriptors can use, and `header:NAME` is a header of the request. Dots lead into objects; of a
-/// list the first value is taken.
+/// The mapping is written `name=path,name=path`. A default field (`time`, `request`,
+/// `remote_address`, `method`, `path`, `user_agent`, `status`, `host`, `user`, `referer`, `query`)
+/// then has only this path; any other name becomes an additional field for descriptors, and
+/// `header:NAME` is a header of the request. A dot descends into an object; of a list the first
+/// value counts.
 ///
 /// ```
 /// use ratekeeper_replay::Fields;
@@ -62,19 +62,18 @@ pub enum FieldsError {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fields {
-    /// Places by the length of their path: few share one, so a name is found in a few
-    /// comparisons without hashing it.
+    /// Paths by length: few share one, so a few comparisons find a name without hashing it.
     by_len: Vec<Vec<Place>>,
     extra: Vec<String>,
 }
 
-/// A path that leads to a value, or on the way to one.
+/// A path to a value, or a prefix of one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Place {
     path: Box<[u8]>,
-    /// What the value there is for, and how much it is preferred (0 most).
+    /// The uses of the value, each with its priority (0 is the highest).
     uses: SmallVec<[(Target, u8); 1]>,
-    /// Whether paths lead on from here.
+    /// True if longer paths continue from here.
     leads_on: bool,
 }
 
@@ -90,17 +89,17 @@ impl Default for Fields {
 }
 
 impl Fields {
-    /// The most names of their own that a mapping can have.
+    /// The most additional names of a mapping.
     pub const EXTRA_MAX: usize = 32;
     /// The deepest path.
     pub(crate) const DEPTH_MAX: usize = 8;
     const PATH_BYTES_MAX: usize = 256;
     const NAME_BYTES_MAX: usize = 64;
 
-    /// Reads a mapping; an empty one is the default.
+    /// Parses a mapping; an empty one gives the defaults.
     ///
     /// # Errors
-    /// [`FieldsError`] names the part that is wrong.
+    /// [`FieldsError`] names the faulty part.
     pub fn parse(mapping: &str) -> Result<Self, FieldsError> {
         let mut fields = Self {
             by_len: Vec::new(),
@@ -133,19 +132,19 @@ impl Fields {
         Ok(fields)
     }
 
-    /// The field that descriptors mean by `name`.
+    /// The field with that name, as descriptors refer to it.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<Field> {
         Field::from_name(name).or_else(|| self.extra_field(name))
     }
 
-    /// The names of their own, in the order of [`Field::Extra`].
+    /// The additional names, in the order of [`Field::Extra`].
     #[must_use]
     pub fn extra(&self) -> &[String] {
         &self.extra
     }
 
-    /// What the value at `path` is for, and whether paths lead on from there.
+    /// The uses of the value at `path`; true if longer paths continue from there.
     pub(crate) fn look_up(&self, path: &[u8]) -> (&[(Target, u8)], bool) {
         let places = self.by_len.get(path.len()).map_or(&[][..], Vec::as_slice);
         match places.iter().find(|place| *place.path == *path) {
@@ -159,7 +158,7 @@ impl Fields {
         u8::try_from(index).ok().map(Field::Extra)
     }
 
-    /// What a mapping means by `name`; a new name becomes a field of its own.
+    /// The target with that name; a new name becomes an additional field.
     fn target(&mut self, name: &str) -> Result<Target, FieldsError> {
         match name {
             "time" => return Ok(Target::Time),
@@ -191,8 +190,8 @@ impl Fields {
             .ok_or(FieldsError::TooMany)
     }
 
-    /// The field that holds a header, which is looked for where servers are commonly told to log it unless the mapping
-    /// says where. None if there are too many fields.
+    /// The field of a header. Without an explicit path it is looked up under the names that servers
+    /// commonly log it by. None if there are too many fields.
     pub(crate) fn look_for_header(&mut self, name: &HeaderName) -> Option<Field> {
         let known = self.extra.len();
         let field = self.header_field(name)?;
@@ -216,7 +215,7 @@ impl Fields {
         Some(field)
     }
 
-    /// The field of a header, new unless there is one.
+    /// The field of a header, added if it is new.
     fn header_field(&mut self, name: &HeaderName) -> Option<Field> {
         let named = format!("{HEADER}{name}");
         if let Some(field) = self.extra_field(&named) {
@@ -268,7 +267,7 @@ impl Fields {
     }
 }
 
-/// `x-api-key` as Caddy and Traefik write it: `X-Api-Key`.
+/// Spells `x-api-key` as Caddy and Traefik do: `X-Api-Key`.
 fn canonical(name: &str) -> String {
     let word = |word: &str| {
         let (first, rest) = word.split_at(word.len().min(1));

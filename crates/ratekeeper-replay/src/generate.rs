@@ -1,10 +1,10 @@
-//! Traffic that is half bots, made up from a seed: the same on every run.
+//! Synthetic traffic, half of it from bots; the same seed gives the same traffic.
 //!
-//! Real logs that are free to keep are benign: hardly anyone in them is near a limit, and
-//! every algorithm looks perfect. Here half of the requests are over the limit. How bots
-//! are over it decides how often an approximation errs, so there are several [`Shape`]s,
-//! all scaled to the limit they are made for: from bots far above it, whose excess every
-//! algorithm denies, to those that stay near it, where single decisions swap most.
+//! Public logs are benign: hardly a client in them comes near a limit, and every algorithm looks
+//! perfect. Here half of the requests exceed the limit. The error of an approximation depends on
+//! how bots exceed it, so there are several [`Shape`]s, all scaled to the limit: from bots far
+//! above it, whose excess every algorithm denies, to bots that stay near it, where most decisions
+//! can swap.
 
 mod clients;
 mod random;
@@ -17,21 +17,21 @@ use crate::exact::ExactLog;
 use clients::{Client, FIRST_PERSON, VISITORS, merge};
 use random::Random;
 
-/// How bots go over the limit.
+/// The pattern in which bots exceed the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Shape {
-    /// Scrapers and credential stuffers: bursts at 5 to 50 times the limit, for a twentieth
-    /// of a window to two windows, then a pause of three windows on average.
+    /// Scrapers and credential stuffers: bursts at 5 to 50 times the limit, for a twentieth of a
+    /// window to two windows, with pauses of three windows on average.
     Bursts,
-    /// Bots that work in turns of half a window to four windows at 2 to 5 times the limit,
-    /// then pause for one window on average.
+    /// Bots that work for half a window to four windows at 2 to 5 times the limit, and then pause
+    /// for one window on average.
     Turns,
     /// Crawlers that never pause, at 2 to 4 times the limit.
     Steady,
 }
 
 impl Shape {
-    /// All of them.
+    /// All shapes.
     pub const ALL: [Self; 3] = [Self::Bursts, Self::Turns, Self::Steady];
 
     /// The name in tables.
@@ -44,7 +44,7 @@ impl Shape {
         }
     }
 
-    /// How many times the limit's rate, least and most.
+    /// The least and greatest rate, in multiples of the limit's.
     fn rate(self) -> (f64, f64) {
         match self {
             Self::Bursts => (5.0, 50.0),
@@ -53,7 +53,7 @@ impl Shape {
         }
     }
 
-    /// How many windows a burst lasts, least and most; none if it never ends.
+    /// The shortest and longest burst in windows; none if it never ends.
     fn burst(self) -> Option<(f64, f64)> {
         match self {
             Self::Bursts => Some((0.05, 2.0)),
@@ -62,7 +62,7 @@ impl Shape {
         }
     }
 
-    /// How many windows a pause lasts on average.
+    /// The average pause in windows.
     fn pause(self) -> f64 {
         match self {
             Self::Bursts => 3.0,
@@ -71,48 +71,48 @@ impl Shape {
     }
 }
 
-/// What to generate.
+/// The traffic to generate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Traffic {
-    /// Another seed is another log; the same one is the same log.
+    /// The random seed: the same seed gives the same log.
     pub seed: u64,
-    /// How bots go over the limit.
+    /// The pattern in which bots exceed the limit.
     pub shape: Shape,
-    /// The limit that half of the requests are over: hits a window, 1 or more.
+    /// The limit that half of the requests exceed: hits per window, at least 1.
     pub quota: u64,
     /// The window of that limit.
     pub window: Micros,
-    /// About how many requests; the last burst is not cut off.
+    /// The approximate number of requests; the last burst is not cut off.
     pub requests: usize,
 }
 
 /// One generated request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Request {
-    /// When.
+    /// The time.
     pub time: Timestamp,
-    /// Who: a small number for each client.
+    /// The client: a small number.
     pub client: u32,
 }
 
-/// Where every generated log begins: 1 November 2026, 00:00 UTC.
+/// The start of every generated log: 1 November 2026, 00:00 UTC.
 pub const START: Timestamp = Timestamp::from_secs(1_793_491_200);
 
-/// Bots are few and busy, people many and calm.
+/// The number of bots: bots are few and busy, people many and calm.
 const BOTS: u32 = 24;
 
 impl Traffic {
-    /// All requests, in the order of time.
+    /// All requests, in order of time.
     ///
-    /// People are added to the bots until half of all requests are over the limit, by the
-    /// exact log. Bots that are over it by less than half have no people beside them.
+    /// Adds people to the bots until half of all requests exceed the limit, by the exact log. If
+    /// less than half of the bots' requests exceed it, no people are added.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         let mut random = Random(self.seed);
         let bots: Vec<Client> = (0..BOTS)
             .map(|id| Client::bot(id, *self, random.fork()))
             .collect();
-        // Bots alone fill at least half of the log, people the rest: make both, then cut.
+        // Bots fill at least half of the log, people the rest: generate both, then cut.
         let mut requests = merge(bots, self.requests);
         let over = self.over(&requests);
         let share_of_bots = requests.len() as f64 / (2 * over).max(requests.len()) as f64;
@@ -131,7 +131,7 @@ impl Traffic {
         requests
     }
 
-    /// The requests as a log in combined format, times in whole seconds.
+    /// Writes the requests as a log in combined format, with times in whole seconds.
     ///
     /// # Errors
     /// Those of `out`.
@@ -153,7 +153,7 @@ impl Traffic {
             let path = PATHS[random.below(PATHS.len() as u64) as usize];
             let bytes = 200 + random.below(20_000);
             let [_, high, middle, low] = request.client.to_be_bytes();
-            // Addresses set aside for documentation and for benchmarks: nobody's.
+            // Addresses reserved for documentation and benchmarks.
             let (agent, a, b, c) = if request.client < FIRST_PERSON {
                 (BOT, 203, 0, 113)
             } else {
@@ -167,7 +167,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// How many of `requests` the exact log denies.
+    /// The number of `requests` that the exact log denies.
     fn over(&self, requests: &[Request]) -> usize {
         let mut logs = vec![ExactLog::default(); BOTS as usize];
         let mut over = 0;
@@ -185,7 +185,7 @@ impl Traffic {
     }
 }
 
-/// As the Common Log Format has it.
+/// A time in Common Log Format.
 fn clf_time(time: Timestamp) -> String {
     let micros = i64::try_from(time.as_micros()).unwrap_or(0);
     let time = jiff::Timestamp::from_microsecond(micros).unwrap_or_default();

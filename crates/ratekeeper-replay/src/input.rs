@@ -1,5 +1,5 @@
-//! Logs as lines: from a file or standard input, plain or gzip, never more than one line
-//! in memory.
+//! Reads logs line by line from a file or standard input, plain or gzip, with at most one line in
+//! memory.
 
 use std::fs::File;
 use std::io::{self, BufReader, Chain, Cursor, Read};
@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 
-/// The longest line that is looked at, in bytes. A longer one is malformed; it is skipped
-/// without being kept.
+/// The longest line accepted, in bytes. A longer one is malformed; it is skipped without being
+/// stored.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Where a log comes from.
+/// The source of a log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Log {
     /// A file.
@@ -23,7 +23,7 @@ pub enum Log {
 }
 
 impl Log {
-    /// What a command line means: `-` is standard input, all else a path.
+    /// The log for a command-line argument: `-` is standard input, anything else a path.
     #[must_use]
     pub fn from_arg(arg: &Path) -> Self {
         if arg.as_os_str() == "-" {
@@ -33,7 +33,7 @@ impl Log {
         }
     }
 
-    /// The name to show to people.
+    /// The name for messages.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -42,7 +42,7 @@ impl Log {
         }
     }
 
-    /// Opens it; with its size in bytes where that is known.
+    /// Opens it; returns the size in bytes if it is known.
     pub(crate) fn open(&self) -> io::Result<(Box<dyn Read>, Option<u64>)> {
         match self {
             Self::File(path) => {
@@ -51,7 +51,7 @@ impl Log {
                 if meta.is_dir() {
                     return Err(io::Error::from(io::ErrorKind::IsADirectory));
                 }
-                // A pipe or a device has no length to measure progress against.
+                // A pipe or a device has no size by which to measure progress.
                 let size = meta.is_file().then_some(meta.len());
                 Ok((Box::new(file), size))
             }
@@ -64,11 +64,11 @@ impl Log {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Line<'a> {
     Whole(&'a [u8]),
-    /// Longer than [`LINE_BYTES_MAX`]; how it begins.
+    /// The start of a line longer than [`LINE_BYTES_MAX`].
     TooLong(&'a [u8]),
 }
 
-/// The lines of a log, decompressed if it begins as gzip does.
+/// The lines of a log, decompressed if it starts with gzip's magic bytes.
 pub(crate) struct Lines {
     input: Input,
     read: Arc<AtomicU64>,
@@ -76,12 +76,13 @@ pub(crate) struct Lines {
     start: usize,
     end: usize,
     at_end: bool,
-    /// The line at `start` was found too long and handed out; its rest is to be dropped.
+    /// True if the line at `start` was too long and has been returned; the rest of it is to be
+    /// dropped.
     skipping: bool,
 }
 
 impl Lines {
-    /// Read at once: large enough that a system call costs nothing beside its lines.
+    /// Bytes per read: large enough to make the cost of system calls negligible.
     const CHUNK: usize = 256 << 10;
 
     pub(crate) fn new(source: impl Read + 'static) -> io::Result<Self> {
@@ -102,7 +103,7 @@ impl Lines {
         })
     }
 
-    /// Bytes taken from the source, before decompression.
+    /// Bytes read from the source, before decompression.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
@@ -139,7 +140,7 @@ impl Lines {
         }
     }
 
-    /// What follows the last line end.
+    /// The text after the last line end.
     fn last(&mut self) -> Option<Line<'_>> {
         let (from, to) = (self.start, self.end);
         self.start = to;
@@ -155,7 +156,7 @@ impl Lines {
         }
     }
 
-    /// Moves what is left to the front and reads behind it.
+    /// Moves the unread bytes to the front and reads more behind them.
     fn fill(&mut self) -> io::Result<()> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -176,7 +177,7 @@ impl Lines {
     }
 }
 
-/// A source whose first bytes were looked at and put back.
+/// A source whose first bytes were read and put back.
 type Peeked = Chain<Cursor<Vec<u8>>, Box<dyn Read>>;
 
 enum Input {
@@ -185,7 +186,7 @@ enum Input {
 }
 
 impl Input {
-    /// Told apart by the first bytes, not by a name: standard input has none.
+    /// Detects gzip by the first bytes, not by a name: standard input has none.
     fn open(mut source: Box<dyn Read>) -> io::Result<Self> {
         let mut first = Vec::with_capacity(3);
         source.by_ref().take(3).read_to_end(&mut first)?;
@@ -212,7 +213,7 @@ impl Read for Input {
     }
 }
 
-/// Counts what is read: shared, because the source ends up inside of a decoder.
+/// Counts the bytes read; the counter is shared because a decoder owns the source.
 struct Counted<R> {
     source: R,
     read: Arc<AtomicU64>,
@@ -221,7 +222,7 @@ struct Counted<R> {
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.source.read(buffer)?;
-        // Relaxed: only the thread that reads looks at it.
+        // Relaxed: only the reading thread looks at it.
         self.read.fetch_add(count as u64, Ordering::Relaxed);
         Ok(count)
     }

@@ -1,13 +1,13 @@
-//! What people know a counter by.
+//! Readable names of counters.
 
 use std::fmt::Write;
 
 use ratekeeper_rules::{Domain, Entry, Matched, Node, RuleIndex, RuleSet, secret};
 
-/// Writes the entries that a rule's counter stands for.
+/// Formats the entries that identify a rule's counter.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    /// By rule: whether a pattern on its path shares one counter between values.
+    /// By rule: true if a pattern on its path shares one counter between values.
     shares: Vec<bool>,
     text: String,
 }
@@ -27,9 +27,9 @@ impl Keys {
         }
     }
 
-    /// `key=value,key=value` of the entries that `rule` looked at, commas and backslashes in
-    /// them escaped as `rules explain` takes them: a secret as its fingerprint, a shared
-    /// pattern as the pattern.
+    /// `key=value,key=value` of the entries that `rule` depends on, with commas and backslashes
+    /// escaped as `rules explain` takes them. A secret appears as its fingerprint, a shared pattern
+    /// as the pattern.
     pub(crate) fn of(&mut self, rules: &RuleSet, rule: RuleIndex, entries: &[Entry<'_>]) -> &str {
         self.text.clear();
         let found = rules.rules().get(rule.get());
@@ -61,7 +61,7 @@ fn write_entry(text: &mut String, domain: Option<&Domain>, entry: &Entry<'_>) {
     text.push('=');
     let is_secret = match domain {
         Some(domain) => domain.is_secret(entry.key),
-        // The callers of service levels.
+        // Service levels have no domain here: these are their callers.
         None => secret::is_secret_by_default(entry.key),
     };
     if is_secret {
@@ -76,7 +76,8 @@ fn write_entry(text: &mut String, domain: Option<&Domain>, entry: &Entry<'_>) {
     }
 }
 
-/// Recursion is as deep as the file nests, which loading has bounded.
+/// Marks the rules whose counters are shared. Recursion is as deep as the file nests, which loading
+/// has bounded.
 fn mark_shared(node: &Node, above: bool, shares: &mut [bool]) {
     let shared = above || node.share_threshold();
     for rule in node.rules() {
@@ -137,7 +138,7 @@ descriptors:
             both.starts_with("path=/b,api_key=~") && both.ends_with("…cdef"),
             "{both}"
         );
-        // A rule above the last entry does not look at it.
+        // A rule above the last entry does not depend on it.
         assert_eq!(
             keys.of(&rules, RuleIndex(1), &[path("/b"), api_key]),
             "path=/b"

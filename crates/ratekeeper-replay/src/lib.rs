@@ -1,11 +1,11 @@
-//! Plays an access log through the rules: what would have been limited.
+//! Replays an access log through rules and reports the requests that they would have limited.
 //!
-//! [`Replay`] reads logs in Common Log Format, combined, or JSON lines, plain or gzip, describes
-//! every line as a gateway describes a request, and asks the very limiter that a service has, at
-//! the time that the log says. The [`Report`] tells for each rule what it would have denied, to whom,
-//! and when; compared with the exact log, also how far its algorithm is off.
+//! [`Replay`] reads logs in Common Log Format, combined format or JSON lines, plain or gzip. It
+//! describes every line as a gateway describes a request, and asks the service's own limiter, at
+//! the time in the log. The [`Report`] lists for each rule the denials it would have caused, with
+//! clients and times; compared with the exact log, also the error of its algorithm.
 //!
-//! It prints nothing, reads no rules and no environment: that is the command's part.
+//! The crate prints nothing and reads neither rules nor environment: the command does.
 
 mod compare;
 mod described;

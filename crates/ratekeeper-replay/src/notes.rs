@@ -1,4 +1,4 @@
-//! What to know about the figures of a report.
+//! Notes and warnings on the figures of a report.
 
 use ratekeeper_core::{Algorithm, Micros};
 use ratekeeper_rules::{Rule, RuleSet};
@@ -11,7 +11,7 @@ use crate::report::percent;
 const RULES_NAMED_MAX: usize = 5;
 
 impl Replay {
-    /// One sentence each.
+    /// The notes, one sentence each.
     pub(crate) fn notes(&self, rules: &RuleSet) -> Vec<String> {
         let mut notes = self.notes_on_lines();
         if let Some(note) = self.note_on_matching(rules) {
@@ -35,7 +35,7 @@ impl Replay {
         notes
     }
 
-    /// Why the figures may be wrong, one sentence each.
+    /// The reasons why the figures may be wrong, one sentence each.
     pub(crate) fn warnings(&self, rules: &RuleSet) -> Vec<String> {
         let by_order = self.warning_of_order();
         by_order
@@ -129,7 +129,7 @@ impl Replay {
         notes
     }
 
-    /// A replay in which nothing matched is a mistake more often than a result.
+    /// A note if nothing matched, which is more often a mistake than a result.
     fn note_on_matching(&self, rules: &RuleSet) -> Option<String> {
         let matched = self.tallies.iter().any(|tally| tally.requests() > 0);
         if matched || self.lines.parsed == 0 {

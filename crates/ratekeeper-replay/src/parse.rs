@@ -1,4 +1,4 @@
-//! Lines of access logs into [`Record`]s.
+//! Parses lines of access logs into [`Record`]s.
 
 mod access;
 mod json;
@@ -14,10 +14,10 @@ use crate::time::TimeReader;
 pub enum Format {
     /// Common Log Format: `host ident user [time] "request" status bytes`.
     Common,
-    /// The same, followed by `"referer" "user agent"`: what Apache and NGINX write unless
-    /// told otherwise. Read like [`Self::Common`], what a line has being taken; more may follow.
+    /// [`Self::Common`] followed by `"referer" "user agent"`: the default of Apache and NGINX.
+    /// Parsed like [`Self::Common`], using the fields that a line has; more may follow.
     Combined,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -32,7 +32,7 @@ impl Format {
         }
     }
 
-    /// The format of that name.
+    /// The format with that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Common, Self::Combined, Self::Json]
@@ -41,7 +41,7 @@ impl Format {
     }
 }
 
-/// Reads the lines of one log.
+/// Parses the lines of one log.
 ///
 /// ```
 /// use ratekeeper_replay::{Fields, LineParser};
@@ -61,8 +61,8 @@ pub struct LineParser {
 }
 
 impl LineParser {
-    /// A parser for `format`, or for whatever the first line turns out to be that can be
-    /// read. `fields` says where JSON lines keep their values.
+    /// A parser for `format`, or for the format of the first line that can be parsed. `fields` has
+    /// the paths of values in JSON lines.
     #[must_use]
     pub fn new(format: Option<Format>, fields: Fields) -> Self {
         Self {
@@ -78,10 +78,10 @@ impl LineParser {
         self.format
     }
 
-    /// The request of one line, without its line end.
+    /// Parses one line, without its line end.
     ///
-    /// A line with a time and an address is a request, whatever the rest of it holds.
-    /// Allocates only for values with escapes or invalid UTF-8, and for extra fields.
+    /// A line with a time and an address is a request, whatever the rest of it holds. Allocates
+    /// only for values with escapes or invalid UTF-8, and for extra fields.
     ///
     /// # Errors
     /// [`Malformed`] if it has no time or no address.

@@ -1,4 +1,4 @@
-//! What one line of a log says about one request.
+//! The request of one log line.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,30 +9,30 @@ use smallvec::SmallVec;
 /// A value of a log line that rules can be given.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Field {
-    /// Who asked, without the port. Every parsed line has one.
+    /// The client's address, without the port. Every parsed line has one.
     RemoteAddress,
-    /// The method of the request, as it was sent.
+    /// The method, as it was sent.
     Method,
-    /// The path of the request, without its query, escapes left as they are.
+    /// The path without its query; escapes are kept.
     Path,
     /// The `User-Agent` header.
     UserAgent,
-    /// The status that was answered.
+    /// The response status.
     Status,
-    /// The host that was asked for.
+    /// The requested host.
     Host,
     /// The authenticated user.
     User,
     /// The `Referer` header.
     Referer,
-    /// What follows the question mark of the request, escapes left as they are.
+    /// The query without the question mark; escapes are kept.
     Query,
-    /// A field of JSON lines that `--fields` named, counted from 0.
+    /// An additional field from `--fields`, counted from 0.
     Extra(u8),
 }
 
 impl Field {
-    /// The fields that every log may have, with their names.
+    /// The fields that any log may have, with their names.
     pub const NAMED: [(&'static str, Self); 9] = [
         ("remote_address", Self::RemoteAddress),
         ("method", Self::Method),
@@ -45,7 +45,7 @@ impl Field {
         ("query", Self::Query),
     ];
 
-    /// The field of that name, extra ones left out.
+    /// The field with that name, additional ones excluded.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::NAMED
@@ -54,13 +54,13 @@ impl Field {
     }
 }
 
-/// One request, as its line in the log tells it.
+/// The request of one log line.
 ///
 /// Values borrow from the line; only those with escapes, or that are not UTF-8, are
 /// copied. An empty value and `-` count as absent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// When, as the log says it.
+    /// The time in the log.
     pub time: Timestamp,
     /// [`Field::RemoteAddress`]
     pub remote_address: Cow<'a, str>,
@@ -119,19 +119,19 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Why a line is no request.
+/// The reason why a line is not a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum Malformed {
     /// The line has no client address, or `-` in its place.
     #[error("no client address")]
     NoAddress,
-    /// The line has no time where its format has one.
+    /// The line has no time at the place where its format has one.
     #[error("no time")]
     NoTime,
-    /// What stands for the time cannot be read as one.
+    /// The text at the place of the time is not a time.
     #[error("a time that cannot be read")]
     BadTime,
-    /// The line is not a JSON object, or not a whole one.
+    /// The line is not a complete JSON object.
     #[error("not a JSON object")]
     NotJson,
     /// The line is longer than [`LINE_BYTES_MAX`](crate::LINE_BYTES_MAX).
@@ -139,20 +139,20 @@ pub enum Malformed {
     TooLong,
 }
 
-/// A line that could not be read, to be shown to a person.
+/// A line that could not be parsed, for display.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadLine {
     /// The line's number in its log, from 1.
     pub number: u64,
-    /// Why it is no request.
+    /// The reason why it is not a request.
     pub reason: Malformed,
-    /// How the line begins: at most [`BadLine::EXCERPT_BYTES`] of it, everything that is
-    /// not printable ASCII escaped, so that it cannot harm a terminal.
+    /// The start of the line: at most [`BadLine::EXCERPT_BYTES`], with everything but printable
+    /// ASCII escaped, so that it cannot harm a terminal.
     pub excerpt: String,
 }
 
 impl BadLine {
-    /// The most bytes of a line that are shown.
+    /// The most bytes of a line to show.
     pub const EXCERPT_BYTES: usize = 80;
 
     pub(crate) fn new(number: u64, reason: Malformed, line: &[u8]) -> Self {

@@ -1,4 +1,4 @@
-//! A log, played through the rules at its own time.
+//! Replays a log through the rules at the times in the log.
 
 use ratekeeper_core::{Micros, Timestamp, Vote};
 use ratekeeper_http::{Describer, Forwarding, Question, Refused};
@@ -20,36 +20,36 @@ use crate::reorder::{Held, Reorder};
 use crate::report::{LineCounts, Report, Summary};
 use crate::tally::Tally;
 
-/// What a replay is to do, besides its rules.
+/// The settings of a replay, besides the rules.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReplayOptions {
-    /// The domain to check; None is that of the describer, else the rules' only one.
+    /// The domain to check; None means the describer's, else the rules' only one.
     pub domain: Option<String>,
-    /// The format of the logs; None finds out.
+    /// The format of the logs; None means to detect it.
     pub format: Option<Format>,
-    /// Where JSON lines keep their values.
+    /// The paths of fields in JSON lines.
     pub fields: Fields,
-    /// What each line is turned into; None for what the describer makes of the request.
+    /// The descriptors for each line; None means those that the describer makes.
     pub descriptors: Option<Descriptors>,
-    /// Which descriptors requests have, and who calls, for service levels. A describer with the mapping that is there
-    /// by default gets a descriptor for the `User-Agent`, too.
+    /// The mapping from requests to descriptors, and the caller for service levels. A describer
+    /// with the default mapping also adds a descriptor for the `User-Agent`.
     pub describer: Describer,
-    /// Who is behind proxies, in logs with a header for that.
+    /// The trusted proxies, for logs that record a forwarding header.
     pub forwarding: Forwarding,
-    /// What to hold the rules' decisions against.
+    /// The algorithm to compare the rules' decisions with.
     pub compare: Option<CompareWith>,
-    /// How many of the most denied keys to report of each rule; at most 1,024 are known.
+    /// The number of most denied keys to report for each rule, at most 1,024.
     pub top_denied: usize,
-    /// How many of the malformed lines to show.
+    /// The number of malformed lines to show.
     pub bad_lines: usize,
-    /// How much memory the rules' counters have.
+    /// The memory for the rules' counters.
     pub memory: MemoryConfig,
-    /// By how much lines may be out of order and still be put in order; zero takes them as they stand.
+    /// The most by which lines may be out of order and still be sorted; zero disables sorting.
     pub sort_within: Micros,
 }
 
-/// How far out of order lines may be unless the options say otherwise.
+/// The default of [`ReplayOptions::sort_within`].
 const SORT_WITHIN: Micros = Micros::from_secs(60);
 
 impl Default for ReplayOptions {
@@ -70,7 +70,7 @@ impl Default for ReplayOptions {
     }
 }
 
-/// What decisions can be held against.
+/// An algorithm to compare decisions with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CompareWith {
     /// The exact log of the same quota and window: `sliding_log`.
@@ -78,30 +78,30 @@ pub enum CompareWith {
 }
 
 impl CompareWith {
-    /// What that name on the command line means.
+    /// The algorithm with that name on the command line.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         (name == "sliding_log").then_some(Self::SlidingLog)
     }
 }
 
-/// How far a replay is.
+/// The progress of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
     /// Bytes of the log read so far, compressed if it is.
     pub bytes_read: u64,
-    /// All its bytes; None for standard input.
+    /// Size of the log in bytes; None for standard input.
     pub bytes_total: Option<u64>,
     /// Lines of all logs so far.
     pub lines: u64,
 }
 
-/// Plays logs through rules, by the limiter that a service has, with counters in memory, at
-/// the time that the logs say. Nothing of it is random: the same log gives the same report.
+/// Replays logs through rules with the service's limiter and counters in memory, at the times in
+/// the logs. Nothing is random: the same log gives the same report.
 #[derive(Debug)]
 pub struct Replay {
     options: ReplayOptions,
-    /// None where the options have descriptors, and there are no service levels.
+    /// None if the options have descriptors and there are no service levels.
     pub(crate) requests: Option<Requests>,
     pub(crate) limiter: Limiter<MemoryStore>,
     pub(crate) domain: String,
@@ -111,11 +111,11 @@ pub struct Replay {
     pub(crate) lines: LineCounts,
     pub(crate) summary: Summary,
     reorder: Reorder,
-    /// Reads lines again that have waited for earlier ones.
+    /// Parses lines again that were held back.
     waited: LineParser,
 }
 
-/// What one limit answered to one line.
+/// The outcome of one limit for one line.
 struct Seen {
     rule: RuleIndex,
     descriptor: usize,
@@ -124,13 +124,14 @@ struct Seen {
 }
 
 impl Replay {
-    /// Lines between two reports of progress.
+    /// Lines between two progress reports.
     const PROGRESS_LINES: u64 = 1 << 13;
 
-    /// A replay of `rules`.
+    /// Prepares a replay of `rules`.
     ///
     /// # Errors
-    /// [`ReplayError`] if there is no domain to check, a choice to make, or not enough memory.
+    /// [`ReplayError`] if there is no domain to check, several to choose from, or not enough
+    /// memory.
     pub fn new(mut options: ReplayOptions, rules: RuleSet) -> Result<Self, ReplayError> {
         let asked = options.domain.as_deref();
         let domain = choose_domain(&rules, asked.or(options.describer.domain.as_deref()))?;
@@ -172,12 +173,12 @@ impl Replay {
         })
     }
 
-    /// Plays `log`. Several logs go one after the other, the oldest first. `progress` is told
-    /// every few thousand lines, and at the end.
+    /// Replays `log`. Several logs are replayed one after the other, oldest first. `progress` is
+    /// called every few thousand lines, and at the end.
     ///
     /// # Errors
-    /// [`ReplayError::Read`] if the log cannot be opened or read to its end; what was read
-    /// before counts.
+    /// [`ReplayError::Read`] if the log cannot be opened or read to its end; the lines read before
+    /// count.
     pub fn read(
         &mut self,
         log: &Log,
@@ -213,7 +214,7 @@ impl Replay {
         Ok(())
     }
 
-    /// What was found. Lines that still wait for earlier ones are played first.
+    /// The results. Lines still held back for sorting are replayed first.
     #[must_use]
     pub fn report(&mut self) -> Report {
         while let Some(held) = self.reorder.pop_any() {
@@ -358,7 +359,7 @@ impl Replay {
         }
     }
 
-    /// The time of a line: a late one takes the latest time seen.
+    /// The time of a line; a late line takes the latest time seen.
     fn advance(&mut self, time: Timestamp) -> Timestamp {
         let (first, latest) = self.summary.span.unwrap_or((time, time));
         self.summary.late += u64::from(time < latest);
@@ -370,7 +371,7 @@ impl Replay {
     }
 }
 
-/// Counts all but the denials of rules.
+/// Updates all counts except the rules' denials.
 fn count(summary: &mut Summary, tallies: &mut [Tally], decision: &Decision, seen: &[Seen]) {
     if decision.allowed() {
         summary.allowed += 1;

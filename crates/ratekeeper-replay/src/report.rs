@@ -1,4 +1,4 @@
-//! What a replay found.
+//! The results of a replay.
 
 pub(crate) mod table;
 
@@ -9,67 +9,67 @@ use ratekeeper_core::{Micros, Timestamp};
 use crate::parse::Format;
 use crate::record::BadLine;
 
-/// What a replay found. It serialises as the JSON of `ratekeeper replay --json`, and
-/// displays as a table for people.
+/// The results of a replay. Serializes as the JSON of `ratekeeper replay --json`, and displays as a
+/// table.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// How many lines there were.
+    /// The number of lines.
     pub lines: LineCounts,
-    /// Why the figures may be wrong, one sentence each; missing if nothing is known against them.
+    /// Reasons why the figures may be wrong, one sentence each; left out if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// One for each rule of the domain, in the order of the file, also if it never matched.
+    /// One entry for each rule of the domain, in the order of the file, also if it never matched.
     pub rules: Vec<RuleReport>,
-    /// What people want to know besides.
+    /// Further figures, for the table only.
     #[serde(skip)]
     pub summary: Summary,
 }
 
-/// How many lines there were; `read` is the sum of the others. Blank lines are not counted.
+/// The number of lines; `read` is the sum of the others. Blank lines are not counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct LineCounts {
     /// Lines of all logs.
     pub read: u64,
-    /// Lines with a time and an address: each was a request.
+    /// Lines with a time and an address, each a request.
     pub parsed: u64,
-    /// The others.
+    /// All other lines.
     pub malformed: u64,
 }
 
-/// How one rule answered.
+/// The decisions of one rule.
 ///
-/// A rule that only watches counts what it would have denied. A request that one rule
-/// denied counts as allowed by every other rule whose own limit it fitted.
+/// A shadow rule counts the requests that it would have denied. A request that one rule denied
+/// counts as allowed by every other rule whose limit it fitted.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RuleReport {
     /// The rule's id.
     pub rule: String,
-    /// Requests that its limit was asked about: allowed and denied ones.
+    /// Requests that its limit decided: allowed and denied.
     pub requests: u64,
     /// Requests that fitted.
     pub allowed: u64,
     /// Requests that did not fit.
     pub denied: u64,
-    /// The keys that were denied most, the most denied first.
+    /// The keys with the most denials, most denied first.
     pub top_denied: Vec<DeniedKey>,
-    /// The minute with the most denials, the first of them if there are several.
+    /// The minute with the most denials; the first of them if there are several.
     pub worst_minute: Option<WorstMinute>,
-    /// The comparison with the exact log: missing if none was asked for, null if the rule
-    /// has no limit, or one that no log can be held against (calendar windows, concurrency).
+    /// The comparison with the exact log: left out if none was requested, null if the rule has no
+    /// limit, or one that no log can be compared with (calendar windows, concurrency).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compare: Option<Option<Compared>>,
 }
 
-/// A key and how often it was denied.
+/// A key and its denials.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DeniedKey {
-    /// The entries as `rules explain` takes them: `key=value,key=value`. Values of secret
-    /// entries are fingerprints; a counter that a pattern shares has the pattern.
+    /// The entries in the form that `rules explain` takes: `key=value,key=value`. Values of secret
+    /// entries are fingerprints; a counter shared by a pattern has the pattern.
     pub key: String,
-    /// How often; never too low.
+    /// Denials; never too low.
     pub denied: u64,
-    /// By how much `denied` may be too high, which only happens with more than 1,024 denied
-    /// keys; missing if it is exact.
+    /// The most by which `denied` may be too high, which happens only with more than 1,024 denied
+    /// keys; left out if it is exact.
     #[serde(skip_serializing_if = "is_zero")]
     pub overcounted_at_most: u64,
 }
@@ -81,17 +81,17 @@ fn is_zero(count: &u64) -> bool {
 /// The minute with the most denials.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct WorstMinute {
-    /// When it began, in UTC: `2015-05-17T10:05:00Z`.
+    /// The start of the minute in UTC: `2015-05-17T10:05:00Z`.
     pub minute: String,
     /// Denials in it.
     pub denied: u64,
 }
 
-/// How a rule's decisions differ from those of the exact log, each on its own admissions.
+/// The differences between a rule's decisions and those of the exact log, each on its own
+/// admissions.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Compared {
-    /// Requests that were compared: all of the rule's, unless the exact log outgrew its
-    /// memory (256 MiB) on the way.
+    /// Compared requests: all of the rule's, unless the exact log outgrew its memory (256 MiB).
     pub requests: u64,
     /// Requests that the exact log denied.
     pub exact_denied: u64,
@@ -99,7 +99,7 @@ pub struct Compared {
     pub wrongly_allowed: u64,
     /// Requests that only the rule denied.
     pub wrongly_denied: u64,
-    /// Wrongly allowed less wrongly denied: what the rule lets pass more than the exact log.
+    /// Wrongly allowed minus wrongly denied: the excess that the rule lets pass.
     pub net: i64,
     /// Wrongly allowed, in % of `requests`.
     pub wrongly_allowed_percent: f64,
@@ -109,7 +109,7 @@ pub struct Compared {
     pub net_percent: f64,
 }
 
-/// What people want to know besides the counts of the rules.
+/// Figures besides the rules' counts.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Summary {
     /// The rules' domain.
@@ -118,31 +118,31 @@ pub struct Summary {
     pub format: Option<Format>,
     /// The first and the last time of the log.
     pub span: Option<(Timestamp, Timestamp)>,
-    /// Requests that may pass every rule.
+    /// Requests that every rule allows.
     pub allowed: u64,
     /// Requests that a rule denies.
     pub denied: u64,
-    /// Requests that are refused before any rule is asked: they have two meanings.
+    /// Requests refused before any rule is checked, because they are ambiguous.
     pub refused: u64,
     /// Requests that no limit matched, so that all of them passed.
     pub unmatched: u64,
-    /// Lines that were earlier than one before them, and were put in order.
+    /// Lines that were out of order and have been sorted.
     pub sorted: u64,
-    /// Lines that were further out of order than is sorted, and took the time of the one before them.
+    /// Lines that were too far out of order to be sorted; they take the time of the line before.
     pub late: u64,
-    /// By how much at most.
+    /// The largest difference.
     pub late_by_max: Micros,
-    /// Whether a time was between two whole seconds.
+    /// True if a time had a fraction of a second.
     pub has_fractions: bool,
-    /// Decisions without counting: the memory for counters was full.
+    /// Requests decided without counting, because the memory for counters was full.
     pub uncounted: u64,
-    /// The first few lines that could not be read.
+    /// The first few malformed lines.
     pub bad_lines: Vec<BadLine>,
-    /// What to know about the figures of single rules, one sentence each.
+    /// Notes on the figures of single rules, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// `count` in % of `all`; 0 of none.
+/// `count` in percent of `all`; 0 if `all` is 0.
 pub(crate) fn percent(count: u64, all: u64) -> f64 {
     if all == 0 {
         0.0

@@ -1,4 +1,5 @@
-//! Requests with nothing but their time and their client, of a log or made up: for measuring how accurate limits are.
+//! Requests reduced to time and client, from a log or generated, for measuring the accuracy of
+//! limits.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,7 +11,7 @@ use crate::input::{Line, Lines, Log};
 use crate::parse::LineParser;
 use crate::{Fields, ReplayError};
 
-/// The requests of a log in the order of time, each client by a number.
+/// The requests of a log in order of time; each client is a number.
 ///
 /// # Errors
 /// [`ReplayError`] if the log cannot be read.
@@ -41,12 +42,12 @@ pub fn of_log(path: &Path) -> Result<Vec<Request>, ReplayError> {
             .or_insert(fresh);
         requests.push(Request { time, client });
     }
-    // Servers write a line when they have answered, not when they were asked.
+    // Servers write a line when they have answered, so start times are out of order.
     requests.sort_by_key(|request| request.time);
     Ok(requests)
 }
 
-/// The same requests with their times in whole seconds, as most logs have them.
+/// The same requests with their times in whole seconds, as in most logs.
 #[must_use]
 pub fn in_seconds(requests: &[Request]) -> Vec<Request> {
     let whole = |time: Timestamp| Timestamp::from_secs(time.as_micros() / 1_000_000);

@@ -1,4 +1,4 @@
-//! What is counted about one rule.
+//! Counts of one rule.
 
 use ratekeeper_core::Timestamp;
 
@@ -7,15 +7,15 @@ use crate::report::table::time_text;
 use crate::report::{Compared, DeniedKey, RuleReport, WorstMinute, percent};
 use crate::top::TopKeys;
 
-/// The counts of one rule, in a fixed amount of memory. Time never goes back in it.
+/// The counts of one rule, in a fixed amount of memory. Time never goes back.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     allowed: u64,
     denied: u64,
     top: TopKeys,
-    /// The minute of the last denial, since the epoch, and the denials in it.
+    /// The minute of the last denial since the epoch, and its denials.
     minute: (u64, u64),
-    /// The same of the worst minute.
+    /// The worst minute, and its denials.
     worst: (u64, u64),
 }
 
@@ -24,7 +24,7 @@ impl Tally {
         self.allowed += 1;
     }
 
-    /// Counts a denial of the counter that people know as `key`.
+    /// Counts a denial of the counter with the readable name `key`.
     pub(crate) fn deny(&mut self, key: &str, now: Timestamp) {
         self.denied += 1;
         self.top.count(key);

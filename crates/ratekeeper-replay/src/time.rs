@@ -1,16 +1,16 @@
-//! The ways in which access logs write a point in time.
+//! Parses the time formats of access logs.
 //!
-//! Understood: `17/May/2015:10:05:03 +0000` (Common Log Format), RFC 3339 and its
-//! relatives (`T` or a space, `-` or `/`, a fraction, `Z`, `+02:00`, `+0200`; without an
-//! offset it is UTC), and seconds, milliseconds, microseconds or nanoseconds since the
-//! epoch, told apart by their size. Before 1970 or after 2255 is no time.
+//! Supported: `17/May/2015:10:05:03 +0000` (Common Log Format), RFC 3339 and its variants (`T` or a
+//! space, `-` or `/`, a fraction, `Z`, `+02:00`, `+0200`; UTC without an offset), and seconds,
+//! milliseconds, microseconds or nanoseconds since the epoch, distinguished by magnitude. Times
+//! before 1970 or after 2255 are invalid.
 
 use ratekeeper_core::{MAX_COUNT, Timestamp};
 
 const MICROS_PER_SEC: u64 = 1_000_000;
 
-/// Reads times, and remembers the last one: most lines of a log have the second of the
-/// line before, and comparing 26 bytes is cheaper than reading them.
+/// Parses times and caches the last one: most lines of a log have the same second as the line
+/// before, and comparing 26 bytes is cheaper than parsing them.
 #[derive(Debug)]
 pub(crate) struct TimeReader {
     text: [u8; Self::LONGEST],
@@ -19,7 +19,7 @@ pub(crate) struct TimeReader {
 }
 
 impl TimeReader {
-    /// The longest text that can be a time; longer ones are not looked at.
+    /// The longest text that can be a time; longer ones are not parsed.
     pub(crate) const LONGEST: usize = 48;
 
     pub(crate) const fn new() -> Self {
@@ -30,7 +30,7 @@ impl TimeReader {
         }
     }
 
-    /// The time that `text` names.
+    /// Parses `text`, using the cached time if it is the same.
     pub(crate) fn read(&mut self, text: &[u8]) -> Option<Timestamp> {
         if self.text.get(..self.len) == Some(text) && self.len > 0 {
             return Some(self.time);
@@ -44,7 +44,7 @@ impl TimeReader {
     }
 }
 
-/// The time that `text` names, in any of the forms.
+/// Parses a time in any of the formats.
 pub(crate) fn parse(text: &[u8]) -> Option<Timestamp> {
     let text = text.trim_ascii();
     match (text.get(2), text.get(4)) {
@@ -54,7 +54,7 @@ pub(crate) fn parse(text: &[u8]) -> Option<Timestamp> {
     }
 }
 
-/// `17/May/2015:10:05:03 +0000`; the offset may be missing.
+/// Parses `17/May/2015:10:05:03 +0000`; the offset is optional.
 fn parse_common(text: &[u8]) -> Option<Timestamp> {
     let mut rest = Digits(text);
     let day = rest.number(2)?;
@@ -70,7 +70,7 @@ fn parse_common(text: &[u8]) -> Option<Timestamp> {
     assemble(year, month, day, seconds, offset, fraction)
 }
 
-/// `2015-05-17T10:05:03.123Z` and its relatives.
+/// Parses `2015-05-17T10:05:03.123Z` and its variants.
 fn parse_iso(text: &[u8]) -> Option<Timestamp> {
     let mut rest = Digits(text);
     let year = rest.number(4)?;
@@ -88,7 +88,7 @@ fn parse_iso(text: &[u8]) -> Option<Timestamp> {
     assemble(year, month, day, seconds, offset, fraction)
 }
 
-/// Digits, perhaps with a fraction: the unit is the one that makes it a plausible date.
+/// Parses digits, perhaps with a fraction; the magnitude decides the unit.
 fn parse_epoch(text: &[u8]) -> Option<Timestamp> {
     let mut rest = Digits(text);
     let (mut whole, mut digits) = (0_u64, 0);
@@ -101,7 +101,7 @@ fn parse_epoch(text: &[u8]) -> Option<Timestamp> {
     }
     let fraction = rest.fraction();
     if !rest.0.is_empty() {
-        // An exponent: rare enough to be left to the standard library.
+        // An exponent: too rare for code of its own.
         let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
         let in_range = value.is_finite() && (0.0..1e18).contains(&value);
         return if in_range { from_float(value) } else { None };
@@ -109,15 +109,15 @@ fn parse_epoch(text: &[u8]) -> Option<Timestamp> {
     from_epoch(whole, fraction)
 }
 
-/// The same for a number that came with an exponent; nothing finer than a double keeps.
+/// The time for a number with an exponent, as exact as a double.
 fn from_float(value: f64) -> Option<Timestamp> {
     let whole = value.trunc();
-    // Both casts are in range: the caller has seen to 0 <= value < 1e18.
+    // Both casts are in range: the caller has checked 0 <= value < 1e18.
     from_epoch(whole as u64, ((value - whole) * 1e6) as u64)
 }
 
-/// Seconds until the year 5138, milliseconds from 1973 on, and so forth: no two units
-/// overlap in the years that logs come from.
+/// Picks the unit: seconds until the year 5138, milliseconds from 1973 on, and so forth. No two
+/// units overlap in the years that logs come from.
 fn from_epoch(whole: u64, fraction: u64) -> Option<Timestamp> {
     let micros = match whole {
         0..100_000_000_000 => whole * MICROS_PER_SEC + fraction,
@@ -166,7 +166,7 @@ fn days_since_epoch(year: u64, month: u64, day: u64) -> Option<u64> {
     Some(era * 146_097 + day_of_era - 719_468)
 }
 
-/// What is left of a text, taken from the front.
+/// The rest of a text, consumed from the front.
 struct Digits<'a>(&'a [u8]);
 
 impl Digits<'_> {
@@ -222,7 +222,8 @@ impl Digits<'_> {
         Some(month)
     }
 
-    /// `10:05:03` as seconds since midnight. A leap second is the first of the next minute.
+    /// Parses `10:05:03` into seconds since midnight. A leap second is the first of the next
+    /// minute.
     fn time_of_day(&mut self) -> Option<u64> {
         let hour = self.number(2)?;
         self.byte(b':')?;
@@ -232,7 +233,7 @@ impl Digits<'_> {
         (hour < 24 && minute < 60 && second <= 60).then_some(hour * 3_600 + minute * 60 + second)
     }
 
-    /// `.123` or `,123` in microseconds, finer digits dropped; 0 where there is none.
+    /// Parses `.123` or `,123` into microseconds, dropping finer digits; 0 if there is none.
     fn fraction(&mut self) -> u64 {
         if !matches!(self.0.first(), Some(b'.' | b',')) {
             return 0;
@@ -246,7 +247,7 @@ impl Digits<'_> {
         micros
     }
 
-    /// `Z`, `+02:00`, `-0400` or nothing, in seconds east of Greenwich; nothing may follow.
+    /// Parses `Z`, `+02:00`, `-0400` or nothing into seconds east of Greenwich; nothing may follow.
     fn offset(&mut self) -> Option<i64> {
         let east = match self.next() {
             None => return Some(0),

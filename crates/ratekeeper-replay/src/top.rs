@@ -1,19 +1,19 @@
-//! Who is denied most, in a fixed amount of memory.
+//! The most denied keys, in a fixed amount of memory.
 
 use std::collections::HashMap;
 
-/// The most frequent keys of a stream: Space-Saving.
+/// The most frequent keys of a stream (Space-Saving).
 ///
-/// Keeps [`TopKeys::CAPACITY`] counters. A key without one takes over the smallest, count
-/// included, so a count is never too low, and too high by at most what was taken over.
-/// With up to that many different keys every count is exact; beyond it, whoever has more
-/// than 1 / capacity of all hits is certain to be kept.
+/// Keeps [`TopKeys::CAPACITY`] counters. A key without one takes over the smallest, count included,
+/// so a count is never too low, and too high by at most the count taken over. With up to that many
+/// different keys every count is exact; beyond it, a key with more than 1 / capacity of all hits is
+/// certain to be kept.
 ///
 /// Source: Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent and Top-k
 /// Elements in Data Streams" (ICDT 2005). The smallest is found by a heap.
 #[derive(Debug, Default)]
 pub(crate) struct TopKeys {
-    /// Where in the heap the counter of a key is.
+    /// The heap index of each key's counter.
     places: HashMap<Box<str>, usize>,
     /// A binary heap, the smallest count first.
     heap: Vec<Counter>,
@@ -23,7 +23,7 @@ pub(crate) struct TopKeys {
 struct Counter {
     key: Box<str>,
     count: u64,
-    /// How much of the count may have been someone else's.
+    /// The most of the count that may belong to other keys.
     error: u64,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct TopKey<'a> {
 }
 
 impl TopKeys {
-    /// How many keys are counted at a time.
+    /// The most keys counted at a time.
     pub(crate) const CAPACITY: usize = 1_024;
 
     /// Counts one hit of `key`. Allocates only for a key that has no counter yet.
@@ -63,7 +63,7 @@ impl TopKeys {
         }
     }
 
-    /// The `most` keys with the highest counts, the highest first, equal ones by name.
+    /// The `most` keys with the highest counts, highest first, equal ones by name.
     pub(crate) fn top(&self, most: usize) -> Vec<TopKey<'_>> {
         let mut all: Vec<&Counter> = self.heap.iter().collect();
         all.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     proptest! {
-        /// The bounds of the paper, against a map that counts everything.
+        /// The bounds of the paper hold, compared with a map that counts everything.
         #[test]
         fn counts_are_never_too_low_and_off_by_their_error_at_most(
             hits in prop::collection::vec(0_u32..3_000, 0..6_000),

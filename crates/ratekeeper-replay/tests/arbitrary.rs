@@ -1,4 +1,4 @@
-//! Whatever the bytes: nothing panics, every line is counted, and what is a request stays one.
+//! Arbitrary bytes: nothing panics, every line is counted, and requests stay requests.
 
 use std::io::Write;
 
@@ -29,7 +29,7 @@ fn rules() -> RuleSet {
         .rules
 }
 
-/// Pieces that lines are made of, so that arbitrary lines get deep into the parsers.
+/// Fragments of lines, so that arbitrary lines get deep into the parsers.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     let known = prop::sample::select(vec![
         "192.0.2.7",
@@ -94,7 +94,7 @@ proptest! {
         prop_assert_eq!(record.time.as_micros(), 1_431_857_103_000_000);
     }
 
-    /// What a server escapes comes back as it was.
+    /// A value that a server escapes is read back unchanged.
     #[test]
     fn json_strings_come_back(path in "/[^?#\\p{C}\\p{Z}]{0,20}", agent in "[^\\p{C}\\p{Z}]{2,20}") {
         let line = serde_json::json!({

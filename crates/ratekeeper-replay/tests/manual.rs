@@ -1,4 +1,4 @@
-//! What the manual shows is what comes out.
+//! Holds the output in the manual to the real output.
 
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ fn the_json() {
     let mut shown: serde_json::Value =
         serde_json::from_str(shown.expect("the manual has JSON")).expect("it is JSON");
     let mut real = serde_json::to_value(report()).expect("a report has no odd keys");
-    // The manual shows the first rule, and of its denied keys the first.
+    // The manual shows only the first rule and its first denied key.
     real["rules"].as_array_mut().expect("a list").truncate(1);
     real["rules"][0]["top_denied"]
         .as_array_mut()
@@ -55,7 +55,7 @@ fn the_json() {
     assert_eq!(shown.take(), real);
 }
 
-/// The values that the manual's commands have for `option`.
+/// The values of `option` in the manual's commands.
 fn values(option: &str) -> Vec<String> {
     let manual = manual();
     let blocks = manual

@@ -1,5 +1,5 @@
-//! The log kept in `examples/logs`, against a model that is slow and obvious: lists of all
-//! admitted hits, searched from end to end, times in whole seconds.
+//! Replays the log in `examples/logs` beside a slow and obvious model: lists of all admitted hits,
+//! searched linearly, times in whole seconds.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
@@ -33,7 +33,7 @@ fn replayed(compare: Option<CompareWith>) -> Report {
     replay.report()
 }
 
-/// Second of the day, address and path without its query of every line.
+/// Second of the day, address, and path without the query, for every line.
 fn lines() -> Vec<(u64, String, String)> {
     let bytes = std::fs::read(example("nasa-1995-08-01.log.gz")).expect("the example is there");
     let mut text = String::new();
@@ -92,7 +92,7 @@ impl Model {
     }
 }
 
-/// Twelve sub-windows of 5 s; the oldest counts by the part of it that the window still has.
+/// Twelve sub-windows of 5 s; the oldest counts in proportion to its overlap with the window.
 fn sliding_fits(admitted: &[u64], now: u64, limit: u64) -> bool {
     let current = now / 5;
     let within = |from: u64, to: u64| {
@@ -109,7 +109,7 @@ fn exact_fits(admitted: &[u64], now: u64, limit: usize) -> bool {
     admitted.iter().filter(|&&at| at + 60 > now).count() < limit
 }
 
-/// What `nasa.yaml` does to the log: the rule on addresses, and the one that only watches.
+/// The model's results for `nasa.yaml`: the rule on addresses, and the shadow rule.
 fn model() -> (Model, Model) {
     let (mut addresses, mut watched) = (Model::default(), Model::default());
     let mut admitted: HashMap<String, (Vec<u64>, Vec<u64>)> = HashMap::new();
@@ -155,7 +155,7 @@ fn every_figure_equals_the_models() {
         (2_000, 2_000, 0)
     );
     let (addresses, watched) = model();
-    // 02:00 local time, four hours behind UTC, is where the log begins.
+    // The log starts at 02:00 local time, four hours behind UTC.
     let midnight = 807_249_600;
     for (found, model) in report.rules.iter().zip([&addresses, &watched]) {
         assert_eq!(found.requests, model.requests, "{}", found.rule);
@@ -204,7 +204,7 @@ fn every_figure_equals_the_models() {
     }
 }
 
-/// The same in numbers, so that the model and the replay cannot drift together.
+/// The same as literal numbers, so that the model and the replay cannot drift together.
 #[test]
 fn the_figures_of_the_manual() {
     let report = replayed(None);

@@ -1,4 +1,4 @@
-//! Replays of small logs that are written here, from end to end.
+//! Replays small inline logs from end to end.
 
 use std::io::Write;
 
@@ -31,7 +31,7 @@ fn replayed(options: ReplayOptions, text: &str, logs: &[&str]) -> Report {
     replay.report()
 }
 
-/// A line of `address` at that second of an hour.
+/// A line from `address` at that second of an hour.
 fn line(address: &str, second: u64, request: &str) -> String {
     let (minute, second) = (second / 60, second % 60);
     format!("{address} - - [17/May/2015:10:{minute:02}:{second:02} +0000] \"{request}\" 200 5\n")
@@ -368,7 +368,7 @@ slas:
     assert_eq!((report.summary.allowed, report.summary.denied), (2, 6));
 }
 
-/// What the settings say of requests.
+/// Options with the given mapping and identity settings.
 fn described(mapping: &str, identity: &str) -> ReplayOptions {
     let mut options = ReplayOptions::default();
     options.describer.mapping = serde_json::from_str(mapping).expect("a mapping");
@@ -404,7 +404,7 @@ descriptors:
         request("192.0.2.4", "/a", "acme"),
         request("192.0.2.5", "/%6f/initech/x", ""),
         request("192.0.2.6", "/o/initech", ""),
-        // Proxies here are believed, so these are one client.
+        // Proxies in these networks are trusted, so these are one client.
         request("127.0.0.1", "/a", "o1"),
         request("127.0.0.1", "/b", "o2"),
         request("203.0.113.7", "/b", "o3"),

@@ -1,4 +1,4 @@
-//! The requests of logs, decided beside an exact log.
+//! Requests from logs, decided beside an exact log.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use ratekeeper_testkit::accuracy::{Counters, Form, Ledger, Tally};
 
 use crate::{Broken, Effort};
 
-/// The limits that clients are held to: hits, and seconds of the window.
+/// The limits applied to clients: hits, and the window in seconds.
 const LIMITS: [(u64, u64); 6] = [
     (10, 10),
     (20, 60),
@@ -20,27 +20,28 @@ const LIMITS: [(u64, u64); 6] = [
     (1_000, 3_600),
 ];
 
-/// Wrong denials of the default, in percent of all requests: below this on real logs, and on bots that come in bursts.
-/// Bots that stay near the limit make every approximation swap decisions with the exact log.
+/// The most wrong denials of the default algorithm, in percent of all requests, on real logs and on
+/// bots that come in bursts. Bots that stay near the limit make every approximation swap decisions
+/// with the exact log.
 const WRONGLY_DENIED_MAX: f64 = 0.5;
 
-/// The forms that logs are decided by, beside the exact log.
+/// The algorithms to compare with the exact log.
 fn forms() -> impl Iterator<Item = Form> {
     Form::ALL
         .into_iter()
         .filter(|form| *form != Form::SlidingLog)
 }
 
-/// What a form made of a log.
+/// The result of one algorithm on one log.
 #[derive(Clone, Copy, Default)]
 struct Cell {
     tally: Tally,
-    /// Requests wrongly denied of clients to whom the exact log denied nothing.
+    /// Wrongly denied requests of clients to which the exact log denied nothing.
     blameless: u64,
 }
 
 impl Cell {
-    /// Each client has a counter of its own.
+    /// Decides the requests, with a counter for each client.
     fn measure(form: Form, quota: u64, window: Micros, requests: &[Request]) -> Option<Self> {
         let counters = Counters::new(form, quota, window)?;
         let mut ledgers: Vec<Option<Ledger>> = Vec::new();
@@ -65,7 +66,7 @@ impl Cell {
     }
 }
 
-/// One log, held to every limit by every form.
+/// The results of one log for every algorithm and limit.
 struct Rows {
     name: String,
     cells: Vec<(Form, Vec<Cell>)>,

@@ -1,10 +1,12 @@
-//! Prints how accurate the algorithms are, and fails if one of them breaks a bound that it promises.
+//! Prints the accuracy of the algorithms, and fails if one exceeds the error bound that it
+//! promises.
 //!
 //! ```text
 //! cargo run --release -p ratekeeper-replay --example accuracy -- [--quick] LOG...
 //! ```
-//! Callers of many kinds and an adversary that searches try to get more than the limit into a window; the requests of
-//! logs, real ones and generated ones, are decided beside an exact log. The same build prints the same figures.
+//! Callers of many kinds and a searching adversary try to pass more than the limit in a window;
+//! requests from real and generated logs are decided beside an exact log. The same build prints the
+//! same figures.
 
 mod logs;
 mod worst;
@@ -15,17 +17,17 @@ use std::process::ExitCode;
 
 use ratekeeper_core::Micros;
 
-/// The window of all limits that are made up.
+/// The window of all synthetic limits.
 const WINDOW: Micros = Micros::from_secs(60);
 
-/// How much is tried.
+/// The extent of the measurement.
 #[derive(Clone, Copy)]
 struct Effort {
-    /// Windows that each kind of caller stays for.
+    /// Windows for which each kind of caller stays.
     windows: u64,
     /// Schedules that the adversary tries for each limit.
     tries: u32,
-    /// Searches of the adversary, each from a seed of its own.
+    /// Adversarial searches, each from its own seed.
     searches: u64,
     /// Requests of each generated log.
     requests: usize,
@@ -45,7 +47,7 @@ const FULL: Effort = Effort {
     requests: 400_000,
 };
 
-/// Promises that were found broken, each in a sentence.
+/// Broken promises, a sentence for each.
 #[derive(Default)]
 struct Broken(Vec<String>);
 

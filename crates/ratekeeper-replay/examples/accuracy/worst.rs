@@ -1,4 +1,4 @@
-//! The most that passes in any window, by form, limit and kind of caller.
+//! The most hits that pass in any window, by algorithm, limit and kind of caller.
 
 use std::collections::HashMap;
 
@@ -6,16 +6,16 @@ use ratekeeper_testkit::accuracy::{Adversary, Arrivals, Counters, Form, Found, T
 
 use crate::{Broken, Effort, WINDOW};
 
-/// The limits that are tried: around those at which the forms change how they count.
+/// The limits to try: around those at which algorithms change their representation.
 const QUOTAS: [u64; 7] = [5, 10, 22, 23, 100, 1_000, 30_000];
 
-/// The limit of which every kind of caller is told.
+/// The limit for which every kind of caller is listed.
 const TOLD: u64 = 1_000;
 
 /// Bytes of the table for each counter of the memory store.
 const BYTES_IN_LINE: u64 = 57;
 
-/// What one form made of everything that was tried on one limit.
+/// The result of one algorithm on one limit.
 struct Row {
     arrivals: Vec<Tally>,
     found: Found,
@@ -51,7 +51,7 @@ impl Row {
         total
     }
 
-    /// Of the callers who do not go by what they are told.
+    /// The total of the callers that ignore the answers.
     fn open(&self) -> Tally {
         let mut total = Tally::default();
         for (arrivals, tally) in Arrivals::ALL.iter().zip(&self.arrivals) {
@@ -116,7 +116,7 @@ fn by_limit(rows: &HashMap<(Form, u64), Row>) {
     println!();
 }
 
-/// Bytes that a counter in use takes in the memory store, its key included.
+/// Bytes of memory that a counter in use takes, its key included.
 fn bytes(form: Form) -> String {
     let Some(mut counters) = Counters::new(form, TOLD, WINDOW) else {
         return String::new();

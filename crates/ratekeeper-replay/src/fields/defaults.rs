@@ -1,10 +1,10 @@
-//! The names under which servers log what we look for.
+//! The names under which servers commonly log each field.
 
 use super::Target;
 use crate::record::Field;
 
-/// The paths of each value, the preferred ones first. A dot leads into an object, or stands in
-/// the name itself: `request.method` is found either way.
+/// The paths of each value, in order of preference. A dot descends into an object or is part of the
+/// name: `request.method` is found either way.
 pub(super) const DEFAULTS: [(Target, &[&str]); 11] = [
     (
         Target::Time,

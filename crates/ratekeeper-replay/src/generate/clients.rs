@@ -1,4 +1,4 @@
-//! Who makes the requests: bots in bursts, and people who read pages.
+//! Clients of the synthetic traffic: bots in bursts, and people who read pages.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,28 +8,28 @@ use ratekeeper_core::Micros;
 use super::random::Random;
 use super::{Request, START, Traffic};
 
-/// People have numbers from here on.
+/// The number of the first person; bots have lower numbers.
 pub(super) const FIRST_PERSON: u32 = 1_000;
-/// How many people are there at a time: so many that each of them stays below the limit.
+/// People at a time: so many that each of them stays below the limit.
 pub(super) const VISITORS: u32 = 1_000;
 
-/// Someone who makes requests, one after the other.
+/// A client that sends requests one after the other.
 pub(super) struct Client {
     id: u32,
-    /// When the next request is due: microseconds since [`START`].
+    /// The time of the next request, in microseconds since [`START`].
     now: f64,
     habit: Habit,
     random: Random,
 }
 
 enum Habit {
-    /// Requests about every `gap` microseconds until the burst ends.
+    /// Sends requests about every `gap` microseconds until the burst ends.
     Bot {
         traffic: Traffic,
         gap: f64,
         burst_ends: f64,
     },
-    /// A chain of visits: pages of a few requests each, read for a while, then someone else.
+    /// Visits pages of a few requests each, reads for a while, then gives way to the next person.
     Person {
         pace: f64,
         pages_left: u64,
@@ -39,7 +39,7 @@ enum Habit {
 }
 
 impl Client {
-    /// A bot that goes over the limit as `traffic` says.
+    /// A bot that exceeds the limit in the shape of `traffic`.
     pub(super) fn bot(id: u32, traffic: Traffic, mut random: Random) -> Self {
         let (least, most) = traffic.shape.rate();
         let window = traffic.window.get();
@@ -61,7 +61,7 @@ impl Client {
         bot
     }
 
-    /// `pace` is the mean time from one request to the next.
+    /// A person; `pace` is the mean time from one request to the next.
     pub(super) fn person(id: u32, pace: f64, mut random: Random) -> Self {
         let now = random.unit() * 4.0 * pace;
         let habit = Habit::Person {
@@ -93,7 +93,8 @@ impl Client {
             Habit::Bot {
                 gap, burst_ends, ..
             } => {
-                // Programs wait for an answer, then ask again: neither a clock nor Poisson.
+                // Programs wait for an answer, then ask again: their times are neither regular nor
+                // Poisson.
                 self.now += *gap * (0.5 + self.random.exponential(0.5));
                 if self.now > *burst_ends {
                     self.pause();
@@ -116,7 +117,7 @@ impl Client {
                     *pages_left = 1 + self.random.below(8);
                     *visits += 1;
                 }
-                // A page has 3.5 requests on average, so its reader takes as many paces.
+                // A page has 3.5 requests on average, so its reader pauses for as many paces.
                 self.now += self.random.exponential(3.5 * *pace);
             }
         }
@@ -146,7 +147,7 @@ impl Client {
     }
 }
 
-/// The first `most` requests of all clients, in the order of time.
+/// The first `most` requests of all clients, in order of time.
 pub(super) fn merge(mut clients: Vec<Client>, most: usize) -> Vec<Request> {
     let mut next: BinaryHeap<Reverse<(Request, usize)>> = BinaryHeap::new();
     for (index, client) in clients.iter_mut().enumerate() {

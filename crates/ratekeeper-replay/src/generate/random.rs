@@ -1,4 +1,4 @@
-//! Numbers that are the same for the same seed.
+//! Reproducible random numbers.
 
 /// SplitMix64: small, and good enough to make up traffic. Source: Steele, Lea, Flood,
 /// "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014).
@@ -17,12 +17,12 @@ impl Random {
         Self(self.next())
     }
 
-    /// 0 to 1, never 1.
+    /// Uniform from 0 to 1, exclusive.
     pub(super) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// 0 to `end`, never `end`; the bias of the remainder is below 2^-50 for small ends.
+    /// Uniform from 0 to `end`, exclusive; the remainder's bias is below 2^-50 for small ends.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }

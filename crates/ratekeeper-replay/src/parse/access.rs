@@ -4,9 +4,9 @@
 //! 192.0.2.7 - frank [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 2326 "referer" "agent"
 //! address   user    time                          request          status bytes
 //! ```
-//! Servers differ in what they escape, and clients send what they like, so the line is
-//! read from fixed points: the address is the first word, the time is what reads as one in
-//! brackets, the request ends at the quote before the status.
+//! Servers differ in what they escape, and clients send arbitrary bytes, so the line is parsed from
+//! fixed points: the address is the first word, the time is the first valid one in brackets, and
+//! the request ends at the quote before the status.
 
 use memchr::{memchr, memchr_iter, memchr2};
 
@@ -43,8 +43,8 @@ pub(super) fn parse<'a>(line: &'a [u8], time: &mut TimeReader) -> Result<Record<
     Ok(record)
 }
 
-/// What stands before the time, the time, and what follows its bracket. A user may hold
-/// brackets too, so the first that reads as a time is taken.
+/// Splits at the time: the text before it, the time, and the text after its bracket. A user name
+/// may contain brackets too, so the first that holds a valid time counts.
 fn find_time<'a>(
     rest: &'a [u8],
     time: &mut TimeReader,
@@ -64,18 +64,18 @@ fn find_time<'a>(
     Err(found)
 }
 
-/// A line of nothing but brackets must not cost a look at each of them.
+/// The most brackets to try, so that a line of nothing but brackets stays cheap.
 const BRACKETS_MAX: usize = 8;
 
-/// The user is what follows the ident; it may hold spaces.
+/// The user: the text after the ident, which may contain spaces.
 fn user(before: &[u8]) -> Option<std::borrow::Cow<'_, str>> {
     let ident = memchr(b' ', before)?;
     unescaped(before[ident + 1..].trim_ascii())
 }
 
-/// Splits at the quote that ends the request: the first unescaped one before a status. If
-/// there is none, the server does not escape, and the first of all before a status is it;
-/// if there is none either, the request is all that is left.
+/// Splits at the quote that ends the request: the first unescaped one before a status. If there is
+/// none, the server does not escape, and the first of all quotes before a status counts. If there
+/// is none either, the request is the rest of the line.
 fn split_request(rest: &[u8]) -> (&[u8], &[u8]) {
     let escaped = quotes(rest).find(|&quote| is_before_status(&rest[quote + 1..]));
     let end = escaped
@@ -97,7 +97,7 @@ fn is_before_status(rest: &[u8]) -> bool {
     }
 }
 
-/// Where the quotes are that no backslash escapes.
+/// Positions of the quotes without a backslash before them.
 fn quotes(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -112,7 +112,7 @@ fn quotes(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
-/// Takes the next word, and the space behind it.
+/// Takes the next word and the space after it.
 fn next_word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     let end = memchr(b' ', rest).unwrap_or(rest.len());
     let (word, after) = rest.split_at(end);
@@ -120,7 +120,7 @@ fn next_word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     word
 }
 
-/// Takes the next quoted text. A quote that is missing at the end of the line is forgiven.
+/// Takes the next quoted text. A missing quote at the end of the line is tolerated.
 fn next_quoted<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let inside = rest.strip_prefix(b"\"")?;
     let end = quotes(inside)

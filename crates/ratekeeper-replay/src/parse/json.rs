@@ -1,9 +1,8 @@
 //! JSON lines.
 //!
-//! Not a JSON parser: a scanner that follows the paths it was given and skips the rest. It
-//! takes what real servers write, which is not always JSON: `\x16` from an NGINX without
-//! `escape=json`, raw bytes that are no UTF-8. A line that does not end its object is
-//! malformed.
+//! This is not a JSON parser but a scanner that follows the configured paths and skips the rest. It
+//! accepts the output of real servers, which is not always JSON: `\x16` from an NGINX without
+//! `escape=json`, or bytes that are not UTF-8. A line whose object does not end is malformed.
 
 use std::borrow::Cow;
 
@@ -73,8 +72,8 @@ fn address_text(raw: &[u8]) -> Option<Cow<'_, str>> {
 /// A path and a query.
 type PathAndQuery<'a> = (Option<Cow<'a, str>>, Option<Cow<'a, str>>);
 
-/// The request line may hold escaped quotes, and its escapes may stand for spaces: undone
-/// before it is taken apart.
+/// Unescapes and splits the request line: it may contain escaped quotes, and escapes may stand for
+/// spaces.
 fn method_and_target(raw: &[u8]) -> (Option<Cow<'_, str>>, PathAndQuery<'_>) {
     match unescape(raw) {
         Cow::Borrowed(raw) => {
@@ -110,13 +109,13 @@ fn owned<'a>(text: Option<Cow<'_, str>>) -> Option<Cow<'a, str>> {
     text.map(|text| Cow::Owned(text.into_owned()))
 }
 
-/// The values found so far, as they stand in the line, one slot for each target.
+/// The raw values found so far, one slot for each target.
 struct Found<'a, 'f> {
     fields: &'f Fields,
     values: SmallVec<[Slot<'a>; 16]>,
 }
 
-/// A value and how much its place is preferred.
+/// A value with the priority of its path.
 type Slot<'a> = Option<(u8, &'a [u8])>;
 
 const SLOT_EXTRA: usize = 11;
@@ -151,7 +150,7 @@ impl<'a> Found<'a, '_> {
         self.bytes(Target::Field(field)).and_then(unescaped)
     }
 
-    /// Reads an object whose brace was eaten, `prefix` being the path that led to it.
+    /// Reads an object after its brace; `prefix` is the path to it.
     fn object(&mut self, rest: &mut Scanner<'a>, prefix: &[u8], depth: usize) -> Option<()> {
         let mut path: SmallVec<[u8; 64]> = SmallVec::new();
         rest.spaces();
@@ -180,7 +179,7 @@ impl<'a> Found<'a, '_> {
         }
     }
 
-    /// Reads the value at `path`: keeps it, follows it, or skips it.
+    /// Reads the value at `path`: keeps it, descends into it, or skips it.
     fn value(&mut self, rest: &mut Scanner<'a>, path: &[u8], depth: usize) -> Option<()> {
         let fields = self.fields;
         let (uses, leads_on) = fields.look_up(path);
@@ -217,7 +216,7 @@ impl<'a> Found<'a, '_> {
     }
 }
 
-/// What is left of the line.
+/// The rest of the line.
 #[derive(Clone, Copy)]
 struct Scanner<'a> {
     rest: &'a [u8],
@@ -237,7 +236,7 @@ impl<'a> Scanner<'a> {
         (*first == wanted).then(|| self.rest = after)
     }
 
-    /// A string without its quotes, escapes left in.
+    /// A string without its quotes, still escaped.
     fn string(&mut self) -> Option<&'a [u8]> {
         self.eat(b'"')?;
         let inside = self.rest;
@@ -252,7 +251,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A string, or a number or word up to what ends it.
+    /// A string, or a number or word up to its delimiter.
     fn scalar(&mut self) -> Option<&'a [u8]> {
         if self.peek()? == b'"' {
             return self.string();
@@ -264,7 +263,7 @@ impl<'a> Scanner<'a> {
         (!word.is_empty()).then_some(word)
     }
 
-    /// The first value of the list that comes next, if it is a scalar; takes nothing.
+    /// The first value of the next list, if it is a scalar; consumes nothing.
     fn first_of_list(mut self) -> Option<&'a [u8]> {
         self.eat(b'[')?;
         self.spaces();
@@ -275,7 +274,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips a list or an object. Counts brackets instead of recursing: a line of a million
-    /// of them must not exhaust the stack.
+    /// brackets must not exhaust the stack.
     fn skip(&mut self) -> Option<()> {
         let mut open = 0_usize;
         loop {

@@ -1,6 +1,6 @@
-//! The request line: method and path, or the garbage that a scanner sent instead.
+//! The request line: method and path, or garbage from a scanner.
 
-/// What a request asked for.
+/// The target of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Asked<'a> {
     /// Without its query and fragment.
@@ -9,9 +9,10 @@ pub(super) struct Asked<'a> {
     pub(super) query: &'a [u8],
 }
 
-/// Method and target of `GET /path?query HTTP/1.1`, each where there is one.
+/// Splits `GET /path?query HTTP/1.1` into method and target, each if present.
 ///
-/// The absolute form gives the path behind the host. What is no request line has neither.
+/// The absolute form yields the path after the host. Text that is not a request line yields
+/// neither.
 pub(super) fn split(request: &[u8]) -> (Option<&[u8]>, Option<Asked<'_>>) {
     let Some(space) = memchr::memchr(b' ', request) else {
         return (None, None);
@@ -23,10 +24,10 @@ pub(super) fn split(request: &[u8]) -> (Option<&[u8]>, Option<Asked<'_>>) {
     (Some(method), asked(without_protocol(rest)))
 }
 
-/// Longer than any method there is: what is longer is not one.
+/// Longer than any real method.
 const METHOD_BYTES_MAX: usize = 32;
 
-/// The target, if it names a path.
+/// Parses the target, if it names a path.
 pub(super) fn asked(target: &[u8]) -> Option<Asked<'_>> {
     let target = target.trim_ascii();
     let target = match target.first()? {
@@ -47,7 +48,7 @@ pub(super) fn asked(target: &[u8]) -> Option<Asked<'_>> {
     })
 }
 
-/// `http://host/path` is asked of proxies: the path of it, `/` if it ends with the host.
+/// The path in `http://host/path`, the form sent to proxies; `/` if it ends with the host.
 fn behind_host(target: &[u8]) -> Option<&[u8]> {
     let scheme = memchr::memmem::find(target, b"://")?;
     if scheme > 8 || !target[..scheme].iter().all(u8::is_ascii_alphanumeric) {
@@ -59,13 +60,13 @@ fn behind_host(target: &[u8]) -> Option<&[u8]> {
         .position(|byte| matches!(byte, b'/' | b'?' | b'#'))
     {
         Some(end) if rest[end] == b'/' => Some(&rest[end..]),
-        // A query that no path precedes is given up.
+        // A query without a path is dropped.
         _ => Some(b"/"),
     }
 }
 
-/// Paths may hold spaces where a server logs what it was sent: only a last word that is a
-/// protocol is none of the path.
+/// Cuts the protocol off. Some servers log paths with raw spaces, so only a last word that is a
+/// protocol is not part of the path.
 fn without_protocol(rest: &[u8]) -> &[u8] {
     match memchr::memrchr(b' ', rest) {
         Some(space) if rest[space + 1..].starts_with(b"HTTP/") => &rest[..space],

@@ -1,4 +1,4 @@
-//! Lines as servers write them.
+//! Lines as real servers write them.
 
 use super::*;
 use crate::record::Field;
@@ -20,7 +20,7 @@ fn malformed(line: &[u8]) -> Malformed {
 
 const MAY_17: u64 = 1_431_857_103_000_000;
 
-/// What every example below says: who, what, with what.
+/// Checks the fields that all examples below have in common.
 #[track_caller]
 fn assert_is(record: &Record<'_>, address: &str, method: &str, path: &str, agent: Option<&str>) {
     assert_eq!(record.remote_address, address);
@@ -84,7 +84,7 @@ fn escapes_in_combined_lines_are_undone() {
     );
 }
 
-/// Whatever scanners send as a request, the line has a time and an address.
+/// The line keeps its time and address, whatever a scanner sent as a request.
 #[test]
 fn garbage_for_a_request_is_still_a_request() {
     for request in [
@@ -157,7 +157,7 @@ fn nginx_json() {
         (scanned.get(Field::Path), scanned.get(Field::UserAgent)),
         (None, None)
     );
-    // Without escape=json, NGINX writes what is not JSON.
+    // Without escape=json, NGINX writes invalid JSON.
     let line = r#"{"time_local":"17/May/2015:10:05:03 +0000","remote_addr":"192.0.2.7","request":"GET /\x22 HTTP/1.1","status":"400"}"#;
     assert_is(&record(line), "192.0.2.7", "GET", "/\"", None);
 }
@@ -178,7 +178,7 @@ fn envoy_json() {
     let record = record(line);
     assert_is(&record, "192.0.2.7", "GET", "/a", Some("grpc-go"));
     assert_eq!(record.get(Field::Host), Some("api.example.com"));
-    // A request that never became one.
+    // A connection that never became a request.
     let line = r#"{"start_time":"2015-05-17T10:05:03.000Z","method":null,"path":null,"response_code":0,"user_agent":null,"downstream_remote_address":"[2001:db8::7]:58412"}"#;
     let empty = super::LineParser::new(None, Fields::default())
         .parse(line.as_bytes())

@@ -1,8 +1,8 @@
-//! Bytes of a log into text.
+//! Converts bytes of a log to text.
 
 use std::borrow::Cow;
 
-/// The text, if there is one: empty and `-` are what servers write for nothing.
+/// The text, if any: servers write an empty value or `-` for a missing one.
 pub(super) fn present(bytes: &[u8]) -> Option<Cow<'_, str>> {
     match bytes {
         b"" | b"-" => None,
@@ -10,14 +10,14 @@ pub(super) fn present(bytes: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The bytes as text, what is not UTF-8 replaced by U+FFFD.
+/// The bytes as text; invalid UTF-8 is replaced by U+FFFD.
 pub(super) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
-    // `from_utf8_lossy` says the same, but looks at each byte even of plain ASCII.
+    // Same result as `from_utf8_lossy` alone, which is slower on plain ASCII.
     std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
-/// An address without the port that Envoy and others write behind it: `10.0.0.1:443`,
-/// `[2001:db8::1]:443`, `[::1]`. A bare IPv6 address keeps its colons.
+/// Strips the port that Envoy and others append to an address: `10.0.0.1:443`, `[2001:db8::1]:443`,
+/// `[::1]`. A bare IPv6 address keeps its colons.
 pub(super) fn without_port(address: &[u8]) -> &[u8] {
     if let Some(inner) = address.strip_prefix(b"[") {
         return match memchr::memchr(b']', inner) {
@@ -37,8 +37,8 @@ pub(super) fn without_port(address: &[u8]) -> &[u8] {
     }
 }
 
-/// Undoes the escapes of Apache (`\"`, `\\`, `\t`, `\xhh`), NGINX (`\x22`) and JSON
-/// (`\u00e4`, surrogate pairs included). What is no escape stays as it is.
+/// Undoes the escapes of Apache (`\"`, `\\`, `\t`, `\xhh`), NGINX (`\x22`) and JSON (`\u00e4`,
+/// surrogate pairs included). Anything else stays as it is.
 pub(super) fn unescape(bytes: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = memchr::memchr(b'\\', bytes) else {
         return Cow::Borrowed(bytes);
@@ -57,7 +57,8 @@ pub(super) fn unescape(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// Writes what the escape means whose backslash stands before `rest`; what is left.
+/// Writes the character of the escape whose backslash stands before `rest`; returns the remaining
+/// bytes.
 fn unescape_one<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
     let Some((&kind, after)) = rest.split_first() else {
         out.push(b'\\');

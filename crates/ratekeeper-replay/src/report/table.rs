@@ -1,4 +1,4 @@
-//! A report for people.
+//! The report as a table.
 
 use std::fmt::{self, Write};
 
@@ -151,7 +151,7 @@ fn row<const N: usize>(cells: [&str; N]) -> [String; N] {
     cells.map(str::to_owned)
 }
 
-/// Columns as wide as they need to be: the first to the left, numbers to the right.
+/// Aligns columns at their natural width: the first to the left, numbers to the right.
 fn aligned<const N: usize>(f: &mut fmt::Formatter<'_>, rows: &[[String; N]]) -> fmt::Result {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
@@ -182,8 +182,8 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// What the log's clients wrote must not reach a terminal as it is: control characters are
-/// escaped, and what is very long is cut.
+/// Makes text from the log safe for a terminal: escapes control characters, and cuts very long
+/// values.
 fn printable(text: &str) -> String {
     const MOST: usize = 120;
     let mut shown = String::with_capacity(text.len().min(MOST));
@@ -192,7 +192,7 @@ fn printable(text: &str) -> String {
             shown.push('…');
             break;
         }
-        // Bidirectional marks rewrite a line as well as control characters do.
+        // Bidirectional marks can rewrite a line just as control characters can.
         if character.is_control()
             || matches!(character, '\u{200e}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
         {
@@ -204,7 +204,7 @@ fn printable(text: &str) -> String {
     shown
 }
 
-/// In UTC, to the second.
+/// A time in UTC, to the second.
 pub(crate) fn time_text(time: ratekeeper_core::Timestamp) -> String {
     let seconds = i64::try_from(time.as_micros() / 1_000_000).unwrap_or(0);
     jiff::Timestamp::from_second(seconds)
