@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 
 use crate::budget::Budget;
 use crate::error::{may_pass_later, was_not_carried_out};
-use crate::lanes::Lanes;
+use crate::pool::Pool;
 
 /// The generated gRPC client, cloned for each call.
 pub(crate) type Stub = RateLimiterServiceClient<Channel>;
@@ -34,7 +34,7 @@ pub(crate) enum Repeat {
 /// The state that all calls share.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    pub(crate) lanes: Lanes,
+    pub(crate) pool: Pool,
     authorization: Option<MetadataValue<Ascii>>,
     deadline: Duration,
     budget: Budget,
@@ -44,13 +44,13 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) fn new(
-        lanes: Lanes,
+        pool: Pool,
         authorization: Option<MetadataValue<Ascii>>,
         deadline: Duration,
         budget: Budget,
     ) -> Self {
         Self {
-            lanes,
+            pool,
             authorization,
             deadline,
             budget,
@@ -112,12 +112,12 @@ impl Calls {
                     .metadata_mut()
                     .insert("authorization", value.clone());
             }
-            let ride = self.lanes.ride();
-            let answer = timeout_at(end, send(ride.stub(), request)).await;
+            let in_flight = self.pool.begin();
+            let answer = timeout_at(end, send(in_flight.stub(), request)).await;
             let late = |_| Err(Status::deadline_exceeded("no answer within the deadline"));
             let answer = answer.unwrap_or_else(late);
-            ride.ended(&answer);
-            drop(ride);
+            in_flight.finish(&answer);
+            drop(in_flight);
             let status = match answer {
                 Ok(answer) => return Ok(answer.into_inner()),
                 Err(status) => status,

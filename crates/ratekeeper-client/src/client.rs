@@ -10,9 +10,9 @@ use tonic::{Code, Status};
 use crate::budget::Budget;
 use crate::calls::{Calls, Repeat};
 use crate::channel::{authorization, endpoints};
-use crate::lanes::Lanes;
-use crate::presence::{Presence, Trouble};
-use crate::unsettled::{self, Cleaners, Unsettled};
+use crate::health::{ServiceHealth, Trouble};
+use crate::pool::Pool;
+use crate::unsettled::{self, ReleaseTasks, Unsettled};
 use crate::{Answer, Config, ConfigError, Error, Fallback, Peek, Permit, Question};
 
 /// A client. Clones share its connections, budget and counts.
@@ -23,11 +23,11 @@ pub struct Client(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) calls: Calls,
     /// Bounds the tasks that release permits whose answers were lost.
-    pub(crate) cleaners: Cleaners,
+    pub(crate) release_tasks: ReleaseTasks,
     fallback: Fallback,
     degraded: AtomicU64,
     refused: AtomicU64,
-    presence: Presence,
+    health: ServiceHealth,
 }
 
 /// Counters of a client since its creation.
@@ -125,20 +125,20 @@ impl Client {
         if config.deadline.is_zero() {
             return Err(ConfigError::Deadline);
         }
-        let lanes = Lanes::new(endpoints(&config)?, config.connections);
+        let pool = Pool::new(endpoints(&config)?, config.connections);
         let calls = Calls::new(
-            lanes.ok_or(ConfigError::NoEndpoint)?,
+            pool.ok_or(ConfigError::NoEndpoint)?,
             authorization(&config)?,
             config.deadline,
             Budget::new(config.retries),
         );
         Ok(Self(Arc::new(Inner {
             calls,
-            cleaners: Cleaners::default(),
+            release_tasks: ReleaseTasks::default(),
             fallback: config.fallback,
             degraded: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            presence: Presence::new(),
+            health: ServiceHealth::new(),
         })))
     }
 
@@ -165,13 +165,13 @@ impl Client {
     /// acquire or reserve.
     #[must_use]
     pub fn trouble(&self) -> Option<Trouble> {
-        self.0.presence.trouble()
+        self.0.health.trouble()
     }
 
     /// Each service by its endpoint; true if it answers, as far as is known.
     #[must_use]
     pub fn services(&self) -> Vec<(String, bool)> {
-        self.0.calls.lanes.up()
+        self.0.calls.pool.up()
     }
 
     /// Decides a request. While the service is away, the [`Fallback`] answers, and the answer is
@@ -375,22 +375,22 @@ impl Inner {
     ) -> Result<T, Error> {
         match answer.map_err(Error::from) {
             Err(Error::Away(why)) => {
-                self.presence.failed(Trouble::Away, &why);
+                self.health.failed(Trouble::Away, &why);
                 self.degraded.fetch_add(1, Ordering::Relaxed);
                 Ok(fallback())
             }
             Ok(answer) => {
-                self.presence.answered();
+                self.health.answered();
                 Ok(answer)
             }
             // The service is up; only this request is at fault.
             Err(Error::Invalid(why)) => {
-                self.presence.refused(&why);
+                self.health.refused(&why);
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 Err(Error::Invalid(why))
             }
             Err(refusal) => {
-                self.presence.failed(Trouble::Refuses, &refusal.to_string());
+                self.health.failed(Trouble::Refuses, &refusal.to_string());
                 Err(refusal)
             }
         }

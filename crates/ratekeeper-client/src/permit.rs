@@ -17,7 +17,7 @@ use crate::{Client, Error};
 /// Dropping it does not wait for the service; [`Self::release`] does.
 #[derive(Debug)]
 pub struct Permit {
-    held: Arc<Held>,
+    held: Arc<PermitState>,
     renewal: Option<Renewal>,
     runtime: Handle,
     /// True once it was released explicitly.
@@ -25,7 +25,7 @@ pub struct Permit {
 }
 
 #[derive(Debug)]
-struct Held {
+struct PermitState {
     inner: Arc<Inner>,
     token: String,
     expires_after: Duration,
@@ -34,7 +34,7 @@ struct Held {
 
 impl Permit {
     pub(crate) fn new(client: &Client, token: String, expires_after: Duration) -> Self {
-        let held = Arc::new(Held {
+        let held = Arc::new(PermitState {
             inner: Arc::clone(&client.0),
             token,
             expires_after,
@@ -89,7 +89,7 @@ impl Drop for Permit {
     }
 }
 
-impl Renew for Held {
+impl Renew for PermitState {
     fn renew(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Option<Duration>> + Send>> {
         Box::pin(async move {
             match self.inner.renew(&self.token).await {

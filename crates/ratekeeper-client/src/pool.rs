@@ -30,26 +30,26 @@ const MISSES_MAX: u32 = 3;
 
 /// The interval between probes of a service that does not answer, and the minimum age of a
 /// connection to be replaced.
-const PAUSE: Duration = Duration::from_secs(1);
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Timeout of a probe.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The services, at least one; the first are preferred.
 #[derive(Debug)]
-pub(crate) struct Lanes {
-    first: Arc<Place>,
-    others: Vec<Arc<Place>>,
+pub(crate) struct Pool {
+    first: Arc<Target>,
+    others: Vec<Arc<Target>>,
 }
 
 /// A service, and the connections to it.
 #[derive(Debug)]
-struct Place {
+struct Target {
     name: String,
     endpoint: Endpoint,
     /// Connections for each runtime.
     connections: usize,
-    sets: RwLock<Vec<(runtime::Id, Arc<[Lane]>)>>,
+    sets: RwLock<Vec<(runtime::Id, Arc<[PooledConnection]>)>>,
     /// Consecutive calls that it did not answer.
     misses: AtomicU32,
     /// True while it is skipped.
@@ -58,7 +58,7 @@ struct Place {
 
 /// A connection: established with the first call of its runtime, and again after it is lost.
 #[derive(Debug)]
-struct Lane {
+struct PooledConnection {
     connection: Mutex<Connection>,
     under_way: AtomicUsize,
     misses: AtomicU32,
@@ -72,19 +72,19 @@ struct Connection {
 
 /// A call in flight on a connection; dropping it ends the call.
 #[derive(Debug)]
-pub(crate) struct Ride<'a> {
-    lanes: &'a Lanes,
-    place: Arc<Place>,
-    set: Arc<[Lane]>,
+pub(crate) struct InFlight<'a> {
+    pool: &'a Pool,
+    target: Arc<Target>,
+    set: Arc<[PooledConnection]>,
     number: usize,
 }
 
 // Relaxed everywhere: independent counts and hints.
-impl Lanes {
+impl Pool {
     /// A pool for `endpoints`, each with its name; None if there are none.
     pub(crate) fn new(endpoints: Vec<(String, Endpoint)>, connections: usize) -> Option<Self> {
-        let place = |(name, endpoint)| {
-            Arc::new(Place {
+        let target = |(name, endpoint)| {
+            Arc::new(Target {
                 name,
                 endpoint,
                 connections: connections.max(1),
@@ -93,26 +93,26 @@ impl Lanes {
                 is_down: AtomicBool::new(false),
             })
         };
-        let mut places = endpoints.into_iter().map(place);
+        let mut targets = endpoints.into_iter().map(target);
         Some(Self {
-            first: places.next()?,
-            others: places.collect(),
+            first: targets.next()?,
+            others: targets.collect(),
         })
     }
 
     /// Starts a call: on a connection to the first service that is not skipped, or to the first one
     /// if all are.
-    pub(crate) fn ride(&self) -> Ride<'_> {
-        let mut places = self.places();
-        let up = places.find(|place| !place.is_down.load(Ordering::Relaxed));
-        let place = Arc::clone(up.unwrap_or(&self.first));
-        let set = place.set();
+    pub(crate) fn begin(&self) -> InFlight<'_> {
+        let mut targets = self.targets();
+        let up = targets.find(|target| !target.is_down.load(Ordering::Relaxed));
+        let target = Arc::clone(up.unwrap_or(&self.first));
+        let set = target.set();
         let under_way = |number: &usize| set[*number].under_way.load(Ordering::Relaxed);
         let number = (0..set.len()).min_by_key(under_way).unwrap_or(0);
         set[number].under_way.fetch_add(1, Ordering::Relaxed);
-        Ride {
-            lanes: self,
-            place,
+        InFlight {
+            pool: self,
+            target,
             set,
             number,
         }
@@ -120,33 +120,33 @@ impl Lanes {
 
     /// Each service by its name; true if it is in use.
     pub(crate) fn up(&self) -> Vec<(String, bool)> {
-        let is_up = |place: &Place| place.misses.load(Ordering::Relaxed) < MISSES_MAX;
-        self.places()
-            .map(|place| {
-                let is_down = place.is_down.load(Ordering::Relaxed);
-                (place.name.clone(), !is_down && is_up(place))
+        let is_up = |target: &Target| target.misses.load(Ordering::Relaxed) < MISSES_MAX;
+        self.targets()
+            .map(|target| {
+                let is_down = target.is_down.load(Ordering::Relaxed);
+                (target.name.clone(), !is_down && is_up(target))
             })
             .collect()
     }
 
-    fn places(&self) -> impl Iterator<Item = &Arc<Place>> {
+    fn targets(&self) -> impl Iterator<Item = &Arc<Target>> {
         std::iter::once(&self.first).chain(&self.others)
     }
 }
 
-impl Ride<'_> {
+impl InFlight<'_> {
     pub(crate) fn stub(&self) -> Stub {
-        self.lane().connection.lock().stub.clone()
+        self.connection().connection.lock().stub.clone()
     }
 
     /// Records the outcome of the call.
-    pub(crate) fn ended<T>(&self, answer: &Result<T, Status>) {
+    pub(crate) fn finish<T>(&self, answer: &Result<T, Status>) {
         let Err(status) = answer else {
             return self.answered();
         };
         match status.code() {
             Code::DeadlineExceeded | Code::Cancelled | Code::Unknown | Code::Internal => {
-                self.lane().missed(&self.place);
+                self.connection().missed(&self.target);
                 self.missed(MISSES_MAX);
             }
             // The service is unreachable, or reports that it cannot serve.
@@ -158,7 +158,7 @@ impl Ride<'_> {
 
     fn answered(&self) {
         // Load before storing: while all is well, the cache line stays shared between threads.
-        for misses in [&self.lane().misses, &self.place.misses] {
+        for misses in [&self.connection().misses, &self.target.misses] {
             if misses.load(Ordering::Relaxed) > 0 {
                 misses.store(0, Ordering::Relaxed);
             }
@@ -167,28 +167,28 @@ impl Ride<'_> {
 
     /// Records a missed call; the service is skipped after `most` of them, if there are others.
     fn missed(&self, most: u32) {
-        let misses = self.place.misses.fetch_add(1, Ordering::Relaxed);
-        if misses.saturating_add(1) >= most && !self.lanes.others.is_empty() {
-            self.place.pass_over();
+        let misses = self.target.misses.fetch_add(1, Ordering::Relaxed);
+        if misses.saturating_add(1) >= most && !self.pool.others.is_empty() {
+            self.target.skip();
         }
     }
 
-    fn lane(&self) -> &Lane {
+    fn connection(&self) -> &PooledConnection {
         &self.set[self.number]
     }
 }
 
-impl Drop for Ride<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.lane().under_way.fetch_sub(1, Ordering::Relaxed);
+        self.connection().under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Place {
+impl Target {
     /// The connections of the current runtime.
-    fn set(&self) -> Arc<[Lane]> {
+    fn set(&self) -> Arc<[PooledConnection]> {
         let id = Handle::current().id();
-        let of = |sets: &[(runtime::Id, Arc<[Lane]>)]| {
+        let of = |sets: &[(runtime::Id, Arc<[PooledConnection]>)]| {
             let own = sets.iter().find(|(of, _)| *of == id);
             let shared = sets.first().filter(|_| sets.len() >= RUNTIMES_MAX);
             own.or(shared).map(|(_, set)| Arc::clone(set))
@@ -198,13 +198,15 @@ impl Place {
         }
         let mut sets = self.sets.write();
         of(&sets).unwrap_or_else(|| {
-            let set: Arc<[Lane]> = (0..self.connections).map(|_| Lane::new(self)).collect();
+            let set: Arc<[PooledConnection]> = (0..self.connections)
+                .map(|_| PooledConnection::new(self))
+                .collect();
             sets.push((id, Arc::clone(&set)));
             set
         })
     }
 
-    fn pass_over(self: &Arc<Self>) {
+    fn skip(self: &Arc<Self>) {
         if self.is_down.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -212,15 +214,15 @@ impl Place {
             service = self.name,
             "a rate limit service gives no answer, and is passed over"
         );
-        let watching = Watching(Arc::downgrade(self));
+        let probing = Probing(Arc::downgrade(self));
         tokio::spawn(async move {
             loop {
-                sleep(PAUSE).await;
-                let Some(place) = watching.0.upgrade() else {
+                sleep(PROBE_INTERVAL).await;
+                let Some(target) = probing.0.upgrade() else {
                     return;
                 };
-                if is_serving(place.endpoint.connect_lazy()).await {
-                    info!(service = place.name, "a rate limit service answers again");
+                if is_serving(target.endpoint.connect_lazy()).await {
+                    info!(service = target.name, "a rate limit service answers again");
                     return;
                 }
             }
@@ -231,27 +233,27 @@ impl Place {
 /// Returns true if the service on `channel` reports that it serves; connects if necessary.
 async fn is_serving(channel: Channel) -> bool {
     let mut health = HealthClient::new(channel);
-    let answer = timeout(PATIENCE, health.check(HealthCheckRequest::default())).await;
+    let answer = timeout(PROBE_TIMEOUT, health.check(HealthCheckRequest::default())).await;
     matches!(answer, Ok(Ok(answer)) if answer.get_ref().status() == ServingStatus::Serving)
 }
 
 /// Ends the probing of a skipped service when dropped, whatever the reason: the service is used
 /// again.
-struct Watching(Weak<Place>);
+struct Probing(Weak<Target>);
 
-impl Drop for Watching {
+impl Drop for Probing {
     fn drop(&mut self) {
-        if let Some(place) = self.0.upgrade() {
-            place.misses.store(0, Ordering::Relaxed);
-            place.is_down.store(false, Ordering::Relaxed);
+        if let Some(target) = self.0.upgrade() {
+            target.misses.store(0, Ordering::Relaxed);
+            target.is_down.store(false, Ordering::Relaxed);
         }
     }
 }
 
-impl Lane {
-    fn new(place: &Place) -> Self {
+impl PooledConnection {
+    fn new(target: &Target) -> Self {
         Self {
-            connection: Mutex::new(Connection::new(place)),
+            connection: Mutex::new(Connection::new(target)),
             under_way: AtomicUsize::new(0),
             misses: AtomicU32::new(0),
         }
@@ -259,22 +261,22 @@ impl Lane {
 
     /// Records a call without an answer. A silent connection is replaced without waiting for the
     /// transport to notice.
-    fn missed(&self, place: &Place) {
+    fn missed(&self, target: &Target) {
         let misses = self.misses.fetch_add(1, Ordering::Relaxed);
         if misses.saturating_add(1) < MISSES_MAX {
             return;
         }
         let mut connection = self.connection.lock();
-        if connection.made.elapsed() >= PAUSE {
-            *connection = Connection::new(place);
+        if connection.made.elapsed() >= PROBE_INTERVAL {
+            *connection = Connection::new(target);
             self.misses.store(0, Ordering::Relaxed);
         }
     }
 }
 
 impl Connection {
-    fn new(place: &Place) -> Self {
-        let channel = place.endpoint.connect_lazy();
+    fn new(target: &Target) -> Self {
+        let channel = target.endpoint.connect_lazy();
         // Connect now: the first call on it may have too little time left.
         tokio::spawn(is_serving(channel.clone()));
         Self {

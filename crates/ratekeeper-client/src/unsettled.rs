@@ -15,7 +15,7 @@ use crate::client::Inner;
 use crate::error::{Error, was_not_carried_out};
 
 /// The most permits being released at a time; any others end at their deadline.
-const CLEANERS_MAX: usize = 256;
+const RELEASE_TASKS_MAX: usize = 256;
 
 /// Attempts for one permit.
 const ATTEMPTS: u32 = 6;
@@ -24,15 +24,15 @@ const ATTEMPTS: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Timeout of one attempt. Nobody waits for it, so it is longer than a call's.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Bounds the number of permits being released at a time.
 #[derive(Debug)]
-pub(crate) struct Cleaners(Arc<Semaphore>);
+pub(crate) struct ReleaseTasks(Arc<Semaphore>);
 
-impl Default for Cleaners {
+impl Default for ReleaseTasks {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(CLEANERS_MAX)))
+        Self(Arc::new(Semaphore::new(RELEASE_TASKS_MAX)))
     }
 }
 
@@ -92,19 +92,23 @@ impl Drop for Unsettled {
         let (Some(message), Ok(runtime)) = (keyed, Handle::try_current()) else {
             return;
         };
-        if let Ok(place) = Arc::clone(&self.inner.cleaners.0).try_acquire_owned() {
-            runtime.spawn(give_back(Arc::clone(&self.inner), message, place));
+        if let Ok(slot) = Arc::clone(&self.inner.release_tasks.0).try_acquire_owned() {
+            runtime.spawn(release_later(Arc::clone(&self.inner), message, slot));
         }
     }
 }
 
 /// Repeats the call under the same key, which yields the same permit, and releases it. A call that
 /// was never executed is executed now: its permit is held for a moment.
-async fn give_back(inner: Arc<Inner>, message: v1::AcquireRequest, _place: OwnedSemaphorePermit) {
+async fn release_later(
+    inner: Arc<Inner>,
+    message: v1::AcquireRequest,
+    _slot: OwnedSemaphorePermit,
+) {
     let acquire = async |mut stub: Stub, request| stub.acquire(request).await;
     let mut pause = PAUSE;
     for _ in 0..ATTEMPTS {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + ATTEMPT_TIMEOUT;
         let answer = inner
             .calls
             .call_until(end, &message, Repeat::Harmless, acquire)
@@ -130,7 +134,7 @@ async fn release(inner: &Inner, permit: String) {
     let release = async |mut stub: Stub, request| stub.release(request).await;
     let mut pause = PAUSE;
     for _ in 0..ATTEMPTS {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + ATTEMPT_TIMEOUT;
         let answer = inner
             .calls
             .call_until(end, &message, Repeat::Harmless, release)

@@ -142,7 +142,7 @@ async fn a_service_decides_until_it_is_gone_and_then_the_fallback() {
 }
 
 #[tokio::test]
-async fn a_place_at_the_service_is_free_when_the_answer_has_ended() {
+async fn a_permit_is_released_when_the_answer_has_ended() {
     let running = Running::start().await;
     let service = running.service(Fallback::Deny).with_permits();
     let first = held(&service, "/jobs").await;
@@ -156,6 +156,6 @@ async fn a_place_at_the_service_is_free_when_the_answer_has_ended() {
         }
     })
     .await
-    .expect("the place is given back");
+    .expect("the permit is released");
     running.stop().await;
 }
