@@ -1,4 +1,4 @@
-//! What an answer says, found in its bytes without decoding all of them.
+//! Finds the decision in an answer's bytes without decoding all of them.
 
 use prost::bytes::Buf;
 use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
@@ -33,13 +33,13 @@ impl Decisions {
     }
 }
 
-/// What `/v1/check` answers, as far as it is looked at.
+/// The part of a `/v1/check` answer that is of interest.
 #[derive(Deserialize)]
 struct Checked {
     decision: Decision,
 }
 
-/// What `/v1/checks` answers.
+/// A `/v1/checks` answer.
 #[derive(Deserialize)]
 struct AllChecked {
     results: Vec<Checked>,
@@ -65,7 +65,7 @@ impl Checked {
 pub(crate) fn read(service: &Service, status: u16, body: &[u8]) -> Result<Decisions, Failure> {
     match (service, status) {
         (Service::Rls(_), 200) => decision(message(body)?),
-        // `allowed` is its first field, which is left out when it is false.
+        // `allowed` is the first field, left out when false.
         (Service::Throttlecrab, 200) => match first_field(message(body)?)? {
             1 => Ok(Decisions::ALLOWED),
             _ => Ok(Decisions::DENIED),
@@ -99,7 +99,7 @@ pub(crate) fn read(service: &Service, status: u16, body: &[u8]) -> Result<Decisi
     }
 }
 
-/// The message of a gRPC body that holds one, uncompressed.
+/// The single uncompressed message of a gRPC body.
 fn message(body: &[u8]) -> Result<&[u8], Failure> {
     let Some((&[0, a, b, c, d], message)) = body.split_first_chunk() else {
         return Err(Failure::Malformed);
@@ -111,7 +111,7 @@ fn message(body: &[u8]) -> Result<&[u8], Failure> {
     }
 }
 
-/// A message whose field 1 is 1 for an allowance, 2 for a denial: Envoy's and ours.
+/// Reads a message whose field 1 is 1 for allow and 2 for deny: Envoy's and ours.
 fn decision(message: &[u8]) -> Result<Decisions, Failure> {
     match first_field(message)? {
         1 => Ok(Decisions::ALLOWED),
@@ -120,7 +120,7 @@ fn decision(message: &[u8]) -> Result<Decisions, Failure> {
     }
 }
 
-/// The decisions of a `CheckBatchResponse`, all of whose fields are answers.
+/// Reads a `CheckBatchResponse`, whose fields are all answers.
 fn batch(mut message: &[u8], size: u32) -> Result<Decisions, Failure> {
     let malformed = |_| Failure::Malformed;
     let mut all = Decisions::default();
@@ -141,7 +141,7 @@ fn batch(mut message: &[u8], size: u32) -> Result<Decisions, Failure> {
     }
 }
 
-/// The number in field 1, 0 if there is none.
+/// The value of field 1, 0 if it is missing.
 fn first_field(mut message: &[u8]) -> Result<u64, Failure> {
     let malformed = |_| Failure::Malformed;
     while message.has_remaining() {

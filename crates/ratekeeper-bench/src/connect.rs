@@ -1,4 +1,4 @@
-//! Connections, and one request at a time on each stream of them.
+//! Connections and streams, with one request at a time on each stream.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::answer::{Decisions, read};
 use crate::failure::Failure;
 use crate::service::Service;
 
-/// How long a connection may take to be there.
+/// Timeout for establishing a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Answers are small: with windows like these the peer is seldom told that there is room.
+/// Answers are small: with windows of this size, window updates are rare.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 26;
 
-/// Where requests go, and what is the same in all of them.
+/// The target of requests, with the parts common to all of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
@@ -65,22 +65,22 @@ impl Target {
         request
     }
 
-    /// A request whose body is the payload, or whose path it is.
+    /// Builds a request with the payload as its body, or as its path.
     fn over_http1(&self, payload: Bytes) -> Result<Request<Full<Bytes>>, Failure> {
         let Service::Gateway(forwarded) = &*self.service else {
             return Ok(self.request(Full::new(payload)));
         };
         let mut request = self.request(Full::new(Bytes::new()));
         *request.method_mut() = forwarded.method.clone();
-        // The first was tried before the run, and the others differ from it by digits.
+        // The first payload was tried before the run, and the others differ from it only in digits.
         *request.uri_mut() = Uri::from_maybe_shared(payload).map_err(|_| Failure::Malformed)?;
         Ok(request)
     }
 
-    /// Connects, and answers as many streams as are wanted; over HTTP/1.1 it is one.
+    /// Connects and opens this many streams; over HTTP/1.1 one.
     ///
     /// # Errors
-    /// What the system or the peer said.
+    /// The message of the system or the peer.
     pub(crate) async fn connect(&self, streams: u32) -> Result<Vec<Stream>, String> {
         let connected = timeout(CONNECT, self.handshake(streams)).await;
         connected.unwrap_or_else(|_| Err(format!("no connection within {CONNECT:?}")))
@@ -101,7 +101,7 @@ impl Target {
             let (send, connection) = http1::handshake(TokioIo::new(socket))
                 .await
                 .map_err(|error| error.to_string())?;
-            // What ends it is told to the request under way.
+            // Its error also reaches the request in flight.
             tokio::spawn(connection);
             return Ok(vec![stream(Way::Http1(send))]);
         }
@@ -118,7 +118,7 @@ impl Target {
     }
 }
 
-/// Asks one request after the other.
+/// Sends requests one after the other.
 #[derive(Debug)]
 pub(crate) struct Stream {
     target: Target,
@@ -131,7 +131,7 @@ enum Way {
     Http1(http1::SendRequest<Full<Bytes>>),
 }
 
-/// An answer that has come.
+/// A received answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) decisions: Decisions,
@@ -139,7 +139,7 @@ pub(crate) struct Answer {
 }
 
 impl Stream {
-    /// Asks, and waits for the answer, however long it takes.
+    /// Sends a request and waits for the answer without a timeout.
     pub(crate) async fn ask(&mut self, payload: Bytes) -> Result<Answer, Failure> {
         let Self { target, way } = self;
         let (status, body) = match way {
@@ -173,7 +173,7 @@ async fn over_http2(
             [body, chunk].concat().into()
         };
     }
-    // A refusal without a message has its code in the head.
+    // A refusal without a message has its code in the headers.
     let code = match incoming.trailers().await.map_err(lost)? {
         Some(trailers) => code(&trailers),
         None => code(&head.headers),

@@ -1,54 +1,54 @@
-//! What can go wrong: with a run, and with one request of it.
+//! Errors of a run, and of a single request.
 
 use std::fmt;
 use std::io;
 
 use crate::service::BATCH_MAX;
 
-/// Why there is no report.
+/// The reason why there is no report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The load makes no sense.
+    /// The load is not valid.
     #[error("{0}")]
     Invalid(String),
-    /// The target is no address.
+    /// The target is not an address.
     #[error("`{target}` is no address; write HOST:PORT, such as 127.0.0.1:8081")]
     Target {
-        /// What was asked for.
+        /// The target as given.
         target: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Nobody answers there.
+    /// The connection failed.
     #[error("cannot connect to {target} for {service}: {reason}")]
     Connect {
-        /// What was asked for.
+        /// The target as given.
         target: String,
-        /// What is spoken there.
+        /// The name of the service.
         service: &'static str,
-        /// What the system said.
+        /// The message of the system or the peer.
         reason: String,
     },
-    /// The first request got no decision.
+    /// The answer to the first request was not a decision.
     #[error("{target} answers `{answer}` instead of a decision")]
     Answer {
-        /// What was asked for.
+        /// The target as given.
         target: String,
-        /// The kind of error, as in reports.
+        /// The kind of answer, as in reports.
         answer: String,
     },
-    /// The process to watch is not there, or not ours to look at.
+    /// The process to measure does not exist, or is not accessible.
     #[error(
         "the process {pid} cannot be watched; --pid takes the id of a running process, on Linux"
     )]
     Process {
-        /// Its id.
+        /// The process id.
         pid: u32,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The system gave no thread or no runtime.
+    /// The system could not create a thread or a runtime.
     #[error("the load cannot be started")]
     System(#[from] io::Error),
 }
@@ -65,27 +65,27 @@ impl LoadError {
     }
 }
 
-/// Why a request got no decision. There are some dozens at the most.
+/// The reason why a request got no decision. There are some dozens of values at most.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Failure {
-    /// The connection was lost and not had again.
+    /// The connection was lost and could not be re-established.
     Connect,
-    /// The connection was lost while a request was under way.
+    /// The connection was lost with the request in flight.
     Lost,
-    /// An HTTP status that is no decision.
+    /// An HTTP status that is not a decision.
     Status(u16),
     /// A gRPC code other than OK.
     Grpc(u8),
-    /// An answer that is none.
+    /// An answer that cannot be parsed.
     Malformed,
-    /// No answer until long after the end.
+    /// No answer within the grace period after the end.
     Unanswered,
-    /// Due in an open loop, and never sent: all streams waited for answers.
+    /// Due in an open loop but never sent, because all streams were waiting for answers.
     Unsent,
 }
 
 impl Failure {
-    /// Whether the connection is of no use any more.
+    /// Returns true if the connection is unusable.
     pub(crate) const fn is_of_connection(self) -> bool {
         matches!(self, Self::Connect | Self::Lost)
     }

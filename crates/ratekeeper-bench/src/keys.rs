@@ -1,4 +1,4 @@
-//! Which key each request is about.
+//! The distribution of requests over keys.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,26 +6,26 @@ use std::sync::Arc;
 
 use crate::random::Random;
 
-/// The most keys of one run; each has its request encoded in memory before it begins.
+/// The most keys of a run; the requests for all keys are encoded in memory before it begins.
 pub const KEYS_MAX: u32 = 10_000_000;
 
-/// How requests are spread over keys.
+/// A distribution of requests over keys.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Keys {
-    /// All are about one key.
+    /// All requests have the same key.
     Hot,
-    /// So many keys, each as likely as the others; 1 to [`KEYS_MAX`].
+    /// This many keys, equally likely; 1 to [`KEYS_MAX`].
     Uniform(u32),
-    /// The k-th of so many keys is asked about in proportion to k^-exponent.
+    /// The k-th of this many keys is chosen in proportion to k^-exponent.
     Zipf {
-        /// How many; 1 to [`KEYS_MAX`].
+        /// The number of keys; 1 to [`KEYS_MAX`].
         keys: u32,
         /// 0 is uniform, 1 the classic law; 0 to 10.
         exponent: f64,
     },
 }
 
-/// A text that is no spread of keys.
+/// A text that is not a distribution of keys.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "`{0}` is no spread of keys; write hot, uniform:N, zipf:N or zipf:N:EXPONENT, with N from 1 to \
@@ -73,7 +73,7 @@ impl fmt::Display for Keys {
 }
 
 impl Keys {
-    /// How many different ones there are.
+    /// The number of different keys.
     #[must_use]
     pub const fn count(self) -> u32 {
         match self {
@@ -83,7 +83,7 @@ impl Keys {
     }
 }
 
-/// Chooses keys, by number.
+/// Draws key numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Picker {
     random: Random,
@@ -91,7 +91,7 @@ pub(crate) struct Picker {
     aliases: Option<Arc<[Alias]>>,
 }
 
-/// A place of the alias table: itself up to the threshold, else another one.
+/// An entry of the alias table: itself below the threshold, else another key.
 #[derive(Clone, Copy, Debug)]
 struct Alias {
     threshold: f32,
@@ -111,7 +111,7 @@ impl Picker {
         }
     }
 
-    /// The same spread in another order.
+    /// The same distribution with another seed.
     pub(crate) fn reseeded(&self, seed: u64) -> Self {
         Self {
             random: Random::new(seed),
@@ -119,7 +119,7 @@ impl Picker {
         }
     }
 
-    /// The number of a key, below [`Keys::count`].
+    /// The number of the next key, below [`Keys::count`].
     pub(crate) fn next(&mut self) -> u32 {
         // Below `keys`, which is a u32.
         let place = self.random.below(u64::from(self.keys)) as u32;
@@ -134,8 +134,8 @@ impl Picker {
     }
 }
 
-/// Walker's alias method in Vose's form: after one pass over all keys each choice takes two
-/// random numbers, however many keys there are.
+/// Builds the table of Walker's alias method in Vose's form: after one pass over all keys, each
+/// draw takes two random numbers, however many keys there are.
 fn aliases(keys: u32, exponent: f64) -> Arc<[Alias]> {
     let weights: Vec<f64> = (1..=keys).map(|k| f64::from(k).powf(-exponent)).collect();
     let mean = weights.iter().sum::<f64>() / f64::from(keys);
@@ -188,7 +188,7 @@ mod tests {
         for k in [1_u32, 2, 10, 100] {
             let expected = 1e6 / harmonic / f64::from(k);
             let seen = f64::from(counts[k as usize - 1]);
-            // Five standard deviations.
+            // A tolerance of five standard deviations.
             assert!(
                 (seen - expected).abs() < 5.0 * expected.sqrt(),
                 "{k}: {seen} {expected}"

@@ -1,13 +1,14 @@
-//! Puts load on a rate limit service and tells how it bore it.
+//! Puts load on a rate limit service and reports rates and latencies.
 //!
-//! Two ways to ask. In a *closed loop* each of C connections times S streams asks again as soon as
-//! it is answered: what rate does the service reach? In an *open loop* requests are due at a
-//! rate, answered or not, and latency counts from the moment a request was due: a service
-//! that stalls cannot hide the requests that it kept from being sent (coordinated omission).
+//! There are two kinds of load. In a *closed loop*, each of C connections times S streams sends the
+//! next request as soon as it has an answer: it finds the maximum rate of the service. In an *open
+//! loop*, requests are due at a fixed rate, answered or not, and latency counts from the time when
+//! a request was due: a service that stalls cannot hide the requests that it prevented from being
+//! sent (coordinated omission).
 //!
-//! The client is as lean as it can be, so that the service is full before the client is: requests
-//! are encoded before the run, answers are looked at and not decoded, each thread has its own
-//! runtime and its own histogram. It speaks no TLS, and it does not retry.
+//! The client is lean, so that the service saturates before the client does: requests are encoded
+//! before the run, answers are inspected rather than decoded, each thread has its own runtime and
+//! histogram. There is no TLS, and no retry.
 //!
 //! ```no_run
 //! use std::time::Duration;

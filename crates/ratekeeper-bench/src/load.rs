@@ -1,4 +1,4 @@
-//! What a run is told.
+//! The parameters of a run.
 
 use std::time::Duration;
 
@@ -6,50 +6,50 @@ use crate::failure::LoadError;
 use crate::keys::{KEYS_MAX, Keys};
 use crate::service::{BATCH_MAX, Service};
 
-/// When requests are sent.
+/// The pacing of requests.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
-    /// Each stream asks again as soon as it is answered.
+    /// Each stream sends the next request as soon as it has an answer.
     Closed,
-    /// So many requests a second are due over all connections, answered or not; above 0.
+    /// Requests are due at a fixed rate over all connections, answered or not.
     Open {
-        /// Requests a second.
+        /// Requests per second; above 0.
         per_second: f64,
     },
 }
 
-/// A run.
+/// The parameters of a run.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Load {
     /// `HOST:PORT`, or several with commas between them: connections take turns.
     pub target: String,
-    /// What is asked there.
+    /// The service there, and the requests to send.
     pub service: Service,
     /// Connections, 1 to 10,000.
     pub connections: u32,
-    /// Requests under way on each connection, 1 to 1,000; 1 over HTTP/1.1.
+    /// Requests in flight on each connection, 1 to 1,000; 1 over HTTP/1.1.
     pub streams: u32,
-    /// Threads that the connections are spread over, at least 1.
+    /// Threads among which the connections are divided, at least 1.
     pub threads: u32,
-    /// When requests are sent.
+    /// The pacing of requests.
     pub pace: Pace,
-    /// What they are about.
+    /// The distribution of requests over keys.
     pub keys: Keys,
-    /// Load before anything is measured.
+    /// Time of load before the measurement.
     pub warm_up: Duration,
-    /// How long is measured; above 0, and an hour at the most together with the warm-up.
+    /// Time of the measurement; above 0, and with the warm-up at most an hour.
     pub duration: Duration,
-    /// Counts what passes of each key in each window of this length, a second at least.
+    /// Counts admitted requests for each key in each window of this length, at least a second.
     pub windows: Option<Duration>,
-    /// The server's process, to measure what a decision costs it; on this machine.
+    /// The server's process on this machine, to measure its cost per decision.
     pub pid: Option<u32>,
 }
 
 /// The longest run.
 const RUN_MAX: Duration = Duration::from_secs(3_600);
 
-/// The shortest window that is counted by.
+/// The shortest window to count by.
 const WINDOW_MIN: Duration = Duration::from_secs(1);
 
 /// The most windows times keys.

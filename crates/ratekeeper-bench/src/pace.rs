@@ -1,4 +1,4 @@
-//! When the next request is due.
+//! The times at which requests are due.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -9,17 +9,17 @@ use tokio::time::sleep;
 
 use crate::load::Pace;
 
-/// Timers wake up to two milliseconds late; what is nearer is waited for by looking at the clock.
+/// Timers wake up to two milliseconds late; a shorter wait spins on the clock.
 const SPIN: Duration = Duration::from_millis(2);
 
-/// From the first request to the last that is measured.
+/// The span from the first request to the last one measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    /// The first request, of the warm-up.
+    /// The first request of the warm-up.
     pub(crate) start: Instant,
-    /// From here on it counts.
+    /// The start of the measurement.
     pub(crate) begin: Instant,
-    /// Until here.
+    /// The end of the measurement.
     pub(crate) end: Instant,
 }
 
@@ -29,7 +29,7 @@ impl Window {
     }
 }
 
-/// When the requests of one connection are due; its streams take turns.
+/// The due times of one connection's requests; its streams take turns.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     window: Window,
@@ -41,7 +41,7 @@ struct Open {
     first: Duration,
     interval: Duration,
     taken: Cell<u32>,
-    /// Only one stream watches the clock.
+    /// Held by the one stream that watches the clock.
     turn: Mutex<()>,
 }
 
@@ -63,8 +63,8 @@ impl Schedule {
         Self { window, open }
     }
 
-    /// Waits for the next request's time and answers it: now in a closed loop. None once all is
-    /// over.
+    /// Waits for the due time of the next request and returns it; in a closed loop that is now.
+    /// None once the run is over.
     pub(crate) async fn next(&self) -> Option<Instant> {
         let Some(open) = &self.open else {
             let now = Instant::now();
@@ -82,7 +82,7 @@ impl Schedule {
         (due < self.window.end).then_some(due)
     }
 
-    /// Whether nothing is due any more.
+    /// Returns true if no request is due any more.
     pub(crate) fn is_over(&self) -> bool {
         match &self.open {
             None => Instant::now() >= self.window.end,
@@ -90,7 +90,7 @@ impl Schedule {
         }
     }
 
-    /// How many were due in an open loop and not taken.
+    /// The number of requests that were due in an open loop and never taken.
     pub(crate) fn left(&self) -> u64 {
         let Some(open) = &self.open else { return 0 };
         let total = self.window.end - self.window.start;
@@ -111,7 +111,7 @@ async fn wait_until(due: Instant) {
         if left > SPIN {
             sleep(left - SPIN).await;
         } else {
-            // Lets answers in, and everyone else on this thread.
+            // Lets answers in, and other tasks on this thread run.
             yield_now().await;
         }
     }

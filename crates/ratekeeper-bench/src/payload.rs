@@ -1,10 +1,10 @@
-//! All requests of a run, encoded before it begins.
+//! The requests of a run, encoded before it begins.
 
 use bytes::Bytes;
 
 use crate::keys::Picker;
 
-/// Requests of one length, one after the other: taking one allocates nothing.
+/// Requests of equal length in one buffer: taking one does not allocate.
 #[derive(Clone, Debug)]
 pub(crate) struct Payloads {
     bytes: Bytes,
@@ -12,7 +12,7 @@ pub(crate) struct Payloads {
 }
 
 impl Payloads {
-    /// All of `requests`, which have one length, as all names of keys have.
+    /// All of `requests`, which have one length because names of keys have.
     pub(crate) fn new(requests: impl Iterator<Item = Vec<u8>>) -> Self {
         let mut bytes = Vec::new();
         let mut length = 0;
@@ -30,24 +30,24 @@ impl Payloads {
         }
     }
 
-    /// The request of that number, which there is.
+    /// The request with that number, which must exist.
     pub(crate) fn get(&self, number: u32) -> Bytes {
         let start = number as usize * self.length;
         self.bytes.slice(start..start + self.length)
     }
 }
 
-/// Which request comes next.
+/// The order of requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
-    /// That of a key, as keys are spread.
+    /// Drawn from the distribution of keys.
     ByKey(Picker),
-    /// One after the other, and again.
+    /// One after the other, cyclically.
     InTurn { count: u32, next: u32 },
 }
 
 impl Order {
-    /// The same for another asker, who begins elsewhere.
+    /// The same order for another stream, from a different start.
     pub(crate) fn of_asker(&self, number: u32) -> Self {
         match self {
             Self::ByKey(picker) => Self::ByKey(picker.reseeded(u64::from(number) + 2)),

@@ -1,23 +1,23 @@
-//! What a process takes, as Linux tells it.
+//! Resource usage of a process, from Linux's `/proc`.
 
 use std::fs;
 use std::io;
 use std::time::Duration;
 
-/// The kernel counts in hundredths of a second wherever it does not count in nanoseconds.
+/// The kernel counts in hundredths of a second where it does not count in nanoseconds.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// What a process has taken so far.
+/// The resources that a process has used so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessUse {
-    /// Time on processors, all threads and the kernel's work for them.
+    /// Processor time of all threads, including the kernel's work for them.
     pub cpu: Duration,
-    /// Memory that is resident, in bytes.
+    /// Resident memory in bytes.
     pub resident_bytes: u64,
 }
 
 impl ProcessUse {
-    /// What the process `pid` has taken so far.
+    /// The resources that the process `pid` has used so far.
     ///
     /// # Errors
     /// There is no such process, or no `/proc`.
@@ -29,13 +29,14 @@ impl ProcessUse {
     }
 }
 
-/// The processor time of the process `pid`: to the nanosecond where the scheduler keeps its
-/// statistics, else to the hundredth of a second.
+/// The processor time of the process `pid`: in nanoseconds if the scheduler keeps statistics, else
+/// in hundredths of a second.
 ///
 /// # Errors
 /// There is no such process, or no `/proc`.
 pub fn cpu_time(pid: u32) -> io::Result<Duration> {
-    // In ticks threads that have ended are contained too; a service starts all of its own early.
+    // Only the tick count includes threads that have ended, but a service starts all of its threads
+    // early and keeps them.
     scheduled(pid).or_else(|_| ticks(pid))
 }
 
@@ -44,8 +45,8 @@ fn scheduled(pid: u32) -> io::Result<Duration> {
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
         match fs::read_to_string(task?.path().join("schedstat")) {
             Ok(text) => nanos += number(text.split(' ').next())?,
-            // It ended while the folder was read, or this kernel keeps none: then the main
-            // thread has none either.
+            // It ended while the folder was read; or this kernel keeps no statistics, also for the
+            // main thread.
             Err(error) if nanos == 0 => return Err(error),
             Err(_) => {}
         }
@@ -55,7 +56,8 @@ fn scheduled(pid: u32) -> io::Result<Duration> {
 
 fn ticks(pid: u32) -> io::Result<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name before may hold anything; the 14th and 15th fields count from behind it.
+    // The name in parentheses may contain anything, so fields are counted from behind it: the 14th
+    // and the 15th.
     let (_, fields) = text.rsplit_once(')').ok_or_else(unexpected)?;
     let mut fields = fields.split_ascii_whitespace().skip(11);
     let ticks = number(fields.next())? + number(fields.next())?;

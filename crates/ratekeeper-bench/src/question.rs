@@ -1,4 +1,4 @@
-//! What is asked about a key.
+//! The content of requests.
 
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
@@ -6,10 +6,10 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::ratekeeper::v1;
 use serde_json::{Value, json};
 
-/// What stands for the key in the value of an entry.
+/// The placeholder for the key in the value of an entry.
 pub(crate) const PLACE: &str = "{key}";
 
-/// A request of one descriptor, with a place for the key.
+/// A request with one descriptor, with a placeholder for the key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Question {
     domain: String,
@@ -17,8 +17,8 @@ pub struct Question {
 }
 
 impl Question {
-    /// A question in `domain` about a descriptor of `entries`; `{key}` in a value becomes the key
-    /// of each request, which has the same length for all of them.
+    /// A request in `domain` with a descriptor of `entries`. Each `{key}` in a value is replaced by
+    /// the request's key; all keys have the same length.
     #[must_use]
     pub fn new(domain: &str, entries: &[(impl AsRef<str>, impl AsRef<str>)]) -> Self {
         Self {
@@ -30,7 +30,7 @@ impl Question {
         }
     }
 
-    /// Whether any value has a place for the key.
+    /// Returns true if a value has a placeholder for the key.
     #[must_use]
     pub fn has_place(&self) -> bool {
         self.entries.iter().any(|(_, value)| value.contains(PLACE))
@@ -73,7 +73,7 @@ impl Question {
         }
     }
 
-    /// As `/v1/check` and `/json` both read it.
+    /// The JSON form, which `/v1/check` and `/json` both accept.
     pub(crate) fn json(&self, key: u32) -> Value {
         let entries: Vec<Value> = self
             .about(key)
@@ -83,7 +83,8 @@ impl Question {
     }
 }
 
-/// What the key of that number is called. All names are of one length, so that no key costs more.
+/// The name of the key with that number. All names have the same length, so that all keys cost the
+/// same.
 pub(crate) fn name(key: u32) -> String {
     format!("key-{key:012}")
 }

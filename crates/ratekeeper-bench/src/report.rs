@@ -1,4 +1,4 @@
-//! What a run is told of, for people and for programs.
+//! The report of a run, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,79 +11,79 @@ use crate::load::{Load, Pace};
 use crate::tally::Tally;
 use crate::windows::Windows;
 
-/// The version of the JSON form; it grows when a field changes its meaning or goes.
+/// The version of the JSON form; it increases when a field is removed or changes its meaning.
 pub const SCHEMA: u32 = 1;
 
-/// How a run went. Its serde form is the JSON of `ratekeeper bench --json`, described in
+/// The results of a run. The serde form is the JSON of `ratekeeper bench --json`, described in
 /// `docs/benchmarking.md`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What was asked: `grpc`, `http /v1/check`, …
+    /// The kind of service: `grpc`, `http /v1/check`, …
     pub service: &'static str,
-    /// Where.
+    /// The address.
     pub target: String,
     /// Connections.
     pub connections: u32,
-    /// Requests under way on each.
+    /// Requests in flight on each.
     pub streams: u32,
     /// `closed` or `open`.
     pub pace: &'static str,
-    /// Requests a second that were due, in an open loop.
+    /// Requests per second that were due, in an open loop.
     pub offered_per_second: Option<f64>,
-    /// How keys were spread, as on the command line.
+    /// The distribution of keys, as on the command line.
     pub keys: String,
-    /// Seconds of load before anything was measured.
+    /// Seconds of load before the measurement.
     pub warm_up_seconds: f64,
-    /// Seconds that were measured.
+    /// Seconds of the measurement.
     pub duration_seconds: f64,
-    /// Requests that were answered with decisions.
+    /// Requests answered with decisions.
     pub requests: u64,
-    /// Decisions in them: as many, or the batch's size times as many.
+    /// Decisions in these answers: one each, or the batch's size.
     pub decisions: u64,
-    /// Of these the ones that let pass.
+    /// Decisions to allow.
     pub allowed: u64,
-    /// Of these the ones that did not.
+    /// Decisions to deny.
     pub denied: u64,
-    /// Requests without a decision, by kind, warm-up included; empty if all went well.
+    /// Requests without a decision by kind, warm-up included; empty if there were none.
     pub errors: BTreeMap<String, u64>,
-    /// Requests a second.
+    /// Requests per second.
     pub requests_per_second: f64,
-    /// Decisions a second.
+    /// Decisions per second.
     pub decisions_per_second: f64,
-    /// From the moment a request was due to its answer.
+    /// From the due time of a request to its answer.
     pub latency: Latency,
-    /// From the moment a request was due to its sending, in an open loop: what of the latency was
-    /// waiting for a free stream or for this program.
+    /// From the due time of a request to its sending, in an open loop: the part of the latency
+    /// spent waiting for a free stream or for this program.
     pub lateness: Option<Latency>,
     /// Bytes of the shortest answer.
     pub answer_bytes_min: usize,
-    /// Bytes of the longest.
+    /// Bytes of the longest answer.
     pub answer_bytes_max: usize,
-    /// What passed of each key in each window, if that was counted.
+    /// Admitted requests for each key in each window, if they were counted.
     pub windows: Option<Windows>,
-    /// What the server took, if its process was named.
+    /// Resources used by the server, if its process was given.
     pub server: Option<ServerUse>,
 }
 
-/// Percentiles in microseconds, to three digits; all 0 if there was nothing.
+/// Percentiles in microseconds, to three digits; all 0 without requests.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Latency {
     /// The mean.
     pub mean_us: f64,
-    /// Half were faster.
+    /// The median.
     pub p50_us: f64,
-    /// 90 of 100.
+    /// The 90th percentile.
     pub p90_us: f64,
-    /// 95 of 100.
+    /// The 95th percentile.
     pub p95_us: f64,
-    /// 99 of 100.
+    /// The 99th percentile.
     pub p99_us: f64,
-    /// 999 of 1000.
+    /// The 99.9th percentile.
     pub p999_us: f64,
-    /// The slowest.
+    /// The maximum.
     pub max_us: f64,
 }
 
@@ -105,16 +105,16 @@ impl Latency {
     }
 }
 
-/// What the server's process took while it was measured.
+/// Resources that the server's process used during the measurement.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct ServerUse {
-    /// Its id.
+    /// The process id.
     pub pid: u32,
-    /// Processor time by decision, in microseconds; 0 if there were none.
+    /// Processor time per decision in microseconds; 0 without decisions.
     pub cpu_us_per_decision: f64,
-    /// Processors it kept busy.
+    /// The average number of busy processors.
     pub processors: f64,
-    /// Memory resident at the end, in bytes.
+    /// Resident memory at the end, in bytes.
     pub resident_bytes: u64,
 }
 
@@ -183,7 +183,7 @@ impl Report {
         }
     }
 
-    /// Requests that got no decision.
+    /// The number of requests without a decision.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.errors.values().sum()

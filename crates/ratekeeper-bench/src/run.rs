@@ -17,30 +17,30 @@ use crate::tally::Tally;
 use crate::thread::{self, Job, Part};
 use crate::windows::{Anchor, WindowCounts};
 
-/// Between two looks at how far a run is.
+/// The interval between progress reports.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Between everyone being connected and the first request.
+/// Time between the last connection and the first request.
 const BREATH: Duration = Duration::from_millis(2);
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress {
     /// Time since the first request, warm-up included.
     pub elapsed: Duration,
-    /// The whole of it.
+    /// The total time.
     pub total: Duration,
     /// Decisions so far, warm-up included.
     pub decisions: u64,
 }
 
-/// Puts `load` on its target and tells how that went. `progress` is called about ten times a
+/// Puts `load` on its target and reports the results. `progress` is called about ten times a
 /// second.
 ///
-/// Requests that fail are no error but part of the report, once all connections were had.
+/// Once all connections are established, failed requests are not an error but part of the report.
 ///
 /// # Errors
-/// The load makes no sense, the target cannot be connected to, or the process cannot be watched.
+/// The load is not valid, the target cannot be connected to, or the process cannot be measured.
 pub fn run(load: &Load, progress: impl FnMut(Progress)) -> Result<Report, LoadError> {
     load.validate()?;
     let targets = targets(load)?;
@@ -81,7 +81,7 @@ pub fn run(load: &Load, progress: impl FnMut(Progress)) -> Result<Report, LoadEr
     }
     drop(connected);
     for _ in 0..threads {
-        // A thread that could not even start says nothing; its own error is found below.
+        // A thread that failed to start sends nothing; its error is handled below.
         if let Ok(Err(reason)) = connections.recv() {
             return Err(LoadError::Connect {
                 target: load.target.clone(),
@@ -97,7 +97,7 @@ pub fn run(load: &Load, progress: impl FnMut(Progress)) -> Result<Report, LoadEr
         end: start + load.warm_up + load.duration,
     };
     for start in starts {
-        // Gone only if its thread is, as above.
+        // The receiver is gone only with its thread, see above.
         let _ = start.send(window);
     }
     let server = watch(load.pid, window, &counts, progress)?;
@@ -115,11 +115,11 @@ pub fn run(load: &Load, progress: impl FnMut(Progress)) -> Result<Report, LoadEr
     Ok(Report::new(load, &tally, windows, server))
 }
 
-/// Asks the target's first question once, and answers the bytes of the answer: the message of
-/// gRPC, the body of HTTP.
+/// Sends the first request once and returns the bytes of the answer: the gRPC message or the HTTP
+/// body.
 ///
 /// # Errors
-/// As [`run`], or the answer is no decision.
+/// As for [`run`], or the answer is not a decision.
 pub fn first_answer(load: &Load) -> Result<Vec<u8>, LoadError> {
     load.validate()?;
     let targets = targets(load)?;
@@ -160,7 +160,7 @@ async fn ask(
     }
 }
 
-/// Everyone who is asked, one at least.
+/// All targets, at least one.
 fn targets(load: &Load) -> Result<Vec<Target>, LoadError> {
     let targets = load.target.split(',').map(|text| target(load, text));
     let targets = targets.collect::<Result<Vec<_>, _>>()?;
@@ -186,7 +186,7 @@ fn target(load: &Load, text: &str) -> Result<Target, LoadError> {
         .map_err(|error| LoadError::invalid(format!("{text}: {error}")))
 }
 
-/// The part of `all` connections that thread `number` of `threads` has.
+/// The connections, of `all`, of thread `number` of `threads`.
 fn share(all: u32, threads: u32, number: u32) -> std::ops::Range<u32> {
     let edge = |number: u32| (u64::from(all) * u64::from(number) / u64::from(threads)) as u32;
     edge(number)..edge(number + 1)
@@ -196,8 +196,8 @@ fn watched(pid: u32) -> Result<ProcessUse, LoadError> {
     ProcessUse::of(pid).map_err(|source| LoadError::Process { pid, source })
 }
 
-/// Waits for the end, and looks at what the server takes between the window's bounds. Decisions
-/// are counted at the very moments of the looks: on a busy processor these come late.
+/// Waits for the end, and measures the server between the bounds of the window. Decisions are
+/// counted at the moments of these samples, which come late on a busy processor.
 fn watch(
     pid: Option<u32>,
     window: Window,

@@ -1,4 +1,4 @@
-//! Which service is asked, and the bytes it is asked with.
+//! The kinds of services, and the requests to each.
 
 use http::Method;
 use http::uri::PathAndQuery;
@@ -11,37 +11,37 @@ use crate::keys::{Keys, Picker};
 use crate::payload::{Order, Payloads};
 use crate::question::{PLACE, Question, name};
 
-/// The most checks of one batch, which is what `/v1/checks` takes.
+/// The most checks in a batch, which is the limit of `/v1/checks`.
 pub const BATCH_MAX: u32 = 1_000;
 
-/// Different batches of a run; each thread walks them from its own place.
+/// Different batches of a run; each thread cycles through them from its own start.
 const BATCHES: u32 = 256;
 
-/// What is asked, and how.
+/// The service to call, and the content of requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Service {
     /// Envoy's `RateLimitService` over gRPC.
     Rls(Question),
-    /// throttlecrab's own service over gRPC, for comparison: the question has a limit of two
-    /// thousand million an hour, and only the key in it.
+    /// throttlecrab's own service over gRPC, for comparison: its request carries a limit of two
+    /// thousand million an hour, and nothing but the key.
     Throttlecrab,
-    /// One check a request over HTTP/1.1.
+    /// One check per request over HTTP/1.1.
     Http(HttpPath, Question),
-    /// Requests through a gateway, or to whatever answers 429 to those that are over a limit.
+    /// Requests through a gateway, or any server that answers 429 to requests over a limit.
     Gateway(Forwarded),
-    /// Several checks a request.
+    /// Several checks per request.
     Batch {
-        /// What carries them.
+        /// The transport.
         over: Over,
-        /// What each check asks, about a key of its own.
+        /// The content of each check, with a key of its own.
         question: Question,
-        /// Checks of a request, 1 to [`BATCH_MAX`].
+        /// Checks per request, 1 to [`BATCH_MAX`].
         size: u32,
     },
 }
 
-/// Where a check is asked over HTTP.
+/// The HTTP endpoint for a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HttpPath {
     /// `/v1/check`.
@@ -50,12 +50,12 @@ pub enum HttpPath {
     Json,
 }
 
-/// A request that is to be forwarded, without a body.
+/// A request to forward, without a body.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Forwarded {
-    /// GET, unless something else is meant.
+    /// The method, such as GET.
     pub method: Method,
-    /// Where to, with `{key}` for the key of each request.
+    /// The path, with `{key}` for the key of each request.
     pub path: String,
 }
 
@@ -76,7 +76,7 @@ impl Forwarded {
     }
 }
 
-/// What carries a batch.
+/// The transport of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
     /// `ratekeeper.v1`'s `CheckBatch`.
@@ -85,7 +85,7 @@ pub enum Over {
     Http,
 }
 
-/// throttlecrab's request, by the numbers of its fields.
+/// throttlecrab's request.
 #[derive(Message)]
 struct ThrottleRequest {
     #[prost(string, tag = "1")]
@@ -101,7 +101,7 @@ struct ThrottleRequest {
 }
 
 impl Service {
-    /// Decisions of one request.
+    /// Decisions per request.
     #[must_use]
     pub const fn decisions_per_request(&self) -> u32 {
         match self {
@@ -110,7 +110,7 @@ impl Service {
         }
     }
 
-    /// Whether several requests can be under way on one connection.
+    /// Returns true if a connection can have several requests in flight.
     #[must_use]
     pub const fn has_streams(&self) -> bool {
         match self {
@@ -120,7 +120,7 @@ impl Service {
         }
     }
 
-    /// What it is called in reports.
+    /// The name in reports.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -136,7 +136,7 @@ impl Service {
         }
     }
 
-    /// Where requests go; those through a gateway each have their own.
+    /// The path of requests; those through a gateway have their own.
     pub(crate) const fn path(&self) -> &'static str {
         match self {
             Self::Gateway(_) => "/",
@@ -151,7 +151,7 @@ impl Service {
         }
     }
 
-    /// Whether requests can be about different keys.
+    /// Returns true if requests can have different keys.
     pub(crate) fn has_place(&self) -> bool {
         match self {
             Self::Rls(question) | Self::Http(_, question) | Self::Batch { question, .. } => {
@@ -162,7 +162,7 @@ impl Service {
         }
     }
 
-    /// Every request of a run, and the order they are asked in.
+    /// Every request of a run, and their order.
     pub(crate) fn requests(&self, keys: Keys) -> (Payloads, Order) {
         let picker = Picker::new(keys, 1);
         let by_key = |encode: &dyn Fn(u32) -> Vec<u8>| {
@@ -216,12 +216,12 @@ fn throttle(key: u32) -> ThrottleRequest {
     }
 }
 
-/// A gRPC message: not compressed, its length, its bytes.
+/// A gRPC message frame: uncompressed flag, length, bytes.
 fn framed(message: &impl Message) -> Vec<u8> {
     let message = message.encode_to_vec();
     let mut frame = Vec::with_capacity(5 + message.len());
     frame.push(0);
-    // Some hundred bytes.
+    // Messages have some hundred bytes.
     frame.extend((message.len() as u32).to_be_bytes());
     frame.extend(message);
     frame

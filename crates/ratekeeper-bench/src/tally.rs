@@ -1,4 +1,4 @@
-//! What is counted while the load runs.
+//! Counts kept while the load runs.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::answer::Decisions;
 use crate::failure::Failure;
 use crate::windows::WindowCounts;
 
-/// Longer ones are counted as this long.
+/// The longest recorded time; longer ones count as this.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// The counts of one thread, or of all of them.
@@ -21,11 +21,11 @@ pub(crate) struct Tally {
     pub(crate) failures: BTreeMap<Failure, u64>,
     /// Bytes of the shortest and the longest answer.
     pub(crate) answer_bytes: Option<(usize, usize)>,
-    /// From the intended time to the answer, in nanoseconds, to three digits.
+    /// From the due time to the answer in nanoseconds, to three digits.
     pub(crate) latency: Histogram<u64>,
-    /// From the intended time to the sending.
+    /// From the due time to the sending.
     pub(crate) lateness: Histogram<u64>,
-    /// What passed by window, warm-up included.
+    /// Admitted requests by window, warm-up included.
     pub(crate) windows: Option<WindowCounts>,
 }
 
@@ -43,7 +43,7 @@ impl Tally {
         }
     }
 
-    /// Counts an answer of `bytes` bytes to a request that was due at `due`.
+    /// Counts an answer of `bytes` bytes.
     pub(crate) fn answered(&mut self, decisions: Decisions, bytes: usize, times: &Times) {
         self.requests += 1;
         self.allowed += u64::from(decisions.allowed);

@@ -21,21 +21,21 @@ use crate::payload::{Order, Payloads};
 use crate::tally::{Tally, Times};
 use crate::windows::WindowCounts;
 
-/// How long after the end answers are waited for.
+/// The grace period for answers after the end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Between two attempts to connect again.
+/// The pause between attempts to reconnect.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What all threads share.
+/// The state that all threads share.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// One at least.
+    /// At least one.
     pub(crate) targets: Vec<Target>,
     pub(crate) payloads: Payloads,
     pub(crate) order: Order,
     pub(crate) pace: Pace,
-    /// To count by, if that is wanted.
+    /// Counts by window, if requested.
     pub(crate) windows: Option<WindowCounts>,
     pub(crate) connections: u32,
     pub(crate) streams: u32,
@@ -51,20 +51,20 @@ impl Job {
     }
 }
 
-/// What a thread is given for itself.
+/// The state of one thread.
 #[derive(Debug)]
 pub(crate) struct Part {
     /// The numbers of its connections.
     pub(crate) connections: Range<u32>,
     /// Its decisions so far, warm-up included.
     pub(crate) decisions: Arc<AtomicU64>,
-    /// Where it says that it is connected, or why it is not.
+    /// Reports success or the error once all connections were attempted.
     pub(crate) connected: Sender<Result<(), String>>,
-    /// Where it is told when to begin; nothing if it is not to.
+    /// Receives the window when the run begins; closed if it does not.
     pub(crate) window: Receiver<Window>,
 }
 
-/// Runs until the window is over and all is answered.
+/// Runs until the window is over and all answers are in.
 pub(crate) fn run(job: &Arc<Job>, part: Part) -> io::Result<Tally> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut first = Vec::new();
@@ -72,7 +72,7 @@ pub(crate) fn run(job: &Arc<Job>, part: Part) -> io::Result<Tally> {
         match runtime.block_on(job.connect(number)) {
             Ok(streams) => first.push(streams),
             Err(reason) => {
-                // Nobody listens any more if another thread has failed first.
+                // The receiver is gone if another thread failed first.
                 let _ = part.connected.send(Err(reason));
                 return Ok(Tally::new());
             }
@@ -114,7 +114,7 @@ fn load(
     }
     runtime.block_on(local.run_until(async {
         let all = async { while connections.join_next().await.is_some() {} };
-        // In time: else what is left is counted below.
+        // Answers after the grace period are counted as missing below.
         let _ = timeout_at((window.end + PATIENCE).into(), all).await;
     }));
     let mut tally = std::mem::replace(&mut *tally.borrow_mut(), Tally::new());
@@ -124,7 +124,7 @@ fn load(
     tally
 }
 
-/// What a stream needs to ask.
+/// The state that a stream needs for sending requests.
 #[derive(Clone)]
 struct Asker {
     job: Arc<Job>,
@@ -135,7 +135,7 @@ struct Asker {
     decisions: Arc<AtomicU64>,
 }
 
-/// Asks on all streams of a connection, and connects again when it is lost.
+/// Sends requests on all streams of a connection, and reconnects after a loss.
 async fn keep_asking(asker: Asker, number: u32, streams: Vec<Stream>) {
     let mut next = Some(streams);
     loop {
@@ -163,7 +163,7 @@ async fn keep_asking(asker: Asker, number: u32, streams: Vec<Stream>) {
 }
 
 impl Asker {
-    /// Asks until all is over or the connection is lost.
+    /// Sends requests until the run is over or the connection is lost.
     async fn ask(self, mut stream: Stream, mut order: Order) {
         while let Some(due) = self.schedule.next().await {
             let number = order.next();
@@ -184,7 +184,7 @@ impl Asker {
                 Ok(answer) => {
                     let decisions = answer.decisions;
                     let count = u64::from(decisions.allowed) + u64::from(decisions.denied);
-                    // Relaxed: only counted, by this thread alone.
+                    // Relaxed: only a count, written by this thread alone.
                     self.decisions.fetch_add(count, Ordering::Relaxed);
                     let mut tally = self.tally.borrow_mut();
                     if let Some(windows) = &mut tally.windows {
@@ -195,7 +195,7 @@ impl Asker {
                     }
                 }
                 Err(failure) => {
-                    // Also those of the warm-up: none is to go unseen.
+                    // The warm-up's failures count too: none may go unnoticed.
                     self.tally.borrow_mut().failed(failure, 1);
                     if failure.is_of_connection() {
                         return;
@@ -205,8 +205,8 @@ impl Asker {
         }
     }
 
-    /// A closed loop is measured by what is answered in the window; an open one by what was due in
-    /// it, however late it is answered.
+    /// A closed loop counts the requests answered in the window; an open loop counts those due in
+    /// it, however late they are answered.
     fn counts(&self, times: &Times) -> bool {
         self.window.holds(match self.job.pace {
             Pace::Closed => times.answered,

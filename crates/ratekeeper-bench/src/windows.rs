@@ -1,30 +1,30 @@
-//! What passes of each key in each window of the wall clock.
+//! Admitted requests for each key in each window of the wall clock.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-/// What passed of each key in each whole window of a run: is a limit kept exactly?
+/// Admitted requests for each key in each whole window of a run, to show if a limit is exact.
 ///
 /// Windows are aligned to the epoch by this machine's clock, as fixed windows are by the store's. A
-/// request that was sent in one window and answered in another may have been decided in either:
-/// `passed_max` leaves it out and `passed_min` counts it in, so that what they prove is certain.
+/// request sent in one window and answered in another may have been decided in either: `passed_max`
+/// leaves it out and `passed_min` includes it, so that both bounds are certain.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Windows {
     /// The length of a window.
     pub window_seconds: f64,
-    /// Windows that lay in the run as a whole, warm-up included.
+    /// Windows that lay entirely in the run, warm-up included.
     pub windows: u64,
-    /// The least that was asked about any key in any of them; 0 if there is no whole window.
+    /// The fewest requests for any key in any of these windows; 0 without a whole window.
     pub asked_min: u64,
-    /// The least that passed, as above.
+    /// The fewest admitted requests for any key in any of these windows.
     pub passed_min: u64,
-    /// The most that passed, as above.
+    /// The most admitted requests for any key in any of these windows.
     pub passed_max: u64,
 }
 
-/// One moment by both clocks.
+/// The same moment on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Anchor {
     at: Instant,
@@ -35,7 +35,7 @@ impl Anchor {
     pub(crate) fn now() -> Self {
         Self {
             at: Instant::now(),
-            // A clock before 1970 has no windows that anybody could compare.
+            // A clock before 1970 has no windows to compare with.
             since_epoch: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or_default(),
@@ -55,21 +55,21 @@ impl Anchor {
 pub(crate) struct WindowCounts {
     length: Duration,
     anchor: Anchor,
-    /// By the number of the window and that of the key.
+    /// By window number and key number.
     counts: HashMap<(u64, u32), Count>,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
 struct Count {
     asked: u64,
-    /// In this window for certain.
+    /// Admitted in this window for certain.
     passed: u64,
-    /// In this window or in another.
+    /// Admitted in this window or another.
     perhaps: u64,
 }
 
 impl WindowCounts {
-    /// Nothing yet, of windows of that length, which is not 0.
+    /// Empty counts for windows of that length, which is not 0.
     pub(crate) fn new(length: Duration, anchor: Anchor) -> Self {
         Self {
             length,
@@ -83,7 +83,7 @@ impl WindowCounts {
         u64::try_from(number).unwrap_or(u64::MAX)
     }
 
-    /// Counts a request about `key`; none that failed has passed.
+    /// Counts a request with `key`; a failed one was not admitted.
     pub(crate) fn answered(&mut self, key: u32, sent: Instant, answered: Instant, passed: bool) {
         let (first, last) = (self.number(sent), self.number(answered));
         self.counts.entry((first, key)).or_default().asked += 1;
@@ -109,9 +109,10 @@ impl WindowCounts {
         }
     }
 
-    /// What they tell of `keys` keys and a run between these times.
+    /// The results for `keys` keys and a run between these times.
     pub(crate) fn told(&self, keys: u32, start: Instant, end: Instant) -> Windows {
-        // The first that begins after the start, and the one that the end lies in, which is cut off.
+        // From the first window that begins after the start to the last one that ends before the
+        // end.
         let whole = self.number(start) + 1..self.number(end);
         let each = || {
             let places = whole

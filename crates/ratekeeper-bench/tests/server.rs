@@ -1,4 +1,4 @@
-//! Load on a real server of ours: what is counted adds up.
+//! Puts load on a real server of ours and checks that the counts add up.
 
 mod support;
 
@@ -44,7 +44,7 @@ fn a_closed_loop_counts_what_the_server_decided() {
     assert!(report.requests > 0, "{report}");
     assert_eq!(report.decisions, report.requests);
     assert_eq!((report.allowed, report.denied), (report.decisions, 0));
-    // Some were answered before or after the window, at most one by stream at its end.
+    // Some were answered outside the window, at most one per stream at its end.
     let decided = server.decisions();
     assert!(decided >= report.decisions, "{decided} {report}");
     assert!(decided <= report.decisions + 64, "{decided} {report}");

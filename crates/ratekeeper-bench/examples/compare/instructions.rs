@@ -1,4 +1,5 @@
-//! Instructions by decision, counted by callgrind: the same on a busy machine as on a quiet one.
+//! Instructions per decision, counted by callgrind: the figure does not depend on the machine's
+//! load.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,19 +15,19 @@ use crate::rows::closed;
 use crate::servers::Server;
 use crate::versus::once;
 
-/// Load before the count, and load that is counted: some thousands of requests each.
+/// Uncounted load, then counted load: some thousands of requests each.
 const WARM_UP: Duration = Duration::from_secs(2);
 const COUNTED: Duration = Duration::from_secs(5);
 
-/// What a decision over gRPC executes in the server, the kernel left out.
+/// Instructions that the server executes for a decision over gRPC, without the kernel's.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Instructions {
     pub(crate) ours: f64,
     pub(crate) constant: f64,
 }
 
-/// Counts both servers, one after the other. They run beside the load, not pinned: it waits for
-/// them nearly all the time.
+/// Counts both servers, one after the other. They run beside the load and are not pinned: the load
+/// waits for them nearly all the time.
 pub(crate) fn count(plan: &Plan, folder: &Path, answer_of: &Server) -> Result<Instructions> {
     Ok(Instructions {
         ours: counted(plan, folder, "ours", |plan| {
@@ -61,7 +62,7 @@ fn counted(
     server.stop();
     eventually("callgrind has written its counts", || out.is_file());
     let text = std::fs::read_to_string(&out).context("callgrind's counts cannot be read")?;
-    // Its `summary` is of the part that was being counted at the end, which is none.
+    // `summary` covers only the part counted at the end, which is empty.
     let total = text.lines().find_map(|line| {
         let total = line.strip_prefix("totals: ")?.trim().parse::<f64>();
         total.ok().filter(|total| *total > 0.0)

@@ -1,9 +1,10 @@
-//! Ratekeeper over gRPC beside the same binary answering a constant, and beside throttlecrab.
+//! Compares Ratekeeper over gRPC with the same binary answering a constant, and with throttlecrab.
 //!
-//! `cargo xtask bench` builds and runs this, pinned to a processor of its own; the servers get
-//! another one. With `--redis` counters are in Redis, beside the same constant, counters in memory, and the
-//! incumbent on the same Redis. Speeds of a shared machine wander, so runs of two servers alternate, and what
-//! is told are the medians of their ratios (see `ratekeeper_testkit::paired`).
+//! `cargo xtask bench` builds and runs this, pinned to one processor; the servers get another. With
+//! `--redis`, counters are in Redis, and the comparison is with the same constant, with counters in
+//! memory, and with envoyproxy/ratelimit on the same Redis. Speeds on a shared machine drift, so
+//! runs of two servers alternate, and the results are medians of their ratios (see
+//! `ratekeeper_testkit::paired`).
 
 mod instructions;
 #[path = "../shared/machine.rs"]
@@ -20,27 +21,27 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use ratekeeper_testkit::paired::Patience;
 
-/// What is run, and how long.
+/// The comparisons to run, and their durations.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The binary that serves.
+    /// The Ratekeeper binary.
     pub(crate) ratekeeper: PathBuf,
-    /// The peer, if it is there.
+    /// The throttlecrab binary, if available.
     pub(crate) throttlecrab: Option<PathBuf>,
-    /// envoyproxy/ratelimit, if it is there.
+    /// The envoyproxy/ratelimit binary, if available.
     pub(crate) incumbent: Option<PathBuf>,
-    /// Whether counters are in Redis, and compared with counters in memory.
+    /// True to keep counters in Redis, and compare with counters in memory.
     pub(crate) is_redis: bool,
-    /// Where results go.
+    /// The folder for results.
     pub(crate) out: PathBuf,
-    /// What servers are started with in front: pinned, and gone when this program is.
+    /// The command prefix of servers: it pins them, and ends them with this program.
     pub(crate) prefix: Vec<String>,
-    /// How long each run of a pair is measured.
+    /// The measured time of each run of a pair.
     pub(crate) run: Duration,
     pub(crate) patience: Patience,
-    /// When no further comparison is begun.
+    /// The time after which no further comparison starts.
     pub(crate) deadline: Instant,
-    /// Comparisons whose name contains one of these; all if there are none.
+    /// Runs only comparisons whose name contains one of these; all if empty.
     pub(crate) only: Vec<String>,
 }
 

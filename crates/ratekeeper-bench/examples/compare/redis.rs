@@ -1,4 +1,5 @@
-//! Counters in Redis, beside a constant answer, counters in memory, and the incumbent on the same Redis.
+//! Counters in Redis, compared with a constant answer, with counters in memory, and with
+//! envoyproxy/ratelimit on the same Redis.
 //!
 //! Redis shares a processor with the load, so that the service has one of its own.
 
@@ -14,12 +15,12 @@ use crate::servers::Server;
 use crate::table::Table;
 use crate::versus::{By, Versus, versus};
 
-/// All of them are up all the time; idle ones take next to nothing.
+/// The servers. All run all the time; idle ones take next to no processor time.
 struct Servers {
     redis: Server,
     constant: Server,
     memory: Server,
-    /// Denies all but one request about a key, by the server's word each time, or from memory.
+    /// Denies all but one request for each key: by asking Redis each time, or from its cache.
     denying: Server,
     repeating: Server,
     denying_memory: Server,
@@ -59,7 +60,7 @@ pub(crate) fn run(plan: &Plan, folder: &Path) -> Result<Table> {
         });
     }
     for (name, keys) in SPREADS {
-        // What both bear: a quarter of what the constant server does.
+        // A rate that both can serve: a quarter of the constant server's.
         let Some(half) = table.half_load(name) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! What is compared with what.
+//! The comparisons.
 
 use std::time::{Duration, Instant};
 
@@ -19,15 +19,15 @@ const STREAMS: u32 = 16;
 /// Keys of the spread loads.
 const MANY: u32 = 100_000;
 
-/// Keys of the question how large a counter is, and how long they are asked about: each some
-/// five times, so that nearly none is missed.
+/// Keys of the memory comparison and the time to send requests for them: about five for each key,
+/// so that nearly none is missed.
 const MEMORY_KEYS: u32 = 200_000;
 const MEMORY_RUN: Duration = Duration::from_secs(12);
 
-/// Checks of a batch.
+/// Checks in a batch.
 const BATCH: u32 = 100;
 
-/// Alone runs of which the median is told.
+/// Single runs, of which the median is reported.
 const RUNS: usize = 7;
 
 pub(crate) const SPREADS: [(&str, Keys); 3] = [
@@ -42,14 +42,14 @@ pub(crate) const SPREADS: [(&str, Keys); 3] = [
     ),
 ];
 
-/// The servers, all up from the first comparison to the last; idle ones take no time.
+/// The servers, all up from the first comparison to the last; idle ones take no processor time.
 struct Servers {
     ours: Server,
     constant: Server,
     throttlecrab: Option<Server>,
 }
 
-/// Runs everything that is wanted, and says so as it goes.
+/// Runs the selected comparisons and prints progress.
 pub(crate) fn all(plan: &Plan) -> Result<Table> {
     let folder = std::env::temp_dir().join(format!("ratekeeper-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder).context("there is no place for the rules")?;
@@ -78,7 +78,7 @@ fn run(plan: &Plan, folder: &std::path::Path) -> Result<Table> {
         });
     }
     for (name, keys) in SPREADS {
-        // At half of what the constant server bears: the rate that was just found.
+        // Half of the constant server's rate, which was just measured.
         let Some(half) = table.half_load(name) else {
             continue;
         };
@@ -166,11 +166,11 @@ fn batch(plan: &Plan, mut load: Load, keys: Keys) -> Result<Alone> {
     Ok(Alone(Side::of("ratekeeper", &runs)))
 }
 
-/// What a counter takes of resident memory. Our table is there from the start, so it is made as
-/// large as its counters need and filled, and compared with a server that has hardly any.
+/// Resident memory per counter. Our table exists from the start, so it is sized for its counters,
+/// filled, and compared with a server that has hardly any.
 fn memory(plan: &Plan, folder: &std::path::Path) -> Result<Vec<Memory>> {
     let keys = Keys::Uniform(MEMORY_KEYS);
-    // 13 MiB of table for two hundred thousand counters of 57 B, filled to nine tenths.
+    // A table of 13 MiB for 200,000 counters of 57 B: nine tenths full.
     let batches = |server: &Server| server.batches(Over::Http, 1_000);
     let empty = Server::ratekeeper(plan, folder, &["--memory-limit", "1MiB"])?;
     let before = warm(&empty, batches(&empty))?;
@@ -188,7 +188,7 @@ fn memory(plan: &Plan, folder: &std::path::Path) -> Result<Vec<Memory>> {
     Ok(rows)
 }
 
-/// What is resident once connections and their buffers are there, and one counter.
+/// Resident memory with connections and buffers in place, and one counter.
 fn warm(server: &Server, mut load: Load) -> Result<u64> {
     load.keys = Keys::Hot;
     load.warm_up = Duration::ZERO;

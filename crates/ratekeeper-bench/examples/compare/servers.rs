@@ -1,4 +1,4 @@
-//! The servers that are compared, each a process of its own.
+//! The servers to compare, each a process of its own.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -12,7 +12,7 @@ use ratekeeper_testkit::process::{Process, free_port};
 
 use crate::Plan;
 
-/// One limit of so many a unit, of the default algorithm.
+/// A single limit with the default algorithm.
 fn rules(unit: &str, quota: u32) -> String {
     format!(
         "\
@@ -37,7 +37,7 @@ fn narrow() -> String {
     rules("year", 1)
 }
 
-/// What every request asks.
+/// The question of every request.
 pub(crate) fn question() -> Question {
     Question::new(
         "bench",
@@ -45,29 +45,30 @@ pub(crate) fn question() -> Question {
     )
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub(crate) struct Server {
     process: Process,
     grpc: u16,
     http: u16,
     admin: u16,
-    /// Whether it is throttlecrab.
+    /// True if it is throttlecrab.
     is_peer: bool,
 }
 
 impl Server {
-    /// Ratekeeper with that memory limit, deciding.
+    /// Ratekeeper with these additional arguments.
     pub(crate) fn ratekeeper(plan: &Plan, folder: &Path, more: &[&str]) -> Result<Self> {
         Self::ours(plan, folder, &wide(), &[&["serve"], more].concat())
     }
 
-    /// The same with a limit that denies all but the first request about a key.
+    /// Ratekeeper with a limit that denies all but the first request for each key.
     pub(crate) fn denying(plan: &Plan, folder: &Path, more: &[&str]) -> Result<Self> {
         Self::ours(plan, folder, &narrow(), &[&["serve"], more].concat())
     }
 
-    /// The incumbent with its counters in the Redis at that port, as its own documentation starts it.
+    /// envoyproxy/ratelimit with its counters in the Redis at that port, started as its
+    /// documentation says.
     pub(crate) fn incumbent(plan: &Plan, folder: &Path, redis: u16) -> Result<Option<Self>> {
         let Some(program) = &plan.incumbent else {
             return Ok(None);
@@ -86,7 +87,7 @@ impl Server {
             .env("REDIS_URL", format!("127.0.0.1:{redis}"))
             .env("USE_STATSD", "false")
             .env("LOG_LEVEL", "error")
-            // It has one processor.
+            // It is pinned to one processor.
             .env("GOMAXPROCS", "1");
         for (name, port) in [("GRPC_PORT", grpc), ("PORT", http), ("DEBUG_PORT", debug)] {
             command.env(name, port.to_string());
@@ -105,7 +106,7 @@ impl Server {
         }))
     }
 
-    /// The same binary, answering what `decider` answers, and deciding nothing.
+    /// Ratekeeper answering every request with the first answer of `decider`, without deciding.
     pub(crate) fn constant(plan: &Plan, folder: &Path, decider: &Self) -> Result<Self> {
         let answer = first_answer(&decider.load())?;
         let mut hex = String::new();
@@ -124,7 +125,7 @@ impl Server {
 
     fn ours(plan: &Plan, folder: &Path, text: &str, args: &[&str]) -> Result<Self> {
         let (grpc, http, admin) = (free_port(), free_port(), free_port());
-        // A file of its own: each server reads its rules again when they change.
+        // A rules file for each server, because servers reload theirs on changes.
         let rules = folder.join(format!("rules-{grpc}.yaml"));
         std::fs::write(&rules, text).context("the rules cannot be written")?;
         let mut command = command(plan, &plan.ratekeeper);
@@ -148,7 +149,7 @@ impl Server {
         })
     }
 
-    /// throttlecrab over gRPC, as its own documentation starts it, with room for a million keys.
+    /// throttlecrab over gRPC, started as its documentation says, with room for a million keys.
     pub(crate) fn throttlecrab(plan: &Plan, program: &Path) -> Self {
         let grpc = free_port();
         let mut command = command(plan, program);
@@ -166,17 +167,17 @@ impl Server {
         }
     }
 
-    /// Its process.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Terminates it, and waits for its end.
     pub(crate) fn stop(&mut self) {
         self.process.terminate();
     }
 
-    /// A load on its gRPC, watched.
+    /// A load on its gRPC port that also measures its process.
     pub(crate) fn load(&self) -> Load {
         let service = if self.is_peer {
             Service::Throttlecrab
@@ -188,8 +189,8 @@ impl Server {
         load
     }
 
-    /// A load of batches, watched: on one connection of gRPC with four requests under way, or
-    /// four of HTTP.
+    /// A load of batches that also measures its process: over one gRPC connection with four
+    /// requests in flight, or four HTTP connections.
     pub(crate) fn batches(&self, over: Over, size: u32) -> Load {
         let (port, connections, streams) = match over {
             Over::Grpc => (self.grpc, 1, 4),
@@ -207,7 +208,7 @@ impl Server {
         load
     }
 
-    /// Answers that a failure mode gave.
+    /// The number of answers from a failure mode.
     pub(crate) fn degraded(&self) -> Result<f64> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.admin))?;
         stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")?;

@@ -1,4 +1,4 @@
-//! Everything that was measured, for people and for programs.
+//! All results, as text and as JSON.
 
 use std::fmt;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::instructions::Instructions;
 use crate::machine;
 use crate::versus::{By, Side, Versus};
 
-/// Medians of a server that is compared with nothing.
+/// Medians of a server that is not compared with another.
 #[derive(Debug, Serialize)]
 pub(crate) struct Alone(pub(crate) Side);
 
-/// What counters take.
+/// Memory that counters take.
 #[derive(Debug, Serialize)]
 pub(crate) struct Memory {
     pub(crate) who: &'static str,
@@ -36,9 +36,9 @@ pub(crate) struct Table {
     alone: Vec<(String, Alone)>,
     memory: Vec<Memory>,
     instructions: Option<Instructions>,
-    /// What else is to be known.
+    /// Notes for the reader.
     notes: Vec<String>,
-    /// What did not come about, and why.
+    /// Results that are missing, each with the reason.
     missing: Vec<(String, String)>,
 }
 
@@ -99,8 +99,8 @@ impl Table {
         self.notes.push(note);
     }
 
-    /// Runs one comparison if it is wanted and there is time; one that fails leaves a note, and
-    /// the others go on.
+    /// Runs one comparison if it is selected and time is left. A failed one leaves a note, and the
+    /// others continue.
     fn step<T>(&mut self, plan: &Plan, name: &str, run: impl FnOnce() -> Result<T>) -> Option<T> {
         if !plan.only.is_empty() && !plan.only.iter().any(|only| name.contains(only)) {
             return None;
@@ -121,14 +121,14 @@ impl Table {
         }
     }
 
-    /// Half of the rate at which the constant server was full with that spread.
+    /// Half of the maximum rate of the constant server with that spread of keys.
     pub(crate) fn half_load(&self, spread: &str) -> Option<f64> {
         let name = format!("closed, {spread}");
         let found = self.versus.iter().find(|versus| versus.name == name)?;
         Some((found.theirs.decisions_per_second / 2.0 / 1_000.0).round() * 1_000.0)
     }
 
-    /// Writes `NAME.json` and `NAME.md` into `folder`, and answers how much is missing.
+    /// Writes `NAME.json` and `NAME.md` into `folder`; returns the number of missing results.
     pub(crate) fn write(&self, folder: &Path, name: &str) -> Result<usize> {
         let write = |extension: &str, text: String| {
             let path = folder.join(name).with_extension(extension);

@@ -1,4 +1,4 @@
-//! Two servers under the same load, in turns.
+//! Alternating runs of two servers under the same load.
 
 use std::time::Duration;
 
@@ -9,36 +9,36 @@ use serde::Serialize;
 
 use crate::Plan;
 
-/// Load before each run is measured.
+/// Load before the measured part of each run.
 const WARM_UP: Duration = Duration::from_millis(60);
 
-/// What two servers were compared by.
+/// The figure by which two servers are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum By {
-    /// Decisions a second of a closed loop.
+    /// Decisions per second in a closed loop.
     Rate,
-    /// Processor time of a decision, both at one offered rate.
+    /// Processor time per decision, both servers at one offered rate.
     Cpu,
 }
 
-/// How two servers compare.
+/// The comparison of two servers.
 #[derive(Debug, Serialize)]
 pub(crate) struct Versus {
     pub(crate) name: String,
     pub(crate) by: By,
     pub(crate) ours: Side,
     pub(crate) theirs: Side,
-    /// Median of ours / theirs, pair by pair, and where it lies with 95 % confidence.
+    /// Median of ours / theirs over pairs, with its 95 % confidence interval.
     pub(crate) ratio: f64,
     pub(crate) ratio_low: f64,
     pub(crate) ratio_high: f64,
-    /// The same of ours - theirs in microseconds of processor time by decision.
+    /// The same for ours - theirs, in microseconds of processor time per decision.
     pub(crate) cpu_us_more: f64,
     pub(crate) cpu_us_more_low: f64,
     pub(crate) cpu_us_more_high: f64,
     pub(crate) pairs: usize,
-    /// Whether the ratio is known within 3 %.
+    /// True if the ratio is known within 3 %.
     pub(crate) converged: bool,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Side {
     pub(crate) answer_bytes: (usize, usize),
 }
 
-/// Runs `ours` and `theirs`, which differ in nothing but their target, in turns.
+/// Runs `ours` and `theirs`, which differ only in their target, alternately.
 pub(crate) fn versus(
     plan: &Plan,
     name: &str,
@@ -70,7 +70,7 @@ pub(crate) fn versus(
         || measure(&our_load, by, &mut runs.0),
         || measure(&their_load, by, &mut runs.1),
     )?;
-    // The first of each is not counted, as in the pairs.
+    // As in the pairs, the first run of each is not counted.
     let (ours_runs, their_runs) = (counted(&runs.0), counted(&runs.1));
     let cpu: Vec<(f64, f64)> = ours_runs
         .iter()
@@ -117,7 +117,7 @@ fn measure(load: &Load, by: By, runs: &mut Vec<Report>) -> Result<f64> {
     Ok(measure)
 }
 
-/// Runs a load; requests without a decision spoil it.
+/// Runs a load; requests without a decision make it an error.
 pub(crate) fn once(load: &Load) -> Result<Report> {
     let report = run(load, |_| {})?;
     if report.failed() > 0 || report.decisions == 0 {

@@ -1,7 +1,9 @@
-//! The gateway beside itself without limits and beside NGINX's `proxy_pass`, each on one processor.
+//! Compares the gateway with itself without limits and with NGINX's `proxy_pass`, each on one
+//! processor.
 //!
-//! `cargo xtask bench gateway` builds what it needs and runs it. NGINX answers behind all of them, and h2load asks; both
-//! are on the second processor, what is measured is on the first. Runs alternate, and ratios are medians over pairs.
+//! `cargo xtask bench gateway` builds the parts and runs it. NGINX is the upstream of all of them,
+//! and h2load sends the requests; both are on the second processor, the measured proxy is on the
+//! first. Runs alternate, and ratios are medians over pairs.
 
 #[path = "../shared/pinned.rs"]
 mod pinned;
@@ -14,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use ratekeeper_testkit::paired::{Paired, Patience, difference, try_paired};
 use setup::{Load, Setup, Subject};
 
-/// Connections that ask at once.
+/// Concurrent connections.
 const CONNECTIONS: u32 = 32;
 
 fn main() -> Result<()> {

@@ -1,4 +1,4 @@
-//! What is measured, and what asks it.
+//! The measured proxies, and the programs around them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use ratekeeper_testkit::process::{Process, free_port};
 
 use crate::pinned::{nginx, pinned};
 
-/// Where what is measured runs, and where everything else does.
+/// The processor of the measured program, and that of everything else.
 const MEASURED: &str = "0";
 const BESIDE: &str = "1";
 
@@ -22,14 +22,14 @@ descriptors:
     rate_limit: { window: 1m, limit: 1000000000 }
 ";
 
-/// How much is asked.
+/// The size of a load.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) connections: u32,
     pub(crate) requests: u32,
 }
 
-/// All programs, for as long as this lives.
+/// All programs; they run while this lives.
 pub(crate) struct Setup {
     pub(crate) limits_on: Subject,
     pub(crate) limits_off: Subject,
@@ -45,7 +45,7 @@ pub(crate) struct Subject {
     process: Process,
 }
 
-/// How long single answers took.
+/// Latencies of single responses.
 pub(crate) struct Latency {
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
@@ -120,7 +120,7 @@ fn gateway(binary: &Path, folder: &Path, behind: u16, limits: &str) -> Subject {
 }
 
 impl Subject {
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) fn rate(&self, load: Load) -> Result<f64> {
         let said = self.ask(load, &[])?;
         // finished in 1.02s, 29411.76 req/s, 5.33MB/s
@@ -134,7 +134,7 @@ impl Subject {
         Ok(rate.parse()?)
     }
 
-    /// Processor time of a request, in microseconds.
+    /// Processor time per request, in microseconds.
     pub(crate) fn cpu_us(&self, load: Load) -> Result<f64> {
         let before = cpu_time(self.process.id())?;
         self.ask(load, &[])?;
@@ -142,7 +142,7 @@ impl Subject {
         Ok(took.as_secs_f64() * 1e6 / f64::from(load.requests))
     }
 
-    /// At `rate` requests a second, for some seconds.
+    /// Latencies at `rate` requests per second, measured over some seconds.
     pub(crate) fn latency(&self, rate: f64, folder: &Path) -> Result<Latency> {
         let connections = 32;
         let each = format!("{:.0}", (rate / f64::from(connections)).max(1.0));

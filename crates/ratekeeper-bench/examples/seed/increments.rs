@@ -1,4 +1,4 @@
-//! A bare increment of Redis, for as long as the load runs: what any coordination takes at least.
+//! Plain increments in Redis while the load runs: the lower bound of any coordination.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use ratekeeper_testkit::redis::Client;
 
-/// As many as the article's three instances made, for 25 tenants once a second.
+/// The rate of the article's three instances with 25 tenants, each once a second.
 pub(crate) const PER_SECOND: u32 = 75;
 
-/// A thread that asks.
+/// A thread that sends increments.
 pub(crate) struct Increments {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Vec<f64>>,
@@ -23,7 +23,7 @@ impl Increments {
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let mut took = Vec::new();
-            // Relaxed: nothing else is handed over with it.
+            // Relaxed: no other data depends on it.
             while !stopped.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_secs(1) / PER_SECOND);
                 let begun = Instant::now();
@@ -35,7 +35,7 @@ impl Increments {
         Self { stop, thread }
     }
 
-    /// How long each took, in microseconds, the shortest first.
+    /// Ends the thread; returns all latencies in microseconds, sorted.
     pub(crate) fn end(self) -> Result<Vec<f64>> {
         self.stop.store(true, Ordering::Relaxed);
         match self.thread.join() {

@@ -1,9 +1,10 @@
-//! The performance test of the article on coordinated rate limiting that service levels come from: three gateways, 25
-//! tenants, 1,000 calls a second to one endpoint, one Redis.
+//! The performance test from the article on coordinated rate limiting that introduced service
+//! levels: three gateways, 25 tenants, 1,000 calls a second to one endpoint, one Redis.
 //!
-//! `cargo xtask bench seed` builds what it needs and runs it. The load has the second processor and everything else the
-//! first. Runs with limits on and off alternate, and what is told are medians; then the same rate of the method
-//! with the lower threshold is four times over it, and what passes is held against it, window by window.
+//! `cargo xtask bench seed` builds the parts and runs it. The load has the second processor and
+//! everything else the first. Runs with limits on and off alternate, and the results are medians.
+//! Then the same rate of the method with the lower threshold exceeds it four times, and the
+//! admitted calls are compared with it, window by window.
 
 mod increments;
 #[path = "../shared/machine.rs"]
@@ -21,18 +22,18 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use ratekeeper_testkit::paired::Patience;
 
-/// What is run, and how long.
+/// The runs and their durations.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// The binary that serves.
+    /// The Ratekeeper binary.
     pub(crate) ratekeeper: PathBuf,
-    /// Where results go; only printed if it is nowhere.
+    /// The folder for results; without one they are only printed.
     pub(crate) out: Option<PathBuf>,
-    /// Each run with limits on or off, after a warm-up.
+    /// The measured time of each run, with limits on or off, after a warm-up.
     pub(crate) run: Duration,
     pub(crate) warm_up: Duration,
     pub(crate) pairs: usize,
-    /// Whole windows in which admissions are counted, at least.
+    /// The least number of whole windows in which to count admissions.
     pub(crate) windows: u32,
 }
 

@@ -1,17 +1,17 @@
-//! What Redis was asked.
+//! Command counts from Redis.
 
 use std::ops::{AddAssign, Sub};
 
 use ratekeeper_testkit::redis::Client;
 
-/// What the server counted of what others asked than this program.
+/// The commands that other clients than this program sent, by the server's counts.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Seen {
-    /// Calls of the script, or of a command outside of it.
+    /// Calls of the script, or of commands outside it.
     pub(crate) calls: f64,
-    /// Commands, those in the script and the script itself each for one.
+    /// Commands, where the script and each command in it count as one.
     pub(crate) commands: f64,
-    /// The server's own time in the script, in microseconds.
+    /// Server time in the script, in microseconds.
     pub(crate) script_us: f64,
 }
 

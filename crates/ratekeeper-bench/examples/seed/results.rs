@@ -1,4 +1,4 @@
-//! What came of it, for people and for programs.
+//! The results, as text and as JSON.
 
 use std::fmt;
 use std::path::Path;
@@ -14,14 +14,14 @@ use crate::machine;
 use crate::redis::Seen;
 use crate::runs::{PER_SECOND, TENANTS};
 
-/// The article's figure for what its limiter adds at p95, in microseconds.
+/// The article's figure for the latency that its limiter adds at p95, in microseconds.
 const ADDED_MAX_US: f64 = 1_000.0;
 
-/// One run below the limits.
+/// A run below the limits.
 #[derive(Clone, Copy)]
 pub(crate) struct Run {
     pub(crate) latency: Latency,
-    /// Processor time of all gateways, by request.
+    /// Processor time of all gateways per request.
     pub(crate) cpu_us: f64,
     pub(crate) seen: Seen,
     pub(crate) seconds: f64,
@@ -30,18 +30,18 @@ pub(crate) struct Run {
 /// The run above the limits.
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct Admissions {
-    /// What may pass of a tenant in a window.
+    /// The limit of a tenant per window.
     pub(crate) limit: u64,
     pub(crate) windows: Windows,
-    /// Answers of the failure mode, which no limit of Redis holds.
+    /// Answers from the failure mode, to which no limit in Redis applies.
     pub(crate) failed_open: f64,
-    /// What Redis saw while most calls were denied.
+    /// Calls per second in Redis while most requests were denied.
     pub(crate) calls_per_second: f64,
     pub(crate) latency: Latency,
 }
 
 impl Admissions {
-    /// Whether every tenant got its limit in every window, and none got more.
+    /// Returns true if every tenant got exactly its limit in every window.
     fn are_exact(&self) -> bool {
         let Windows {
             windows,
@@ -57,13 +57,13 @@ impl Admissions {
     }
 }
 
-/// Everything that was measured.
+/// All results.
 pub(crate) struct Results {
     machine: String,
     load_average_before: f64,
-    /// Limits on and off.
+    /// Runs with limits on and off.
     pub(crate) pairs: Vec<(Run, Run)>,
-    /// Bare increments, the shortest first.
+    /// Latencies of plain increments, sorted.
     pub(crate) increments_us: Vec<f64>,
     pub(crate) admissions: Option<Admissions>,
 }
@@ -114,7 +114,7 @@ impl Results {
         })
     }
 
-    /// Microseconds that such a share of the increments did not exceed.
+    /// The latency in microseconds that this share of the increments did not exceed.
     fn increment_us(&self, share: f64) -> f64 {
         let place = (self.increments_us.len() as f64 * share) as usize;
         self.increments_us.get(place).copied().unwrap_or(f64::NAN)
@@ -154,7 +154,7 @@ impl Results {
         Ok(())
     }
 
-    /// Wrong admissions are a failure; times are the machine's too.
+    /// Fails on wrong admissions only; times depend on the machine too.
     pub(crate) fn verdict(&self) -> Result<()> {
         match &self.admissions {
             Some(admissions) if admissions.are_exact() => Ok(()),
@@ -163,7 +163,7 @@ impl Results {
     }
 }
 
-/// Medians of both, and of the differences pair by pair with their 95 % interval.
+/// Medians of both, and of the paired differences with their 95 % interval.
 #[derive(Clone, Copy, Serialize)]
 struct Compared {
     on: f64,

@@ -16,15 +16,15 @@ use crate::setup::{Fleet, Setup};
 pub(crate) const PER_SECOND: f64 = 1_000.0;
 pub(crate) const TENANTS: u32 = 25;
 
-/// Eight to each gateway.
+/// Connections: eight to each gateway.
 const CONNECTIONS: u32 = 24;
 
 const PATH: &str = "/v1/organizations/{key}/product/7";
 
-/// Of a window of the limits.
+/// The window of the limits.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Runs everything, with a bar that says how far it is.
+/// Runs everything and shows a progress bar.
 pub(crate) fn all(plan: &Plan) -> Result<Results> {
     let setup = Setup::start(&plan.ratekeeper)?;
     let bar = Bar::new(plan);
@@ -61,7 +61,7 @@ fn load(fleet: &Fleet, method: Method) -> Load {
     load
 }
 
-/// Below all limits: each tenant asks 400 times in a window that holds 1,000.
+/// The load below all limits: each tenant sends 400 requests in a window that allows 1,000.
 fn reads(plan: &Plan, setup: &Setup, fleet: &Fleet, bar: &Bar, text: &str) -> Result<Run> {
     let mut load = load(fleet, Method::GET);
     load.warm_up = plan.warm_up;
@@ -82,7 +82,7 @@ fn reads(plan: &Plan, setup: &Setup, fleet: &Fleet, bar: &Bar, text: &str) -> Re
     })
 }
 
-/// Above them: each tenant asks 400 times in a window that holds 100.
+/// The load above the limits: each tenant sends 400 requests in a window that allows 100.
 fn writes(plan: &Plan, setup: &Setup, bar: &Bar) -> Result<Admissions> {
     let mut load = load(&setup.on, Method::PUT);
     load.warm_up = Duration::ZERO;
@@ -104,12 +104,12 @@ fn writes(plan: &Plan, setup: &Setup, bar: &Bar) -> Result<Admissions> {
     })
 }
 
-/// One window more than are wanted: the first and the last are cut.
+/// One window more than needed, because the first and the last are cut.
 fn writing(plan: &Plan) -> Duration {
     WINDOW * (plan.windows + 1)
 }
 
-/// How far everything is, in milliseconds.
+/// Overall progress, in milliseconds.
 struct Bar(ProgressBar);
 
 impl Bar {
@@ -123,7 +123,7 @@ impl Bar {
         Self(bar)
     }
 
-    /// Runs a load; requests without an answer spoil it.
+    /// Runs a load; requests without an answer make it an error.
     fn run(&self, load: &Load, text: &str) -> Result<Report> {
         let before = self.0.position();
         self.0.set_message(text.to_owned());

@@ -1,4 +1,4 @@
-//! Redis, three gateways with limits and three without, and what is behind them.
+//! Redis, three gateways with limits, three without, and their upstream.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -11,7 +11,7 @@ use ratekeeper_testkit::redis::Server;
 
 use crate::pinned::{nginx, pinned};
 
-/// Where everything but the load runs.
+/// The processor of everything but the load.
 const CORE: &str = "0";
 
 const NODES: usize = 3;
@@ -28,7 +28,7 @@ slas:
     tiers: [ { period: 10, threshold: 100 } ]
 ";
 
-/// All programs, for as long as this lives.
+/// All programs; they run while this lives.
 pub(crate) struct Setup {
     pub(crate) on: Fleet,
     pub(crate) off: Fleet,
@@ -37,7 +37,7 @@ pub(crate) struct Setup {
     _folder: tempfile::TempDir,
 }
 
-/// Gateways that are asked in turn.
+/// Gateways that take turns.
 pub(crate) struct Fleet(Vec<Node>);
 
 struct Node {
@@ -72,7 +72,7 @@ impl Setup {
     }
 }
 
-/// Puts a program that was started elsewhere where the others are.
+/// Pins a program that was started elsewhere to the same processor.
 fn pin(process: u32) -> Result<()> {
     let output = Command::new("taskset")
         .args(["-acp", CORE, &process.to_string()])
@@ -91,7 +91,7 @@ impl Node {
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
-        // With a deadline that a busy machine does not miss: it is to change times, and not admissions.
+        // A deadline that a busy machine meets: load may change the times, but not the admissions.
         let args = [
             "gateway --rules slas.yaml --worker-threads 1 --log-level warn --store-deadline 1s --require-store",
             &format!("--store redis://127.0.0.1:{redis}/ --limits {limits}"),
@@ -109,7 +109,7 @@ impl Node {
         }
     }
 
-    /// Answers that its failure mode gave.
+    /// Answers from its failure mode.
     fn failed_open(&self) -> Result<f64> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.admin))?;
         stream
@@ -127,13 +127,13 @@ impl Node {
 }
 
 impl Fleet {
-    /// As a load takes it.
+    /// The addresses, in the form that a load takes.
     pub(crate) fn target(&self) -> String {
         let targets = self.0.iter().map(|node| format!("127.0.0.1:{}", node.port));
         targets.collect::<Vec<_>>().join(",")
     }
 
-    /// Processor time of all of them so far, in microseconds.
+    /// Total processor time of all of them, in microseconds.
     pub(crate) fn cpu_us(&self) -> Result<f64> {
         let times = self
             .0
@@ -143,7 +143,7 @@ impl Fleet {
         times.sum()
     }
 
-    /// Answers that their failure mode gave so far.
+    /// Total number of answers from their failure mode.
     pub(crate) fn failed_open(&self) -> Result<f64> {
         self.0.iter().map(Node::failed_open).sum()
     }

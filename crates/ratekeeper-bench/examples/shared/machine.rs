@@ -1,8 +1,8 @@
-//! Where it was measured.
+//! The machine of the measurement.
 
 use std::fs;
 
-/// Processor, number of them, kernel.
+/// Processor model, number of processors, and kernel.
 pub(crate) fn describe() -> String {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus
@@ -19,7 +19,7 @@ pub(crate) fn describe() -> String {
     format!("{count} x {model}, Linux {}", kernel.trim())
 }
 
-/// Runnable tasks over the last minute: what else ran.
+/// Runnable tasks over the last minute, as a measure of other work.
 pub(crate) fn load_average() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let first = text.split(' ').next();

@@ -1,4 +1,4 @@
-//! Programs on processors of their own.
+//! Programs pinned to processors.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::Result;
 use ratekeeper_testkit::process::{Process, system};
 
-/// A command that stays on one processor, and ends with us.
+/// A command pinned to one processor, which ends with this program.
 pub(crate) fn pinned(core: &str, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command
@@ -16,7 +16,7 @@ pub(crate) fn pinned(core: &str, program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// NGINX with these `server` blocks, once it listens on `port`.
+/// Starts NGINX with these `server` blocks, and waits until it listens on `port`.
 pub(crate) fn nginx(
     folder: &Path,
     name: &str,

@@ -1,4 +1,4 @@
-//! A server of ours on free ports, in this process.
+//! A server on free ports in this process.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -14,7 +14,7 @@ use ratekeeper_server::{
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use tokio::sync::oneshot;
 
-/// It is stopped when this is dropped.
+/// A running server, stopped on drop.
 pub(crate) struct TestServer {
     limiter: Arc<Limiter<MemoryStore>>,
     addresses: Addresses,
@@ -27,7 +27,7 @@ impl TestServer {
         Self::serve(rules, None)
     }
 
-    /// One that answers `answer` and decides nothing.
+    /// A server that answers `answer` and decides nothing.
     pub(crate) fn constant(rules: &str, answer: &[u8]) -> Self {
         let answer = ConstantAnswer::decode(answer).expect("it is an answer");
         Self::serve(rules, Some(answer))
@@ -79,7 +79,7 @@ impl TestServer {
         shown(self.addresses.http.as_ref())
     }
 
-    /// What its rules have decided, all of them together.
+    /// The number of decisions by all of its rules.
     pub(crate) fn decisions(&self) -> u64 {
         let snapshot = self.limiter.snapshot();
         let stats = snapshot.stats().map(|stats| stats.counts());
