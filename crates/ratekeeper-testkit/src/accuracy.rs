@@ -1,10 +1,11 @@
-//! Measures how accurate the algorithms are: the most hits that pass in any window, and the decisions that differ from
-//! those of an exact log.
+//! Measures the accuracy of the algorithms: the most hits that pass in any window, and the
+//! decisions that differ from those of an exact log.
 //!
-//! Everything is asked of a [`MemoryStore`](ratekeeper_store::memory::MemoryStore), as a service asks, at times that are
-//! told. [`Form`] lists what is measured and what each form promises. [`Arrivals`] are ways in which a caller comes, and
-//! [`Adversary`] searches for the way that lets the most through. A [`Ledger`] holds every answer against the truth. The
-//! same seed gives the same figures.
+//! All decisions come from a [`MemoryStore`](ratekeeper_store::memory::MemoryStore), as in a
+//! service, at given times. [`Form`] lists the forms of limits and their promised bounds.
+//! [`Arrivals`] are patterns of requests, and [`Adversary`] searches for the pattern that gets the
+//! most through. A [`Ledger`] compares every answer with the exact count. The same seed gives the
+//! same figures.
 
 mod adversary;
 mod arrivals;

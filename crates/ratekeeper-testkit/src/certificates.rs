@@ -1,4 +1,4 @@
-//! Authorities and certificates for tests, made when they are needed.
+//! Certificate authorities and certificates for tests, generated on demand.
 //!
 //! ```
 //! use ratekeeper_testkit::certificates::{Authority, Validity};
@@ -19,7 +19,7 @@ use rcgen::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 
-/// Whoever vouches for servers and clients.
+/// A certificate authority for servers and clients.
 #[allow(missing_debug_implementations, reason = "it holds a private key")]
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
@@ -32,12 +32,12 @@ pub struct Identity {
     pub key: String,
 }
 
-/// Whether a certificate is still valid.
+/// The validity period of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Validity {
-    /// It is.
+    /// Valid now.
     Valid,
-    /// Not for years.
+    /// Expired years ago.
     Expired,
 }
 
@@ -48,14 +48,14 @@ impl Default for Authority {
 }
 
 impl Authority {
-    /// A new one.
+    /// Creates an authority.
     ///
     /// # Panics
     /// If the system has no random numbers.
     #[must_use]
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
-        // Whose name is that of its issuer is taken to have signed itself.
+        // A certificate whose subject equals its issuer counts as self-signed, so they must differ.
         params
             .distinguished_name
             .push(DnType::CommonName, "authority");
@@ -65,13 +65,13 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, key).expect("it can vouch for itself"))
     }
 
-    /// Its own certificate.
+    /// The authority's own certificate as PEM.
     #[must_use]
     pub fn pem(&self) -> String {
         self.0.pem()
     }
 
-    /// A certificate for both ends, in the name of a host, an address or a URI.
+    /// Issues a certificate for servers and clients, for a host name, an address or a URI.
     ///
     /// # Panics
     /// If the name is none of these.
@@ -103,10 +103,10 @@ impl Authority {
         }
     }
 
-    /// A client that trusts this authority, and shows `identity` if it has one.
+    /// A client that trusts this authority, and presents `identity` if it has one.
     ///
     /// # Panics
-    /// If `identity` is none of ours.
+    /// If `identity` was not created here.
     #[must_use]
     pub fn client(
         &self,
@@ -131,8 +131,8 @@ impl Authority {
 }
 
 impl Identity {
-    /// A certificate that signs itself and says that it is an authority, as `openssl req -x509`
-    /// makes them, in the name of a host or an address.
+    /// A self-signed certificate that claims to be an authority, as `openssl req -x509` makes it,
+    /// for a host name or an address.
     ///
     /// # Panics
     /// If the name is neither.
@@ -149,7 +149,7 @@ impl Identity {
         }
     }
 
-    /// Writes both files into `folder`, each moved into place: `tls.crt` and `tls.key`.
+    /// Writes both files into `folder`, each atomically: `tls.crt` and `tls.key`.
     ///
     /// # Panics
     /// If they cannot be written.
@@ -167,7 +167,7 @@ impl Identity {
     }
 }
 
-/// Replaces a file as a whole.
+/// Replaces a file atomically.
 ///
 /// # Panics
 /// If it cannot be written.
@@ -177,7 +177,7 @@ pub fn put(path: &Path, text: &str) {
     std::fs::rename(draft, path).expect("a file can be moved");
 }
 
-/// What is between the lines of a PEM file.
+/// The decoded content of a PEM file.
 fn pem(text: &str) -> Vec<u8> {
     use rustls::pki_types::pem;
     let mut reader = std::io::Cursor::new(text.as_bytes());

@@ -1,4 +1,4 @@
-//! What every store must do, whatever it keeps its counters in.
+//! The conformance suite that every store must pass.
 //!
 //! A store's test file is three lines:
 //!
@@ -8,9 +8,8 @@
 //! ratekeeper_testkit::conformance!(|| MemoryStore::new(MemoryConfig::default()).unwrap());
 //! ```
 //!
-//! The closure makes an empty store, or one that nobody else uses the keys of. Tickets are
-//! awaited by blocking the thread, so a store that needs a runtime brings one with threads
-//! of its own.
+//! The closure makes an empty store, or one whose keys nobody else uses. Tickets are awaited by
+//! blocking the thread, so a store that needs a runtime brings one with its own threads.
 
 pub mod histories;
 pub mod limits;
@@ -28,7 +27,7 @@ use std::thread::{self, Thread};
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_LOG, Micros, Mode, Outcome, Timestamp};
 use ratekeeper_store::{Answer, CounterKey, Request, Step, StepOutcome, Store, Verdicts};
 
-/// Tests that the store which the closure makes does what every store must.
+/// Generates the conformance tests for the store that the closure makes.
 #[macro_export]
 macro_rules! conformance {
     ($make:expr) => {
@@ -77,7 +76,7 @@ macro_rules! conformance {
     };
 }
 
-/// Decides, waiting for the ticket if there is one.
+/// Decides a request, and waits for the ticket if there is one.
 ///
 /// # Panics
 /// If the store fails.
@@ -88,20 +87,20 @@ pub fn decide<S: Store>(store: &S, request: &Request<'_>) -> Verdicts {
     }
 }
 
-/// Decides `steps` at `now`, in no special mode.
+/// Decides `steps` at `now`, in the default mode.
 fn at<S: Store>(store: &S, now: Timestamp, steps: &[Step]) -> Verdicts {
     let mode = Mode::default();
     decide(store, &Request::new(steps, mode, now))
 }
 
-/// What the only step of a request is answered.
+/// Decides a request of one step.
 fn one<S: Store>(store: &S, now: Timestamp, step: Step) -> (bool, Outcome) {
     let verdicts = at(store, now, &[step]);
     assert_eq!(verdicts.outcomes.len(), 1);
     (verdicts.allowed, counted(&verdicts, 0))
 }
 
-/// What a step was answered by its counter.
+/// The counter's answer to a step.
 fn counted(verdicts: &Verdicts, index: usize) -> Outcome {
     match verdicts.outcomes[index] {
         StepOutcome::Counted(outcome) => outcome,
@@ -111,17 +110,17 @@ fn counted(verdicts: &Verdicts, index: usize) -> Outcome {
     }
 }
 
-/// What is left in the counter of `step`.
+/// The remaining hits of the counter of `step`.
 fn remaining<S: Store>(store: &S, now: Timestamp, step: Step) -> u64 {
     one(store, now, Step { hits: 0, ..step }).1.remaining
 }
 
-/// A step of one hit on the counter of that number.
+/// A step of one hit on the counter with that number.
 fn step(limit: &Limit, number: u64) -> Step {
     Step::new(key(number), *limit)
 }
 
-/// Three subjects, so that counters lie together and apart.
+/// The key of a counter. There are three subjects, so some counters share a shard and some do not.
 fn key(number: u64) -> CounterKey {
     let spread = |n: u64| (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     CounterKey {
@@ -130,16 +129,17 @@ fn key(number: u64) -> CounterKey {
     }
 }
 
-/// Some time on a Tuesday, in the middle of every window.
+/// A Tuesday, in the middle of every window.
 const NOW: Timestamp = Timestamp::from_micros(1_789_000_123_456_789);
 
-/// `quota` an hour.
+/// A limit of `quota` an hour.
 fn hourly(algorithm: Algorithm, quota: u64) -> Limit {
     let spec = LimitSpec::new(algorithm, quota, Micros::from_secs(3_600));
     Limit::try_new(spec).expect("a valid limit")
 }
 
-/// Every algorithm, and the sliding window cut so finely that it outgrows its words.
+/// A limit of every algorithm, and a sliding window with so many sub-windows that its state is out
+/// of line.
 fn every_limit(quota: u64) -> impl Iterator<Item = Limit> {
     let spec = LimitSpec::new(Algorithm::SlidingWindow, quota, Micros::from_secs(3_600));
     let fine = Limit::try_new(LimitSpec {
@@ -163,7 +163,7 @@ fn every_limit(quota: u64) -> impl Iterator<Item = Limit> {
         )
 }
 
-/// Which limit a case failed on.
+/// The name of the limit for assertion messages.
 fn name(limit: &Limit) -> String {
     match limit.sub_windows() {
         0 => limit.algorithm().name().to_owned(),
@@ -171,7 +171,7 @@ fn name(limit: &Limit) -> String {
     }
 }
 
-/// Blocks the thread until `future` is done.
+/// Blocks the thread until `future` completes.
 fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {

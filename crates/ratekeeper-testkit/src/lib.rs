@@ -1,4 +1,5 @@
-//! What the tests share: the reference model, the store conformance suite, and real programs to test against.
+//! Shared parts of the tests: the reference model, the store conformance suite, and real programs
+//! to test against.
 
 pub mod accuracy;
 pub mod certificates;

@@ -1,13 +1,13 @@
-//! The reference model: every algorithm again, slowly and obviously.
+//! The reference model: a second implementation of every algorithm, slow and obvious.
 //!
-//! A model keeps the hits it was charged as a list of timestamps and answers by counting them,
-//! in whole numbers and fractions of whole numbers, never in floating point. It has no closed
-//! form for a wait: it bisects for the first moment at which the definition lets the hits pass.
-//! The steps of `ratekeeper-core` are held against it, and so is every store.
+//! A model keeps its hits as a list of timestamps and answers by counting them, in integers and
+//! fractions, never in floating point. It has no closed form for a wait: it bisects for the first
+//! moment at which the definition lets the hits pass. The steps of `ratekeeper-core` and every
+//! store are tested against it.
 //!
-//! Where the definition is kept exactly, every field of an answer is equal. The buckets round
-//! the time of one hit up by at most 0.1 %: what they answer lies between [`Model::new`], the
-//! definition, and [`Model::slowest`], the same at a rate lower by 0.1 %.
+//! If an algorithm keeps its definition exactly, every field of an answer must be equal. The
+//! buckets round the time of one hit up by at most 0.1 %: their answers lie between [`Model::new`],
+//! the definition, and [`Model::slowest`], the same with a rate lower by 0.1 %.
 
 mod bucket;
 mod groups;
@@ -27,7 +27,7 @@ use ratekeeper_core::{
     Algorithm, Ask, LimitSpec, MAX_COUNT, Micros, Outcome, Timestamp, Verdict, concurrency,
 };
 
-/// The model of one counter under one limit.
+/// The model of one counter with one limit.
 #[derive(Clone, Debug)]
 pub enum Model {
     /// `fixed_window`, also with calendar edges.
@@ -45,8 +45,8 @@ pub enum Model {
 }
 
 impl Model {
-    /// A counter that has counted nothing, held to the definition of `spec`'s algorithm.
-    /// `spec` is one that `Limit::try_new` accepts, without a calendar.
+    /// A fresh counter that follows the definition of `spec`'s algorithm. `Limit::try_new` must
+    /// accept `spec`, which has no calendar.
     #[must_use]
     pub fn new(spec: LimitSpec) -> Self {
         match spec.algorithm {
@@ -63,8 +63,8 @@ impl Model {
         }
     }
 
-    /// The most that rounding may cost: a bucket that refills slower by 0.1 %. Every other
-    /// algorithm keeps its definition, and this is the same as [`Model::new`].
+    /// The largest effect of rounding: a bucket that refills slower by 0.1 %. For every other
+    /// algorithm this is the same as [`Model::new`].
     #[must_use]
     pub fn slowest(spec: LimitSpec) -> Self {
         if spec.algorithm.has_burst() {
@@ -74,16 +74,15 @@ impl Model {
         }
     }
 
-    /// A fixed window whose edges are given: each window begins at one of the sorted `edges`
-    /// and ends at the next.
+    /// A fixed window with given edges: each window begins at one of the sorted `edges` and ends at
+    /// the next.
     #[must_use]
     pub fn with_edges(spec: LimitSpec, edges: Vec<Timestamp>) -> Self {
         Self::FixedWindow(FixedWindow::with_edges(spec, edges))
     }
 
-    /// Goes on under another limit of the same algorithm and window, keeping what was used.
-    /// Of a bucket only the burst may differ: how usage carries over to another rate is not
-    /// part of the definition.
+    /// Changes the limit to another one of the same algorithm and window, and keeps the usage. For
+    /// a bucket only the burst may change: the definition does not cover a change of rate.
     pub fn change(&mut self, spec: LimitSpec) {
         match self {
             Self::FixedWindow(model) => model.quota = spec.quota,
@@ -95,7 +94,7 @@ impl Model {
         }
     }
 
-    /// The most the limit could ever hold.
+    /// The most that the limit can hold.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         match self {
@@ -108,8 +107,8 @@ impl Model {
         }
     }
 
-    /// How many hits more than the definition the production step may count once `hits` are
-    /// taken: only a sliding window's doubles are not exact, see [`SlidingWindow::tolerance`].
+    /// The number of hits by which the production step may exceed the definition once `hits` are
+    /// taken: only a sliding window's doubles are inexact, see [`SlidingWindow::tolerance`].
     #[must_use]
     pub fn tolerance(&self, hits: i64, now: Timestamp) -> u64 {
         let mut after = self.clone();
@@ -135,7 +134,7 @@ impl Model {
         }
     }
 
-    /// Takes `hits`, whether they fit or not, or gives them back if negative.
+    /// Takes `hits`, even if they do not fit, or gives them back if negative.
     pub fn charge(&mut self, hits: i64, now: Timestamp) {
         match self {
             Self::FixedWindow(model) => model.charge(hits, now),
@@ -147,7 +146,7 @@ impl Model {
         }
     }
 
-    /// When there is more than is left at `now`; zero if nothing is missing.
+    /// Time until more is left than at `now`; zero if the limit is unused.
     fn reset_after(&self, now: Timestamp) -> Micros {
         match self.room(now) {
             room if room == self.capacity() => Micros::ZERO,
@@ -156,7 +155,7 @@ impl Model {
         }
     }
 
-    /// When all is back; zero for permits, of which nobody knows.
+    /// Time until the limit is unused; zero for permits, whose release cannot be predicted.
     fn full_after(&self, now: Timestamp) -> Micros {
         match self {
             Self::Permits(_) => Micros::ZERO,
@@ -165,7 +164,7 @@ impl Model {
         }
     }
 
-    /// What the counter answers: everything about it follows from charging a copy and looking.
+    /// The counter's answer, derived by charging a copy and looking at it.
     #[must_use]
     pub fn answer(&self, ask: Ask, now: Timestamp) -> Outcome {
         let mut after = self.clone();
@@ -173,7 +172,7 @@ impl Model {
         let hits = u64::try_from(ask.hits).unwrap_or(0);
         let together = ask.taken.saturating_add(hits);
         let is_over = match self {
-            // A peek at a window that counted more than it holds.
+            // A peek at a window that has counted more than its limit.
             Self::FixedWindow(_) => match &after {
                 Self::FixedWindow(after) => ask.hits == 0 && after.is_over(now),
                 _ => false,
@@ -217,9 +216,9 @@ impl Model {
         }
     }
 
-    /// The first wait after which `hits` would pass if nobody else came; [`Micros::MAX`] if
-    /// none helps. The room only grows while nobody comes, so bisection finds it. A bucket
-    /// whose burst was lowered is settled first, as every store does on a denial.
+    /// The shortest wait after which `hits` would pass without other requests; [`Micros::MAX`] if
+    /// none helps. Room only grows in the meantime, so bisection finds it. A bucket whose burst was
+    /// lowered is cut first, as every store does on a denial.
     fn wait(&self, hits: u64, now: Timestamp) -> Micros {
         let mut settled = self.clone();
         settled.charge(0, now);

@@ -1,21 +1,21 @@
-//! Comparing two speeds on a machine whose own speed wanders.
+//! Compares two speeds on a machine whose own speed drifts.
 //!
 //! Absolute times on shared processors drift by a quarter from minute to minute; the ratio of two
-//! short runs, one right after the other, does not. So runs alternate, and the median of their
-//! ratios is reported with the interval that holds it with 95 % confidence.
+//! short runs, one right after the other, does not. So runs alternate, and the result is the median
+//! of their ratios with its 95 % confidence interval.
 
 use std::convert::Infallible;
 use std::fmt;
 
-/// The interval is narrow enough within this share of the ratio.
+/// The interval may be this share of the ratio wide on each side.
 const WIDTH: f64 = 0.03;
 
-/// How many pairs are run.
+/// The number of pairs to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Patience {
-    /// At least so many, at least 1.
+    /// The minimum, at least 1.
     pub pairs_min: usize,
-    /// At most so many, however wide the interval still is.
+    /// The maximum, however wide the interval still is.
     pub pairs_max: usize,
 }
 
@@ -28,26 +28,26 @@ impl Default for Patience {
     }
 }
 
-/// How one thing compares with another.
+/// The comparison of two measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Paired {
-    /// Median of ours, in whatever unit both runs return.
+    /// Median of ours, in the unit that the runs return.
     pub ours: f64,
     /// Median of theirs.
     pub theirs: f64,
-    /// Median of ours / theirs, pair by pair.
+    /// Median of ours / theirs over pairs.
     pub ratio: f64,
-    /// Bounds of the ratio's median, 95 % confidence.
+    /// 95 % confidence interval of the ratio's median.
     pub interval: (f64, f64),
     /// Pairs that were run.
     pub pairs: usize,
 }
 
 impl Paired {
-    /// What pairs of runs tell, each ours and theirs; at least one.
+    /// Evaluates pairs of runs, each ours and theirs; at least one.
     ///
     /// # Panics
-    /// If there is none.
+    /// If `runs` is empty.
     #[must_use]
     pub fn of(runs: &[(f64, f64)]) -> Self {
         let (ratio, interval) = median_within(runs, |ours, theirs| ours / theirs);
@@ -60,7 +60,7 @@ impl Paired {
         }
     }
 
-    /// Whether the ratio is known within 3 %.
+    /// Returns true if the ratio is known within 3 %.
     #[must_use]
     pub fn is_narrow(&self) -> bool {
         let (low, high) = self.interval;
@@ -68,15 +68,15 @@ impl Paired {
     }
 }
 
-/// Runs both in turn, each pair in the other order than the last, until the ratio is known
-/// within 3 % or the patience of the most pairs is over. Each run returns its own measure.
+/// Runs both alternately, each pair in the reverse order of the last, until the ratio is known
+/// within 3 % or the maximum number of pairs is reached. Each run returns its own measurement.
 pub fn paired(mut ours: impl FnMut() -> f64, mut theirs: impl FnMut() -> f64) -> Paired {
     let patience = Patience::default();
     let Ok(result) = try_paired::<Infallible>(patience, || Ok(ours()), || Ok(theirs()));
     result
 }
 
-/// As [`paired`], for runs that can fail, and with a patience of its own.
+/// As [`paired`], for runs that can fail, and with its own number of pairs.
 ///
 /// # Errors
 /// The first failure of a run.
@@ -106,10 +106,10 @@ pub fn try_paired<E>(
     }
 }
 
-/// The median of ours - theirs, pair by pair, and the bounds that hold it with 95 % confidence.
+/// The median of ours - theirs over pairs, with its 95 % confidence interval.
 ///
 /// # Panics
-/// If there is no pair.
+/// If `runs` is empty.
 #[must_use]
 pub fn difference(runs: &[(f64, f64)]) -> (f64, (f64, f64)) {
     median_within(runs, |ours, theirs| ours - theirs)
@@ -126,7 +126,7 @@ fn median_within(runs: &[(f64, f64)], of: impl Fn(f64, f64) -> f64) -> (f64, (f6
         reason = "some dozens"
     )]
     let spread = spread.ceil() as usize;
-    // The order statistics around the middle one: binomial, normal approximation.
+    // Order statistics around the middle: binomial, by its normal approximation.
     let low = (count / 2).saturating_sub(spread);
     let high = (count / 2 + spread).min(count - 1);
     (median(&values), (values[low], values[high]))
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn patience_ends_and_failures_are_told() {
-        // One pair alone would always be narrow.
+        // A single pair would always be narrow enough.
         let patience = Patience {
             pairs_min: 2,
             pairs_max: 4,

@@ -1,4 +1,5 @@
-//! Real programs for tests: started, waited for, stopped in whichever way the test is about, and gone with it.
+//! Real programs for tests: started, awaited, stopped in the way under test, and ended with the
+//! test.
 //!
 //! ```no_run
 //! use ratekeeper_testkit::process::{self, Process};
@@ -26,23 +27,23 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-/// How long a condition may take to come true. It is never waited for longer than it needs, and machines that run
-/// tests are slow at times.
+/// Timeout for a condition to become true. Waiting ends as soon as it does; the timeout is long
+/// because machines that run tests can be slow.
 pub const DEADLINE: Duration = Duration::from_secs(90);
 
-/// How often a condition is looked at.
+/// The interval between checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// How long a program that has ended may keep its output open by its children.
+/// Time for which the children of an ended program may keep its output open.
 const LAST_WORDS_WAIT: Duration = Duration::from_secs(10);
 
-/// The most of a program's output that is kept: its end, in bytes.
+/// The most of a program's output to keep: its end, in bytes.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
-/// A command that runs a program of the system's packages, wherever those put it.
+/// A command for a program from the system's packages, also if it is not on the PATH.
 #[must_use]
 pub fn system(program: &str) -> Command {
-    // Servers lie where the PATH of anybody but root does not lead.
+    // Servers are in folders that are on the PATH of root alone.
     let elsewhere = ["/usr/sbin", "/usr/local/sbin"];
     let mut paths = elsewhere
         .iter()
@@ -52,10 +53,10 @@ pub fn system(program: &str) -> Command {
         .map_or_else(|| Command::new(program), Command::new)
 }
 
-/// A command that runs a program which `cargo xtask test` puts below the target folder.
+/// A command for a program that `cargo xtask test` installs below the target folder.
 ///
 /// # Panics
-/// If it is not there.
+/// If it is not installed.
 #[must_use]
 pub fn tool(program: &str) -> Command {
     let test = std::env::current_exe().expect("a test knows where it lies");
@@ -77,8 +78,8 @@ fn missing(program: &str) -> String {
 
 /// A port of the loopback interface that nothing listens on.
 ///
-/// It lies below the ports that systems give to whoever asks for any, so that no connection of a test beside this
-/// one is given it meanwhile, and no two calls of one process answer the same soon after one another.
+/// It is below the range of ephemeral ports, so that no connection of a concurrent test can get it,
+/// and calls in one process do not return the same port again soon.
 ///
 /// # Panics
 /// If there is none.
@@ -88,10 +89,10 @@ pub fn free_port() -> u16 {
     const COUNT: u16 = 18_000;
     static START: OnceLock<u16> = OnceLock::new();
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Several processes look at once; each begins somewhere else.
+    // Several processes search at once, so each starts at a different port.
     let start = *START.get_or_init(|| (RandomState::new().hash_one(0) % u64::from(COUNT)) as u16);
     for _ in 0..COUNT {
-        // Relaxed: only that each call gets another one matters.
+        // Relaxed: all that matters is that each call gets a different port.
         let step = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
         let port = FIRST + (start + step) % COUNT;
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
@@ -104,7 +105,7 @@ pub fn free_port() -> u16 {
 /// Waits until `condition` is true.
 ///
 /// # Panics
-/// If it is not within [`DEADLINE`]; `what` says what was waited for.
+/// If it is not within [`DEADLINE`]; the message names `what`.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
     while !condition() {
@@ -116,14 +117,14 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A running program and what it started itself. It is killed when this is dropped, and if the test fails, the end
-/// of its output is printed.
+/// A running program with its children. Dropping it kills them; if the test fails, the end of the
+/// output is printed.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
     output: Arc<Mutex<Output>>,
-    /// Keeps what it prints; finished once nothing more can come.
+    /// Collects the output; finishes once no more can come.
     reader: JoinHandle<()>,
     ended: Option<ExitStatus>,
     is_killed: bool,
@@ -131,15 +132,15 @@ pub struct Process {
 
 #[derive(Debug, Default)]
 struct Output {
-    /// The last of what it printed, both streams as they came.
+    /// The end of the output, both streams in order.
     end: Vec<u8>,
     is_cut: bool,
-    /// Ends of lines, of all that it printed.
+    /// Line ends in all of the output.
     lines: u64,
 }
 
 impl Process {
-    /// Starts `command`; `name` is what it is called when something is wrong.
+    /// Starts `command`; `name` identifies it in messages.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -147,7 +148,7 @@ impl Process {
     pub fn spawn(name: &str, mut command: Command) -> Self {
         let (reader, writer) = std::io::pipe().expect("a pipe can be made");
         let second = writer.try_clone().expect("a pipe has room for two writers");
-        // A group of its own, so that its children can be killed with it.
+        // A process group of its own, so that its children can be killed with it.
         command
             .stdin(Stdio::null())
             .stdout(writer)
@@ -162,7 +163,8 @@ impl Process {
         });
         let output = Arc::new(Mutex::new(Output::default()));
         let kept = Arc::clone(&output);
-        // It ends when the last writer does: the program, its children, and `command` at the end of this function.
+        // It ends with the last writer: the program, its children, and `command`, dropped with this
+        // function.
         let reader = std::thread::spawn(move || keep(reader, &kept));
         Self {
             name: name.to_owned(),
@@ -174,13 +176,13 @@ impl Process {
         }
     }
 
-    /// The process's id.
+    /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The end of what it printed, both streams.
+    /// The end of its output, both streams.
     #[must_use]
     pub fn output(&self) -> String {
         let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
@@ -235,7 +237,7 @@ impl Process {
     /// Waits until `condition` is true.
     ///
     /// # Panics
-    /// If it is not within [`DEADLINE`], or if the program ends before.
+    /// If it is not within [`DEADLINE`], or the program ends before.
     pub fn wait_until(&mut self, what: &str, mut condition: impl FnMut() -> bool) {
         let end = Instant::now() + DEADLINE;
         while !condition() {
@@ -261,7 +263,7 @@ impl Process {
         self.wait_until(&format!("it listens on {address}"), listens);
     }
 
-    /// Waits until it has printed `text`, and answers all that it printed.
+    /// Waits until it has printed `text`, and returns all of its output.
     ///
     /// # Panics
     /// As [`Process::wait_until`].
@@ -275,7 +277,7 @@ impl Process {
         self.output()
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().expect("its own child can be asked");
@@ -286,8 +288,8 @@ impl Process {
         self.ended
     }
 
-    /// Waits until all that it printed before it ended has been read, or until [`LAST_WORDS_WAIT`] has passed: its
-    /// children may outlive it and keep the pipe open.
+    /// Waits until all output before its end has been read, or for [`LAST_WORDS_WAIT`]: children
+    /// may outlive it and keep the pipe open.
     fn read_to_end(&self) {
         let end = Instant::now() + LAST_WORDS_WAIT;
         while !self.reader.is_finished() && Instant::now() < end {
@@ -295,27 +297,27 @@ impl Process {
         }
     }
 
-    /// Stops it where it is (SIGSTOP), and waits until it stands still: it answers nothing, and its connections stay
-    /// open.
+    /// Stops it (SIGSTOP), and waits until it has stopped: it answers nothing, and its connections
+    /// stay open.
     ///
     /// # Panics
     /// If it has ended.
     pub fn pause(&mut self) {
         self.signal(Signal::STOP);
         let id = self.group();
-        // Other threads of it may go on for a moment after the signal was sent.
-        // NOWAIT: one that stands still already is found so again.
+        // Its other threads may run on for a moment after the signal. NOWAIT leaves the status in
+        // place for a repeated check.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let is_still = || matches!(waitid(WaitId::Pid(id), options), Ok(Some(_)));
         self.wait_until("it stands still", is_still);
     }
 
-    /// Lets it go on after [`Process::pause`].
+    /// Continues it after [`Process::pause`].
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Kills it at once (SIGKILL), and waits until it is gone. One that has ended already stays so.
+    /// Kills it (SIGKILL), and waits for its end. Has no effect once it has ended.
     pub fn kill(&mut self) {
         if self.ended().is_none() {
             self.signal(Signal::KILL);
@@ -324,10 +326,10 @@ impl Process {
         }
     }
 
-    /// Asks it to end (SIGTERM), and waits until it has.
+    /// Terminates it (SIGTERM), and waits for its end.
     ///
     /// # Panics
-    /// If it has not within [`DEADLINE`].
+    /// If it has not ended within [`DEADLINE`].
     pub fn terminate(&mut self) -> ExitStatus {
         if self.ended().is_none() {
             self.signal(Signal::TERM);
@@ -347,7 +349,8 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // A group whose last process has just ended is none any more, which is what a signal would have done.
+        // The group no longer exists if its last process has just ended, and then there is nothing
+        // to signal.
         let _ = kill_process_group(self.group(), signal);
     }
 
@@ -360,8 +363,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Its children may have outlived it, unless they were killed with it: then the group's number may be
-        // somebody else's by now.
+        // Children may have outlived it, unless they were killed with it: then the group's id may
+        // have been reused.
         if !self.is_killed {
             self.signal(Signal::KILL);
         }
@@ -372,7 +375,7 @@ impl Drop for Process {
     }
 }
 
-/// Keeps the end of what comes, until nothing more can come.
+/// Keeps the end of the output until the stream closes.
 fn keep(mut reader: impl Read, output: &Mutex<Output>) {
     let mut piece = [0; 8 << 10];
     loop {

@@ -1,4 +1,4 @@
-//! A TCP proxy that delays, swallows and cuts, for tests of what lies behind a bad network.
+//! A TCP proxy that delays, swallows and cuts, for tests with a bad network.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Pieces that are on their way in one direction of a connection; the sender waits while there are more.
+/// The most chunks in flight in one direction of a connection; the sender waits beyond that.
 const PIECES_MAX: usize = 1_024;
 
-/// A proxy on a free port of the loopback interface. Its connections end with it.
+/// A proxy on a free loopback port. Its connections end with it.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -21,18 +21,18 @@ pub struct Proxy {
 #[derive(Debug)]
 struct Shared {
     to: u16,
-    /// What each piece waits before it goes on, in microseconds.
+    /// The delay of each chunk in microseconds.
     delay: AtomicU64,
     swallows: AtomicBool,
     swallows_replies: AtomicBool,
-    /// Bytes, and those of the same number that stand in for them.
+    /// The bytes to replace, and their replacement of the same length.
     replaced: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
     is_closed: AtomicBool,
     streams: Mutex<Vec<TcpStream>>,
 }
 
 impl Proxy {
-    /// A proxy of that port, which passes everything on.
+    /// Starts a proxy to that port, which forwards everything.
     ///
     /// # Panics
     /// If no port can be listened on.
@@ -54,47 +54,48 @@ impl Proxy {
         Self { port, shared }
     }
 
-    /// The port it listens on.
+    /// The port on which it listens.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// Delivers each piece so much later, in each direction. Pieces do not wait for one another: it is a longer way, not a
-    /// narrower one.
+    /// Delays every chunk by this much in each direction. Chunks do not wait for each other: the
+    /// latency grows, the bandwidth does not shrink.
     pub fn delay(&self, delay: Duration) {
         let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         self.shared.delay.store(micros, Ordering::Relaxed);
     }
 
-    /// Swallows everything, while connections stay open, or stops doing so. What was swallowed
-    /// never comes.
+    /// Swallows everything while connections stay open, or stops doing so. Swallowed bytes never
+    /// arrive.
     pub fn swallow(&self, swallows: bool) {
         self.shared.swallows.store(swallows, Ordering::Relaxed);
     }
 
-    /// Swallows what the server answers, which it has carried out, or stops doing so. What was swallowed never comes.
+    /// Swallows the server's replies, whose requests it has executed, or stops doing so. Swallowed
+    /// bytes never arrive.
     pub fn swallow_replies(&self, swallows: bool) {
         let swallowed = &self.shared.swallows_replies;
         swallowed.store(swallows, Ordering::Relaxed);
     }
 
-    /// Passes `with` on wherever a piece has `this`, which is as long.
+    /// Replaces `this` by `with` in every chunk; both have the same length.
     ///
     /// # Panics
-    /// If they are not of one length: what says how long it is would lie.
+    /// If their lengths differ, which would corrupt length-prefixed protocols.
     pub fn replace(&self, this: &str, with: &str) {
         assert_eq!(this.len(), with.len(), "a piece stays as long as it is");
         let replaced = Some((this.into(), with.into()));
         *self.shared.replaced() = replaced;
     }
 
-    /// Passes everything on as it comes.
+    /// Forwards everything unchanged again.
     pub fn replace_nothing(&self) {
         *self.shared.replaced() = None;
     }
 
-    /// Cuts the oldest connection that there is. False if there is none.
+    /// Cuts the oldest connection. False if there is none.
     pub fn cut_one(&self) -> bool {
         let mut streams = self.shared.streams();
         if streams.is_empty() {
@@ -113,7 +114,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.is_closed.store(true, Ordering::Relaxed);
-        // Wakes who accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
         self.cut_all();
     }
@@ -139,7 +140,7 @@ impl Shared {
         }
     }
 
-    /// Passes on what comes, until either end is gone.
+    /// Forwards bytes until one of the ends is gone.
     fn pump(&self, mut from: TcpStream, to: TcpStream, direction: Direction) {
         let (sender, pieces) = sync_channel(PIECES_MAX);
         let writer = thread::spawn(move || deliver(&pieces, to));
@@ -164,16 +165,16 @@ impl Shared {
     }
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     /// To the server.
     There,
-    /// From it.
+    /// From the server.
     Back,
 }
 
-/// Writes each piece when it is due.
+/// Writes each chunk when it is due.
 fn deliver(pieces: &Receiver<(Instant, Vec<u8>)>, mut to: TcpStream) {
     for (due, piece) in pieces {
         let early = due.saturating_duration_since(Instant::now());
@@ -193,7 +194,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             return;
         }
         if let Ok(client) = client {
-            // Who cannot be connected is cut off, as by a network.
+            // A client whose server is unreachable is cut off, as by a network.
             let _ = join(client, shared);
         }
     }

@@ -1,4 +1,4 @@
-//! Real Redis servers for tests, each in a folder of its own on free ports, and a client that waits.
+//! Real Redis servers for tests, each in its own folder and on free ports, and a blocking client.
 //!
 //! ```no_run
 //! use ratekeeper_testkit::redis::{Client, Server};

@@ -1,4 +1,4 @@
-//! A caller that searches for the arrivals that let the most through.
+//! A caller that searches for the request pattern that gets the most through.
 
 use std::fmt;
 
@@ -6,33 +6,33 @@ use ratekeeper_core::{Micros, Verdict};
 
 use super::{Counters, Random};
 
-/// What a caller does at some time.
+/// An action of a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Take {
-    /// Asks for all that is left, at once.
+    /// Requests all remaining hits at once.
     All,
-    /// Asks for so many hits at once.
+    /// Requests this many hits at once.
     Hits(u64),
-    /// Asks for so many hits again and again, and when refused after `retry_after`, until the next move, or for a window
-    /// if there is none.
+    /// Requests this many hits repeatedly, after a denial at `retry_after`, until the next move, or
+    /// for a window if there is none.
     Poll(u64),
 }
 
-/// One move of a caller.
+/// A timed action of a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Move {
-    /// When: microseconds since an edge of the window.
+    /// Time in microseconds since an edge of the window.
     pub at: u64,
-    /// What for.
+    /// The action.
     pub take: Take,
 }
 
-/// Arrivals, and how many hits of them passed in the worst window.
+/// A schedule, and the hits that it got through in the worst window.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     /// The most hits in a window.
     pub worst: u64,
-    /// The moves, in the order of time.
+    /// The moves, in order of time.
     pub moves: Vec<Move>,
 }
 
@@ -51,31 +51,31 @@ impl fmt::Display for Found {
     }
 }
 
-/// A hill-climbing search over arrivals: it keeps the best that it has seen, changes one of them at a time, and keeps
-/// what is no worse.
+/// A hill-climbing search over schedules: it keeps a pool of the best found, changes one of them at
+/// a time, and keeps the change if it is no worse.
 ///
-/// Times are changed in the ways that have broken windows before: to just before, at and just after an edge of a step of
-/// some form, or to about a window after an earlier move.
+/// Times change in ways that have broken windows before: to just before, at and just after an edge
+/// of some form's time step, or to about a window after an earlier move.
 #[derive(Debug)]
 pub struct Adversary<'a> {
     counters: &'a mut Counters,
     random: Random,
-    /// The steps in which forms cut time.
+    /// The time steps of the forms.
     steps: Vec<u64>,
     pool: Vec<Found>,
 }
 
 impl<'a> Adversary<'a> {
-    /// Arrivals kept.
+    /// Schedules in the pool.
     const POOL: usize = 12;
-    /// Moves in one schedule, at most.
+    /// The most moves in a schedule.
     const MOVES: usize = 8;
-    /// Windows that a schedule spans, at most.
+    /// The most windows that a schedule spans.
     const WINDOWS: u64 = 4;
-    /// Requests of one [`Take::Poll`], at most.
+    /// The most requests of one [`Take::Poll`].
     const POLLS: u32 = 400;
 
-    /// An adversary of a limit.
+    /// An adversary of the limit of `counters`.
     #[must_use]
     pub fn new(counters: &'a mut Counters, seed: u64) -> Self {
         let limit = *counters.limit();
@@ -91,7 +91,7 @@ impl<'a> Adversary<'a> {
         }
     }
 
-    /// Tries so many schedules, and returns the worst.
+    /// Tries this many schedules, and returns the worst.
     #[must_use]
     pub fn search(mut self, tries: u32) -> Found {
         for moves in self.first_tries() {
@@ -110,7 +110,7 @@ impl<'a> Adversary<'a> {
         self.without_idle_moves(best.expect("the first tries are in the pool"))
     }
 
-    /// The same without the moves that the worst window does not need.
+    /// Removes the moves that the worst window does not need.
     fn without_idle_moves(&mut self, mut found: Found) -> Found {
         for number in (0..found.moves.len()).rev() {
             let mut fewer = found.moves.clone();
@@ -122,7 +122,7 @@ impl<'a> Adversary<'a> {
         found
     }
 
-    /// Two moves each: where to begin climbing.
+    /// Schedules of two moves each, from which to start climbing.
     fn first_tries(&mut self) -> Vec<Vec<Move>> {
         let any = |adversary: &mut Self| {
             let mut moves = vec![adversary.any_move(&[]), adversary.any_move(&[])];
@@ -132,7 +132,7 @@ impl<'a> Adversary<'a> {
         (0..Self::POOL).map(|_| any(self)).collect()
     }
 
-    /// Plays a schedule and keeps it if it is no worse than the worst that is kept.
+    /// Plays a schedule and keeps it if it is no worse than the best kept.
     fn try_out(&mut self, moves: Vec<Move>) {
         let worst = self.play(&moves);
         let found = Found { worst, moves };
@@ -146,7 +146,7 @@ impl<'a> Adversary<'a> {
         }
     }
 
-    /// How many hits pass in the worst window.
+    /// Returns the hits that pass in the worst window.
     fn play(&mut self, moves: &[Move]) -> u64 {
         let mut visit = self.counters.visit();
         for (number, one) in moves.iter().enumerate() {
@@ -194,7 +194,7 @@ impl<'a> Adversary<'a> {
                 moves[chosen].take = take;
             }
             5 => {
-                // All later moves with it, as they were.
+                // All later moves shift along.
                 let shift = self.random.within(0, 2 * self.steps[0] / 3);
                 let back = self.random.below(2) == 0;
                 for one in &mut moves[chosen..] {
@@ -230,7 +230,7 @@ impl<'a> Adversary<'a> {
                 let hits = [1, group, group.saturating_sub(1).max(1), quota - quota / 15];
                 Take::Hits(self.random.pick(&hits))
             }
-            // Not so few that a poll would end before it has taken a limit's worth.
+            // Large enough that a poll does not end before it has taken the whole limit.
             5 => Take::Poll(self.random.within(1, quota).max(quota / 300)),
             _ => Take::Poll(self.random.pick(&[1, quota / 100, group]).max(quota / 300)),
         }
@@ -245,7 +245,7 @@ impl<'a> Adversary<'a> {
             0 => return self.random.below(self.span()),
             // Near an edge of a step.
             1 | 2 => step * self.random.within(1, (self.span() / step).max(1)),
-            // About a window after another move, or a few ticks more.
+            // About a window after another move, plus a few ticks.
             _ => {
                 let of = self.random.below(others.len().max(1) as u64);
                 let other = others.get(index(of)).map_or(0, |one| one.at);

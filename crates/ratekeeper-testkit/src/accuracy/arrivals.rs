@@ -1,34 +1,36 @@
-//! Ways in which one caller comes.
+//! Request patterns of a single caller.
 
 use ratekeeper_core::{Micros, Verdict};
 
 use super::{Counters, Random, Tally, Visit};
 
-/// How a caller comes.
+/// The request pattern of a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Arrivals {
     /// At random, at the limit's rate.
     Random,
     /// Twice the limit within a hundredth of the window, then a pause of up to one and a half windows.
     Bursts,
-    /// Four times the limit's rate for a third of a window, then nothing for half a window, give or take.
+    /// About a third of a window at four times the limit's rate, then about half a window of
+    /// silence.
     OnOff,
-    /// Exactly the limit in each window: one hit after the other at even gaps, each up to half a gap late.
+    /// Exactly the limit in each window: hits at even gaps, each up to half a gap late.
     Hovering,
     /// Four times the limit's rate without a pause.
     Steady,
-    /// One hit after the other, and when refused again after `retry_after`.
+    /// One hit after the other, and after a denial again at `retry_after`.
     Polling,
-    /// Many hits at once, up to a third of the limit, and when refused again after `retry_after`.
+    /// Up to a third of the limit at once, and after a denial again at `retry_after`.
     ManyAtOnce,
-    /// The whole limit just before a step of time ends, then as in [`Arrivals::Polling`] for a window.
+    /// The whole limit just before the end of a time step, then as [`Arrivals::Polling`] for a
+    /// window.
     BeforeAnEdge,
-    /// The whole limit at once, again about a window later, and again.
+    /// The whole limit at once, again about a window later, and so on.
     Returning,
 }
 
 impl Arrivals {
-    /// All of them, in the order in which tables list them.
+    /// All patterns, in the order of tables.
     pub const ALL: [Self; 9] = [
         Self::Random,
         Self::Bursts,
@@ -57,8 +59,9 @@ impl Arrivals {
         }
     }
 
-    /// Whether the caller comes whatever the answers are. Who comes back when it is told to comes when *this* limiter has
-    /// room, so that an exact log beside it, which would have told another time, says little about single answers.
+    /// Returns true if the pattern does not depend on the answers. A caller that follows
+    /// `retry_after` comes when *this* limiter has room; the exact log would have told another
+    /// time, so single decisions cannot be compared.
     #[must_use]
     pub const fn ignores_answers(self) -> bool {
         matches!(
@@ -67,7 +70,7 @@ impl Arrivals {
         )
     }
 
-    /// Plays a visit of `windows` windows to a new counter.
+    /// Plays the pattern against a new counter for `windows` windows.
     pub fn play(self, counters: &mut Counters, seed: u64, windows: u64) -> Tally {
         let random = Random::new(seed ^ counters.limit().quota().rotate_left(32));
         let visit = counters.visit();
@@ -153,7 +156,7 @@ impl Caller<'_> {
         }
     }
 
-    /// Takes what there is, `hits` at a time, until `end`.
+    /// Takes `hits` at a time as soon as they pass, until `end`.
     fn poll(&mut self, hits: u64, end: u64) {
         let mut now = self.visit.now();
         while now < end {
@@ -161,7 +164,7 @@ impl Caller<'_> {
         }
     }
 
-    /// Asks once; the time of the next try.
+    /// Makes one request; returns the time of the next try.
     fn retry(&mut self, now: u64, hits: u64) -> u64 {
         let outcome = self.visit.ask(now, hits);
         match outcome.verdict {

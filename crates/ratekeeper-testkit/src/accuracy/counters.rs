@@ -1,4 +1,4 @@
-//! The counters of one limit, in a memory store.
+//! Counters of one limit, in a memory store.
 
 use ratekeeper_core::{Limit, Micros, Mode, Outcome, Timestamp};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
@@ -6,26 +6,26 @@ use ratekeeper_store::{CounterKey, FullMode, Request, Step, StepOutcome};
 
 use super::{Form, Ledger, Random, Tally};
 
-/// Visits begin here: 1 January 2027.
+/// The start of the first visit: 1 January 2027.
 const START: u64 = 1_798_761_600_000_000;
 
-/// The counters of one limit, in a memory store of their own.
+/// Counters of one limit, in a memory store of their own.
 #[derive(Debug)]
 pub struct Counters {
     form: Form,
     limit: Limit,
     store: MemoryStore,
-    /// Visitors so far.
+    /// Clients so far.
     visitors: u64,
-    /// When the next visit may begin.
+    /// The earliest start of the next visit.
     free_at: u64,
 }
 
 impl Counters {
-    /// No counters yet, of a limit of `quota` hits in `window`; None where `form` has no such limit.
+    /// Creates the store for a limit of `quota` hits in `window`; None if `form` has no such limit.
     ///
     /// # Panics
-    /// If the system does not give the memory for the store.
+    /// If the system does not provide the memory for the store.
     #[must_use]
     pub fn new(form: Form, quota: u64, window: Micros) -> Option<Self> {
         let config = MemoryConfig {
@@ -41,10 +41,10 @@ impl Counters {
         })
     }
 
-    /// Asks the counter of `client` for `hits`; 0 only looks. No counter is asked of a time before the latest.
+    /// Checks `hits` on the counter of `client`; 0 only looks. Time never goes back for a counter.
     ///
     /// # Panics
-    /// If the store has no room for another counter: then nothing would be measured.
+    /// If the store has no room for another counter: the measurement would be void.
     pub fn ask(&self, client: u64, now: Timestamp, hits: u64) -> Outcome {
         let mut names = Random::new(client);
         let step = Step {
@@ -68,8 +68,8 @@ impl Counters {
         }
     }
 
-    /// A new counter, and a time for it that is a multiple of the window since the epoch, when all earlier visits are
-    /// long over.
+    /// Starts a visit with a new counter, at a time that is a multiple of the window since the
+    /// epoch and long after all earlier visits.
     pub fn visit(&mut self) -> Visit<'_> {
         self.visitors += 1;
         let window = self.limit.window().get();
@@ -84,7 +84,7 @@ impl Counters {
         }
     }
 
-    /// Bytes of all states that do not fit in line.
+    /// Bytes of all states that do not fit inline.
     #[must_use]
     pub fn heap_bytes(&self) -> u64 {
         self.store.stats().heap_bytes
@@ -96,14 +96,14 @@ impl Counters {
         self.form
     }
 
-    /// The limit itself.
+    /// The limit.
     #[must_use]
     pub const fn limit(&self) -> &Limit {
         &self.limit
     }
 }
 
-/// One caller's stay at a counter of its own. Times are microseconds since it began.
+/// One caller's visit to a counter of its own. Times are in microseconds since its start.
 #[derive(Debug)]
 pub struct Visit<'a> {
     counters: &'a mut Counters,
@@ -114,7 +114,8 @@ pub struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// Asks for `hits`, 1 or more, and enters the answer. An earlier time than that of the last ask counts as that.
+    /// Requests `hits`, 1 or more, and records the answer. A time before the last request counts as
+    /// that.
     pub fn ask(&mut self, at: u64, hits: u64) -> Outcome {
         self.now = self.now.max(at);
         let now = Timestamp::from_micros(self.start + self.now);
@@ -123,14 +124,14 @@ impl Visit<'_> {
         outcome
     }
 
-    /// How many hits would pass.
+    /// The number of hits that would pass.
     pub fn room(&mut self, at: u64) -> u64 {
         self.now = self.now.max(at);
         let now = Timestamp::from_micros(self.start + self.now);
         self.counters.ask(self.client, now, 0).remaining
     }
 
-    /// The time of the last ask.
+    /// The time of the last request.
     #[must_use]
     pub const fn now(&self) -> u64 {
         self.now
@@ -148,7 +149,7 @@ impl Visit<'_> {
         self.counters.limit.window().get()
     }
 
-    /// Ends the visit: what came of it.
+    /// Ends the visit and returns its tally.
     #[must_use]
     pub fn end(self) -> Tally {
         let window = self.counters.limit.window().get();

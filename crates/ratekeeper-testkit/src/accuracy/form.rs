@@ -1,20 +1,20 @@
-//! The forms of limits that are measured.
+//! The forms of limits to measure.
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros};
 
-/// The largest limit that the default keeps exactly.
+/// The largest limit that the default algorithm keeps exactly.
 const EXACT_UP_TO: u64 = 23;
 
-/// A way of counting, as a rule can ask for it.
+/// A way of counting that a rule can ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Form {
-    /// `sliding_window` as it is without further settings.
+    /// `sliding_window` with default settings.
     Default,
     /// `sliding_window` with `strict: true`.
     Strict,
-    /// `sliding_window` with so many `sub_windows`.
+    /// `sliding_window` with this many `sub_windows`.
     SubWindows(u32),
-    /// `sliding_log`, which every other form is an approximation of.
+    /// `sliding_log`, which all other forms approximate.
     SlidingLog,
     /// `fixed_window`.
     FixedWindow,
@@ -25,7 +25,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// All forms, in the order in which tables list them.
+    /// All forms, in the order of tables.
     pub const ALL: [Self; 9] = [
         Self::Default,
         Self::Strict,
@@ -52,7 +52,8 @@ impl Form {
         }
     }
 
-    /// A limit of this form; None where there is none, such as a log of more hits than a log may hold.
+    /// A limit of this form; None if there is none, such as a log with more hits than a log can
+    /// hold.
     #[must_use]
     pub fn limit(self, quota: u64, window: Micros) -> Option<Limit> {
         let algorithm = match self {
@@ -70,7 +71,7 @@ impl Form {
         Limit::try_new(spec).ok()
     }
 
-    /// The most hits that may pass in any window by what the form promises; None if it promises nothing of the kind.
+    /// The promised maximum of hits in any window; None if the form promises none.
     #[must_use]
     pub fn most_in_a_window(self, quota: u64) -> Option<u64> {
         match self {
@@ -81,7 +82,7 @@ impl Form {
         }
     }
 
-    /// The unit in which the form tells times apart: hits count for up to two units longer than the window.
+    /// The time resolution of the form: hits count for up to two ticks longer than the window.
     #[must_use]
     pub fn tick(self, quota: u64, window: Micros) -> Micros {
         let window = window.get();
@@ -98,14 +99,14 @@ impl Form {
                 (least..=1_000_000).find(divides_a_second).unwrap_or(least)
             }
             Self::SubWindows(count) => window.div_ceil(u64::from(count)),
-            // Whole microseconds for each hit cost a bucket up to 0.1 % of its rate.
+            // A bucket rounds to whole microseconds per hit, at a cost of up to 0.1 % of its rate.
             Self::TokenBucket | Self::Gcra => window / 1_000,
             Self::SlidingLog | Self::FixedWindow => 0,
         };
         Micros::new(tick)
     }
 
-    /// The most hits that a caller can ask for in a window and two ticks and always get.
+    /// The most hits that a caller can request in a window and two ticks without any denial.
     #[must_use]
     pub fn never_denied_up_to(self, quota: u64) -> u64 {
         match self {

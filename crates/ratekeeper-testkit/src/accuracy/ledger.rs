@@ -1,4 +1,4 @@
-//! The truth about one counter, beside what its limiter answers.
+//! The exact count of one counter, compared with its limiter's answers.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use ratekeeper_core::{Micros, Timestamp};
 
 use super::Form;
 
-/// Hits and when they came, as far back as somebody looks.
+/// Hits with their times, as far back as a window reaches.
 #[derive(Clone, Debug, Default)]
 struct Recent {
     runs: VecDeque<(u64, u64)>,
@@ -14,7 +14,7 @@ struct Recent {
 }
 
 impl Recent {
-    /// How many hits came in (now - span, now], forgetting all that came before.
+    /// The number of hits in (now - span, now]; drops all earlier ones.
     fn within(&mut self, span: u64, now: u64) -> u64 {
         while let Some(&(at, hits)) = self.runs.front()
             && at + span <= now
@@ -34,14 +34,14 @@ impl Recent {
     }
 }
 
-/// What a limiter did, beside what an exact log would have done.
+/// The decisions of a limiter, compared with those of an exact log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// All requests.
     pub requests: u64,
-    /// Hits that the limiter let pass.
+    /// Hits that the limiter admitted.
     pub admitted: u64,
-    /// Hits that the exact log let pass.
+    /// Hits that the exact log admitted.
     pub exact_admitted: u64,
     /// Requests that the exact log denied.
     pub exact_denied: u64,
@@ -49,14 +49,15 @@ pub struct Tally {
     pub wrongly_allowed: u64,
     /// Requests that only the limiter denied.
     pub wrongly_denied: u64,
-    /// Denied requests of a caller who had asked for no more than the limit in the window and two ticks.
+    /// Denied requests of a caller that had requested no more than the limit in the window and two
+    /// ticks.
     pub denied_below: u64,
     /// The most hits that passed in any window.
     pub worst: u64,
 }
 
 impl Tally {
-    /// Adds another counter's: the worst of both windows, the sum of all else.
+    /// Adds another counter's tally: the maximum of the worst windows, the sum of everything else.
     pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.admitted += other.admitted;
@@ -68,7 +69,7 @@ impl Tally {
         self.worst = self.worst.max(other.worst);
     }
 
-    /// `count` in percent of all requests; 0 of none.
+    /// `count` in percent of all requests; 0 without requests.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a percentage for a table")]
     pub fn percent(&self, count: u64) -> f64 {
@@ -76,10 +77,11 @@ impl Tally {
     }
 }
 
-/// One counter's history: what was asked, what passed, and what an exact log would have let pass.
+/// The history of one counter: requested hits, admitted hits, and the hits that an exact log would
+/// have admitted.
 ///
-/// The limiter and the exact log each keep their own admissions. A request is wrongly denied if only the limiter denies
-/// it, and wrongly allowed if only the log does.
+/// The limiter and the exact log each track their own admissions. A request is wrongly denied if
+/// only the limiter denies it, and wrongly allowed if only the log does.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     quota: u64,
@@ -108,7 +110,7 @@ impl Ledger {
         }
     }
 
-    /// Enters a request for `hits`, 1 or more, and whether the limiter let it pass. Times never go back.
+    /// Records a request for `hits`, 1 or more, and the limiter's decision. Times never go back.
     pub fn enter(&mut self, now: Timestamp, hits: u64, passed: bool) {
         let now = now.as_micros();
         let asked = self.asked.within(self.looks_back, now) + hits;
@@ -133,7 +135,7 @@ impl Ledger {
         }
     }
 
-    /// What has been entered so far.
+    /// The totals so far.
     #[must_use]
     pub const fn tally(&self) -> &Tally {
         &self.tally
@@ -152,7 +154,7 @@ mod tests {
         *ledger.tally()
     }
 
-    /// A window is open at its far end: a hit of time 0 has left at time 10.
+    /// A window is open at its start: a hit at time 0 has left it at time 10.
     #[test]
     fn the_worst_window_is_half_open() {
         assert_eq!(entered(&[(0, 2, true), (9, 1, true)]).worst, 3);
@@ -161,7 +163,8 @@ mod tests {
 
     #[test]
     fn each_limiter_keeps_its_own_admissions() {
-        // Only the limiter denies the first; the log then has no room for the third, and the limiter has.
+        // Only the limiter denies the first; so the log has no room for the third, and the limiter
+        // has.
         let tally = entered(&[(0, 1, false), (1, 1, true), (2, 1, true)]);
         assert_eq!((tally.wrongly_denied, tally.wrongly_allowed), (1, 1));
         assert_eq!((tally.admitted, tally.exact_admitted), (2, 2));

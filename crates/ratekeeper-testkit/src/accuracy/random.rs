@@ -1,4 +1,4 @@
-//! Random numbers that are the same for the same seed, whatever the version of any library.
+//! Random numbers that depend only on the seed, not on the version of a library.
 
 /// SplitMix64. Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014).
 #[derive(Clone, Debug)]
@@ -11,7 +11,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Any number.
+    /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -37,7 +37,7 @@ impl Random {
         all[index]
     }
 
-    /// The gap to the next of independent events that are `mean` apart on average, at least 1.
+    /// The gap to the next of independent events with a mean gap of `mean`, at least 1.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,

@@ -1,4 +1,4 @@
-//! Random histories of requests, beside the pure steps of core, applied as DESIGN says.
+//! Random histories of requests, compared with the pure steps of core.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use ratekeeper_store::{
 
 use super::{NOW, decide, every_limit, step};
 
-/// A request as it is drawn.
+/// A generated request.
 #[derive(Clone, Debug)]
 struct Drawn {
-    /// Milliseconds since the last one.
+    /// Milliseconds since the previous one.
     gap: u64,
     mode: (bool, bool, bool),
     steps: Vec<DrawnStep>,
@@ -32,10 +32,10 @@ struct DrawnStep {
     next_descriptor: bool,
 }
 
-/// Every field of every answer equals what the pure steps answer.
+/// Checks that every field of every answer equals that of the pure steps.
 ///
 /// # Panics
-/// With the smallest history that was found on which they differ.
+/// If they differ, with the smallest history found.
 pub fn equals_the_pure_steps<S: Store>(make: impl Fn() -> S) {
     let limits: Vec<Limit> = every_limit(6)
         .chain(every_limit(0))
@@ -111,8 +111,8 @@ impl Drawn {
         let mut steps: Vec<Step> = self.steps.iter().map(make).collect();
         let is_spread = |one: &Step, other: &Step| one.key.subject != other.key.subject;
         if steps.iter().any(|step| is_spread(step, &steps[0])) {
-            // Nobody can name what is taken without a permit, so no store of several places
-            // promises to give it back.
+            // Hits taken without a permit id cannot be identified later, so a store spread over
+            // several places does not promise to give them back.
             let permits = |step: &&mut Step| step.limit.algorithm() == Algorithm::Concurrency;
             let permits = steps.iter_mut().filter(permits);
             permits.for_each(|step| step.hits = step.hits.min(0));
@@ -121,7 +121,7 @@ impl Drawn {
     }
 }
 
-/// What a store is, with nothing to be fast or small.
+/// A minimal store, neither fast nor small.
 #[derive(Default)]
 struct Model {
     counters: HashMap<CounterKey, State>,
@@ -176,7 +176,7 @@ impl Model {
         }
     }
 
-    /// Charges a counter, which only a take creates.
+    /// Charges a counter; only a take creates it.
     fn charge(&mut self, step: &Step, hits: i64) {
         if hits > 0 {
             let fresh = State::new(step.limit.shape());

@@ -5,7 +5,7 @@ use ratekeeper_store::{Step, Store};
 
 use super::{NOW, every_limit, name, one, remaining, step};
 
-/// Neither one more nor one less, one by one and at once.
+/// Admits exactly the quota, one by one and at once.
 pub fn admits_exactly_its_limit<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for (number, limit) in (0..).step_by(2).zip(every_limit(7)) {
@@ -26,12 +26,12 @@ pub fn admits_exactly_its_limit<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// Denied at every moment before `retry_after`, admitted at it. Permits come back when they
-/// are given back, which their hint cannot know.
+/// Denies at every moment before `retry_after`, and admits at it. Concurrency limits are left out:
+/// permits return on release, which no hint can predict.
 pub fn comes_back_exactly_when_told<S: Store>(make: impl Fn() -> S) {
     let limits = every_limit(5).filter(|limit| limit.algorithm() != Algorithm::Concurrency);
     for (number, limit) in (0..).zip(limits) {
-        // One store's time never goes back, not even for another counter.
+        // The time of a store never goes back, even for another counter, so each case has its own.
         let store = make();
         let step = step(&limit, number);
         while one(&store, NOW, step).0 {}
@@ -43,7 +43,7 @@ pub fn comes_back_exactly_when_told<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// "Never" is another answer than "later", and costs nothing either.
+/// "Never" differs from "later", and costs nothing either.
 pub fn oversized_hits_are_never_admitted<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for (number, limit) in (0..).zip(every_limit(5)) {
@@ -58,7 +58,7 @@ pub fn oversized_hits_are_never_admitted<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// A limit of 0 blocks everything; looking is still allowed.
+/// A limit of 0 blocks everything; a peek is still allowed.
 pub fn a_limit_of_nothing_admits_nothing<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for (number, limit) in (0..).zip(every_limit(0)) {
@@ -77,14 +77,14 @@ pub fn a_limit_of_nothing_admits_nothing<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// An earlier time counts as the latest: it admits nothing more, and spoils nothing.
+/// An earlier time counts as the latest: it admits nothing more, and does no damage.
 pub fn time_going_back_is_harmless<S: Store>(make: impl Fn() -> S) {
     let earlier = [
         Timestamp::EPOCH,
         Timestamp::from_micros(NOW.as_micros() - 7_200_000_000),
     ];
     for (number, limit) in (0..).zip(every_limit(4)) {
-        // One store's time never goes back, not even for another counter.
+        // The time of a store never goes back, even for another counter, so each case has its own.
         let store = make();
         let step = step(&limit, number);
         assert!(one(&store, NOW, step).0, "{}", name(&limit));
@@ -100,8 +100,8 @@ pub fn time_going_back_is_harmless<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// Limits change while counters live: usage is kept, and a bucket fuller than it now may be
-/// is settled by what it refuses.
+/// Limits change while counters exist: usage is kept, and a bucket that is fuller than its new
+/// burst is cut by the first denial.
 pub fn a_lowered_limit_takes_effect_at_once<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for (number, (high, low)) in (0..).zip(every_limit(100).zip(every_limit(10))) {
@@ -117,7 +117,7 @@ pub fn a_lowered_limit_takes_effect_at_once<S: Store>(make: impl Fn() -> S) {
         assert!(!one(&store, NOW, ten).0, "{}", name(&low));
         let left = remaining(&store, NOW, fifty);
         match low.algorithm() {
-            // It was settled at what the low limit holds.
+            // The denial cut it to the low limit's burst.
             Algorithm::TokenBucket => assert_eq!(left, 90),
             _ => assert_eq!(left, 50, "{}", name(&high)),
         }

@@ -1,4 +1,4 @@
-//! Requests that are carried out once, and giving back what was taken at some time.
+//! Idempotent requests, and giving back hits taken earlier.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ fn with<S: Store>(store: &S, now: Timestamp, extra: Extra, steps: &[Step]) -> Ve
     decide(store, &request)
 }
 
-/// Once under `id`, known for a minute from [`NOW`].
+/// An idempotent request under `id`, remembered for a minute from [`NOW`].
 fn once(id: u128) -> Extra {
     let until = later(60_000_000);
     Extra {
@@ -34,7 +34,7 @@ fn once(id: u128) -> Extra {
     }
 }
 
-/// A repeat is answered as the first was, and takes nothing, until it is forgotten.
+/// A repeat gets the first answer and takes nothing, until the record expires.
 pub fn a_repeat_takes_nothing<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let limits = every_limit(5).filter(|limit| limit.algorithm() != Algorithm::Concurrency);
@@ -59,7 +59,7 @@ pub fn a_repeat_takes_nothing<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// The same id for something else is no repeat, and is not carried out either.
+/// The same id with a different content is not a repeat, and is not executed.
 pub fn an_id_stands_for_one_request<S: Store>(make: impl Fn() -> S) {
     let (store, limit) = (make(), hourly(Algorithm::FixedWindow, 5));
     assert!(with(&store, NOW, once(1), &[step(&limit, 0)]).allowed);
@@ -78,8 +78,8 @@ pub fn an_id_stands_for_one_request<S: Store>(make: impl Fn() -> S) {
     assert_eq!(remaining(&store, NOW, step(&limit, 1)), 5);
 }
 
-/// The same content is no repeat when its rules, and so its steps, are other ones by now: neither
-/// more steps nor fewer.
+/// The same content is not a repeat if its steps have changed with the rules: neither with more
+/// steps nor with fewer.
 pub fn other_steps_are_no_repeat<S: Store>(make: impl Fn() -> S) {
     let (store, limit) = (make(), hourly(Algorithm::FixedWindow, 5));
     let steps = [step(&limit, 0), step(&limit, 1), step(&limit, 2)];
@@ -101,7 +101,8 @@ pub fn other_steps_are_no_repeat<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// What only gives back is remembered whatever the answer, or it would give back twice.
+/// A request that only gives back is remembered even if it is denied, or else it would give back
+/// twice.
 pub fn giving_back_is_remembered_in_any_case<S: Store>(make: impl Fn() -> S) {
     let (store, limit) = (make(), hourly(Algorithm::FixedWindow, 5));
     let none = hourly(Algorithm::FixedWindow, 0);
@@ -122,7 +123,7 @@ pub fn giving_back_is_remembered_in_any_case<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// What was denied took nothing, so it may be asked for again; what is over is forgotten.
+/// A denied request took nothing, so it may be repeated; an expired record is forgotten.
 pub fn a_denied_or_forgotten_request_is_decided_anew<S: Store>(make: impl Fn() -> S) {
     let (store, limit) = (make(), hourly(Algorithm::SlidingLog, 2));
     let take = Step {
@@ -149,7 +150,7 @@ pub fn a_denied_or_forgotten_request_is_decided_anew<S: Store>(make: impl Fn() -
     );
 }
 
-/// A span begins when the store carries the request out, by its own time.
+/// The time to remember begins when the store executes the request, by the store's clock.
 pub fn a_repeat_is_known_for_a_span<S: Store>(make: impl Fn() -> S) {
     let (store, limit) = (make(), hourly(Algorithm::FixedWindow, 5));
     let mut extra = once(1);
@@ -165,7 +166,7 @@ pub fn a_repeat_is_known_for_a_span<S: Store>(make: impl Fn() -> S) {
     assert_eq!(seen, [now, before, now, before]);
 }
 
-/// Copies that arrive together are one request.
+/// Concurrent copies count as one request.
 pub fn copies_that_arrive_together_are_one<S: Store>(make: impl Fn() -> S) {
     const THREADS: usize = 16;
     let (store, limit) = (make(), hourly(Algorithm::FixedWindow, 1_000));
@@ -186,12 +187,11 @@ pub fn copies_that_arrive_together_are_one<S: Store>(make: impl Fn() -> S) {
     assert_eq!(remaining(&store, NOW, step(&limit, 0)), 1_000 - 19);
 }
 
-/// What was taken comes back as long as it counts, and is not taken from anybody else's hits
-/// when it does not any more.
+/// Hits are given back while they count; afterwards giving back does not touch other hits.
 pub fn hits_come_back_while_they_count<S: Store>(make: impl Fn() -> S) {
     let limits = every_limit(10).filter(|limit| limit.algorithm() != Algorithm::Concurrency);
     for (number, limit) in (0..).zip(limits) {
-        // To the middle of the window, to just before and just after it, and far beyond.
+        // To the middle of the window, just before and just after its end, and far beyond.
         for wait in [
             1,
             1_800_000_000,
@@ -241,7 +241,7 @@ fn is_bucket(limit: &ratekeeper_core::Limit) -> bool {
     )
 }
 
-/// Whether `now` lies in the hour of [`NOW`], where hours are what counts.
+/// Returns true if `now` is in the hour of [`NOW`], for limits that count by the hour.
 fn is_same_window(limit: &ratekeeper_core::Limit, now: Timestamp) -> bool {
     let hour = |time: Timestamp| time.as_micros() / 3_600_000_000;
     limit.algorithm() != Algorithm::FixedWindow || hour(now) == hour(NOW)

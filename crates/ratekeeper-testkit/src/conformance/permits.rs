@@ -1,11 +1,11 @@
-//! Permits: taken together with other limits, prolonged, freed, reaped.
+//! Permits: taken together with other limits, renewed, released, expired.
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp, Verdict};
 use ratekeeper_store::{Extra, Permit, PermitAct, Request, Step, Store, Verdicts};
 
 use super::{NOW, counted, decide, every_limit, hourly, name, remaining, step};
 
-/// `quota` permits, each for a minute.
+/// A limit of `quota` permits, each for a minute.
 fn permits(quota: u64) -> Limit {
     let spec = LimitSpec::new(Algorithm::Concurrency, quota, Micros::from_secs(60));
     Limit::try_new(spec).expect("a valid limit")
@@ -32,12 +32,12 @@ fn acts<S: Store>(
     decide(store, &request)
 }
 
-/// Takes the permit `id` through one step of one hit.
+/// Takes the permit `id` with a step of one hit.
 fn take<S: Store>(store: &S, now: Timestamp, id: u128, step: Step) -> bool {
     acts(store, now, (PermitAct::Acquire, id), &[step]).allowed
 }
 
-/// Prolongs or frees it; whether it was held.
+/// Renews or releases a permit; returns true if it was held.
 fn settle<S: Store>(store: &S, now: Timestamp, act: (PermitAct, u128), step: Step) -> (bool, u64) {
     let verdicts = acts(store, now, act, &[Step { hits: 0, ..step }]);
     let outcome = counted(&verdicts, 0);
@@ -45,7 +45,7 @@ fn settle<S: Store>(store: &S, now: Timestamp, act: (PermitAct, u128), step: Ste
     (outcome.fits(), outcome.remaining)
 }
 
-/// A permit is held until it is freed, by whoever knows its id, once.
+/// A permit is held until it is released, once, by anyone who knows its id.
 pub fn a_permit_is_freed_by_its_id<S: Store>(make: impl Fn() -> S) {
     let (store, limit) = (make(), permits(2));
     let step = step(&limit, 0);
@@ -61,7 +61,7 @@ pub fn a_permit_is_freed_by_its_id<S: Store>(make: impl Fn() -> S) {
     assert_eq!(remaining(&store, NOW, step), 0);
 }
 
-/// Who heard no answer may ask again: the permit is held once, and renewed.
+/// A caller that got no answer may repeat the request: the permit is held once, and renewed.
 pub fn a_permit_asked_for_twice_is_held_once<S: Store>(make: impl Fn() -> S) {
     let (store, limit) = (make(), permits(2));
     let step = step(&limit, 0);
@@ -71,7 +71,7 @@ pub fn a_permit_asked_for_twice_is_held_once<S: Store>(make: impl Fn() -> S) {
     }
     assert_eq!(remaining(&store, later(119_999_998), step), 1);
     assert_eq!(remaining(&store, later(119_999_999), step), 2);
-    // Twice in one request is once, too.
+    // Twice in one request also counts once.
     let together = acts(
         &store,
         later(120_000_000),
@@ -82,7 +82,7 @@ pub fn a_permit_asked_for_twice_is_held_once<S: Store>(make: impl Fn() -> S) {
     assert_eq!(remaining(&store, later(120_000_000), step), 1);
 }
 
-/// A holder that was lost gives way at its deadline; one that renews does not.
+/// A permit whose holder is lost expires at its deadline; a renewed one does not.
 pub fn a_permit_ends_at_its_deadline_unless_renewed<S: Store>(make: impl Fn() -> S) {
     let (store, limit) = (make(), permits(2));
     let step = step(&limit, 0);
@@ -103,7 +103,7 @@ pub fn a_permit_ends_at_its_deadline_unless_renewed<S: Store>(make: impl Fn() ->
     assert_eq!(counted(&verdicts, 0).verdict, Verdict::Never);
 }
 
-/// Rates and permits of one request are taken together or not at all.
+/// Rate limits and permits of a request are taken together or not at all.
 pub fn permits_and_rates_are_taken_together<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let limits = every_limit(2).filter(|limit| limit.algorithm() != Algorithm::Concurrency);
@@ -113,7 +113,7 @@ pub fn permits_and_rates_are_taken_together<S: Store>(make: impl Fn() -> S) {
         let id = u128::from(number) + 1;
         let both = [rate_step, permit];
         assert!(acts(&store, NOW, (PermitAct::Acquire, id), &both).allowed);
-        // No permit left: the rate is not charged.
+        // No permit left: the rate limit is not charged.
         let denied = acts(&store, NOW, (PermitAct::Acquire, id + 1), &both);
         assert!(
             !denied.allowed && counted(&denied, 0).fits(),
@@ -122,7 +122,7 @@ pub fn permits_and_rates_are_taken_together<S: Store>(make: impl Fn() -> S) {
         );
         assert_eq!(remaining(&store, NOW, rate_step), 1, "{}", name(&rate));
         assert!(settle(&store, NOW, (PermitAct::Release, id), permit).0);
-        // No rate left: the permit is not taken.
+        // No hits left: the permit is not taken.
         let denied = acts(
             &store,
             NOW,
@@ -135,7 +135,7 @@ pub fn permits_and_rates_are_taken_together<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// One id in several counters: each is freed by itself, whatever became of the others.
+/// One id in several counters: each counter releases it independently of the others.
 pub fn a_permit_of_several_counters_is_freed_in_each<S: Store>(make: impl Fn() -> S) {
     let (store, limit) = (make(), permits(1));
     let steps = [0, 1, 2].map(|number| step(&limit, number));

@@ -1,11 +1,11 @@
-//! Several steps of one request.
+//! Requests with several steps.
 
 use ratekeeper_core::{Algorithm, Limit, Mode, Verdict};
 use ratekeeper_store::{Charge, Request, Step, Store};
 
 use super::{NOW, at, counted, decide, every_limit, hourly, name, one, remaining, step};
 
-/// Whichever step refuses, none of the others is charged.
+/// If any step denies, no other step is charged.
 pub fn a_denied_request_consumes_nothing<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for (round, limit) in every_limit(3).enumerate() {
@@ -19,7 +19,7 @@ pub fn a_denied_request_consumes_nothing<S: Store>(make: impl Fn() -> S) {
                 assert!(!verdicts.allowed, "{}", name(&limit));
                 for index in (0..3).filter(|index| *index != refusing) {
                     assert!(counted(&verdicts, index).fits(), "{}", name(&limit));
-                    // As if it had passed, had the others let it.
+                    // The answer is as if it had passed, had the others allowed it.
                     assert_eq!(counted(&verdicts, index).remaining, 2, "{}", name(&limit));
                     let left = remaining(&store, NOW, steps[index]);
                     assert_eq!(left, 3, "{}", name(&limit));
@@ -29,7 +29,7 @@ pub fn a_denied_request_consumes_nothing<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// Twice the same counter in one request is not twice the limit.
+/// The same counter twice in one request does not get twice the limit.
 pub fn a_repeated_counter_sees_the_earlier_take<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for (number, limit) in (0..).zip(every_limit(5)) {
@@ -49,7 +49,7 @@ pub fn a_repeated_counter_sees_the_earlier_take<S: Store>(make: impl Fn() -> S) 
         );
         assert_eq!(remaining(&store, NOW, two), 5, "{}", name(&limit));
 
-        // A shadow step that refuses takes nothing that a later one would miss.
+        // A shadow step that denies takes nothing from a later step.
         let shadow = Step {
             hits: 6,
             shadow: true,
@@ -62,7 +62,7 @@ pub fn a_repeated_counter_sees_the_earlier_take<S: Store>(make: impl Fn() -> S) 
     }
 }
 
-/// A shadow step is charged like any other while it fits.
+/// A shadow step is charged like any other as long as it fits.
 pub fn shadow_steps_count_and_never_deny<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let wide = hourly(Algorithm::FixedWindow, 100);
@@ -90,7 +90,7 @@ pub fn shadow_steps_count_and_never_deny<S: Store>(make: impl Fn() -> S) {
     assert_eq!(remaining(&store, NOW, steps[1]), 99);
 }
 
-/// Quota-mode descriptors deny only when all of them are over.
+/// Quota-mode descriptors deny only if all of them are over.
 pub fn quota_steps_deny_together<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let [one, two] = [1, 2].map(|quota| hourly(Algorithm::SlidingLog, quota));
@@ -111,7 +111,7 @@ pub fn quota_steps_deny_together<S: Store>(make: impl Fn() -> S) {
     assert!(decide(&store, &Request::new(&steps, mode, NOW)).allowed);
 }
 
-/// `count_denied`: what a denied request asked for counts, but only there.
+/// `count_denied`: the hits of a denied request count, but only for that step.
 pub fn always_charges_what_is_denied<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let none = hourly(Algorithm::FixedWindow, 0);
@@ -128,14 +128,14 @@ pub fn always_charges_what_is_denied<S: Store>(make: impl Fn() -> S) {
             assert_eq!(remaining(&store, NOW, always), left, "{}", name(&limit));
             assert_eq!(remaining(&store, NOW, other), 5, "{}", name(&limit));
         }
-        // What does not fit is charged too: it fills the counter.
+        // Hits that do not fit are charged too: they fill the counter.
         assert!(!at(&store, NOW, &[always]).allowed, "{}", name(&limit));
         assert_eq!(remaining(&store, NOW, always), 0, "{}", name(&limit));
     }
 }
 
-/// Negative hits come back whether the request is allowed or not, never beyond the limit, and
-/// make no counter.
+/// Negative hits are given back even if the request is denied, never beyond the limit, and create
+/// no counter.
 pub fn refunds_give_back_in_any_case<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let none = hourly(Algorithm::FixedWindow, 0);
@@ -162,7 +162,7 @@ pub fn refunds_give_back_in_any_case<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// Looking is always allowed, says when one hit would pass, and costs nothing.
+/// A peek is always allowed, reports when one hit would pass, and costs nothing.
 pub fn peeks_change_nothing<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for (number, limit) in (0..).zip(every_limit(3)) {
@@ -187,13 +187,13 @@ pub fn peeks_change_nothing<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// Nothing matched: allowed.
+/// A request without steps is allowed.
 pub fn no_steps_are_allowed<S: Store>(make: impl Fn() -> S) {
     let verdicts = at(&make(), NOW, &[]);
     assert!(verdicts.allowed && verdicts.outcomes.is_empty());
 }
 
-/// More steps than anybody keeps on the stack.
+/// A request with more steps than fit on the stack.
 pub fn many_steps_are_decided_together<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let limits: Vec<Limit> = (0..15).flat_map(|_| every_limit(2)).collect();

@@ -9,7 +9,7 @@ use ratekeeper_store::{Step, Store};
 
 use super::{NOW, at, every_limit, hourly, name, one, remaining, step};
 
-/// Sixty-four threads on one key: admissions are exactly the limit.
+/// Sixty-four threads on one key admit exactly the limit.
 pub fn one_counter_admits_its_limit_to_many_threads<S: Store>(make: impl Fn() -> S) {
     const THREADS: usize = 64;
     let store = make();
@@ -31,8 +31,8 @@ pub fn one_counter_admits_its_limit_to_many_threads<S: Store>(make: impl Fn() ->
     }
 }
 
-/// Requests over several subjects, in whatever order, neither wait for each other for ever
-/// nor charge a part: what each counter lost is what was admitted through it.
+/// Requests over several subjects, in any order, neither deadlock nor charge a part: each counter
+/// loses exactly the hits admitted through it.
 pub fn several_counters_are_taken_together_or_not_at_all<S: Store>(make: impl Fn() -> S) {
     const THREADS: u64 = 16;
     const COUNTERS: u64 = 12;
@@ -46,7 +46,7 @@ pub fn several_counters_are_taken_together_or_not_at_all<S: Store>(make: impl Fn
                 let mut random = thread + 1;
                 for _ in 0..400 {
                     let steps = [0; 3].map(|_| {
-                        // Knuth's MMIX generator: any order of any three counters.
+                        // Knuth's MMIX generator, to visit any three counters in any order.
                         random = random
                             .wrapping_mul(6_364_136_223_846_793_005)
                             .wrapping_add(1_442_695_040_888_963_407);

@@ -2,16 +2,16 @@
 
 use ratekeeper_core::{Algorithm, LimitSpec, Micros, Timestamp};
 
-/// `token_bucket`, `gcra` and `leaky_bucket`: at most `burst` tokens, `quota` new ones a window,
-/// coming in continuously. What is missing is counted in fractions of a token, exactly.
+/// `token_bucket`, `gcra` and `leaky_bucket`: at most `burst` tokens, refilled continuously with
+/// `quota` tokens a window. The deficit is counted in exact fractions of a token.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     burst: u64,
-    /// Fractions of a token that come in each microsecond.
+    /// Fractions of a token added per microsecond.
     inflow: u128,
-    /// Fractions that make a token.
+    /// Fractions in a whole token.
     token: u128,
-    /// Whether a take is told to wait for its turn.
+    /// True if a take waits for its turn.
     queues: bool,
     charges: Vec<Charge>,
 }
@@ -20,7 +20,7 @@ pub struct Bucket {
 struct Charge {
     at: u64,
     hits: i64,
-    /// The burst at that time: what overflows it is not owed.
+    /// The burst at that time: overflow beyond it is not owed.
     burst: u64,
 }
 
@@ -35,7 +35,7 @@ impl Bucket {
         }
     }
 
-    /// The same, refilled slower by 0.1 %: T longer by a thousandth.
+    /// The same with a refill slower by 0.1 %: T longer by a thousandth.
     pub(crate) fn slowest(spec: LimitSpec) -> Self {
         let exact = Self::new(spec);
         Self {
@@ -53,7 +53,7 @@ impl Bucket {
         self.burst
     }
 
-    /// What is missing at `now` until the bucket is full, in fractions of a token.
+    /// The deficit at `now` in fractions of a token, zero for a full bucket.
     fn missing(&self, now: Timestamp) -> u128 {
         let mut missing = 0_u128;
         let mut last = 0;
@@ -90,12 +90,12 @@ impl Bucket {
         });
     }
 
-    /// Until nothing is missing, which may be after the end of time.
+    /// Time until the bucket is full, possibly beyond the end of time.
     pub(crate) fn full_after(&self, now: Timestamp) -> Micros {
         self.inflow_of(self.missing(now))
     }
 
-    /// How long the queue takes to leave.
+    /// Time until the queue has drained.
     pub(crate) fn delay(&self, now: Timestamp) -> Micros {
         if self.queues {
             self.full_after(now)
@@ -112,7 +112,7 @@ impl Bucket {
     }
 }
 
-/// A quota of 0 lets nothing pass, whatever its burst.
+/// The burst; 0 if the quota is 0, which lets nothing pass.
 fn burst(spec: LimitSpec) -> u64 {
     match spec.quota {
         0 => 0,

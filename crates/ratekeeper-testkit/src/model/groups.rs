@@ -1,11 +1,10 @@
-//! The equal-count log, as lists: each hit with the moment at which its group began.
+//! The equal-count log as a list: each hit with the start of its group.
 
 use ratekeeper_core::{LimitSpec, Timestamp};
 
 use super::timeline::left;
 
-/// The finest ways to keep a limit: up to which limit, how many groups, and into how many ticks
-/// a window is cut.
+/// The finest representations: the largest limit, the number of groups, and the ticks in a window.
 const FORMS: [(u64, usize, u64); 4] = [
     (9, 9, (1 << 22) - 3),
     (12, 12, (1 << 16) - 3),
@@ -13,17 +12,17 @@ const FORMS: [(u64, usize, u64); 4] = [
     (23, 23, (1 << 8) - 3),
 ];
 
-/// `sliding_window` without sub-windows: hits in groups of g, which count until the moment at
-/// which their group began has left the window.
+/// `sliding_window` without sub-windows: hits in groups of g, which count until the start of their
+/// group has left the window.
 #[derive(Clone, Debug)]
 pub struct EqualCount {
     pub(crate) most: u64,
     window: u64,
-    /// How a counter of this limit is kept.
+    /// The representation for this limit.
     own: Form,
-    /// How this counter is kept.
+    /// The representation of this counter, which may date from an earlier limit.
     form: Form,
-    /// Newest first: when each group began, in microseconds, a whole number of ticks, and its
+    /// Newest first: the start of each group in microseconds, a whole number of ticks, and its
     /// hits.
     groups: Vec<(u64, u64)>,
 }
@@ -50,13 +49,14 @@ impl Form {
     }
 }
 
-/// A divisor of a second, unless it has to be longer.
+/// The tick length: a divisor of a second, unless it must be longer.
 fn tick(least: u64) -> u64 {
     let divides = |tick: &u64| 1_000_000_u64.is_multiple_of(*tick);
     (least..=1_000_000).find(divides).unwrap_or(least)
 }
 
-/// The most that a limit counts: the quota, or the most with which no more than it ever passes.
+/// The most hits that a limit counts: the quota, or for strict limits the largest number with which
+/// the quota is never exceeded.
 fn most(spec: LimitSpec) -> u64 {
     let passes = |most: u64| u128::from(most) + u128::from(Form::of(most, 1 << 20).group) - 1;
     let (mut low, mut high) = (0, spec.quota);
@@ -95,8 +95,7 @@ impl EqualCount {
         }
     }
 
-    /// The groups as they are at `now`: all moved by one offset, should the newest lie more than
-    /// a window ahead.
+    /// The groups at `now`: all shifted by one offset if the newest lies more than a window ahead.
     fn moved(&self, now: Timestamp) -> Vec<(u64, u64)> {
         let tick = self.form.tick;
         let newest = self.groups.first().map_or(0, |(began, _)| *began);
@@ -111,15 +110,15 @@ impl EqualCount {
             .collect()
     }
 
-    /// The counter's time, which does not go back: never before the newest group began, which
-    /// was rounded up.
+    /// The counter's time, which does not go back: never before the start of the newest group,
+    /// which was rounded up.
     fn clock(&self, groups: &[(u64, u64)], now: Timestamp) -> u64 {
         let began = groups.first().map_or(0, |(began, _)| *began);
         now.as_micros()
             .max((began + 1).saturating_sub(self.form.tick))
     }
 
-    /// The groups that count.
+    /// The groups that still count.
     fn alive(&self, now: Timestamp) -> Vec<(u64, u64)> {
         let groups = self.moved(now);
         let clock = self.clock(&groups, now);
@@ -129,7 +128,7 @@ impl EqualCount {
             .collect()
     }
 
-    /// The hits that count.
+    /// The hits that still count.
     #[must_use]
     pub fn used(&self, now: Timestamp) -> u128 {
         let alive = self.alive(now);
@@ -162,7 +161,7 @@ impl EqualCount {
         self.take(hits.unsigned_abs(), now);
     }
 
-    /// Hits fill the newest group and begin others; the oldest are forgotten when there are too
+    /// Adds hits to the newest group and then to new ones; drops the oldest groups if there are too
     /// many.
     fn take(&mut self, mut hits: u64, now: Timestamp) {
         let Form {
@@ -177,7 +176,7 @@ impl EqualCount {
         }
         let newest = self.groups.first().map_or(0, |(began, _)| *began);
         let began = (now.as_micros().div_ceil(tick) * tick).max(newest);
-        // So many that all others are forgotten leave what the last of them would.
+        // So many hits drop all others, and leave the same groups as the last of them alone would.
         let most = group.saturating_mul(groups as u64 + 1);
         if hits > most {
             hits = (hits - most) % group + most;
@@ -202,8 +201,8 @@ impl EqualCount {
         self.form = self.own;
     }
 
-    /// Counts the hits off from the newest on, into groups that begin where their oldest hit's
-    /// did; not later than `clock`, though ticks were rounded up beyond it.
+    /// Regroups the hits from the newest on; a group starts with its oldest hit, but not after
+    /// `clock`, although ticks were rounded up beyond it.
     fn regroup(&mut self, form: Form, clock: u64) {
         let total: u64 = self.groups.iter().map(|(_, hits)| *hits).sum();
         let mut regrouped = Vec::new();

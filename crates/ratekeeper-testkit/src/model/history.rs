@@ -1,37 +1,37 @@
-//! Random histories of one counter which favour edges: the places where limiters go wrong.
+//! Random histories of one counter that favour edges, where limiters tend to fail.
 //!
-//! A history is drawn as moves relative to what the limiter answered last ("one microsecond
-//! before retry_after", "one more than remaining"), and becomes times and hits when it is
-//! played, so that it stays on the edges while it is shrunk.
+//! A history is generated as moves relative to the last answer ("one microsecond before
+//! retry_after", "one more than remaining") and becomes times and hits when it is played, so that
+//! it stays on the edges while it shrinks.
 
 use proptest::prelude::*;
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT, Micros, Outcome, Timestamp};
 
-/// How much time passes before a step.
+/// The time before a step.
 #[derive(Clone, Copy, Debug)]
 pub enum Gap {
-    /// None: the same microsecond.
+    /// None: the same microsecond as before.
     Still,
     /// A few microseconds.
     Ticks(u64),
     /// Thousandths of the window.
     Part(u64),
-    /// Whole windows, and a little: a long idle.
+    /// Whole windows and an offset: a long idle time.
     Windows(u64, i64),
-    /// To the next edge of a window aligned to the epoch, or so many microseconds beside it.
+    /// To the next edge of a window aligned to the epoch, with an offset in microseconds.
     Edge(i64),
-    /// To the next edge of a sub-window, or beside it.
+    /// To the next edge of a sub-window, with an offset.
     SubEdge(i64),
-    /// To when the last answer said to come back, or beside it.
+    /// To the `retry_after` of the last answer, with an offset.
     Retry(i64),
-    /// To when the last answer said there is more, or beside it.
+    /// To the `reset_after` of the last answer, with an offset.
     Reset(i64),
-    /// To when the last answer said all is back, or beside it.
+    /// To the `full_after` of the last answer, with an offset.
     Full(i64),
 }
 
 impl Gap {
-    /// The time after this gap: never before `now`.
+    /// Returns the time after this gap: never before `now`.
     #[must_use]
     pub fn after(self, now: Timestamp, limit: &Limit, last: Option<&Outcome>) -> Timestamp {
         let window = limit.window().get();
@@ -64,7 +64,7 @@ impl Gap {
         Timestamp::from_micros(micros).max(now)
     }
 
-    /// As far back instead of forward.
+    /// Returns the time the same gap before `now`.
     #[must_use]
     pub fn before(self, now: Timestamp, limit: &Limit, last: Option<&Outcome>) -> Timestamp {
         let gap = self.after(now, limit, last).since(now);
@@ -72,16 +72,16 @@ impl Gap {
     }
 }
 
-/// What a step asks for.
+/// The hits of a step.
 #[derive(Clone, Copy, Debug)]
 pub enum Hits {
-    /// So many, as they are.
+    /// A fixed number.
     Few(i64),
     /// Thousandths of the capacity.
     Part(i64),
-    /// The capacity, and so many more.
+    /// The capacity plus an offset.
     All(i64),
-    /// What the last answer left, and so many more.
+    /// The hits left by the last answer plus an offset.
     Rest(i64),
 }
 
@@ -108,20 +108,20 @@ impl Hits {
 /// One step of a history.
 #[derive(Clone, Copy, Debug)]
 pub struct Move {
-    /// The time that passes before.
+    /// The time before the step.
     pub gap: Gap,
-    /// What it asks for.
+    /// The hits.
     pub hits: Hits,
 }
 
-/// A limit and what happens to one of its counters.
+/// A limit, and the moves on one of its counters.
 #[derive(Clone, Debug)]
 pub struct History {
     /// A limit that `Limit::try_new` accepts.
     pub spec: LimitSpec,
-    /// When it begins.
+    /// The start time.
     pub start: Timestamp,
-    /// What happens.
+    /// The moves.
     pub moves: Vec<Move>,
 }
 
@@ -129,15 +129,15 @@ impl History {
     /// The limit.
     ///
     /// # Panics
-    /// If the spec was changed to one that is refused.
+    /// If the spec was changed to an invalid one.
     #[must_use]
     #[allow(clippy::expect_used, reason = "the strategy draws only valid limits")]
     pub fn limit(&self) -> Limit {
         Limit::try_new(self.spec).expect("the strategy draws only valid limits")
     }
 
-    /// Plays the moves: `step` is told the time and the hits, and answers. Ends a few
-    /// windows before time does (in the year 2255), so that every answer lies within time.
+    /// Plays the moves: `step` gets the time and the hits, and returns the answer. Ends a few
+    /// windows before the end of time (in the year 2255), so that every answer lies before it.
     pub fn play(&self, mut step: impl FnMut(Timestamp, i64) -> Outcome) {
         let limit = self.limit();
         // A bucket may take several windows to fill.
@@ -157,7 +157,7 @@ impl History {
     }
 }
 
-/// Histories of `algorithm`, up to 40 steps, time moving forward, hits of every sign.
+/// Histories of `algorithm` with up to 40 steps, time moving forward, hits of any sign.
 pub fn histories(algorithm: Algorithm) -> impl Strategy<Value = History> {
     (
         specs(algorithm),
@@ -167,12 +167,12 @@ pub fn histories(algorithm: Algorithm) -> impl Strategy<Value = History> {
         .prop_map(|(spec, start, moves)| History { spec, start, moves })
 }
 
-/// Limits of `algorithm` that `Limit::try_new` accepts, of every size.
+/// Limits of `algorithm` of any size that `Limit::try_new` accepts.
 pub fn specs(algorithm: Algorithm) -> impl Strategy<Value = LimitSpec> {
     let parts = (quotas(), windows(), bursts(), prop::option::of(1..=64_u32));
     parts.prop_filter_map("a limit", move |(quota, window, burst, sub_windows)| {
         let sliding = algorithm == Algorithm::SlidingWindow;
-        // Permits are listed one by one, here as there.
+        // Permits are kept in a list, in the model as in core.
         let quota = match algorithm {
             Algorithm::Concurrency => quota % 100,
             _ => quota,
@@ -186,7 +186,7 @@ pub fn specs(algorithm: Algorithm) -> impl Strategy<Value = LimitSpec> {
     })
 }
 
-/// Quotas: mostly small ones, and the edges.
+/// Quotas: mostly small ones, and the extremes.
 pub fn quotas() -> impl Strategy<Value = u64> {
     prop_oneof![
         8 => 1..=12_u64,
@@ -206,7 +206,7 @@ fn bursts() -> impl Strategy<Value = Option<u64>> {
     ]
 }
 
-/// Windows of a millisecond to a year, round and odd.
+/// Windows from a millisecond to a year, round and odd.
 pub fn windows() -> impl Strategy<Value = Micros> {
     const SECONDS: [u64; 8] = [1, 7, 10, 60, 3_600, 86_400, 30 * 86_400, 365 * 86_400];
     const MILLIS: [u64; 4] = [1, 10, 100, 333];
@@ -217,7 +217,7 @@ pub fn windows() -> impl Strategy<Value = Micros> {
     ]
 }
 
-/// When histories begin: at the epoch, today, and just before a round second.
+/// Start times: at the epoch, today, and just before a round second.
 pub fn starts() -> impl Strategy<Value = Timestamp> {
     prop_oneof![
         1 => (0..3_u64).prop_map(Timestamp::from_micros),
@@ -253,7 +253,7 @@ pub fn hits() -> impl Strategy<Value = Hits> {
     ]
 }
 
-/// Hits of one step that only takes.
+/// Hits of a step that only takes.
 pub fn takes() -> impl Strategy<Value = Hits> {
     prop_oneof![
         4 => Just(Hits::Few(1)),

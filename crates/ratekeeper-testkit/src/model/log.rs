@@ -1,4 +1,4 @@
-//! The log, which is a list in production too.
+//! The log, a list in production as well.
 
 use super::timeline::{Timeline, left};
 use ratekeeper_core::{LimitSpec, Timestamp};
@@ -20,7 +20,7 @@ impl SlidingLog {
         }
     }
 
-    /// The time that counts: never before the newest hit.
+    /// The time to use: never before the newest hit.
     fn now(&self, now: Timestamp) -> u64 {
         self.hits.newest().unwrap_or_default().max(now).as_micros()
     }
@@ -36,8 +36,8 @@ impl SlidingLog {
         left(self.quota, self.used(now))
     }
 
-    /// A log never grows past its quota, or past what it held when the quota was lowered: what
-    /// is charged without fitting pushes out the oldest, which would have left first anyway.
+    /// Charges hits. A log never outgrows its quota, or its length when the quota was lowered: hits
+    /// beyond that drop the oldest, which would have left first anyway.
     pub(crate) fn charge(&mut self, hits: i64, now: Timestamp) {
         let (time, window) = (self.now(now), self.window);
         self.hits.forget(|hit| hit + window <= time);

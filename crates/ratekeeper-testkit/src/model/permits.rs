@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{LimitSpec, Timestamp};
 
-/// `concurrency`: a list of who holds a permit until when.
+/// `concurrency`: a list of permits and their deadlines.
 #[derive(Clone, Debug)]
 pub struct Permits {
     pub(crate) quota: u64,
@@ -12,13 +12,13 @@ pub struct Permits {
 
 #[derive(Clone, Copy, Debug)]
 struct Permit {
-    /// None if nobody can give it back.
+    /// None if the permit cannot be released.
     id: Option<u128>,
     deadline: u64,
 }
 
 impl Permits {
-    /// Nothing held yet.
+    /// A limit with all permits free.
     #[must_use]
     pub fn new(spec: LimitSpec) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Permits {
         self.held.retain(|permit| permit.deadline > now.as_micros());
     }
 
-    /// Permits that are free at `now`.
+    /// The permits free at `now`.
     #[must_use]
     pub fn room(&self, now: Timestamp) -> u64 {
         let held = self.held.iter();
@@ -52,7 +52,7 @@ impl Permits {
         }
     }
 
-    /// Takes a permit if one is free, or renews the one that is held.
+    /// Takes a permit if one is free, or renews the one already held.
     pub fn acquire(&mut self, id: u128, now: Timestamp) -> bool {
         if self.renew(id, now) {
             return true;
@@ -66,7 +66,7 @@ impl Permits {
         free
     }
 
-    /// Gives a permit back; false if it is not held.
+    /// Releases a permit; false if it is not held.
     pub fn release(&mut self, id: u128, now: Timestamp) -> bool {
         self.reap(now);
         let held = self.held.len();
@@ -74,7 +74,7 @@ impl Permits {
         self.held.len() < held
     }
 
-    /// Moves a permit's deadline on; false if it is not held.
+    /// Extends a permit's deadline; false if it is not held.
     pub fn renew(&mut self, id: u128, now: Timestamp) -> bool {
         self.reap(now);
         let deadline = self.deadline(now);

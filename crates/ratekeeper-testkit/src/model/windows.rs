@@ -1,17 +1,17 @@
-//! The two windows, counted from the list.
+//! Fixed and sliding window, counted from the list.
 
 use super::timeline::{Timeline, left};
 use ratekeeper_core::{LimitSpec, Timestamp};
 
-/// `fixed_window`: the hits that came since the window began.
+/// `fixed_window`: the hits since the start of the window.
 #[derive(Clone, Debug)]
 pub struct FixedWindow {
     pub(crate) quota: u64,
     window: u64,
-    /// Where windows begin, if they follow a calendar.
+    /// Edges of the windows, if they follow a calendar.
     edges: Vec<Timestamp>,
     hits: Timeline,
-    /// The latest charge: the counter's time does not go back to an earlier window.
+    /// The latest charge: the counter never goes back to an earlier window.
     latest: Timestamp,
 }
 
@@ -30,7 +30,7 @@ impl FixedWindow {
         }
     }
 
-    /// Start and end of the window that counts at `now`.
+    /// Start and end of the window at `now`.
     fn bounds(&self, now: Timestamp) -> (u64, u64) {
         let now = now.max(self.latest);
         if self.edges.is_empty() {
@@ -47,7 +47,7 @@ impl FixedWindow {
         left(self.quota, self.count(now))
     }
 
-    /// Whether more has been counted than the limit holds.
+    /// Returns true if more hits were counted than the limit holds.
     pub(crate) fn is_over(&self, now: Timestamp) -> bool {
         self.count(now) > self.quota.into()
     }
@@ -70,9 +70,9 @@ impl FixedWindow {
 #[derive(Clone, Debug)]
 pub struct SlidingWindow {
     pub(crate) quota: u64,
-    /// Sub-windows of the window, k.
+    /// The number of sub-windows, k.
     count: u64,
-    /// Microseconds of one, s: w / k rounded up.
+    /// The length of a sub-window in microseconds, s: w / k rounded up.
     length: u64,
     hits: Timeline,
     latest: Timestamp,
@@ -90,21 +90,21 @@ impl SlidingWindow {
         }
     }
 
-    /// The time that counts: it does not go back to an earlier sub-window.
+    /// The time to use: it never goes back to an earlier sub-window.
     fn now(&self, now: Timestamp) -> u64 {
         let latest = self.latest.as_micros();
         now.as_micros().max(latest - latest % self.length)
     }
 
-    /// The hits of the oldest sub-window, which lies in the window in part only.
+    /// The hits of the oldest sub-window, of which the window covers only a part.
     fn oldest(&self, now: Timestamp) -> u128 {
         let index = self.now(now) / self.length;
         self.hits
             .count(|time| time / self.length + self.count == index)
     }
 
-    /// The hits in the window, and of the oldest sub-window the share that still counts,
-    /// rounded up to a whole hit.
+    /// The hits in the window plus the counting share of the oldest sub-window, rounded up to a
+    /// whole hit.
     #[must_use]
     pub fn used(&self, now: Timestamp) -> u128 {
         let now_counts = self.now(now);
@@ -116,9 +116,9 @@ impl SlidingWindow {
         whole + (self.oldest(now) * inside).div_ceil(u128::from(self.length))
     }
 
-    /// How many hits more than the definition the production step may count, now or later:
-    /// its doubles are exact while the hits of a sub-window times its microseconds stay below
-    /// 2^53, and lose at most two parts in 2^50 above.
+    /// The number of hits by which the production step may exceed the definition, now or later: its
+    /// doubles are exact while the hits of a sub-window times its microseconds stay below 2^53, and
+    /// lose at most two parts in 2^50 above.
     #[must_use]
     pub fn tolerance(&self, now: Timestamp) -> u64 {
         let index = self.now(now) / self.length;

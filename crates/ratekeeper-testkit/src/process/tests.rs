@@ -9,7 +9,7 @@ fn shell(script: &str) -> Process {
     Process::spawn("the shell", command)
 }
 
-/// Whether a process is there and not merely waiting to be asked how it ended.
+/// Returns true if a process exists and is not a zombie.
 fn is_alive(id: u32) -> bool {
     let ps = Command::new("ps")
         .args(["-o", "stat=", "-p", &id.to_string()])

@@ -1,14 +1,14 @@
-//! A client for tests: one connection, which is waited for.
+//! A blocking client with one connection.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
 use crate::process::DEADLINE;
 
-/// What a server answered.
+/// A reply of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// Nothing.
+    /// A null.
     Null,
     /// An integer.
     Int(i64),
@@ -18,18 +18,18 @@ pub enum Reply {
     Status(String),
     /// An error, its code first.
     Error(String),
-    /// Several.
+    /// A list of replies.
     Array(Vec<Reply>),
 }
 
 impl Reply {
-    /// Whether it is an error.
+    /// Returns true for an error.
     #[must_use]
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))
     }
 
-    /// The string or status as text; empty for everything else.
+    /// The string or status as text; empty for any other reply.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -40,7 +40,7 @@ impl Reply {
     }
 }
 
-/// One connection.
+/// A connection.
 #[derive(Debug)]
 pub struct Client {
     reader: BufReader<TcpStream>,
@@ -63,10 +63,10 @@ impl Client {
         }
     }
 
-    /// Sends one command and waits for its answer.
+    /// Sends a command and waits for the reply.
     ///
     /// # Panics
-    /// If the connection ends or no answer comes.
+    /// If the connection ends or no reply comes.
     pub fn ask<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Reply {
         let mut bytes = Vec::new();
         encode(args, &mut bytes);
@@ -74,7 +74,7 @@ impl Client {
         self.read()
     }
 
-    /// Sends what [`encode`] has made of any number of commands.
+    /// Sends commands encoded by [`encode`].
     ///
     /// # Panics
     /// If the connection has ended.
@@ -85,10 +85,10 @@ impl Client {
             .expect("the connection takes a command");
     }
 
-    /// Waits for the next answer.
+    /// Waits for the next reply.
     ///
     /// # Panics
-    /// If the connection ends or no answer comes.
+    /// If the connection ends or no reply comes.
     pub fn read(&mut self) -> Reply {
         let mut line = String::new();
         let read = self.reader.read_line(&mut line);
@@ -121,7 +121,7 @@ impl Client {
     }
 }
 
-/// Appends a command as it goes over the wire.
+/// Appends a command in its wire format.
 pub fn encode<A: AsRef<[u8]>>(args: &[A], out: &mut Vec<u8>) {
     out.extend_from_slice(format!("*{}\r\n", args.len()).as_bytes());
     for arg in args {

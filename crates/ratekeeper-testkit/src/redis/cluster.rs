@@ -1,4 +1,4 @@
-//! A cluster of three shards, each with a replica.
+//! A Redis cluster.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::{Client, Reply, Server, is_7_or_later};
 use crate::process::{eventually, free_port};
 
-/// Slots of a cluster.
+/// The number of slots in a cluster.
 const SLOTS: usize = 16_384;
 
-/// A running cluster; killed when this is dropped.
+/// A running cluster; killed on drop.
 #[derive(Debug)]
 pub struct Cluster {
     servers: Vec<Server>,
@@ -17,8 +17,9 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Three shards, each with one replica. Replicas take over after 15 seconds only: not because
-    /// the machine is busy, which would lose what was not copied yet.
+    /// Starts three shards, each with one replica. Replicas take over only after 15 seconds, so
+    /// that a busy machine does not cause a failover, which would lose writes that were not
+    /// replicated yet.
     ///
     /// # Panics
     /// If it does not come up.
@@ -27,8 +28,8 @@ impl Cluster {
         Self::of(3, 1, Duration::from_secs(15))
     }
 
-    /// So many shards, and so many replicas of each, which take over from a primary that is gone
-    /// for that long. The slots of one that nobody takes over from are served by nobody; the
+    /// Starts this many shards with this many replicas each, which take over from a primary that is
+    /// gone for `patience`. If no replica takes over, the slots of that shard are not served; the
     /// others are.
     ///
     /// # Panics
@@ -38,7 +39,7 @@ impl Cluster {
         Self::made_of(shards, replicas, patience, Server::with)
     }
 
-    /// So many shards without replicas, of [encrypted](Server::encrypted) servers.
+    /// Starts this many shards without replicas, of [encrypted](Server::encrypted) servers.
     ///
     /// # Panics
     /// If it does not come up.
@@ -74,7 +75,7 @@ impl Cluster {
         cluster
     }
 
-    /// The ports of all nodes: first those that began as primaries.
+    /// The ports of all nodes: first those that started as primaries.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
         self.servers.iter().map(Server::port).collect()
@@ -85,20 +86,21 @@ impl Cluster {
         &mut self.servers
     }
 
-    /// A connection to the node of that number.
+    /// A connection to the node with that number.
     #[must_use]
     pub fn client(&self, node: usize) -> Client {
         self.servers[node].client()
     }
 
-    /// The id of the node of that number.
+    /// The id of the node with that number.
     #[must_use]
     pub fn id(&self, node: usize) -> String {
         self.client(node).ask(&["CLUSTER", "MYID"]).text()
     }
 
-    /// Moves a slot from one node to another, its keys with it, as `redis-cli --cluster reshard` does, and waits until
-    /// all nodes know where it is: of nodes that are told of the next move before, each may think that another has it.
+    /// Moves a slot with its keys from one node to another, as `redis-cli --cluster reshard` does,
+    /// and waits until all nodes know its place. A node that learns of the next move before this
+    /// one could place the slot wrongly.
     ///
     /// # Panics
     /// If the nodes refuse.
@@ -119,7 +121,7 @@ impl Cluster {
         }
     }
 
-    /// Has both nodes expect that a slot moves from one to the other.
+    /// Prepares both nodes for moving a slot from one to the other.
     ///
     /// # Panics
     /// If the nodes refuse.
@@ -133,7 +135,7 @@ impl Cluster {
         ok(&self.client(from).ask(&migrating));
     }
 
-    /// Moves up to `most` keys of a slot that is on its way, and says how many there were.
+    /// Moves up to `most` keys of a slot in migration, and returns how many were moved.
     ///
     /// # Panics
     /// If the nodes refuse.
@@ -197,10 +199,10 @@ impl Cluster {
         }
     }
 
-    /// Waits until every node finds that the cluster serves.
+    /// Waits until every node reports that the cluster is up.
     ///
     /// # Panics
-    /// If it does not come to that.
+    /// If that does not happen.
     pub fn wait(&self) {
         for node in 0..self.servers.len() {
             let mut client = self.client(node);
@@ -212,7 +214,8 @@ impl Cluster {
     }
 }
 
-/// Whether the node of that id has the slot, as `CLUSTER NODES` tells it: after eight words, ranges such as `0-5460`.
+/// Returns true if the node with that id has the slot, according to `CLUSTER NODES`: ranges such as
+/// `0-5460` follow after eight words.
 fn has_slot(nodes: &str, id: &str, slot: u16) -> bool {
     let is_within = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -237,7 +240,7 @@ fn node(bus: u16, patience: Duration, server: impl Fn(&[&str]) -> Server) -> Ser
         "--repl-diskless-sync-delay",
         "0",
     ];
-    // Before, the nodes' own port is 10,000 above the other one, whatever one wishes.
+    // Before version 7, a node's bus port is always its port plus 10,000.
     if is_7_or_later() {
         options.extend(["--cluster-port", &bus]);
     }

@@ -1,4 +1,4 @@
-//! A primary, its replicas, and the sentinels that watch over them.
+//! A primary, its replicas, and the sentinels that monitor them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use super::server::{encrypting, program};
 use super::{Client, Server};
 use crate::process::{Process, eventually, free_port};
 
-/// What the sentinels call the primary.
+/// The name of the primary in the sentinels.
 pub const PRIMARY: &str = "main";
 
-/// A running set; killed when this is dropped.
+/// A running set of servers and sentinels; killed on drop.
 #[derive(Debug)]
 pub struct Sentinels {
     servers: Vec<Server>,
@@ -24,7 +24,8 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// One primary, two replicas and three sentinels, which fail over a primary that is gone for half a second.
+    /// Starts a primary, two replicas and three sentinels, which fail over when the primary is gone
+    /// for half a second.
     ///
     /// # Panics
     /// If it does not come up.
@@ -33,7 +34,7 @@ impl Sentinels {
         Self::with_down_after(Duration::from_millis(500))
     }
 
-    /// The same, which fail over a primary that is gone for so long, or at once when they are told to.
+    /// Starts the same set with failover after this time, or at once on request.
     ///
     /// # Panics
     /// If it does not come up.
@@ -42,7 +43,7 @@ impl Sentinels {
         Self::made_of(down_after, None, &Server::with)
     }
 
-    /// The same, of servers whose clocks can be [set](Server::set_clock).
+    /// Starts the same set, with servers whose clocks can be [set](Server::set_clock).
     ///
     /// # Panics
     /// If it does not come up.
@@ -51,8 +52,8 @@ impl Sentinels {
         Self::made_of(down_after, None, &Server::clocked)
     }
 
-    /// One that nobody fails over, of [encrypted](Server::encrypted) servers and sentinels, with
-    /// further lines in the settings of the sentinels.
+    /// Starts a set without failover, of [encrypted](Server::encrypted) servers and sentinels, with
+    /// additional lines in the settings of the sentinels.
     ///
     /// # Panics
     /// If it does not come up.
@@ -139,18 +140,18 @@ impl Sentinels {
         &self.ports
     }
 
-    /// Where they listen for encrypted connections, if they do.
+    /// The ports on which they listen for TLS, if any.
     #[must_use]
     pub fn tls_ports(&self) -> &[u16] {
         &self.tls_ports
     }
 
-    /// The servers: the first began as the primary.
+    /// The servers; the first started as the primary.
     pub fn servers(&mut self) -> &mut [Server] {
         &mut self.servers
     }
 
-    /// The sentinels, to be paused and killed.
+    /// The sentinels, to pause or kill.
     pub fn sentinels(&mut self) -> &mut [Process] {
         &mut self.sentinels
     }
@@ -160,7 +161,7 @@ impl Sentinels {
         (&mut self.servers, &mut self.sentinels)
     }
 
-    /// Starts sentinels again that were killed, and waits until they know each other.
+    /// Restarts sentinels that were killed, and waits until they know each other.
     ///
     /// # Panics
     /// If they do not start.
@@ -173,7 +174,7 @@ impl Sentinels {
         self.wait();
     }
 
-    /// Where the sentinels say that the primary is.
+    /// The port of the primary, according to the sentinels.
     #[must_use]
     pub fn primary(&self) -> u16 {
         let mut client = Client::connect(self.ports[0]);
@@ -184,7 +185,8 @@ impl Sentinels {
         parts[1].text().parse().expect("a port is a number")
     }
 
-    /// Waits until every sentinel knows the others and the replicas: only then a failover can be agreed on.
+    /// Waits until every sentinel knows the others and the replicas: without that they cannot agree
+    /// on a failover.
     fn wait(&self) {
         for port in &self.ports {
             let mut client = Client::connect(*port);
@@ -196,7 +198,7 @@ impl Sentinels {
     }
 }
 
-/// The settings of the sentinel on that port, which it rewrites itself.
+/// The settings file of the sentinel on that port, which it rewrites itself.
 fn settings(port: u16, folder: &Path) -> PathBuf {
     folder.join(format!("sentinel-{port}.conf"))
 }

@@ -1,4 +1,4 @@
-//! One server.
+//! A single server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::Client;
 use super::clock::Clock;
 use crate::process::{Process, free_port, system};
 
-/// A running server; killed when this is dropped.
+/// A running server; killed on drop.
 #[derive(Debug)]
 pub struct Server {
     port: u16,
@@ -21,7 +21,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that keeps nothing on disk.
+    /// Starts a server without persistence.
     ///
     /// # Panics
     /// If it does not start.
@@ -30,7 +30,7 @@ impl Server {
         Self::with(&[])
     }
 
-    /// A server with further options: names with their `--`, and values.
+    /// Starts a server with additional options: names with their `--`, and values.
     ///
     /// # Panics
     /// If it does not start.
@@ -40,7 +40,7 @@ impl Server {
         Self::launched(folder, options, None)
     }
 
-    /// One whose wall clock can be [set](Self::set_clock). It needs libfaketime.
+    /// Starts a server whose wall clock can be [set](Self::set_clock). It needs libfaketime.
     ///
     /// # Panics
     /// If it does not start.
@@ -67,7 +67,7 @@ impl Server {
         server
     }
 
-    /// Sets its wall clock that many seconds ahead of the machine's, or behind it.
+    /// Sets its wall clock this many seconds ahead of the machine's, or behind it.
     ///
     /// # Panics
     /// If it is not [clocked](Self::clocked).
@@ -78,8 +78,8 @@ impl Server {
             .set(seconds);
     }
 
-    /// One that also listens at [another port](Self::tls_port) for connections that are encrypted, and encrypts what it
-    /// says to others of its kind, by `tls.crt`, `tls.key` and `ca.pem` in `files`.
+    /// Starts a server that also listens for TLS on [another port](Self::tls_port), and uses TLS to
+    /// its peers, with `tls.crt`, `tls.key` and `ca.pem` in `files`.
     ///
     /// # Panics
     /// If it does not start.
@@ -96,22 +96,22 @@ impl Server {
         }
     }
 
-    /// Where it listens for connections that are encrypted.
+    /// The port on which it listens for TLS.
     ///
     /// # Panics
-    /// If it does not.
+    /// If it was started without TLS.
     #[must_use]
     pub fn tls_port(&self) -> u16 {
         self.tls_port.expect("it was started with certificates")
     }
 
-    /// Where it listens on the loopback interface.
+    /// The loopback port on which it listens.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The folder it runs in.
+    /// The folder in which it runs.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.folder.path().to_owned()
@@ -123,12 +123,12 @@ impl Server {
         Client::connect(self.port)
     }
 
-    /// The process, to be paused and killed.
+    /// The process, to pause or kill.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// Starts it again on the same port after its process was killed.
+    /// Restarts it on the same port after its process was killed.
     ///
     /// # Panics
     /// If it does not start.
@@ -157,8 +157,8 @@ fn launch(port: u16, folder: &TempDir, options: &[String], clock: Option<&Clock>
     Process::spawn(&format!("redis on port {port}"), command)
 }
 
-/// The options of a server, or a sentinel, that encrypts: names with their `--`, and values. Clients need no
-/// certificate.
+/// The options for TLS of a server or a sentinel: names with their `--`, and values. Clients need
+/// no certificate.
 pub(super) fn encrypting(files: &Path, port: u16) -> [[String; 2]; 6] {
     let path = |name: &str| files.join(name).display().to_string();
     [
@@ -172,8 +172,8 @@ pub(super) fn encrypting(files: &Path, port: u16) -> [[String; 2]; 6] {
     .map(|(name, value)| [name.to_owned(), value])
 }
 
-/// Redis of the system's packages, or what `RATEKEEPER_TEST_REDIS` names: `cargo xtask matrix` repeats the tests with
-/// other servers.
+/// The Redis of the system's packages, or the program that `RATEKEEPER_TEST_REDIS` names: `cargo
+/// xtask matrix` repeats the tests with other servers.
 pub(super) fn program() -> Command {
     match std::env::var_os("RATEKEEPER_TEST_REDIS") {
         Some(path) => Command::new(path),
@@ -181,7 +181,7 @@ pub(super) fn program() -> Command {
     }
 }
 
-/// Whether [`Server`]s take the options that Redis has since version 7.
+/// Returns true if [`Server`]s accept the options that were new in Redis 7.
 ///
 /// # Panics
 /// If the program cannot be run.

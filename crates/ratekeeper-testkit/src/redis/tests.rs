@@ -6,7 +6,7 @@ use crate::process::eventually;
 #[test]
 fn a_cluster_moves_slots_and_fails_over() {
     let mut cluster = Cluster::of(3, 1, Duration::from_secs(1));
-    // The slot of this key, by the cluster specification.
+    // The slot of this key, according to the cluster specification.
     let mut client = cluster.client(2);
     assert_eq!(client.ask(&["SET", "foo", "1"]).text(), "OK");
     cluster.move_slot(12_182, 2, 0);
