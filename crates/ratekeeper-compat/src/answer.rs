@@ -1,4 +1,4 @@
-//! What a service said, in one form whatever carried it.
+//! Answers of a service in one form, whatever the transport.
 
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitResponse;
 use ratekeeper_proto::json::write_response;
@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 
 use crate::unit::Unit;
 
-/// What came back.
+/// A reply to a request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reply {
-    /// A decision; over `/json` with the status of HTTP and the type of the content.
+    /// A decision; over `/json` with the HTTP status and the content type.
     Decided {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         http: Option<(u16, String)>,
@@ -19,9 +19,9 @@ pub(crate) enum Reply {
     },
     /// A gRPC status that is not OK.
     Failed { code: String, message: String },
-    /// An HTTP answer that is no decision.
+    /// An HTTP response that is not a decision.
     Refused { http: (u16, String), body: String },
-    /// The connection ended without one.
+    /// The connection ended without a response.
     Closed,
 }
 
@@ -80,11 +80,11 @@ impl CurrentLimit {
 }
 
 impl Answer {
-    /// Of a message: by way of its JSON, which is the form that is compared.
+    /// Converts a message by way of its JSON, which is the form to compare.
     pub(crate) fn from_message(message: &RateLimitResponse) -> Result<Self, serde_json::Error> {
         let headers = message.response_headers_to_add.iter();
         let mut headers = headers.chain(&message.request_headers_to_add);
-        // What that JSON leaves out, because neither service sets it.
+        // Fields that the JSON leaves out, because neither service sets them.
         let unusual = !message.raw_body.is_empty()
             || message.quota.is_some()
             || headers.any(|header| !header.raw_value.is_empty())
@@ -96,10 +96,10 @@ impl Answer {
         Ok(answer)
     }
 
-    /// Of protojson; a field that is not known here is an error, so that none goes uncompared.
+    /// Parses protojson; an unknown field is an error, so that none goes uncompared.
     pub(crate) fn from_json(text: &[u8]) -> Result<Self, serde_json::Error> {
         let mut answer: Self = serde_json::from_slice(text)?;
-        // The incumbent writes limits as prototext, in which Go puts one space or two at random.
+        // envoyproxy/ratelimit writes limits as prototext, in which Go varies the spaces at random.
         if let Some(metadata) = &mut answer.dynamic_metadata {
             metadata.values_mut().for_each(single_spaced);
         }

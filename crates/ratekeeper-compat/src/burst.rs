@@ -1,4 +1,4 @@
-//! Many requests at once for one counter: whichever comes first, the totals are the same.
+//! Concurrent requests on one counter: the totals are the same in any order of arrival.
 
 use std::time::Duration;
 
@@ -22,13 +22,13 @@ use crate::unit::Unit;
 use crate::world::World;
 use std::sync::Arc;
 
-/// One burst after the other on counters of their own, in `domain`.
+/// Sends bursts, each on a counter of its own, in `domain`.
 ///
-/// Half of them are sent just before a second ends and again as soon as the next has begun: the
-/// edge of every window lies on one.
+/// Half of them are sent just before a second ends, and again as soon as the next has begun: every
+/// window's edge is the edge of a second.
 ///
 /// # Errors
-/// A service cannot be asked, or says what is no answer.
+/// A service cannot be called, or its answer is invalid.
 pub(crate) async fn bursts(
     pair: &Arc<Pair>,
     world: &World,
@@ -44,7 +44,7 @@ pub(crate) async fn bursts(
             until_the_end_of_the_second(Duration::from_millis(80)).await;
             let in_time = burst(pair, world, domain, &asked, size, &mut tally).await?;
             if !in_time {
-                // What came late is in the next second already, in one of the two.
+                // In one of the two services, the last answers fell into the next second.
                 continue;
             }
             until_the_end_of_the_second(Duration::ZERO).await;
@@ -54,8 +54,8 @@ pub(crate) async fn bursts(
     Ok(tally)
 }
 
-/// A request for a counter that nobody has asked for: by a limit of its own, which is a counter of
-/// the request's entries as any other is.
+/// A request for a fresh counter. It brings its own limit, which counts by the request's entries
+/// like any other.
 fn asked(rng: &mut Rng, domain: &Domain, number: usize) -> Asked {
     let entry = Entry {
         key: "burst".to_owned(),
@@ -86,13 +86,13 @@ fn asked(rng: &mut Rng, domain: &Domain, number: usize) -> Asked {
     }
 }
 
-/// Waits until so little of this second is left; with none, until the next has begun.
+/// Waits until this much of the second is left; with zero, until the next has begun.
 async fn until_the_end_of_the_second(left: Duration) {
     let rest = Duration::from_secs(1) - Duration::from_nanos(now().subsec_nanos().into());
     tokio::time::sleep(rest.saturating_sub(left) + Duration::from_micros(500)).await;
 }
 
-/// Whether all of it fell into one second; if not, nothing was compared.
+/// Sends one burst; returns false if it did not fit into a second, so that nothing was compared.
 async fn burst(
     pair: &Arc<Pair>,
     world: &World,
@@ -132,7 +132,7 @@ async fn burst(
     Ok(true)
 }
 
-/// The answers, those first that left the most: the order of arrival means nothing.
+/// The answers, sorted by remaining hits, because the order of arrival is arbitrary.
 async fn all_at_once(
     pair: &Arc<Pair>,
     target: fn(&Pair) -> &Target,
@@ -155,7 +155,8 @@ async fn all_at_once(
         let Some(status) = answer.statuses.first() else {
             return (0, false);
         };
-        // Without a reset: the incumbent's way to say that a limit in quota mode is over.
+        // Without a reset, a limit in quota mode is over: that is how envoyproxy/ratelimit reports
+        // it.
         let is_over = status.code == "OVER_LIMIT" || status.duration_until_reset.is_none();
         (u32::MAX - status.limit_remaining, is_over)
     });

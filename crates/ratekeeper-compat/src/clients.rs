@@ -1,4 +1,4 @@
-//! Clients that nobody here wrote, against our ports: grpcurl and ghz.
+//! Tests with third-party clients: grpcurl and ghz.
 
 use std::path::Path;
 
@@ -17,13 +17,13 @@ descriptors:
 ";
 const REQUEST: &str =
     r#"{"domain": "c", "descriptors": [{"entries": [{"key": "user", "value": "7"}]}]}"#;
-/// Calls of the load tool, more than the limit.
+/// Calls of the load generator: more than the limit.
 const CALLS: u64 = 3_000;
 
-/// Lists the services, asks for a decision and for health, and sends a short load.
+/// Lists the services, checks a request and the health, and runs a short load.
 ///
 /// # Errors
-/// A client cannot be run, or gets another answer than it should.
+/// A client cannot be run, or gets a wrong answer.
 pub(crate) async fn clients(args: &Args) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let at = Surroundings::new(dir.path(), Vec::new());

@@ -1,5 +1,5 @@
-//! Whether two answers to one request are the same: what the incumbent said, changed as the list
-//! of differences says and no further, must be what we said.
+//! Compares two answers to one request. The answer of envoyproxy/ratelimit, changed only as the
+//! list of differences says, must equal ours.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,16 @@ use crate::request::{Asked, has_unknown_unit};
 use crate::rules::is_in_quota_mode;
 use crate::world::Modes;
 
-/// How a pair of answers compares.
+/// The result of comparing two answers.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// Equal, but for these.
+    /// Equal, except for these.
     Equal(BTreeSet<Difference>),
-    /// What we should have said, and did not.
+    /// The answer that ours should have been.
     Different(Box<Reply>),
 }
 
-/// Compares what both said to `asked` at `now`, in seconds since 1970.
+/// Compares both answers to `asked` at `now`, in seconds since 1970.
 pub(crate) fn compare(
     asked: &Asked,
     modes: Modes,
@@ -29,7 +29,7 @@ pub(crate) fn compare(
     let mut listed = BTreeSet::new();
     let expected = expected(asked, modes, now, theirs, &mut listed);
     let equal = match (&expected, ours) {
-        // Our own words.
+        // Our messages differ from theirs on purpose.
         (
             Reply::Refused { http, .. },
             Reply::Refused {
@@ -53,7 +53,7 @@ pub(crate) fn compare(
     }
 }
 
-/// What we have to say where the incumbent says `theirs`.
+/// The answer that we must give when envoyproxy/ratelimit gives `theirs`.
 fn expected(
     asked: &Asked,
     modes: Modes,
@@ -75,8 +75,8 @@ fn expected(
             listed.insert(Difference::JsonMessage);
             theirs.clone()
         }
-        // It looks at the unit when it counts: the connection ends, or, in an unknown domain, which
-        // is not counted, nothing happens. We look at the request first.
+        // It checks the unit only when it counts: the connection ends, or nothing happens in an
+        // unknown domain, where nothing is counted. We validate the request first.
         Reply::Closed | Reply::Decided { http: Some(_), .. } if bad_unit => {
             listed.insert(Difference::OverrideUnit);
             Reply::Refused {
@@ -131,7 +131,7 @@ fn decided(
         .map(in_quota_mode)
         .collect();
     for (status, quota) in answer.statuses.iter_mut().zip(&quota) {
-        // The only answer that names a limit and no reset: one in quota mode that is over.
+        // Only a limit in quota mode that is over has a limit and no reset.
         if let (true, "OK", Some(limit), None) = (
             *quota,
             status.code.as_str(),
@@ -146,7 +146,7 @@ fn decided(
         }
     }
     if listed.contains(&Difference::QuotaMode) && !modes.shadow {
-        // Unlimited ones are in no mode.
+        // Unlimited rules have no mode.
         let counted = answer
             .statuses
             .iter()

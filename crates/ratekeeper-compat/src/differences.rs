@@ -1,20 +1,20 @@
-//! The differences that are meant: what docs/migrating-from-envoy-ratelimit.md lists, under the
-//! same names. A test holds the two lists to each other.
+//! The intended differences, under the names that docs/migrating-from-envoy-ratelimit.md uses. A
+//! test keeps the two lists equal.
 
 macro_rules! differences {
     ($($(#[$doc:meta])+ $variant:ident $name:literal)+) => {
-        /// One of them.
+        /// An intended difference.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub(crate) enum Difference {
             $($(#[$doc])+ $variant,)+
         }
 
         impl Difference {
-            /// All of them.
+            /// All differences.
             #[cfg(test)]
             pub(crate) const ALL: &[Self] = &[$(Self::$variant,)+];
 
-            /// The name, under which the migration page has it.
+            /// The name on the migration page.
             pub(crate) const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
@@ -25,35 +25,38 @@ macro_rules! differences {
 }
 
 differences! {
-    /// `INVALID_ARGUMENT` where it says `UNKNOWN`.
+    /// `INVALID_ARGUMENT` in place of `UNKNOWN`.
     GrpcCode "grpc-code"
-    /// A 400 of `/json` says what is wrong.
+    /// A 400 from `/json` explains the error.
     JsonMessage "json-message"
-    /// A limit in the request with a unit that is none: refused, and its process ends.
+    /// A limit in the request with an invalid unit: we refuse it; its process ends.
     OverrideUnit "override-unit"
-    /// Quota mode as its newer versions have it.
+    /// Quota mode as in its newer versions.
     QuotaMode "quota-mode"
     /// No `quotaModeEnabled` and `quotaModeViolations` in the metadata, as in its newer versions.
     QuotaMetadata "quota-metadata"
-    /// `*` anywhere in a value, as in its newer versions; there it is a star only at the end.
+    /// `*` anywhere in a value, as in its newer versions; the compared version takes it only at the
+    /// end.
     StarInside "star-inside"
-    /// `is_negative_hits` gives back, as in its newer versions; there it is not looked at.
+    /// `is_negative_hits` gives hits back, as in its newer versions; the compared version ignores
+    /// it.
     NegativeHits "negative-hits"
-    /// More hits at once than 2^53 - 1 are refused.
+    /// More than 2^53 - 1 hits at once are refused.
     HitsMax "hits-max"
-    /// Descriptors whose keys and values join to one text have a counter each; there they share one.
+    /// Descriptors whose keys and values join to the same text have separate counters; there they
+    /// share one.
     JoinedKeys "joined-keys"
     /// More than 100 descriptors, or 32 entries in one, are refused.
     Bounds "bounds"
-    /// Rules that are refused at start end the process; it serves errors.
+    /// Invalid rules at startup end the process; there it serves errors.
     RefusedAtStart "refused-at-start"
-    /// `/rlconfig` marks what is unlimited.
+    /// `/rlconfig` marks unlimited rules.
     RlconfigUnlimited "rlconfig-unlimited"
     /// `metadata` in rules, as in its newer versions.
     MetadataKey "metadata-key"
-    /// A `...` before the first document means nothing; there it is an error.
+    /// A `...` before the first document is ignored; there it is an error.
     YamlEndFirst "yaml-end-first"
-    /// Of a key that is there twice only the last value is looked at; there all must be of its type.
+    /// Only the last value of a repeated key is checked; there all must have the right type.
     YamlTwice "yaml-twice"
     /// A directive between documents needs a `...` before it; there it does not.
     YamlDirective "yaml-directive"

@@ -1,4 +1,4 @@
-//! Requests as JSON, in the spellings that protojson takes, and some that it refuses.
+//! Requests as JSON, in all spellings that protojson accepts, and some that it refuses.
 
 use fastrand::Rng;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::random::{chance, pick};
 
-/// `request`, its fields spelt one way or the other.
+/// `request` as JSON, with random spellings of its fields.
 pub(crate) fn written(rng: &mut Rng, request: &RateLimitRequest) -> String {
     let mut out = Map::new();
     if !request.domain.is_empty() || chance(rng, 30) {
@@ -72,7 +72,7 @@ fn name(rng: &mut Rng, json: &str, proto: &str) -> String {
     }
 }
 
-/// protojson takes numbers as text as well.
+/// protojson accepts numbers as text too.
 fn number(rng: &mut Rng, number: u64) -> Value {
     if chance(rng, 50) {
         json!(number)
@@ -81,7 +81,7 @@ fn number(rng: &mut Rng, number: u64) -> Value {
     }
 }
 
-/// A body that is no request.
+/// A body that is not a request.
 pub(crate) fn broken(rng: &mut Rng, request: &RateLimitRequest) -> String {
     let good = written(rng, request);
     let odd = [

@@ -1,7 +1,7 @@
-//! Plays the same random rules and requests to envoyproxy/ratelimit itself and to Ratekeeper under
-//! `--profile envoy`, and compares every field of every answer.
+//! Sends the same random requests under the same random rules to envoyproxy/ratelimit and to
+//! Ratekeeper with `--profile envoy`, and compares every field of every answer.
 //!
-//! `cargo xtask compat` installs the incumbent, builds our binary and runs this.
+//! `cargo xtask compat` installs envoyproxy/ratelimit, builds our binary and runs this.
 
 mod answer;
 mod burst;
@@ -27,38 +27,39 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// What is compared with what, and for how long.
+/// The programs to compare, and the extent of the comparison.
 #[derive(Debug, Parser)]
 #[command(about = "Compares Ratekeeper with envoyproxy/ratelimit, live")]
 struct Args {
-    /// The incumbent: its program service_cmd
+    /// envoyproxy/ratelimit: its program service_cmd
     #[arg(long, value_name = "FILE")]
     incumbent: PathBuf,
-    /// The incumbent's checker of rules: its program config_check_cmd
+    /// The rules checker of envoyproxy/ratelimit: its program config_check_cmd
     #[arg(long, value_name = "FILE")]
     checker: PathBuf,
-    /// Ours
+    /// Ratekeeper
     #[arg(long, value_name = "FILE")]
     ratekeeper: PathBuf,
-    /// The Redis that the incumbent counts in; a process of its own is started
+    /// The Redis for envoyproxy/ratelimit; a process of its own is started
     #[arg(long, value_name = "FILE", default_value = "redis-server")]
     redis: PathBuf,
     /// A gRPC client for the command line
     #[arg(long, value_name = "FILE")]
     grpcurl: PathBuf,
-    /// A load tool for gRPC
+    /// A gRPC load generator
     #[arg(long, value_name = "FILE")]
     ghz: PathBuf,
-    /// What rules and requests are made from; the same seed makes the same
+    /// The seed of rules and requests; the same seed makes the same
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many answers to compare at least
+    /// The least number of answers to compare
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     answers: u64,
-    /// How many sets of rules, most of them broken, to have checked
+    /// The number of rule sets, most of them broken, to have checked
     #[arg(long, value_name = "N", default_value_t = 500)]
     rules: u64,
-    /// Compare nothing: write what the incumbent answers to this file, for the test that replays it
+    /// Write the answers of envoyproxy/ratelimit to this file, for the test that replays it, and
+    /// compare nothing
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 }

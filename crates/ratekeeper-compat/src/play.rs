@@ -1,4 +1,4 @@
-//! One task per domain: the same requests to both services, one after the other.
+//! One task per domain, which sends the same requests to both services, one after the other.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,36 +16,36 @@ use crate::target::Target;
 use crate::unit::Unit;
 use crate::world::World;
 
-/// How far into a second it has surely begun for everyone.
+/// The time into a second after which it has begun for every clock.
 const AFTER: Duration = Duration::from_millis(2);
 
-/// Both services, told the same.
+/// Both services, with the same settings.
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) theirs: Target,
     pub(crate) ours: Target,
 }
 
-/// What was compared.
+/// The results of a comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Answers that were compared.
+    /// Compared answers.
     pub(crate) answers: u64,
-    /// How many of them denied.
+    /// Denials among them.
     pub(crate) denied: u64,
-    /// Descriptors in them that met a limit.
+    /// Descriptors in them that matched a limit.
     pub(crate) limited: u64,
-    /// How many of them differed as the list says.
+    /// Answers with listed differences, by difference.
     pub(crate) listed: BTreeMap<Difference, u64>,
-    /// What differed otherwise.
+    /// Unlisted differences.
     pub(crate) different: Vec<Finding>,
-    /// Comparisons given up: a second ended between the two answers.
+    /// Comparisons abandoned because a second ended between the two answers.
     pub(crate) clock_moved: u64,
-    /// Comparisons given up: two descriptors have one counter there.
+    /// Comparisons abandoned because two descriptors share a counter there.
     pub(crate) keys_met: u64,
 }
 
-/// A difference that is not on the list.
+/// An unlisted difference.
 #[derive(Debug)]
 pub(crate) struct Finding {
     pub(crate) world: u64,
@@ -69,7 +69,7 @@ impl Tally {
         self.keys_met += other.keys_met;
     }
 
-    /// Takes a pair in that is equal but for what is `listed`.
+    /// Counts a pair that is equal except for the differences in `listed`.
     pub(crate) fn equal(&mut self, listed: &BTreeSet<Difference>, theirs: &Reply) {
         self.answers += 1;
         if let Reply::Decided { answer, .. } = theirs {
@@ -83,13 +83,13 @@ impl Tally {
     }
 }
 
-/// Sends `count` random requests of `domain` to both.
+/// Sends `count` random requests of `domain` to both services.
 ///
-/// The play ends early where the two count differently from then on: after a difference, and where
-/// one of them may have counted a hit in the next minute.
+/// Ends early if the two would count differently from then on: after a difference, and if one of
+/// them may have counted a hit in the next minute.
 ///
 /// # Errors
-/// A service cannot be asked, or says what is no answer.
+/// A service cannot be called, or its answer is invalid.
 pub(crate) async fn play(
     pair: &Pair,
     world: &World,
@@ -119,7 +119,7 @@ pub(crate) async fn play(
             if Unit::MINUTE.window_start(begin) != Unit::MINUTE.window_start(end) {
                 break;
             }
-            // Counters of seconds begin anew; all others counted it in one window in both.
+            // Counters of a second start afresh; any other counted it in the same window in both.
             until_second(end + 1).await;
             continue;
         }
@@ -142,7 +142,7 @@ pub(crate) async fn play(
     Ok(tally)
 }
 
-/// The wall clock, which both services read too.
+/// The wall clock, which both services use too.
 pub(crate) fn now() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -155,7 +155,8 @@ async fn until_second(second: u64) {
     tokio::time::sleep(rest + AFTER).await;
 }
 
-/// Waits out the end of a second: both services must see a request in the same one.
+/// Waits for the next second if this one is nearly over: both services must handle a request in the
+/// same one.
 pub(crate) async fn clear_of_the_edge() {
     const BEFORE: u32 = 960_000_000;
     let now = now();
@@ -164,14 +165,14 @@ pub(crate) async fn clear_of_the_edge() {
     }
 }
 
-/// The incumbent's names of counters, which are texts joined without escapes: two descriptors with
-/// one text share a counter there, and so do two units whose windows begin at the same second. We
+/// Counter names of envoyproxy/ratelimit: entries joined without escapes. Two descriptors with the
+/// same text share a counter there, and so do two units whose windows begin at the same second. We
 /// keep those apart, so they are not compared.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Whose entries a joined text is.
+    /// The entries behind a joined text.
     entries: HashMap<String, Vec<(String, String)>>,
-    /// Whose unit a joined text has in the window that begins then.
+    /// The unit of a joined text in the window that begins at that second.
     units: HashMap<(String, u64), Unit>,
 }
 

@@ -1,4 +1,4 @@
-//! Every difference on the list, shown: one request each, and what both must say to it.
+//! Demonstrates every listed difference: one request each, with the answers that both must give.
 
 use std::path::Path;
 
@@ -32,10 +32,10 @@ descriptors:
   - { key: a, metadata: { team: red }, rate_limit: { unit: year, requests_per_unit: 3 } }
 ";
 
-/// Shows each difference.
+/// Demonstrates every difference.
 ///
 /// # Errors
-/// One of them is not as listed; which, and what both said.
+/// The first difference that is not as listed, with both answers.
 pub(crate) async fn probes(args: &Args, redis: std::net::SocketAddr) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let at = Surroundings::new(
@@ -65,10 +65,10 @@ pub(crate) async fn probes(args: &Args, redis: std::net::SocketAddr) -> Result<(
     refused_at_start(args, redis).await
 }
 
-/// One difference and how it shows.
+/// A difference, and a request that shows it.
 struct Probe {
     difference: Difference,
-    /// Asked before, whatever comes.
+    /// Requests to send first, whose answers do not matter.
     before: Vec<Asked>,
     asked: Asked,
     theirs: fn(&Reply) -> bool,
@@ -192,7 +192,8 @@ fn failed(reply: &Reply, code: &str) -> bool {
     matches!(reply, Reply::Failed { code: said, .. } if said == code)
 }
 
-/// Whether it answers with that code overall, that of the first descriptor, and so many left.
+/// Returns true if the answer has this overall code, this code for the first descriptor, and this
+/// many remaining hits.
 fn said(reply: &Reply, overall: &str, first: &str, remaining: Option<u32>) -> bool {
     let Reply::Decided { answer, .. } = reply else {
         return false;
@@ -224,7 +225,7 @@ fn has_quota_metadata(reply: &Reply) -> bool {
         .is_some_and(|metadata| metadata.contains_key("quotaModeEnabled"))
 }
 
-/// A unit that is none, over gRPC.
+/// An invalid unit over gRPC ends the process of envoyproxy/ratelimit.
 async fn the_process_ends(pair: Pair) -> Result<()> {
     let asked = changed(&[("a", "z")], |view| {
         view.limit = Some(RateLimitOverride {
@@ -245,7 +246,7 @@ async fn the_process_ends(pair: Pair) -> Result<()> {
     ours.program.stop().await
 }
 
-/// Rules that its checker refuses and ours does not.
+/// Rules that its checker refuses and ours accepts.
 async fn checkers_differ(args: &Args, rules: &str, difference: Difference) -> Result<()> {
     let dir = tempfile::tempdir()?;
     std::fs::write(dir.path().join("r.yaml"), rules)?;
@@ -272,7 +273,7 @@ async fn checkers_differ(args: &Args, rules: &str, difference: Difference) -> Re
     Ok(())
 }
 
-/// Bad rules at start: it serves errors, we say why and end.
+/// Invalid rules at startup: it serves errors, we report the reason and exit.
 async fn refused_at_start(args: &Args, redis: std::net::SocketAddr) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let at = Surroundings::new(dir.path(), Vec::new());

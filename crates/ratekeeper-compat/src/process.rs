@@ -1,4 +1,4 @@
-//! Programs that are started here, and end when their handle is dropped.
+//! Child processes, which end when their handle is dropped.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tokio::process::{Child, Command};
 
-/// How long a program may take until it answers. Far more than it needs.
+/// Timeout for a program to become ready: far more than it needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running program. Killed when dropped.
+/// A running program, killed on drop.
 #[derive(Debug)]
 pub(crate) struct Program {
     name: &'static str,
@@ -21,7 +21,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts `command`; what it prints goes to a file in `dir`.
+    /// Starts `command`; its output goes to a file in `dir`.
     pub(crate) fn start(name: &'static str, command: &mut Command, dir: &Path) -> Result<Self> {
         let log = dir.join(format!("{name}.log"));
         let out = File::create(&log).with_context(|| format!("cannot make {}", log.display()))?;
@@ -35,10 +35,10 @@ impl Program {
         Ok(Self { name, child, log })
     }
 
-    /// Asks `ready` until it says yes.
+    /// Waits until `ready` returns true.
     ///
     /// # Errors
-    /// The program ended, or its time is over; with the end of what it printed.
+    /// The program ended, or timed out; with the end of its output.
     pub(crate) async fn until(&mut self, ready: impl AsyncFn() -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while !ready().await {
@@ -53,21 +53,21 @@ impl Program {
         Ok(())
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until it exits by itself.
     pub(crate) async fn ended(&mut self) -> Result<()> {
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         ended.with_context(|| format!("{} goes on", self.name))??;
         Ok(())
     }
 
-    /// The last lines of what it printed.
+    /// The last lines of its output.
     pub(crate) fn printed(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<_> = text.lines().rev().take(30).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 
-    /// Ends it and waits until it has.
+    /// Kills it and waits for its end.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.child
             .kill()
@@ -76,8 +76,8 @@ impl Program {
     }
 }
 
-/// Ports of loopback that are free now. All are held until all are found, so that no two are the
-/// same; somebody else may still take one before the program does, which then says so.
+/// Free loopback ports. All are held until all are found, so that they differ; another process may
+/// still take one before the program does, which then reports it.
 pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
     let mut held = Vec::with_capacity(N);
     let mut ports = [0; N];

@@ -1,4 +1,4 @@
-//! What the incumbent answered, kept as a test that needs no Go.
+//! Records answers of envoyproxy/ratelimit for a test that needs no Go.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -19,31 +19,31 @@ use crate::rules::Domain;
 use crate::target::Surroundings;
 use crate::world::World;
 
-/// Requests to each domain.
+/// Requests for each domain.
 const REQUESTS: usize = 25;
 
-/// A domain and what was asked of it, one after the other.
+/// A domain and its requests, in order.
 #[derive(Debug, Serialize)]
 struct Line {
     rules: String,
     asked: Vec<Step>,
 }
 
-/// A request to `/json`, and what we have to answer.
+/// A request to `/json`, and the answer that we must give.
 #[derive(Debug, Serialize)]
 struct Step {
     body: String,
     status: u16,
-    /// None where it is refused. Without the times until a reset, which are the clock's.
+    /// None if the request is refused. Times until a reset depend on the clock and are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<Answer>,
 }
 
-/// Asks the incumbent, and writes what it said to `file`, changed as the list of differences says.
-/// All units are of a day or longer, so that no window ends while the file is played.
+/// Records the answers of envoyproxy/ratelimit in `file`, changed as the list of differences says.
+/// All units are a day or longer, so that no window ends during the replay.
 ///
 /// # Errors
-/// A program cannot be run, or we answer otherwise than is to be kept.
+/// A program cannot be run, or our answer differs from the one to record.
 pub(crate) async fn record(args: &Args, redis: SocketAddr, file: &Path) -> Result<()> {
     let world = World::to_keep(&mut fork(args.seed, &[u64::MAX, u64::MAX]));
     let dir = tempfile::tempdir()?;
@@ -113,7 +113,7 @@ fn step(rng: &mut Rng, asked: Asked, ours: Reply) -> Result<Step> {
             for status in &mut answer.statuses {
                 status.duration_until_reset = None;
             }
-            // The third header is the reset.
+            // The third header has the reset time.
             answer.response_headers_to_add.truncate(2);
             let status = if answer.overall_code == "OK" {
                 200

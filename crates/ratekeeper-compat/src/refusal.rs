@@ -1,4 +1,4 @@
-//! Which rules are refused: random files, most of them broken somewhere, to both checkers.
+//! Compares both rules checkers on random files, most of them broken somewhere.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::differences::Difference;
 use crate::random::{chance, fork, pick};
 use crate::rules::Domain;
 
-/// Scalars and more, of which some mean something in some places.
+/// Values, some of which are special in some places.
 const VALUES: [&str; 44] = [
     "1.5",
     "010",
@@ -95,22 +95,22 @@ const KEYS: [&str; 12] = [
     "replaces",
 ];
 
-/// Rules that one refuses and the other does not.
+/// Rules that only one checker refuses.
 #[derive(Debug)]
 pub(crate) struct Disagreement {
     pub(crate) files: Vec<String>,
     pub(crate) merge: bool,
-    /// What each of them said; `None` where it accepts.
+    /// The error of each; `None` if it accepts the rules.
     pub(crate) theirs: Option<String>,
     pub(crate) ours: Option<String>,
 }
 
-/// What was compared.
+/// The results of a comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     pub(crate) asked: u64,
     pub(crate) refused: u64,
-    /// Disagreements that are on the list.
+    /// Disagreements that are listed.
     pub(crate) listed: BTreeMap<Difference, u64>,
     pub(crate) disagreements: Vec<Disagreement>,
 }
@@ -166,7 +166,7 @@ pub(crate) async fn refusals(
     Ok(found)
 }
 
-/// The difference on the list that this is, if it is one.
+/// The listed difference that explains a disagreement, if any.
 fn listed(files: &[String], theirs: Option<&str>, ours: Option<&str>) -> Option<Difference> {
     if let Some(ours) = ours {
         let directive = ours.contains("missing explicit document end marker before directive");
@@ -180,7 +180,7 @@ fn listed(files: &[String], theirs: Option<&str>, ours: Option<&str>) -> Option<
     if theirs.contains("did not find expected node content") && files.iter().any(first) {
         return Some(Difference::YamlEndFirst);
     }
-    // It reads one file after the other and says all that is wrong with the types of the first.
+    // It checks one file after the other, and reports all type errors of the first bad one.
     let (_, name) = theirs.split_once("panic: ")?;
     let index = name.split_once(".yaml")?.0.rsplit('/').next()?;
     let text = files.get(index.parse::<usize>().ok()?)?;
@@ -189,7 +189,7 @@ fn listed(files: &[String], theirs: Option<&str>, ours: Option<&str>) -> Option<
         .filter(|line| line.contains(": cannot unmarshal "));
     let twice = |line: &str| {
         let number = line.trim().strip_prefix("line ")?.split_once(':')?.0;
-        // It names the line of a mapping, which may begin on the one after its key.
+        // It reports the line of a mapping, which may begin on the line after its key.
         let number: usize = number.parse().ok()?;
         let again = [number, number - 1].map(|line| is_there_again(text, line));
         again.contains(&true).then_some(())
@@ -198,7 +198,7 @@ fn listed(files: &[String], theirs: Option<&str>, ours: Option<&str>) -> Option<
     all.then_some(Difference::YamlTwice)
 }
 
-/// Whether the key of that line is written again further down in the same mapping.
+/// Returns true if the key on that line is repeated further down in the same mapping.
 fn is_there_again(text: &str, number: usize) -> bool {
     let indent = |line: &str| line.len() - line.trim_start_matches([' ', '-']).len();
     let mut lines = text.lines().skip(number.saturating_sub(1));
@@ -247,7 +247,7 @@ fn files(rng: &mut Rng, merge: bool) -> Vec<String> {
     files
 }
 
-/// `text` with one thing changed.
+/// `text` with one random change.
 fn broken(rng: &mut Rng, text: &str) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let at = rng.usize(0..lines.len());

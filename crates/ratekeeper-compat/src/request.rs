@@ -1,4 +1,4 @@
-//! Random requests: every field, mostly such that rules match.
+//! Random requests that use every field, and mostly match rules.
 
 use fastrand::Rng;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
@@ -12,35 +12,36 @@ use crate::random::{chance, pick};
 use crate::rules::{Domain, Node};
 use crate::unit::Unit;
 
-/// The values that stand for anything: few, so that counters are met again.
+/// Values for entries that match any value: few, so that counters are hit repeatedly.
 const ANY: [&str; 6] = ["x", "1", "zz", "", "b_c", "10.0.0.1"];
-/// What a pattern's `*` stands for.
+/// Texts that a pattern's `*` may match.
 const TAILS: [&str; 4] = ["", "1", "yy", "_z"];
 
-/// A request, and how it is sent.
+/// A request and its transport.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) request: RateLimitRequest,
     pub(crate) via: Via,
 }
 
-/// What carries a request.
+/// The transport of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Via {
     Grpc,
-    /// `/json`, with this body.
+    /// `/json` with this body.
     Json(String),
 }
 
 impl Asked {
-    /// A random one in `domain`.
+    /// A random request in `domain`.
     pub(crate) fn random(rng: &mut Rng, domain: &Domain) -> Self {
         let request = request(rng, domain);
         let is_dangerous = request.descriptors.iter().any(has_unknown_unit);
         let via = match rng.u32(0..100) {
             0..24 => Via::Json(json::written(rng, &request)),
             24..26 => Via::Json(json::broken(rng, &request)),
-            // Over gRPC such a limit ends the incumbent's process; /json loses one connection.
+            // Over gRPC such a limit ends the process of envoyproxy/ratelimit; over /json only one
+            // connection.
             _ if is_dangerous => Via::Json(json::written(rng, &request)),
             _ => Via::Grpc,
         };
@@ -48,7 +49,7 @@ impl Asked {
     }
 }
 
-/// Whether its own limit has a unit that is none.
+/// Returns true if the descriptor's own limit has an invalid unit.
 pub(crate) fn has_unknown_unit(descriptor: &RateLimitDescriptor) -> bool {
     let limit = descriptor.limit.as_ref();
     limit.is_some_and(|limit| Unit::from_number(limit.unit).is_none())
@@ -128,7 +129,7 @@ fn descriptor(rng: &mut Rng, domain: &Domain) -> RateLimitDescriptor {
         72..80 => Some(0),
         80..97 => Some(rng.u64(1..6)),
         97..99 => Some(rng.u64(0..1 << 33)),
-        // The largest that both take.
+        // The largest that both accept.
         _ => Some((1 << 53) - 1),
     };
     RateLimitDescriptor {

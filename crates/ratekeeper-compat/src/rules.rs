@@ -1,4 +1,4 @@
-//! Random rules: every key of the incumbent's format, up to four levels deep.
+//! Random rules: every key of envoyproxy/ratelimit's format, up to four levels deep.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -8,10 +8,10 @@ use fastrand::Rng;
 use crate::random::{chance, pick};
 use crate::unit::Unit;
 
-/// How deep descriptors are nested.
+/// The deepest nesting of descriptors.
 const DEPTH_MAX: usize = 4;
 
-/// Keys that join with values to the same text (`a` + `b` and `a_b`), and some that do not.
+/// Keys that can join with values to the same text (`a` + `b` and `a_b`), and some that cannot.
 const KEYS: [&str; 9] = [
     "user", "path", "a", "a_b", "a_b_c", "k_", "Key", "pre*", "ü",
 ];
@@ -36,11 +36,11 @@ const VALUES: [&str; 16] = [
 const PATTERNS: [&str; 6] = ["*", "x*", "b*", "/v1/*", "x_*", "4*"];
 const NAMES: [&str; 5] = ["alpha", "beta", "gamma", "per user", "ö"];
 
-/// One domain: its files (several where they are to be merged) and its tree.
+/// A domain: its files (several if they are to be merged) and its tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Domain {
     pub(crate) name: String,
-    /// The roots, file by file.
+    /// The root descriptors of each file.
     pub(crate) files: Vec<Vec<Node>>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Limit {
 }
 
 impl Domain {
-    /// A random one; `merged`: over two or three files.
+    /// A random domain; with `merged`, over two or three files.
     pub(crate) fn random(rng: &mut Rng, name: String, merged: bool) -> Self {
         let files = if merged { rng.usize(2..=3) } else { 1 };
         let mut taken = HashSet::new();
@@ -80,12 +80,12 @@ impl Domain {
         Self { name, files }
     }
 
-    /// All root descriptors, whatever their file.
+    /// The root descriptors of all files.
     pub(crate) fn roots(&self) -> Vec<&Node> {
         self.files.iter().flatten().collect()
     }
 
-    /// Makes days of all units that are shorter.
+    /// Changes all units shorter than a day to a day.
     pub(crate) fn lengthen(&mut self) {
         self.files.iter_mut().flatten().for_each(Node::lengthen);
     }
@@ -109,9 +109,9 @@ impl Domain {
 }
 
 impl Node {
-    /// `taken`: the composite keys of this level. `wildcards`: whether it may hold some; of
-    /// files that are merged only one may, because the incumbent reads files in random order and
-    /// the first wildcard that matches goes before the others.
+    /// A random descriptor. `taken` has the composite keys of this level. `wildcards` allows
+    /// wildcard keys; only one of several merged files may have them, because envoyproxy/ratelimit
+    /// reads files in random order and the first matching wildcard wins.
     fn random(
         rng: &mut Rng,
         depth: usize,
@@ -128,7 +128,7 @@ impl Node {
             .as_ref()
             .map_or_else(|| key.clone(), |value| format!("{key}_{value}"));
         let is_wildcard = composite.ends_with('*');
-        // A `*` elsewhere means nothing to the version that is compared with.
+        // The compared version gives a `*` elsewhere no meaning.
         let is_odd = composite.trim_end_matches('*').contains('*') || composite.ends_with("**");
         if (is_wildcard && !wildcards) || is_odd || !taken.insert(composite) {
             return None;
@@ -199,11 +199,11 @@ impl Node {
     }
 }
 
-/// Quotas in quota mode are multiples of this and no others are, so that an answer tells the mode
-/// of the limit that it names.
+/// Quotas in quota mode are multiples of this and no others are, so that an answer reveals the mode
+/// of its limit.
 const QUOTA_MODE_STEP: u32 = 7;
 
-/// Whether a limit with that many requests is one in quota mode.
+/// Returns true if a limit with this quota is in quota mode.
 pub(crate) const fn is_in_quota_mode(quota: u32) -> bool {
     quota > 0 && quota.is_multiple_of(QUOTA_MODE_STEP)
 }
@@ -243,7 +243,7 @@ impl Limit {
         }
     }
 
-    /// Moves the quota to where its mode can be told from it.
+    /// Adjusts the quota so that it reveals the mode.
     fn mark(&mut self, quota_mode: bool) {
         if quota_mode {
             self.quota = (self.quota / QUOTA_MODE_STEP).max(1) * QUOTA_MODE_STEP;
@@ -277,7 +277,7 @@ impl Limit {
     }
 }
 
-/// In single quotes, unless it is plain in any YAML.
+/// In single quotes, unless every YAML parser takes it as plain text.
 fn quoted(text: &str) -> String {
     let plain = text.chars().all(|c| c.is_ascii_alphabetic() || c == '_') && text.len() > 3;
     if plain {

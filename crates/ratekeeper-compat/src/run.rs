@@ -1,4 +1,4 @@
-//! World after world, until enough answers are compared.
+//! Compares the services on one random world after another, until there are enough answers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -23,14 +23,14 @@ use crate::refusal::{Disagreement, Refusals, refusals};
 use crate::target::Surroundings;
 use crate::world::World;
 
-/// Requests to each domain of a world.
+/// Requests for each domain of a world.
 const REQUESTS: usize = 250;
-/// Bursts on each domain of a world.
+/// Bursts in each domain of a world.
 const BURSTS: usize = 2;
-/// Findings that are enough to stop at.
+/// The number of findings after which to stop.
 const FINDINGS_MAX: usize = 10;
 
-/// Compares until there are enough answers; whether nothing differed but what is listed.
+/// Runs until there are enough answers; returns true if there were only listed differences.
 ///
 /// # Errors
 /// A program cannot be run.
@@ -90,7 +90,7 @@ async fn start_redis(program: &Path, dir: &Path) -> Result<(Program, SocketAddr)
     Ok((redis, at))
 }
 
-/// Starts both services with the rules of one world, plays to every domain at once, stops both.
+/// Starts both services with the rules of one world, runs all domains concurrently, and stops both.
 async fn one_world(args: &Args, redis: SocketAddr, world: World) -> Result<Tally> {
     let dir: TempDir = tempfile::tempdir()?;
     let at = Surroundings::new(dir.path(), world.environment());
@@ -123,7 +123,7 @@ async fn one_world(args: &Args, redis: SocketAddr, world: World) -> Result<Tally
     Ok(tally)
 }
 
-/// `/rlconfig` of both; ours marks what is unlimited, which has no unit to be told.
+/// Compares `/rlconfig` of both; ours marks unlimited rules, for which theirs shows no unit.
 async fn same_rlconfig(pair: &Pair, world: u64) -> Result<u64> {
     let (theirs, mut ours) = tokio::try_join!(pair.theirs.rlconfig(), pair.ours.rlconfig())?;
     let mut unlimited = 0;

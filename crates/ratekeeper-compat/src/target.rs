@@ -1,4 +1,4 @@
-//! A running service, and the clients that speak to it.
+//! A running service with its clients.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -21,13 +21,13 @@ use crate::play::Pair;
 use crate::process::{Program, free_ports};
 use crate::request::{Asked, Via};
 
-/// How long an answer may take. Far more than it needs.
+/// Timeout of an answer: far more than it needs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Where a service runs: its rules, its logs, its environment.
+/// The files and the environment of a service.
 #[derive(Debug)]
 pub(crate) struct Surroundings<'a> {
-    /// The incumbent's RUNTIME_ROOT.
+    /// RUNTIME_ROOT of envoyproxy/ratelimit.
     dir: &'a Path,
     environment: Vec<(&'static str, String)>,
 }
@@ -37,7 +37,7 @@ impl<'a> Surroundings<'a> {
         Self { dir, environment }
     }
 
-    /// Writes a file of rules to where the incumbent looks for them.
+    /// Writes a rules file into the folder from which envoyproxy/ratelimit loads.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
         let dir = self.dir.join("ratelimit/config");
         let path = dir.join(name);
@@ -46,7 +46,7 @@ impl<'a> Surroundings<'a> {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Starts both services here.
+    /// Starts both services with them.
     pub(crate) async fn pair(&self, args: &Args, redis: SocketAddr) -> Result<Pair> {
         let (theirs, ours) = tokio::try_join!(
             Target::incumbent(&args.incumbent, redis, self),
@@ -55,7 +55,7 @@ impl<'a> Surroundings<'a> {
         Ok(Pair { theirs, ours })
     }
 
-    /// Starts ours, which is to end with an error: what it says.
+    /// Starts Ratekeeper, which must exit with an error; returns its output.
     pub(crate) async fn ratekeeper_fails(&self, program: &Path) -> Result<String> {
         let mut command = ours(program);
         self.apply(&mut command);
@@ -97,7 +97,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The incumbent, on a Redis at `redis`.
+    /// envoyproxy/ratelimit with the Redis at `redis`.
     pub(crate) async fn incumbent(
         program: &Path,
         redis: SocketAddr,
@@ -109,13 +109,13 @@ impl Target {
             ("LOG_LEVEL", "PANIC".to_owned()),
             ("REDIS_SOCKET_TYPE", "tcp".to_owned()),
             ("REDIS_URL", redis.to_string()),
-            // The log of metrics: as good as never.
+            // Effectively never log metrics.
             ("STATS_FLUSH_INTERVAL", "1h".to_owned()),
         ]);
         Self::start("incumbent", command, at).await
     }
 
-    /// Ours, told the same.
+    /// Ratekeeper with the same settings.
     pub(crate) async fn ratekeeper(program: &Path, at: &Surroundings<'_>) -> Result<Self> {
         Self::start("ratekeeper", ours(program), at).await
     }
@@ -155,7 +155,7 @@ impl Target {
         })
     }
 
-    /// Sends a request and waits for what comes back.
+    /// Sends a request and waits for the reply.
     pub(crate) async fn ask(&self, asked: &Asked) -> Result<Reply> {
         match &asked.via {
             Via::Grpc => match self
@@ -208,7 +208,7 @@ impl Target {
         })
     }
 
-    /// The lines of `/rlconfig`, sorted: the incumbent has them in random order.
+    /// The lines of `/rlconfig`, sorted, because envoyproxy/ratelimit prints them in random order.
     pub(crate) async fn rlconfig(&self) -> Result<Vec<String>> {
         let (_, text) = get(&self.web, &format!("http://{}/rlconfig", self.admin)).await?;
         let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();

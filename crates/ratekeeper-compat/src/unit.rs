@@ -1,10 +1,10 @@
-//! The units of the incumbent: epoch-aligned windows.
+//! The units of envoyproxy/ratelimit, with windows aligned to the epoch.
 
 /// A unit of time, by its number in `RateLimitResponse.RateLimit.Unit`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Unit(i32);
 
-/// Names in the order of their numbers; 0 is UNKNOWN.
+/// Names by number; 0 is UNKNOWN.
 const NAMES: [&str; 8] = [
     "UNKNOWN", "SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR", "WEEK",
 ];
@@ -13,7 +13,7 @@ impl Unit {
     pub(crate) const MINUTE: Self = Self(2);
     pub(crate) const DAY: Self = Self(4);
 
-    /// Every unit that is one.
+    /// Every valid unit.
     pub(crate) const ALL: [Self; 7] = [
         Self(1),
         Self(2),
@@ -24,7 +24,7 @@ impl Unit {
         Self(7),
     ];
 
-    /// The unit of that number, unless it is UNKNOWN or none.
+    /// The unit with that number, unless it is UNKNOWN or invalid.
     pub(crate) fn from_number(number: i32) -> Option<Self> {
         (1..=7).contains(&number).then_some(Self(number))
     }
@@ -54,7 +54,7 @@ impl Unit {
         }
     }
 
-    /// When the window that holds `now` began, in seconds since 1970.
+    /// The start of the window that contains `now`, in seconds since 1970.
     pub(crate) const fn window_start(self, now: u64) -> u64 {
         now - now % self.seconds()
     }

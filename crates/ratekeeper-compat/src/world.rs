@@ -1,4 +1,4 @@
-//! One set of rules and modes that both services run under.
+//! A set of rules and modes under which both services run.
 
 use anyhow::Result;
 use fastrand::Rng;
@@ -7,10 +7,10 @@ use crate::random::chance;
 use crate::rules::Domain;
 use crate::target::Surroundings;
 
-/// Domains of a world; each is played to by one task, so that no two share a counter.
+/// Domains of a world; one task serves each, so that no two tasks share a counter.
 const DOMAINS: u64 = 16;
 
-/// Rules and the modes they run under.
+/// Rules, and the modes under which they run.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) number: u64,
@@ -18,7 +18,7 @@ pub(crate) struct World {
     pub(crate) modes: Modes,
 }
 
-/// The switches of the incumbent that change answers.
+/// The settings of envoyproxy/ratelimit that change answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Modes {
     pub(crate) shadow: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Modes {
 }
 
 impl World {
-    /// The `number`th of a run.
+    /// The world with that number in a run.
     pub(crate) fn random(rng: &mut Rng, number: u64) -> Self {
         let modes = Modes {
             shadow: chance(rng, 12),
@@ -41,7 +41,7 @@ impl World {
             metadata: chance(rng, 40),
         };
         let domain = |index: u64| {
-            // Names of their own, so that what one world leaves in Redis concerns no other.
+            // Unique names, so that counters left in Redis by one world do not affect another.
             let odd = ["", ".x", " y", "_z", "ü"][(index % 5) as usize];
             let name = format!("w{number}d{index}{odd}");
             let merged = modes.merge && chance(rng, 40);
@@ -55,7 +55,8 @@ impl World {
         }
     }
 
-    /// One whose answers can be kept: all units of a day or longer, no mode for all rules.
+    /// A world whose answers can be recorded: all units a day or longer, no mode that affects all
+    /// rules.
     pub(crate) fn to_keep(rng: &mut Rng) -> Self {
         let mut world = Self::random(rng, 0);
         world.modes = Modes {
@@ -73,7 +74,7 @@ impl World {
         world
     }
 
-    /// Writes the rules to where both look for them.
+    /// Writes the rules into the folder from which both load them.
     pub(crate) fn write(&self, at: &Surroundings<'_>) -> Result<()> {
         for (domain, rules) in self.domains.iter().enumerate() {
             for (file, text) in rules.texts().iter().enumerate() {
@@ -83,7 +84,7 @@ impl World {
         Ok(())
     }
 
-    /// The incumbent's environment variables, which both services are given.
+    /// Environment variables of envoyproxy/ratelimit, which both services get.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         let Modes {
             shadow,
