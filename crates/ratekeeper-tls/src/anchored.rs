@@ -1,10 +1,10 @@
-//! Verifying servers, also those whose certificate is itself one that is trusted.
+//! Verification of servers, including those whose certificate is itself a trust anchor.
 //!
-//! `openssl req -x509` makes a certificate that signs itself and says that it is an authority
-//! (CA:TRUE). A server that shows it is refused by web PKI's rules (RFC 5280, section 4.2.1.9), and
-//! so is one whose certificate was issued by somebody who is not trusted, though it is. Who is
-//! handed that very certificate as what to trust has been told which server to believe: nothing is
-//! left to be vouched for. Its dates and its names are verified as ever.
+//! `openssl req -x509` makes a self-signed certificate that claims to be an authority (CA:TRUE).
+//! The rules of web PKI (RFC 5280, section 4.2.1.9) refuse a server that presents it, and also one
+//! whose certificate comes from an untrusted issuer, even if the certificate itself is trusted.
+//! Here a certificate that is configured as trusted, byte for byte, is accepted: its chain has
+//! nothing left to prove. Its dates and names are verified as usual.
 
 use std::sync::Arc;
 
@@ -20,23 +20,23 @@ use rustls::{
 
 use crate::TlsFileCause;
 
-/// Whom to trust.
+/// Trust anchors.
 #[derive(Clone, Debug)]
 pub(crate) struct Authorities {
-    /// As verification takes them.
+    /// In the form that verification uses.
     pub(crate) roots: RootCertStore,
-    /// The same, byte for byte.
+    /// The same certificates, byte for byte.
     pub(crate) certificates: Vec<CertificateDer<'static>>,
 }
 
-/// Verifies that a server's certificate leads to one that is trusted, or is one of those.
+/// Accepts a server whose certificate leads to a trusted one, or is one.
 #[derive(Debug)]
 pub(crate) struct AnchoredVerifier {
     inner: Arc<WebPkiServerVerifier>,
     trusted: Vec<CertificateDer<'static>>,
 }
 
-/// Why a certificate is refused, where rustls would not say it in words.
+/// The reason for refusing a certificate, where rustls has no clear message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 enum Refusal {
     #[error(
@@ -60,11 +60,11 @@ impl AnchoredVerifier {
     }
 }
 
-/// Verifies servers by the authorities in `pem`: a server's certificate leads to one of them, or is
-/// one of them, byte for byte; its dates and its name are verified as well.
+/// Creates a verifier with the authorities in `pem`: a server's certificate must lead to one of
+/// them, or be one of them, byte for byte; its dates and its name are verified as well.
 ///
 /// # Errors
-/// `pem` is not PEM, there is no certificate in it, or one of them cannot be used.
+/// `pem` is not PEM, has no certificate, or has one that cannot be used.
 pub fn server_verifier(pem: &str) -> Result<Arc<dyn ServerCertVerifier>, TlsFileCause> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     let certificates = found.map_err(TlsFileCause::Pem)?;
@@ -84,18 +84,18 @@ pub fn server_verifier(pem: &str) -> Result<Arc<dyn ServerCertVerifier>, TlsFile
     Ok(Arc::new(verifier.map_err(TlsFileCause::Verifier)?))
 }
 
-/// What is wrong with a certificate that leads to none that is trusted.
+/// The fault of a certificate that does not lead to a trusted one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flaw {
-    /// It says that it is an authority.
+    /// It claims to be an authority.
     IsAuthority,
-    /// Nobody who is trusted has issued it.
+    /// Its issuer is not trusted.
     Unvouched,
 }
 
 impl Flaw {
-    /// If that is all: both are found after the dates were looked at, and those that are wrong are
-    /// told instead.
+    /// Classifies an error. rustls checks the dates first, so an expired certificate is reported as
+    /// such.
     fn of(error: &Error) -> Option<Self> {
         match error {
             Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(Self::Unvouched),

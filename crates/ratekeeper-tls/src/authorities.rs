@@ -1,4 +1,4 @@
-//! Whom the system trusts.
+//! The system's trust anchors.
 
 use std::sync::OnceLock;
 
@@ -7,7 +7,7 @@ use rustls::RootCertStore;
 use crate::anchored::Authorities;
 use crate::{TlsFile, TlsFileCause, TlsFileError};
 
-/// Those that the system trusts, read once.
+/// The system's trust anchors, read once.
 pub(crate) fn of_system() -> Result<Authorities, TlsFileError> {
     static FOUND: OnceLock<Authorities> = OnceLock::new();
     if let Some(authorities) = FOUND.get() {

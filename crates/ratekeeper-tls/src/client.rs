@@ -1,4 +1,4 @@
-//! Whom one who connects trusts, and what it shows.
+//! The client's side of TLS: its trust anchors and its certificate.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use rustls::crypto::ring;
 use crate::anchored::{AnchoredVerifier, Authorities};
 use crate::{PemFile, PemPair, TlsFile, TlsFileCause, TlsFileError, authorities};
 
-/// What connections are encrypted by, as PEM files.
+/// PEM files for TLS connections.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TlsFiles {
-    /// The authorities that vouch for servers; [`None`] for those that the system trusts.
+    /// The authorities for server certificates; [`None`] for the system's.
     pub authorities: Option<PathBuf>,
-    /// What is shown to servers that ask for a certificate (mTLS).
+    /// The client certificate, for servers that ask for one (mTLS).
     pub identity: Option<TlsIdentity>,
 }
 
-/// A certificate, with what leads from it to its authority, and its private key.
+/// A certificate with its chain, and its private key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsIdentity {
     /// The certificate's file.
@@ -28,14 +28,13 @@ pub struct TlsIdentity {
 }
 
 impl TlsFiles {
-    /// Reads the files, and makes of them what connections are made with, by TLS 1.2 or 1.3 and
-    /// without ALPN. Blocks.
+    /// Reads the files and builds a client configuration for TLS 1.2 and 1.3 without ALPN. Blocks.
     ///
     /// # Errors
-    /// One of the files is of no use, or they do not fit together.
+    /// A file is unusable, or the files do not fit together.
     ///
     /// # Panics
-    /// If the cryptography that is built in knows neither TLS 1.2 nor 1.3.
+    /// If the built-in cryptography supports neither TLS 1.2 nor 1.3.
     pub fn client_config(&self) -> Result<ClientConfig, TlsFileError> {
         let authorities = match &self.authorities {
             Some(path) => of_file(path)?,

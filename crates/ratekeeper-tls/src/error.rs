@@ -1,4 +1,4 @@
-//! What is wrong with a file.
+//! Errors about certificate and key files.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -8,14 +8,14 @@ use rustls::server::VerifierBuilderError;
 
 use crate::FILE_BYTES_MAX;
 
-/// What a file is for.
+/// The purpose of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TlsFile {
-    /// Whom to trust.
+    /// The trust anchors.
     Authorities,
-    /// What is shown.
+    /// The certificate to present.
     Certificate,
-    /// The private key of that.
+    /// The private key of the certificate.
     Key,
 }
 
@@ -29,21 +29,21 @@ impl fmt::Display for TlsFile {
     }
 }
 
-/// Why a file is of no use.
+/// The reason why a file is unusable.
 #[derive(Debug, thiserror::Error)]
 #[error("the {file} {} cannot be used: {cause}", place(path.as_deref()))]
 #[non_exhaustive]
 pub struct TlsFileError {
-    /// What it is for.
+    /// The purpose of the file.
     pub file: TlsFile,
-    /// Where it should lie; [`None`] for the authorities of the system.
+    /// The path of the file; [`None`] for the authorities of the system.
     pub path: Option<PathBuf>,
-    /// What is wrong.
+    /// The cause.
     pub cause: TlsFileCause,
 }
 
 impl TlsFileError {
-    /// That `cause` is wrong with what lies at `path`.
+    /// An error about the file at `path`.
     #[must_use]
     pub fn new(file: TlsFile, path: &Path, cause: TlsFileCause) -> Self {
         Self {
@@ -61,7 +61,7 @@ fn place(path: Option<&Path>) -> String {
     }
 }
 
-/// What can be wrong with a file of certificates or keys.
+/// The fault of a file of certificates or keys.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsFileCause {
@@ -74,29 +74,29 @@ pub enum TlsFileCause {
     /// It is not PEM.
     #[error("it is not PEM: {0}")]
     Pem(pem::Error),
-    /// There is no certificate in it.
+    /// It has no certificate.
     #[error("there is no `-----BEGIN CERTIFICATE-----` in it")]
     NoCertificate,
-    /// The system trusts nobody: why that is, if it is known.
+    /// The system has no trust anchors; with the reason if it is known.
     #[error("{0}; name a file of them")]
     NoneOfSystem(Box<str>),
-    /// There is no key in it.
+    /// It has no key.
     #[error(
         "there is no private key in it: write a PEM block BEGIN PRIVATE KEY, BEGIN EC PRIVATE KEY or BEGIN RSA PRIVATE KEY"
     )]
     NoKey,
-    /// There is a key in it that needs a passphrase.
+    /// Its key is encrypted with a passphrase.
     #[error(
         "the key in it is encrypted, and there is nobody to ask for the passphrase; decrypt it with `openssl pkey`"
     )]
     EncryptedKey,
-    /// The key belongs to another certificate than the one in this file.
+    /// The key does not belong to the certificate in this file.
     #[error("it is not the key of the certificate in {}", .0.display())]
     OfAnother(PathBuf),
-    /// It does not make sense.
+    /// Its content is invalid.
     #[error("{0}")]
     Unusable(rustls::Error),
-    /// Nobody can be verified by it.
+    /// No server can be verified with it.
     #[error("{0}")]
     Verifier(VerifierBuilderError),
 }

@@ -1,8 +1,9 @@
-//! From PEM files to what rustls wants, for both ends of a connection.
+//! Turns PEM files into rustls configurations, for both ends of a connection.
 //!
-//! [`PemFile`] is one file, bounded in size, that knows what it is for: whatever is wrong with it is said with its
-//! place. A [`PemPair`] is a certificate and its key. [`TlsFiles`] are those of whoever connects, and [`ClientTls`] reads them again when they have changed. This
-//! crate opens no connection, watches nothing, and never trusts what it could not verify.
+//! [`PemFile`] is a single file, bounded in size, that knows its purpose, so that every error has
+//! the path. A [`PemPair`] is a certificate and its key. [`TlsFiles`] are the files of a client,
+//! and [`ClientTls`] reads them again when they change. The crate opens no connection, watches no
+//! file, and never trusts anything unverified.
 //!
 //! ```
 //! use ratekeeper_tls::{PemFile, TlsFile};

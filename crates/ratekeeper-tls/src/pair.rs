@@ -1,4 +1,4 @@
-//! A certificate and its key, which have to fit.
+//! A certificate and its key, which have to match.
 
 use rustls::Error;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -8,7 +8,7 @@ use crate::{PemFile, TlsFile, TlsFileCause, TlsFileError, TlsIdentity};
 /// The two files of an identity, as they were read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PemPair {
-    /// The certificate, with what leads from it to its authority.
+    /// The certificate with its chain.
     pub certificate: PemFile,
     /// Its private key.
     pub key: PemFile,
@@ -26,7 +26,7 @@ impl PemPair {
         })
     }
 
-    /// The chain that is shown.
+    /// The chain to present.
     ///
     /// # Errors
     /// As [`PemFile::certificates`].
@@ -34,7 +34,7 @@ impl PemPair {
         self.certificate.certificates()
     }
 
-    /// The key of its first certificate.
+    /// The key of the chain's first certificate.
     ///
     /// # Errors
     /// As [`PemFile::private_key`].
@@ -42,7 +42,7 @@ impl PemPair {
         self.key.private_key()
     }
 
-    /// Which of the two is at fault where rustls takes them not.
+    /// Attributes an error of rustls to one of the two files.
     #[must_use]
     pub fn refuse(&self, error: Error) -> TlsFileError {
         match error {

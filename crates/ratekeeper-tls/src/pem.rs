@@ -1,4 +1,4 @@
-//! One file.
+//! A PEM file.
 
 use std::fmt;
 use std::fs::File;
@@ -11,10 +11,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::{TlsFile, TlsFileCause, TlsFileError};
 
-/// The most that one file may hold, in bytes: a bundle of all public authorities is a fifth of that.
+/// The largest file, in bytes; a bundle of all public authorities has a fifth of that.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A file as it was read.
+/// A PEM file in memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PemFile {
     file: TlsFile,
@@ -24,7 +24,7 @@ pub struct PemFile {
 
 impl fmt::Debug for PemFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What was read may be secret.
+        // The contents may be secret.
         f.debug_struct("PemFile")
             .field("file", &self.file)
             .field("path", &self.path)
@@ -36,35 +36,35 @@ impl PemFile {
     /// Reads a file; blocks.
     ///
     /// # Errors
-    /// It cannot be read, or is larger than [`FILE_BYTES_MAX`]. What is in it is not looked at.
+    /// It cannot be read, or is larger than [`FILE_BYTES_MAX`]. The contents are not checked.
     pub fn read(file: TlsFile, path: &Path) -> Result<Self, TlsFileError> {
         let bytes = read(path).map_err(|cause| TlsFileError::new(file, path, cause))?;
         let path = path.to_owned();
         Ok(Self { file, path, bytes })
     }
 
-    /// Where it lies.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it says.
+    /// The contents.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// That this file is of no use.
+    /// An error about this file.
     #[must_use]
     pub fn refuse(&self, cause: TlsFileCause) -> TlsFileError {
         TlsFileError::new(self.file, &self.path, cause)
     }
 
-    /// The certificates in it, at least one, in their order.
+    /// The certificates, at least one, in the order of the file.
     ///
     /// # Errors
-    /// It is not PEM, or there is none.
+    /// It is not PEM, or has no certificate.
     pub fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();
         let found = found.map_err(|error| self.refuse(TlsFileCause::Pem(error)))?;
@@ -74,10 +74,10 @@ impl PemFile {
         Ok(found)
     }
 
-    /// The first private key in it.
+    /// The first private key.
     ///
     /// # Errors
-    /// It is not PEM, or there is none that can be used without a passphrase.
+    /// It is not PEM, or has no key that can be used without a passphrase.
     pub fn private_key(&self) -> Result<PrivateKeyDer<'static>, TlsFileError> {
         PrivateKeyDer::from_pem_slice(&self.bytes).map_err(|error| {
             self.refuse(match error {
@@ -88,10 +88,10 @@ impl PemFile {
         })
     }
 
-    /// The certificates in it, as whom to trust.
+    /// The certificates as trust anchors.
     ///
     /// # Errors
-    /// It is not PEM, there is none, or one of them is no authority.
+    /// It is not PEM, has no certificate, or has one that is not an authority.
     pub fn authorities(&self) -> Result<RootCertStore, TlsFileError> {
         let mut roots = RootCertStore::empty();
         for authority in self.certificates()? {

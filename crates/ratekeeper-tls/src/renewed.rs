@@ -1,4 +1,4 @@
-//! Files that are read again when they have changed.
+//! Reloads TLS files when they change.
 
 use std::fmt;
 use std::path::Path;
@@ -10,15 +10,15 @@ use rustls::ClientConfig;
 
 use crate::{FILE_BYTES_MAX, TlsFile, TlsFileCause, TlsFileError, TlsFiles};
 
-/// Encryption by certain files, for whoever connects. A file that has changed is read again for
-/// the next connection.
+/// The TLS configuration of a client. The next connection after a change of its files uses the new
+/// contents.
 pub struct ClientTls {
     files: TlsFiles,
-    /// What was made of the files, and of which state of them.
+    /// The latest configuration, with the state of the files from which it was built.
     made: Mutex<Option<(Stamps, Arc<ClientConfig>)>>,
 }
 
-/// Tells states of the files apart.
+/// Modification time and length of each file, to detect changes.
 type Stamps = Vec<(SystemTime, u64)>;
 
 impl fmt::Debug for ClientTls {
@@ -28,14 +28,14 @@ impl fmt::Debug for ClientTls {
 }
 
 impl Default for ClientTls {
-    /// By the authorities that the system trusts.
+    /// Uses the authorities of the system.
     fn default() -> Self {
         Self::new(TlsFiles::default())
     }
 }
 
 impl ClientTls {
-    /// By these files, which are first read when they are first needed.
+    /// Uses these files, which are read on first use.
     #[must_use]
     pub const fn new(files: TlsFiles) -> Self {
         Self {
@@ -44,12 +44,12 @@ impl ClientTls {
         }
     }
 
-    /// What the next connection is encrypted by. While a file cannot be read that could before,
-    /// as when it is renewed by deleting it first, it is what the last one was. Asks the file
-    /// system for the state of each file; blocks while it reads those that have changed.
+    /// The configuration for the next connection. If a file has become unreadable, as when it is
+    /// deleted during a renewal, the last configuration stays. Asks the file system for the state
+    /// of each file; blocks while it reads changed ones.
     ///
     /// # Errors
-    /// One of the files is of no use, or they do not fit together.
+    /// A file is unusable, or the files do not fit together.
     pub fn config(&self) -> Result<Arc<ClientConfig>, TlsFileError> {
         let mut made = self.made.lock();
         let current = self.stamps().and_then(|stamps| match &*made {
@@ -110,10 +110,10 @@ mod tests {
         let meanwhile = tls.config().expect("the last one serves on");
         assert!(Arc::ptr_eq(&before, &meanwhile));
         assert!(ClientTls::new(files).config().is_err());
-        // What is there and no good is not passed over.
+        // A file that exists and is invalid is not ignored.
         put(&path, "no certificate");
         assert!(tls.config().is_err());
-        // Of another length, should the file system's clock be a coarse one.
+        // A different length, in case the file system's timestamps are coarse.
         put(&path, &format!("another\n{}", Authority::new().pem()));
         let after = tls.config().expect("the new file is good");
         assert!(!Arc::ptr_eq(&before, &after));

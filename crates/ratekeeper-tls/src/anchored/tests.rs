@@ -1,4 +1,4 @@
-//! Which certificates of servers are believed.
+//! Accepts and refuses server certificates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,13 +32,13 @@ fn key() -> KeyPair {
     KeyPair::generate().expect("the system has random numbers")
 }
 
-/// As `openssl req -x509` makes them, or without CA:TRUE.
+/// A certificate as `openssl req -x509` makes it, or one without CA:TRUE.
 fn signs_itself(params: CertificateParams) -> CertificateDer<'static> {
     let made = params.self_signed(&key());
     made.expect("it can vouch for itself").der().clone()
 }
 
-/// Whether a server is believed that shows `shown` as `name` to somebody who trusts `trusted`.
+/// Verifies the server certificate `shown` for the name `name` against `trusted`.
 fn verify(
     trusted: &[&CertificateDer<'static>],
     shown: &CertificateDer<'_>,
@@ -69,13 +69,13 @@ fn a_certificate_that_is_trusted_itself_is_believed() {
         let own = signs_itself(params("redis", is_ca));
         assert_eq!(verify(&[&own], &own, "redis.example"), Ok(()), "{is_ca:?}");
     }
-    // One that was issued by an authority which nobody trusts.
+    // One whose issuer is not trusted.
     let issuer = CertifiedIssuer::self_signed(params("authority", authority()), key());
     let issuer = issuer.expect("it can vouch for itself");
     let leaf = params("redis", IsCa::NoCa).signed_by(&key(), &issuer);
     let leaf = leaf.expect("it can vouch for others").der().clone();
     assert_eq!(verify(&[&leaf], &leaf, "redis.example"), Ok(()));
-    // And as ever.
+    // The usual case.
     assert_eq!(verify(&[issuer.der()], &leaf, "redis.example"), Ok(()));
 }
 
@@ -129,7 +129,7 @@ fn its_dates_count() {
     }
 }
 
-/// The same subject and the same kind, and another key: it is another one.
+/// A certificate with the same subject and another key is a different one.
 #[test]
 fn one_that_looks_like_it_is_refused_and_it_is_said_why() {
     let trusted = signs_itself(params("redis", authority()));
