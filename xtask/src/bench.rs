@@ -1,11 +1,12 @@
-//! `cargo xtask bench`: over gRPC, beside a server that decides nothing and a peer. `cargo xtask bench core`: what a
-//! decision costs in time and memory in process, how fast a log is replayed, and how soon the service is there.
-//! `cargo xtask bench accuracy`: how exact the algorithms are. `cargo xtask bench redis`: what Redis and the store that
-//! asks it bear, in process and over gRPC.
-//! `cargo xtask bench layer`: what the tower layer adds to a request; `bench shaping`: how evenly
-//! requests leave a leaky bucket.
-//! `cargo xtask bench gateway`: the gateway beside itself without limits and beside NGINX; `bench seed`: three of them
-//! that share a Redis, at a thousand calls a second.
+//! `cargo xtask bench`: decisions over gRPC, compared with a server that decides nothing and with a
+//! peer.
+//! `bench core`: time and memory of a decision in process, speed of a replay, and startup time.
+//! `bench accuracy`: accuracy of the algorithms.
+//! `bench redis`: throughput of Redis and of the store that uses it, in process and over gRPC.
+//! `bench layer`: overhead of the tower layer; `bench shaping`: spacing of requests from a leaky
+//! bucket.
+//! `bench gateway`: the gateway compared with itself without limits and with NGINX; `bench seed`:
+//! three gateways that share a Redis, at a thousand calls a second.
 
 mod accuracy;
 mod gateway;
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Starts of which the median is told.
+/// Startups, of which the median is reported.
 const STARTS: usize = 11;
 
 pub(crate) fn bench(args: &[String]) -> Result<()> {
@@ -44,7 +45,8 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
     }
 }
 
-/// Builds the release binary, and an example of `ratekeeper-bench` to measure it with: the program, and its first arguments.
+/// Builds the release binary and an example of `ratekeeper-bench` that measures it; returns the
+/// program and its first arguments.
 fn measured_by(example: &str, steps: &mut Steps) -> Result<(PathBuf, [OsString; 4])> {
     let binary = release_binary()?;
     let mut build = cargo([
@@ -65,7 +67,7 @@ fn measured_by(example: &str, steps: &mut Steps) -> Result<(PathBuf, [OsString; 
     Ok((program, arguments))
 }
 
-/// One part of what the tower layer's benchmark measures.
+/// Runs one part of the tower layer's benchmark.
 fn layer(part: &'static str) -> Result<()> {
     let mut steps = Steps::new();
     let mut command = cargo([
@@ -119,7 +121,7 @@ fn example(name: &str) -> Command {
     ])
 }
 
-/// The real logs kept in this repository.
+/// The real logs in this repository.
 fn logs() -> Result<Vec<std::path::PathBuf>> {
     let folder = root().join("examples/logs");
     let files =
@@ -130,7 +132,7 @@ fn logs() -> Result<Vec<std::path::PathBuf>> {
     Ok(logs)
 }
 
-/// The median time from starting the binary until it says where it listens.
+/// Measures the median time from starting the binary until it reports its address.
 fn start(binary: &Path) -> Result<()> {
     let mut times = Vec::with_capacity(STARTS);
     for _ in 0..STARTS {

@@ -1,11 +1,11 @@
-//! `cargo xtask chaos`: our release binary while its Redis fails.
+//! `cargo xtask chaos`: tests the release binary while its Redis fails.
 
 use crate::need;
 use crate::run::release_binary;
 use crate::steps::{Steps, cargo};
 use anyhow::Result;
 
-/// Lives through every fault, or through those whose names contain one of `args`.
+/// Runs every fault, or those whose names contain one of `args`.
 pub(crate) fn chaos(args: &[String]) -> Result<()> {
     let mut steps = Steps::new();
     steps.step("tools", "redis-server, and clocks that can be set", || {

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what needs no running program.
+//! `cargo xtask check`: runs all checks that start no program of ours.
 
 use crate::need;
 use crate::steps::{Steps, cargo, target};
@@ -25,7 +25,7 @@ pub(crate) fn check() -> Result<()> {
             "warnings",
         ]),
     )?;
-    // The workspace is built with every feature; whoever adds the library has fewer.
+    // The workspace is built with every feature; users of the library have fewer.
     for features in [
         &[][..],
         &["--features", "tower"],
@@ -55,7 +55,7 @@ pub(crate) fn check() -> Result<()> {
         need::packages(&[need::CXX])?;
         need::cargo_tool(&need::CARGO_DENY)
     })?;
-    // Not --locked: its lock file follows this workspace's crates whenever it is next built.
+    // Not --locked: its lock file follows this workspace's crates on the next build.
     let mut fuzz = cargo(["clippy", "--manifest-path", FUZZ, "--target-dir"]);
     fuzz.arg(target()).args(["--", "-D", "warnings"]);
     steps.command("fuzz targets", &mut fuzz)?;

@@ -1,11 +1,12 @@
-//! `cargo xtask compat`: our release binary beside envoyproxy/ratelimit itself.
+//! `cargo xtask compat`: compares the release binary with envoyproxy/ratelimit.
 
 use crate::need;
 use crate::run::release_binary;
 use crate::steps::{Steps, cargo, target};
 use anyhow::Result;
 
-/// Installs the incumbent and the clients, builds both of our programs and compares; `args` go to the comparison.
+/// Installs envoyproxy/ratelimit and the clients, builds our two programs and compares; `args` go
+/// to the comparison.
 pub(crate) fn compat(args: &[String]) -> Result<()> {
     let mut steps = Steps::new();
     let programs = steps.step("tools", "redis-server, and Go programs", || {

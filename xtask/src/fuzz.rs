@@ -1,10 +1,10 @@
-//! `cargo xtask fuzz`: each parser against libFuzzer.
+//! `cargo xtask fuzz`: runs libFuzzer on each parser.
 
 use crate::need;
 use crate::steps::{Steps, cargo, root};
 use anyhow::{Context, Result, bail};
 
-/// The fuzz targets: the name, and what it throws its bytes at.
+/// The names of the fuzz targets.
 const TARGETS: [&str; 6] = [
     "rules",
     "descriptors",
@@ -14,7 +14,7 @@ const TARGETS: [&str; 6] = [
     "forwarding",
 ];
 
-/// Runs every target, or the one named, for 60 seconds each or what `--seconds` says.
+/// Runs every target, or the given one, for 60 seconds each or the time given as `--seconds`.
 pub(crate) fn fuzz(args: &[String]) -> Result<()> {
     let Plan { seconds, targets } = Plan::from_args(args)?;
     let mut steps = Steps::new();
@@ -27,8 +27,8 @@ pub(crate) fn fuzz(args: &[String]) -> Result<()> {
         std::fs::create_dir_all(&corpus)
             .with_context(|| format!("cannot make {}", corpus.display()))?;
         let seeds = format!("fuzz/seeds/{target}");
-        // `-s none`: the sanitizers need a nightly compiler; what is looked for here are panics, overflows and
-        // hangs, which debug assertions and libFuzzer's own limits find on stable.
+        // `-s none`: sanitizers need a nightly compiler. Stable finds panics, overflows and hangs,
+        // by debug assertions and libFuzzer's own limits.
         let mut command = cargo(["fuzz", "run", "-s", "none", target]);
         command
             .arg(format!("fuzz/corpus/{target}"))

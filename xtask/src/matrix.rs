@@ -1,5 +1,5 @@
-//! `cargo xtask matrix`: the tests of the Redis store, and the service's while Redis fails, with every server that is
-//! supported.
+//! `cargo xtask matrix`: runs the Redis store's tests, and the service's under Redis failures, with
+//! every supported server.
 
 use crate::need::{self, REDIS_6, VALKEY_8, VALKEY_9, Wheel};
 use crate::steps::{Steps, cargo};
@@ -8,20 +8,20 @@ use anyhow::{Result, bail};
 /// A server to run the tests with.
 struct Server {
     name: &'static str,
-    /// None: that of the system's packages.
+    /// None for the one from the system's packages.
     wheel: Option<Wheel>,
-    /// Parts of the names of the tests that are about what it does not have.
+    /// Substrings of the names of tests that need features it lacks.
     lacks: &'static [&'static str],
 }
 
-/// The builds in wheels speak no TLS.
+/// The builds in wheels have no TLS.
 const TLS: [&str; 3] = [
     "encrypted",
     "servers_that_want_a_certificate",
     "files_that_change_count",
 ];
 
-/// Nor can Redis before version 7 be asked what a user may do.
+/// Redis before version 7 cannot report a user's permissions either.
 const TLS_AND_RIGHTS: [&str; 5] = [
     TLS[0],
     TLS[1],
@@ -53,7 +53,7 @@ const SERVERS: [Server; 4] = [
     },
 ];
 
-/// Fetches the servers and runs the tests with each, or with the one that `args` names.
+/// Fetches the servers and runs the tests with each, or with the given one.
 pub(crate) fn matrix(args: &[String]) -> Result<()> {
     let wanted: Vec<&Server> = match args {
         [] => SERVERS.iter().collect(),

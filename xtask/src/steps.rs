@@ -16,12 +16,12 @@ impl Steps {
         Steps { done: Vec::new() }
     }
 
-    /// Runs a command as the step `name`, its output going straight through.
+    /// Runs a command as the step `name`; its output is passed through.
     pub(crate) fn command(&mut self, name: &'static str, command: &mut Command) -> Result<()> {
         self.step(name, &shown(command), || succeed(command))
     }
 
-    /// Runs `work` as the step `name`; `what` says what is being run.
+    /// Runs `work` as the step `name`; `what` describes it.
     pub(crate) fn step<T>(
         &mut self,
         name: &'static str,
@@ -52,7 +52,7 @@ impl Steps {
 
 /// A cargo command at the root of the workspace.
 ///
-/// What `cargo run` put into the environment about the package xtask is taken out again: it would reach the build
+/// Variables that `cargo run` sets for the package xtask are removed: they would reach the build
 /// scripts of everything built below.
 pub(crate) fn cargo<I, A>(args: I) -> Command
 where
@@ -76,12 +76,12 @@ pub(crate) fn root() -> PathBuf {
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
-/// Where cargo builds.
+/// Cargo's target folder.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Runs a command to its end; anything but success is an error.
+/// Runs a command to its end; any failure is an error.
 pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     let status = command
         .status()

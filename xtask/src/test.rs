@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test there is.
+//! `cargo xtask test`: runs every test.
 
 use crate::need;
 use crate::steps::{Steps, cargo, shown};
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-/// Installs what the tests need and runs them all; `args` go to `cargo test`.
+/// Installs the tools that the tests need and runs all tests; `args` go to `cargo test`.
 pub(crate) fn test(args: &[String]) -> Result<()> {
     let mut steps = Steps::new();
     steps.step("tools", "curl, and the servers that tests start", || {
@@ -30,7 +30,7 @@ pub(crate) fn test(args: &[String]) -> Result<()> {
     ran
 }
 
-/// The sums over all test binaries, which cargo prints one by one.
+/// The totals over all test binaries, which cargo prints one by one.
 #[derive(Default)]
 struct Totals {
     passed: u64,
@@ -55,7 +55,7 @@ impl Totals {
     }
 }
 
-/// Passes the command's output on as it comes, and counts.
+/// Passes the command's output on, and counts.
 fn run_counting(command: &mut Command, totals: &mut Totals) -> Result<()> {
     let mut child = command
         .stdout(Stdio::piped())

@@ -1,13 +1,13 @@
-//! What no compiler checks: which crate may know which, where the environment is read, and that nothing in the
-//! repository belongs to one machine.
+//! Checks that no compiler makes: the dependencies between crates, where the environment is read,
+//! and that nothing in the repository belongs to one machine.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Each crate of ours, and which others of ours its library or program may use. An arrow that is not here is a
-/// change of the design: it is added on purpose, with a word in ARCHITECTURE.md.
+/// Our crates, each with those of ours that its library or program may use. A new arrow is a change
+/// of the design: add it deliberately, with a word in ARCHITECTURE.md.
 const ARROWS: &[(&str, &[&str])] = &[
     ("ratekeeper-core", &[]),
     ("ratekeeper-rules", &["ratekeeper-core"]),
@@ -105,7 +105,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-tower",
         ],
     ),
-    // Measures everything, so it may know everything; only the command knows it.
+    // Measures everything, so it may depend on everything; only the command depends on it.
     (
         "ratekeeper-bench",
         &[
@@ -120,21 +120,21 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-testkit",
         ],
     ),
-    // Ask from outside, as any client does.
+    // Test from outside, as any client would.
     ("ratekeeper-compat", &["ratekeeper-proto"]),
     (
         "ratekeeper-chaos",
         &["ratekeeper-proto", "ratekeeper-testkit"],
     ),
     ("ratekeeper-attack", &["ratekeeper-testkit"]),
-    // What users copy.
+    // Examples for users to copy.
     ("example-axum", &["ratekeeper"]),
     ("example-library", &["ratekeeper", "ratekeeper-client"]),
     ("example-tonic", &["ratekeeper"]),
     ("xtask", &[]),
 ];
 
-/// Who may use the wire formats.
+/// Crates that may use the wire formats.
 const KNOW_PROTOBUF: [&str; 7] = [
     "ratekeeper-proto",
     "ratekeeper-server",
@@ -145,7 +145,7 @@ const KNOW_PROTOBUF: [&str; 7] = [
     "example-tonic",
 ];
 
-/// What an embedder's build must not meet.
+/// Crates that must not be in an embedder's build.
 const NOT_IN_THE_LIBRARY: [&str; 10] = [
     "axum",
     "clap",
@@ -198,7 +198,7 @@ fn name(package: &Value) -> &str {
     package["name"].as_str().expect("a package has a name")
 }
 
-/// What a package uses outside its tests.
+/// The dependencies of a package outside its tests.
 fn dependencies(package: &Value) -> BTreeSet<&str> {
     let all = package["dependencies"]
         .as_array()
@@ -209,7 +209,7 @@ fn dependencies(package: &Value) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Every file of the repository that git knows or would take, with its text; files that are no text are left out.
+/// Every text file of the repository that git tracks or would add, with its contents.
 fn files() -> Vec<(String, String)> {
     let list = Command::new("git")
         .current_dir(root())
@@ -258,7 +258,7 @@ fn only_the_edges_know_protobuf() {
 
 #[test]
 fn the_library_brings_no_server() {
-    // The layer waits, so it has a clock's timers; whoever uses it has a runtime.
+    // The layer waits, so it needs tokio's timers; its users have a runtime.
     for (features, besides) in [(&[][..], ""), (&["--features", "tower"], "tokio")] {
         let tree = cargo(
             &[
@@ -284,7 +284,8 @@ fn only_the_command_reads_the_environment() {
     for (file, text) in files() {
         let ours = file.starts_with("crates/") && file.contains("/src/") && file.ends_with(".rs");
         let test = file.contains("/tests/") || file.ends_with("/tests.rs");
-        // Nothing but tests is made of the test kit, and only the environment can tell them which server to start.
+        // Only tests use the test kit, and only the environment can tell them which server to
+        // start.
         let told = ["crates/ratekeeper-cli/", "crates/ratekeeper-testkit/"];
         if !ours || test || told.iter().any(|folder| file.starts_with(folder)) {
             continue;
@@ -331,7 +332,7 @@ fn every_crate_has_a_licence_and_says_what_it_is() {
 
 #[test]
 fn no_file_belongs_to_one_machine() {
-    // Written in two halves, so that this file does not find itself.
+    // Split in two, so that this file does not match itself.
     let forbidden = [
         concat!("/wo", "rk/"),
         concat!("/ro", "ot/"),

@@ -227,7 +227,7 @@ impl Process {
         Duration::from_millis(ticks * 1_000 / TICKS_A_SECOND)
     }
 
-    /// The number of lines it has printed so far.
+    /// The number of lines printed so far.
     #[must_use]
     pub fn lines(&self) -> u64 {
         let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! `cargo xtask bench accuracy`: how accurate the algorithms are, and whether they keep what they promise.
+//! `cargo xtask bench accuracy`: measures the accuracy of the algorithms, and checks their promised
+//! bounds.
 
 use std::path::PathBuf;
 
@@ -6,8 +7,8 @@ use super::{example, logs};
 use crate::steps::Steps;
 use anyhow::{Context, Result, bail};
 
-/// Measures with callers of many kinds, an adversary, generated logs, those of this repository, and those that `args`
-/// name with `--log FILE`.
+/// Measures with callers of many kinds, an adversary, generated logs, the logs in this repository,
+/// and those given as `--log FILE`.
 pub(super) fn accuracy(args: &[String]) -> Result<()> {
     let mut is_quick = false;
     let mut paths: Vec<PathBuf> = logs()?;

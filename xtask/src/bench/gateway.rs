@@ -1,4 +1,4 @@
-//! `cargo xtask bench gateway`: the gateway beside itself without limits, and beside NGINX.
+//! `cargo xtask bench gateway`: compares the gateway with itself without limits, and with NGINX.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::need::{self, H2LOAD, NGINX};
 use crate::steps::{Steps, target};
 use anyhow::{Result, bail};
 
-/// Builds everything, then runs the comparison; `args` are its: `--quick`.
+/// Builds everything, then runs the comparison; `args` may be `--quick`.
 pub(super) fn gateway(args: &[String]) -> Result<()> {
     let mut steps = Steps::new();
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {

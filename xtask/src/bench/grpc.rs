@@ -1,4 +1,5 @@
-//! `cargo xtask bench grpc`: decisions over gRPC beside the constant-answer server and throttlecrab.
+//! `cargo xtask bench grpc`: compares decisions over gRPC with the constant-answer server and
+//! throttlecrab.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ const THROTTLECRAB: CargoTool = CargoTool {
     version: "0.4.40",
 };
 
-/// What pins programs to processors, and ends servers together with what started them.
+/// Programs that pin others to processors, and end servers together with their parent.
 pub(super) const UTIL_LINUX: [Package; 2] = [
     Package {
         program: "taskset",
@@ -27,13 +28,13 @@ pub(super) const UTIL_LINUX: [Package; 2] = [
     },
 ];
 
-/// What counts instructions.
+/// Counts instructions.
 const VALGRIND: Package = Package {
     program: "valgrind",
     package: "valgrind",
 };
 
-/// Without it the peer builds, and has no gRPC.
+/// Required for the peer's gRPC, which it is otherwise built without.
 const PROTOC: Package = Package {
     program: "protoc",
     package: "protobuf-compiler",
@@ -43,7 +44,7 @@ const PROTOC: Package = Package {
 const SERVER_CORE: &str = "0";
 pub(super) const LOAD_CORE: &str = "1";
 
-/// Builds everything, then runs the comparisons; `args` are theirs: `--quick`, `--only NAME`.
+/// Builds everything, then runs the comparisons; `args` are passed on: `--quick`, `--only NAME`.
 pub(super) fn grpc(args: &[String]) -> Result<()> {
     let mut steps = Steps::new();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -61,7 +62,7 @@ pub(super) fn grpc(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Builds the comparison and runs it, with `more` and `args`: `name` is what its results are called.
+/// Builds the comparison and runs it with `more` and `args`; `name` is the name of its results.
 pub(super) fn compare(
     steps: &mut Steps,
     name: &str,
@@ -95,7 +96,7 @@ fn example(verb: &[&str]) -> Command {
     command
 }
 
-/// Installs the peer below the target folder, once, and answers where it is.
+/// Installs the peer below the target folder, once, and returns its path.
 fn peer() -> Result<PathBuf> {
     let CargoTool { name, version } = THROTTLECRAB;
     let root = target().join("tools").join(format!("{name}-{version}"));
@@ -106,7 +107,7 @@ fn peer() -> Result<PathBuf> {
     eprintln!("installing {name} {version} below the target folder, once; this takes some minutes");
     let mut command = cargo(["install", "--locked", "--root"]);
     command.arg(&root).arg(format!("{name}@{version}"));
-    // A build of its own: what a build without protoc has left behind would be taken again.
+    // A build folder of its own: artefacts of an earlier build without protoc would be reused.
     command.env("CARGO_TARGET_DIR", root.join("build"));
     succeed(&mut command).with_context(|| format!("{name}@{version} cannot be installed"))?;
     Ok(program)

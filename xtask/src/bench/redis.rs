@@ -1,4 +1,4 @@
-//! `cargo xtask bench redis`: counters in Redis, at the store's interface and over gRPC.
+//! `cargo xtask bench redis`: measures counters in Redis, at the store's interface and over gRPC.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,7 @@ use crate::need::{self, FOR_BENCH, REDIS, REDIS_BENCHMARK};
 use crate::steps::{Steps, cargo};
 use anyhow::{Result, bail};
 
-/// The parts of the benchmark of the store.
+/// The parts of the store's benchmark.
 const STORE: [&str; 7] = [
     "many",
     "hot",
@@ -18,7 +18,7 @@ const STORE: [&str; 7] = [
     "cluster",
 ];
 
-/// Runs all parts, or those that `args` name: `scripts`, those of the store, `grpc`.
+/// Runs all parts, or the given ones: `scripts`, those of the store, `grpc`.
 pub(super) fn redis(args: &[String]) -> Result<()> {
     let (flags, parts): (Vec<_>, Vec<_>) = args.iter().partition(|arg| arg.starts_with("--"));
     let is_quick = match flags.as_slice() {

@@ -1,4 +1,5 @@
-//! `cargo xtask bench seed`: the performance test of the article that service levels come from.
+//! `cargo xtask bench seed`: runs the performance test from the article that introduced service
+//! levels.
 
 use std::process::Command;
 
@@ -8,7 +9,7 @@ use crate::need::{self, NGINX, REDIS};
 use crate::steps::{Steps, target};
 use anyhow::{Result, bail};
 
-/// Builds everything, then runs it; `args` are its: `--quick`.
+/// Builds everything, then runs it; `args` may be `--quick`.
 pub(super) fn seed(args: &[String]) -> Result<()> {
     let mut steps = Steps::new();
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {

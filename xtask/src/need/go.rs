@@ -1,26 +1,27 @@
-//! Programs that come from `go install`: `cargo xtask compat` needs them, and `bench redis` takes one of them where it can.
+//! Programs from `go install`: `cargo xtask compat` needs them, and `bench redis` uses one if Go is
+//! available.
 
 use crate::steps::{succeed, target};
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A program that comes from `go install`.
+/// A program from `go install`.
 pub(crate) struct GoTool {
-    /// How the comparison is told where it is.
+    /// The comparison's option for its path.
     pub(crate) flag: &'static str,
     /// The program.
     pub(crate) name: &'static str,
-    /// The package that is installed.
+    /// The package to install.
     pub(crate) package: &'static str,
-    /// The version this repository is compared with.
+    /// The version with which this repository is compared.
     pub(crate) version: &'static str,
 }
 
-/// The last version of the incumbent that Go's proxy has; it makes no releases.
+/// The latest version of envoyproxy/ratelimit in Go's proxy; the project makes no releases.
 const INCUMBENT: &str = "v1.4.1-0.20260122083618-3fb702589d36";
 
-/// What `cargo xtask bench redis` compares with, where Go is there.
+/// The peer of `cargo xtask bench redis`, if Go is available.
 pub(crate) const FOR_BENCH: [GoTool; 1] = [GoTool {
     flag: "--incumbent",
     name: "service_cmd",
@@ -28,7 +29,8 @@ pub(crate) const FOR_BENCH: [GoTool; 1] = [GoTool {
     version: INCUMBENT,
 }];
 
-/// What `cargo xtask compat` starts: the incumbent, its checker of rules, and clients.
+/// The programs that `cargo xtask compat` starts: envoyproxy/ratelimit, its rules checker, and
+/// clients.
 pub(crate) const FOR_COMPAT: [GoTool; 4] = [
     GoTool {
         flag: "--incumbent",
@@ -64,7 +66,7 @@ pub(crate) const FOR_ATTACK: [GoTool; 1] = [GoTool {
     version: "v2.2.1+incompatible",
 }];
 
-/// As [`install`] where Go is there; elsewhere it says what is left out.
+/// As [`install`] if Go is available; otherwise prints the tools that are left out.
 pub(crate) fn install_if_there(tools: &[GoTool]) -> Result<Vec<(&'static str, PathBuf)>> {
     if super::on_path("go") {
         return install(tools);
@@ -75,7 +77,7 @@ pub(crate) fn install_if_there(tools: &[GoTool]) -> Result<Vec<(&'static str, Pa
     Ok(Vec::new())
 }
 
-/// Sees to it that all of `tools` are there, below the target folder; each one's flag and place.
+/// Installs all of `tools` below the target folder; returns each one's option and path.
 pub(crate) fn install(tools: &[GoTool]) -> Result<Vec<(&'static str, PathBuf)>> {
     let install = |tool: &GoTool| Ok((tool.flag, one(tool)?));
     tools.iter().map(install).collect()
@@ -88,7 +90,7 @@ fn one(tool: &GoTool) -> Result<PathBuf> {
         version,
         ..
     } = tool;
-    // A folder for each version, into which go puts the program whole or not at all.
+    // A folder for each version, into which go puts the program atomically.
     let folder = target().join("tools/go").join(version);
     let program = folder.join(name);
     if program.is_file() {

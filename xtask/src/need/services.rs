@@ -1,28 +1,29 @@
-//! Debian's packages of servers start them when they are installed, on the ports of a real one. Nobody asked for that.
+//! Keeps Debian's server packages from starting services on installation, on the default ports of
+//! real ones.
 
 use crate::steps::succeed;
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What installing asks before it starts a service.
+/// The policy script that package installation consults before it starts a service.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// As long as this lives, no package that is installed starts its service.
+/// Keeps installed packages from starting services while it lives.
 #[must_use]
 pub(super) struct HeldBack {
     is_ours: bool,
 }
 
-/// Writes a policy that says no, unless the machine has a policy of its own, which stays in force.
+/// Installs a policy that denies, unless the machine has its own, which stays in force.
 pub(super) fn hold_back() -> Result<HeldBack> {
     let path = Path::new(POLICY);
     if path.exists() {
         return Ok(HeldBack { is_ours: false });
     }
-    // Dropped on the way out too if the second call fails.
+    // Created before chmod, so that it is dropped on failure too.
     let held_back = HeldBack { is_ours: true };
-    // 101: the action is not allowed.
+    // Exit code 101: action not allowed.
     std::fs::write(path, "#!/bin/sh\nexit 101\n")
         .with_context(|| format!("cannot write {POLICY}"))?;
     succeed(Command::new("chmod").args(["755", POLICY]))?;
@@ -41,8 +42,8 @@ impl Drop for HeldBack {
     }
 }
 
-/// The packages that were just installed are not to start with the machine either. Where there is no systemd, or no
-/// service of that name, nothing has to be done.
+/// Keeps the installed services from starting at boot. Without systemd, or a service of that name,
+/// there is nothing to do.
 pub(super) fn leave_out_of_the_boot(packages: &[&str]) {
     for package in packages {
         let _ = Command::new("systemctl")

