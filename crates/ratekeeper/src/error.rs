@@ -1,19 +1,19 @@
-//! Why there is no limiter.
+//! Errors of creating a limiter.
 
 use ratekeeper_rules::{Diagnostics, ReadError};
 use ratekeeper_store::memory::MemoryError;
 
-/// Why no limiter could be made. A limiter that has been made does not fail.
+/// The reason why a limiter could not be created. A limiter that exists does not fail.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The rules cannot be read.
     #[error("the rules cannot be read")]
     Read(#[from] ReadError),
-    /// The rules are refused: every place and what to write instead.
+    /// The rules are refused: every error with its position and a suggested fix.
     #[error("the rules are refused:\n{0}")]
     Rules(Box<Diagnostics>),
-    /// The store cannot be made.
+    /// The store cannot be created.
     #[error("the counters have no place")]
     Memory(#[from] MemoryError),
 }

@@ -1,4 +1,4 @@
-//! A rate limiter to embed: rules in YAML, counters in memory, decisions.
+//! An embeddable rate limiter: rules in YAML, counters in memory, decisions as values.
 //!
 //! ```
 //! use ratekeeper::{Check, Descriptor, Entry};
@@ -19,20 +19,20 @@
 //! # Ok::<(), ratekeeper::Error>(())
 //! ```
 //!
-//! # What is here
+//! # Contents
 //!
-//! - [`from_yaml`] and [`from_path`] make a [`MemoryLimiter`] with the defaults. For anything else put the parts
-//!   together: [`rules::load`] compiles rules, [`MemoryStore::new`] makes room for counters of a size you choose, and
-//!   [`Limiter::new`] joins them.
-//! - [`Limiter::check_now`] decides at the time of the call, without a runtime and without waiting;
-//!   [`Limiter::check_at`] as of a time you name, which is how tests and replays work; [`Limiter::check`] is the same
-//!   for stores that answer later.
-//! - A [`Decision`] says whether the request may pass. Its [`binding`](Decision::binding) limit says what is left,
-//!   when that resets, and when to come back. A denial is a value, never an error.
-//! - [`Limiter::replace_rules`] puts other rules in force, all at once; counters whose identity did not change keep
-//!   their usage.
-//! - [`Limiter::explain`] says how a request is decided, and takes nothing.
-//! - [`Snapshot::stats`] says what each rule has allowed and denied so far.
+//! - [`from_yaml`] and [`from_path`] create a [`MemoryLimiter`] with the defaults. For anything
+//!   else combine the parts: [`rules::load`] compiles rules, [`MemoryStore::new`] allocates counters,
+//!   and [`Limiter::new`] joins them.
+//! - [`Limiter::check_now`] decides at the current time, without a runtime and without waiting;
+//!   [`Limiter::check_at`] decides at a given time, for tests and replays; [`Limiter::check`] works
+//!   with stores that answer asynchronously.
+//! - A [`Decision`] allows or denies the request. Its [`binding`](Decision::binding) limit has the
+//!   remaining hits, the reset and the retry time. A denial is a value, never an error.
+//! - [`Limiter::replace_rules`] replaces all rules at once; counters whose identity did not change
+//!   keep their usage.
+//! - [`Limiter::explain`] reports how a request would be decided, and takes nothing.
+//! - [`Snapshot::stats`] counts the decisions of each rule.
 //!
 //! # Features
 //!
@@ -46,12 +46,14 @@
 //! | `geoip` | the country of an address, from a MaxMind DB, as a part of a request |
 //! | `redis` | `ratekeeper::redis::RedisStore`: counters in Redis or Valkey, which several nodes share |
 //!
-//! Settings that ask for what was not built in are refused, and the refusal names the feature.
+//! Settings that need a feature which was not built in are refused, and the error names the
+//! feature.
 //!
-//! # What is not
+//! # Out of scope
 //!
-//! No server, no protocol and no runtime: those are in the program `ratekeeper`. The feature `tower` starts a thread for timers. A limiter is [`Sync`]; share
-//! it with an [`Arc`](std::sync::Arc).
+//! There is no server, no protocol and no runtime: those are in the program `ratekeeper`. The
+//! feature `tower` starts a thread for timers. A limiter is [`Sync`]; share it with an
+//! [`Arc`](std::sync::Arc).
 
 mod error;
 
@@ -81,10 +83,10 @@ use std::path::Path;
 /// A limiter with its counters in the memory of this process.
 pub type MemoryLimiter = Limiter<MemoryStore>;
 
-/// A limiter of the rules in `text`, with every default.
+/// Creates a limiter of the rules in `text`, with every default.
 ///
 /// # Errors
-/// [`Error::Rules`] says all that is wrong with them, with line and column.
+/// [`Error::Rules`] has all errors in the rules, with line and column.
 pub fn from_yaml(text: &str) -> Result<MemoryLimiter, Error> {
     let source = Source {
         name: "rules".to_owned(),
@@ -93,8 +95,9 @@ pub fn from_yaml(text: &str) -> Result<MemoryLimiter, Error> {
     limiter(&[source])
 }
 
-/// A limiter of the rules in a file, or in the `*.yaml` and `*.yml` files of a folder, with every default. The rules are
-/// read once: to follow changes, load them again and call [`Limiter::replace_rules`].
+/// Creates a limiter of the rules in a file, or in the `*.yaml` and `*.yml` files of a folder, with
+/// every default. The rules are read once: to follow changes, load them again and call
+/// [`Limiter::replace_rules`].
 ///
 /// # Errors
 /// [`Error::Read`] if they cannot be read, [`Error::Rules`] if they are refused.

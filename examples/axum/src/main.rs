@@ -1,11 +1,11 @@
-//! An axum service whose requests are limited.
+//! An axum service with rate limits.
 //!
 //! ```console
 //! $ cargo run -p example-axum
 //! $ curl -i -H 'x-api-key: ada' http://127.0.0.1:3000/orders
 //! ```
 //!
-//! The sixth request within an hour is answered with 429, and every answer says what is left.
+//! The sixth request within an hour gets a 429, and every response has the remaining requests.
 
 use std::error::Error;
 use std::net::SocketAddr;

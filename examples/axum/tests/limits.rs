@@ -1,4 +1,4 @@
-//! The example is run, and asked over a socket.
+//! Runs the example and sends it requests over a socket.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use ratekeeper_testkit::process::Process;
 
-/// Asks, and answers all that came back.
+/// Sends a request and returns the whole response.
 fn get(address: &str, path: &str, key: &str) -> String {
     let mut socket = TcpStream::connect(address).expect("it listens");
     let request = format!(

@@ -1,4 +1,5 @@
-//! The manual of the library: `cargo test -p example-library` compiles all of it, and runs what needs no other program.
+//! The manual of the library: `cargo test -p example-library` compiles all of it, and runs the
+//! parts that need no other program.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/library.md")]

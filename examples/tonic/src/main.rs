@@ -1,11 +1,12 @@
-//! A gRPC service whose calls are limited.
+//! A gRPC service with rate limits.
 //!
 //! ```console
 //! $ cargo run -p example-tonic
 //! $ grpcurl -plaintext -H 'x-api-key: ada' 127.0.0.1:3001 grpc.health.v1.Health/Check
 //! ```
 //!
-//! The third call within an hour fails with `RESOURCE_EXHAUSTED`, and its details say when to come back.
+//! The third call within an hour fails with `RESOURCE_EXHAUSTED`, and its details have the retry
+//! time.
 
 use std::error::Error;
 use std::sync::Arc;

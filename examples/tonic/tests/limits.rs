@@ -1,4 +1,4 @@
-//! The example is run, and called by a gRPC client.
+//! Runs the example and calls it with a gRPC client.
 
 use std::process::Command;
 
