@@ -63,13 +63,13 @@ pub enum FieldsError {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fields {
     /// Paths by length: few share one, so a few comparisons find a name without hashing it.
-    by_len: Vec<Vec<Place>>,
+    by_len: Vec<Vec<PathNode>>,
     extra: Vec<String>,
 }
 
 /// A path to a value, or a prefix of one.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Place {
+struct PathNode {
     path: Box<[u8]>,
     /// The uses of the value, each with its priority (0 is the highest).
     uses: SmallVec<[(Target, u8); 1]>,
@@ -146,9 +146,9 @@ impl Fields {
 
     /// The uses of the value at `path`; true if longer paths continue from there.
     pub(crate) fn look_up(&self, path: &[u8]) -> (&[(Target, u8)], bool) {
-        let places = self.by_len.get(path.len()).map_or(&[][..], Vec::as_slice);
-        match places.iter().find(|place| *place.path == *path) {
-            Some(place) => (&place.uses, place.leads_on),
+        let nodes = self.by_len.get(path.len()).map_or(&[][..], Vec::as_slice);
+        match nodes.iter().find(|node| *node.path == *path) {
+            Some(node) => (&node.uses, node.leads_on),
             None => (&[], false),
         }
     }
@@ -242,28 +242,28 @@ impl Fields {
 
     fn add(&mut self, path: &[u8], target: Target, rank: u8) {
         for dot in memchr::memchr_iter(b'.', path) {
-            self.place(&path[..dot]).leads_on = true;
+            self.node(&path[..dot]).leads_on = true;
         }
-        self.place(path).uses.push((target, rank));
+        self.node(path).uses.push((target, rank));
     }
 
-    fn place(&mut self, path: &[u8]) -> &mut Place {
+    fn node(&mut self, path: &[u8]) -> &mut PathNode {
         if self.by_len.len() <= path.len() {
             self.by_len.resize_with(path.len() + 1, Vec::new);
         }
-        let places = &mut self.by_len[path.len()];
-        let index = places
+        let nodes = &mut self.by_len[path.len()];
+        let index = nodes
             .iter()
-            .position(|place| *place.path == *path)
+            .position(|node| *node.path == *path)
             .unwrap_or_else(|| {
-                places.push(Place {
+                nodes.push(PathNode {
                     path: path.into(),
                     uses: SmallVec::new(),
                     leads_on: false,
                 });
-                places.len() - 1
+                nodes.len() - 1
             });
-        &mut places[index]
+        &mut nodes[index]
     }
 }
 

@@ -30,10 +30,10 @@ pub(super) fn parse<'a>(line: &'a [u8], time: &mut TimeReader) -> Result<Record<
         return Ok(record);
     };
     let (line, rest) = split_request(rest);
-    if let (Some(method), asked) = request::split(line) {
+    if let (Some(method), target) = request::split(line) {
         record.method = present(method);
-        record.path = asked.and_then(|asked| unescaped(asked.path));
-        record.query = asked.and_then(|asked| unescaped(asked.query));
+        record.path = target.and_then(|target| unescaped(target.path));
+        record.query = target.and_then(|target| unescaped(target.query));
     }
     let mut words = rest.trim_ascii_start();
     record.status = present(next_word(&mut words));

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use memchr::memchr2;
 use smallvec::SmallVec;
 
-use super::request::{self, Asked};
+use super::request::{self, RequestTarget};
 use super::text::{lossy, present, unescape, unescaped, without_port};
 use crate::fields::{Fields, Target};
 use crate::record::{Field, Malformed, Record};
@@ -77,12 +77,12 @@ type PathAndQuery<'a> = (Option<Cow<'a, str>>, Option<Cow<'a, str>>);
 fn method_and_target(raw: &[u8]) -> (Option<Cow<'_, str>>, PathAndQuery<'_>) {
     match unescape(raw) {
         Cow::Borrowed(raw) => {
-            let (method, asked) = request::split(raw);
-            (method.map(lossy), path_and_query(asked))
+            let (method, target) = request::split(raw);
+            (method.map(lossy), path_and_query(target))
         }
         Cow::Owned(raw) => {
-            let (method, asked) = request::split(&raw);
-            let (path, query) = path_and_query(asked);
+            let (method, target) = request::split(&raw);
+            let (path, query) = path_and_query(target);
             (owned(method.map(lossy)), (owned(path), owned(query)))
         }
     }
@@ -90,19 +90,19 @@ fn method_and_target(raw: &[u8]) -> (Option<Cow<'_, str>>, PathAndQuery<'_>) {
 
 fn target_text(raw: &[u8]) -> PathAndQuery<'_> {
     match unescape(raw) {
-        Cow::Borrowed(raw) => path_and_query(request::asked(raw)),
+        Cow::Borrowed(raw) => path_and_query(request::parse_target(raw)),
         Cow::Owned(raw) => {
-            let (path, query) = path_and_query(request::asked(&raw));
+            let (path, query) = path_and_query(request::parse_target(&raw));
             (owned(path), owned(query))
         }
     }
 }
 
-fn path_and_query(asked: Option<Asked<'_>>) -> PathAndQuery<'_> {
-    let query = asked
-        .map(|asked| asked.query)
+fn path_and_query(target: Option<RequestTarget<'_>>) -> PathAndQuery<'_> {
+    let query = target
+        .map(|target| target.query)
         .filter(|query| !query.is_empty());
-    (asked.map(|asked| lossy(asked.path)), query.map(lossy))
+    (target.map(|target| lossy(target.path)), query.map(lossy))
 }
 
 fn owned<'a>(text: Option<Cow<'_, str>>) -> Option<Cow<'a, str>> {

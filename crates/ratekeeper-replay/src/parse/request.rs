@@ -2,7 +2,7 @@
 
 /// The target of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct RequestTarget<'a> {
     /// Without its query and fragment.
     pub(super) path: &'a [u8],
     /// Without the question mark; empty without one.
@@ -13,7 +13,7 @@ pub(super) struct Asked<'a> {
 ///
 /// The absolute form yields the path after the host. Text that is not a request line yields
 /// neither.
-pub(super) fn split(request: &[u8]) -> (Option<&[u8]>, Option<Asked<'_>>) {
+pub(super) fn split(request: &[u8]) -> (Option<&[u8]>, Option<RequestTarget<'_>>) {
     let Some(space) = memchr::memchr(b' ', request) else {
         return (None, None);
     };
@@ -21,14 +21,14 @@ pub(super) fn split(request: &[u8]) -> (Option<&[u8]>, Option<Asked<'_>>) {
     if method.is_empty() || method.len() > METHOD_BYTES_MAX || !method.iter().all(is_token) {
         return (None, None);
     }
-    (Some(method), asked(without_protocol(rest)))
+    (Some(method), parse_target(without_protocol(rest)))
 }
 
 /// Longer than any real method.
 const METHOD_BYTES_MAX: usize = 32;
 
 /// Parses the target, if it names a path.
-pub(super) fn asked(target: &[u8]) -> Option<Asked<'_>> {
+pub(super) fn parse_target(target: &[u8]) -> Option<RequestTarget<'_>> {
     let target = target.trim_ascii();
     let target = match target.first()? {
         b'/' | b'*' => target,
@@ -37,11 +37,11 @@ pub(super) fn asked(target: &[u8]) -> Option<Asked<'_>> {
     let end = memchr::memchr(b'#', target).unwrap_or(target.len());
     let target = &target[..end];
     Some(match memchr::memchr(b'?', target) {
-        None => Asked {
+        None => RequestTarget {
             path: target,
             query: b"",
         },
-        Some(mark) => Asked {
+        Some(mark) => RequestTarget {
             path: &target[..mark],
             query: &target[mark + 1..],
         },
@@ -109,9 +109,9 @@ mod tests {
             (" GET /", None, None),
         ] {
             let expected = (method.map(str::as_bytes), target.map(str::as_bytes));
-            let (found, asked) = split(request.as_bytes());
+            let (found, target) = split(request.as_bytes());
             assert_eq!(
-                (found, asked.map(|asked| asked.path)),
+                (found, target.map(|target| target.path)),
                 expected,
                 "{request:?}"
             );
@@ -126,8 +126,8 @@ mod tests {
             ("/a", ""),
             ("/a?b?c", "b?c"),
         ] {
-            let asked = asked(target.as_bytes()).expect(target);
-            assert_eq!((asked.path, asked.query), (&b"/a"[..], query.as_bytes()));
+            let found = parse_target(target.as_bytes()).expect(target);
+            assert_eq!((found.path, found.query), (&b"/a"[..], query.as_bytes()));
         }
     }
 }
