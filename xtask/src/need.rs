@@ -172,7 +172,7 @@ pub(crate) fn packages(wanted: &[Package]) -> Result<()> {
         );
     }
     eprintln!("installing the missing packages as root on Debian or Ubuntu: {list}");
-    let held_back = services::hold_back()?;
+    let suppressed = services::suppress()?;
     succeed(Command::new("apt-get").args(["update", "-qq"]))
         .context("the package lists cannot be updated")?;
     succeed(
@@ -182,7 +182,7 @@ pub(crate) fn packages(wanted: &[Package]) -> Result<()> {
             .args(&missing),
     )
     .with_context(|| format!("apt-get install {list} failed"))?;
-    drop(held_back);
+    drop(suppressed);
     services::leave_out_of_the_boot(&missing);
     Ok(())
 }

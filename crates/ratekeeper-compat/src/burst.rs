@@ -15,7 +15,7 @@ use crate::answer::Reply;
 use crate::compare::{Outcome, compare};
 use crate::play::{Finding, Pair, Tally, now};
 use crate::random::{chance, pick};
-use crate::request::{Asked, Via};
+use crate::request::{Call, Via};
 use crate::rules::Domain;
 use crate::target::Target;
 use crate::unit::Unit;
@@ -38,25 +38,25 @@ pub(crate) async fn bursts(
 ) -> Result<Tally> {
     let mut tally = Tally::default();
     for number in 0..count {
-        let asked = asked(&mut rng, domain, number);
+        let call = call(&mut rng, domain, number);
         let size = rng.usize(2..=40);
         if chance(&mut rng, 50) {
             until_the_end_of_the_second(Duration::from_millis(80)).await;
-            let in_time = burst(pair, world, domain, &asked, size, &mut tally).await?;
+            let in_time = burst(pair, world, domain, &call, size, &mut tally).await?;
             if !in_time {
                 // In one of the two services, the last answers fell into the next second.
                 continue;
             }
             until_the_end_of_the_second(Duration::ZERO).await;
         }
-        burst(pair, world, domain, &asked, size, &mut tally).await?;
+        burst(pair, world, domain, &call, size, &mut tally).await?;
     }
     Ok(tally)
 }
 
 /// A request for a fresh counter. It brings its own limit, which counts by the request's entries
 /// like any other.
-fn asked(rng: &mut Rng, domain: &Domain, number: usize) -> Asked {
+fn call(rng: &mut Rng, domain: &Domain, number: usize) -> Call {
     let entry = Entry {
         key: "burst".to_owned(),
         value: format!("{number}"),
@@ -80,7 +80,7 @@ fn asked(rng: &mut Rng, domain: &Domain, number: usize) -> Asked {
         descriptors: vec![descriptor],
         hits_addend: 0,
     };
-    Asked {
+    Call {
         request,
         via: Via::Grpc,
     }
@@ -97,14 +97,14 @@ async fn burst(
     pair: &Arc<Pair>,
     world: &World,
     domain: &Domain,
-    asked: &Asked,
+    call: &Call,
     size: usize,
     tally: &mut Tally,
 ) -> Result<bool> {
     let begin = now().as_secs();
     let (theirs, ours) = tokio::join!(
-        all_at_once(pair, |pair| &pair.theirs, asked, size),
-        all_at_once(pair, |pair| &pair.ours, asked, size),
+        all_at_once(pair, |pair| &pair.theirs, call, size),
+        all_at_once(pair, |pair| &pair.ours, call, size),
     );
     let (theirs, ours) = (theirs?, ours?);
     let end = now().as_secs();
@@ -113,14 +113,14 @@ async fn burst(
         return Ok(false);
     }
     for (theirs, ours) in theirs.into_iter().zip(ours) {
-        match compare(asked, world.modes, end, &theirs, &ours) {
+        match compare(call, world.modes, end, &theirs, &ours) {
             Outcome::Equal(listed) => tally.equal(&listed, &theirs),
             Outcome::Different(expected) => {
-                let (world, domain, asked) = (world.number, domain.name.clone(), asked.clone());
+                let (world, domain, call) = (world.number, domain.name.clone(), call.clone());
                 tally.different.push(Finding {
                     world,
                     domain,
-                    asked,
+                    call,
                     theirs,
                     expected: *expected,
                     ours,
@@ -136,13 +136,13 @@ async fn burst(
 async fn all_at_once(
     pair: &Arc<Pair>,
     target: fn(&Pair) -> &Target,
-    asked: &Asked,
+    call: &Call,
     size: usize,
 ) -> Result<Vec<Reply>> {
     let mut asking = JoinSet::new();
     for _ in 0..size {
-        let (pair, asked) = (Arc::clone(pair), asked.clone());
-        asking.spawn(async move { target(&pair).ask(&asked).await });
+        let (pair, call) = (Arc::clone(pair), call.clone());
+        asking.spawn(async move { target(&pair).ask(&call).await });
     }
     let mut replies = Vec::with_capacity(size);
     while let Some(reply) = asking.join_next().await {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::Args;
-use crate::target::{Surroundings, Target};
+use crate::target::{Environment, Target};
 
 const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 const RULES: &str = "
@@ -26,7 +26,7 @@ const CALLS: u64 = 3_000;
 /// A client cannot be run, or gets a wrong answer.
 pub(crate) async fn clients(args: &Args) -> Result<()> {
     let dir = tempfile::tempdir()?;
-    let at = Surroundings::new(dir.path(), Vec::new());
+    let at = Environment::new(dir.path(), Vec::new());
     at.write("c.yaml", RULES)?;
     let ours = Target::ratekeeper(&args.ratekeeper, &at).await?;
     let address = ours.grpc.to_string();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::answer::{Answer, Reply, Status};
 use crate::differences::Difference;
-use crate::request::{Asked, has_unknown_unit};
+use crate::request::{Call, has_unknown_unit};
 use crate::rules::is_in_quota_mode;
 use crate::world::Modes;
 
@@ -18,16 +18,16 @@ pub(crate) enum Outcome {
     Different(Box<Reply>),
 }
 
-/// Compares both answers to `asked` at `now`, in seconds since 1970.
+/// Compares both answers to `call` at `now`, in seconds since 1970.
 pub(crate) fn compare(
-    asked: &Asked,
+    call: &Call,
     modes: Modes,
     now: u64,
     theirs: &Reply,
     ours: &Reply,
 ) -> Outcome {
     let mut listed = BTreeSet::new();
-    let expected = expected(asked, modes, now, theirs, &mut listed);
+    let expected = expected(call, modes, now, theirs, &mut listed);
     let equal = match (&expected, ours) {
         // Our messages differ from theirs on purpose.
         (
@@ -55,13 +55,13 @@ pub(crate) fn compare(
 
 /// The answer that we must give when envoyproxy/ratelimit gives `theirs`.
 fn expected(
-    asked: &Asked,
+    call: &Call,
     modes: Modes,
     now: u64,
     theirs: &Reply,
     listed: &mut BTreeSet<Difference>,
 ) -> Reply {
-    let bad_unit = asked.request.descriptors.iter().any(has_unknown_unit);
+    let bad_unit = call.request.descriptors.iter().any(has_unknown_unit);
     let text = (400, "text/plain; charset=utf-8".to_owned());
     match theirs {
         Reply::Failed { code, message } if code == "Unknown" => {
@@ -85,7 +85,7 @@ fn expected(
             }
         }
         Reply::Decided { http, answer } => {
-            let answer = decided(asked, modes, now, answer.clone(), listed);
+            let answer = decided(call, modes, now, answer.clone(), listed);
             let http = http.clone().map(|(status, kind)| {
                 let status = match (status, answer.overall_code.as_str()) {
                     (200 | 429, "OK") => 200,
@@ -101,7 +101,7 @@ fn expected(
 }
 
 fn decided(
-    asked: &Asked,
+    call: &Call,
     modes: Modes,
     now: u64,
     mut answer: Answer,
@@ -115,7 +115,7 @@ fn decided(
         }
     }
     let in_quota_mode = |(index, status): (usize, &Status)| {
-        let overridden = asked
+        let overridden = call
             .request
             .descriptors
             .get(index)

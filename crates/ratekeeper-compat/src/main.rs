@@ -33,7 +33,7 @@ use clap::Parser;
 struct Args {
     /// envoyproxy/ratelimit: its program service_cmd
     #[arg(long, value_name = "FILE")]
-    incumbent: PathBuf,
+    envoyproxy_ratelimit: PathBuf,
     /// The rules checker of envoyproxy/ratelimit: its program config_check_cmd
     #[arg(long, value_name = "FILE")]
     checker: PathBuf,

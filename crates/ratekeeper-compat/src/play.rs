@@ -10,7 +10,7 @@ use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descr
 use crate::answer::{Reply, Status};
 use crate::compare::{Outcome, compare};
 use crate::differences::Difference;
-use crate::request::Asked;
+use crate::request::Call;
 use crate::rules::Domain;
 use crate::target::Target;
 use crate::unit::Unit;
@@ -50,7 +50,7 @@ pub(crate) struct Tally {
 pub(crate) struct Finding {
     pub(crate) world: u64,
     pub(crate) domain: String,
-    pub(crate) asked: Asked,
+    pub(crate) call: Call,
     pub(crate) theirs: Reply,
     pub(crate) expected: Reply,
     pub(crate) ours: Reply,
@@ -100,17 +100,17 @@ pub(crate) async fn play(
     let mut tally = Tally::default();
     let mut counters = Counters::default();
     for _ in 0..count {
-        let asked = Asked::random(&mut rng, domain);
-        if counters.would_meet(&asked) {
+        let call = Call::random(&mut rng, domain);
+        if counters.would_meet(&call) {
             tally.keys_met += 1;
             continue;
         }
         clear_of_the_edge().await;
         let begin = now().as_secs();
-        let (theirs, ours) = tokio::join!(pair.theirs.ask(&asked), pair.ours.ask(&asked));
+        let (theirs, ours) = tokio::join!(pair.theirs.ask(&call), pair.ours.ask(&call));
         let (theirs, ours) = (theirs?, ours?);
         let end = now().as_secs();
-        if counters.met(&asked, &theirs, end) {
+        if counters.met(&call, &theirs, end) {
             tally.keys_met += 1;
             break;
         }
@@ -123,14 +123,14 @@ pub(crate) async fn play(
             until_second(end + 1).await;
             continue;
         }
-        match compare(&asked, world.modes, end, &theirs, &ours) {
+        match compare(&call, world.modes, end, &theirs, &ours) {
             Outcome::Equal(listed) => tally.equal(&listed, &theirs),
             Outcome::Different(expected) => {
                 let (world, domain) = (world.number, domain.name.clone());
                 tally.different.push(Finding {
                     world,
                     domain,
-                    asked,
+                    call,
                     theirs,
                     expected: *expected,
                     ours,
@@ -177,9 +177,9 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn would_meet(&mut self, asked: &Asked) -> bool {
+    pub(crate) fn would_meet(&mut self, call: &Call) -> bool {
         let mut meets = false;
-        for view in &asked.request.descriptors {
+        for view in &call.request.descriptors {
             let own: Vec<_> = view
                 .entries
                 .iter()
@@ -194,12 +194,12 @@ impl Counters {
         meets
     }
 
-    pub(crate) fn met(&mut self, asked: &Asked, theirs: &Reply, now: u64) -> bool {
+    pub(crate) fn met(&mut self, call: &Call, theirs: &Reply, now: u64) -> bool {
         let Reply::Decided { answer, .. } = theirs else {
             return false;
         };
         let mut meets = false;
-        for (view, status) in asked.request.descriptors.iter().zip(&answer.statuses) {
+        for (view, status) in call.request.descriptors.iter().zip(&answer.statuses) {
             if let Some(unit) = status.current_limit.as_ref().and_then(|limit| limit.unit()) {
                 let key = (joined(&view.entries), unit.window_start(now));
                 meets |= *self.units.entry(key).or_insert(unit) != unit;

@@ -14,8 +14,8 @@ use crate::Args;
 use crate::answer::Reply;
 use crate::differences::Difference;
 use crate::play::Pair;
-use crate::request::{Asked, Via};
-use crate::target::{Surroundings, Target};
+use crate::request::{Call, Via};
+use crate::target::{Environment, Target};
 
 const RULES: &str = "
 domain: p
@@ -38,22 +38,22 @@ descriptors:
 /// The first difference that is not as listed, with both answers.
 pub(crate) async fn probes(args: &Args, redis: std::net::SocketAddr) -> Result<()> {
     let dir = tempfile::tempdir()?;
-    let at = Surroundings::new(
+    let at = Environment::new(
         dir.path(),
         vec![("RESPONSE_DYNAMIC_METADATA", "true".to_owned())],
     );
     at.write("p.yaml", RULES)?;
     let pair = at.pair(args, redis).await?;
     for probe in probes_in_order() {
-        for asked in &probe.before {
-            tokio::try_join!(pair.theirs.ask(asked), pair.ours.ask(asked))?;
+        for call in &probe.before {
+            tokio::try_join!(pair.theirs.ask(call), pair.ours.ask(call))?;
         }
         let (theirs, ours) =
-            tokio::try_join!(pair.theirs.ask(&probe.asked), pair.ours.ask(&probe.asked))?;
+            tokio::try_join!(pair.theirs.ask(&probe.call), pair.ours.ask(&probe.call))?;
         let name = probe.difference.name();
         ensure!(
             (probe.theirs)(&theirs),
-            "{name}: the incumbent does not differ as listed any more: {theirs:?}"
+            "{name}: envoyproxy/ratelimit does not differ as listed any more: {theirs:?}"
         );
         ensure!(
             (probe.ours)(&ours),
@@ -69,8 +69,8 @@ pub(crate) async fn probes(args: &Args, redis: std::net::SocketAddr) -> Result<(
 struct Probe {
     difference: Difference,
     /// Requests to send first, whose answers do not matter.
-    before: Vec<Asked>,
-    asked: Asked,
+    before: Vec<Call>,
+    call: Call,
     theirs: fn(&Reply) -> bool,
     ours: fn(&Reply) -> bool,
 }
@@ -87,7 +87,7 @@ fn probes_in_order() -> Vec<Probe> {
         ),
         probe(
             Difference::JsonMessage,
-            Asked {
+            Call {
                 via: Via::Json("{}".to_owned()),
                 ..grpc(vec![])
             },
@@ -147,14 +147,14 @@ fn probes_in_order() -> Vec<Probe> {
 
 fn probe(
     difference: Difference,
-    asked: Asked,
+    call: Call,
     theirs: fn(&Reply) -> bool,
     ours: fn(&Reply) -> bool,
 ) -> Probe {
     Probe {
         difference,
         before: Vec::new(),
-        asked,
+        call,
         theirs,
         ours,
     }
@@ -171,8 +171,8 @@ fn view(pairs: &[(&str, &str)]) -> RateLimitDescriptor {
     }
 }
 
-fn grpc(descriptors: Vec<RateLimitDescriptor>) -> Asked {
-    Asked {
+fn grpc(descriptors: Vec<RateLimitDescriptor>) -> Call {
+    Call {
         request: RateLimitRequest {
             domain: "p".to_owned(),
             descriptors,
@@ -182,7 +182,7 @@ fn grpc(descriptors: Vec<RateLimitDescriptor>) -> Asked {
     }
 }
 
-fn changed(pairs: &[(&str, &str)], change: impl FnOnce(&mut RateLimitDescriptor)) -> Asked {
+fn changed(pairs: &[(&str, &str)], change: impl FnOnce(&mut RateLimitDescriptor)) -> Call {
     let mut view = view(pairs);
     change(&mut view);
     grpc(vec![view])
@@ -227,20 +227,23 @@ fn has_quota_metadata(reply: &Reply) -> bool {
 
 /// An invalid unit over gRPC ends the process of envoyproxy/ratelimit.
 async fn the_process_ends(pair: Pair) -> Result<()> {
-    let asked = changed(&[("a", "z")], |view| {
+    let call = changed(&[("a", "z")], |view| {
         view.limit = Some(RateLimitOverride {
             requests_per_unit: 1,
             unit: 0,
         });
     });
-    let ours = pair.ours.ask(&asked).await?;
+    let ours = pair.ours.ask(&call).await?;
     ensure!(
         failed(&ours, "InvalidArgument"),
         "override-unit: we say {ours:?}"
     );
-    let theirs = pair.theirs.ask(&asked).await?;
+    let theirs = pair.theirs.ask(&call).await?;
     let no_answer = matches!(theirs, Reply::Failed { .. });
-    ensure!(no_answer, "override-unit: the incumbent says {theirs:?}");
+    ensure!(
+        no_answer,
+        "override-unit: envoyproxy/ratelimit says {theirs:?}"
+    );
     let Pair { mut theirs, ours } = pair;
     theirs.program.ended().await?;
     ours.program.stop().await
@@ -276,16 +279,16 @@ async fn checkers_differ(args: &Args, rules: &str, difference: Difference) -> Re
 /// Invalid rules at startup: it serves errors, we report the reason and exit.
 async fn refused_at_start(args: &Args, redis: std::net::SocketAddr) -> Result<()> {
     let dir = tempfile::tempdir()?;
-    let at = Surroundings::new(dir.path(), Vec::new());
+    let at = Environment::new(dir.path(), Vec::new());
     at.write(
         "p.yaml",
         "domain: p\ndescriptors:\n  - key: a\n    rate_limit: { unit: fortnight }\n",
     )?;
-    let theirs = Target::incumbent(&args.incumbent, redis, &at).await?;
+    let theirs = Target::envoyproxy_ratelimit(&args.envoyproxy_ratelimit, redis, &at).await?;
     let reply = theirs.ask(&grpc(vec![view(&[("a", "x")])])).await?;
     let name = Difference::RefusedAtStart.name();
     let unloaded = matches!(&reply, Reply::Failed { message, .. } if message == "no rate limit configuration loaded");
-    ensure!(unloaded, "{name}: the incumbent says {reply:?}");
+    ensure!(unloaded, "{name}: envoyproxy/ratelimit says {reply:?}");
     theirs.program.stop().await?;
     let ended = at.ratekeeper_fails(Path::new(&args.ratekeeper)).await?;
     ensure!(ended.contains("fortnight"), "{name}: we said {ended}");

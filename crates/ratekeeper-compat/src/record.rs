@@ -14,9 +14,9 @@ use crate::compare::{Outcome, compare};
 use crate::json;
 use crate::play::{Counters, clear_of_the_edge, now};
 use crate::random::fork;
-use crate::request::{Asked, Via};
+use crate::request::{Call, Via};
 use crate::rules::Domain;
-use crate::target::Surroundings;
+use crate::target::Environment;
 use crate::world::World;
 
 /// Requests for each domain.
@@ -47,7 +47,7 @@ struct Step {
 pub(crate) async fn record(args: &Args, redis: SocketAddr, file: &Path) -> Result<()> {
     let world = World::to_keep(&mut fork(args.seed, &[u64::MAX, u64::MAX]));
     let dir = tempfile::tempdir()?;
-    let at = Surroundings::new(dir.path(), world.environment());
+    let at = Environment::new(dir.path(), world.environment());
     world.write(&at)?;
     let pair = at.pair(args, redis).await?;
     let mut text = String::new();
@@ -85,9 +85,9 @@ pub(crate) async fn record(args: &Args, redis: SocketAddr, file: &Path) -> Resul
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
-fn one(rng: &mut Rng, domain: &Domain) -> Asked {
-    let mut asked = Asked::random(rng, domain);
-    for limit in asked
+fn one(rng: &mut Rng, domain: &Domain) -> Call {
+    let mut call = Call::random(rng, domain);
+    for limit in call
         .request
         .descriptors
         .iter_mut()
@@ -97,16 +97,16 @@ fn one(rng: &mut Rng, domain: &Domain) -> Asked {
             limit.unit = 4;
         }
     }
-    if let Via::Json(_) = asked.via {
-        asked.via = Via::Json(json::written(rng, &asked.request));
+    if let Via::Json(_) = call.via {
+        call.via = Via::Json(json::written(rng, &call.request));
     }
-    asked
+    call
 }
 
-fn step(rng: &mut Rng, asked: Asked, ours: Reply) -> Result<Step> {
-    let body = match asked.via {
+fn step(rng: &mut Rng, call: Call, ours: Reply) -> Result<Step> {
+    let body = match call.via {
         Via::Json(body) => body,
-        Via::Grpc => json::written(rng, &asked.request),
+        Via::Grpc => json::written(rng, &call.request),
     };
     let (status, answer) = match ours {
         Reply::Decided { mut answer, .. } => {

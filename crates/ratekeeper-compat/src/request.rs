@@ -19,7 +19,7 @@ const TAILS: [&str; 4] = ["", "1", "yy", "_z"];
 
 /// A request and its transport.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Call {
     pub(crate) request: RateLimitRequest,
     pub(crate) via: Via,
 }
@@ -32,7 +32,7 @@ pub(crate) enum Via {
     Json(String),
 }
 
-impl Asked {
+impl Call {
     /// A random request in `domain`.
     pub(crate) fn random(rng: &mut Rng, domain: &Domain) -> Self {
         let request = request(rng, domain);

@@ -20,7 +20,7 @@ use crate::process::{Program, free_ports};
 use crate::random::fork;
 use crate::record::record;
 use crate::refusal::{Disagreement, Refusals, refusals};
-use crate::target::Surroundings;
+use crate::target::Environment;
 use crate::world::World;
 
 /// Requests for each domain of a world.
@@ -93,7 +93,7 @@ async fn start_redis(program: &Path, dir: &Path) -> Result<(Program, SocketAddr)
 /// Starts both services with the rules of one world, runs all domains concurrently, and stops both.
 async fn one_world(args: &Args, redis: SocketAddr, world: World) -> Result<Tally> {
     let dir: TempDir = tempfile::tempdir()?;
-    let at = Surroundings::new(dir.path(), world.environment());
+    let at = Environment::new(dir.path(), world.environment());
     world.write(&at)?;
     let pair = at.pair(args, redis).await?;
     let (pair, world) = (Arc::new(pair), Arc::new(world));
@@ -212,13 +212,13 @@ fn show(args: &Args, finding: &Finding) {
     let Finding {
         world,
         domain,
-        asked,
+        call,
         theirs,
         expected,
         ours,
     } = finding;
     println!(
-        "\nseed {}, set {world}, domain {domain:?}\n  asked:    {asked:?}",
+        "\nseed {}, set {world}, domain {domain:?}\n  call:     {call:?}",
         args.seed
     );
     println!("  theirs:   {theirs:?}\n  expected: {expected:?}\n  ours:     {ours:?}");

@@ -19,20 +19,20 @@ use crate::Args;
 use crate::answer::{Answer, Reply};
 use crate::play::Pair;
 use crate::process::{Program, free_ports};
-use crate::request::{Asked, Via};
+use crate::request::{Call, Via};
 
 /// Timeout of an answer: far more than it needs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The files and the environment of a service.
 #[derive(Debug)]
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct Environment<'a> {
     /// RUNTIME_ROOT of envoyproxy/ratelimit.
     dir: &'a Path,
     environment: Vec<(&'static str, String)>,
 }
 
-impl<'a> Surroundings<'a> {
+impl<'a> Environment<'a> {
     pub(crate) const fn new(dir: &'a Path, environment: Vec<(&'static str, String)>) -> Self {
         Self { dir, environment }
     }
@@ -49,7 +49,7 @@ impl<'a> Surroundings<'a> {
     /// Starts both services with them.
     pub(crate) async fn pair(&self, args: &Args, redis: SocketAddr) -> Result<Pair> {
         let (theirs, ours) = tokio::try_join!(
-            Target::incumbent(&args.incumbent, redis, self),
+            Target::envoyproxy_ratelimit(&args.envoyproxy_ratelimit, redis, self),
             Target::ratekeeper(&args.ratekeeper, self),
         )?;
         Ok(Pair { theirs, ours })
@@ -98,10 +98,10 @@ pub(crate) struct Target {
 
 impl Target {
     /// envoyproxy/ratelimit with the Redis at `redis`.
-    pub(crate) async fn incumbent(
+    pub(crate) async fn envoyproxy_ratelimit(
         program: &Path,
         redis: SocketAddr,
-        at: &Surroundings<'_>,
+        at: &Environment<'_>,
     ) -> Result<Self> {
         let mut command = Command::new(program);
         command.env_clear().envs([
@@ -112,19 +112,15 @@ impl Target {
             // Effectively never log metrics.
             ("STATS_FLUSH_INTERVAL", "1h".to_owned()),
         ]);
-        Self::start("incumbent", command, at).await
+        Self::start("envoyproxy-ratelimit", command, at).await
     }
 
     /// Ratekeeper with the same settings.
-    pub(crate) async fn ratekeeper(program: &Path, at: &Surroundings<'_>) -> Result<Self> {
+    pub(crate) async fn ratekeeper(program: &Path, at: &Environment<'_>) -> Result<Self> {
         Self::start("ratekeeper", ours(program), at).await
     }
 
-    async fn start(
-        name: &'static str,
-        mut command: Command,
-        at: &Surroundings<'_>,
-    ) -> Result<Self> {
+    async fn start(name: &'static str, mut command: Command, at: &Environment<'_>) -> Result<Self> {
         let [grpc, http, admin] = free_ports()?;
         let ports = [("GRPC_PORT", grpc), ("PORT", http), ("DEBUG_PORT", admin)];
         at.apply(&mut command);
@@ -156,12 +152,12 @@ impl Target {
     }
 
     /// Sends a request and waits for the reply.
-    pub(crate) async fn ask(&self, asked: &Asked) -> Result<Reply> {
-        match &asked.via {
+    pub(crate) async fn ask(&self, call: &Call) -> Result<Reply> {
+        match &call.via {
             Via::Grpc => match self
                 .rls
                 .clone()
-                .should_rate_limit(asked.request.clone())
+                .should_rate_limit(call.request.clone())
                 .await
             {
                 Ok(response) => {

@@ -5,7 +5,7 @@ use fastrand::Rng;
 
 use crate::random::chance;
 use crate::rules::Domain;
-use crate::target::Surroundings;
+use crate::target::Environment;
 
 /// Domains of a world; one task serves each, so that no two tasks share a counter.
 const DOMAINS: u64 = 16;
@@ -75,7 +75,7 @@ impl World {
     }
 
     /// Writes the rules into the folder from which both load them.
-    pub(crate) fn write(&self, at: &Surroundings<'_>) -> Result<()> {
+    pub(crate) fn write(&self, at: &Environment<'_>) -> Result<()> {
         for (domain, rules) in self.domains.iter().enumerate() {
             for (file, text) in rules.texts().iter().enumerate() {
                 at.write(&format!("d{domain:02}-{file}.yaml"), text)?;

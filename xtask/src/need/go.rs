@@ -19,30 +19,30 @@ pub(crate) struct GoTool {
 }
 
 /// The latest version of envoyproxy/ratelimit in Go's proxy; the project makes no releases.
-const INCUMBENT: &str = "v1.4.1-0.20260122083618-3fb702589d36";
+const ENVOYPROXY_RATELIMIT: &str = "v1.4.1-0.20260122083618-3fb702589d36";
 
 /// The peer of `cargo xtask bench redis`, if Go is available.
 pub(crate) const FOR_BENCH: [GoTool; 1] = [GoTool {
-    flag: "--incumbent",
+    flag: "--envoyproxy-ratelimit",
     name: "service_cmd",
     package: "github.com/envoyproxy/ratelimit/src/service_cmd",
-    version: INCUMBENT,
+    version: ENVOYPROXY_RATELIMIT,
 }];
 
 /// The programs that `cargo xtask compat` starts: envoyproxy/ratelimit, its rules checker, and
 /// clients.
 pub(crate) const FOR_COMPAT: [GoTool; 4] = [
     GoTool {
-        flag: "--incumbent",
+        flag: "--envoyproxy-ratelimit",
         name: "service_cmd",
         package: "github.com/envoyproxy/ratelimit/src/service_cmd",
-        version: INCUMBENT,
+        version: ENVOYPROXY_RATELIMIT,
     },
     GoTool {
         flag: "--checker",
         name: "config_check_cmd",
         package: "github.com/envoyproxy/ratelimit/src/config_check_cmd",
-        version: INCUMBENT,
+        version: ENVOYPROXY_RATELIMIT,
     },
     GoTool {
         flag: "--grpcurl",

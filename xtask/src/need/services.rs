@@ -11,26 +11,26 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// Keeps installed packages from starting services while it lives.
 #[must_use]
-pub(super) struct HeldBack {
+pub(super) struct SuppressedServices {
     is_ours: bool,
 }
 
 /// Installs a policy that denies, unless the machine has its own, which stays in force.
-pub(super) fn hold_back() -> Result<HeldBack> {
+pub(super) fn suppress() -> Result<SuppressedServices> {
     let path = Path::new(POLICY);
     if path.exists() {
-        return Ok(HeldBack { is_ours: false });
+        return Ok(SuppressedServices { is_ours: false });
     }
     // Created before chmod, so that it is dropped on failure too.
-    let held_back = HeldBack { is_ours: true };
+    let suppressed = SuppressedServices { is_ours: true };
     // Exit code 101: action not allowed.
     std::fs::write(path, "#!/bin/sh\nexit 101\n")
         .with_context(|| format!("cannot write {POLICY}"))?;
     succeed(Command::new("chmod").args(["755", POLICY]))?;
-    Ok(held_back)
+    Ok(suppressed)
 }
 
-impl Drop for HeldBack {
+impl Drop for SuppressedServices {
     fn drop(&mut self) {
         if self.is_ours
             && let Err(error) = std::fs::remove_file(POLICY)

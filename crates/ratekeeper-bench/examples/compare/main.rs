@@ -29,7 +29,7 @@ pub(crate) struct Plan {
     /// The throttlecrab binary, if available.
     pub(crate) throttlecrab: Option<PathBuf>,
     /// The envoyproxy/ratelimit binary, if available.
-    pub(crate) incumbent: Option<PathBuf>,
+    pub(crate) envoyproxy_ratelimit: Option<PathBuf>,
     /// True to keep counters in Redis, and compare with counters in memory.
     pub(crate) is_redis: bool,
     /// The folder for results.
@@ -60,7 +60,7 @@ fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
     let mut plan = Plan {
         ratekeeper: PathBuf::new(),
         throttlecrab: None,
-        incumbent: None,
+        envoyproxy_ratelimit: None,
         is_redis: false,
         out: PathBuf::from("."),
         prefix: Vec::new(),
@@ -77,7 +77,7 @@ fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
         match arg.as_str() {
             "--ratekeeper" => plan.ratekeeper = value()?.into(),
             "--throttlecrab" => plan.throttlecrab = Some(value()?.into()),
-            "--incumbent" => plan.incumbent = Some(value()?.into()),
+            "--envoyproxy-ratelimit" => plan.envoyproxy_ratelimit = Some(value()?.into()),
             "--redis" => plan.is_redis = true,
             "--out" => plan.out = value()?.into(),
             "--prefix" => plan.prefix = value()?.split(' ').map(str::to_owned).collect(),

@@ -24,7 +24,7 @@ struct Servers {
     denying: Server,
     repeating: Server,
     denying_memory: Server,
-    incumbent: Option<Server>,
+    envoyproxy_ratelimit: Option<Server>,
 }
 
 impl Servers {
@@ -39,7 +39,7 @@ impl Servers {
             denying: Server::denying(plan, folder, &asking)?,
             repeating: Server::denying(plan, folder, &["--store", &store(3)])?,
             denying_memory: Server::denying(plan, folder, &[])?,
-            incumbent: Server::incumbent(plan, folder, redis.port())?,
+            envoyproxy_ratelimit: Server::envoyproxy_ratelimit(plan, folder, redis.port())?,
         })
     }
 }
@@ -87,10 +87,16 @@ pub(crate) fn run(plan: &Plan, folder: &Path) -> Result<Table> {
             by_rate(plan, name, ours, ("memory", memory), Keys::Hot)
         });
     }
-    if let Some(peer) = &servers.incumbent {
+    if let Some(peer) = &servers.envoyproxy_ratelimit {
         for (name, keys) in SPREADS {
-            table.versus(plan, &format!("incumbent, {name}"), |name| {
-                by_rate(plan, name, &servers.redis, ("incumbent", peer), keys)
+            table.versus(plan, &format!("envoyproxy/ratelimit, {name}"), |name| {
+                by_rate(
+                    plan,
+                    name,
+                    &servers.redis,
+                    ("envoyproxy/ratelimit", peer),
+                    keys,
+                )
             });
         }
     }

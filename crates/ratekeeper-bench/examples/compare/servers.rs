@@ -69,14 +69,18 @@ impl Server {
 
     /// envoyproxy/ratelimit with its counters in the Redis at that port, started as its
     /// documentation says.
-    pub(crate) fn incumbent(plan: &Plan, folder: &Path, redis: u16) -> Result<Option<Self>> {
-        let Some(program) = &plan.incumbent else {
+    pub(crate) fn envoyproxy_ratelimit(
+        plan: &Plan,
+        folder: &Path,
+        redis: u16,
+    ) -> Result<Option<Self>> {
+        let Some(program) = &plan.envoyproxy_ratelimit else {
             return Ok(None);
         };
         let config = folder.join("ratelimit/config");
         std::fs::create_dir_all(&config)
             .and_then(|()| std::fs::write(config.join("bench.yaml"), wide()))
-            .context("the incumbent's rules cannot be written")?;
+            .context("the rules of envoyproxy/ratelimit cannot be written")?;
         let (grpc, http, debug) = (free_port(), free_port(), free_port());
         let mut command = command(plan, program);
         command
