@@ -1,0 +1,144 @@
+//! Holds the English of doc comments to the house style.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders whose doc comments have been rewritten. Add a crate once it passes.
+const REWRITTEN: &[&str] = &[
+    "crates/ratekeeper",
+    "crates/ratekeeper-bench",
+    "crates/ratekeeper-client",
+    "crates/ratekeeper-compat",
+    "crates/ratekeeper-proto",
+    "crates/ratekeeper-replay",
+    "crates/ratekeeper-rules",
+    "crates/ratekeeper-testkit",
+    "crates/ratekeeper-tls",
+    "examples",
+    "xtask",
+];
+
+/// Words that make a first sentence circle its item instead of naming it: "Whether the rule is on"
+/// says less directly what "Returns true if the rule is on" says.
+const QUESTION_WORDS: [&str; 14] = [
+    "How",
+    "What",
+    "Whatever",
+    "When",
+    "Where",
+    "Whether",
+    "Which",
+    "Whichever",
+    "Who",
+    "Whoever",
+    "Whom",
+    "Whose",
+    "Why",
+    "Wherever",
+];
+
+#[test]
+fn doc_comments_open_with_the_item_not_with_a_question_word() {
+    let mut wrong = Vec::new();
+    for folder in REWRITTEN {
+        for file in sources(&root().join(folder)) {
+            let text = fs::read_to_string(&file).expect("a source file is text");
+            for (number, line) in openings(&text, comment_mark(&file)) {
+                let word = line.split(|c: char| !c.is_alphanumeric()).next();
+                if word.is_some_and(|word| QUESTION_WORDS.contains(&word)) {
+                    wrong.push(format!("{}:{number}: {line}", file.display()));
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} doc comments open with a question word; name the item or what it returns:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn the_rewritten_crates_have_sources() {
+    for folder in REWRITTEN {
+        let found = sources(&root().join(folder));
+        assert!(!found.is_empty(), "{folder} has no sources: it has moved");
+    }
+}
+
+#[test]
+fn an_opening_is_the_first_line_of_a_comment() {
+    let text = [
+        "//! Reads files.",
+        "//! Where it says more, this line is no opening.",
+        "",
+        "/// Returns true if",
+        "/// what follows fits.",
+        "fn fits() {}",
+        "    // Why: no doc comment.",
+        "    /// Whether it is so.",
+    ]
+    .join("\n");
+    let found: Vec<_> = openings(&text, "//").collect();
+    assert_eq!(
+        found,
+        [
+            (1, "Reads files."),
+            (4, "Returns true if"),
+            (8, "Whether it is so.")
+        ]
+    );
+}
+
+fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask
+        .parent()
+        .expect("xtask lies in the workspace")
+        .to_owned()
+}
+
+/// The Rust and protobuf sources below `folder`.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder can be listed") {
+            let path = entry.expect("an entry can be read").path();
+            let is_source = |extension| extension == "rs" || extension == "proto";
+            if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(is_source) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The mark of doc comments: protobuf has no special one.
+fn comment_mark(file: &Path) -> &'static str {
+    match file.extension() {
+        Some(extension) if extension == "proto" => "// ",
+        _ => "//",
+    }
+}
+
+/// The first line of each doc comment in `text`, with its number.
+fn openings<'t>(text: &'t str, mark: &'t str) -> impl Iterator<Item = (usize, &'t str)> {
+    let doc = move |line: &'t str| {
+        let rest = line.trim_start().strip_prefix(mark)?;
+        match mark {
+            "//" => rest.strip_prefix("/ ").or_else(|| rest.strip_prefix("! ")),
+            _ => Some(rest),
+        }
+    };
+    let before = std::iter::once("").chain(text.lines());
+    let lines = (1..).zip(text.lines()).zip(before);
+    lines.filter_map(move |((number, line), before)| {
+        let first = doc(before).is_none();
+        doc(line).filter(|_| first).map(|line| (number, line))
+    })
+}
