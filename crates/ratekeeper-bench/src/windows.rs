@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_lie_in_either_window_is_never_held_against_a_limit() {
+    fn a_request_on_an_edge_is_never_held_against_a_limit() {
         let anchor = Anchor {
             at: Instant::now(),
             since_epoch: Duration::from_millis(100_500),

@@ -173,7 +173,7 @@ fn the_first_answer_is_the_message_itself() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_is_sent() {
+fn an_invalid_load_is_refused_before_anything_is_sent() {
     let load = || Load::new("127.0.0.1:1", Service::Rls(question()));
     let refused = |change: &dyn Fn(&mut Load)| {
         let mut load = load();

@@ -507,7 +507,7 @@ async fn a_token_nobody_has_is_said() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_refused() {
+async fn invalid_settings_are_refused() {
     let with = |endpoint: &str, change: fn(&mut Config)| {
         let mut config = Config::new(endpoint);
         change(&mut config);

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_texts_are_refused() {
         let refused = |text: &str| Descriptors::parse(text, &Fields::default()).expect_err(text);
         assert!(matches!(refused(""), DescriptorsError::Empty(_)));
         assert!(matches!(refused("method;"), DescriptorsError::Empty(_)));

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_texts_are_refused() {
         let refused = |mapping: &str| Fields::parse(mapping).expect_err(mapping);
         assert_eq!(refused("time"), FieldsError::NotAMapping("time".into()));
         assert_eq!(refused("time="), FieldsError::NotAMapping("time=".into()));

@@ -45,7 +45,7 @@ descriptors:
 ";
 
 #[test]
-fn what_a_rule_denies_to_whom_and_when() {
+fn denials_are_reported_by_key_and_minute() {
     let seconds = [
         ("192.0.2.1", 1),
         ("192.0.2.1", 2),
@@ -423,7 +423,7 @@ descriptors:
 }
 
 #[test]
-fn what_the_log_does_not_tell_is_said_once() {
+fn missing_fields_are_noted_once() {
     let mapping = r#"{"descriptors": [
         [{"key": "remote_address", "from": "remote_address"}],
         [{"key": "remote_address", "from": "bearer"}],

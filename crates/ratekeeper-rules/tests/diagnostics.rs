@@ -201,7 +201,7 @@ fn wrong_indentation_and_tabs_are_named() {
 }
 
 #[test]
-fn what_reads_like_a_regular_expression_is_warned_of() {
+fn a_regular_expression_gets_a_warning() {
     let rule = |key: &str, value: &str| {
         problem(&format!(
             "- {{ key: {key}, value: '{value}', rate_limit: {{ window: 1m, limit: 9 }} }}\n"

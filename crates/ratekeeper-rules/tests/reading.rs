@@ -59,7 +59,7 @@ fn one_file_is_read_whatever_its_name() {
 }
 
 #[test]
-fn what_is_not_there_is_an_error_with_its_path() {
+fn a_missing_file_is_an_error_with_its_path() {
     let folder = folder(&[]);
     assert!(names(folder.path(), false).is_empty());
     let path = folder.path().join("nowhere");
@@ -89,7 +89,7 @@ fn links_are_followed_and_never_in_circles() {
 }
 
 #[test]
-fn what_is_not_text_is_an_error_with_its_place() {
+fn a_binary_file_is_an_error_with_its_position() {
     let folder = folder(&[
         ("a.yaml", "domain: d\n# größe: \u{1f600}\nkey: ".as_bytes()),
         ("b.yaml", b"domain: d\nkey: abc\xff\xfe def\n"),

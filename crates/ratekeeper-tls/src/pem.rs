@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_said_with_the_file_and_what_it_is_for() {
+    fn errors_name_the_file_and_its_purpose() {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let path = folder.path().join("file.pem");
         let good = Authority::new().issue("localhost", Validity::Valid);

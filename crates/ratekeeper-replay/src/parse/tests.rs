@@ -210,7 +210,7 @@ fn mapped_fields() {
 }
 
 #[test]
-fn what_is_malformed() {
+fn malformed_lines() {
     assert_eq!(malformed(b"hello"), Malformed::NoTime);
     assert_eq!(malformed(b"hello world"), Malformed::NoTime);
     assert_eq!(

@@ -120,7 +120,7 @@ fn the_tenant_is_a_variable_of_the_path() {
 }
 
 #[test]
-fn what_is_disabled_does_not_stand_in_the_way() {
+fn a_disabled_service_level_matches_nothing() {
     let mut off = level("off", &[], "/product/7");
     off.enabled = false;
     let all = ServiceLevels::new(vec![off, level("on", &[], "/product/*")]);

@@ -122,7 +122,7 @@ fn stores_that_there_are_not_are_refused_where_they_are_named() {
 }
 
 #[test]
-fn what_is_not_there_yet_is_accepted_with_a_warning() {
+fn unsupported_policies_are_accepted_with_a_warning() {
     for (body, part) in [
         (
             "    store: eu\n",

@@ -43,7 +43,7 @@ fn of_much_output_the_end_is_kept() {
 }
 
 #[test]
-fn what_it_started_goes_with_it() {
+fn children_end_with_their_program() {
     let mut process = shell("sleep 60 & echo child $!; wait");
     let printed = process.wait_for_output("child");
     let child: u32 = printed
