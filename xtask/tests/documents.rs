@@ -86,9 +86,9 @@ fn a_heading_becomes_the_anchor_that_web_sites_make_of_it() {
     }
 }
 
-/// What a link within the repository names.
+/// The target of a link within the repository.
 struct Target<'a> {
-    /// From the root of the repository.
+    /// The path from the root of the repository.
     path: String,
     anchor: Option<&'a str>,
 }

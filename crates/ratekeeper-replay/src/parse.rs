@@ -93,7 +93,7 @@ impl LineParser {
         }
     }
 
-    /// The same of a line that is known to be of `format`.
+    /// Parses a line that is known to have `format`.
     pub(crate) fn parse_as<'a>(
         &mut self,
         format: Format,

@@ -1,7 +1,7 @@
-//! Lines that came out of order, put in order again.
+//! Sorts lines that are out of order.
 //!
-//! Servers write a line when a request has ended, so that a long one stands behind later ones.
-//! Lines wait here until one has been read that is later by a span; the earliest goes first.
+//! Servers write a line when a request has ended, so a long request stands behind later ones. Lines
+//! are held here until a line has been read that is later by a span; the earliest goes first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,43 +10,43 @@ use ratekeeper_core::{Micros, Timestamp};
 
 use crate::parse::Format;
 
-/// The most bytes of lines that wait, each counted with what keeping it takes. Beyond it the earliest go
-/// on before their time.
+/// The most bytes of held lines, each counted with its overhead. Beyond it the earliest lines go on
+/// early.
 const HELD_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of a line's place in the queue.
-const PLACE_BYTES: usize = size_of::<Reverse<Held>>();
+/// Overhead of a held line in bytes.
+const OVERHEAD_BYTES: usize = size_of::<Reverse<HeldLine>>();
 
-/// A line that waits.
+/// A held line.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Held {
-    /// When its request came.
+pub(crate) struct HeldLine {
+    /// The time of its request.
     pub(crate) time: Timestamp,
-    /// Lines of one time stay in the order of the log.
+    /// Keeps lines with the same time in the order of the log.
     number: u64,
-    /// What it can be read as.
+    /// The format of its text.
     pub(crate) format: Format,
-    /// The line.
+    /// The text of the line.
     pub(crate) text: Box<[u8]>,
 }
 
-/// Lines that wait for earlier ones.
+/// Lines held back for earlier ones.
 #[derive(Debug)]
 pub(crate) struct Reorder {
     within: Micros,
-    held: BinaryHeap<Reverse<Held>>,
+    held: BinaryHeap<Reverse<HeldLine>>,
     held_bytes: usize,
     bytes_max: usize,
     /// The latest time of all lines so far.
     latest: Timestamp,
     /// All lines so far.
     lines: u64,
-    /// Those that were earlier than one before them.
+    /// Lines that were earlier than one before them.
     out_of_order: u64,
 }
 
 impl Reorder {
-    /// Sorts what is out of order by `within` and less.
+    /// Sorts lines that are out of order by at most `within`.
     pub(crate) fn new(within: Micros) -> Self {
         Self {
             within,
@@ -64,8 +64,8 @@ impl Reorder {
         self.out_of_order += u64::from(time < self.latest);
         self.latest = self.latest.max(time);
         self.lines += 1;
-        self.held_bytes += text.len() + PLACE_BYTES;
-        self.held.push(Reverse(Held {
+        self.held_bytes += text.len() + OVERHEAD_BYTES;
+        self.held.push(Reverse(HeldLine {
             time,
             number: self.lines,
             format,
@@ -73,8 +73,8 @@ impl Reorder {
         }));
     }
 
-    /// The next line whose turn it is.
-    pub(crate) fn pop(&mut self) -> Option<Held> {
+    /// The next line that is due, if any.
+    pub(crate) fn pop(&mut self) -> Option<HeldLine> {
         let Reverse(first) = self.held.peek()?;
         let is_due = first.time.after(self.within) <= self.latest;
         if is_due || self.held_bytes > self.bytes_max {
@@ -83,14 +83,14 @@ impl Reorder {
         None
     }
 
-    /// The earliest line, at the end of all logs.
-    pub(crate) fn pop_any(&mut self) -> Option<Held> {
+    /// The earliest held line, at the end of all logs.
+    pub(crate) fn pop_any(&mut self) -> Option<HeldLine> {
         let Reverse(held) = self.held.pop()?;
-        self.held_bytes -= held.text.len() + PLACE_BYTES;
+        self.held_bytes -= held.text.len() + OVERHEAD_BYTES;
         Some(held)
     }
 
-    /// Lines that were earlier than one before them.
+    /// The number of lines that were earlier than one before them.
     pub(crate) const fn out_of_order(&self) -> u64 {
         self.out_of_order
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is out of order by no more than the span is sorted, and no line is lost.
+        /// Lines out of order by no more than the span are sorted, and no line is lost.
         #[test]
         fn sorts_what_is_out_of_order_by_no_more_than_its_span(
             steps in prop::collection::vec((0..50_u64, 0..=30_u64), 0..200),
@@ -134,8 +134,8 @@ mod tests {
             let mut sorted = times.clone();
             sorted.sort_unstable();
             prop_assert_eq!(order(30, &times, usize::MAX).0, sorted.clone());
-            let (mut few, most) = order(30, &times, 4 * PLACE_BYTES);
-            prop_assert!(most <= 4 * PLACE_BYTES);
+            let (mut few, most) = order(30, &times, 4 * OVERHEAD_BYTES);
+            prop_assert!(most <= 4 * OVERHEAD_BYTES);
             few.sort_unstable();
             prop_assert_eq!(few, sorted);
         }

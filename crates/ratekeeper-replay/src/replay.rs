@@ -16,7 +16,7 @@ use crate::input::{Line, Lines, Log};
 use crate::keys::Keys;
 use crate::parse::{Format, LineParser};
 use crate::record::{BadLine, Malformed, Record};
-use crate::reorder::{Held, Reorder};
+use crate::reorder::{HeldLine, Reorder};
 use crate::report::{LineCounts, Report, Summary};
 use crate::tally::Tally;
 
@@ -278,8 +278,8 @@ impl Replay {
         }
     }
 
-    fn held(&mut self, held: &Held) {
-        // It was read when it came, so it can be read again.
+    fn held(&mut self, held: &HeldLine) {
+        // It was parsed when it was read, so parsing succeeds again.
         if let Ok(record) = self.waited.parse_as(held.format, &held.text) {
             self.request(&record);
         }

@@ -1,4 +1,4 @@
-//! Limits in words, for operators: how much passes, by which algorithm, how exactly.
+//! Limits in words, for operators: amount, algorithm and accuracy.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use ratekeeper_core::{Algorithm, Limit};
 
 use crate::{PlanLimit, Rule, RuleLimit};
 
-/// How exactly a limit is kept.
+/// The accuracy of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Accuracy {

@@ -1,10 +1,10 @@
-//! A client of HTTP/1 that sends exactly the bytes it is given.
+//! An HTTP/1 client that sends exactly the given bytes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-/// How long an answer may take on a slow machine.
+/// Timeout of an answer, generous for slow machines.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection to a port of this host, on which an answer may take [`PATIENCE`].
@@ -49,7 +49,7 @@ pub struct Answer {
     pub status: u16,
     /// The status line and the headers.
     pub head: String,
-    /// What comes after the empty line.
+    /// The body: everything after the empty line.
     pub body: String,
 }
 

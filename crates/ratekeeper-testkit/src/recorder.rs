@@ -1,4 +1,4 @@
-//! An upstream that writes down every request which reaches it, and answers as a test says.
+//! An upstream that records every request, and answers as a test decides.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -11,11 +11,11 @@ use crate::http1::header;
 pub struct Asked {
     /// The request line and the headers.
     pub head: String,
-    /// The body, without what frames chunks.
+    /// The body, without chunk framing.
     pub body: Vec<u8>,
     /// The lines after the last chunk.
     pub trailers: String,
-    /// How many came before it on its connection.
+    /// The number of requests before it on its connection.
     pub before: usize,
 }
 
@@ -30,15 +30,15 @@ impl Asked {
 /// An upstream's answer to a request.
 #[derive(Debug)]
 pub enum Act {
-    /// Says this, and waits for another request.
+    /// Sends this, and waits for another request.
     Say(String),
-    /// Says nothing and closes.
+    /// Sends nothing and closes.
     Close,
-    /// Says nothing for as long as the client stays.
+    /// Sends nothing while the client stays connected.
     Hang,
-    /// Says this, then whatever it is told.
+    /// Sends this, then everything it receives on the channel.
     Echo(String),
-    /// Says so many bytes, and waits for another request.
+    /// Sends this many bytes, and waits for another request.
     Pour(usize),
 }
 
@@ -54,7 +54,7 @@ pub fn ok(text: &str) -> Act {
 /// An upstream on a free port, for as long as the test runs.
 #[derive(Debug)]
 pub struct Recorder {
-    /// The port it listens on.
+    /// The port on which it listens.
     pub port: u16,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
@@ -178,7 +178,7 @@ fn lines(reader: &mut impl BufRead) -> Option<String> {
     }
 }
 
-/// What the chunks carry, up to the line of the last.
+/// Decodes the chunks, up to the line of the last.
 fn chunks(reader: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {

@@ -1,14 +1,15 @@
-//! What Express needs, installed by npm below the target folder from the lock file that the campaign's application has.
+//! Installs Express for the attack campaign with npm, below the target folder, from the lock file
+//! of the campaign's application.
 
 use crate::steps::{root, succeed, target};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
 
-/// The files that say what is installed, in which versions, with which checksums.
+/// The files that determine what is installed: packages, versions and checksums.
 const FILES: [&str; 2] = ["package.json", "package-lock.json"];
 
-/// Sees to it that Express is there, in the versions of the lock file.
+/// Installs Express in the versions of the lock file.
 ///
 /// # Errors
 /// It cannot be fetched.
