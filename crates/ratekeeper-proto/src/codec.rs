@@ -1,4 +1,4 @@
-//! How messages become bytes.
+//! The codec of messages on the wire.
 
 use std::marker::PhantomData;
 
@@ -7,8 +7,8 @@ use tonic::Status;
 use tonic::codec::{DecodeBuf, Decoder};
 use tonic_prost::ProstEncoder;
 
-/// Protobuf, with one difference to tonic's own codec: bytes that are no such message are the
-/// sender's fault (`INVALID_ARGUMENT`), not ours (`INTERNAL`).
+/// Protobuf, with one difference from tonic's codec: bytes that are not a valid message are the
+/// sender's fault (`INVALID_ARGUMENT`), not the server's (`INTERNAL`).
 #[derive(Debug)]
 pub struct Codec<T, U>(PhantomData<(T, U)>);
 
@@ -37,7 +37,7 @@ where
     }
 }
 
-/// The reading half of [`Codec`].
+/// The decoder of [`Codec`].
 #[derive(Debug)]
 pub struct StrictDecoder<U>(PhantomData<U>);
 
@@ -46,7 +46,7 @@ impl<U: Message + Default> Decoder for StrictDecoder<U> {
     type Error = Status;
 
     fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        // prost's message names the path to the field that it could not read.
+        // prost's message has the path of the field that it could not read.
         U::decode(buf)
             .map(Some)
             .map_err(|error| Status::invalid_argument(error.to_string()))

@@ -1,13 +1,12 @@
-//! The wire protocols of Envoy's rate limit service and of our own, `ratekeeper.v1`: messages,
-//! gRPC client and server, JSON.
+//! The wire protocols of Envoy's rate limit service and of Ratekeeper, `ratekeeper.v1`: messages,
+//! gRPC clients and servers, JSON.
 //!
-//! The code under `src/generated` is made from the files under `proto` and checked in, so
-//! that nothing but Rust is needed to build. After a change to a `.proto` file run
-//! `UPDATE=1 cargo test -p ratekeeper-proto`; without `UPDATE` the same test fails until
-//! that has been done.
+//! The code under `src/generated` is generated from the files under `proto` and checked in, so that
+//! a build needs nothing but Rust. After a change to a `.proto` file, run `UPDATE=1 cargo test -p
+//! ratekeeper-proto`; without `UPDATE`, the same test fails while the code is out of date.
 //!
-//! [`json`] is the JSON form of the request and the response, as Go's protojson has it.
-//! Whether a request makes sense is not asked here.
+//! [`json`] is the JSON form of Envoy's request and response, as Go's protojson maps them. It
+//! checks types and ranges, not the meaning of a request.
 //!
 //! ```
 //! use ratekeeper_proto::json;
@@ -34,9 +33,9 @@ mod generated {
     include!("generated/mod.rs");
 }
 
-/// The most bytes of one message to a service, unless who embeds one says otherwise: 64 KiB.
+/// The most bytes of a message to a service by default: 64 KiB.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// The descriptors of all files under `proto` and of those that they import, encoded as a
-/// `google.protobuf.FileDescriptorSet`: what server reflection serves.
+/// The descriptors of all files under `proto` and of their imports, encoded as a
+/// `google.protobuf.FileDescriptorSet`, for server reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("generated/descriptors.bin");

@@ -1,4 +1,4 @@
-//! The checked-in code is what the `.proto` files give.
+//! Holds the checked-in code to the `.proto` files.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use std::path::Path;
 use prost::Message;
 use tonic_prost_build::Config;
 
-/// All files to be generated, by name.
+/// The generated files, by name.
 const FILES: [&str; 7] = [
     "descriptors.bin",
     "envoy.config.core.v3.rs",

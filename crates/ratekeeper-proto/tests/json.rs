@@ -1,4 +1,4 @@
-//! The JSON form, case by case as Go's protojson has it.
+//! Cases of the JSON form, as Go's protojson has them.
 
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::{
     Code, DescriptorStatus, RateLimit, rate_limit::Unit,
@@ -140,7 +140,7 @@ fn refusals_name_the_field() {
 }
 
 #[test]
-fn what_is_no_json_is_refused() {
+fn invalid_json_is_refused() {
     let deep = "[".repeat(100_000);
     for text in [
         "",

@@ -1,4 +1,4 @@
-//! Reading a request.
+//! Reads a request.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::envoy::r#type::v3::RateLimitUnit;
 /// Reads a request.
 ///
 /// # Errors
-/// The text is no JSON, or a field is unknown, repeated, of the wrong type or out of range.
+/// The text is not JSON, or a field is unknown, repeated, of the wrong type or out of range.
 pub fn read_request(text: &[u8]) -> Result<RateLimitRequest, JsonError> {
     let tree = serde_json::from_slice(text).map_err(|error| JsonError {
         field: String::new(),
@@ -29,7 +29,7 @@ pub fn read_request(text: &[u8]) -> Result<RateLimitRequest, JsonError> {
     Ok(request)
 }
 
-/// The names of a message's fields: as in JSON, as in the `.proto` file.
+/// The names of a message's fields: in JSON, and in the `.proto` file.
 type Fields = &'static [(&'static str, &'static str)];
 
 const REQUEST: Fields = &[
@@ -87,7 +87,7 @@ fn limit(
     Ok(limit)
 }
 
-/// Where in the request we are; put into words only when something is wrong.
+/// The current position in the request; formatted only for an error.
 enum Path<'a> {
     Root,
     Field(&'a Path<'a>, &'a str),
@@ -126,7 +126,7 @@ impl Path<'_> {
     }
 }
 
-/// Calls `set` with the index in `fields` of each field that is there and not null.
+/// Calls `set` with the index in `fields` of each field that is present and not null.
 fn for_each_field<'t>(
     tree: Tree<'t>,
     path: &Path<'_>,
@@ -196,7 +196,7 @@ fn u64(tree: &Tree<'_>, path: &Path<'_>) -> Result<u64, JsonError> {
     value.ok_or_else(|| path.refuse("expected an integer from 0 to 18446744073709551615"))
 }
 
-/// A unit by its name or its number, defined or not: the limiter says what it thinks of it.
+/// A unit by name or number, also an undefined number: the limiter judges it.
 fn unit(tree: &Tree<'_>, path: &Path<'_>) -> Result<i32, JsonError> {
     let value = match tree {
         Tree::String(name) => RateLimitUnit::from_str_name(name).map(|unit| unit as i32),
@@ -205,11 +205,11 @@ fn unit(tree: &Tree<'_>, path: &Path<'_>) -> Result<i32, JsonError> {
     value.ok_or_else(|| path.refuse("expected SECOND, MINUTE, HOUR, DAY, MONTH, YEAR or a number"))
 }
 
-/// A whole number, written as `7`, `7.0`, `0.7e1` or as a string of any of them.
+/// A whole number, written as `7`, `7.0` or `0.7e1`, or as a string of one of these.
 fn integer(tree: &Tree<'_>) -> Option<i128> {
     match tree {
         Tree::Number(number) => whole(number),
-        // Only what is a JSON number is one in a string, too: no spaces, no plus sign.
+        // A string must hold a valid JSON number: no spaces, no plus sign.
         Tree::String(text) if !text.contains(char::is_whitespace) => {
             whole(&serde_json::from_str(text).ok()?)
         }
@@ -222,6 +222,6 @@ fn whole(number: &serde_json::Number) -> Option<i128> {
         return Some(value);
     }
     let value = number.as_f64()?;
-    // Within this range a double without a fraction converts exactly.
+    // In this range, a double without a fraction converts exactly.
     (value.fract() == 0.0 && value.abs() <= 1e20).then_some(value as i128)
 }

@@ -1,4 +1,4 @@
-//! JSON that still shows repeated names, which serde_json's own `Value` drops.
+//! A JSON tree that keeps repeated names, which serde_json's `Value` drops.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 
-/// A parsed text. Its depth is bounded by serde_json (128), its size by its text's.
+/// A parsed text. serde_json bounds its depth (128), the text bounds its size.
 #[derive(Debug)]
 pub(super) enum Tree<'a> {
     Null,
@@ -18,7 +18,7 @@ pub(super) enum Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// What it is, for a message.
+    /// The kind of value, for messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -92,7 +92,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
     }
 }
 
-/// A field's name, borrowed from the text where it holds no escapes.
+/// A field's name, borrowed from the text unless it has escapes.
 struct Name<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {

@@ -1,4 +1,4 @@
-//! Writing a response.
+//! Writes a response.
 
 use prost_types::value::Kind;
 use serde_json::{Map, Value, json};
@@ -11,8 +11,8 @@ use crate::envoy::service::ratelimit::v3::rate_limit_response::{
 
 /// Writes a response.
 ///
-/// `raw_body`, `quota` and the `raw_value` of headers are never set by this service
-/// (see the `.proto` file) and are left out.
+/// This service never sets `raw_body`, `quota` or the `raw_value` of headers (see the `.proto`
+/// file), so they are left out.
 #[must_use]
 pub fn write_response(response: &RateLimitResponse) -> String {
     let mut out = Object::default();
@@ -84,7 +84,7 @@ impl Object {
         }
     }
 
-    /// An enum's value by its name; by its number where it has none.
+    /// Sets an enum's value by name, or by number if it has no name.
     fn enumeration(&mut self, name: &str, number: i32, value: Option<&str>) {
         if number != 0 {
             self.set(
@@ -106,7 +106,7 @@ impl Object {
     }
 }
 
-/// `27s`, `1.500s`, `-0.000001s`: a fraction has 3, 6 or 9 digits.
+/// Formats `27s`, `1.500s`, `-0.000001s`: a fraction has 3, 6 or 9 digits.
 fn duration(span: &prost_types::Duration) -> String {
     let sign = if span.seconds < 0 || span.nanos < 0 {
         "-"
@@ -142,7 +142,7 @@ fn any(value: &prost_types::Value) -> Value {
     }
 }
 
-/// A whole number is written without `.0`, as Go writes it.
+/// Writes a whole number without `.0`, as Go does.
 fn plain_number(number: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.fract() == 0.0 && number.abs() <= EXACT {
