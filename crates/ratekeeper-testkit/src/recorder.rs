@@ -36,7 +36,7 @@ pub enum Act {
     Close,
     /// Sends nothing while the client stays connected.
     Hang,
-    /// Sends this, then everything it receives on the channel.
+    /// Sends this, then echoes everything it receives.
     Echo(String),
     /// Sends this many bytes, and waits for another request.
     Pour(usize),
