@@ -1,8 +1,8 @@
 //! Nanoseconds of one test and charge, per algorithm, in cache: `cargo bench -p ratekeeper-core`.
 //!
-//! Each figure is the fastest of several rounds of the same steps: what disturbs a round only
-//! ever makes it slower. The clock of the steps moves on by an odd number of microseconds, so
-//! that sub-windows begin and hits leave at all places.
+//! Each figure is the fastest of several rounds of the same steps, because disturbances only ever
+//! slow a round down. The clock of the steps advances by an odd number of microseconds, so that
+//! sub-windows begin and hits leave at all positions.
 
 use ratekeeper_core::{
     Algorithm, Ask, Limit, LimitSpec, Micros, Moment, State, StateMut, StateRef, Timestamp, Words,
@@ -13,7 +13,7 @@ use std::time::Instant;
 const ROUNDS: usize = 15;
 const STEPS: u64 = 200_000;
 
-/// A limit of so many hits a second, and how it is called.
+/// A limit with this quota: a minute's window, a millisecond for concurrency.
 fn limit(algorithm: Algorithm, quota: u64, sub_windows: Option<u32>) -> Limit {
     let window = match algorithm {
         Algorithm::Concurrency => Micros::from_millis(1),
@@ -41,7 +41,7 @@ fn moment(step: u64, gap: u64) -> Moment {
     Moment::at(Timestamp::from_micros(1_700_000_000_000_000 + step * gap))
 }
 
-/// As a store does it with a counter kept in line.
+/// Steps on a counter kept inline, as a store takes them.
 fn in_words(limit: &Limit, gap: u64) -> f64 {
     fastest(|| {
         let mut words: Words = [0; 4];
@@ -58,7 +58,7 @@ fn in_words(limit: &Limit, gap: u64) -> f64 {
     })
 }
 
-/// With an owner, wherever it lies.
+/// Steps on an owned state, inline or on the heap.
 fn anywhere(limit: &Limit, gap: u64) -> f64 {
     fastest(|| {
         let mut state = State::new(limit.shape());
@@ -70,7 +70,7 @@ fn anywhere(limit: &Limit, gap: u64) -> f64 {
     })
 }
 
-/// An algorithm by a name and, where it slides, its sub-windows.
+/// An algorithm with a name and, for a sliding window, its sub-windows.
 struct Case {
     name: &'static str,
     algorithm: Algorithm,
@@ -86,7 +86,7 @@ impl Case {
         }
     }
 
-    /// Measures it with quotas that always and rarely admit.
+    /// Measures the steps with a quota that always admits and one that rarely does.
     fn measure(&self, quotas: [u64; 2], steps: impl Fn(&Limit) -> f64) {
         let [admitting, denying] =
             quotas.map(|quota| steps(&limit(self.algorithm, quota, self.sub_windows)));
@@ -133,7 +133,7 @@ fn main() {
     if !args.iter().any(|arg| arg == "--bench") {
         return;
     }
-    // A word selects the algorithms whose names have it.
+    // An argument selects the algorithms whose names contain it.
     let word = args.iter().find(|arg| !arg.starts_with('-'));
     let selected = |case: &&Case| word.is_none_or(|word| case.name.contains(word.as_str()));
     println!(

@@ -1,53 +1,53 @@
-//! The numbers that a limit's steps compute with, for a store that takes the same steps
-//! elsewhere: a script that has only doubles.
+//! The numbers in a limit's steps, for a store that takes the same steps in a language with doubles
+//! only.
 
 use crate::limit::Kind;
 use crate::rate::Rate;
 use crate::{Limit, Micros};
 
-/// What the steps of a limit compute with, besides its quota and window.
+/// The parameters of a limit's steps, besides its quota and window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arithmetic {
-    /// [`fixed_window`](crate::fixed_window): nothing else.
+    /// [`fixed_window`](crate::fixed_window): no further parameters.
     FixedWindow,
     /// [`equal_count`](crate::equal_count)
     EqualCount(Groups),
-    /// [`sliding_window`](crate::sliding_window): how long a sub-window is.
+    /// [`sliding_window`](crate::sliding_window): the length of a sub-window.
     SlidingWindow(Micros),
-    /// [`sliding_log`](crate::sliding_log): nothing else.
+    /// [`sliding_log`](crate::sliding_log): no further parameters.
     SlidingLog,
     /// [`token_bucket`](crate::token_bucket)
     TokenBucket(Emission),
-    /// [`gcra`](crate::gcra), and [`leaky_bucket`](crate::leaky_bucket) for callers that wait
-    /// for any turn.
+    /// [`gcra`](crate::gcra), and [`leaky_bucket`](crate::leaky_bucket) for callers that accept any
+    /// delay.
     Gcra(Emission),
-    /// [`leaky_bucket`](crate::leaky_bucket) for callers that can wait for so long, perhaps not
-    /// at all: what does not leave by then is refused. It is shorter than the bucket takes to
-    /// refill.
+    /// [`leaky_bucket`](crate::leaky_bucket) for callers that accept at most this delay, perhaps
+    /// zero: hits that could not leave by then are denied. It is shorter than the time that the
+    /// bucket takes to refill.
     LeakyWithin(Emission, Micros),
-    /// [`concurrency`](crate::concurrency): nothing else.
+    /// [`concurrency`](crate::concurrency): no further parameters.
     Concurrency,
 }
 
-/// How a sliding window groups its hits.
+/// The grouping of a sliding window's hits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Groups {
-    /// The most hits that are counted and let another pass: the quota, less if it is strict.
+    /// The most hits that can count at once: the quota, or less for a strict limit.
     pub most: u64,
-    /// Hits of a group.
+    /// Hits per group.
     pub size: u64,
-    /// Bits of the distance between two boundaries: 22, 16, 11 or 8.
+    /// Bits of the distance between two group boundaries: 22, 16, 11 or 8.
     pub bits: u32,
-    /// The unit of time of boundaries kept with that many bits.
+    /// The time unit of boundaries with that many bits.
     pub tick: Micros,
 }
 
-/// How a bucket refills: one hit every `interval`.
+/// The refill rate of a bucket: one hit every `interval`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Emission {
-    /// T, the time one hit takes, in units of 2^-`bits` microseconds; at least 1.
+    /// T, the time of one hit, in units of 2^-`bits` microseconds; at least 1.
     pub interval: u64,
-    /// Bits that T keeps below the microsecond: 0 to 32.
+    /// Fractional bits of T: 0 to 32.
     pub bits: u32,
     /// The capacity in hits. `burst * interval` is at most 2^53 - 1.
     pub burst: u64,
@@ -64,7 +64,7 @@ impl From<Rate> for Emission {
 }
 
 impl Limit {
-    /// What its steps compute with.
+    /// The parameters of its steps.
     #[must_use]
     pub fn arithmetic(&self) -> Arithmetic {
         match self.kind {

@@ -1,32 +1,31 @@
-//! How the answers of a request's limits become one.
+//! Combines the answers of a request's limits into one.
 
-/// One step's say in the combined answer.
+/// The answer of one step, as far as it affects the combined answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Vote {
-    /// Whether the hits fitted this limit.
+    /// True if the hits fitted this limit.
     pub fits: bool,
-    /// Which descriptor of the request the limit belongs to; never decreases.
+    /// The index of the limit's descriptor in the request; never decreases.
     pub descriptor: u16,
-    /// Counted, but never a reason to deny.
+    /// Counts, but never denies.
     pub shadow: bool,
-    /// Denies only together with every other quota-mode descriptor.
+    /// Denies only if every other quota-mode descriptor is over its limit too.
     pub quota_mode: bool,
 }
 
-/// What bears on the combined answer besides the votes.
+/// Inputs of the combined answer besides the votes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mode {
-    /// Every request is allowed, whatever its limits say (the incumbent's `SHADOW_MODE`).
+    /// Allows every request, whatever its limits answer.
     pub shadow: bool,
-    /// Whether a descriptor without any step counts as a quota-mode one that fits
-    /// (under the incumbent's global `QUOTA_MODE` even an unmatched descriptor does).
+    /// Counts a descriptor without steps as a quota-mode descriptor that fits.
     pub idle_quota: bool,
-    /// Whether these votes are but a part of the request's, and another part has denied it.
+    /// True if these votes are a part of the request's, and another part has denied it.
     pub denied: bool,
 }
 
-/// Whether the request is allowed: denied if any enforced limit denies; limits in quota mode
-/// deny only if every quota-mode descriptor of the request is over (the incumbent's rule).
+/// Returns true if the request is allowed. Any enforced limit can deny it, but limits in quota mode
+/// deny only if every quota-mode descriptor of the request is over.
 pub fn combine(votes: impl IntoIterator<Item = Vote>, mode: Mode) -> bool {
     if mode.shadow || mode.denied {
         return mode.shadow;
@@ -42,7 +41,7 @@ pub fn combine(votes: impl IntoIterator<Item = Vote>, mode: Mode) -> bool {
     !quota.denies(mode)
 }
 
-/// Whether the limits in quota mode are a reason to deny, whatever the others say.
+/// Returns true if the limits in quota mode deny, whatever the others answer.
 pub fn quota_denies(votes: impl IntoIterator<Item = Vote>, mode: Mode) -> bool {
     let mut quota = Quota::default();
     votes
@@ -58,7 +57,7 @@ impl Vote {
     }
 }
 
-/// The quota-mode descriptors of a request, of which those with several limits count once.
+/// The quota-mode descriptors of a request; one with several limits counts once.
 #[derive(Default)]
 struct Quota {
     descriptors: u32,

@@ -21,10 +21,10 @@
 use crate::step::Finding;
 use crate::{Ask, Heap, Limit, Micros, Outcome, Timestamp, Verdict};
 
-/// What a refused request is told to wait: how long the holders will take is unknown.
+/// The retry time after a denial: a guess, since nobody knows when a permit will be released.
 pub const RETRY_HINT: Micros = Micros::from_secs(1);
 
-/// The permits follow the earliest and the latest deadline.
+/// Words before the permits: the earliest and the latest deadline.
 const HEADER: usize = 2;
 
 /// Words of one permit.
@@ -38,7 +38,7 @@ fn id_words(id: u128) -> [u64; 2] {
     [(id >> 64) as u64, (id & u128::from(u64::MAX)) as u64]
 }
 
-/// Permits held at `now`; counted one by one only if some may have expired.
+/// The permits held at `now`; counted one by one only if some may have expired.
 fn held(heap: &[u64], now: Timestamp) -> u64 {
     match heap.first() {
         Some(earliest) if *earliest <= now.as_micros() => permits(heap)
@@ -48,18 +48,18 @@ fn held(heap: &[u64], now: Timestamp) -> u64 {
     }
 }
 
-/// How many permits of a counter are held, for a store that keeps them in its own way: what
-/// the answers depend on.
+/// The permits of a counter, reduced to what the answers depend on, for a store that keeps permits
+/// in its own form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Held {
     /// Permits held.
     pub count: u64,
-    /// Whether the permit that is asked about is one of them.
+    /// True if the permit in question is one of them.
     pub this_one: bool,
 }
 
 impl Held {
-    /// What a step without a permit's id answers.
+    /// The answer to a step without a permit id.
     #[must_use]
     pub fn test(self, limit: &Limit, ask: Ask) -> Outcome {
         let room = limit.quota().saturating_sub(self.count);
@@ -72,13 +72,13 @@ impl Held {
         let more = |spent| hint(room - spent);
         let mut outcome = finding.outcome(Ask { hits, ..ask }, |_| RETRY_HINT, more);
         if ask.hits < 0 {
-            // A refund only looks, but is not told when to come.
+            // A refund only looks, and gets no retry time.
             outcome.retry_after = Micros::ZERO;
         }
         outcome
     }
 
-    /// What [`acquire`] answers; `taken` as for [`ask`].
+    /// The answer of [`acquire`]; `taken` as for [`ask`].
     #[must_use]
     pub fn acquire(self, limit: &Limit, taken: u64) -> Outcome {
         if !self.this_one && taken == 0 {
@@ -88,7 +88,7 @@ impl Held {
         of_holder(room.saturating_sub(u64::from(!self.this_one)))
     }
 
-    /// What [`renew`] (or, with `frees`, [`release`]) answers, as [`ask_holder`] does.
+    /// The answer of [`renew`] or, with `frees`, of [`release`], as in [`ask_holder`].
     #[must_use]
     pub fn settle(self, limit: &Limit, frees: bool) -> Outcome {
         let count = self.count.saturating_sub(u64::from(self.this_one && frees));
@@ -135,17 +135,17 @@ fn hold(limit: &Limit, heap: &mut Heap, id: u128, now: Timestamp) {
     heap.extend([high, low, deadline]);
 }
 
-/// Whether no permit is left, and some end more than two timeouts from now.
+/// Returns true if no permit is free, and some expire more than two timeouts from now.
 pub(crate) fn is_ahead(limit: &Limit, heap: &[u64], now: Timestamp) -> bool {
     let far = now.after(limit.window()).after(limit.window()).as_micros();
     heap.get(1).is_some_and(|latest| *latest > far) && held(heap, now) >= limit.quota()
 }
 
-/// Ends permits that are too far ahead as if they were taken now.
+/// Changes permits that are too far ahead to expire as if they were taken now.
 fn bring_back(limit: &Limit, heap: &mut Heap, now: Timestamp) {
     let deadline = now.after(limit.window());
     let far = deadline.after(limit.window()).as_micros();
-    // While permits are free nobody waits for these.
+    // While permits are free, nobody waits for these.
     if !is_ahead(limit, heap, now) {
         return;
     }
@@ -161,7 +161,7 @@ fn bring_back(limit: &Limit, heap: &mut Heap, now: Timestamp) {
     heap[1] = latest.unwrap_or(0);
 }
 
-/// Removes the permits whose deadline has come.
+/// Removes expired permits.
 fn reap(heap: &mut Heap, now: Timestamp) {
     if heap
         .first()
@@ -184,27 +184,27 @@ fn reap(heap: &mut Heap, now: Timestamp) {
     heap[0] = earliest;
 }
 
-/// Whether the permit `id` is held at `now`.
+/// Returns true if the permit `id` is held at `now`.
 #[must_use]
 pub fn is_held(heap: &[u64], id: u128, now: Timestamp) -> bool {
     permits(heap).any(|permit| permit[..2] == id_words(id) && permit[2] > now.as_micros())
 }
 
-/// What [`acquire`] answers; nothing changes. `taken` is 1 if an earlier step of the same
-/// request takes this permit from this counter already, else 0.
+/// The answer of [`acquire`]; changes nothing. `taken` is 1 if an earlier step of the same request
+/// takes this permit from this counter, else 0.
 #[must_use]
 pub fn ask(limit: &Limit, heap: &[u64], id: u128, taken: u64, now: Timestamp) -> Outcome {
     Held::of(heap, id, now).acquire(limit, taken)
 }
 
-/// What [`renew`] (or, with `frees`, [`release`]) answers; nothing changes. The verdict is
-/// [`Verdict::Never`] if the permit is not held, and never will be again.
+/// The answer of [`renew`] or, with `frees`, of [`release`]; changes nothing. The verdict is
+/// [`Verdict::Never`] if the permit is not held, and therefore never will be again.
 #[must_use]
 pub fn ask_holder(limit: &Limit, heap: &[u64], id: u128, frees: bool, now: Timestamp) -> Outcome {
     Held::of(heap, id, now).settle(limit, frees)
 }
 
-/// When there is more than `remaining`: nobody knows, but where some are left nobody need wait.
+/// The hint when more will be free than `remaining`: unknown, but zero while permits are free.
 const fn hint(remaining: u64) -> Micros {
     match remaining {
         0 => RETRY_HINT,
@@ -212,7 +212,7 @@ const fn hint(remaining: u64) -> Micros {
     }
 }
 
-/// The answer to somebody who holds a permit.
+/// The answer to the holder of a permit.
 fn of_holder(remaining: u64) -> Outcome {
     Outcome {
         verdict: Verdict::Fits,
@@ -225,8 +225,8 @@ fn of_holder(remaining: u64) -> Outcome {
 }
 
 /// Takes one permit under `id`, which the caller makes unique (128 random bits), until
-/// `limit.window()` from `now`. The counter changes only if it fits. A permit that is held
-/// already is renewed: a caller who heard no answer may ask again.
+/// `limit.window()` from `now`. The counter changes only if the permit fits. A permit that is
+/// already held is renewed: a caller that got no answer may repeat the request.
 pub fn acquire(limit: &Limit, heap: &mut Heap, id: u128, now: Timestamp) -> Outcome {
     let outcome = ask(limit, heap, id, 0, now);
     if outcome.fits() && !renew(limit, heap, id, now) {
@@ -235,7 +235,7 @@ pub fn acquire(limit: &Limit, heap: &mut Heap, id: u128, now: Timestamp) -> Outc
     outcome
 }
 
-/// Gives the permit `id` back. False if it is not held: released before, or reaped.
+/// Releases the permit `id`. False if it is not held: released before, or expired.
 pub fn release(heap: &mut Heap, id: u128, now: Timestamp) -> bool {
     reap(heap, now);
     let found = permits(heap).position(|permit| permit[..2] == id_words(id));

@@ -1,7 +1,7 @@
-//! Division by a number that is known when the limit is made.
+//! Division by a number that is fixed when the limit is made.
 
-/// A divisor with its inverse: dividing by it costs a multiplication instead of a division,
-/// which is several times as slow and is what a step would mostly spend its time on.
+/// A divisor with its inverse. Division costs a multiplication, several times less than a hardware
+/// division, which would dominate the time of a step.
 ///
 /// With l the smallest number for which by <= 2^l, the inverse is 2^(63 + l) / by, rounded up.
 /// Rounding adds less than n / 2^(63 + l) < 1 / 2^l <= 1 / by to n / by, which is too little
@@ -25,7 +25,7 @@ impl Divisor {
         Self { by, inverse, shift }
     }
 
-    /// What it divides by.
+    /// The divisor.
     #[inline]
     pub(crate) const fn get(self) -> u64 {
         self.by

@@ -10,8 +10,8 @@
 //! against its own definition. Against a sliding one what is counted differs by the hits of the
 //! window before, which no longer count: up to twice the limit passes within w across an edge.
 //!
-//! A peek is over once the count is above the limit (denied hits were counted, or the limit was
-//! lowered), as the incumbent's is; at the limit it still fits.
+//! A peek is denied once the count is above the limit (denied hits were counted, or the limit was
+//! lowered); at the limit it still fits.
 //!
 //! State: word 0 the count, word 1 the start of its window. Its time does not go back: an
 //! earlier window than the one last charged is answered as that one. If the clock went back by
@@ -21,8 +21,8 @@
 use crate::step::Finding;
 use crate::{Ask, Limit, MAX_COUNT, Micros, Moment, Outcome, Timestamp, Verdict, Words};
 
-/// The window that counts at `at`, and the hits already in it. A counter whose window
-/// starts up to a window later than the clock says stays in that window.
+/// The window that applies at `at`, and the hits counted in it. A counter whose window starts up to
+/// a window later than the clock stays in that window.
 fn current(limit: &Limit, words: &Words, at: &Moment) -> (Timestamp, Timestamp, u64) {
     let [count, kept, ..] = *words;
     let kept = Timestamp::from_micros(kept);
@@ -30,7 +30,7 @@ fn current(limit: &Limit, words: &Words, at: &Moment) -> (Timestamp, Timestamp, 
     if kept < start {
         (start, end, 0)
     } else if kept < end {
-        // Inside rather than at the start: the calendar's edges were moved in use.
+        // Inside the window rather than at its start: the calendar's edges have moved.
         (kept, end, count)
     } else if is_ahead(limit, words, at.now) {
         (start, end, count)
@@ -39,12 +39,12 @@ fn current(limit: &Limit, words: &Words, at: &Moment) -> (Timestamp, Timestamp, 
     }
 }
 
-/// Whether the window of the counter begins more than a window from now.
+/// Returns true if the counter's window begins more than a window from now.
 pub(crate) fn is_ahead(limit: &Limit, words: &Words, now: Timestamp) -> bool {
     Timestamp::from_micros(words[1]).since(now) > limit.window()
 }
 
-/// The window that the clock says.
+/// The window by the clock.
 #[inline]
 fn window(limit: &Limit, at: &Moment) -> (Timestamp, Timestamp) {
     match at.calendar {
@@ -58,14 +58,14 @@ fn window(limit: &Limit, at: &Moment) -> (Timestamp, Timestamp) {
     }
 }
 
-/// Whether `taken_at` lies in the window of `at`.
+/// Returns true if `taken_at` is in the window of `at`.
 pub(crate) fn is_same(limit: &Limit, taken_at: Timestamp, at: &Moment) -> bool {
     let (start, end) = window(limit, at);
     start <= taken_at && taken_at < end
 }
 
-/// Where the window that starts at `kept` ends. Where the calendar of this moment does not
-/// say, as long after as a window can be.
+/// The end of the window that starts at `kept`. If the calendar of this moment does not cover it,
+/// the longest possible end.
 fn end_of(limit: &Limit, kept: Timestamp, at: &Moment) -> Timestamp {
     match at.calendar {
         Some(bounds) if kept < bounds.start => kept.after(limit.window()).min(bounds.start),
@@ -87,7 +87,7 @@ pub(crate) fn test(limit: &Limit, words: &Words, ask: Ask, at: &Moment) -> Outco
     };
     let mut outcome = finding.outcome(ask, |_| until_end, |_| until_end);
     if ask.hits == 0 && count.saturating_add(ask.taken) > limit.quota() {
-        // What was denied and counted, or a lowered limit: count + 0 <= limit does not hold.
+        // Denied hits were counted, or the limit was lowered: count + 0 <= limit does not hold.
         (outcome.verdict, outcome.retry_after) = match limit.quota() {
             0 => (Verdict::Never, Micros::ZERO),
             _ => (Verdict::Later, until_end),

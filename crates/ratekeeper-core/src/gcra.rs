@@ -42,11 +42,11 @@ pub(crate) fn test(rate: Rate, words: &Words, ask: Ask, now: Timestamp) -> Outco
         room,
         full_after,
     }
-    // Hits that are spent move TAT and what is left alike.
+    // Spent hits move TAT and the room alike.
     .outcome(ask, wait, |_| wait(room + 1))
 }
 
-/// Refunds larger than the bucket fill it, and no more.
+/// The time span of a refund; one larger than the bucket fills it, and no more.
 fn refund_span(rate: Rate, refund: u64) -> u64 {
     rate.span(refund.min(rate.burst()))
 }
@@ -109,7 +109,7 @@ mod tests {
             let burst = Some(quota / 10);
             let limit = Limit::try_new(LimitSpec { burst, ..spec }).expect("a valid limit");
             let mut state = State::new(limit.shape());
-            // Whatever is there is taken every 7.919 ms, for a second.
+            // All available hits are taken every 7.919 ms, for a second.
             let passed = (0..127_u64).map(|step| {
                 let at = Moment::at(Timestamp::from_micros(1_000_000_000 + step * 7_919));
                 let there = limit.step(&mut state, 0, &at).remaining;

@@ -15,9 +15,10 @@
 //! can wait for so long and no longer are refused a turn that is further away, and take none.
 //!
 //! State: word 0 the next free slot in microseconds, word 1 its fraction in 2^-32 of one.
-//! A refund frees slots at the tail of the queue that nobody has left from yet. One by callers
-//! that can wait for so long, which is not zero, frees nothing of a queue that is longer: who
-//! names the end of a slot gives that one back or none, since others have turns behind it.
+//! A refund frees slots at the tail of the queue that have not been used yet. If the caller accepts
+//! only a limited, non-zero delay, a refund frees nothing of a queue longer than that: the caller
+//! names the end of its slot, and that slot is given back or none, since other requests may have
+//! turns behind it.
 
 use crate::rate::Rate;
 use crate::{Ask, Micros, Outcome, Timestamp, Verdict, Words, gcra};
@@ -38,7 +39,7 @@ pub(crate) fn test(rate: Rate, most: Micros, words: &Words, ask: Ask, now: Times
             ..outcome
         };
     }
-    // In so long the turn is as near as the caller can wait; there must be room, too.
+    // After this wait, the turn is as near as the caller accepts; there must be room as well.
     let retry_after = Micros::new(turn.get() - most.get()).max(outcome.retry_after);
     if ask.hits == 0 {
         return Outcome {
@@ -54,14 +55,14 @@ pub(crate) fn test(rate: Rate, most: Micros, words: &Words, ask: Ask, now: Times
     }
 }
 
-/// What the meter says, and of when there is more what a caller who waits for `most` will find:
-/// a place that is free is of use once its turn is as near as that.
+/// The meter's answer. Its reset is for a caller that accepts a delay of `most`: a free slot is of
+/// use only once its turn is that near.
 fn look(rate: Rate, most: Micros, words: &Words, ask: Ask, now: Timestamp) -> Outcome {
     let outcome = gcra::test(rate, words, ask, now);
     if outcome.reset_after.is_zero() {
         return outcome;
     }
-    // The queue is empty when all is back.
+    // The queue is empty when everything has come back.
     let turn = Micros::new(outcome.full_after.get().saturating_sub(most.get()));
     Outcome {
         reset_after: outcome.reset_after.max(turn),
@@ -77,7 +78,7 @@ pub(crate) fn charge(rate: Rate, most: Micros, words: &mut Words, hits: i64, now
     gcra::charge(rate, words, hits, now);
 }
 
-/// Whether the slots of a refund are the last ones of the queue.
+/// Returns true if the slots of a refund are the last of the queue.
 fn is_tail(rate: Rate, most: Micros, words: &Words, now: Timestamp) -> bool {
     most.is_zero() || rate.micros(rate.until(gcra::tat(words), now)) <= most
 }
@@ -86,7 +87,7 @@ fn is_tail(rate: Rate, most: Micros, words: &Words, now: Timestamp) -> bool {
 mod tests {
     use crate::{Algorithm, Limit, LimitSpec, Micros, Moment, Outcome, State, Timestamp, Verdict};
 
-    /// One leaves every 100 ms, three at most are there.
+    /// A limit where one hit leaves every 100 ms and at most three are queued.
     fn limit() -> Limit {
         let spec = LimitSpec::new(Algorithm::LeakyBucket, 10, Micros::from_secs(1));
         Limit::try_new(LimitSpec {

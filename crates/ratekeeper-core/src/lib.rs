@@ -1,13 +1,12 @@
 //! The algorithms of Ratekeeper as pure steps.
 //!
-//! A [`Limit`] says what may pass, a state says what has passed, and a step answers whether
-//! some hits fit at a given time. Nothing here does I/O, reads a clock, takes a lock or fails:
-//! time is a value, limits are checked when they are made, and a denial is an answer.
+//! A [`Limit`] defines how much may pass, a state records how much has passed, and a step decides
+//! if some hits fit at a given time. Nothing here does I/O, reads a clock, takes a lock or fails:
+//! time is a value, limits are validated when they are made, and a denial is an answer.
 //!
-//! Stores work in two phases, because what is charged depends on every limit of a request:
-//! [`Limit::test`] each counter, [`combine`] the answers, then [`Limit::charge`] the ones
-//! that are to be charged. [`Limit::step`] does both for a single counter:
-//!
+//! Stores work in two phases, because the charge depends on every limit of a request:
+//! [`Limit::test`] each counter, [`combine`] the answers, then [`Limit::charge`] the counters to
+//! charge. [`Limit::step`] does both for a single counter:
 //! ```
 //! use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Moment, State, Timestamp, Verdict};
 //!
@@ -22,13 +21,13 @@
 //! assert_eq!(denied.retry_after, Micros::from_millis(500));
 //! ```
 //!
-//! Time should not go back, and stores see to it; if it does, no step panics, none leaves more
+//! Time should not go back, and stores ensure that. If it does, no step panics, none leaves more
 //! than the capacity, and no more passes than in the time that went by (the sum of the steps
-//! forward). The windows and the log keep the latest time they were charged at; in a bucket the
-//! time that the clock went back counts as taken, up to its capacity.
+//! forward). The windows and the log keep the latest time of a charge; for a bucket, the time by
+//! which the clock went back counts as taken, up to its capacity.
 //!
-//! All integers are at most 2^53 - 1, so that a script in Redis, which has only doubles,
-//! can take the very same step.
+//! All integers are at most 2^53 - 1, so that a Redis script, which has only doubles, can take the
+//! same step.
 
 mod arithmetic;
 mod combine;

@@ -1,12 +1,11 @@
-//! A limit as the operator says it, and as the steps need it.
+//! A limit as an operator writes it, and as the steps need it.
 
 use crate::equal_count::{self, EqualCount};
 use crate::rate::Rate;
 use crate::sliding_window::SubWindows;
 use crate::{MAX_COUNT, Micros};
 
-/// The names of the algorithms. `sliding_window` counts in one of two ways, by whether it has
-/// sub-windows.
+/// The algorithms by name. `sliding_window` is one of two, depending on sub-windows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Algorithm {
     /// [`fixed_window`](crate::fixed_window)
@@ -52,7 +51,7 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of that name.
+    /// The algorithm with that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
@@ -60,7 +59,7 @@ impl Algorithm {
             .find(|algorithm| algorithm.name() == name)
     }
 
-    /// Whether the algorithm has a bucket, and so takes a `burst`.
+    /// Returns true if the algorithm has a bucket, and so takes a `burst`.
     #[must_use]
     pub const fn has_burst(self) -> bool {
         matches!(self, Self::TokenBucket | Self::Gcra | Self::LeakyBucket)
@@ -70,38 +69,38 @@ impl Algorithm {
 /// The most sub-windows a sliding window may have.
 pub const MAX_SUB_WINDOWS: u32 = 64;
 
-/// The most hits a sliding log may hold: it keeps every one of them.
+/// The most hits of a sliding log, which keeps every one of them.
 pub const MAX_LOG: u64 = 10_000;
 
-/// The most permits of a concurrency limit: the state lists their holders.
+/// The most permits of a concurrency limit, whose state lists their holders.
 pub const MAX_PERMITS: u64 = 100_000;
 
-/// A limit as an operator says it, before it is checked.
+/// A limit as an operator writes it, before validation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LimitSpec {
-    /// How it counts.
+    /// The counting algorithm.
     pub algorithm: Algorithm,
-    /// Hits a window holds, or permits at a time: 0 (block everything) to [`MAX_COUNT`];
-    /// at most [`MAX_LOG`] for a log and [`MAX_PERMITS`] for concurrency, which list them.
+    /// Hits per window, or concurrent permits: 0 (block everything) to [`MAX_COUNT`]; at most
+    /// [`MAX_LOG`] for a log and [`MAX_PERMITS`] for concurrency, which list them.
     pub quota: u64,
-    /// How long the window is; for concurrency, after how long a lost permit is reaped.
-    /// For a calendar window, its longest (a month: 31 days).
+    /// The length of the window; for a calendar window, its longest (a month: 31 days). For
+    /// concurrency, the time after which a lost permit expires.
     pub window: Micros,
-    /// Whether the window's edges follow a calendar; the edges then come with each step.
+    /// True if the window's edges follow a calendar; each step then brings the edges along.
     pub calendar: bool,
-    /// Buckets only: the most that can pass at once from idle. Default: the quota.
+    /// Buckets only: the most hits that can pass at once after idle time. Default: the quota.
     pub burst: Option<u64>,
-    /// Sliding windows only: 1 to [`MAX_SUB_WINDOWS`] parts of equal time, of which the oldest
-    /// is interpolated; up to twice the quota passes in a window. Default: groups of equal
-    /// count, at most a sixteenth more than the quota.
+    /// Sliding windows only: 1 to [`MAX_SUB_WINDOWS`] parts of equal time, of which the oldest is
+    /// interpolated; up to twice the quota passes in a window. Default: groups of equal count,
+    /// which let at most a sixteenth more than the quota pass.
     pub sub_windows: Option<u32>,
-    /// Sliding windows without sub-windows only: never more than the quota in any window, which
-    /// refuses some hits from 16/17 of it on. Nothing changes for quotas that are exact anyway.
+    /// Sliding windows without sub-windows only: never exceeds the quota in any window, and denies
+    /// some hits from 16/17 of it on. No effect for quotas that are exact anyway.
     pub strict: bool,
 }
 
 impl LimitSpec {
-    /// `quota` hits a `window`, counted by `algorithm`, everything else by default.
+    /// A limit of `quota` hits per `window` with `algorithm`, everything else by default.
     #[must_use]
     pub const fn new(algorithm: Algorithm, quota: u64, window: Micros) -> Self {
         Self {
@@ -116,7 +115,7 @@ impl LimitSpec {
     }
 }
 
-/// Why a [`LimitSpec`] is refused.
+/// The reason why a [`LimitSpec`] is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LimitError {
     /// The quota is above [`MAX_COUNT`].
@@ -134,16 +133,16 @@ pub enum LimitError {
     /// A burst for an algorithm without a bucket.
     #[error("{} has no burst; token_bucket, gcra and leaky_bucket have", .0.name())]
     NoBurst(Algorithm),
-    /// Sub-windows for another algorithm than `sliding_window`.
+    /// Sub-windows for an algorithm other than `sliding_window`.
     #[error("{} has no sub_windows; sliding_window has", .0.name())]
     NoSubWindows(Algorithm),
-    /// Not 1 to [`MAX_SUB_WINDOWS`].
+    /// The number of sub-windows is not 1 to [`MAX_SUB_WINDOWS`].
     #[error("sub_windows is 1 to 64")]
     SubWindowsOutOfRange,
-    /// `strict` for another algorithm than `sliding_window`.
+    /// `strict` for an algorithm other than `sliding_window`.
     #[error("{} has no strict; sliding_window has", .0.name())]
     NoStrict(Algorithm),
-    /// `strict` beside sub-windows, whose error has no such bound.
+    /// `strict` with sub-windows, whose error is not bounded in that way.
     #[error(
         "a sliding_window cannot be strict with sub_windows, which let up to twice the limit pass"
     )]
@@ -153,25 +152,25 @@ pub enum LimitError {
         "a sliding_window is at least 8 ms; for a shorter one use gcra, token_bucket or sub_windows"
     )]
     WindowTooShort,
-    /// The window does not divide finely enough into whole microseconds.
+    /// The window is too short to be cut into this many parts of whole microseconds.
     #[error(
         "the window is too short for {sub_windows} sub-windows; use a longer window or at most {most}"
     )]
     SubWindowsTooShort {
-        /// What was asked for.
+        /// The requested number.
         sub_windows: u32,
-        /// What this window carries within 0.1 % of the rate; 0 if none at all.
+        /// The most sub-windows that this window allows within 0.1 % of the rate; 0 if none.
         most: u32,
     },
-    /// A log keeps every hit.
+    /// The quota is above [`MAX_LOG`]: a log keeps every hit.
     #[error(
         "a sliding_log holds at most 10000 hits; use sliding_window, with strict: true if need be"
     )]
     LogTooLong,
-    /// Every holder of a permit is listed.
+    /// The quota is above [`MAX_PERMITS`]: the state lists every permit.
     #[error("a concurrency limit is at most 100000 permits")]
     TooManyPermits,
-    /// A calendar window with another algorithm than `fixed_window`.
+    /// A calendar window for an algorithm other than `fixed_window`.
     #[error("a calendar window is for fixed_window only, not {}", .0.name())]
     NoCalendar(Algorithm),
     /// The bucket's arithmetic would lose more than 0.1 % of the rate, or overflow 2^53.
@@ -181,7 +180,7 @@ pub enum LimitError {
     RateOutOfRange,
 }
 
-/// A limit that has been checked and holds what its steps need.
+/// A validated limit with the precomputed values of its steps.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Limit {
     algorithm: Algorithm,
@@ -191,7 +190,7 @@ pub struct Limit {
     pub(crate) kind: Kind,
 }
 
-/// What each algorithm precomputes.
+/// The precomputed values of each algorithm.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Kind {
     FixedWindow,
@@ -200,13 +199,13 @@ pub(crate) enum Kind {
     SlidingLog,
     TokenBucket(Rate),
     Gcra(Rate),
-    /// With the longest delay that its callers can wait; `Micros::MAX` if they wait for any turn.
+    /// With the longest delay that callers accept; `Micros::MAX` if they accept any.
     LeakyBucket(Rate, Micros),
     Concurrency,
 }
 
 impl Limit {
-    /// Checks `spec`.
+    /// Validates `spec`.
     ///
     /// # Errors
     /// The first rule of [`LimitError`] that `spec` breaks.
@@ -279,16 +278,16 @@ impl Limit {
         self.with_delay_max(Micros::ZERO)
     }
 
-    /// The same limit for callers that can wait for `most` and no longer: a leaky bucket refuses
-    /// what it would delay for longer, which then takes no turn. Every other limit is unchanged,
-    /// and so are the counters. Hits that are given back free nothing of a queue that is longer
-    /// than `most`, unless that is zero.
+    /// The same limit for callers that accept a delay of at most `most`: a leaky bucket denies
+    /// requests that it would delay for longer, and reserves no turn for them. Other limits and all
+    /// counters are unchanged. Hits that are given back free nothing of a queue longer than `most`,
+    /// unless that is zero.
     #[must_use]
     pub const fn with_delay_max(self, most: Micros) -> Self {
         let Kind::LeakyBucket(rate, _) = self.kind else {
             return self;
         };
-        // No turn is further away than a full queue is long.
+        // No turn is further away than the length of a full queue.
         let is_bound = most.get() < rate.micros(rate.full()).get();
         let most = if is_bound { most } else { Micros::MAX };
         Self {
@@ -297,8 +296,8 @@ impl Limit {
         }
     }
 
-    /// The longest delay of a leaky bucket that its callers can wait: `Micros::MAX` if they wait
-    /// for any, and for every other limit.
+    /// The longest delay of a leaky bucket that callers accept: `Micros::MAX` if they accept any,
+    /// and for every other limit.
     #[must_use]
     pub const fn delay_max(&self) -> Micros {
         match self.kind {
@@ -307,8 +306,8 @@ impl Limit {
         }
     }
 
-    /// How long `hits` take to come in again: what they move a leaky bucket's next turn by, rounded
-    /// up. Zero for what is no bucket.
+    /// The time in which `hits` refill, by which they move a leaky bucket's next turn, rounded up.
+    /// Zero for limits without a bucket.
     #[must_use]
     pub fn span(&self, hits: u64) -> Micros {
         match self.kind {
@@ -319,13 +318,13 @@ impl Limit {
         }
     }
 
-    /// How it counts.
+    /// The counting algorithm.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Hits a window holds, or permits at a time.
+    /// Hits per window, or concurrent permits.
     #[must_use]
     pub const fn quota(&self) -> u64 {
         self.quota
@@ -337,14 +336,14 @@ impl Limit {
         self.window
     }
 
-    /// Whether the window's edges come with each step.
+    /// Returns true if each step brings the window's edges along.
     #[must_use]
     pub const fn is_calendar(&self) -> bool {
         self.calendar
     }
 
-    /// The limit as callers are told it: the quota, or the burst where that is larger, so that
-    /// it is never less than what they are told is left.
+    /// The limit to report to callers: the quota, or the burst if that is larger, so that it is
+    /// never less than the reported remaining hits.
     #[must_use]
     pub const fn ceiling(&self) -> u64 {
         let capacity = self.capacity();
@@ -355,9 +354,9 @@ impl Limit {
         }
     }
 
-    /// The most that can pass at once from idle: the burst of a bucket, else the quota, of a
-    /// strict sliding window up to 1/17 less.
-    /// `remaining` never exceeds it, and more hits than this are [`Never`](crate::Verdict::Never).
+    /// The most hits that can pass at once after idle time: the burst of a bucket, else the quota,
+    /// for a strict sliding window up to 1/17 less. `remaining` never exceeds it, and more hits
+    /// than this are [`Never`](crate::Verdict::Never).
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         match self.kind {
@@ -367,8 +366,8 @@ impl Limit {
         }
     }
 
-    /// The most hits that pass in any span as long as the window, whatever the traffic. None
-    /// for concurrency, which has no window. Of a leaky bucket the hits that leave it.
+    /// The most hits that pass in any span as long as the window, for any traffic; for a leaky
+    /// bucket, the hits that leave it. None for concurrency, which has no window.
     #[must_use]
     pub const fn most_in_any_window(&self) -> Option<u64> {
         Some(match self.kind {
@@ -382,7 +381,7 @@ impl Limit {
         })
     }
 
-    /// Whether it is a sliding window that would rather refuse than let more than its quota pass.
+    /// Returns true for a sliding window that denies rather than exceed its quota.
     #[must_use]
     pub const fn is_strict(&self) -> bool {
         match self.kind {
@@ -391,7 +390,7 @@ impl Limit {
         }
     }
 
-    /// Words of a sliding window's counter on the heap; 0 for every other algorithm.
+    /// Words of a sliding window's state on the heap; 0 for every other algorithm.
     #[must_use]
     pub const fn heap_words(&self) -> usize {
         match self.kind {
@@ -401,7 +400,7 @@ impl Limit {
         }
     }
 
-    /// Sub-windows of a sliding window, 0 if it has none and for every other algorithm.
+    /// Sub-windows of a sliding window; 0 if it has none, and for every other algorithm.
     #[must_use]
     pub const fn sub_windows(&self) -> u32 {
         match self.kind {

@@ -1,43 +1,44 @@
-//! What one limit answers.
+//! The answer of one limit.
 
 use crate::Micros;
 
-/// Whether the hits fit, and if not, whether waiting would help.
+/// The decision of one limit; a denial tells if waiting helps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The hits fit.
     Fits,
-    /// They do not fit now; they would after [`Outcome::retry_after`], if nobody else came first.
+    /// They do not fit now, but would after [`Outcome::retry_after`], without other requests.
     Later,
-    /// They exceed what the limit could ever hold: no wait helps.
+    /// They exceed what the limit can ever hold: no wait helps.
     Never,
 }
 
-/// What one limit answers to one step.
+/// The answer of one limit to one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// Whether the hits fit.
+    /// The decision.
     pub verdict: Verdict,
-    /// Hits left: after this take if it fits, as it stands otherwise. Never above the capacity.
+    /// Hits left: after this take if it fits, otherwise unchanged. Never above the capacity.
     pub remaining: u64,
-    /// When there is more: the smallest wait after which a peek for `remaining` + 1 hits passes,
-    /// if nobody else came first. For a fixed window that is its end, for all others the moment
-    /// at which the next hit comes back. Equal to `retry_after` for [`Verdict::Later`], zero
-    /// where nothing is missing. Concurrency: a hint if no permit is left, else zero.
+    /// Time until more is left: the shortest wait after which a peek for `remaining` + 1 hits
+    /// passes, without other requests. For a fixed window that is its end, for all others the
+    /// moment at which the next hit comes back. Equal to `retry_after` for [`Verdict::Later`], zero
+    /// if the limit is unused. Concurrency: a hint if no permit is left, else zero.
     pub reset_after: Micros,
-    /// When all is back: the smallest wait after which nothing that was counted counts any
-    /// more; zero where nothing is missing, and for concurrency.
+    /// Time until the limit is unused: the shortest wait after which nothing counted so far still
+    /// counts; zero if nothing does, and for concurrency.
     pub full_after: Micros,
-    /// [`Verdict::Later`]: the smallest wait after which the same hits would fit, never zero:
-    /// at every tick before it they are denied, at it they pass (concurrency: a hint). A peek (0 hits): when one hit would pass, zero if now,
-    /// [`Micros::MAX`] if never. Zero otherwise.
+    /// [`Verdict::Later`]: the shortest wait after which the same hits would fit, never zero: at
+    /// every tick before it they are denied, at it they pass (concurrency: a hint). A peek (0
+    /// hits): the wait until one hit would pass, zero if it would now, [`Micros::MAX`] if never.
+    /// Zero otherwise.
     pub retry_after: Micros,
-    /// How long to hold the request before it goes on: `leaky_bucket` only.
+    /// Time to delay the request before it proceeds: `leaky_bucket` only.
     pub delay: Micros,
 }
 
 impl Outcome {
-    /// Whether the hits fit.
+    /// Returns true if the hits fit.
     #[must_use]
     pub fn fits(&self) -> bool {
         self.verdict == Verdict::Fits

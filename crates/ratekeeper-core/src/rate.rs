@@ -1,17 +1,17 @@
-//! The arithmetic the three buckets share: hits as spans of time.
+//! The arithmetic that the three buckets share: hits as time spans.
 
 use crate::divisor::Divisor;
 use crate::limit::LimitError;
 use crate::{MAX_COUNT, Micros, Timestamp};
 
-/// Bits that a stored instant keeps below the microsecond.
+/// Fractional bits of a stored instant, below the microsecond.
 pub(crate) const FRACTION_BITS: u32 = 32;
 
 /// A refill rate: one hit every `emission`, up to `burst` hits at once.
 ///
 /// T = window / quota is rounded up to whole units of 2^-`bits` microseconds. `bits` is the
-/// smallest number for which rounding costs at most 0.1 % of the rate: 0 for up to a thousand
-/// hits a second, 7 for 300,000. Rounding up never admits more than the definition.
+/// smallest number for which rounding costs at most 0.1 % of the rate: 0 for up to a thousand hits
+/// a second, 7 for 300,000. Rounding up never admits more than the definition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rate {
     burst: u64,
@@ -20,7 +20,8 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// The rate of `quota` hits a `window`; a quota of 0 holds nothing, whatever its burst.
+    /// The rate of `quota` hits per `window`; with a quota of 0 the bucket holds nothing, whatever
+    /// its burst.
     pub(crate) fn try_new(
         quota: u64,
         window: Micros,
@@ -59,38 +60,38 @@ impl Rate {
         self.burst
     }
 
-    /// Bits that its units keep below the microsecond.
+    /// Fractional bits of its units, below the microsecond.
     pub(crate) const fn bits(self) -> u32 {
         self.bits
     }
 
-    /// How long the whole bucket takes to refill, in units of this rate.
+    /// The time in which the whole bucket refills, in units of this rate.
     pub(crate) const fn full(self) -> u64 {
         self.burst * self.emission.get()
     }
 
-    /// The span that `hits` (at most the burst) take, in units of this rate.
+    /// The time in which `hits` (at most the burst) refill, in units of this rate.
     pub(crate) const fn span(self, hits: u64) -> u64 {
         hits * self.emission.get()
     }
 
-    /// Whole hits in `span` units.
+    /// Whole hits in a span of `span` units.
     pub(crate) const fn hits(self, span: u64) -> u64 {
         self.emission.quotient(span)
     }
 
-    /// Hits in `span` units, a hit begun counted whole.
+    /// Hits in a span of `span` units, counting a partial hit as one.
     pub(crate) const fn hits_begun(self, span: u64) -> u64 {
         self.emission.quotient_up(span)
     }
 
-    /// `span` units in microseconds, rounded up.
+    /// A span of `span` units in microseconds, rounded up.
     pub(crate) const fn micros(self, span: u64) -> Micros {
         Micros::new(span.div_ceil(1 << self.bits))
     }
 
-    /// From `now` to the stored instant, in units of this rate, at most the whole bucket:
-    /// what a limit that was lowered in use clamps to. Zero if the instant has passed.
+    /// The span from `now` to the stored instant, in units of this rate. At most the whole bucket,
+    /// so that a limit lowered in use clamps to it. Zero if the instant has passed.
     pub(crate) fn until(self, instant: Instant, now: Timestamp) -> u64 {
         let Some(micros) = instant.micros.checked_sub(now.as_micros()) else {
             return 0;
@@ -104,8 +105,8 @@ impl Rate {
             .min(self.full())
     }
 
-    /// Whole hits that come in from `since` to `now`, however many, and the instant at which
-    /// the last of them did.
+    /// The whole hits that refill from `since` to `now`, however many, and the instant at which the
+    /// last of them did.
     pub(crate) fn whole_hits(self, since: Instant, now: Timestamp) -> (u64, Instant) {
         let units = |micros: u64| u128::from(micros) << self.bits;
         let since_units =
@@ -122,7 +123,7 @@ impl Rate {
         (u64::try_from(hits).unwrap_or(u64::MAX), instant)
     }
 
-    /// Bits by which this rate's units are coarser than those of a stored fraction.
+    /// The bits by which this rate's units are coarser than those of a stored fraction.
     const fn unit(self) -> u32 {
         FRACTION_BITS - self.bits
     }
@@ -137,7 +138,7 @@ impl Rate {
     }
 }
 
-/// An instant finer than a microsecond, as the buckets store it.
+/// An instant with a resolution finer than a microsecond, as the buckets store it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Instant {
     pub(crate) micros: u64,
@@ -146,8 +147,8 @@ pub(crate) struct Instant {
 }
 
 impl Instant {
-    /// The instant `span` units of `rate` later. A fraction finer than the rate's units,
-    /// left by an earlier rate, is rounded up.
+    /// The instant `span` units of `rate` later. A fraction finer than the rate's units, left by an
+    /// earlier rate, is rounded up.
     pub(crate) const fn moved(self, rate: Rate, span: u64) -> Self {
         let unit = rate.unit();
         let total = self.fraction.div_ceil(1 << unit).saturating_add(span);

@@ -9,7 +9,7 @@
 //! Exact, and therefore what the other algorithms are measured against; memory grows with the
 //! limit (16 bytes for each distinct microsecond), so limits above 10,000 are refused.
 //!
-//! What is counted without fitting (`count_denied`) pushes the oldest out, so that a log never
+//! Hits counted without fitting (`count_denied`) push the oldest out, so that a log never
 //! holds more than its quota. A counter's time does not go back before its newest hit, unless
 //! the clock went back by more than a window: then all hits move by one offset, the newest to
 //! the time it is, and a charge writes that down, one of 0 hits too.
@@ -23,13 +23,13 @@ use crate::{Ask, Heap, Limit, Micros, Outcome, Timestamp};
 /// The first pair follows the sum and the index.
 const HEADER: usize = 2;
 
-/// Where the oldest entry lies, in a heap that has a header.
+/// The index of the oldest entry, in a heap with a header.
 fn oldest(heap: &[u64]) -> usize {
     let oldest = usize::try_from(heap[1]).unwrap_or(usize::MAX);
     oldest.clamp(HEADER, heap.len())
 }
 
-/// A log as it lies on the heap.
+/// A view of a log on the heap.
 struct Log<'a> {
     sum: u64,
     entries: &'a [u64],
@@ -53,7 +53,7 @@ impl<'a> Log<'a> {
         self.entries.chunks_exact(2).map(|pair| (pair[0], pair[1]))
     }
 
-    /// When the newest hit came, once the `refund` newest ones are given back.
+    /// The time of the newest hit, once the `refund` newest ones are given back.
     fn newest(&self, mut refund: u64) -> Option<u64> {
         let kept = self.pairs().rev().find(|(_, hits)| {
             let kept = *hits > refund;
@@ -63,12 +63,12 @@ impl<'a> Log<'a> {
         kept.map(|(time, _)| time)
     }
 
-    /// The time that counts: never before the newest hit.
+    /// The time to use: never before the newest hit.
     fn now(&self, now: Timestamp) -> u64 {
         self.newest(0).unwrap_or(0).max(now.as_micros())
     }
 
-    /// Pairs that have left the window, and the hits still in it.
+    /// The number of pairs that have left the window, and the hits still in it.
     fn live(&self, window: Micros, now: Timestamp) -> (usize, u64) {
         let now = self.now(now);
         let mut gone = 0;
@@ -84,7 +84,7 @@ impl<'a> Log<'a> {
     }
 }
 
-/// Whether the newest hit came more than a window after `now`, and by how much it did.
+/// Returns by how much the newest hit is ahead of `now`, if by more than a window.
 pub(crate) fn ahead(limit: &Limit, heap: &[u64], now: Timestamp) -> Option<u64> {
     let newest = Log::read(heap).newest(0)?;
     let ahead = newest.checked_sub(now.as_micros())?;
@@ -118,7 +118,7 @@ pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Out
         log.newest(ask.refund())
     };
     let wait = |hits: u64| {
-        // The oldest make room, one after the other.
+        // The oldest hits make room, one after the other.
         let mut missing = hits.saturating_add(used) - limit.quota();
         let last = log.pairs().skip(gone).find(|(_, hits)| {
             missing = missing.saturating_sub(*hits);
@@ -132,7 +132,7 @@ pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Out
         full_after: newest.map_or(Micros::ZERO, leaves),
     }
     .outcome(ask, wait, |_| match used {
-        // Nothing is older than what this ask takes.
+        // This ask's own hits are the oldest.
         0 => leaves(log.now(now)),
         _ => wait(room + 1),
     })
@@ -147,8 +147,8 @@ pub(crate) fn charge(limit: &Limit, heap: &mut Heap, hits: i64, now: Timestamp) 
     let time = log.now(now);
     let hits_in = hits.max(0).unsigned_abs().min(limit.quota());
     forget(heap, gone, live);
-    // Counting what was denied may overfill the log: the oldest make room, as they would have
-    // left first. A lowered quota alone drops nothing, so that raising it again keeps usage.
+    // Counting denied hits may overfill the log: the oldest make room, as they would have left
+    // first. A lowered quota alone drops nothing, so that raising it again keeps usage.
     let most = limit.quota().max(live);
     drop_oldest(heap, live.saturating_add(hits_in).saturating_sub(most));
     if hits_in > 0 {
@@ -157,8 +157,8 @@ pub(crate) fn charge(limit: &Limit, heap: &mut Heap, hits: i64, now: Timestamp) 
     drop_newest(heap, hits.min(0).unsigned_abs());
 }
 
-/// Drops the `gone` oldest pairs, leaving `sum` hits. The freed space is reused once it is
-/// half of the log, so that a charge costs a constant on average.
+/// Drops the `gone` oldest pairs, leaving `sum` hits. Freed space is reused once it is half of the
+/// log, so that the amortized cost of a charge is constant.
 fn forget(heap: &mut Heap, gone: usize, sum: u64) {
     if heap.len() < HEADER {
         *heap = vec![0, HEADER as u64];
@@ -183,7 +183,7 @@ fn push(heap: &mut Heap, time: u64, hits: u64) {
     }
 }
 
-/// Takes `excess` hits away, oldest first.
+/// Drops `excess` hits, oldest first.
 fn drop_oldest(heap: &mut Heap, mut excess: u64) {
     let mut gone = 0;
     let mut oldest = oldest(heap);
@@ -201,7 +201,7 @@ fn drop_oldest(heap: &mut Heap, mut excess: u64) {
     forget(heap, gone, sum);
 }
 
-/// Takes `refund` hits back, newest first.
+/// Gives back `refund` hits, newest first.
 fn drop_newest(heap: &mut Heap, mut refund: u64) {
     let oldest = oldest(heap);
     while refund > 0 && heap.len() >= oldest + 2 {
@@ -279,7 +279,7 @@ mod tests {
     fn memory_follows_what_is_in_the_window() {
         let limit = limit(100);
         let mut state = State::new(limit.shape());
-        // 100 hits a window for a thousand windows, and then two.
+        // 100 hits a window for a thousand windows, then two.
         for hit in 0..100_000 {
             assert_eq!(
                 step(&limit, &mut state, 1, hit * 10_000).remaining,

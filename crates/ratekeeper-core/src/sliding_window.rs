@@ -50,10 +50,10 @@ use crate::{
 use carry::{carried, first_fit};
 use ring::{Counts, CountsMut, INDEX_BITS, Listed, ListedMut, Packed, SHORT};
 
-/// The most sub-windows that are kept in line: sixteen bits for each of them and the oldest.
+/// The most sub-windows that fit inline: sixteen bits for each and for the oldest.
 const MOST_INLINE: u32 = 12;
 
-/// How a window is cut.
+/// The division of a window into sub-windows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SubWindows {
     count: u32,
@@ -88,7 +88,7 @@ impl SubWindows {
         })
     }
 
-    /// Whether rounding a sub-window up to whole microseconds costs at most 0.1 %, and its
+    /// Returns true if rounding a sub-window up to whole microseconds costs at most 0.1 %, and its
     /// index since the epoch fits 48 bits.
     fn fine_enough(window: Micros, count: u32) -> bool {
         let (window, count) = (window.get(), u64::from(count));
@@ -101,12 +101,12 @@ impl SubWindows {
         self.count
     }
 
-    /// How long a sub-window is.
+    /// The length of a sub-window.
     pub(crate) const fn length(&self) -> Micros {
         Micros::new(self.length.get())
     }
 
-    /// Whether counters start in [`Words`].
+    /// Returns true if counters start in [`Words`].
     pub(crate) const fn fits_words(&self) -> bool {
         self.count <= MOST_INLINE
     }
@@ -122,8 +122,8 @@ impl SubWindows {
         self.lanes.divide(index).1 as usize
     }
 
-    /// The lane of the sub-window so many (at most k) before `index`. Near the epoch it may lie before that,
-    /// where a clock has gone back: the ring is round.
+    /// The lane of the sub-window `age` (at most k) before `index`. After a clock went back near
+    /// the epoch it may be before the epoch: the ring is round.
     const fn lane_of_age(&self, index: u64, age: u64) -> usize {
         self.lane(index + self.count as u64 + 1 - age)
     }
@@ -142,14 +142,14 @@ impl SubWindows {
         Timestamp::from_micros(index.saturating_mul(self.length.get()))
     }
 
-    /// Whether the sub-window `index` begins more than the window after `now`.
+    /// Returns true if the sub-window `index` begins more than the window after `now`.
     fn is_ahead(&self, index: u64, now: Timestamp) -> bool {
-        // A cheap no first: a step divides once as it is.
+        // A cheap test first, to spare the step another division.
         self.start(index) > now
             && index > self.length.quotient(now.as_micros()) + u64::from(self.count)
     }
 
-    /// Whether the counter is.
+    /// Returns true if the counter is ahead of `now` by more than the window.
     pub(crate) fn is_state_ahead(&self, state: StateRef<'_>, now: Timestamp) -> bool {
         let index = match state {
             StateRef::Words(words) => Packed::new(words, self).index(),
@@ -163,7 +163,7 @@ impl SubWindows {
     fn bring_back(&self, ring: &mut impl CountsMut, now: Timestamp) {
         let (kept, index) = (ring.index(), self.length.quotient(now.as_micros()));
         let ages = || 0..=u64::from(self.count);
-        // What is ahead by a window has as many sub-windows before it.
+        // An index that is ahead by a window has this many sub-windows before it.
         let counts: Heap = ages().map(|age| ring.get(self.lane(kept - age))).collect();
         ring.clear();
         ring.set_index(index);
@@ -172,7 +172,7 @@ impl SubWindows {
         }
     }
 
-    /// The words of a counter as a heap.
+    /// Converts a counter's words to a heap.
     pub(crate) fn spill(&self, words: &Words) -> Heap {
         let packed = Packed::new(words, self);
         let counts = (0..self.lanes()).map(|lane| packed.get(lane));
@@ -188,7 +188,7 @@ impl SubWindows {
     }
 }
 
-/// A counter read at some time.
+/// A counter read at a given time.
 #[derive(Clone, Copy)]
 struct Reading<'a, C> {
     sub: &'a SubWindows,
@@ -199,16 +199,16 @@ struct Reading<'a, C> {
     elapsed: u64,
     /// Sub-windows since the one last charged.
     behind: u64,
-    /// Where the oldest sub-window is counted.
+    /// The lane of the oldest sub-window.
     lane: usize,
-    /// Hits of the sub-window that is only partly inside the window.
+    /// Hits of the oldest sub-window, which is only partly in the window.
     oldest: u64,
-    /// Hits of those that are wholly inside, the current one among them.
+    /// Hits of the sub-windows entirely in the window, including the current one.
     whole: u64,
 }
 
 impl<'a, C: Counts + Copy> Reading<'a, C> {
-    // Always, so that what is known about the counts is known here too.
+    // Always, so that what is known at compile time about the counts is known here too.
     #[inline(always)]
     fn new(sub: &'a SubWindows, counts: C, now: Timestamp) -> Self {
         let kept = counts.index();
@@ -235,17 +235,17 @@ impl<'a, C: Counts + Copy> Reading<'a, C> {
         reading
     }
 
-    /// The next sub-window of the ring becomes the oldest. One after the other, from the one
-    /// after the last charged, which was charged longest ago.
+    /// Makes the next sub-window of the ring the oldest, starting with the one after the last
+    /// charged, which was charged longest ago.
     #[inline]
     fn leave(&mut self) {
         self.lane = self.sub.next(self.lane);
-        // A refund took the newest, and left nothing of the lanes that it emptied.
+        // A refund took the newest hits, and left nothing in the lanes that it emptied.
         self.oldest = self.counts.get(self.lane).min(self.whole);
         self.whole -= self.oldest;
     }
 
-    /// Hits of the oldest sub-window that still count.
+    /// The hits of the oldest sub-window that still count.
     #[inline]
     fn carried(&self) -> u64 {
         carried(self.sub, self.oldest, self.elapsed)
@@ -259,12 +259,12 @@ impl<'a, C: Counts + Copy> Reading<'a, C> {
         }
     }
 
-    /// The first time after now at which less than `used` and `spent` hits count, of which those
-    /// `spent` are yet to be charged to the current sub-window.
+    /// The first time after now at which fewer than `used` + `spent` hits count, where `spent` are
+    /// yet to be charged to the current sub-window.
     fn first_back(&self, used: u64, spent: u64) -> Timestamp {
         let current = self.current();
         if spent == 0 || current < self.whole || self.oldest > 0 {
-            // The older ones are gone before the current sub-window begins to leave.
+            // The older hits are gone before the current sub-window begins to leave.
             return self.falls_to(used - 1);
         }
         let leaving = self.index + u64::from(self.sub.count);
@@ -275,8 +275,8 @@ impl<'a, C: Counts + Copy> Reading<'a, C> {
         }
     }
 
-    /// When nothing counts any more of what does now, and of what is `spent` now; `refund` of
-    /// the newest hits are given back.
+    /// The time at which nothing counts any more of the present hits, of `spent` hits charged now,
+    /// and after the `refund` newest are given back.
     fn all_gone(&self, spent: u64, mut refund: u64) -> Timestamp {
         let count = u64::from(self.sub.count);
         if spent > 0 {
@@ -285,7 +285,7 @@ impl<'a, C: Counts + Copy> Reading<'a, C> {
         let newest = (self.behind..=count).find(|age| {
             let hits = self.counts.get(self.sub.lane_of_age(self.index, *age));
             let left = hits.saturating_sub(refund);
-            // What lies in the window in part only is not given back.
+            // Hits that are only partly in the window are not given back.
             refund = refund.saturating_sub(hits);
             left > 0 || (hits > 0 && *age == count)
         });
@@ -294,7 +294,7 @@ impl<'a, C: Counts + Copy> Reading<'a, C> {
         })
     }
 
-    /// The first time after now at which at most `most` hits count; more do now.
+    /// The first time after now at which at most `most` hits count, if more do now.
     fn falls_to(mut self, most: u64) -> Timestamp {
         loop {
             let room = most.checked_sub(self.whole);
@@ -358,7 +358,7 @@ fn answer<C: Counts + Copy>(
     ask: Ask,
     now: Timestamp,
 ) -> Outcome {
-    // A refund takes from what lies wholly inside the window; see `take`.
+    // A refund takes from the sub-windows entirely in the window; see `take`.
     reading.whole = reading.whole.saturating_sub(ask.refund());
     let room = quota.saturating_sub(reading.whole.saturating_add(reading.carried()));
     let all_gone = reading.all_gone(ask.spent(room), ask.refund());
@@ -435,7 +435,7 @@ fn move_on(sub: &SubWindows, ring: &mut impl CountsMut, kept: u64, index: u64) {
     ring.set_index(index);
 }
 
-/// Takes `refund` hits from the sub-windows before `index` that lie wholly inside the window.
+/// Takes `refund` hits from the sub-windows before `index` that are entirely in the window.
 fn refund_older(sub: &SubWindows, ring: &mut impl CountsMut, index: u64, mut refund: u64) {
     for lane in (1..u64::from(sub.count)).map(|age| sub.lane_of_age(index, age)) {
         let count = ring.get(lane);

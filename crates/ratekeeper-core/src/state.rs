@@ -1,56 +1,56 @@
-//! The state of one counter, as stores keep it.
+//! The state of one counter, in the form that stores keep.
 
-/// What most counters fit in: four words, all zero when nothing has been counted.
-/// Each algorithm's file says what it keeps in which word.
+/// The inline state of most counters: four words, all zero before the first hit. Each algorithm's
+/// file documents its words.
 pub type Words = [u64; 4];
 
-/// The state of a counter that outgrew [`Words`], or never fitted: timestamps of a log,
-/// permits, many or large sub-windows. Empty when nothing has been counted.
+/// The state of a counter that outgrew [`Words`], or never fitted: timestamps of a log, permits,
+/// many or large sub-windows. Empty before the first hit.
 pub type Heap = Vec<u64>;
 
-/// Where a counter of some limit starts.
+/// The initial form of a limit's counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// In [`Words`]; a charge may ask for the [`Heap`] later ([`Spill`]).
+    /// [`Words`]; a charge may require the [`Heap`] later ([`Spill`]).
     Words,
-    /// In a [`Heap`] from the start.
+    /// A [`Heap`] from the start.
     Heap,
 }
 
-/// The state of a counter, borrowed from the store that keeps it.
+/// The state of a counter, borrowed from the store.
 #[derive(Clone, Copy, Debug)]
 pub enum StateRef<'a> {
-    /// Kept in line.
+    /// Kept inline.
     Words(&'a Words),
     /// Kept out of line.
     Heap(&'a [u64]),
 }
 
-/// The state of a counter, to be changed in place.
+/// The state of a counter, to change in place.
 #[derive(Debug)]
 pub enum StateMut<'a> {
-    /// Kept in line.
+    /// Kept inline.
     Words(&'a mut Words),
     /// Kept out of line.
     Heap(&'a mut Heap),
 }
 
-/// The charge does not fit the counter's [`Words`]: nothing was changed. Put
+/// The charge does not fit the counter's [`Words`], and nothing was changed. Put
 /// [`Limit::spill`](crate::Limit::spill) of the words on the heap and charge that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spill;
 
-/// A counter's state with an owner: what tests, models and small embedders use.
+/// An owned state, for tests, models and small embedders.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum State {
-    /// In line.
+    /// Inline.
     Words(Words),
     /// Out of line.
     Heap(Heap),
 }
 
 impl State {
-    /// A counter that has counted nothing.
+    /// The state of a counter without hits.
     #[must_use]
     pub const fn new(shape: Shape) -> Self {
         match shape {
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    /// The state, to look at.
+    /// The state to read.
     #[must_use]
     pub fn as_ref(&self) -> StateRef<'_> {
         match self {
@@ -68,7 +68,7 @@ impl State {
         }
     }
 
-    /// The state, to change.
+    /// The state to change.
     #[must_use]
     pub fn as_mut(&mut self) -> StateMut<'_> {
         match self {

@@ -1,4 +1,4 @@
-//! One step of any limit: the dispatch over the algorithms.
+//! One step of any limit: dispatches to the algorithms.
 
 use crate::limit::Kind;
 use crate::{
@@ -7,29 +7,29 @@ use crate::{
     token_bucket,
 };
 
-/// The edges of the calendar window around some time, and the end of the one after it,
-/// so that the store's own clock can choose between the two.
+/// The edges of the calendar window around a time, and the end of the next one, so that a store
+/// with its own clock can choose between the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// Where the window begins.
+    /// The start of the window.
     pub start: Timestamp,
-    /// Where it ends and the next one begins.
+    /// The end of the window and the start of the next.
     pub end: Timestamp,
-    /// Where the next one ends.
+    /// The end of the next window.
     pub next_end: Timestamp,
 }
 
-/// When a step is taken.
+/// The time of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
     /// The time.
     pub now: Timestamp,
-    /// The window's edges, where they follow a calendar.
+    /// The window's edges, if they follow a calendar.
     pub calendar: Option<Bounds>,
 }
 
 impl Moment {
-    /// A moment outside of any calendar.
+    /// A moment for limits without a calendar.
     #[must_use]
     pub const fn at(now: Timestamp) -> Self {
         Self {
@@ -39,31 +39,32 @@ impl Moment {
     }
 }
 
-/// What a counter is asked for.
+/// The hits to test on a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ask {
     /// Hits that earlier steps of the same request take from the same counter: those that fitted,
-    /// and those that are counted whether they fit or not. The answer is as if they had been charged, but for two things that concern the
-    /// request as a whole: it is [`Verdict::Never`] if all of its hits exceed the capacity
-    /// together, and `retry_after` is the wait until all of them fit at once.
+    /// and those that count even if they do not fit. The answer is as if they had been charged,
+    /// with two exceptions that concern the request as a whole: it is [`Verdict::Never`] if all of
+    /// its hits together exceed the capacity, and `retry_after` is the wait until all of them fit
+    /// at once.
     pub taken: u64,
-    /// Hits of this step: 0 looks only, negative gives back.
+    /// Hits of this step: 0 only looks, negative gives back.
     pub hits: i64,
 }
 
 impl Ask {
-    /// The hits of a step that has the counter to itself.
+    /// The hits of a step that is the only one on its counter.
     #[must_use]
     pub const fn hits(hits: i64) -> Self {
         Self { taken: 0, hits }
     }
 
-    /// All that must fit at once: earlier takes and this one, or what a refund leaves of them.
+    /// The hits that must fit at once: earlier takes and this one, or what a refund leaves of them.
     pub(crate) fn wanted(self) -> u64 {
         self.taken.saturating_add_signed(self.hits)
     }
 
-    /// What is given back of earlier requests' hits; 0 for a take. The newest hits come back
+    /// The part given back of earlier requests' hits; 0 for a take. The newest hits come back
     /// first, and those are the takes of this request.
     pub(crate) fn refund(self) -> u64 {
         if self.hits < 0 {
@@ -73,7 +74,7 @@ impl Ask {
         }
     }
 
-    /// What this request has taken of `room` after this step: without its hits if they do not
+    /// The part of `room` that the request has taken after this step; this step's hits only if they
     /// fit.
     pub(crate) fn spent(self, room: u64) -> u64 {
         let wanted = self.wanted();
@@ -84,8 +85,7 @@ impl Ask {
         }
     }
 
-    /// What is asked of a counter to which nothing has been charged yet: hits that must
-    /// fit, or one if the ask only looks.
+    /// The hits that must fit on a counter before anything was charged; one for a peek.
     pub(crate) fn probe(self) -> u64 {
         if self.hits == 0 {
             self.taken.saturating_add(1)
@@ -95,22 +95,21 @@ impl Ask {
     }
 }
 
-/// What an algorithm found, from which every outcome is built in the same way.
+/// The findings of an algorithm, from which every outcome is built in the same way.
 pub(crate) struct Finding {
-    /// The most the limit could ever hold.
+    /// The most that the limit can ever hold.
     pub(crate) capacity: u64,
     /// Hits left before this ask.
     pub(crate) room: u64,
-    /// Until all is back, once this ask has taken what it takes. Any value where nothing is
-    /// missing.
+    /// Time until the limit is unused, after this ask has taken its hits. Any value if it is unused
+    /// now.
     pub(crate) full_after: Micros,
 }
 
 impl Finding {
-    /// The answer. `wait` says how long until so many hits fit, of which more are asked than
-    /// there is room for, and no more than the capacity. `more` says how long until one hit more
-    /// fits than is left once so many of the room are spent; it is asked only where something
-    /// is missing.
+    /// Builds the answer. `wait` returns the time until this many hits fit, which are more than the
+    /// room and no more than the capacity. `more` returns the time until one more hit fits than is
+    /// left after this many of the room are spent; it is called only if the limit is not unused.
     #[inline]
     pub(crate) fn outcome(
         self,
@@ -159,7 +158,7 @@ impl Finding {
 }
 
 impl Limit {
-    /// Where a counter of this limit starts.
+    /// The initial form of this limit's counters.
     #[must_use]
     pub fn shape(&self) -> Shape {
         match &self.kind {
@@ -170,7 +169,7 @@ impl Limit {
         }
     }
 
-    /// What the counter answers to `ask`; it is not changed.
+    /// The counter's answer to `ask`; does not change the counter.
     ///
     /// The state must have been charged under a limit of the same algorithm, window and
     /// sub-windows; quota, burst and rate may have changed since.
@@ -196,14 +195,14 @@ impl Limit {
         }
     }
 
-    /// Takes `hits` from the counter, or gives them back if negative, whether they fit or not.
-    /// What does not fit (a store counts it where the rule says so) fills a bucket, a log or
-    /// the permits and no more; a window counts it all, as far as 2^53 - 1. What is given back
-    /// leaves at most a counter that has counted nothing.
+    /// Takes `hits` from the counter even if they do not fit, or gives them back if negative. Hits
+    /// that do not fit (a store charges them where the rule requires it) fill a bucket, a log or
+    /// the permits and no more; a window counts all of them, up to 2^53 - 1. Giving back leaves at
+    /// most an unused counter.
     ///
-    /// 0 settles a bucket whose burst was lowered, and what was written by a clock that has gone
-    /// back: stores charge it to every counter that refused, and the wait it was told is exact
-    /// from then on.
+    /// 0 hits cut a bucket whose burst was lowered, and correct a counter written by a clock that
+    /// has gone back: stores charge it to every counter that denied, after which the reported wait
+    /// is exact.
     ///
     /// # Errors
     /// [`Spill`] if a count outgrew the counter's [`Words`]; nothing was changed.
@@ -232,21 +231,21 @@ impl Limit {
                 concurrency::charge(self, heap, hits, at.now);
             }
             (_, StateMut::Words(_)) => return Err(Spill),
-            // A heap where words belong cannot come from this limit: start it afresh.
+            // A heap in place of words cannot come from this limit: start afresh.
             (_, StateMut::Heap(heap)) => heap.clear(),
         }
         Ok(())
     }
 
-    /// Whether hits taken at `taken_at` may still be given back at `at`: in a fixed window if
-    /// it is the same one, in a sliding one and in a log if they are younger than the window,
-    /// in a bucket always, since it never gets fuller than full. Permits are released instead.
+    /// Returns true if hits taken at `taken_at` can still be given back at `at`: for a fixed window
+    /// if it is the same window, for a sliding one and a log if they are younger than the window,
+    /// for a bucket always, since it never gets fuller than full. Permits are released instead.
     #[must_use]
     pub fn still_counts(&self, taken_at: Timestamp, at: &Moment) -> bool {
         match &self.kind {
             Kind::FixedWindow => fixed_window::is_same(self, taken_at, at),
             Kind::EqualCount(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => {
-                // The hits of a time that the clock has gone back from have moved since.
+                // Hits from a time before the clock went back have moved since.
                 at.now.since(taken_at) < self.window() && taken_at.since(at.now) <= self.window()
             }
             Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => true,
@@ -254,11 +253,11 @@ impl Limit {
         }
     }
 
-    /// Whether the counter is further ahead of the clock than time steps: it was charged by a clock
-    /// that has gone back since, by more than the window (a bucket's time to fill, a permit's
-    /// timeout). Such a counter is answered as of the clock, and the next charge, one of 0 hits
-    /// too, writes it so. Of `gcra` and `leaky_bucket`, which are held to their burst
-    /// at every step, it is not known.
+    /// Returns true if the counter is ahead of the clock by more than time can explain: it was
+    /// charged by a clock that has since gone back by more than the window (a bucket's time to
+    /// fill, a permit's timeout). Such a counter answers as of the clock, and the next charge, even
+    /// of 0 hits, stores it so. Not detected for `gcra` and `leaky_bucket`, which are clamped to
+    /// their burst at every step.
     #[must_use]
     pub fn is_ahead(&self, state: StateRef<'_>, now: Timestamp) -> bool {
         match (&self.kind, state) {
@@ -276,7 +275,7 @@ impl Limit {
         }
     }
 
-    /// The [`Heap`] that holds what `words` hold, for a counter that outgrew them.
+    /// The [`Heap`] form of `words`, for a counter that outgrew them.
     #[must_use]
     pub fn spill(&self, words: &Words) -> Heap {
         match &self.kind {
@@ -286,9 +285,9 @@ impl Limit {
         }
     }
 
-    /// When the counter will be as if nothing had been counted, and may be forgotten: from then
-    /// on it answers as a fresh one, whatever comes. Never further away than its window (a
-    /// sliding one's, and a sub-window or tick; a bucket's time to fill) after the last charge.
+    /// The time from which the counter behaves as an unused one, whatever happens, and may be
+    /// forgotten. Never further from the last charge than the window (plus a sub-window or tick for
+    /// a sliding one; for a bucket, its time to fill).
     #[must_use]
     pub fn expires_at(&self, state: StateRef<'_>, at: &Moment) -> Timestamp {
         match (&self.kind, state) {
@@ -309,7 +308,7 @@ impl Limit {
         }
     }
 
-    /// Tests and, if the hits fit, charges a counter that has an owner.
+    /// Tests an owned counter and, if the hits fit, charges it.
     pub fn step(&self, state: &mut State, hits: i64, at: &Moment) -> Outcome {
         let outcome = self.test(state.as_ref(), Ask::hits(hits), at);
         let hits = if outcome.fits() { hits } else { 0 };

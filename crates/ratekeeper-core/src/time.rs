@@ -3,14 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
-/// The largest integer that a counter, a limit or a time may hold: 2^53 - 1,
-/// the last one that a double (all that Lua inside Redis has) counts exactly.
+/// The largest integer in a counter, a limit or a time: 2^53 - 1, up to which a double, the only
+/// number of Lua in Redis, is exact.
 pub const MAX_COUNT: u64 = (1 << 53) - 1;
 
 /// A point in time: microseconds since the Unix epoch, at most [`MAX_COUNT`]
 /// (the year 2255).
 ///
-/// Steps are given one; nothing in this crate reads a clock.
+/// Steps take one as an argument; nothing in this crate reads a clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(u64);
 
@@ -64,10 +64,10 @@ impl fmt::Debug for Timestamp {
 pub struct Micros(u64);
 
 impl Micros {
-    /// No time at all.
+    /// No time.
     pub const ZERO: Self = Self(0);
 
-    /// The longest span there is: as a wait it means that no wait helps.
+    /// The longest span; as a wait it means that no wait helps.
     pub const MAX: Self = Self(MAX_COUNT);
 
     /// A span of `micros`, capped at [`MAX_COUNT`].
@@ -98,7 +98,7 @@ impl Micros {
         self.0
     }
 
-    /// Whole milliseconds, rounded up: a client that waits so long has waited enough.
+    /// Whole milliseconds, rounded up, so that a client that waits this long has waited enough.
     #[must_use]
     pub const fn as_millis_ceil(self) -> u64 {
         self.0.div_ceil(1_000)
@@ -110,7 +110,7 @@ impl Micros {
         self.0.div_ceil(1_000_000)
     }
 
-    /// Whether the span is empty.
+    /// Returns true if the span is zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0

@@ -22,7 +22,7 @@ use crate::rate::{Instant, Rate};
 use crate::step::Finding;
 use crate::{Ask, Outcome, Timestamp, Words};
 
-/// A deficit, and since when the next token is on its way; never after the time it is read at.
+/// A deficit, and the time since which the next token is on its way; never after the current time.
 #[derive(Clone, Copy)]
 struct Bucket {
     deficit: u64,
@@ -30,7 +30,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// The bucket at `now`: whole tokens refilled, the time towards the next one kept.
+    /// The bucket at `now`: refilled by whole tokens, with the time towards the next one kept.
     fn at(rate: Rate, words: &Words, now: Timestamp) -> Self {
         let kept = Self {
             deficit: words[0],
@@ -53,7 +53,7 @@ impl Bucket {
         }
     }
 
-    /// The first token to come starts now.
+    /// A bucket whose next token is on its way from now.
     const fn fresh(deficit: u64, now: Timestamp) -> Self {
         Self {
             deficit,
@@ -64,8 +64,8 @@ impl Bucket {
         }
     }
 
-    /// What [`Self::at`] answers after the burst was lowered below the deficit, or the clock
-    /// went back: too rare to be fast.
+    /// The result of [`Self::at`] after the burst was lowered below the deficit, or the clock went
+    /// back: too rare to be fast.
     fn out_of_range(self, rate: Rate, now: Timestamp) -> Self {
         let (refilled, since) = rate.whole_hits(self.since, now);
         let deficit = self.deficit.saturating_sub(refilled);
@@ -75,7 +75,7 @@ impl Bucket {
         Self { deficit, since }
     }
 
-    /// From `now` until `tokens` (at most the burst) have come in, in units of `rate`.
+    /// The span from `now` until `tokens` (at most the burst) have refilled, in units of `rate`.
     fn until(self, rate: Rate, tokens: u64, now: Timestamp) -> u64 {
         rate.until(self.since.moved(rate, rate.span(tokens)), now)
     }
@@ -99,7 +99,7 @@ pub(crate) fn test(rate: Rate, words: &Words, ask: Ask, now: Timestamp) -> Outco
     .outcome(
         ask,
         |hits| rate.micros(bucket.until(rate, hits - room, now)),
-        // The next token is on its way already, or sets out with this take.
+        // The next token is on its way already, or starts with this take.
         |_| rate.micros(bucket.until(rate, 1, now)),
     )
 }
@@ -108,7 +108,7 @@ pub(crate) fn charge(rate: Rate, words: &mut Words, hits: i64, now: Timestamp) {
     let bucket = Bucket::at(rate, words, now);
     let deficit = bucket.deficit.saturating_add_signed(hits);
     let Bucket { deficit, since } = if deficit > rate.burst() {
-        // Emptied, and what had come in of the next token with it.
+        // Emptied, along with the fraction of the next token.
         Bucket::fresh(rate.burst(), now)
     } else {
         Bucket { deficit, ..bucket }
@@ -116,7 +116,7 @@ pub(crate) fn charge(rate: Rate, words: &mut Words, hits: i64, now: Timestamp) {
     *words = [deficit, since.micros, since.fraction, 0];
 }
 
-/// Whether the bucket was last charged more than the time it takes to fill from now.
+/// Returns true if the last charge is further ahead of now than the bucket's time to fill.
 pub(crate) fn is_ahead(rate: Rate, words: &Words, now: Timestamp) -> bool {
     Timestamp::from_micros(words[1]).since(now) > rate.micros(rate.full())
 }
@@ -134,7 +134,7 @@ pub(crate) fn expires_at(rate: Rate, words: &Words) -> Timestamp {
 mod tests {
     use crate::{Algorithm, Limit, LimitSpec, Micros, Moment, Outcome, State, Timestamp, Verdict};
 
-    /// So many tokens at most, one every 100 ms.
+    /// A limit of this many tokens, refilled one every 100 ms.
     fn limit(burst: u64) -> Limit {
         let spec = LimitSpec::new(Algorithm::TokenBucket, 10, Micros::from_secs(1));
         Limit::try_new(LimitSpec {
@@ -160,7 +160,7 @@ mod tests {
         );
         assert_eq!(step(&limit, &mut state, 0, 100_000).remaining, 1);
         assert_eq!(step(&limit, &mut state, 0, 100_001).remaining, 1);
-        // A take does not lose what has come in of the next token.
+        // A take does not lose the fraction of the next token.
         assert_eq!(step(&limit, &mut state, 1, 150_000).verdict, Verdict::Fits);
         assert_eq!(
             step(&limit, &mut state, 1, 150_000).retry_after,
@@ -173,7 +173,7 @@ mod tests {
         let (high, low) = (limit(100), limit(2));
         let mut state = State::new(high.shape());
         step(&high, &mut state, 100, 0);
-        // 95 are missing of 100, but no more than two can be missing of two.
+        // 95 of 100 are missing, but of two at most two can be missing.
         let denied = step(&low, &mut state, 1, 500_000);
         assert_eq!(denied.retry_after, Micros::from_millis(100));
         assert_eq!(step(&low, &mut state, 1, 599_999).verdict, Verdict::Later);

@@ -1,4 +1,4 @@
-//! How a limit groups its hits, and how the boundaries of its groups are packed.
+//! The grouping of a limit's hits, and the packing of group boundaries.
 
 use crate::divisor::Divisor;
 use crate::limit::LimitError;
@@ -6,13 +6,13 @@ use crate::{Groups, MAX_COUNT, Micros, Timestamp};
 
 use super::log::Log;
 
-/// The largest limit that is exact: one group for each hit.
+/// The largest limit that is exact, with a group for each hit.
 pub const EXACT_UP_TO: u64 = 23;
 
-/// The shortest window: there a tick of 32 microseconds is 1/250 of it.
+/// The shortest window: a tick of 32 microseconds is 1/250 of it.
 pub const SHORTEST_WINDOW: Micros = Micros::from_millis(8);
 
-/// The shortest tick, in microseconds, with which every time fits 48 bits.
+/// The shortest tick in microseconds with which every time fits 48 bits.
 const SHORTEST_TICK: u64 = 32;
 
 /// Microseconds of a second.
@@ -21,7 +21,7 @@ const SECOND: u64 = 1_000_000;
 /// Bits of all distances together.
 pub(super) const DISTANCE_BITS: u32 = 176;
 
-/// How wide the distances between boundaries are. The fewer there are, the finer they can be.
+/// The width of the distances between boundaries. The fewer there are, the finer they can be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Width {
     /// 8 distances of 22 bits: 9 groups.
@@ -47,24 +47,24 @@ impl Width {
         }
     }
 
-    /// How many distances there are, one fewer than groups.
+    /// The number of distances, one fewer than groups.
     pub(super) const fn distances(self) -> usize {
         (DISTANCE_BITS / self.bits()) as usize
     }
 
-    /// The most groups that can be told apart.
+    /// The most groups that can be distinguished.
     pub(super) const fn groups(self) -> u64 {
         self.distances() as u64 + 1
     }
 
-    /// The distance that stands for "has left": no boundary in the window is so far away.
+    /// The distance that marks a boundary outside the window: none inside is so far away.
     pub(super) const fn gone(self) -> u64 {
         (1 << self.bits()) - 1
     }
 
-    /// How long a tick is for a window: no two boundaries in it are as far apart as `gone`,
-    /// although both are rounded up. It divides a second unless it has to be longer, so that times
-    /// in whole seconds, as logs have them, are kept exactly.
+    /// The length of a tick for a window: two boundaries inside are closer than `gone`, although
+    /// both are rounded up. It divides a second unless it has to be longer, so that times in whole
+    /// seconds, as in logs, are exact.
     const fn tick(self, window: u64) -> u64 {
         let least = window.div_ceil(self.gone() - 2);
         divisor_of_a_second(if least < SHORTEST_TICK {
@@ -96,7 +96,7 @@ const fn divisor_of_a_second(least: u64) -> u64 {
     best
 }
 
-/// How a counter is kept: how wide its distances are, and how many hits a group has.
+/// The representation of a counter: the width of its distances, and the hits of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Form {
     pub(super) width: Width,
@@ -119,15 +119,15 @@ impl Form {
         Self { width, group }
     }
 
-    /// The most hits that are certain to be counted while all of them are in the window: what
-    /// was counted beyond pushes the oldest group out.
+    /// The most hits that are certain to be counted while all are in the window; counting more
+    /// drops the oldest group.
     const fn holds(self) -> u64 {
         self.group
             .saturating_mul(self.width.groups() - 1)
             .saturating_add(1)
     }
 
-    /// As it is kept: 0 is left for a counter that has counted nothing.
+    /// The packed form; 0 is reserved for a counter without hits.
     pub(super) const fn to_bits(self) -> u64 {
         match self.group {
             1 => self.width as u64 + 1,
@@ -135,7 +135,7 @@ impl Form {
         }
     }
 
-    /// None for 0.
+    /// Unpacks the form; None for 0.
     pub(super) fn from_bits(bits: u64) -> Option<Self> {
         Some(match bits {
             0 => return None,
@@ -151,7 +151,7 @@ impl Form {
     }
 }
 
-/// A limit as its counters are charged and read.
+/// A limit with the precomputed values of its steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EqualCount {
     most: u64,
@@ -162,7 +162,7 @@ pub(crate) struct EqualCount {
 }
 
 impl EqualCount {
-    /// `quota` hits in any `window`, or a few more where that is not `strict`.
+    /// A limit of `quota` hits in any `window`, or a few more unless it `is_strict`.
     pub(crate) const fn try_new(
         quota: u64,
         window: Micros,
@@ -171,8 +171,8 @@ impl EqualCount {
         if window.get() < SHORTEST_WINDOW.get() {
             return Err(LimitError::WindowTooShort);
         }
-        // The largest limit that with a group less one hit is not above the quota: m - 1 +
-        // ceil((m - 1) / 16) <= quota.
+        // The largest limit with which limit + group - 1 stays within the quota: m - 1 + ceil((m -
+        // 1) / 16) <= quota.
         let within = quota / 17 * 16 + quota % 17 * 16 / 17 + 1;
         let most = match (is_strict, quota) {
             (false, _) | (true, 0..=EXACT_UP_TO) => quota,
@@ -194,7 +194,7 @@ impl EqualCount {
         self.most
     }
 
-    /// The most hits that pass in any window.
+    /// The most hits that can pass in any window.
     pub(crate) const fn most_in_any_window(&self) -> u64 {
         self.most + self.form.group - 1
     }
@@ -203,7 +203,7 @@ impl EqualCount {
         self.is_strict
     }
 
-    /// What its steps compute with.
+    /// The parameters of its steps.
     pub(crate) const fn groups(&self) -> Groups {
         Groups {
             most: self.most,
@@ -213,7 +213,7 @@ impl EqualCount {
         }
     }
 
-    /// Whether counters start in [`Words`](crate::Words).
+    /// Returns true if counters start in [`Words`](crate::Words).
     pub(crate) const fn fits_words(&self) -> bool {
         self.form.group <= Log::INLINE_GROUP
     }
@@ -226,7 +226,7 @@ impl EqualCount {
         self.window
     }
 
-    /// The ticks of a counter that is kept in `form`.
+    /// The tick of a counter in `form`.
     #[inline(always)]
     pub(super) fn tick_of(&self, form: Form) -> Divisor {
         if form.width == self.form.width {
@@ -236,14 +236,14 @@ impl EqualCount {
         }
     }
 
-    /// Whether a counter kept in `form` is regrouped when it is next charged: too few groups to
-    /// hold this limit, or far too coarse ones.
+    /// Returns true if the next charge regroups a counter in `form`: its groups are too few for
+    /// this limit, or much too coarse.
     #[inline(always)]
     pub(super) fn regroups(&self, form: Form) -> bool {
         form != self.form && (form.holds() < self.most || form.group > 2 * self.form.group)
     }
 
-    /// When the newest group of a counter leaves.
+    /// The time at which the newest group of a counter leaves the window.
     pub(super) fn leaves(&self, log: &Log) -> Timestamp {
         let tick = self.tick_of(log.form_or(self.form)).get();
         Timestamp::from_micros(log.base.saturating_mul(tick).saturating_add(self.window))

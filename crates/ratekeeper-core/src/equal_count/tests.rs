@@ -1,4 +1,4 @@
-//! Examples on the edges of groups and ticks.
+//! Examples at the edges of groups and ticks.
 
 use crate::{
     Algorithm, Ask, Limit, LimitError, LimitSpec, Micros, Moment, Outcome, Spill, State, StateMut,
@@ -34,7 +34,7 @@ fn a_group_leaves_when_its_first_hit_does() {
     }
     let left = |state: &mut State, secs| step(&limit, state, 0, secs).remaining;
     assert_eq!(left(&mut state, 2_044), 26);
-    // The hit of 0 leaves, and takes the one of 10 along: half a group counts no more.
+    // The hit at 0 leaves and takes the one at 10 along: half a group is not counted any more.
     assert_eq!(left(&mut state, 2_045), 28);
     assert_eq!(left(&mut state, 2_064), 28);
     assert_eq!(left(&mut state, 2_065), 30);
@@ -70,10 +70,10 @@ fn reset_is_when_the_next_hit_comes_back() {
     assert_eq!(untouched.reset_after, Micros::ZERO);
     let first = step(&limit, &mut state, 3, 0);
     assert_eq!(first.reset_after, Micros::from_secs(2_045));
-    // Another group's hit changes nothing about the oldest.
+    // A hit of another group does not move the oldest.
     let second = step(&limit, &mut state, 3, 45);
     assert_eq!(second.reset_after, Micros::from_secs(2_000));
-    // Given back are the newest three: the oldest three are left.
+    // The newest three are given back; the oldest three remain.
     let given = step(&limit, &mut state, -3, 45);
     assert_eq!(
         (given.remaining, given.reset_after),

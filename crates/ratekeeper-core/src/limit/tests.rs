@@ -1,4 +1,4 @@
-//! What is refused, and why.
+//! Limits that are refused, with the reason.
 
 use super::{Algorithm, Limit, LimitError, LimitSpec, MAX_LOG, MAX_PERMITS};
 use crate::{MAX_COUNT, Micros};
@@ -17,7 +17,7 @@ fn every_algorithm_takes_0_and_its_largest_quota() {
         let most = match algorithm {
             Algorithm::SlidingLog => MAX_LOG,
             Algorithm::Concurrency => MAX_PERMITS,
-            // Sixty seconds of so many parts as fit 2^53.
+            // Sixty seconds in as many parts as fit 2^53.
             algorithm if algorithm.has_burst() => u64::from(u32::MAX),
             _ => MAX_COUNT,
         };

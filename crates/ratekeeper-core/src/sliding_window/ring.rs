@@ -14,25 +14,25 @@ const LANES_BITS: u32 = 256 - INDEX_BITS;
 /// Bits of a lane when there are thirteen of them.
 pub(crate) const SHORT: u32 = 16;
 
-/// Bits of each of so many lanes: as wide as they can be, up to what any count needs.
+/// Bits of each of `lanes` lanes: as wide as possible, up to the largest count.
 pub(crate) const fn lane_bits(lanes: u32) -> u32 {
     let bits = LANES_BITS / lanes;
     if bits > 53 { 53 } else { bits }
 }
 
-/// A ring of counts, wherever it lies.
+/// A ring of counts, packed or listed.
 pub(crate) trait Counts {
-    /// The sub-window in which it was last charged.
+    /// The sub-window of the last charge.
     fn index(&self) -> u64;
     /// The count in `lane`.
     fn get(&self, lane: usize) -> u64;
-    /// All counts together.
+    /// The sum of all counts.
     fn total(&self) -> u64;
 }
 
 /// A ring that can be charged.
 pub(crate) trait CountsMut: Counts {
-    /// The most a lane holds.
+    /// The largest count of a lane.
     fn most(&self) -> u64;
     fn set_index(&mut self, index: u64);
     fn set(&mut self, lane: usize, count: u64);
@@ -56,8 +56,8 @@ impl<W> Packed<W> {
         }
     }
 
-    /// The thirteen lanes of twelve sub-windows. What is known about them when
-    /// this is compiled (none lies in two words) halves the instructions of a step.
+    /// The thirteen lanes of twelve sub-windows. Knowing at compile time that no lane spans two
+    /// words halves the instructions of a step.
     #[inline]
     pub(crate) const fn shorts(words: W) -> Self {
         Self {
@@ -109,7 +109,7 @@ impl CountsMut for Packed<&mut Words> {
     }
 }
 
-/// The index, then the counts; empty when nothing has been counted.
+/// The index, then the counts; empty if nothing was counted.
 #[derive(Clone, Copy)]
 pub(crate) struct Listed<'a>(pub(crate) &'a [u64]);
 
@@ -124,14 +124,14 @@ impl Counts for Listed<'_> {
         self.0.get(lane + 1).copied().unwrap_or(0)
     }
 
-    /// At most 65 counts below 2^53: the sum wraps only where nothing means anything.
+    /// At most 65 counts below 2^53: the sum can wrap only for a corrupt state.
     fn total(&self) -> u64 {
         let counts = self.0.get(1..).unwrap_or(&[]).iter();
         counts.fold(0, |sum, count| sum.wrapping_add(*count))
     }
 }
 
-/// The same, to be charged.
+/// A [`Listed`] ring to charge.
 pub(crate) struct ListedMut<'a>(&'a mut Heap);
 
 impl<'a> ListedMut<'a> {
@@ -173,7 +173,7 @@ impl CountsMut for ListedMut<'_> {
     }
 }
 
-/// Lane number `lane`, `bits` wide.
+/// The lane with index `lane`, `bits` wide.
 #[inline]
 pub(crate) fn get(words: &Words, bits: u32, lane: usize) -> u64 {
     let (word, shift) = place(bits, lane);
@@ -186,7 +186,7 @@ pub(crate) fn get(words: &Words, bits: u32, lane: usize) -> u64 {
     (low | high) & ((1 << bits) - 1)
 }
 
-/// Sets lane number `lane`; `value` is below 2^`bits`.
+/// Sets the lane with index `lane`; `value` is below 2^`bits`.
 #[inline]
 pub(crate) fn set(words: &mut Words, bits: u32, lane: usize, value: u64) {
     let (word, shift) = place(bits, lane);
@@ -199,8 +199,8 @@ pub(crate) fn set(words: &mut Words, bits: u32, lane: usize, value: u64) {
     }
 }
 
-/// The word and the bit in it at which a lane begins. The remainders say what holds anyway, so
-/// that no bound is checked.
+/// The word and the bit at which a lane begins. The remainders never change the values; they spare
+/// bounds checks.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "at most 256 bits")]
 const fn place(bits: u32, lane: usize) -> (usize, u32) {

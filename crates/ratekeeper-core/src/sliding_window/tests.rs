@@ -1,4 +1,4 @@
-//! Examples on the edges of sub-windows, and the lanes.
+//! Examples at the edges of sub-windows, and of the lanes.
 
 use super::ring::{get, lane_bits, set};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use proptest::prelude::*;
 
-/// Windows of twelve seconds begin here, and sub-windows of every length that divides them.
+/// The start of windows of twelve seconds, and of sub-windows of every length that divides them.
 const START: u64 = 12_000_000 * 100_000;
 
 fn limit(quota: u64, sub_windows: u32) -> Limit {
@@ -141,7 +141,7 @@ fn windows_too_short_to_cut_are_refused_with_what_works() {
     );
 }
 
-/// What is done to the lanes, beside a list of them.
+/// Writes to the lanes, to be repeated on a list.
 fn writes() -> impl Strategy<Value = Vec<(usize, u64)>> {
     prop::collection::vec((0..13_usize, any::<u64>()), 1..60)
 }
@@ -166,7 +166,7 @@ proptest! {
         }
     }
 
-    /// The doubles that a script computes with give the same number as the integers.
+    /// A script's doubles give the same number as the integers.
     #[test]
     fn integers_stand_in_for_doubles(
         oldest in prop_oneof![0..100_u64, 0..1_u64 << 53],
@@ -181,7 +181,8 @@ proptest! {
         prop_assert_eq!(super::carry::carried(&sub, oldest, elapsed), part);
     }
 
-    /// The guess is right or is corrected: at the moment found the hits fit, just before not.
+    /// The guess is right or corrected: at the returned moment the hits fit, just before they do
+    /// not.
     #[test]
     fn the_first_moment_that_fits_is_found(
         oldest in prop_oneof![2..100_u64, 2..1_u64 << 53],

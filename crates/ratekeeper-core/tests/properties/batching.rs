@@ -4,7 +4,7 @@
 use ratekeeper_core::{Ask, Moment, State};
 use ratekeeper_testkit::model::history::History;
 
-/// The most hits that are tried one by one.
+/// The most hits to try one by one.
 const MOST: u64 = 40;
 
 fn check(history: &History) {

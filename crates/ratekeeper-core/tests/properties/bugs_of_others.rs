@@ -1,4 +1,4 @@
-//! Bugs that other limiters have had, by name.
+//! Known bugs of other rate limiters.
 
 use ratekeeper_core::{
     Algorithm, Ask, Limit, LimitSpec, Micros, Moment, Outcome, State, Timestamp, Verdict,

@@ -1,5 +1,5 @@
-//! Calendar windows: edges that come with each step, months of different lengths and days of 23
-//! to 25 hours, also when the clock goes back or has passed into the next window by itself.
+//! Calendar windows: edges that come with each step, months of different lengths and days of 23 to
+//! 25 hours, also if the clock goes back or has passed into the next window by itself.
 
 use proptest::prelude::*;
 use ratekeeper_core::{
@@ -20,7 +20,7 @@ fn edges() -> impl Strategy<Value = Vec<Timestamp>> {
     })
 }
 
-/// The window around `now` and the end of the next, as an edge works them out.
+/// The window around `now` and the end of the next, as an edge computes them.
 fn bounds(edges: &[Timestamp], now: Timestamp) -> Bounds {
     let next = edges.partition_point(|edge| *edge <= now);
     Bounds {
@@ -38,7 +38,7 @@ fn spec(quota: u64) -> LimitSpec {
     }
 }
 
-/// Near which edge, how far beside it, and how long ago the bounds were worked out.
+/// An edge, an offset from it, and the age of the computed bounds.
 fn moments() -> impl Strategy<Value = (usize, i64, u64)> {
     let beside = prop_oneof![-1..=1_i64, -(40 * HOUR as i64)..40 * HOUR as i64];
     (3..10_usize, beside, prop_oneof![Just(0_u64), 0..20 * HOUR])
@@ -58,7 +58,8 @@ proptest! {
         moments.sort_by_key(|((edge, beside, _), _)| time(*edge, *beside));
         for ((edge, beside, ago), hits) in moments {
             let now = Timestamp::from_micros(time(edge, beside));
-            // The store's clock may have passed the end of the window the edge looked up.
+            // The store's clock may have passed the end of the window for which the bounds were
+            // computed.
             let looked_up = Timestamp::from_micros(now.as_micros() - ago);
             let calendar = Some(bounds(&edges, looked_up));
             let at = Moment { now, calendar };

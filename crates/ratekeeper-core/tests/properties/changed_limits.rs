@@ -1,4 +1,4 @@
-//! Limits raised and lowered in use: what was used stays used, a change takes effect at once.
+//! Limits raised and lowered in use: usage is kept, and a change takes effect at once.
 
 use crate::waiting::assert_wait;
 use proptest::prelude::*;
@@ -47,8 +47,8 @@ fn check(history: &History, quotas: &[u64]) {
     });
 }
 
-/// Another rate altogether: usage carries over as the algorithm keeps it (a deficit of tokens,
-/// or a time), so that only the invariants are promised.
+/// Changes the rate: usage carries over in the algorithm's own form (a deficit of tokens, or a
+/// time), so only the invariants are checked.
 fn check_rate(history: &History, rates: &[u64]) {
     let mut limit = history.limit();
     let mut state = State::new(limit.shape());

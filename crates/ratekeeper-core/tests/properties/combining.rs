@@ -1,4 +1,4 @@
-//! The combined answer is the incumbent's rule, read off a table of the descriptors.
+//! The combined answer follows a table of the descriptors.
 
 use proptest::prelude::*;
 use ratekeeper_core::{Mode, Vote, combine};

@@ -1,11 +1,11 @@
-//! Every answer is the definition's: equal to the model field by field where the definition is
-//! kept exactly, and between the definition and a rate lower by 0.1 % where T was rounded up.
+//! Every answer follows the definition: it equals the model field by field where the algorithm is
+//! exact, and otherwise lies between the definition and a rate lower by 0.1 %.
 
 use ratekeeper_core::{Ask, Limit, Moment, Outcome, State, Timestamp, Verdict};
 use ratekeeper_testkit::model::Model;
 use ratekeeper_testkit::model::history::History;
 
-/// The definition, and the most that rounding may take from it.
+/// The definition, and the most that rounding may change.
 struct Between {
     exact: Model,
     slowest: Model,
@@ -61,7 +61,7 @@ impl Between {
     }
 }
 
-/// Whether the time of one hit is not a whole number of microseconds.
+/// Returns true if the time of one hit is not a whole number of microseconds.
 fn rounds(limit: &Limit) -> bool {
     limit.algorithm().has_burst()
         && limit.quota() > 0
@@ -86,14 +86,14 @@ fn check(history: &History) {
     });
 }
 
-/// The same where everything is counted, also what is denied (`count_denied`).
+/// The same with denied hits counted as well (`count_denied`).
 fn check_counting_denied(history: &History) {
     let limit = history.limit();
     let mut state = State::new(limit.shape());
     let mut model = Between::new(history);
     history.play(|now, hits| {
         let got = model.check(&limit, &state, Ask::hits(hits), now);
-        // Bounded, so that no count saturates: the model's never do.
+        // Bounded, so that no count saturates: the model's counts never do.
         let hits = hits.clamp(-1_000_000, 1_000_000);
         crate::charge(&limit, &mut state, hits, now);
         model.charge(hits, now);

@@ -1,5 +1,5 @@
-//! The equal-count log beside a list of every hit and when it came: how many more hits than the
-//! limit pass, and how few callers are denied who asked for less.
+//! Compares the equal-count log with a list of every hit and its time: the hits above the limit
+//! that pass, and the callers below the limit that are denied.
 
 use proptest::prelude::*;
 use ratekeeper_core::{
@@ -12,7 +12,7 @@ use ratekeeper_testkit::model::history::{Gap, Hits, gaps, hits, quotas, starts, 
 struct Hit(Vec<(u64, u64)>);
 
 impl Hit {
-    /// Hits that came less than `span` before `now`.
+    /// Hits less than `span` before `now`.
     fn within(&self, now: Timestamp, span: u64) -> u64 {
         let hits = self.0.iter().rev();
         let hits = hits.take_while(|(time, _)| time + span > now.as_micros());
@@ -43,13 +43,13 @@ fn groups(limit: &Limit) -> Groups {
     }
 }
 
-/// What is counted at `now`, at most as much as is asked about.
+/// The counted hits at `now`, capped at the capacity.
 fn counted(limit: &Limit, state: &State, now: Timestamp) -> u64 {
     let peek = limit.test(state.as_ref(), Ask::hits(0), &Moment::at(now));
     limit.capacity() - peek.remaining
 }
 
-/// Limits on both sides of where the form changes, and some of every size.
+/// Limits around each change of the form, and some of every size.
 fn limits() -> impl Strategy<Value = u64> {
     prop_oneof![
         3 => prop::sample::select(vec![1_u64, 5, 8, 9, 10, 12, 13, 17, 18, 22, 23, 24, 33, 34, 100, 1_000]),
@@ -75,8 +75,8 @@ fn moves(hits: impl Strategy<Value = Hits>) -> impl Strategy<Value = Moves> {
 }
 
 proptest! {
-    /// Takes, refunds and peeks: what counts is what came in the window, but for hits of a group
-    /// that has begun to leave, and for a tick.
+    /// Takes, refunds and peeks: the counted hits are those in the window, give or take a group
+    /// that has begun to leave, and a tick.
     #[test]
     fn counts_what_came(
         quota in limits(),
@@ -113,8 +113,9 @@ proptest! {
         }
     }
 
-    /// Logs have whole seconds, and so do the callers that come by a timetable: with limits up to 23
-    /// each of them is decided as by a log of all hits, a hit that comes exactly a window later too.
+    /// Logs have whole seconds, and so do callers that follow a timetable. With limits up to 23
+    /// each of their requests is decided as by a log of all hits, also one exactly a window after a
+    /// hit.
     #[test]
     fn decides_whole_seconds_exactly(
         quota in 1..=23_u64,
@@ -137,8 +138,8 @@ proptest! {
         }
     }
 
-    /// Hits that are charged although they are denied: nobody is let in while the limit's worth
-    /// of hits is in the window, but for a group.
+    /// Hits charged although they were denied: nothing is admitted while the limit's worth of hits,
+    /// give or take a group, is in the window.
     #[test]
     fn counts_what_is_forced(
         quota in limits(),
@@ -165,7 +166,7 @@ proptest! {
         }
     }
 
-    /// Another limit finds what was counted: nothing twice, and all but a group of each.
+    /// After a change of limit no hit counts twice, and all but a group of each limit count.
     #[test]
     fn counts_through_a_change(
         quotas in (limits(), limits()),
@@ -233,8 +234,8 @@ fn the_bound_is_a_sixteenth_and_strict_is_none() {
     }
 }
 
-/// A burst at the end of a step of time, then asking on: nearly twice the limit passed through
-/// twelve sub-windows.
+/// A burst at the end of a time step, then constant requests: twelve sub-windows would let nearly
+/// twice the limit pass.
 #[test]
 fn a_burst_does_not_pass_twice() {
     let passed = |sub_windows| {

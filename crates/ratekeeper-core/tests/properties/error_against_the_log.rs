@@ -1,11 +1,11 @@
-//! How far the windows are from the exact log: what they count differs from the hits that came
-//! in the window by at most the hits of one sub-window, the one that the window's far edge cuts.
+//! The error of the windows against the exact log: the counted hits differ from those in the window
+//! by at most the hits of one sub-window, the one that the window's far edge cuts.
 //! (`equal_count.rs` has the sliding window without sub-windows.)
 
 use ratekeeper_core::{Algorithm, Ask, Limit, LimitSpec, MAX_LOG, Micros, Moment, State};
 use ratekeeper_testkit::model::history::History;
 
-/// Hits and when they came, oldest first.
+/// Hits with their times, oldest first.
 struct Log(Vec<(u64, i128)>);
 
 impl Log {
@@ -21,7 +21,7 @@ fn check(history: &History) {
         return;
     }
     let parts = u64::from(limit.sub_windows().max(1));
-    // The window as it is cut: k times a whole number of microseconds.
+    // The window as it is divided: k times a whole number of microseconds.
     let part = limit.window().get().div_ceil(parts);
     let window = part * parts;
     let mut state = State::new(limit.shape());
@@ -53,8 +53,8 @@ histories_hold! { check:
     sliding_window SlidingWindow,
 }
 
-/// Steady traffic at a tenth over the limit: how many decisions differ from the log's, each
-/// limiter counting its own admissions, shrinks with the number of sub-windows.
+/// With steady traffic a tenth over the limit, the number of decisions that differ from the log's,
+/// each on its own admissions, shrinks with the number of sub-windows.
 #[test]
 fn more_sub_windows_are_closer_to_the_log() {
     let wrong = |sub_windows| {

@@ -1,5 +1,5 @@
-//! From `expires_at` on a counter answers as one that has counted nothing, now and after
-//! whatever comes next: a store may forget it. And it expires: nothing is kept for ever.
+//! From `expires_at` on a counter answers as an unused one, now and after any later step, so a
+//! store may forget it. And it does expire: nothing is kept for ever.
 
 use ratekeeper_core::{Algorithm, Arithmetic, Ask, Limit, Micros, Moment, State, Timestamp};
 use ratekeeper_testkit::model::history::History;
@@ -23,7 +23,7 @@ fn assert_same(limit: &Limit, old: &State, now: Timestamp, hits: i64) {
     }
 }
 
-/// The longest that a counter is kept after a charge.
+/// The longest time for which a counter is kept after a charge.
 fn longest(limit: &Limit) -> u64 {
     let window = limit.window().get();
     match limit.algorithm() {

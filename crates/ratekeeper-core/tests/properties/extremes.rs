@@ -1,5 +1,5 @@
-//! Whatever number comes in, nothing panics and no answer is out of range. Edges refuse hits
-//! beyond 2^53 - 1; should one get through, it saturates.
+//! With any numbers as input, nothing panics and no answer is out of range. Edges refuse hits
+//! beyond 2^53 - 1; one that gets through saturates.
 
 use proptest::prelude::*;
 use ratekeeper_core::{Algorithm, Ask, Limit, MAX_COUNT, Micros, Moment, State, Timestamp};
@@ -28,7 +28,7 @@ proptest! {
             .prop_flat_map(|algorithm| prop::collection::vec(specs(algorithm), 1..4)),
         steps in prop::collection::vec((times(), numbers(), any::<u64>()), 1..30),
     ) {
-        // A counter is only ever read under the same window; quota and burst change.
+        // A counter is only ever read with the same window; quota and burst may change.
         let first = specs[0];
         let limits: Vec<Limit> = specs
             .iter()
@@ -54,8 +54,8 @@ proptest! {
         }
     }
 
-    /// A counter read back from a file may hold anything, in either shape: what it answers then
-    /// means nothing, but it is an answer.
+    /// A counter read back from a file may hold anything, in either form: the answer is then
+    /// meaningless, but it is an answer.
     #[test]
     fn states_of_no_sense_are_survived(
         spec in prop::sample::select(&Algorithm::ALL[..]).prop_flat_map(specs),

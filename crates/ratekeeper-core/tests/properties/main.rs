@@ -1,6 +1,6 @@
-//! What every algorithm promises, on random histories that favour edges. One file per promise.
+//! The promises of every algorithm, on random histories that favour edges. One file per promise.
 
-/// One property test for each algorithm named: `check` is given histories of it.
+/// Generates a property test for each named algorithm; `check` gets its histories.
 macro_rules! histories_hold {
     ($check:ident: $($name:ident $algorithm:ident),* $(,)?) => {
         proptest::proptest! {

@@ -1,4 +1,4 @@
-//! Permits are taken, given back, renewed and reaped as the list of their holders says.
+//! Permits are taken, released, renewed and expired in accordance with a list of their holders.
 
 use proptest::prelude::*;
 use ratekeeper_core::{

@@ -1,4 +1,4 @@
-//! What a refund gives back, by example; `definition.rs` holds every one of them to the model.
+//! Refunds by example; `definition.rs` compares all of them with the model.
 
 use ratekeeper_core::{Algorithm, Ask, Limit, LimitSpec, Micros, Moment, State, Timestamp};
 
@@ -22,7 +22,7 @@ impl Counter {
         Self { limit, state }
     }
 
-    /// Steps at so many microseconds after a round time; what is left.
+    /// Takes a step this many microseconds after a round time; returns the remaining hits.
     fn step(&mut self, micros: u64, hits: i64) -> u64 {
         let now = Timestamp::from_micros(1_000_000 * SECOND + micros);
         self.limit
@@ -62,7 +62,7 @@ fn leave_the_part_that_a_sliding_window_carries_over() {
     let mut sliding = Counter::new(Algorithm::SlidingWindow, 10, Some(1));
     sliding.step(0, 6);
     sliding.step(10 * SECOND, 4);
-    // A quarter of the way in, 4.5 of the 6 still count, and those are not given back.
+    // A quarter of the way in, 4.5 of the 6 still count; those are not given back.
     assert_eq!(sliding.step(12 * SECOND + SECOND / 2, -9), 5);
 }
 
@@ -73,7 +73,7 @@ fn take_the_newest_of_a_log() {
     log.step(SECOND, 1);
     log.step(2 * SECOND, 1);
     assert_eq!(log.step(2 * SECOND, -2), 2);
-    // The one from the start is left, and leaves ten seconds after it came.
+    // The first hit remains, and leaves ten seconds after its time.
     assert_eq!(log.step(10 * SECOND - 1, 0), 2);
     assert_eq!(log.step(10 * SECOND, 0), 3);
 }
@@ -99,7 +99,7 @@ fn do_not_fill_a_bucket_beyond_full() {
     ] {
         let mut bucket = Counter::new(algorithm, 5, None);
         bucket.step(0, 1);
-        // Half a token has come back by itself; the refund of a whole one adds only the rest.
+        // Half a token has refilled by itself; the refund of a whole one adds only the rest.
         assert_eq!(bucket.step(SECOND, -1), 5);
         assert_eq!(bucket.step(SECOND, 5), 0);
         assert_eq!(bucket.step(3 * SECOND - 1, 0), 0);

@@ -1,5 +1,5 @@
 //! A counter that a request names twice answers the second time as if the first take had been
-//! charged. Only the wait, and whether there is one, are those of all its hits together.
+//! charged. Only the retry time covers all of the request's hits together.
 
 use ratekeeper_core::{Ask, Limit, Moment, State, Timestamp, Verdict};
 use ratekeeper_testkit::model::history::History;
@@ -52,7 +52,7 @@ fn check_limit(history: &History, limit: &Limit) {
         let room = room.remaining.min(1_000);
         for taken in [0, 1, room / 2, room] {
             for hits in [-2, -1, 0, 1, 2, (room - taken.min(room)) as i64, hits] {
-                // A request that may not wait takes nothing, so nothing is repeated.
+                // A request that may not wait takes nothing, so there is nothing to repeat.
                 let first = limit.test(state.as_ref(), Ask::hits(taken as i64), &Moment::at(now));
                 if taken <= room && first.fits() {
                     check_ask(limit, &state, Ask { taken, hits }, now);

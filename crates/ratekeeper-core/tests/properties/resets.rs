@@ -1,12 +1,12 @@
-//! `reset_after` is when there is more, and `full_after` when all is back: at every tick before
-//! they are not yet, at it they are. Concurrency alone can only hint.
+//! `reset_after` is exactly when more is left, and `full_after` when the limit is unused: at every
+//! tick before they are not yet, at it they are. Concurrency can only hint.
 
 use ratekeeper_core::{Ask, Limit, Micros, Moment, Outcome, State, Timestamp, Verdict};
 use ratekeeper_testkit::model::history::History;
 
 use crate::waiting::ticks_before;
 
-/// One counter at some time.
+/// A counter at a given time.
 struct Counter<'a> {
     limit: &'a Limit,
     state: &'a State,
@@ -19,7 +19,7 @@ impl Counter<'_> {
         self.limit.test(self.state.as_ref(), Ask::hits(hits), &at)
     }
 
-    /// Holds what was answered when the state became what it is.
+    /// Checks the answer given when the state became what it is.
     fn assert_told(&self, told: &Outcome) {
         let capacity = self.limit.capacity();
         if told.verdict == Verdict::Later {
@@ -72,7 +72,7 @@ fn check_limit(history: &History, limit: &Limit) {
     });
 }
 
-/// What was counted without fitting (`count_denied`) comes back as a peek says.
+/// Hits counted without fitting (`count_denied`) come back as a peek reports.
 fn check_counting_denied(history: &History) {
     let limit = history.limit();
     let mut state = State::new(limit.shape());

@@ -1,13 +1,13 @@
-//! A clock that goes back does bounded harm. Nothing panics, no more is left than there can be, waits
-//! stay exact and never exceed two windows, and no more passes than in the time that went by (the
-//! sum of the steps forward) and one window more for each step back.
+//! A clock that goes back does bounded harm. Nothing panics, no more is left than the capacity,
+//! waits stay exact and never exceed two windows, and no more passes than in the time that went by
+//! (the sum of the steps forward) plus one window for each step back.
 
 use crate::waiting::assert_wait;
 use proptest::prelude::*;
 use ratekeeper_core::{Algorithm, Limit, Moment, State, Timestamp, Verdict};
 use ratekeeper_testkit::model::history::{Gap, Hits, gaps, specs, starts, takes};
 
-/// Where the clock goes before a step.
+/// The movement of the clock before a step.
 #[derive(Clone, Copy, Debug)]
 enum Clock {
     Forward(Gap),
@@ -18,15 +18,15 @@ fn clocks() -> impl Strategy<Value = Clock> {
     prop_oneof![3 => gaps().prop_map(Clock::Forward), 1 => gaps().prop_map(Clock::Back)]
 }
 
-/// What passed, at the time that had gone by.
+/// Admitted hits with the elapsed time.
 struct Passed {
     gone_by: u64,
-    /// How often the clock had gone back.
+    /// The number of times that the clock has gone back.
     steps_back: u64,
     hits: u64,
 }
 
-/// What may pass within `span` microseconds, in hits times microseconds of the window.
+/// The most that may pass in `span` microseconds, in hits times microseconds of the window.
 fn allowed(limit: &Limit, span: u64) -> u128 {
     let window = u128::from(limit.window().get());
     let quota = u128::from(limit.quota());
@@ -55,8 +55,8 @@ fn assert_passed(limit: &Limit, passed: &[Passed]) {
     }
 }
 
-/// The longest that somebody may be told to wait, whatever the clock did: two windows, and of a
-/// sliding one the sub-window that fades out; a bucket's time to fill.
+/// The longest reported wait, whatever the clock did: two windows, for a sliding one plus the
+/// sub-window that fades out; a bucket's time to fill.
 fn longest_wait(limit: &Limit) -> u64 {
     let window = limit.window().get();
     match limit.algorithm() {
@@ -85,7 +85,7 @@ fn check(limit: &Limit, start: Timestamp, moves: &[(Clock, Hits)]) {
         };
         gone_by += now.since(before).get();
         steps_back += u64::from(now < before);
-        // Far from the end of time, which the answers may not reach.
+        // Far from the end of time, which answers may not reach.
         let far = u128::from(now.as_micros()) + u128::from(end) * u128::from(bucket + 1);
         if far > 1 << 53 {
             return;
@@ -125,7 +125,7 @@ proptest! {
     }
 }
 
-/// Permits of a clock that was an hour ahead end a timeout after somebody was refused for them.
+/// Permits taken by a clock that was an hour ahead expire a timeout after the first denial.
 #[test]
 fn permits_end_as_if_they_were_taken_now() {
     let timeout = ratekeeper_core::Micros::from_secs(10);

@@ -1,5 +1,5 @@
-//! `retry_after` is exact: denied at every tick before it, allowed at it, and `Never` exactly if
-//! no wait helps. Concurrency alone can only hint.
+//! `retry_after` is exact: denied at every tick before it, allowed at it, and `Never` exactly if no
+//! wait helps. Concurrency can only hint.
 
 use ratekeeper_core::{Ask, Limit, Micros, Moment, State, Timestamp, Verdict};
 use ratekeeper_testkit::model::history::History;
@@ -9,7 +9,7 @@ fn verdict(limit: &Limit, state: &State, hits: i64, now: Timestamp) -> Verdict {
     limit.test(state.as_ref(), Ask::hits(hits), &at).verdict
 }
 
-/// Ticks before `wait`: both ends, the edges of sub-windows near them, and some in between.
+/// Ticks before `wait`: both ends, nearby edges of sub-windows, and some in between.
 pub(crate) fn ticks_before(wait: Micros) -> impl Iterator<Item = Micros> {
     let wait = wait.get();
     let ends = (0..8).chain(wait.saturating_sub(8)..wait);
