@@ -1,10 +1,10 @@
-//! Prints what it costs to believe a bearer token: one that comes for the first time, and one that was checked before.
+//! Prints the cost of verifying a bearer token: on its first request, and once it is cached.
 //!
 //! ```text
 //! cargo run --release -p ratekeeper-http --features jwt --example tokens
 //! ```
 //!
-//! Makes its keys itself; for RSA it asks `openssl`.
+//! It generates its own keys; for RSA with `openssl`.
 
 use std::error::Error;
 use std::path::Path;
@@ -26,9 +26,9 @@ use serde_json::{Value, json};
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 type Sign = Box<dyn Fn(&[u8]) -> Result<Vec<u8>>>;
 
-/// More than are remembered, so that each is new when its turn comes again.
+/// More than the cache holds, so that each has been evicted when its turn comes again.
 const TOKENS: usize = 4_096;
-/// The best of so many rounds: the rest is what the machine did besides.
+/// Rounds, of which the best counts: the machine's other work can only slow a round down.
 const ROUNDS: usize = 5;
 const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
 
@@ -60,7 +60,7 @@ fn measure(algorithm: &str, keys: &Keys, sign: &Sign) -> Result<()> {
     Ok(())
 }
 
-/// Microseconds of this thread for one request.
+/// CPU time of this thread per request, in microseconds.
 fn cost<'a>(describer: &Describer, all: impl Iterator<Item = &'a HeaderMap>) -> Result<f64> {
     let (uri, hop) = (
         Uri::from_static("/orders"),
@@ -79,7 +79,7 @@ fn cost<'a>(describer: &Describer, all: impl Iterator<Item = &'a HeaderMap>) -> 
     Ok(seconds * 1e6 / TOKENS as f64)
 }
 
-/// A request with a token of about the size that logins hand out.
+/// A request with a token of about the size that login services issue.
 fn request(algorithm: &str, number: usize, sign: &Sign) -> Result<HeaderMap> {
     let header = json!({ "alg": algorithm, "typ": "JWT" });
     let claims = json!({
@@ -97,7 +97,7 @@ fn request(algorithm: &str, number: usize, sign: &Sign) -> Result<HeaderMap> {
     Ok(headers)
 }
 
-/// What signatures are checked with.
+/// The keys that verify signatures.
 enum Keys {
     Secret,
     Public(Value),
@@ -141,7 +141,7 @@ fn rs256() -> Result<(&'static str, Keys, Sign)> {
         "DER",
     ]);
     let made = openssl.output()?;
-    // Which of the two it writes depends on its version.
+    // The format depends on the version of openssl.
     let key = RsaKeyPair::from_pkcs8(&made.stdout).or_else(|_| RsaKeyPair::from_der(&made.stdout));
     let key = key.map_err(told)?;
     let public: rsa::PublicKeyComponents<Vec<u8>> = key.public().into();
@@ -176,7 +176,7 @@ fn eddsa() -> Result<(&'static str, Keys, Sign)> {
     Ok(("EdDSA", Keys::Public(public), Box::new(sign)))
 }
 
-/// What ring says went wrong.
+/// The message of ring's error.
 fn told(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-/// Appends `address` to `text`, as its `Display` has it. Each request has addresses to write, and for one of IPv4 the
-/// machinery of formatting takes ten times as long.
+/// Appends `address` to `text`, in the form of its `Display`. Every request has addresses to write,
+/// and for IPv4 the formatting machinery takes ten times as long.
 pub fn push_address(text: &mut String, address: IpAddr) {
     match address {
         IpAddr::V4(address) => {

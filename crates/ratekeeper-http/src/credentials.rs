@@ -1,7 +1,8 @@
-//! Parts of a request that name somebody: headers, cookies and bearer tokens.
+//! Parts of a request that name a caller: headers, cookies and bearer tokens.
 //!
-//! A service behind may be more liberal than we are about how they are written. What it could take for another name than
-//! the one that is counted is refused, so that nobody gets a counter of their own by writing a name another way.
+//! An upstream may parse them more liberally than this module. Anything that an upstream could read
+//! as another name than the counted one is refused, so that callers cannot get a fresh counter by
+//! spelling a name differently.
 
 mod bearer;
 mod cookie;
@@ -13,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::Malformed;
 
-/// The value of the header `name`, which may be there once.
+/// The value of the header `name`, which must not be repeated.
 pub(crate) fn header<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -34,7 +35,7 @@ pub(crate) fn header<'a>(
     }
 }
 
-/// Whether CGI, WSGI and PHP have one name for both headers: they write `-` as `_`.
+/// Returns true if CGI, WSGI and PHP give both headers the same name, because they map `-` to `_`.
 fn is_twin(name: &HeaderName, other: &HeaderName) -> bool {
     let (name, other) = (name.as_str().as_bytes(), other.as_str().as_bytes());
     let folded = |byte: &u8| if *byte == b'-' { b'_' } else { *byte };

@@ -1,4 +1,4 @@
-//! From a request to what the limiter is asked.
+//! Turns requests into checks for a limiter.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use crate::{
     AmbiguousPaths, Caller, EncodedSlashes, Identity, Malformed, Mapping, Original, Source,
 };
 
-/// Turns requests into questions for a limiter: who calls, which service level holds, and the descriptors for the
-/// rules of a domain.
+/// Turns requests into checks for a limiter: identifies the caller, finds the service level, and
+/// builds the descriptors for the rules of a domain.
 ///
 /// ```
 /// use http::{HeaderMap, Method, Uri};
@@ -41,45 +41,45 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Describer {
-    /// Who calls.
+    /// The identification of callers.
     pub identity: Identity,
     /// The descriptors for the rules of a domain.
     pub mapping: Mapping,
-    /// The domain, where nobody asks for another; None for the only one that there are rules for.
+    /// The domain for requests that do not ask for another; None for the only one that has rules.
     pub domain: Option<Box<str>>,
-    /// What becomes of paths with an encoded slash or a backslash.
+    /// The treatment of paths with an encoded slash or a backslash.
     pub encoded_slashes: EncodedSlashes,
-    /// What becomes of other paths that services read in different ways.
+    /// The treatment of other paths that services read in different ways.
     pub ambiguous_paths: AmbiguousPaths,
 }
 
-/// Nobody says which domain of several is meant, or somebody asks for another than settings do.
+/// The reason why a domain cannot be chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UnclearDomain {
-    /// There are so many.
+    /// The rules have this many domains, and none was chosen.
     #[error("the rules have {0} domains, and nothing says which is meant")]
     Several(usize),
-    /// Whoever asks names one, and settings another.
+    /// The request names one domain, and the settings another.
     #[error("the settings name another domain")]
     Contradicted,
 }
 
-/// Why there is no question.
+/// The reason why a request cannot be checked.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
-    /// The request has no meaning, or two.
+    /// The request is meaningless or ambiguous.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// Its bearer token is not believed.
+    /// Its bearer token is not accepted.
     #[error(transparent)]
     Unauthenticated(#[from] Unauthenticated),
 }
 
-/// A bearer token that is not believed. The answer is 401.
+/// A bearer token that is not accepted. The response is 401.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct Unauthenticated {
-    /// Why not, in words that repeat nothing of the token, and have no quotation marks.
+    /// The reason, in words that repeat nothing of the token and contain no quotation marks.
     pub why: &'static str,
 }
 
@@ -96,7 +96,7 @@ impl Unauthenticated {
 }
 
 impl Refused {
-    /// The status of the answer.
+    /// The status of the response.
     #[must_use]
     pub const fn status(&self) -> StatusCode {
         match self {
@@ -107,8 +107,8 @@ impl Refused {
 }
 
 impl Describer {
-    /// The domain whose rules decide: that of the settings, else the one `asked` for, else the only one there is; None
-    /// if there is none, only service levels or nothing at all.
+    /// The domain whose rules decide: that of the settings, else `asked`, else the only one that
+    /// exists; None if there is none, only service levels or nothing at all.
     ///
     /// # Errors
     /// See [`UnclearDomain`].
@@ -129,12 +129,12 @@ impl Describer {
         }
     }
 
-    /// What the limiter is to be asked about `request`: the descriptors that `domain` is asked with, and the service
-    /// level of `rules` that holds. Parts of the request are borrowed; an address and what had to be decoded are not.
+    /// The check for `request`: the descriptors for `domain`, and the matching service level of
+    /// `rules`. Parts of the request are borrowed; addresses and decoded values are not.
     ///
     /// # Errors
-    /// The request says two things about something that counts, or its token is not believed. Nothing is to be decided
-    /// then.
+    /// A part of the request that matters is ambiguous, or its token is not accepted. The request
+    /// must not be decided then.
     pub fn question<'a>(
         &'a self,
         request: &'a Original<'a>,
@@ -168,7 +168,7 @@ impl Describer {
         })
     }
 
-    /// Who sends `request`.
+    /// Identifies the caller of `request`.
     ///
     /// # Errors
     /// As for [`Self::question`].
@@ -176,9 +176,10 @@ impl Describer {
         Ok(View::new(request, &self.identity)?.caller()?)
     }
 
-    /// The keys of entries whose values are secrets because of where they come from: cookies, bearer tokens, headers and
-    /// parameters with keys in them, and callers that are named by one of them. Rules that are loaded with them
-    /// ([`Options::secrets`](ratekeeper_rules::Options::secrets)) show fingerprints instead.
+    /// The keys of entries whose values are secrets because of their source: cookies, bearer
+    /// tokens, headers and parameters with API keys, and callers identified by one of them. Pass
+    /// them to the rules ([`Options::secrets`](ratekeeper_rules::Options::secrets)), so that such
+    /// values are shown as fingerprints.
     #[must_use]
     pub fn secret_keys(&self) -> BTreeSet<Box<str>> {
         let mut of_callers = self.identity.secret_keys().peekable();
@@ -196,7 +197,7 @@ impl Describer {
         of_mapping.chain(of_callers).map(Into::into).collect()
     }
 
-    /// Refuses a path that services read in different ways, where something that counts goes by it.
+    /// Refuses a path that services read in different ways, if a limit depends on it.
     fn check_path(
         &self,
         request: &Original<'_>,
@@ -213,7 +214,8 @@ impl Describer {
             .check(method, &target.path, rules, counts)
     }
 
-    /// Whether a rule of `domain` may go by the path of a request; None for rules that are not known here.
+    /// Returns true if a rule of `domain` may depend on the path of a request; None stands for
+    /// rules that are not known here.
     fn goes_by_path(&self, domain: Option<&Domain>) -> bool {
         let may_match = |key: &str| domain.is_none_or(|domain| domain.may_begin_with(key));
         let by_path = |source: &Source| match source {
@@ -227,10 +229,10 @@ impl Describer {
         })
     }
 
-    /// The service level of a request, if its method and path are known and one is about them.
+    /// The service level of a request, if its method and path are known and one matches.
     ///
     /// # Errors
-    /// A segment is a dot segment to some.
+    /// Some services take a segment for a dot segment.
     fn level<'a>(
         &self,
         request: &'a Original<'a>,
@@ -248,7 +250,7 @@ impl Describer {
     }
 }
 
-/// What a limiter is to be asked about a request.
+/// A check for the limiter, built from a request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Question<'a> {
     domain: &'a str,
@@ -264,19 +266,20 @@ impl<'a> Question<'a> {
         self.domain
     }
 
-    /// The service level that holds.
+    /// The service level that applies.
     #[must_use]
     pub const fn level(&self) -> Option<LevelMatch<'a>> {
         self.level
     }
 
-    /// Who calls, if a service level or a descriptor needed to know.
+    /// The caller, if a service level or a descriptor needed it.
     #[must_use]
     pub const fn caller(&self) -> Option<&Caller<'a>> {
         self.caller.as_ref()
     }
 
-    /// Whether there is nothing to ask: no descriptor, no service level. The request may pass.
+    /// Returns true if there is nothing to check: no descriptor, no service level. The request may
+    /// pass.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.described.is_empty()
@@ -288,8 +291,8 @@ impl<'a> Question<'a> {
         self.described.entries()
     }
 
-    /// The descriptors, of what [`Self::entries`] gave; each costs one hit. That of the service level is the last, and
-    /// of the domain [`SERVICE_LEVELS`].
+    /// The descriptors, with the result of [`Self::entries`]; each costs one hit. The service
+    /// level's is the last, in the domain [`SERVICE_LEVELS`].
     #[must_use]
     pub fn descriptors<'e>(&self, entries: &'e [Entry<'e>]) -> SmallVec<[Descriptor<'e>; 4]> {
         let mut descriptors = self.described.descriptors(entries);

@@ -1,4 +1,4 @@
-//! `Forwarded` (RFC 7239).
+//! The `Forwarded` header (RFC 7239).
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use crate::Malformed;
 /// The most elements, over all lines of the header.
 const ELEMENTS_MAX: usize = 64;
 
-/// What one proxy says.
+/// The parameters added by one proxy.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Element<'a> {
-    /// Who connected to it; `unknown` if it does not say.
+    /// The node that connected to the proxy; `unknown` if it does not say.
     pub(crate) node: Cow<'a, str>,
     pub(crate) host: Option<Cow<'a, str>>,
     pub(crate) proto: Option<Cow<'a, str>>,
@@ -47,7 +47,7 @@ const SHAPE: &str = "it is not of the form for=192.0.2.1;proto=https, for=\"[200
 
 type Parsed<'a> = (Option<Element<'a>>, Option<&'a str>);
 
-/// The element that `text` begins with, and what follows its comma.
+/// Parses the first element of `text`; returns it with the text after its comma.
 fn element(text: &str) -> Result<Parsed<'_>, &'static str> {
     let mut element = Element {
         node: Cow::Borrowed("unknown"),
@@ -82,12 +82,12 @@ fn element(text: &str) -> Result<Parsed<'_>, &'static str> {
     }
 }
 
-/// A token or a quoted string, and what follows it.
+/// Parses a token or a quoted string; returns it with the text after it.
 fn value_of(text: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([',', ';', ' ', '\t']).unwrap_or(text.len());
         let (value, rest) = text.split_at(end);
-        // Stricter readers want what has a colon in quotes; proxies do not all write it so.
+        // Strictly, a value with a colon needs quotes; not all proxies write them.
         let allowed = |byte: u8| is_token_byte(byte) || matches!(byte, b':' | b'[' | b']');
         if value.is_empty() || !value.bytes().all(allowed) {
             return Err(SHAPE);

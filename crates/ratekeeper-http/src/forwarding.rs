@@ -1,4 +1,4 @@
-//! Who is behind the proxies.
+//! Finds the client behind proxies.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,16 +11,16 @@ use crate::Malformed;
 use crate::forwarded;
 use crate::malformed::excerpt;
 
-/// The most proxies in a row that are believed.
+/// The most trusted proxies in a row.
 pub const HOPS_MAX: usize = 32;
 
 /// The most networks in a list of trusted proxies.
 const NETWORKS_MAX: usize = 1_000;
 
-/// The proxies whose word about a request counts.
+/// The proxies whose forwarding headers are trusted.
 ///
-/// Read from a list with commas: networks (`10.0.0.0/8`), addresses (`192.0.2.1`), and `loopback` for this host:
-/// `127.0.0.0/8`, `::1` and Unix sockets. An empty list trusts nobody.
+/// Parsed from a comma-separated list of networks (`10.0.0.0/8`), addresses (`192.0.2.1`), and
+/// `loopback` for this host: `127.0.0.0/8`, `::1` and Unix sockets. An empty list trusts no proxy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TrustedProxies {
     networks: Vec<IpNet>,
@@ -28,13 +28,13 @@ pub struct TrustedProxies {
 }
 
 impl TrustedProxies {
-    /// Whether a hop's word counts.
+    /// Returns true if the hop is trusted.
     #[must_use]
     pub fn contains(&self, hop: Hop) -> bool {
         match hop {
             Hop::Unix => self.unix,
             Hop::Address(address) => {
-                // A socket for both families shows IPv4 peers as mapped addresses.
+                // A dual-stack socket shows IPv4 peers as mapped addresses.
                 let address = address.to_canonical();
                 self.networks
                     .iter()
@@ -44,7 +44,7 @@ impl TrustedProxies {
     }
 }
 
-/// This host alone.
+/// Trusts only this host.
 impl Default for TrustedProxies {
     fn default() -> Self {
         Self {
@@ -111,23 +111,24 @@ fn network(text: &str) -> Result<IpNet, String> {
 /// One end of a connection between proxies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hop {
-    /// Somewhere on the network.
+    /// An address on the network.
     Address(IpAddr),
-    /// On this host, at a Unix socket.
+    /// A Unix socket on this host.
     Unix,
 }
 
-/// The header in which trusted proxies say who connected to them.
+/// The header in which trusted proxies pass on the address of their client.
 ///
-/// There is exactly one: a proxy that maintains one of them passes the others on as the client wrote them.
+/// There is exactly one: a proxy that maintains one of these headers passes the others on
+/// unchanged, as the client sent them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum ClientHeader {
     /// `X-Forwarded-For`: a list, to which each proxy appends.
     #[default]
     XForwardedFor,
-    /// `Forwarded` (RFC 7239): the same as a list of parameters. Its `host` and `proto` count too, then.
+    /// `Forwarded` (RFC 7239): a list of parameters. Its `host` and `proto` are then used as well.
     Forwarded,
-    /// A header with one address, such as `x-real-ip`, which the proxy overwrites.
+    /// A header with a single address, such as `x-real-ip`, which the proxy overwrites.
     Single(HeaderName),
 }
 
@@ -168,24 +169,26 @@ impl ClientHeader {
     }
 }
 
-/// Whom to believe, and which header.
+/// The trusted proxies, and their header.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Forwarding {
-    /// Whose word counts.
+    /// The trusted proxies.
     pub trusted: TrustedProxies,
-    /// The header they maintain.
+    /// The header that they maintain.
     pub client_header: ClientHeader,
 }
 
 impl Forwarding {
-    /// The client's address: going from `peer` back towards the client, the first that is no trusted proxy; if all
-    /// are, the last one. What stands beyond the first stranger was written by strangers, and is not even looked at.
+    /// The client's address: going from `peer` back towards the client, the first that is not a
+    /// trusted proxy; if all are, the last one. Values beyond the first untrusted address come from
+    /// untrusted senders, and are not even parsed.
     ///
-    /// A proxy that says `unknown` or hides the address behind a word (RFC 7239, section 6.3) is itself the client
-    /// then. None only for a peer at a Unix socket that says nothing.
+    /// If a proxy reports `unknown` or an obfuscated identifier (RFC 7239, section 6.3), that proxy
+    /// counts as the client. None only for a peer at a Unix socket without a header.
     ///
     /// # Errors
-    /// A trusted proxy named something that is no address, or more than [`HOPS_MAX`] trusted proxies stand in a row.
+    /// A trusted proxy reported something that is not an address, or there are more than
+    /// [`HOPS_MAX`] trusted proxies in a row.
     pub fn client(&self, peer: Hop, headers: &HeaderMap) -> Result<Option<IpAddr>, Malformed> {
         let lines = headers.get_all(self.client_header.name()).iter();
         match &self.client_header {
@@ -207,7 +210,7 @@ impl Forwarding {
         }
     }
 
-    /// Goes from `peer` along `hops`, the nearest first.
+    /// Walks from `peer` along `hops`, the nearest first.
     fn walk<'h>(
         &self,
         peer: Hop,
@@ -249,7 +252,7 @@ impl Hop {
     }
 }
 
-/// The values of a list header's line, the last one first.
+/// The values in a line of a list header, the last one first.
 fn list(line: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     let values = line.as_bytes().rsplit(|byte| *byte == b',');
     values
@@ -257,10 +260,10 @@ fn list(line: &HeaderValue) -> impl Iterator<Item = &[u8]> {
         .filter(|value| !value.is_empty())
 }
 
-/// Who a proxy says has connected to it (RFC 7239, section 6; `X-Forwarded-For` is written in the same ways).
+/// A node as a proxy reports it (RFC 7239, section 6; `X-Forwarded-For` uses the same forms).
 enum Node {
     Address(IpAddr),
-    /// `unknown`, or a word that stands for it: `_hidden`.
+    /// `unknown`, or an obfuscated identifier: `_hidden`.
     Hidden,
 }
 

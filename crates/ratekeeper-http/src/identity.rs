@@ -1,4 +1,4 @@
-//! Who calls.
+//! Identifies callers.
 
 mod config;
 mod countries;
@@ -22,12 +22,12 @@ use tokens::{OnInvalid, Tokens};
 pub use config::{IdentityConfig, IdentityError};
 pub(crate) use tokens::{Claims, claim};
 
-/// The key of the entry that names somebody whom nothing names.
+/// The entry key of an unidentified caller.
 const NOBODY_KEY: &str = "identity";
-/// The name of somebody whom nothing names, unless settings have another.
+/// The default name of an unidentified caller.
 const NOBODY: &str = "anonymous";
 
-/// How a request tells who calls: parts of it that are tried in order, the first that is there counting.
+/// The parts of a request that identify its caller, in order: the first that is present counts.
 ///
 /// By default the `x-api-key` header, else the client's address.
 #[derive(Clone, Debug)]
@@ -40,30 +40,32 @@ pub struct Identity {
     countries: Option<Arc<Countries>>,
 }
 
-/// A part of a request that names somebody, and what kind of name that is.
+/// A part of a request that identifies a caller, with the kind of its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Named {
     source: Source,
-    /// The key of the entry with the name. Names of different kinds have different keys, so that nobody gets at
-    /// another one's counter by a name of another kind, and API keys are known for secrets.
+    /// The key of the entry with the name. Different kinds of names have different keys, so that no
+    /// caller reaches another one's counter with a name of another kind, and API keys are known to
+    /// be secret.
     key: Box<str>,
 }
 
 impl Named {
-    /// Whether the name is a secret, by where it comes from or what it is called.
+    /// Returns true if the name is a secret, by its source or its key.
     fn is_secret(&self) -> bool {
         self.source.is_secret() || is_secret_by_default(&self.key)
     }
 }
 
-/// Who calls.
+/// The caller of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Caller<'a> {
-    /// What kind of name it is, as the key of an entry: `api_key`, `remote_address`, `org`.
+    /// The kind of name, as the key of an entry: `api_key`, `remote_address`, `org`.
     pub key: &'a str,
     /// The name.
     pub name: Cow<'a, str>,
-    /// Whether the name is a secret, and shown as its [`fingerprint`](ratekeeper_rules::secret::fingerprint) alone.
+    /// True if the name is a secret, to be shown only as its
+    /// [`fingerprint`](ratekeeper_rules::secret::fingerprint).
     pub is_secret: bool,
 }
 
@@ -82,7 +84,7 @@ impl Default for Identity {
 }
 
 impl Identity {
-    /// Who sent the request of `view`.
+    /// The caller of the request of `view`.
     pub(crate) fn caller<'a>(&'a self, view: &View<'a>) -> Result<Caller<'a>, Malformed> {
         for named in &self.sources {
             if let Some(name) = named.source.value(view, self.ipv6_prefix)? {
@@ -103,7 +105,7 @@ impl Identity {
         Ok(self.nobody())
     }
 
-    /// The tenant that a path names.
+    /// The tenant in a path.
     pub(crate) fn tenant<'a>(
         &'a self,
         key: &'static str,
@@ -122,12 +124,12 @@ impl Identity {
         })
     }
 
-    /// Takes in what has changed of the files that it was made with; true if something did. A file that makes no sense
-    /// leaves what it said before in force. Cheap enough for every second: the files' dates are looked at, and no more
-    /// unless they changed.
+    /// Reloads the files of its settings that have changed; returns true if any did. A file that is
+    /// invalid leaves the previous contents in force. Cheap enough for every second: only the
+    /// files' metadata is read unless they changed.
     ///
     /// # Errors
-    /// What is wrong with a file that has changed; said once for each change.
+    /// The error in a changed file; returned once for each change.
     pub fn refresh(&self) -> Result<bool, IdentityError> {
         let tokens = self.tokens.as_ref().map(|tokens| {
             let refreshed = tokens.refresh();
@@ -151,7 +153,7 @@ impl Identity {
         secret.map(|named| &*named.key)
     }
 
-    /// The header that says the country, if one does.
+    /// The header with the country, if one is configured.
     pub(crate) fn country_header(&self) -> Option<&http::HeaderName> {
         self.countries.as_ref()?.header()
     }
@@ -160,7 +162,8 @@ impl Identity {
         self.tokens.is_some()
     }
 
-    /// What `token`, which `sender` shows, says; None if it is not believed, and that makes no difference.
+    /// The claims of `token`, sent by `sender`; None if it is not accepted and the settings
+    /// tolerate that.
     pub(crate) fn claims(
         &self,
         token: &str,

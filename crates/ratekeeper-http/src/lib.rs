@@ -1,13 +1,13 @@
-//! An HTTP request as rules see it, and an answer as HTTP clients read it.
+//! HTTP requests as rules see them, and answers in the form that HTTP clients read.
 //!
-//! - [`Forwarding`] finds the client's address behind proxies, of which only trusted ones are believed.
-//! - [`Original`] is the request that somebody wants to know about: received, as forward-auth proxies tell it, or
+//! - [`Forwarding`] finds the client's address behind trusted proxies.
+//! - [`Original`] is the request to decide: received, described by a forward-auth proxy, or
 //!   [`Logged`].
-//! - [`Identity`] tells who calls, [`Mapping`] makes descriptors of it, and [`Describer`] makes of both, and of the service
-//!   levels that there are, what a limiter is asked.
-//! - [`answer`] has the headers that tell a client of its limits.
+//! - [`Identity`] identifies the caller, [`Mapping`] makes descriptors, and [`Describer`] combines
+//!   both with the service levels into a check for a limiter.
+//! - [`answer`] has the headers that report limits to a client.
 //!
-//! It listens nowhere, reads no body and decides nothing.
+//! The crate listens nowhere, reads no bodies and decides nothing.
 //!
 //! ```
 //! use http::{HeaderMap, HeaderValue};
@@ -18,7 +18,7 @@
 //! headers.insert("x-forwarded-for", HeaderValue::from_static("198.51.100.9, 203.0.113.7"));
 //! headers.insert("x-forwarded-uri", HeaderValue::from_static("/orders?page=2"));
 //! let proxy = Hop::Address("127.0.0.1".parse()?);
-//! // The client may have written the left address itself; the right one is the proxy's word.
+//! // The client may have added the left address itself; the right one comes from the proxy.
 //! let original = Original::forwarded(proxy, &headers, &Forwarding::default())?;
 //! let (describer, rules) = (Describer::default(), RuleSet::default());
 //! let question = describer.question(&original, Some("shop"), &rules)?;

@@ -1,4 +1,4 @@
-//! A request that was answered long ago, as a line of a log tells it.
+//! Requests from the lines of a log.
 
 use std::net::IpAddr;
 
@@ -7,32 +7,32 @@ use http::HeaderMap;
 use crate::original::host;
 use crate::{Describer, Forwarding, Hop, Malformed, Original, Source, Target};
 
-/// What a log says of a request.
+/// The data of a request in a log.
 #[derive(Clone, Copy, Debug)]
 pub struct Logged<'a> {
-    /// Who sent it: an address, or a name that the server found for one.
+    /// The client: an address, or a host name that the server resolved.
     pub client: &'a str,
-    /// As it was sent.
+    /// The method, as it was sent.
     pub method: Option<&'a str>,
-    /// With or without a port.
+    /// The host, with or without a port.
     pub host: Option<&'a str>,
     /// The path without its query.
     pub path: Option<&'a str>,
-    /// What followed the question mark.
+    /// The query without the question mark.
     pub query: Option<&'a str>,
-    /// Those headers that the log has.
+    /// The headers that the log has.
     pub headers: &'a HeaderMap,
 }
 
 impl<'a> Original<'a> {
-    /// The request of a line of a log.
+    /// The request of a log line.
     ///
-    /// Where the client is a trusted proxy and the log has the header that tells the one behind it, that one is the
-    /// client. The headers were the log's to believe, so those of the edge count. A path or a host that has no meaning
-    /// is as good as none.
+    /// If the client is a trusted proxy and the log has its forwarding header, the client behind it
+    /// counts. The log's server has already vetted the headers, so those of the edge are used. An
+    /// invalid path or host counts as missing.
     ///
     /// # Errors
-    /// A trusted proxy named something that is no address.
+    /// A trusted proxy reported something that is not an address.
     pub fn logged(line: &Logged<'a>, forwarding: &Forwarding) -> Result<Self, Malformed> {
         let address: Option<IpAddr> = line.client.parse().ok();
         let client = match address {
@@ -47,7 +47,7 @@ impl<'a> Original<'a> {
             client,
             client_name: match address {
                 None => Some(line.client),
-                // Written in one way only, so it need not be written again.
+                // It has only one spelling, so it need not be formatted again.
                 Some(IpAddr::V4(_)) if client == address => Some(line.client),
                 Some(_) => None,
             },
@@ -65,8 +65,9 @@ impl<'a> Original<'a> {
 }
 
 impl Describer {
-    /// The parts of a request that decide what is asked about it, in the order of the mapping and each once; those that
-    /// tell who calls are among them if `asks_caller` or a descriptor does. A country that a header says is that header.
+    /// The parts of a request that its check depends on, in the order of the mapping, without
+    /// repetitions. They include those that identify the caller if `asks_caller` or a descriptor
+    /// needs them. A country from a header is listed as that header.
     #[must_use]
     pub fn parts(&self, asks_caller: bool) -> Vec<Source> {
         let fields = self.mapping.descriptors().iter().flatten();
@@ -76,7 +77,7 @@ impl Describer {
         self.each_once(sources.chain(callers))
     }
 
-    /// The parts of a request that tell who calls, in the order in which they are tried.
+    /// The parts of a request that identify its caller, in the order in which they are tried.
     #[must_use]
     pub fn caller_parts(&self) -> Vec<Source> {
         self.each_once(self.identity.sources())

@@ -1,14 +1,14 @@
-//! What a request says that cannot be meant.
+//! Faults of requests.
 
 use http::HeaderName;
 
-/// Something in a request that has no meaning, or two. Nothing is decided on the ground of it.
+/// A meaningless or ambiguous part of a request. No decision is based on it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct Malformed {
-    /// Where: `header x-forwarded-for`, `query parameter key`, `cookie session`.
+    /// The place: `header x-forwarded-for`, `query parameter key`, `cookie session`.
     pub place: String,
-    /// What is wrong, and what was expected. Values that may be secret are not in it.
+    /// The problem, and the expected form. Does not contain values that may be secret.
     pub message: String,
 }
 
@@ -28,7 +28,7 @@ impl Malformed {
     }
 }
 
-/// The start of what somebody sent, as a message may repeat it.
+/// The start of a value from the request, safe to repeat in a message.
 pub(crate) fn excerpt(bytes: &[u8]) -> String {
     const BYTES_MAX: usize = 60;
     let end = bytes.len().min(BYTES_MAX);

@@ -1,4 +1,4 @@
-//! From a request to descriptors.
+//! Maps requests to descriptors.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -17,12 +17,12 @@ use crate::{Identity, Malformed, Original, Source};
 const DESCRIPTORS_MAX: usize = 100;
 /// The most entries of one descriptor.
 const ENTRIES_MAX: usize = 32;
-/// The part of an IPv6 address that one customer has for themselves, in most networks.
+/// The prefix of an IPv6 address that one customer has in most networks.
 pub(crate) const IPV6_PREFIX: u8 = 64;
 
-/// Which descriptors a request has: a list of them, each a list of entries.
+/// The descriptors of a request: a list of descriptors, each a list of entries.
 ///
-/// Deserialized from what settings say, where either may be left out:
+/// Deserialized from settings, where either key may be left out:
 ///
 /// ```yaml
 /// ipv6_prefix: 64                # optional
@@ -40,24 +40,26 @@ pub struct Mapping {
     ipv6_prefix: u8,
 }
 
-/// An entry of a descriptor: a key, and where its value comes from.
+/// An entry of a descriptor: a key, and the source of its value.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(try_from = "RawField")]
 pub struct Field {
-    /// What rules call it.
+    /// The key in rules.
     pub key: Box<str>,
-    /// None for a value that is always `default`.
+    /// The source; None for a value that is always `default`.
     pub source: Option<Source>,
-    /// What it is where the source is missing. Without one the whole descriptor is then left out.
+    /// The value if the source is missing. Without a default, the whole descriptor is then left
+    /// out.
     pub default: Option<Box<str>>,
 }
 
 impl Mapping {
-    /// A mapping to these descriptors, with IPv6 addresses counted by networks of `ipv6_prefix` bits.
+    /// A mapping to these descriptors, in which IPv6 addresses count by networks of `ipv6_prefix`
+    /// bits.
     ///
     /// # Errors
-    /// There is no descriptor or one without entries; there are more than 100, or 32 entries in one; the prefix is
-    /// not 1 to 128.
+    /// There is no descriptor, or one without entries; there are more than 100, or 32 entries in
+    /// one; the prefix is not 1 to 128.
     pub fn new(descriptors: Vec<Vec<Field>>, ipv6_prefix: u8) -> Result<Self, String> {
         if descriptors.is_empty() || descriptors.len() > DESCRIPTORS_MAX {
             return Err(format!(
@@ -87,30 +89,30 @@ impl Mapping {
         &self.descriptors
     }
 
-    /// How many bits of IPv6 addresses count.
+    /// The prefix length by which IPv6 addresses count.
     #[must_use]
     pub const fn ipv6_prefix(&self) -> u8 {
         self.ipv6_prefix
     }
 
-    /// Drops the descriptors whose first key no rule could match, `matches` being asked for each: their values then need
-    /// not be looked for.
+    /// Drops the descriptors whose first key no rule can match, according to `matches`, so that
+    /// their values need not be looked up.
     pub fn retain_first_keys(&mut self, matches: impl Fn(&str) -> bool) {
         let may_match = |fields: &[Field]| fields.first().is_some_and(|field| matches(&field.key));
         self.descriptors.retain(|fields| may_match(fields));
     }
 
-    /// The descriptors that `request` has, for callers who have no service levels. Whoever calls is told by the default
-    /// [`Identity`].
+    /// The descriptors of `request`, for callers without service levels. The default [`Identity`]
+    /// identifies its caller.
     ///
     /// # Errors
-    /// The request says two things about one source. See [`Malformed`].
+    /// A source has two values in the request. See [`Malformed`].
     pub fn describe<'a>(&'a self, request: &'a Original<'a>) -> Result<Described<'a>, Malformed> {
         static IDENTITY: LazyLock<Identity> = LazyLock::new(Identity::default);
         self.describe_view(&View::unchecked(request, &IDENTITY))
     }
 
-    /// The descriptors that the request of `view` has.
+    /// The descriptors of the request of `view`.
     pub(crate) fn describe_view<'a>(&'a self, view: &View<'a>) -> Result<Described<'a>, Malformed> {
         let mut described = Described::default();
         for fields in &self.descriptors {
@@ -132,7 +134,7 @@ impl Mapping {
     }
 }
 
-/// One descriptor each for the client's address, the API key, the method and the path.
+/// A descriptor each for the client's address, the API key, the method and the path.
 impl Default for Mapping {
     fn default() -> Self {
         let one = |key: &str, source| {
@@ -169,30 +171,31 @@ impl Field {
     }
 }
 
-/// The entries of a request's descriptors, to be borrowed by a check.
+/// The entries of a request's descriptors, from which a check can borrow.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Described<'a> {
-    /// All descriptors' entries, one after the other: keys and values.
+    /// The entries of all descriptors, one after the other: keys and values.
     pairs: SmallVec<[(&'a str, Cow<'a, str>); 8]>,
-    /// Where the entries of each end.
+    /// The end of each descriptor's entries.
     ends: SmallVec<[usize; 8]>,
 }
 
 impl<'a> Described<'a> {
-    /// Whether the request has no descriptor at all.
+    /// Returns true if the request has no descriptor.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The entries as rules match them, one descriptor's after the other's, for [`Described::descriptors`].
+    /// The entries in the form that rules match, one descriptor's after the other's, for
+    /// [`Described::descriptors`].
     #[must_use]
     pub fn entries(&self) -> SmallVec<[Entry<'_>; 8]> {
         let pairs = self.pairs.iter();
         pairs.map(|(key, value)| Entry { key, value }).collect()
     }
 
-    /// The descriptors, with what [`Described::entries`] gave; each costs one hit.
+    /// The descriptors, with the result of [`Described::entries`]; each costs one hit.
     #[must_use]
     pub fn descriptors<'e>(&self, entries: &'e [Entry<'e>]) -> SmallVec<[Descriptor<'e>; 4]> {
         let mut start = 0;
@@ -204,7 +207,7 @@ impl<'a> Described<'a> {
         self.ends.iter().map(descriptor).collect()
     }
 
-    /// Adds a descriptor of these entries.
+    /// Adds a descriptor with these entries.
     pub(crate) fn push(&mut self, entries: impl IntoIterator<Item = (&'a str, Cow<'a, str>)>) {
         self.pairs.extend(entries);
         self.ends.push(self.pairs.len());
@@ -239,7 +242,7 @@ struct RawField {
     default: Option<Text>,
 }
 
-/// A value as people write it: `v1`, `404`, `true`.
+/// A value in the form that people write it: `v1`, `404`, `true`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Text {

@@ -1,4 +1,4 @@
-//! The request that a forward-auth proxy asks about.
+//! A request to decide, as received or as a forward-auth proxy describes it.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -24,14 +24,16 @@ static METHOD: [HeaderName; 2] = [
 static PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// An HTTP request, as far as rules may look at it. What nobody said is None.
+/// The parts of an HTTP request that rules may depend on. Unknown parts are None.
 #[derive(Clone, Debug)]
 pub struct Original<'a> {
-    /// Who sent it.
+    /// The client's address.
     pub client: Option<IpAddr>,
-    /// What a log calls it, if that is how it counts: a name in place of an address, or an IPv4 address as it stands there.
+    /// The client's name in a log, if it counts by that: a host name in place of an address, or an
+    /// IPv4 address as written there.
     pub client_name: Option<&'a str>,
-    /// As it was sent; methods are case-sensitive, and one with small letters is refused.
+    /// The method as it was sent; methods are case-sensitive, and one with lower-case letters is
+    /// refused.
     pub method: Option<&'a str>,
     /// `http` or `https`, or `ws` or `wss`.
     pub scheme: Option<&'static str>,
@@ -39,22 +41,23 @@ pub struct Original<'a> {
     pub host: Option<Cow<'a, str>>,
     /// The path and the query.
     pub target: Option<Target<'a>>,
-    /// Its other headers.
+    /// The request's headers.
     pub headers: &'a HeaderMap,
-    /// Whether a trusted proxy sent them: some of them count from nobody else.
+    /// True if a trusted proxy sent the headers: some of them are used only then.
     pub is_from_trusted: bool,
 }
 
 impl<'a> Original<'a> {
-    /// What the proxy `peer` tells about a request in the headers of its own.
+    /// The request that the proxy `peer` describes in the headers of its own request.
     ///
-    /// `X-Forwarded-Uri` and `-Method` (Caddy, Traefik) and `X-Original-URI` and `-Method` (NGINX) are read alike, and
-    /// `X-Forwarded-Host` and `-Proto`, or `Forwarded` where that is the header in use. They count from trusted
-    /// proxies alone; of others only the address is known. The method of the question itself says nothing.
+    /// `X-Forwarded-Uri` and `-Method` (Caddy, Traefik) and `X-Original-URI` and `-Method` (NGINX)
+    /// are read alike, along with `X-Forwarded-Host` and `-Proto`, or `Forwarded` if that is the
+    /// configured header. They are used only from trusted proxies; from others only the address is
+    /// known. The method of the proxy's own request is ignored.
     ///
     /// # Errors
-    /// A trusted proxy tells something that has no meaning, or two: a proxy sets one of the two families of headers,
-    /// and where a client smuggles in the other, they differ.
+    /// A trusted proxy describes something meaningless or ambiguous: a proxy sets one of the two
+    /// families of headers, and if a client smuggles in the other, they differ.
     pub fn forwarded(
         peer: Hop,
         headers: &'a HeaderMap,
@@ -90,12 +93,13 @@ impl<'a> Original<'a> {
         Ok(original)
     }
 
-    /// A request as whoever listens received it from `peer` over `scheme`, `http` or `https`.
+    /// A request that this process received from `peer` over `scheme`, `http` or `https`.
     ///
     /// The client's address is the one behind trusted proxies. Method, path and host are the request's own.
     ///
     /// # Errors
-    /// A trusted proxy names something that is no address, the host is none, or two, or the method has small letters.
+    /// A trusted proxy reported something that is not an address, the host is invalid or repeated,
+    /// or the method has lower-case letters.
     pub fn received(
         peer: Hop,
         scheme: &'static str,
@@ -129,7 +133,7 @@ impl<'a> Original<'a> {
         })
     }
 
-    /// The host and the scheme as the nearest proxy says them in `Forwarded`.
+    /// Takes the host and the scheme that the nearest proxy reported in `Forwarded`.
     fn take_forwarded(&mut self) -> Result<(), Malformed> {
         let name = &http::header::FORWARDED;
         if let Some(element) = forwarded::parse(self.headers)?.pop() {
@@ -147,14 +151,14 @@ impl<'a> Original<'a> {
 
 type Line<'a> = (&'static HeaderName, &'a HeaderValue);
 
-/// The value of whichever of `names` is there.
+/// The value of the one of `names` that is present.
 fn agreed<'a>(
     headers: &'a HeaderMap,
     names: &'static [HeaderName; 2],
 ) -> Result<Option<Line<'a>>, Malformed> {
     let all =
         |name: &'static HeaderName| headers.get_all(name).iter().map(move |value| (name, value));
-    // A proxy that clears a header may send it empty.
+    // A proxy may clear a header by sending it empty.
     let mut said = names
         .iter()
         .flat_map(all)
@@ -186,8 +190,8 @@ fn method<'a>((name, value): Line<'a>) -> Result<&'a str, Malformed> {
     in_capitals(text)
 }
 
-/// Refuses `post`: methods are case-sensitive (RFC 9110, section 9.1), but some services serve it as `POST`, which rules
-/// for `POST` would not see. No registered method has small letters.
+/// Refuses `post`: methods are case-sensitive (RFC 9110, section 9.1), but some services treat it
+/// as `POST`, which rules for `POST` would miss. No registered method has lower-case letters.
 fn in_capitals(method: &str) -> Result<&str, Malformed> {
     match method.bytes().any(|byte| byte.is_ascii_lowercase()) {
         false => Ok(method),
@@ -202,7 +206,7 @@ fn in_capitals(method: &str) -> Result<&str, Malformed> {
     }
 }
 
-/// What the nearest proxy added to a list.
+/// The value that the nearest proxy added to a list.
 fn last_of(line: &HeaderValue) -> &[u8] {
     let mut values = line.as_bytes().rsplit(|byte| *byte == b',');
     values.next().unwrap_or_default().trim_ascii()
@@ -239,7 +243,7 @@ mod tests {
         headers
     }
 
-    /// `METHOD scheme://host path` as a peer on this host tells it, `-` for what it does not.
+    /// `METHOD scheme://host path` as a peer on this host describes it, `-` for missing parts.
     fn told(lines: &[(&'static str, &str)]) -> Result<String, String> {
         told_by("127.0.0.1", &Forwarding::default(), lines)
     }

@@ -1,4 +1,4 @@
-//! Paths whose slashes can be read in two ways.
+//! Paths with ambiguous slashes.
 
 use std::str::FromStr;
 
@@ -8,29 +8,29 @@ use crate::malformed::excerpt;
 use crate::spelling::Ambiguity;
 use crate::{Malformed, Target};
 
-/// What becomes of a path with an encoded slash (`%2F`) or a backslash in a segment.
+/// The treatment of a path with an encoded slash (`%2F`) or a backslash in a segment.
 ///
-/// Some services take `/product%2F7` for one segment. Others decode it before they look for a handler, and serve
-/// `/product/7`: what is limited by its path would be had without a limit. A path that a service level's pattern spells
-/// out, `%2F` and all, is always let through.
+/// Some services take `/product%2F7` for one segment. Others decode it before routing, and serve
+/// `/product/7`: a limit by path could be evaded. A path that a service level's pattern spells out,
+/// `%2F` included, is always accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum EncodedSlashes {
-    /// Refused where a rule goes by the path, and where another service level would hold, or another tenant be counted, if
-    /// it were a slash.
+    /// Refuses it if a rule depends on the path, and if another service level or tenant would apply
+    /// with a slash in its place.
     #[default]
     RefuseWhereItCounts,
-    /// Refused whatever it is about.
+    /// Refuses it always.
     Refuse,
-    /// Part of its segment. For services that read it so, too.
+    /// Takes it as part of its segment, for services that read it so too.
     Keep,
 }
 
-/// What services take for a slash, each another set of it.
+/// The sets of spellings that services may take for a slash.
 const READINGS: [&[&str]; 3] = [&["%2F"], &["\\"], &["%2F", "\\"]];
 
 impl EncodedSlashes {
-    /// Refuses a request whose path can be read in two ways; `path` is in one spelling, and `counts` is true if a rule of a
-    /// descriptor may go by it.
+    /// Refuses a request with an ambiguous path; `path` is normalized, and `counts` is true if a
+    /// rule of a descriptor may depend on it.
     pub(crate) fn check(
         self,
         method: &str,
@@ -69,19 +69,20 @@ impl EncodedSlashes {
     }
 }
 
-/// What becomes of a path that services read in different ways for another reason than its slashes: see
+/// The treatment of a path that services read in different ways for reasons other than slashes: see
 /// [`Ambiguity`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AmbiguousPaths {
-    /// Refused where a rule or a service level goes by the path.
+    /// Refuses it if a rule or a service level depends on the path.
     #[default]
     Refuse,
-    /// Taken in its one spelling, whatever the service behind takes it for.
+    /// Uses the normalized path, whatever the upstream makes of it.
     Accept,
 }
 
 impl AmbiguousPaths {
-    /// Refuses a path for what `odd` says of it; `counts` is true if a rule of a descriptor may go by it.
+    /// Refuses a path because of its `odd` parts; `counts` is true if a rule of a descriptor may
+    /// depend on it.
     pub(crate) fn check(
         self,
         target: &Target<'_>,
@@ -143,17 +144,17 @@ fn has_dot_segments(path: &str) -> bool {
     path.split('/').any(name)
 }
 
-/// What of a service level decides where a request is counted.
+/// The parts of a service level that determine the counter.
 fn what_counts<'a>(found: Option<LevelMatch<'a>>) -> Option<(&'a str, Option<&'a str>)> {
     found.map(|found| (&*found.level.id, found.tenant))
 }
 
-/// Whether every such segment of `path` is a literal of `pattern`, which matches it.
+/// Returns true if every ambiguous segment of `path` is a literal of `pattern`, which matches it.
 fn is_spelt_out(pattern: &PathPattern, path: &str) -> bool {
     let mut own = pattern.segments().iter();
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
     segments.all(|segment| {
-        // Patterns do not see parameters, nor segments that are nothing else.
+        // Patterns ignore parameters, and segments with nothing but parameters.
         let own = match segment.starts_with(';') {
             true => None,
             false => own.next(),

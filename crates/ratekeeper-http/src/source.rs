@@ -1,4 +1,4 @@
-//! Where an entry's value comes from.
+//! Sources of entry values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,22 +19,22 @@ use crate::{Malformed, credentials};
 /// The bytes of `255.255.255.255`.
 const IPV4_BYTES_MAX: usize = 15;
 
-/// A part of a request. What a request does not have, or has empty, is missing.
+/// A part of a request. An absent or empty part is missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// `remote_address`: the client's address; of IPv6 the network, whose prefix the mapping says.
+    /// `remote_address`: the client's address; for IPv6 its network, with the mapping's prefix.
     RemoteAddress,
     /// `method`: `GET`.
     Method,
-    /// `path`: the whole path, in one spelling ([`Target`](crate::Target)).
+    /// `path`: the whole path, normalized ([`Target`](crate::Target)).
     Path,
     /// `endpoint`: the method, a space and the path: `POST /orders`.
     Endpoint,
     /// `path_segment:2`: one segment, counted from 1.
     PathSegment(u16),
-    /// `path:/v1/organizations/{org}/**`: what stands for the variable, in paths that match.
+    /// `path:/v1/organizations/{org}/**`: the value of the variable, for paths that match.
     PathVariable(PathPattern),
-    /// `host`: without its port, in lower case.
+    /// `host`: the host without its port, in lower case.
     Host,
     /// `scheme`: `https`.
     Scheme,
@@ -46,11 +46,12 @@ pub enum Source {
     Cookie(Box<str>),
     /// `bearer`: the token of `Authorization: Bearer`.
     Bearer,
-    /// `claim:sub`: what a checked bearer token says; `claim:/org/id` is a JSON pointer.
+    /// `claim:sub`: a claim of a verified bearer token; `claim:/org/id` is a JSON pointer.
     Claim(Box<str>),
-    /// `country`: two letters, from a header of the edge or a database of addresses.
+    /// `country`: two letters, from a header of the edge or an address database.
     Country,
-    /// `identity`: who calls, by the first part of the request that says so ([`Identity`](crate::Identity)).
+    /// `identity`: the caller, by the first part of the request that identifies it
+    /// ([`Identity`](crate::Identity)).
     Identity,
 }
 
@@ -122,7 +123,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// A pattern with one variable, which is what is asked for.
+/// Parses a pattern with exactly one variable.
 fn path_variable(text: &str, pattern: &str) -> Result<PathPattern, String> {
     let pattern = PathPattern::parse(pattern).map_err(|why| format!("`{text}`: {why}"))?;
     match pattern.variables().count() {
@@ -134,11 +135,11 @@ fn path_variable(text: &str, pattern: &str) -> Result<PathPattern, String> {
 }
 
 impl Source {
-    /// The value in the request, None if it is missing or empty; `ipv6_prefix` is for [`Source::RemoteAddress`].
+    /// The value in the request, None if it is missing or empty; `ipv6_prefix` is for
+    /// [`Source::RemoteAddress`].
     ///
     /// # Errors
-    /// The request says two different things: which of them the service behind goes by is not known here, so neither
-    /// is counted.
+    /// The request has two different values: since the upstream may use either, neither is counted.
     pub(crate) fn value<'a>(
         &self,
         view: &View<'a>,
@@ -186,7 +187,7 @@ impl Source {
         Ok(value.filter(|value| !value.is_empty()))
     }
 
-    /// Whether its values are secrets: whoever knows one can act as somebody else.
+    /// Returns true if its values are secrets, with which a holder can act as somebody else.
     pub(crate) fn is_secret(&self) -> bool {
         match self {
             Self::Bearer | Self::Cookie(_) => true,
@@ -199,7 +200,7 @@ impl Source {
         }
     }
 
-    /// Whether it is the path or a part of it.
+    /// Returns true if it is the path or a part of it.
     pub(crate) const fn is_of_path(&self) -> bool {
         matches!(
             self,
@@ -207,13 +208,14 @@ impl Source {
         )
     }
 
-    /// Whether it is whatever somebody chose to write, unlike an address.
+    /// Returns true if callers can choose the value freely, unlike an address.
     pub(crate) const fn is_said(&self) -> bool {
         !matches!(self, Self::RemoteAddress | Self::Country)
     }
 }
 
-/// An address as counters see it: whoever has one address of an IPv6 network has as many as they like.
+/// The part of an address that counts: a holder of one address in an IPv6 network has as many as
+/// they like.
 fn network(client: IpAddr, ipv6_prefix: u8) -> String {
     match client {
         IpAddr::V6(address) if ipv6_prefix < 128 => {
@@ -233,10 +235,10 @@ fn network(client: IpAddr, ipv6_prefix: u8) -> String {
     }
 }
 
-/// A segment that names somebody.
+/// A path segment that identifies a caller.
 ///
-/// What is still percent-encoded in a path is a slash, a percent sign, a control character or what is no UTF-8. The
-/// service behind may decode it and read another name, or another path.
+/// Escapes left in a normalized path stand for a slash, a percent sign, a control character or
+/// invalid UTF-8. The upstream may decode them and read another name, or another path.
 pub(crate) fn name_in_path(segment: &str) -> Result<&str, Malformed> {
     match segment.contains('%') {
         false => Ok(segment),
@@ -251,7 +253,7 @@ pub(crate) fn name_in_path(segment: &str) -> Result<&str, Malformed> {
     }
 }
 
-/// The value that all agree on.
+/// The common value, if all values are equal.
 fn only<T: PartialEq>(
     mut values: impl Iterator<Item = T>,
     place: impl Fn() -> String,
@@ -265,7 +267,7 @@ fn only<T: PartialEq>(
     }
 }
 
-/// The values of one parameter of a query.
+/// The values of a query parameter.
 fn parameters(query: &[u8], name: &str) -> impl Iterator<Item = String> {
     let pairs = query.split(|byte| *byte == b'&');
     let value = move |pair| {

@@ -1,8 +1,8 @@
-//! The one spelling of a path and of a host that rules, service levels and routes all go by, and the spellings that
-//! services read in different ways.
+//! Normalization of paths and hosts for rules, service levels and routes, and detection of
+//! spellings that services read in different ways.
 //!
-//! Whoever looks at a path or a host asks this module: two opinions about the same request are how a request gets past
-//! a limit.
+//! All code that looks at a path or a host uses this module: two readings of the same request are
+//! how a request evades a limit.
 
 mod host;
 mod path;
@@ -11,19 +11,19 @@ pub use host::host;
 pub use path::{Ambiguity, has_dot_segments};
 pub(crate) use path::{decode, path};
 
-/// A path in one spelling, and why its readers may disagree about it.
+/// A normalized path, and the reasons why services may read it differently.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Spelt<'a> {
     pub(crate) path: std::borrow::Cow<'a, str>,
     pub(crate) odd: Odd,
 }
 
-/// What readers of a path disagree about.
+/// The ambiguities of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Odd {
-    /// It has an encoded slash or a backslash, which some take for a slash.
+    /// It has an encoded slash or a backslash, which some services take for a slash.
     pub(crate) slash: bool,
-    /// The first thing besides.
+    /// The first other ambiguity.
     pub(crate) other: Option<Ambiguity>,
 }
 

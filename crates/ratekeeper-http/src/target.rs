@@ -1,4 +1,4 @@
-//! What a request asks for: a path in one spelling, and a query.
+//! The target of a request: a normalized path, and a query.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::spelling::{Ambiguity, Odd, Spelt, path};
 
 /// A request's target.
 ///
-/// The path is brought to one spelling, so that nobody gets a counter of their own by writing it another way:
+/// The path is normalized, so that callers cannot get a fresh counter by spelling it differently:
 ///
 /// - percent-encoded characters are decoded, except `/`, `%` and control characters, which stay encoded, in
 ///   uppercase: `/%6Frders` is `/orders`, and `/a%2fb` stays two segments fewer than `/a/b`;
@@ -19,19 +19,19 @@ use crate::spelling::{Ambiguity, Odd, Spelt, path};
 /// - upper and lower case stay apart, and so do paths with and without a slash at their end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target<'a> {
-    /// The path, in one spelling; `*` for OPTIONS of a whole server.
+    /// The path, normalized; `*` for OPTIONS of a whole server.
     pub path: Cow<'a, str>,
-    /// What follows the question mark, as it was sent; empty without one.
+    /// The query without the question mark, as it was sent; empty if there is none.
     pub query: &'a [u8],
     pub(crate) odd: Odd,
 }
 
 impl<'a> Target<'a> {
-    /// Reads a target as it stands in a request line: a path and a query, a whole URI, or `*`. A fragment is
-    /// dropped.
+    /// Parses a target as it stands in a request line: a path and a query, a whole URI, or `*`. A
+    /// fragment is dropped.
     ///
     /// # Errors
-    /// It is none of these. `name` is the header that it came in.
+    /// It is none of these. `name` is the header that it came from.
     pub fn parse(name: &HeaderName, bytes: &'a [u8]) -> Result<Self, Malformed> {
         let target = bytes.split(|byte| *byte == b'#').next().unwrap_or_default();
         let is_cut = target.len() < bytes.len();
@@ -59,7 +59,7 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// The target of a request that somebody received; None if it has no path, as those of CONNECT.
+    /// The target of a received request; None if it has no path, as for CONNECT.
     #[must_use]
     pub fn of(uri: &'a http::Uri) -> Option<Self> {
         let (raw, query) = match uri.path_and_query()?.as_str().split_once('?') {
@@ -80,12 +80,13 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Whether services read the path in different ways.
+    /// Returns true if services read the path in different ways.
     pub(crate) const fn is_odd(&self) -> bool {
         self.odd.slash || self.odd.other.is_some()
     }
 
-    /// Refuses what some services read as `.` or `..` and others as a name: `/orders/..;x/admin`.
+    /// Refuses segments that some services read as `.` or `..` and others as a name:
+    /// `/orders/..;x/admin`.
     pub(crate) fn check_segments(&self) -> Result<(), Malformed> {
         let name = |segment: &str| matches!(segment.split_once(';'), Some(("." | "..", _)));
         match self.path.contains(";") && self.path.split('/').any(name) {
@@ -100,7 +101,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The segment of that number, counted from 1: of `/orders/7/items`, `orders` is 1. None beyond the last.
+    /// The segment with that number, counted from 1: of `/orders/7/items`, `orders` is 1. None
+    /// beyond the last.
     #[must_use]
     pub fn segment(&self, number: u16) -> Option<&str> {
         let mut segments = self.path.split('/').skip(1).filter(|part| !part.is_empty());
@@ -108,7 +110,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The part of a target that begins with the path's slash.
+/// The part of a target from the path's slash on.
 fn origin_form(target: &[u8]) -> Option<&[u8]> {
     if target.first() == Some(&b'/') {
         return Some(target);
@@ -121,12 +123,12 @@ fn origin_form(target: &[u8]) -> Option<&[u8]> {
     let path = rest.iter().position(|byte| matches!(byte, b'/' | b'?'));
     match path.and_then(|at| rest.get(at..)) {
         Some(path) if path.starts_with(b"/") => Some(path),
-        // No path is the root; its query, which nothing precedes, is given up.
+        // No path means the root; a query without a path is dropped.
         _ => Some(b"/"),
     }
 }
 
-/// What comes before and after the first `at`.
+/// Splits at the first `at`.
 pub(crate) fn split(bytes: &[u8], at: u8) -> (&[u8], &[u8]) {
     match bytes.iter().position(|byte| *byte == at) {
         Some(found) => (
@@ -214,7 +216,7 @@ mod tests {
     }
 
     proptest! {
-        /// One spelling is the spelling of itself, once what is literal is encoded again.
+        /// Normalizing is idempotent, once literals are encoded again.
         #[test]
         fn one_spelling_is_its_own(target in "/[ -~é]{0,40}") {
             let once = path(&target);

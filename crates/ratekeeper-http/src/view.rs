@@ -1,4 +1,4 @@
-//! One request while it is being described.
+//! The state of a request while it is being described.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -9,7 +9,7 @@ use crate::describer::Refused;
 use crate::identity::{Claims, claim};
 use crate::{Caller, Identity, Malformed, Original};
 
-/// A request, and what has been found out about it so far.
+/// A request, with the facts found out about it so far.
 #[derive(Debug)]
 pub(crate) struct View<'a> {
     pub(crate) request: &'a Original<'a>,
@@ -19,7 +19,7 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Checks the request's bearer token, where tokens are checked.
+    /// Verifies the request's bearer token, if tokens are verified.
     pub(crate) fn new(request: &'a Original<'a>, identity: &'a Identity) -> Result<Self, Refused> {
         let mut view = Self::unchecked(request, identity);
         if identity.checks_tokens()
@@ -30,7 +30,7 @@ impl<'a> View<'a> {
         Ok(view)
     }
 
-    /// A request without a look at its token: it has no claims.
+    /// A request whose token is not verified: it has no claims.
     pub(crate) const fn unchecked(request: &'a Original<'a>, identity: &'a Identity) -> Self {
         Self {
             request,
@@ -48,7 +48,7 @@ impl<'a> View<'a> {
         self.identity.country(self.request)
     }
 
-    /// Who calls; looked for once.
+    /// The caller; identified once.
     pub(crate) fn caller(&self) -> Result<Caller<'a>, Malformed> {
         if let Some(caller) = self.caller.get() {
             return Ok(caller.clone());
@@ -57,7 +57,7 @@ impl<'a> View<'a> {
         Ok(self.caller.get_or_init(|| caller).clone())
     }
 
-    /// Who calls, if anybody asked.
+    /// The caller, if it was identified.
     pub(crate) fn into_caller(self) -> Option<Caller<'a>> {
         self.caller.into_inner()
     }

@@ -1,4 +1,4 @@
-//! The examples of docs/headers.md are what the program answers.
+//! Holds the examples of docs/headers.md to the program's answers.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ fn manual() -> String {
     std::fs::read_to_string(path).expect("the manual is there")
 }
 
-/// The blocks of code, with their languages.
+/// The code blocks, with their languages.
 fn blocks(text: &str) -> Vec<(String, String)> {
     let mut blocks = Vec::new();
     let mut parts = text.split("```");

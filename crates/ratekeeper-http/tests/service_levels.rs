@@ -1,4 +1,4 @@
-//! The service levels of the manual, put through a limiter.
+//! Puts the manual's service levels through a limiter.
 
 use http::{HeaderMap, Method, Uri};
 use ratekeeper_core::{Micros, Timestamp};
@@ -29,7 +29,7 @@ struct Shop {
 }
 
 impl Shop {
-    /// With these rules beside the service levels, if they are any.
+    /// A limiter with these rules in addition to the service levels, unless they are empty.
     fn new(rules: &str) -> Self {
         let mut options = Options::default();
         options.slas_base = PathPattern::parse("/v1/organizations/{tenant}").ok();
@@ -47,7 +47,7 @@ impl Shop {
         }
     }
 
-    /// Which rule denies a request, `-` if none does.
+    /// The rule that denies a request, `-` if none does.
     fn ask(&self, method: &str, path: &str, now: Timestamp) -> String {
         let method: Method = method.parse().expect("a method");
         let (uri, headers): (Uri, _) = (path.parse().expect("a URI"), HeaderMap::new());
@@ -73,14 +73,14 @@ impl Shop {
         rule.map_or_else(String::new, |rule| rule.id.to_string())
     }
 
-    /// How many of `count` requests pass.
+    /// The number of `count` requests that pass.
     fn passed(&self, count: u32, method: &str, path: &str, now: Timestamp) -> usize {
         let answers = (0..count).map(|_| self.ask(method, path, now));
         answers.filter(|answer| answer == "-").count()
     }
 }
 
-/// Three seconds into a window of ten seconds that is aligned to the epoch.
+/// Three seconds into a window of ten seconds, aligned to the epoch.
 const NOW: Timestamp = Timestamp::from_micros(1_700_000_003_000_000);
 
 #[test]
@@ -91,7 +91,7 @@ fn a_thousand_of_one_tenant_pass_in_ten_seconds() {
         "/v1/organizations/B/product/7",
     );
     assert_eq!(shop.passed(999, "GET", a, NOW), 999);
-    // Another product is another value of a variable of the path, and counts with the first.
+    // Another product is another value of a path variable, and counts with the first.
     let another = "/v1/organizations/A/product/8";
     assert_eq!(shop.ask("GET", another, NOW), "-");
     assert_eq!(shop.ask("GET", a, NOW), "get-product");
@@ -128,7 +128,7 @@ descriptors:
         shop.ask("PUT", dear, NOW),
         "shop.path_/v1/organizations/A/product/7"
     );
-    // What the domain denied has cost the service level nothing: of a hundred, three are gone.
+    // The domain's denials cost the service level nothing: three of a hundred are gone.
     assert_eq!(shop.passed(2_000, "PUT", other, NOW), 97);
 
     let shop = Shop::new(rules);

@@ -25,7 +25,7 @@ pub(super) fn state(standing: &Standing<'_>, text: &mut String) {
     }
 }
 
-/// Appends an integer, which differs from answer to answer. What is kept of the policy was written by the library.
+/// Appends an integer parameter, which changes with each answer; the rest of the policy is cached.
 fn parameter(text: &mut String, name: &str, value: u64) {
     text.push_str(name);
     text.push_str(itoa::Buffer::new().format(value.min(INTEGER_MAX)));

@@ -1,32 +1,32 @@
-//! In which form a client reads a refusal.
+//! The form of a refusal that a client understands.
 
 use std::str::FromStr;
 
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 
-/// The form of a refusal's body where a request does not say which it wants.
+/// The form of a refusal's body for requests that do not ask for one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BodyForm {
     /// `json`: `{"error": {"code", "message", …}}`.
     #[default]
     Json,
-    /// `problem`: `application/problem+json` (RFC 9457), with the problem types of the IETF's draft.
+    /// `problem`: `application/problem+json` (RFC 9457), with the problem types of the IETF draft.
     Problem,
 }
 
 /// The form of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// A status, and a body of that form.
+    /// An HTTP status, with a body in that form.
     Http(BodyForm),
-    /// gRPC: status 200, and the error in headers; with the content type of the request.
+    /// gRPC: status 200, and the error in headers, with the content type of the request.
     Grpc(HeaderValue),
 }
 
 impl Form {
-    /// The form that a request of these headers wants: gRPC if it is that itself, else the one of the two that its
-    /// `Accept` prefers by name, else `usual`.
+    /// The form for a request with these headers: gRPC for a gRPC request, else the form that its
+    /// `Accept` names, else `usual`.
     #[must_use]
     pub fn wanted(headers: &HeaderMap, usual: BodyForm) -> Self {
         match headers.get(CONTENT_TYPE) {
@@ -39,14 +39,14 @@ impl Form {
 }
 
 impl BodyForm {
-    /// The form that a request's `Accept` prefers by name, else `usual`.
+    /// The form that a request's `Accept` names, else `usual`.
     #[must_use]
     pub fn wanted(headers: &HeaderMap, usual: Self) -> Self {
         accepted(headers).unwrap_or(usual)
     }
 }
 
-/// As settings have it.
+/// Parses the name in settings.
 impl FromStr for BodyForm {
     type Err = String;
 
@@ -59,7 +59,7 @@ impl FromStr for BodyForm {
     }
 }
 
-/// The form that `Accept` prefers by name.
+/// The form that `Accept` names with the highest quality.
 fn accepted(headers: &HeaderMap) -> Option<BodyForm> {
     let mut best: Option<(f32, BodyForm)> = None;
     for line in headers.get_all(ACCEPT) {
@@ -72,7 +72,7 @@ fn accepted(headers: &HeaderMap) -> Option<BodyForm> {
             };
             let quality = parts.find_map(|part| part.strip_prefix("q="));
             let quality = quality.map_or(1.0, |q| q.parse().unwrap_or(0.0));
-            // Of equals the first counts.
+            // Of equal qualities the first wins.
             if quality > best.map_or(0.0, |(quality, _)| quality) {
                 best = Some((quality, form));
             }

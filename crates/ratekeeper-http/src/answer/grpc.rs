@@ -1,7 +1,8 @@
-//! An error as gRPC clients read it: in headers, without a body.
+//! Errors in the form that gRPC clients read: in headers, without a body.
 //!
-//! `grpc-status-details-bin` is a `google.rpc.Status` with a `google.rpc.RetryInfo`. Four small messages are written
-//! here by hand, so that an embedder's build needs no protobuf; a test reads them with a library.
+//! `grpc-status-details-bin` is a `google.rpc.Status` with a `google.rpc.RetryInfo`. The four small
+//! messages are encoded by hand, so that an embedder's build needs no protobuf; a test decodes them
+//! with a library.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -10,7 +11,7 @@ use http::{HeaderName, HeaderValue};
 use super::HeaderLines;
 use super::standing::shown;
 
-/// The codes of gRPC that a refusal has.
+/// The gRPC codes of refusals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Code {
     InvalidArgument = 3,
@@ -25,7 +26,7 @@ static DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
-/// The headers of an error; with when to come back, if that is known.
+/// The headers of an error, with the retry time if it is known.
 pub(super) fn error(code: Code, message: &str, retry_after: Option<u64>) -> HeaderLines {
     let code = code as u8;
     let mut lines = vec![(STATUS.clone(), HeaderValue::from(u16::from(code)))];

@@ -1,4 +1,4 @@
-//! In which headers a client is told of its limits.
+//! The choice of headers that report limits to clients.
 
 use std::str::FromStr;
 use std::time::{Duration, UNIX_EPOCH};
@@ -24,10 +24,11 @@ static DEGRADED: HeaderName = super::DEGRADED;
 /// The first second after the year 9999, where HTTP's dates end.
 const DATES_END: u64 = 253_402_300_800;
 
-/// In which headers a client is told of its limits, on allowed answers and denials alike.
+/// The headers that report limits to clients, on allowed responses and denials alike.
 ///
-/// Read from a list with commas of `draft`, `x-ratelimit`, `x-ratelimit-epoch`, `github`, `retry-after`,
-/// `retry-after-date`, `rule` and `degraded`; `none` for none at all. By default `draft,x-ratelimit,retry-after`.
+/// Parsed from a comma-separated list of `draft`, `x-ratelimit`, `x-ratelimit-epoch`, `github`,
+/// `retry-after`, `retry-after-date`, `rule` and `degraded`; `none` for no headers. The default is
+/// `draft,x-ratelimit,retry-after`.
 ///
 /// ```
 /// use ratekeeper_http::answer::{Headers, LimitHeaders};
@@ -42,14 +43,15 @@ const DATES_END: u64 = 253_402_300_800;
 pub struct Headers {
     /// `draft`: `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers.
     pub draft: bool,
-    /// `X-RateLimit-Limit` and its kin, in one of three ways.
+    /// `X-RateLimit-Limit` and its companions, in one of three conventions.
     pub limits: Option<LimitHeaders>,
-    /// `Retry-After`, after a denial that a wait ends.
+    /// `Retry-After`, after a denial that a wait can end.
     pub retry_after: Option<RetryAfter>,
-    /// `rule`: `X-RateLimit-Rule`, after a denial: the id of the rule that denied.
+    /// `rule`: `X-RateLimit-Rule` with the id of the denying rule, after a denial.
     pub rule: bool,
-    /// `degraded`: [`DEGRADED`](super::DEGRADED), where some limit was answered without being counted. Not by default:
-    /// that a store is away is its operator's business, and tells an attacker when limits are weak.
+    /// `degraded`: [`DEGRADED`](super::DEGRADED), if a limit was answered without being counted.
+    /// Off by default: a store's outage is the operator's concern, and tells attackers when limits
+    /// are weak.
     pub degraded: bool,
 }
 
@@ -60,20 +62,20 @@ pub enum LimitHeaders {
     Delta,
     /// `x-ratelimit-epoch`: the reset in seconds since the Unix epoch.
     Epoch,
-    /// `github`: as `Epoch`, and `X-RateLimit-Used` and `-Resource`.
+    /// `github`: as `Epoch`, with `X-RateLimit-Used` and `-Resource`.
     GitHub,
 }
 
-/// How `Retry-After` says when.
+/// The format of `Retry-After`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RetryAfter {
-    /// `retry-after`: in seconds from now, never 0.
+    /// `retry-after`: seconds from now, never 0.
     Seconds,
-    /// `retry-after-date`: as a date.
+    /// `retry-after-date`: a date.
     Date,
 }
 
-/// Why a list of headers has no meaning.
+/// The reason why a list of headers is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UnknownHeaders(String);
@@ -91,7 +93,7 @@ impl Default for Headers {
 }
 
 impl Headers {
-    /// No header at all.
+    /// No headers.
     pub const NONE: Self = Self {
         draft: false,
         limits: None,
@@ -100,7 +102,7 @@ impl Headers {
         degraded: false,
     };
 
-    /// The headers that tell `standing`.
+    /// The header lines for `standing`.
     #[must_use]
     pub fn lines(&self, standing: &Standing<'_>) -> HeaderLines {
         if *self == Self::NONE {

@@ -9,21 +9,22 @@ use serde_json::json;
 use super::{BodyForm, Denial, Form, HeaderLines, grpc};
 use crate::{Malformed, Unauthenticated};
 
-/// Why a request may not pass.
+/// The reason why a request may not pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// Its caller is over a limit: 429, `RESOURCE_EXHAUSTED`.
+    /// The caller is over a limit: 429, `RESOURCE_EXHAUSTED`.
     Denied(Box<Denial>),
-    /// Nobody could decide, or there is no room to hold it: 503, `UNAVAILABLE`. With seconds to wait, at least 1.
+    /// The request could not be decided, or cannot be queued: 503, `UNAVAILABLE`. With seconds to
+    /// wait, at least 1.
     Overloaded {
-        /// What is overloaded or away: a sentence.
+        /// The overloaded or unavailable part, in a sentence.
         message: &'static str,
-        /// When to come back, in seconds.
+        /// Seconds until a retry.
         retry_after: u64,
     },
-    /// It can be understood in two ways, or in none: 400, `INVALID_ARGUMENT`.
+    /// The request is ambiguous or meaningless: 400, `INVALID_ARGUMENT`.
     Malformed(Malformed),
-    /// Its bearer token is not believed: 401, `UNAUTHENTICATED`.
+    /// The bearer token is not accepted: 401, `UNAUTHENTICATED`.
     Unauthenticated(Unauthenticated),
 }
 
@@ -41,7 +42,7 @@ struct Error<'a> {
 }
 
 impl Refusal {
-    /// Its status over HTTP.
+    /// The HTTP status.
     #[must_use]
     pub const fn status(&self) -> StatusCode {
         match self {
@@ -52,7 +53,7 @@ impl Refusal {
         }
     }
 
-    /// The answer in `form`, with `lines` among its headers.
+    /// The response in `form`, with `lines` among its headers.
     #[must_use]
     pub fn response(&self, form: &Form, lines: HeaderLines) -> Response<Bytes> {
         let (status, body, kind) = match form {
@@ -110,7 +111,8 @@ impl Refusal {
         }
     }
 
-    /// The problem types are those that the draft registers; what is malformed has none of its own.
+    /// The body in the problem form. Its types are those that the draft registers; a malformed
+    /// request has no type of its own.
     fn problem(&self) -> Bytes {
         let status = self.status();
         let (kind, title) = match self {
@@ -165,7 +167,7 @@ impl Refusal {
     }
 }
 
-/// Texts and numbers are always JSON.
+/// Serializes a body. Text and numbers always serialize to JSON.
 fn written(body: &impl Serialize) -> Bytes {
     serde_json::to_vec(body).unwrap_or_default().into()
 }

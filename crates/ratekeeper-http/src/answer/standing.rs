@@ -1,4 +1,4 @@
-//! What there is to tell of a request's limits.
+//! The state of a request's limits, for headers and bodies.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,52 +8,54 @@ use ratekeeper_limiter::{Binding, Decision, Policy, Source};
 use ratekeeper_rules::RuleSet;
 use smallvec::SmallVec;
 
-/// How a request stands with its limits: what clients are told, whether a limiter in this process decided or a service.
+/// The state of a request's limits as reported to clients, whether a limiter in this process
+/// decided or a service.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Standing<'a> {
-    /// Whether it may pass.
+    /// True if the request may pass.
     pub allowed: bool,
-    /// Whether some limit was answered without being counted.
+    /// True if a limit was answered without being counted.
     pub degraded: bool,
-    /// When that was, since the Unix epoch: what dates count from.
+    /// The time of the decision since the Unix epoch, from which dates are computed.
     pub at: Timestamp,
-    /// The limits that the request is held to; as many as are known.
+    /// The limits that apply to the request, as far as they are known.
     pub quotas: SmallVec<[Quota<'a>; 2]>,
     /// The most restrictive of them; none if no enforced limit matched.
     pub binding: Option<Bound<'a>>,
 }
 
-/// A limit that a request is held to: a quota policy, in the words of the IETF's draft.
+/// A limit that applies to a request: a quota policy, in the terms of the IETF draft.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Quota<'a> {
-    /// What it is called: printable ASCII, another name for each quota of a request.
+    /// The name: printable ASCII, unique among the quotas of a request.
     pub name: Cow<'a, str>,
-    /// Hits a window holds, or a larger burst; of a concurrency limit, requests in flight.
+    /// Hits per window, or a larger burst; for concurrency limits, requests in flight.
     pub limit: u64,
-    /// The window; none where it is not known, and of a concurrency limit, which has none.
+    /// The window; none if it is not known, and for concurrency limits, which have none.
     pub window: Option<Micros>,
-    /// Whether it limits how many requests are in flight.
+    /// True if it limits requests in flight.
     pub is_concurrency: bool,
 }
 
-/// The state of the limit that binds a request.
+/// The limit that is closest to denying a request, and its state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bound<'a> {
     /// The limit.
     pub quota: Quota<'a>,
-    /// The id of the rule behind it.
+    /// The id of the limit's rule.
     pub rule: Cow<'a, str>,
     /// Hits left; 0 after a denial.
     pub remaining: u64,
-    /// When there is more than `remaining`, zero if nothing is missing; after a denial that a wait ends, the same as
-    /// `retry_after`, so that clients may go by any word about time.
+    /// Time until more than `remaining` is left, zero if the limit is unused; after a denial that a
+    /// wait can end, the same as `retry_after`, so that clients may follow either.
     pub reset_after: Micros,
-    /// After a denial: when the same request would pass. None if no wait helps, or none is needed.
+    /// After a denial: time until the same request would pass. None if no wait helps, or none is
+    /// needed.
     pub retry_after: Option<Micros>,
 }
 
 impl Bound<'_> {
-    /// Whole seconds to wait, at least 1, after a denial that a wait ends.
+    /// Whole seconds to wait, at least 1, after a denial that a wait can end.
     #[must_use]
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after.map(|wait| wait.as_secs_ceil().max(1))
@@ -61,7 +63,7 @@ impl Bound<'_> {
 }
 
 impl<'a> Standing<'a> {
-    /// What `decision`, taken `at` a time, says of the request that `policies` hold.
+    /// The state after `decision`, taken `at` this time, of a request to which `policies` apply.
     #[must_use]
     pub fn new(policies: &[Policy], decision: &'a Decision, at: Timestamp) -> Self {
         let rules = decision.snapshot().rules();
@@ -88,7 +90,7 @@ impl<'a> Standing<'a> {
         }
     }
 
-    /// The same, borrowing nothing.
+    /// A copy without borrowed parts.
     #[must_use]
     pub fn into_owned(self) -> Standing<'static> {
         Standing {
@@ -104,7 +106,8 @@ impl<'a> Standing<'a> {
         }
     }
 
-    /// Denies what was allowed, since it cannot wait for its turn: in `wait` it could.
+    /// Turns an allowance into a denial, because the request cannot wait for its turn, which is
+    /// `wait` away.
     pub fn deny_for(&mut self, wait: Duration) {
         self.allowed = false;
         if let Some(binding) = &mut self.binding {
@@ -117,7 +120,7 @@ impl<'a> Standing<'a> {
 }
 
 impl<'a> Quota<'a> {
-    /// A quota of which nothing is known but its name and its size, as a service tells it.
+    /// A quota of which only the name and the size are known, as a service reports it.
     #[must_use]
     pub fn named(name: &'a str, limit: u64) -> Self {
         Self {
@@ -167,10 +170,10 @@ impl<'a> Bound<'a> {
     }
 }
 
-/// What a limit is called that came with the request.
+/// The name of a limit that came with the request.
 const OVERRIDE: &str = "override";
 
-/// What a policy is called: the rule's name; its id if another has taken that.
+/// The name of a policy: the rule's name, or its id if another policy has that name.
 fn name<'a>(source: Source, taken: &[Quota<'_>], rules: &'a RuleSet) -> Cow<'a, str> {
     let (name, id) = match source {
         Source::Override => (OVERRIDE, OVERRIDE),
@@ -184,16 +187,17 @@ fn name<'a>(source: Source, taken: &[Quota<'_>], rules: &'a RuleSet) -> Cow<'a, 
     if is_taken(&name) {
         name = shown(id);
     }
-    // Of several limits that a request brings along none has an id.
+    // A limit that the request brings along has no id.
     if is_taken(&name) {
         name = Cow::Owned(format!("{name}-{}", taken.len()));
     }
     name
 }
 
-/// A text in the characters that a structured field or a header may hold: printable ASCII, the rest percent-encoded.
+/// The text in printable ASCII, as structured fields and headers require, with everything else
+/// percent-encoded.
 pub(super) fn shown(text: &str) -> Cow<'_, str> {
-    // What encodes is encoded itself, so that two names stay two.
+    // The percent sign is encoded as well, so that different names stay different.
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'%';
     if text.bytes().all(is_plain) {
         return Cow::Borrowed(text);

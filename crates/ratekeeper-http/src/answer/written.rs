@@ -1,4 +1,4 @@
-//! Policies as structured fields, kept once they are written.
+//! A cache of policies serialized as structured fields.
 
 use std::cell::RefCell;
 
@@ -9,26 +9,26 @@ use super::Quota;
 /// The largest integer of a structured field (RFC 9651, section 3.3.1).
 pub(super) const INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// How many policies a thread keeps; a power of two.
+/// The most policies cached by a thread; a power of two.
 const PLACES: usize = 64;
 
 thread_local! {
-    /// A policy is written alike for every request that is held to it, and rules have few of them: each is kept, in the
-    /// place that its name and its size come to, until another needs that place.
+    /// Rules have few policies, and each is serialized alike for every request: it is cached in the
+    /// slot for its name and size, until another policy needs that slot.
     static KEPT: RefCell<[Option<Written>; PLACES]> =
         const { RefCell::new([const { None }; PLACES]) };
 }
 
-/// A policy as headers have it.
+/// A serialized policy.
 pub(super) struct Written {
     quota: Quota<'static>,
-    /// Its name alone.
+    /// The name alone.
     pub(super) name: String,
     /// A member of `RateLimit-Policy`: the name, the quota and the window.
     pub(super) member: String,
 }
 
-/// Shows `read` how `quota` is written.
+/// Calls `read` with the serialized `quota`.
 pub(super) fn with_written(quota: &Quota<'_>, read: impl FnOnce(&Written)) {
     KEPT.with_borrow_mut(|kept| {
         let place = &mut kept[place_of(quota)];
@@ -43,14 +43,14 @@ fn place_of(quota: &Quota<'_>) -> usize {
     let window = quota.window.map_or(0, |window| window.get());
     let mix = |mixed: u64, byte| mixed.rotate_left(5) ^ u64::from(byte);
     let mixed = quota.name.bytes().fold(quota.limit ^ window, mix);
-    // The highest bits of the product depend on all of them.
+    // The highest bits of the product depend on all input bits.
     let spread = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PLACES.ilog2());
     usize::try_from(spread).unwrap_or_default()
 }
 
 impl Written {
     fn new(quota: &Quota<'_>) -> Self {
-        // Names are printable ASCII, which is all that a string may hold.
+        // Names are printable ASCII, which a string may contain.
         let name = StringRef::from_str(&quota.name).unwrap_or_else(|_| StringRef::constant(""));
         let mut item = ItemSerializer::new()
             .bare_item(name)
@@ -58,7 +58,7 @@ impl Written {
         if quota.is_concurrency {
             item = item.parameter(key("qu"), StringRef::constant("concurrent-requests"));
         }
-        // A window is whole seconds there; any other is left out rather than bent.
+        // A window is in whole seconds in this header; any other is left out rather than rounded.
         let micros = quota.window.map_or(0, |window| window.get());
         if micros >= 1_000_000 && micros.is_multiple_of(1_000_000) {
             item = item.parameter(key("w"), integer(micros / 1_000_000));

@@ -1,4 +1,4 @@
-//! `Authorization`.
+//! The `Authorization` header.
 
 use std::borrow::Cow;
 
@@ -10,11 +10,12 @@ use http::header::AUTHORIZATION;
 use super::header;
 use crate::Malformed;
 
-/// The token of `Authorization: Bearer`. None for other schemes, and for none.
+/// The token of `Authorization: Bearer`. None for other schemes, and without the header.
 ///
 /// # Errors
-/// There are two such headers, or it looks like a bearer token and is not written as RFC 6750 has it: `Bearer`, a space
-/// and the token. Services split it at a tab, a comma or a second space, and find a token that was never looked at here.
+/// The header is repeated, or it looks like a bearer token in another form than RFC 6750 has:
+/// `Bearer`, a space and the token. Upstreams split it at a tab, a comma or a second space, and
+/// would use a token that was not checked here.
 pub(crate) fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>, Malformed> {
     let Some(value) = header(headers, &AUTHORIZATION)? else {
         return Ok(None);
@@ -46,7 +47,7 @@ pub(crate) fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>, Malforme
     }
 }
 
-/// The whole value of `Authorization` with its scheme in one spelling.
+/// The value of `Authorization` with its scheme normalized.
 pub(crate) fn authorization(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, Malformed> {
     let Some(value) = header(headers, &AUTHORIZATION)? else {
         return Ok(None);
@@ -70,7 +71,8 @@ pub(crate) fn authorization(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>,
     Ok(Some(Cow::Owned(format!("Basic {pair}"))))
 }
 
-/// The scheme, which ends before the first byte that no token has (RFC 9110, section 11.1), and what follows.
+/// Splits off the scheme, which ends before the first byte that no token has (RFC 9110, section
+/// 11.1).
 fn split_scheme(value: &str) -> (&str, &str) {
     let end = value
         .bytes()
@@ -78,7 +80,7 @@ fn split_scheme(value: &str) -> (&str, &str) {
     value.split_at(end.unwrap_or(value.len()))
 }
 
-/// Whether the word stands anywhere in it, as those who search for it would find it.
+/// Returns true if the word stands anywhere in it, where a search would find it.
 fn mentions_bearer(value: &str) -> bool {
     const WORD: &[u8] = b"bearer";
     let bytes = value.as_bytes();
@@ -92,13 +94,14 @@ fn mentions_bearer(value: &str) -> bool {
     })
 }
 
-/// Tokens are token68 (RFC 9110, section 11.2), and some services have others in use, with `|` or `:`.
+/// Tokens are token68 (RFC 9110, section 11.2); some services use others, with `|` or `:`.
 const fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b',' | b';' | b'"' | b'\\')
 }
 
-/// Whether it is a JWT whose signature is not in its one spelling: decoders of base64 forgive bits that are left over, padding,
-/// and some whatever is not in the alphabet. The parts before it are signed as they are written.
+/// Returns true for a JWT whose signature is not in its canonical spelling: base64 decoders
+/// tolerate left-over bits, padding, and some also foreign characters. The parts before it are
+/// signed as they are written.
 fn has_other_spellings(token: &str) -> bool {
     if !token.starts_with("eyJ") {
         return false;

@@ -11,11 +11,12 @@ use crate::forwarded::is_token_byte;
 use crate::spelling::decode;
 use crate::target::split;
 
-/// The value of the cookie `name`, as services read it: without the quotes around it, and decoded.
+/// The value of the cookie `name` as services read it: without surrounding quotes, and decoded.
 ///
 /// # Errors
-/// It is there twice, or services read it in different ways: it has a quotation mark, a backslash, a space or a comma
-/// (RFC 6265, section 4.1.1, has none of them in a value), or stands where only some look for cookies.
+/// It is repeated, or services read it in different ways: it has a quotation mark, a backslash, a
+/// space or a comma (which RFC 6265, section 4.1.1, does not allow in a value), or stands where
+/// only some services look for cookies.
 pub(crate) fn cookie<'a>(
     headers: &'a HeaderMap,
     name: &str,
@@ -48,7 +49,8 @@ pub(crate) fn cookie<'a>(
         [b'"', value @ .., b'"'] => value,
         value => value,
     };
-    // Flask and Django read `\141` within quotes; some end a value at a space or a comma.
+    // Flask and Django decode `\141` within quotes; some services end a value at a space or a
+    // comma.
     if !value.iter().all(|byte| is_cookie_octet(*byte)) {
         return Err(unclear(
             place(),
@@ -56,7 +58,7 @@ pub(crate) fn cookie<'a>(
         ));
     }
     let text = std::str::from_utf8(value).map_err(|_| unclear(place(), "it is not UTF-8"))?;
-    // Express decodes, and writes `s%3A` at the beginning of its own sessions.
+    // Express decodes values, and starts its own sessions with `s%3A`.
     Ok(Some(match text.contains('%') {
         false => Cow::Borrowed(text),
         true => Cow::Owned(decode(value, |_| false, false)),
@@ -68,7 +70,8 @@ const fn is_cookie_octet(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b',' | b';' | b'\\')
 }
 
-/// Whether some take `key` for `name`: PHP decodes names, and has `_` for a dot, a space and a bracket.
+/// Returns true if some services take `key` for `name`: PHP decodes names, and maps a dot, a space
+/// and a bracket to `_`.
 fn is_taken_for(key: &[u8], name: &str) -> bool {
     if key == name.as_bytes() || (!key.contains(&b'%') && key.len() != name.len()) {
         return false;
@@ -84,7 +87,7 @@ fn is_taken_for(key: &[u8], name: &str) -> bool {
     decoded.bytes().map(folded).eq(name.bytes().map(folded))
 }
 
-/// How often `name=` stands in a line where somebody could take it for the beginning of a cookie.
+/// Counts the places in a line where `name=` could be taken for the start of a cookie.
 fn count_mentions(line: &[u8], name: &[u8]) -> usize {
     let begins = |at: usize| match at.checked_sub(1).and_then(|before| line.get(before)) {
         None => true,

@@ -31,7 +31,7 @@ fn a_bearer_token_has_one_way_to_be_written() {
     ] {
         assert_eq!(token(&[one]).as_deref(), Some("a.b-c_d~e+f/g=="), "{one}");
     }
-    // Laravel's.
+    // A token of Laravel.
     assert_eq!(token(&["Bearer 7|x:y"]).as_deref(), Some("7|x:y"));
     for refused in [
         "Bearer\ta.b.c",
@@ -81,7 +81,7 @@ fn the_signature_of_a_token_that_nobody_checks_has_one_spelling() {
         token(&["Bearer eyJh.eyJz.AAA"]).as_deref(),
         Some("eyJh.eyJz.AAA")
     );
-    // Decoders that forgive read each of them as the same signature.
+    // Lenient decoders read each of them as the same signature.
     for refused in [
         "eyJh.eyJz.AAB",
         "eyJh.eyJz.AAA=",
@@ -157,12 +157,12 @@ fn a_cookie_is_read_as_services_read_it() {
         assert_eq!(session(&[none]), None, "{none}");
     }
     for refused in [
-        // Flask and Django.
+        // Flask and Django decode octal escapes.
         "session=\"\\141bc\"",
         "session=\"a\\bc\"",
         "session=\"abc",
         "session=a\"bc",
-        // Those who end a value at a space or a comma.
+        // Some services end a value at a space or a comma.
         "session=abc x",
         "session=abc\tx",
         "session=abc,x",

@@ -196,7 +196,7 @@ fn networks_are_read_and_slips_are_named() {
 }
 
 proptest! {
-    /// Whatever a client writes, the address that its connection came from is what is found.
+    /// The result is the address of the client's connection, whatever the client writes.
     #[test]
     fn no_client_writes_itself_another_address(
         written in proptest::collection::vec("[ -~]{0,40}", 0..4),
@@ -206,7 +206,7 @@ proptest! {
         let client = IpAddr::from(client);
         let forwarding = Forwarding { trusted: "10.0.0.0/8".parse().expect("a network"), ..Forwarding::default() };
         prop_assume!(!forwarding.trusted.contains(Hop::Address(client)));
-        // What proxies do: each appends the address that connected to it.
+        // Each proxy appends the address that connected to it.
         let proxies = proxies.iter().map(|[a, b, c]| IpAddr::from([10, *a, *b, *c]));
         let chain: Vec<IpAddr> = std::iter::once(client).chain(proxies).collect();
         let peer = IpAddr::from([10, 0, 0, 1]);

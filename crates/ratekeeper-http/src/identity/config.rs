@@ -1,4 +1,4 @@
-//! What settings say about who calls.
+//! The settings of the identification of callers.
 
 use std::mem::{Discriminant, discriminant};
 
@@ -10,15 +10,15 @@ use super::{Identity, NOBODY, NOBODY_KEY, Named};
 use crate::mapping::IPV6_PREFIX;
 use crate::source::Source;
 
-/// The most parts of a request that are tried.
+/// The most parts of a request to try.
 const SOURCES_MAX: usize = 16;
 
-/// What settings say; [`Identity::open`] makes an [`Identity`] of it.
+/// The settings; [`Identity::open`] turns them into an [`Identity`].
 ///
 /// ```yaml
 /// from: [ 'header:x-api-key', 'path:/v1/organizations/{org}/**', remote_address ]
-/// default: anonymous             # whom nothing of that names
-/// known: [ acme, globex ]        # optional: whoever is none of these is the default, too
+/// default: anonymous             # callers that none of these identifies
+/// known: [ acme, globex ]        # optional: any other name counts as the default
 /// ipv6_prefix: 64                # optional
 /// jwt: { jwks_file: /etc/ratekeeper/jwks.json, audience: api }     # optional: for `claim:NAME`
 /// country: { header: cf-ipcountry, database: country.mmdb }        # optional: for `country`
@@ -34,7 +34,7 @@ pub struct IdentityConfig {
     country: Option<CountryConfig>,
 }
 
-/// `header:x-org`, or that with a key for its entry.
+/// `header:x-org`, or an object that adds a key for the entry.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(untagged)]
 enum RawNamed {
@@ -49,13 +49,13 @@ struct Keyed {
     key: Box<str>,
 }
 
-/// What is wrong with an [`IdentityConfig`], or with a file that it names.
+/// An error in an [`IdentityConfig`], or in a file that it names.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct IdentityError {
     /// The key of the settings.
     pub place: String,
-    /// What is wrong, and what to write instead.
+    /// The problem, and a suggested fix.
     pub message: String,
 }
 
@@ -69,10 +69,10 @@ impl IdentityError {
 }
 
 impl Identity {
-    /// The identity that `config` describes. Reads the files that it names.
+    /// Creates the identity that `config` describes. Reads the files that it names.
     ///
     /// # Errors
-    /// The first thing that is wrong with it, or with a file.
+    /// The first error in the settings or in a file.
     pub fn open(config: &IdentityConfig) -> Result<Self, IdentityError> {
         let sources = match &config.from {
             None => Self::default().sources,
@@ -128,7 +128,7 @@ impl Identity {
     }
 }
 
-/// Refuses names of two kinds under one key, unless somebody wrote the key and so meant it.
+/// Refuses names of different kinds under one key, unless the settings name that key explicitly.
 fn keep_apart(named: &[Named], list: &[RawNamed]) -> Result<(), IdentityError> {
     for (at, (own, raw)) in named.iter().zip(list).enumerate() {
         let refused = |message| Err(IdentityError::new(format!("from[{at}]"), message));
@@ -156,10 +156,10 @@ fn keep_apart(named: &[Named], list: &[RawNamed]) -> Result<(), IdentityError> {
     Ok(())
 }
 
-/// What kind of name a source has: names of one kind are the same wherever they stand.
+/// The kind of name of a source: names of one kind are equal in any place.
 fn kind(source: &Source) -> Discriminant<Source> {
     discriminant(match source {
-        // All of them show a secret, and whoever knows it is its owner.
+        // All of them carry a secret, and its holder is its owner.
         Source::Header(_) | Source::Query(_) | Source::Cookie(_) => &Source::Bearer,
         other => other,
     })

@@ -1,4 +1,4 @@
-//! Which country a request comes from.
+//! Finds the country of a request.
 
 #[cfg(not(feature = "geoip"))]
 mod absent;
@@ -19,7 +19,7 @@ use database::Database;
 
 use super::IdentityError;
 
-/// Where the country stands, as settings say it.
+/// The sources of the country, in settings.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CountryConfig {
@@ -27,7 +27,7 @@ pub(super) struct CountryConfig {
     database: Option<PathBuf>,
 }
 
-/// A header that the edge sets, and a database of addresses for requests without it.
+/// A header that the edge sets, and an address database for requests without it.
 #[derive(Debug)]
 pub(crate) struct Countries {
     header: Option<HeaderName>,
@@ -60,7 +60,7 @@ impl Countries {
         self.header.as_ref()
     }
 
-    /// Takes the database's new content in, if it has changed and is one.
+    /// Reloads the database if it has changed and is valid.
     pub(super) fn refresh(&self) -> Result<bool, String> {
         match &self.database {
             Some(database) => database.refresh(),
@@ -68,8 +68,8 @@ impl Countries {
         }
     }
 
-    /// The two letters of ISO 3166-1 as the header has them, else as the database has them for the address. `headers` are
-    /// those of a trusted proxy; what others say of their country is not believed.
+    /// The ISO 3166-1 code from the header, else from the database for the address. `headers` come
+    /// from a trusted proxy; nobody else's header is trusted.
     pub(crate) fn of(
         &self,
         client: Option<IpAddr>,

@@ -1,4 +1,4 @@
-//! Files that others renew while we run.
+//! Files that are renewed while the process runs.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -8,30 +8,30 @@ use parking_lot::Mutex;
 /// The largest file that is read, in bytes.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// A file, and what it looked like when it was last read.
+/// A file, with its metadata when it was last read.
 #[derive(Debug)]
 pub(super) struct Followed {
     pub(super) path: PathBuf,
     last: Mutex<Last>,
 }
 
-/// What became of the last look at it.
+/// The result of the last check.
 #[derive(Debug)]
 struct Last {
-    /// Of what was read; None while it cannot be read.
+    /// Metadata of the contents read; None while it cannot be read.
     seen: Option<Stamp>,
-    /// Whether it has been said that it cannot be read.
+    /// True once the error has been returned.
     is_told: bool,
 }
 
-/// What tells a changed file without reading it.
+/// Detects a changed file without reading it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
     bytes: u64,
     modified: Option<SystemTime>,
 }
 
-/// The content of the file at `path`.
+/// Reads the file at `path`.
 pub(super) fn read(path: &Path) -> Result<(Vec<u8>, Followed), String> {
     let stamp = Stamp::of(path)?;
     let followed = Followed {
@@ -45,8 +45,8 @@ pub(super) fn read(path: &Path) -> Result<(Vec<u8>, Followed), String> {
 }
 
 impl Followed {
-    /// The content, if it may be another than when it was last read. That it cannot be read is said once, until it can
-    /// be; it is tried again each time.
+    /// The contents, if they may have changed since the last read. A read error is returned once,
+    /// until a read succeeds again; reading is retried each time.
     pub(super) fn changed(&self) -> Result<Option<Vec<u8>>, String> {
         let mut last = self.last.lock();
         match self.read_unless(last.seen) {
@@ -117,14 +117,14 @@ mod tests {
         assert_eq!(content, b"first");
         assert_eq!(file.changed(), Ok(None));
 
-        // It is there, and reading it fails.
+        // The file exists, and reading it fails.
         let unreadable = "/proc/self/mem";
         fs::remove_file(&path)?;
         symlink(unreadable, &path)?;
         assert!(file.changed().is_err());
         assert_eq!(file.changed(), Ok(None), "said once");
 
-        // Of the same size and date, so that these alone do not tell that it can be read now.
+        // Same size and date, so the metadata does not show that it is readable now.
         let modified = fs::metadata(unreadable)?.modified()?;
         fs::remove_file(&path)?;
         File::create(&path)?.set_modified(modified)?;

@@ -11,7 +11,7 @@ fn identity(config: Value) -> Result<Identity, String> {
     Identity::open(&config).map_err(|error| error.to_string())
 }
 
-/// One service level for everything.
+/// A service level for everything.
 fn rules() -> RuleSet {
     let text = "slas: [ { id: all, pathPattern: '/**', tiers: [ { period: 1, threshold: 1 } ] } ]";
     let source = Source {
@@ -23,12 +23,12 @@ fn rules() -> RuleSet {
         .rules
 }
 
-/// Who sends a request, as `key=name`, or why that cannot be told.
+/// The caller of a request as `key=name`, or the reason for its refusal.
 fn caller(config: Value, uri: &str, lines: &[(&'static str, &str)]) -> Result<String, Refused> {
     caller_by("2001:db8:1:2:3::4", config, uri, lines)
 }
 
-/// The same of a request that comes from the address `peer`.
+/// The same for a request from the address `peer`.
 fn caller_by(
     peer: &str,
     config: Value,
@@ -140,7 +140,7 @@ fn two_names_are_none() {
         refused(by_path.clone(), "/o/x/../acme/y", &[]),
         "path: `/o/acme/y` has a segment `.` or `..`, which services read in different ways"
     );
-    // What is encoded for no reason is decoded.
+    // Needless escapes are decoded.
     let decoded = caller(by_path, "/o/%61cme//y", &[]);
     assert_eq!(decoded, Ok("org=acme".to_owned()));
 }

@@ -1,4 +1,4 @@
-//! What settings say of bearer tokens (JWT, RFC 7519), and what a token says once its signature was checked.
+//! The settings for bearer tokens (JWT, RFC 7519), and the claims of verified tokens.
 
 #[cfg(not(feature = "jwt"))]
 mod absent;
@@ -20,10 +20,10 @@ pub(crate) use absent::Tokens;
 #[cfg(feature = "jwt")]
 pub(crate) use checked::Tokens;
 
-/// What a token says, once it is believed.
+/// The claims of a verified token.
 pub(crate) type Claims = serde_json::Map<String, serde_json::Value>;
 
-/// How tokens are checked, as settings say it.
+/// The settings for the verification of tokens.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JwtConfig {
@@ -43,18 +43,18 @@ enum OneOrMany {
     Many(Vec<String>),
 }
 
-/// What becomes of a request whose token is not believed.
+/// The treatment of a request whose token is not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OnInvalid {
     /// It is refused with 401.
     #[default]
     Refuse,
-    /// It counts as one without a token.
+    /// It counts as a request without a token.
     Anonymous,
 }
 
-/// The value of a claim as text: by its name, or by a JSON pointer (`/org/id`) into what it holds.
+/// The value of a claim as text: by its name, or by a JSON pointer (`/org/id`).
 pub(crate) fn claim(claims: &Claims, name: &str) -> Option<String> {
     use serde_json::Value;
     let value = match name.strip_prefix('/') {

@@ -1,9 +1,9 @@
-//! Hosts.
+//! Normalization of hosts.
 
 use std::borrow::Cow;
 
-/// The host that `value`, a `Host` header or an authority, names: without its port and the dot that ends a full name, in
-/// lower case. None if it names none.
+/// Normalizes `value`, a `Host` header or an authority: without its port and the final dot of a
+/// full name, in lower case. None if it is not a host.
 #[must_use]
 pub fn host(value: &[u8]) -> Option<Cow<'_, str>> {
     let text = std::str::from_utf8(value).ok()?;
@@ -16,7 +16,7 @@ pub fn host(value: &[u8]) -> Option<Cow<'_, str>> {
     let allowed = |byte: u8| {
         byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=[]:".contains(&byte) || !byte.is_ascii()
     };
-    // Who resolves names strips one dot; what is left of two names nobody.
+    // Resolvers strip one dot; a name that still ends in a dot is invalid.
     if host.is_empty() || host.ends_with('.') || !host.bytes().all(allowed) {
         return None;
     }

@@ -1,22 +1,23 @@
-//! Paths.
+//! Normalization of paths.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use super::{Odd, Spelt};
 
-/// Something in a path, besides an encoded slash or a backslash, that services read in different ways.
+/// An ambiguity in a path, other than an encoded slash or a backslash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ambiguity {
-    /// `/a/../b`: some resolve it, and some match it as it stands.
+    /// `/a/../b`: some services resolve it, and some match it literally.
     DotSegment,
-    /// `//a/b`: parsers of URLs take `a` for a host, and the path for `/b`.
+    /// `//a/b`: URL parsers take `a` for a host, and the path for `/b`.
     LeadingSlashes,
-    /// `/a;x=1`: servlet containers drop what follows the semicolon; others do not.
+    /// `/a;x=1`: servlet containers drop the text after the semicolon; others do not.
     Parameters,
-    /// `/a#b`: no request has a fragment. Some cut it off.
+    /// `/a#b`: requests have no fragment. Some services cut it off.
     Fragment,
-    /// `%00`, `%0A`, `%FF`, `%252F` or `%u002F`: a control character, bytes that are no UTF-8, or what decodes twice.
+    /// `%00`, `%0A`, `%FF`, `%252F` or `%u002F`: a control character, invalid UTF-8, or an escape
+    /// that decodes twice.
     Escape,
 }
 
@@ -34,7 +35,7 @@ impl fmt::Display for Ambiguity {
     }
 }
 
-/// The path in one spelling, as [`Target`](crate::Target) says it.
+/// Normalizes a path as [`Target`](crate::Target) describes.
 pub(crate) fn path(raw: &[u8]) -> Spelt<'_> {
     if is_in_one_spelling(raw)
         && let Ok(path) = std::str::from_utf8(raw)
@@ -73,7 +74,7 @@ pub(crate) fn path(raw: &[u8]) -> Spelt<'_> {
     }
 }
 
-/// Bytes that have no other spelling and no second reading.
+/// Bytes with a single spelling and a single reading.
 static IS_PLAIN: [bool; 256] = {
     let mut is_plain = [false; 256];
     let mut byte = b'!';
@@ -84,14 +85,14 @@ static IS_PLAIN: [bool; 256] = {
     is_plain
 };
 
-/// Whether a path needs no other spelling: the common case, told without building anything.
+/// Returns true if a path is already normalized: the common case, decided without allocating.
 fn is_in_one_spelling(path: &[u8]) -> bool {
     let mut pairs = path.windows(2);
     path.iter().all(|byte| IS_PLAIN[usize::from(*byte)])
         && !pairs.any(|pair| pair == b"//" || pair == b"/.")
 }
 
-/// The first thing that readers of a path disagree about, besides slashes; `spelt` is the path in one spelling.
+/// The first ambiguity of a path besides slashes; `spelt` is the normalized path.
 fn ambiguity(raw: &[u8], spelt: &str) -> Option<Ambiguity> {
     let is_leading = |byte: Option<&u8>| matches!(byte, Some(b'/' | b'\\'));
     if is_leading(raw.first()) && is_leading(raw.get(1)) {
@@ -107,12 +108,12 @@ fn ambiguity(raw: &[u8], spelt: &str) -> Option<Ambiguity> {
     }
 }
 
-/// Whether an escape is left that is neither a slash's nor that of a percent sign which stands for itself.
+/// Returns true if an escape is left that is neither a slash nor a literal percent sign.
 fn has_second_reading(spelt: &str) -> bool {
     let mut pieces = spelt.split('%').skip(1).map(str::as_bytes);
     pieces.any(|piece| match piece {
         [b'2', b'F', ..] => false,
-        // `%25` and two digits, or `u` and four: what it stands for is an escape itself.
+        // `%25` and two digits, or `u` and four: it stands for another escape.
         [b'2', b'5', b'u', rest @ ..] => rest.get(..4).is_some_and(is_hex),
         [b'2', b'5', high, low, ..] => is_hex(&[*high, *low]),
         [b'2', b'5', ..] => false,
@@ -124,11 +125,11 @@ fn is_hex(bytes: &[u8]) -> bool {
     bytes.iter().all(u8::is_ascii_hexdigit)
 }
 
-/// Whether a segment of a path, as it was sent, is `.` or `..`: with dots and slashes encoded or not, backslashes for
-/// slashes, and parameters behind a semicolon.
+/// Returns true if a segment of a path, as it was sent, is `.` or `..`, with dots and slashes
+/// encoded or not, backslashes for slashes, and parameters after a semicolon.
 #[must_use]
 pub fn has_dot_segments(path: &[u8]) -> bool {
-    // Most paths have no dot that begins a segment.
+    // Most paths have no segment that begins with a dot.
     let begins = |pair: &[u8]| matches!(pair, [b'/' | b'\\', b'.' | b'%']);
     if !path.contains(&b'%') && !path.windows(2).any(begins) {
         return false;
@@ -149,19 +150,19 @@ pub fn has_dot_segments(path: &[u8]) -> bool {
             (b'/' | b'\\' | b';', dots) if is_dots(dots) => return true,
             (b'/' | b'\\', _) => Some(0),
             (b'.', Some(count)) => Some(count + 1),
-            // A name, until the next slash.
+            // A name, up to the next slash.
             _ => None,
         };
     }
 }
 
-/// Whether so many dots, and nothing else, are a segment that leads somewhere.
+/// Returns true if a segment of this many dots, and nothing else, is a dot segment.
 const fn is_dots(dots: Option<usize>) -> bool {
     matches!(dots, Some(1 | 2))
 }
 
-/// Decodes percent-encoding. What `keep` names, control characters and what is no UTF-8 stay encoded; `plus` decodes
-/// `+` to a space, as forms have it.
+/// Decodes percent-encoding. Bytes that `keep` selects, control characters and invalid UTF-8 stay
+/// encoded; `plus` decodes `+` to a space, as in forms.
 pub(crate) fn decode(bytes: &[u8], keep: impl Fn(u8) -> bool, plus: bool) -> String {
     let mut decoded: Vec<u8> = Vec::with_capacity(bytes.len());
     let mut put = |byte: u8, is_escaped: bool| {
@@ -180,7 +181,7 @@ pub(crate) fn decode(bytes: &[u8], keep: impl Fn(u8) -> bool, plus: bool) -> Str
                     rest = after.get(2..).unwrap_or_default();
                     put(byte, true);
                 }
-                // As if it had been encoded itself.
+                // As if the percent sign had been encoded.
                 None => put(b'%', true),
             },
             b'+' if plus => put(b' ', false),
@@ -197,7 +198,7 @@ pub(crate) fn decode(bytes: &[u8], keep: impl Fn(u8) -> bool, plus: bool) -> Str
     text
 }
 
-/// The byte that two hexadecimal digits stand for.
+/// The byte for two hexadecimal digits.
 fn escape(bytes: &[u8]) -> Option<u8> {
     let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
     u8::try_from(digit(0)? * 16 + digit(1)?).ok()

@@ -7,22 +7,22 @@ use super::Ambiguity::{self, DotSegment, Escape, Fragment, LeadingSlashes, Param
 use super::{has_dot_segments, host};
 use crate::{AmbiguousPaths, Describer, EncodedSlashes, Forwarding, Hop, Original, Target};
 
-/// Why a spelling is refused where the path counts.
+/// The reason why a spelling is refused if a limit depends on the path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reading {
-    /// Every service reads it as it is counted.
+    /// No service reads it in another way.
     One,
-    /// Some take something in it for a slash.
+    /// Some services take a part of it for a slash.
     Slash,
     Other(Ambiguity),
 }
 
 use Reading::{One, Other, Slash};
 
-/// A path as it is sent, as it is counted, and who reads it otherwise.
+/// A path as it is sent, as it is counted, and its ambiguity.
 const SPELLINGS: [(&str, &str, Reading); 46] = [
     ("/orders/export", "/orders/export", One),
-    // RFC 3986, section 6.2.2: unreserved characters are the same, encoded or not, in either case.
+    // RFC 3986, section 6.2.2: unreserved characters are equal, encoded or not, in either case.
     ("/%6frders/export", "/orders/export", One),
     ("/%6Frders/%65xport", "/orders/export", One),
     ("/orders/expor%74?x=%2F;..", "/orders/export", One),
@@ -36,7 +36,7 @@ const SPELLINGS: [(&str, &str, Reading); 46] = [
     ("/a:b@c,d=e!", "/a:b@c,d=e!", One),
     ("/.well-known/x", "/.well-known/x", One),
     ("/...", "/...", One),
-    // Flask and others decode before they look for a handler.
+    // Flask and others decode before they route.
     ("/orders%2Fexport", "/orders%2Fexport", Slash),
     ("/orders%2fexport", "/orders%2Fexport", Slash),
     ("/orders\\export", "/orders\\export", Slash),
@@ -50,7 +50,7 @@ const SPELLINGS: [(&str, &str, Reading); 46] = [
     ),
     ("/orders;/export", "/orders;/export", Other(Parameters)),
     ("/orders/export%3Bx", "/orders/export;x", Other(Parameters)),
-    // Some resolve dot segments, and some match them.
+    // Some services resolve dot segments, and some match them.
     (
         "/orders/../orders/export",
         "/orders/export",
@@ -89,7 +89,7 @@ const SPELLINGS: [(&str, &str, Reading); 46] = [
         Other(DotSegment),
     ),
     ("/orders/export/..", "/orders/", Other(DotSegment)),
-    // `new URL(request.url, base)` of Node, and urlsplit of Python, take `x` for a host.
+    // Node's `new URL(request.url, base)` and Python's urlsplit take `x` for a host.
     (
         "//x/orders/export",
         "/x/orders/export",
@@ -97,7 +97,7 @@ const SPELLINGS: [(&str, &str, Reading); 46] = [
     ),
     ("//orders/export", "/orders/export", Other(LeadingSlashes)),
     ("/\\x/orders", "/\\x/orders", Other(LeadingSlashes)),
-    // Strings of C end at NUL, and `$` of a regular expression matches before a last newline.
+    // C strings end at NUL, and `$` in a regular expression matches before a final newline.
     ("/orders/export%00", "/orders/export%00", Other(Escape)),
     (
         "/orders/export%00.png",
@@ -109,7 +109,7 @@ const SPELLINGS: [(&str, &str, Reading); 46] = [
     // Decoders that accept overlong forms read a slash.
     ("/orders%c0%afexport", "/orders%C0%AFexport", Other(Escape)),
     ("/caf%e9", "/caf%E9", Other(Escape)),
-    // Decoded by a proxy, and again by the service behind it.
+    // Decoded by a proxy, and again by the upstream.
     ("/orders%252Fexport", "/orders%252Fexport", Other(Escape)),
     ("/%256frders/export", "/%256frders/export", Other(Escape)),
     (
@@ -151,7 +151,8 @@ fn rules(text: &str) -> RuleSet {
     loaded.expect("good rules").rules
 }
 
-/// What becomes of `POST sent`, as a proxy tells it: its descriptors, or why it is refused.
+/// The result for `POST sent`, as a proxy describes it: its descriptors, or the reason for its
+/// refusal.
 fn asked(describer: &Describer, rules: &RuleSet, sent: &str) -> Result<String, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in [("x-original-uri", sent), ("x-original-method", "POST")] {
@@ -218,7 +219,7 @@ fn what_is_read_in_two_ways_is_refused_wherever_the_path_counts() {
                 || sent.contains(['\\'])
                 || sent.contains("%5");
             let is_slash = is_slash && !sent.contains('?');
-            // Names in paths are held to more than this.
+            // Names in paths have stricter rules.
             let is_let_in = |describer, rules| match asked(describer, rules, sent) {
                 Ok(_) => true,
                 Err(why) => why.contains("names somebody"),

@@ -1,4 +1,4 @@
-//! Countries by address, in a build that cannot tell them.
+//! Stands in for the address database in builds without `geoip`.
 
 use std::net::IpAddr;
 use std::path::Path;

@@ -24,7 +24,7 @@ impl Database {
         })
     }
 
-    /// Takes the file's new content in, if it has changed and is one.
+    /// Reloads the file if it has changed and is valid.
     pub(super) fn refresh(&self) -> Result<bool, String> {
         let Some(content) = self.file.changed()? else {
             return Ok(false);
@@ -36,7 +36,7 @@ impl Database {
 
     pub(super) fn country(&self, client: IpAddr) -> Option<String> {
         let reader = self.reader.load();
-        // What it does not know, or cannot tell, is no country.
+        // An unknown address, or a broken record, has no country.
         let found = reader.lookup(client).ok()?;
         let path = [PathElement::Key("country"), PathElement::Key("iso_code")];
         let code: String = found.decode_path(&path).ok()??;

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::{Countries, CountryConfig};
 
-/// A database as the specification of the format lays it out: one node, whose left half, addresses below 128.0.0.0,
-/// leads to `code`.
+/// A database as the specification of the format lays it out: one node, whose left half, addresses
+/// below 128.0.0.0, leads to `code`.
 fn database(code: &str) -> Vec<u8> {
     let text = |text: &str| {
         [
@@ -76,7 +76,7 @@ fn the_edge_says_it_else_the_database_knows() -> std::io::Result<()> {
     assert_eq!(of(Some(ELSEWHERE), &HeaderMap::new()), None);
     assert_eq!(of(None, &HeaderMap::new()), None);
 
-    // A new file counts once somebody looks; one that is none does not.
+    // A new file takes effect on the next refresh; an invalid one does not.
     assert_eq!(both.refresh(), Ok(false));
     std::fs::write(&path, [database("CH"), Vec::new()].concat())?;
     let file = std::fs::File::options().write(true).open(&path)?;

@@ -1,4 +1,4 @@
-//! What checks tokens, in a build that cannot: there is none of it.
+//! Stands in for the verification of tokens in builds without `jwt`.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Tokens that have been checked before.
+//! A cache of verified tokens.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -9,19 +9,21 @@ use parking_lot::Mutex;
 
 use super::Claims;
 
-/// Tokens are kept in so many sets, by their hashes, each with a lock of its own.
+/// The number of sets; a token's hash selects its set, and each set has its own lock.
 const SETS: usize = 256;
-/// So many tokens are kept in a set.
+/// Tokens per set.
 const TOKENS: usize = 4;
-/// The longest token that is kept, in bytes. With the number of them it bounds the memory to a few MiB.
+/// The longest token in the cache, in bytes. With the number of tokens it bounds the memory to a
+/// few MiB.
 const TOKEN_BYTES_MAX: usize = 4 << 10;
 
-/// The tokens that a set of keys was found to have signed, until they expire or others take their places: 1,024 at most.
+/// The tokens that a set of keys was found to have signed, until they expire or are evicted: 1,024
+/// at most.
 ///
-/// A token is found again by all of its text, so nothing is believed that was not checked, whatever hashes do. Hashes are
-/// seeded: nobody chooses whose place a token takes, and as texts are compared only where hashes agree, how long that takes
-/// tells nobody anything. What was not believed is not kept, so only those who hold valid tokens
-/// take places at all.
+/// A token is looked up by all of its text, so nothing is accepted unverified, even if hashes
+/// collide. Hashes are seeded: nobody can choose which token to evict, and since texts are compared
+/// only if hashes agree, timing reveals nothing. Rejected tokens are not cached, so only holders of
+/// valid tokens take up space.
 pub(super) struct Believed {
     seed: RandomState,
     sets: Box<[Mutex<Set>]>,
@@ -30,14 +32,14 @@ pub(super) struct Believed {
 #[derive(Default)]
 struct Set {
     tokens: [Option<Token>; TOKENS],
-    /// Whose place the next one takes, where all of them are valid.
+    /// The slot to evict next if all tokens are valid.
     next: usize,
 }
 
 struct Token {
     hash: u64,
     text: Box<str>,
-    /// In seconds since 1970.
+    /// Seconds since 1970 during which it is valid.
     valid: RangeInclusive<u64>,
     claims: Arc<Claims>,
 }
@@ -50,7 +52,7 @@ impl Believed {
         }
     }
 
-    /// What `token` says, if it was checked before and is valid `now`, in seconds since 1970.
+    /// The claims of `token`, if it is cached and valid at `now`, in seconds since 1970.
     pub(super) fn find(&self, token: &str, now: u64) -> Option<Arc<Claims>> {
         let hash = self.seed.hash_one(token);
         let set = self.set(hash).lock();
@@ -62,7 +64,7 @@ impl Believed {
             .then(|| Arc::clone(&found.claims))
     }
 
-    /// Keeps a token that was checked, valid in these seconds since 1970.
+    /// Caches a verified token, which is valid during these seconds since 1970.
     pub(super) fn remember(&self, token: &str, valid: RangeInclusive<u64>, claims: &Arc<Claims>) {
         if token.len() > TOKEN_BYTES_MAX {
             return;
@@ -86,12 +88,12 @@ impl Believed {
     }
 
     fn set(&self, hash: u64) -> &Mutex<Set> {
-        // The remainder is below the number of sets, on any machine.
+        // The remainder is below the number of sets.
         &self.sets[(hash % SETS as u64) as usize]
     }
 }
 
-/// Without the tokens: they are secret.
+/// Leaves the tokens out: they are secret.
 impl fmt::Debug for Believed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Believed").finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! Tokens whose signatures are checked.
+//! Verification of tokens.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -19,16 +19,18 @@ use super::{Claims, JwtConfig, OnInvalid, OneOrMany, signatures};
 use crate::identity::IdentityError;
 use crate::identity::file::{Followed, read};
 
-/// The most keys of a key set; a token that names none is tried with all of them.
+/// The most keys of a key set; a token without a key id is tried with all of them.
 const KEYS_MAX: usize = 64;
-/// The longest token that is looked at, in bytes.
+/// The longest token accepted, in bytes.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
-/// The most keys that a token is checked with, if several have its name or none: checks cost before any limit is asked.
+/// The most keys to try for a token if several match its id or it has none: verification comes
+/// before any limit.
 const KEYS_TRIED_MAX: usize = 4;
-/// The shortest secret, in bytes: as long as the hash of the weakest algorithm (RFC 7518, section 3.2).
+/// The shortest secret in bytes: as long as the hash of the weakest algorithm (RFC 7518, section
+/// 3.2).
 const SECRET_BYTES_MIN: usize = 32;
 
-/// Whose tokens are believed.
+/// Verifies tokens with the keys of a file.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     on_invalid: OnInvalid,
@@ -36,13 +38,13 @@ pub(crate) struct Tokens {
     file: Followed,
     is_secret: bool,
     leeway_secs: u64,
-    /// Who has shown forged tokens.
+    /// Senders of forged tokens.
     suspects: Suspects,
-    /// By the families of the algorithms that may be: a key of one family is never used for another's.
+    /// Validations by family of algorithms: a key of one family is never used for another.
     validations: Vec<(AlgorithmFamily, Validation)>,
 }
 
-/// The keys in force, and the tokens that they were found to have signed: other keys begin with none.
+/// The keys in force, and the tokens that they verified: new keys start with an empty cache.
 #[derive(Debug)]
 struct Keys {
     list: Vec<Key>,
@@ -53,7 +55,7 @@ struct Keys {
 #[derive(Debug)]
 struct Key {
     id: Option<String>,
-    /// The one algorithm that the key is for, if its owner says so.
+    /// The only algorithm for this key, if its owner states one.
     algorithm: Option<Algorithm>,
     key: DecodingKey,
 }
@@ -85,12 +87,12 @@ impl Tokens {
         })
     }
 
-    /// What becomes of a request whose token is not believed.
+    /// The treatment of a request whose token is not accepted.
     pub(crate) const fn on_invalid(&self) -> OnInvalid {
         self.on_invalid
     }
 
-    /// Takes the file's new keys in, if it has changed and they are good.
+    /// Reloads the keys if the file has changed and is valid.
     pub(in crate::identity) fn refresh(&self) -> Result<bool, String> {
         let Some(content) = self.file.changed()? else {
             return Ok(false);
@@ -101,10 +103,12 @@ impl Tokens {
         Ok(true)
     }
 
-    /// What `token` says, which `sender` shows; or why it is not believed, in words that repeat nothing of it.
+    /// The claims of `token`, sent by `sender`; or the reason for rejecting it, in words that
+    /// repeat nothing of it.
     ///
-    /// A check costs up to a millisecond, and comes before any limit. So what was found forged is known again, and whoever
-    /// shows much of it waits until more is looked at; tokens that are known to be good pass.
+    /// Verification takes up to a millisecond, and comes before any limit. So forged tokens are
+    /// remembered, and a sender of many of them has to wait until another is verified; tokens known
+    /// to be good pass.
     pub(crate) fn claims(
         &self,
         token: &str,
@@ -138,11 +142,12 @@ impl Tokens {
         Ok(claims)
     }
 
-    /// Counts the keys that have not signed it in `wrong`.
+    /// Verifies a token; adds the number of keys that did not sign it to `wrong`.
     fn checked(&self, token: &str, keys: &[Key], wrong: &mut u32) -> Result<Claims, &'static str> {
         let header = decode_header(token).map_err(|error| in_words(error.kind()))?;
         if header.crit.is_some() {
-            // RFC 7515, section 4.1.11: who does not understand them all must refuse it, and none is understood here.
+            // RFC 7515, section 4.1.11: a recipient must refuse extensions that it does not
+            // understand, and this one understands none.
             return Err("the token has critical extensions, which are not understood here");
         }
         let family = family(header.alg);
@@ -169,7 +174,7 @@ impl Tokens {
                 Err(error) => why = in_words(error.kind()),
             }
             if why != FORGED {
-                // It is this key's, and something else is wrong with it.
+                // The signature is by this key, so the fault lies elsewhere.
                 return Err(why);
             }
             *wrong += 1;
@@ -177,8 +182,8 @@ impl Tokens {
         Err(why)
     }
 
-    /// The seconds since 1970 at which a token of these claims is valid. None for times that are no whole numbers: such a
-    /// token is checked each time.
+    /// The seconds since 1970 during which a token with these claims is valid. None if the times
+    /// are not whole numbers: such a token is verified each time.
     fn validity(&self, claims: &Claims) -> Option<RangeInclusive<u64>> {
         let expires = claims.get("exp")?.as_u64()?;
         let from = match claims.get("nbf") {
@@ -233,7 +238,7 @@ fn key_set(content: &[u8]) -> Result<Vec<Key>, String> {
     }
 }
 
-/// None for keys that encrypt, and of kinds that nobody here can use: a set may have others' keys.
+/// Converts a key. None for encryption keys and unsupported kinds: a set may contain other keys.
 fn key(jwk: &Jwk) -> Option<Key> {
     use jsonwebtoken::jwk::PublicKeyUse;
     let signs = matches!(
@@ -245,7 +250,7 @@ fn key(jwk: &Jwk) -> Option<Key> {
         id: jwk.common.key_id.clone(),
         algorithm: match algorithm {
             None => None,
-            // For something else than signing.
+            // Not for signing.
             Some(None) => return None,
             Some(known) => known,
         },

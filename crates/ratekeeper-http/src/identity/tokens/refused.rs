@@ -1,4 +1,4 @@
-//! Tokens that were not believed, and what their senders may still have checked.
+//! Remembers rejected tokens, and limits the verifications for their senders.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -8,21 +8,22 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Tokens that are remembered, in 32 KiB.
+/// Remembered tokens, in 32 KiB.
 const TOKENS: usize = 4_096;
-/// Senders are kept in so many sets, by their hashes, each with a lock of its own.
+/// The number of sets; a sender's hash selects its set, and each set has its own lock.
 const SETS: usize = 256;
-/// So many senders are kept in a set.
+/// Senders per set.
 const SENDERS: usize = 8;
-/// Signatures of one sender that are found wrong at once, before its next ones are not looked at.
+/// Wrong signatures that a sender may have at once, before its next tokens are not verified.
 const BURST: u32 = 50;
-/// One more for each of these spans.
+/// Time for one more.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The part of an IPv6 address that one sender has to itself.
+/// The prefix of an IPv6 address that belongs to one sender.
 const IPV6_PREFIX: u32 = 64;
 
-/// Tokens whose signatures were wrong under the keys in force. Only hashes are kept: two tokens have the same one by a
-/// chance of 2^-64, and nobody can look for such a pair, because the seed is random.
+/// Tokens whose signatures were wrong with the keys in force. Only hashes are kept: two tokens
+/// collide with a probability of 2^-64, and nobody can search for such a pair, because the seed is
+/// random.
 pub(super) struct Disbelieved {
     place: RandomState,
     tag: RandomState,
@@ -39,7 +40,7 @@ impl Disbelieved {
     }
 
     pub(super) fn has(&self, token: &str) -> bool {
-        // Relaxed, here and below: a tag stands for itself, and nothing else is published by it.
+        // Relaxed, here and below: a tag stands alone and publishes no other data.
         self.slot(token).load(Ordering::Relaxed) == self.tag(token)
     }
 
@@ -48,25 +49,25 @@ impl Disbelieved {
     }
 
     fn slot(&self, token: &str) -> &AtomicU64 {
-        // The remainder is below the number of slots, on any machine.
+        // The remainder is below the number of slots.
         &self.tags[(self.place.hash_one(token) % TOKENS as u64) as usize]
     }
 
-    /// Never 0, which is an empty slot.
+    /// A token's tag; never 0, which marks an empty slot.
     fn tag(&self, token: &str) -> u64 {
         self.tag.hash_one(token) | 1
     }
 }
 
-/// How many wrong signatures each sender has shown of late: 2,048 senders at most, of whom those go first that have shown
-/// the fewest.
+/// Recent wrong signatures by sender: at most 2,048 senders, of whom those with the fewest are
+/// evicted first.
 pub(super) struct Suspects {
     seed: RandomState,
     begun: Instant,
     sets: Box<[Mutex<[Suspect; SENDERS]>]>,
 }
 
-/// A sender, and until when what it has shown takes to be forgotten.
+/// A sender, and the time at which its wrong signatures will be forgotten.
 #[derive(Clone, Copy, Default)]
 struct Suspect {
     hash: u64,
@@ -82,12 +83,13 @@ impl Suspects {
         }
     }
 
-    /// Whether a token of `sender` may be checked now. Those whose address nobody knows count as one sender.
+    /// Returns true if a token from `sender` may be verified now. Senders without a known address
+    /// count as one.
     pub(super) fn may_try(&self, sender: Option<IpAddr>) -> bool {
         self.may_try_at(sender, self.begun.elapsed())
     }
 
-    /// `count` more signatures of `sender` were wrong.
+    /// Records `count` more wrong signatures from `sender`.
     pub(super) fn note(&self, sender: Option<IpAddr>, count: u32) {
         self.note_at(sender, count, self.begun.elapsed());
     }

@@ -1,4 +1,4 @@
-//! Signatures as ring checks them, which is here for TLS already.
+//! Verifies signatures with ring, which TLS already brings in.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result};
@@ -9,18 +9,18 @@ use ring::signature::{
 };
 use ring::{hmac, signature};
 
-/// Makes the process check tokens with ring, unless it has been told of another way before.
+/// Makes the process verify tokens with ring, unless another provider was installed before.
 pub(super) fn install() {
     static RING: CryptoProvider = CryptoProvider {
         signer_factory: no_signer,
         verifier_factory: verifier,
         key_utils: KeyUtils::new_unimplemented(),
     };
-    // Whoever embeds us may have chosen: that serves as well.
+    // An embedder's own choice serves as well.
     let _ = RING.install_default();
 }
 
-/// Nothing is signed here.
+/// Refuses: nothing is signed here.
 fn no_signer(_: &Algorithm, _: &EncodingKey) -> Result<Box<dyn JwtSigner>> {
     Err(ErrorKind::UnsupportedAlgorithm.into())
 }
@@ -47,7 +47,7 @@ fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerif
     }))
 }
 
-/// A way of checking, with its key.
+/// An algorithm with its key.
 struct Checked {
     algorithm: Algorithm,
     by: By,

@@ -9,14 +9,14 @@ use super::{JwtConfig, Tokens};
 use crate::identity::tokens::claim;
 
 const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
-/// The year 2100.
+/// In the year 2100.
 const LATER: u64 = 4_102_444_800;
 
 fn encoded(value: &Value) -> String {
     URL_SAFE_NO_PAD.encode(value.to_string())
 }
 
-/// A token of these claims, signed by `sign`.
+/// A token with these claims, signed by `sign`.
 fn token(header: Value, claims: Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
     let message = format!("{}.{}", encoded(&header), encoded(&claims));
     let signature = URL_SAFE_NO_PAD.encode(sign(message.as_bytes()));
@@ -35,7 +35,7 @@ struct Checking {
     dir: tempfile::TempDir,
 }
 
-/// What checks tokens by a file of this content, with more settings.
+/// A verifier with a file of this content, and additional settings.
 fn checking(kind: &str, content: &[u8], more: Value) -> Result<Checking, String> {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("keys");
@@ -139,7 +139,7 @@ fn whoever_shows_forged_tokens_is_not_checked_for_a_while() {
         assert!(checked < 1_000, "a forger is checked on and on");
     }
     assert!(checked >= 50, "{checked}");
-    // It gets its turn again, ten times a second: what was said may have changed since.
+    // It gets another turn ten times a second, because the reason may have ceased.
     assert_eq!(
         told(&forged(0), forger),
         is_forged,
@@ -161,7 +161,7 @@ fn a_token_is_checked_once() {
     let good = by_secret(json!({ "alg": "HS256" }), claims);
     assert!(!kept(&good, 1_000));
     assert_eq!(subject(&checking.tokens, &good), Ok("acme".to_owned()));
-    // With the leeway of a minute, as it is checked.
+    // With the leeway of a minute, as in the verification.
     for (now, is_kept) in [
         (939, false),
         (940, true),
@@ -265,7 +265,7 @@ fn keys_of_a_set_are_found_by_their_names_and_renewed() {
         unknown
     );
     assert_eq!(subject(&checking.tokens, &by_second), unknown);
-    // A public key is no secret to sign with.
+    // A public key must not be accepted as an HMAC secret.
     let confused = token(
         json!({ "alg": "HS256", "kid": "one" }),
         claims(),
@@ -283,7 +283,7 @@ fn keys_of_a_set_are_found_by_their_names_and_renewed() {
         Err("the token is signed in a way that is not accepted here")
     );
 
-    // A token that names no key is checked where one may be meant alone.
+    // A token without a key id is verified if only one key matches.
     let path = checking.dir.path().join("keys");
     std::fs::write(&path, set(&[&other, &second, &first])).expect("a file");
     assert_eq!(checking.tokens.refresh(), Ok(true));
@@ -310,7 +310,8 @@ fn keys_of_a_set_are_found_by_their_names_and_renewed() {
     assert_eq!(subject(&checking.tokens, &by_second), Ok("acme".to_owned()));
 }
 
-/// The example of RFC 7515, appendix A.2. It has expired, which is only looked at once the signature is right.
+/// The example of RFC 7515, appendix A.2. It has expired, which is checked only after the
+/// signature.
 #[test]
 fn an_rsa_signature_is_checked() {
     let n = "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ";
