@@ -1,8 +1,8 @@
-//! A timer that rings on time to a tenth of a millisecond where that counts.
+//! A timer, accurate to a tenth of a millisecond where that matters.
 //!
-//! Tokio's timers ring on whole milliseconds. One that is to be more exact sleeps until shortly before, and has the rest
-//! waited for by a thread that all of the process share: started when it is first needed, and asleep until the next one
-//! is due.
+//! Tokio's timers fire on whole milliseconds. A more exact one sleeps until shortly before its time
+//! and leaves the rest to a thread that the whole process shares. The thread starts on first use,
+//! and sleeps until the next timer is due.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -16,24 +16,25 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// So long before its time an exact one is handed to the thread: tokio's may be a millisecond late, and late to be heard.
+/// The time before an exact timer fires at which the thread takes over: tokio's timer may be a
+/// millisecond late, and its task may be scheduled late.
 const EARLY: Duration = Duration::from_millis(2);
 
 pin_project! {
-    /// Rings once for each time that it is set to.
+    /// Fires once for each time that it is set to.
     #[derive(Debug)]
     pub(crate) struct Alarm {
         at: Instant,
         is_exact: bool,
         #[pin]
         sleep: Sleep,
-        // When the thread is to wake whom, once it was asked to.
+        // The time and the waker given to the thread, once it was asked.
         rest: Option<(HostInstant, Waker)>,
     }
 }
 
 impl Alarm {
-    /// An alarm for `at`: exact, or on the next whole millisecond.
+    /// A timer for `at`: exact, or on the next whole millisecond.
     pub(crate) fn new(at: Instant, is_exact: bool) -> Self {
         Self {
             at,
@@ -43,7 +44,7 @@ impl Alarm {
         }
     }
 
-    /// Sets it to ring at another time, if it is another one.
+    /// Sets a new time; no effect if it is the same.
     pub(crate) fn set_to(self: Pin<&mut Self>, at: Instant) {
         let this = self.project();
         if *this.at != at {
@@ -54,7 +55,7 @@ impl Alarm {
     }
 }
 
-/// Until when tokio's timer sleeps.
+/// The time until which tokio's timer sleeps.
 fn begin(at: Instant, is_exact: bool) -> Instant {
     let earlier = at.checked_sub(EARLY).filter(|_| is_exact);
     earlier.unwrap_or(at)
@@ -66,7 +67,7 @@ impl Future for Alarm {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         if let Some((at, waker)) = this.rest {
-            // By the clock that the thread goes by: tokio's may stand still.
+            // By the thread's clock: tokio's may be paused.
             if *at <= HostInstant::now() {
                 return Poll::Ready(());
             }
@@ -80,7 +81,8 @@ impl Future for Alarm {
         if left.is_zero() {
             return Poll::Ready(());
         }
-        // This clock is read last: who is interrupted in between is late, and not too soon.
+        // This clock is read last, so that an interruption in between makes the timer late rather
+        // than early.
         let known = this.rest.take().map(|(at, _)| at);
         let at = known.unwrap_or_else(|| HostInstant::now() + left);
         let Some(bell) = Bell::of_process() else {
@@ -94,24 +96,25 @@ impl Future for Alarm {
     }
 }
 
-/// The thread that waits for the last moments, and whom it is to wake. Nobody is taken out again who is in no need of
-/// it: a wake that nobody waits for does no harm, and comes within [`EARLY`].
+/// The thread that waits out the last moments of exact timers. Entries are not removed when a timer
+/// is dropped: a spurious wake does no harm, and comes within [`EARLY`].
 #[derive(Debug)]
 struct Bell {
     due: Mutex<Due>,
-    /// That something is due sooner than all else.
+    /// Signals that a new entry is due before all others.
     sooner: Condvar,
 }
 
 #[derive(Debug)]
 struct Due {
     wakers: BTreeMap<(HostInstant, u64), Waker>,
-    /// Tells apart what is due at the same time.
+    /// Distinguishes entries with the same time.
     asked: u64,
 }
 
 impl Bell {
-    /// The bell, whose thread is started now if it was not before; none if there can be no thread.
+    /// The process-wide instance, whose thread is started on first use; none if no thread can be
+    /// created.
     fn of_process() -> Option<&'static Self> {
         static BELL: Bell = Bell {
             due: Mutex::new(Due {
@@ -128,7 +131,7 @@ impl Bell {
         STARTED.get_or_init(start).then_some(&BELL)
     }
 
-    /// Has `waker` woken at that time.
+    /// Wakes `waker` at that time.
     fn ring(&self, at: HostInstant, waker: Waker) {
         let mut due = self.due.lock();
         due.asked += 1;

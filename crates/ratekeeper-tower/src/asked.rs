@@ -1,14 +1,15 @@
-//! A request of this server's, as rules see it.
+//! A received request in the form that rules see.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use http::Request;
 use ratekeeper_http::{Forwarding, Hop, Malformed, Original};
 
-/// Where nobody is: whoever is not known is not trusted, and has no address.
+/// The peer of a request without a known one: not trusted, and without an address.
 const NOBODY: Hop = Hop::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
-/// The request as it came in from `peer`, who may be a proxy; what proxies say counts only from those that are trusted.
+/// The request as received from `peer`, which may be a proxy; only trusted proxies' headers are
+/// used.
 pub(crate) fn original<'a, B>(
     request: &'a Request<B>,
     peer: Option<Hop>,

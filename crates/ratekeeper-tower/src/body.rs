@@ -1,4 +1,4 @@
-//! The body of an answer, and what is held while it is sent.
+//! The body of a response, with the permit that is held while it is sent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,8 +10,8 @@ use pin_project_lite::pin_project;
 use crate::hold::Held;
 
 pin_project! {
-    /// The body of the inner service's answer, or of a refusal. What the request holds of concurrency limits it holds
-    /// until this has ended, failed, or was dropped.
+    /// The body of the inner service's response, or of a refusal. It holds the request's permit
+    /// until it has ended, failed, or was dropped.
     #[derive(Debug)]
     pub struct ResponseBody<B, P> {
         #[pin]
@@ -36,7 +36,7 @@ pin_project! {
 
 impl<B: Body, P> ResponseBody<B, P> {
     pub(crate) fn inner(body: B, held: Option<Held<P>>) -> Self {
-        // Nobody asks a body that is empty.
+        // An empty body is never polled.
         let held = held.filter(|_| !body.is_end_stream());
         Self {
             kind: Kind::Inner { body },

@@ -1,4 +1,4 @@
-//! What outlives an answer.
+//! Permits that outlive a response.
 
 use std::any::Any;
 use std::fmt;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use http::header::UPGRADE;
 use http::{Method, Request};
 
-/// A share of what a request holds of concurrency limits, among the extensions of a request that asks for another
-/// protocol, such as a WebSocket: its answer ends when the connection only begins. Whoever carries on keeps a clone until
-/// that ends.
+/// A share of a request's permit, placed in the extensions of a request that asks for another
+/// protocol, such as a WebSocket: its response ends when the connection has only begun. The code
+/// that serves the connection keeps a clone until it ends.
 #[derive(Clone)]
 pub struct Hold(#[allow(dead_code, reason = "it is held, and dropped")] Arc<dyn Any + Send + Sync>);
 
@@ -19,7 +19,7 @@ impl fmt::Debug for Hold {
     }
 }
 
-/// What a request holds: by itself, or together with who carries on.
+/// The permit of a request: exclusive, or shared with the code that serves its connection.
 #[derive(Debug)]
 pub(crate) enum Held<P> {
     Alone(#[allow(dead_code, reason = "it is held, and dropped")] P),
@@ -27,7 +27,7 @@ pub(crate) enum Held<P> {
 }
 
 impl<P: Send + Sync + 'static> Held<P> {
-    /// `permit`, of which `request` gets a share if its connection may outlive its answer.
+    /// Wraps `permit`; `request` gets a share if its connection may outlive its response.
     pub(crate) fn new<B>(permit: P, request: &mut Request<B>) -> Self {
         let outlives =
             request.headers().contains_key(UPGRADE) || request.method() == Method::CONNECT;

@@ -1,7 +1,8 @@
-//! Requests that wait for the same leaky bucket leave one by one, as evenly as timers allow.
+//! Spaces requests that wait for the same leaky bucket as evenly as timers allow.
 //!
-//! The store spaces turns; timers ring late, and threads are late to hear them. So a request leaves at its turn, but
-//! never much sooner after the one before it than turns are apart, whenever that one really left:
+//! The store spaces turns, but timers fire late, and threads are scheduled late. So a request
+//! leaves at its turn, but never much sooner after its predecessor's actual departure than turns
+//! are apart:
 //!
 //! ```text
 //!  turns        |         |         |         |         |
@@ -9,10 +10,10 @@
 //!  departures   |         |     |        |    |         |     those behind a late one catch up, by little each time
 //! ```
 //!
-//! Where they are later than turns are apart, as on a machine with too much to do, they keep less of their distance,
-//! the later the less: the rate is kept first.
+//! If requests are later than the distance of turns, as on an overloaded machine, they keep less of
+//! it, the later the less: the rate has priority.
 //!
-//! Only the first of those that wait for a bucket has a timer to leave by; the others are woken when it has left.
+//! Only the first request in a bucket's line has a timer; the others are woken when it has left.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -29,63 +30,65 @@ use tokio::time::Instant;
 
 use crate::alarm::Alarm;
 
-/// Turns that are closer than this are not spaced, but left at in bunches: no timer rings as often.
+/// Turns closer than this are not spaced but served in bunches: no timer fires as often.
 const SPACED_LEAST: Duration = Duration::from_micros(400);
 
-/// Turns that are closer than this are kept exactly; of longer spans a millisecond is a small part.
+/// Turns closer than this are kept exactly; of longer distances a millisecond is a small part.
 const EXACT_BELOW: Duration = Duration::from_millis(30);
 
-/// How much of their turns' distance two departures keep at least, in percent: behind a late one there is so much
-/// less than a whole one to be caught up with.
+/// The least share of the turns' distance between two departures, in percent: behind a late
+/// request, each departure catches up by the rest.
 const KEPT_PERCENT: u32 = 92;
 
-/// How late a line may be that keeps all of that: as late as turns are apart, or as timers and threads are any day.
+/// The most lateness with which a line keeps all of that: the distance of turns, or the usual
+/// lateness of timers and threads.
 const LATE_MOST: Duration = Duration::from_millis(4);
 
-/// After so long the first one is no longer waited for that does not leave at its turn: its task is stuck.
+/// Time after which the first request no longer blocks the line, because its task is stuck.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// So many are woken at a time of those whose turn has come, where the line is late.
+/// The most requests to wake at a time in a late line.
 const WOKEN_MOST: usize = 8;
 
-/// Lines that nobody stands in are looked for when there are as many as this.
+/// The number of lines from which idle ones are swept.
 const SWEPT_FROM: usize = 64;
 
-/// The lines of those that wait, one for each bucket.
+/// The lines of waiting requests, one for each bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Pacer(Mutex<Lines>);
 
 #[derive(Debug, Default)]
 struct Lines {
     by_bucket: HashMap<CounterKey, Line>,
-    /// Tells apart those that have the same turn.
+    /// Distinguishes requests with the same turn.
     joined: u64,
-    /// How many lines there may be before idle ones are looked for.
+    /// The number of lines at which idle ones are swept next.
     swept_at: usize,
 }
 
-/// Those that wait for one bucket.
+/// The requests that wait for one bucket.
 #[derive(Debug, Default)]
 struct Line {
-    /// By their turns; with what wakes those that were not the first when they last looked.
+    /// Ordered by turn; with the wakers of those that were not first when last polled.
     waiting: BTreeMap<Place, Option<Waker>>,
-    /// The earliest that the next one leaves.
+    /// The earliest departure of the next one.
     open_at: Option<Instant>,
 }
 
-/// A place in a line: a turn, and a number of its own.
+/// A position in a line: a turn, and a unique number.
 type Place = (Instant, u64);
 
-/// Whether one may leave.
+/// The answer to a request that wants to leave.
 enum Leave {
     Now,
     At(Instant),
-    /// Others are before it; to be looked at again then at the latest.
+    /// Others are before it; look again at this time at the latest.
     Behind(Instant),
 }
 
 impl Line {
-    /// Whether whoever is at `place` leaves now; if so, it is out of the line, and next in it is who is woken.
+    /// Lets the request at `place` leave if it may: it is then out of the line, and its successor
+    /// is the one to wake.
     fn leave(&mut self, place: Place, span: Duration, now: Instant, waker: &Waker) -> Leave {
         let open_at = self.open_at;
         let may_leave = |turn: Instant| open_at.map_or(turn, |open_at| open_at.max(turn));
@@ -113,7 +116,8 @@ impl Line {
         Leave::Now
     }
 
-    /// Takes whoever is at `place` out, and says who is to be woken: the first now, and those who are due as well.
+    /// Removes the request at `place`; returns the wakers of the first one now, and of those that
+    /// are due.
     fn remove(&mut self, place: Place) -> SmallVec<[Waker; 1]> {
         self.waiting.remove(&place);
         let now = Instant::now();
@@ -127,7 +131,7 @@ impl Line {
     }
 }
 
-/// How long after one that left so `late` the next one leaves at the earliest, where turns are `span` apart.
+/// The least interval after a departure that was `late`, if turns are `span` apart.
 fn kept(span: Duration, late: Duration) -> Duration {
     let kept = span * KEPT_PERCENT / 100;
     let late_most = span.max(LATE_MOST);
@@ -148,7 +152,7 @@ impl Lines {
     }
 }
 
-/// Where a request stands, until it is dropped.
+/// A request's position in a line, until it is dropped.
 #[derive(Debug)]
 struct Stand {
     pacer: Arc<Pacer>,
@@ -186,7 +190,8 @@ impl Drop for Stand {
             return;
         };
         let next = line.remove(self.place);
-        // What comes next has a turn a span after this one. Only one that was late is to be remembered for that.
+        // The next request's turn is a span after this one. Only lateness beyond that has to be
+        // remembered.
         let is_kept = line
             .open_at
             .is_some_and(|open_at| open_at > self.place.0 + self.span);
@@ -202,7 +207,7 @@ pin_project! {
     /// Waits until a request may leave.
     #[derive(Debug)]
     pub(crate) struct Paced {
-        // None where the bucket is not known, or turns follow each other too fast.
+        // None if the bucket is not known, or turns follow each other too fast.
         stand: Option<Stand>,
         #[pin]
         alarm: Alarm,
@@ -242,7 +247,7 @@ impl Future for Paced {
             };
             this.alarm.as_mut().set_to(at);
             ready!(this.alarm.as_mut().poll(cx));
-            // It has rung: where time stands still, as in tests, it is what it rang for.
+            // The timer has fired: with a paused clock, as in tests, its time counts.
             now = Instant::now().max(at);
         }
     }

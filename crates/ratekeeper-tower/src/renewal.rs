@@ -1,7 +1,8 @@
-//! What is held until a deadline, and renewed in time: by one task of each runtime, however much is held.
+//! Renews permits before their deadline, with one task per runtime for any number of permits.
 //!
-//! The task is started with the first renewal of its runtime, and sleeps until the next one is due. What is dropped before
-//! it is due, as most is, costs two entries in a table and wakes nobody.
+//! The task starts with the first renewal of its runtime, and sleeps until the next one is due. A
+//! permit that is dropped before it is due, as most are, costs two entries in a table and no
+//! wake-up.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -19,23 +20,23 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-/// Of its time, something held is renewed when so much has passed: two renewals may be lost.
+/// The divisor of the lifetime after which something is renewed: two renewals may be lost.
 const RENEWED_AFTER: u32 = 3;
 
-/// The shortest pause between two renewals.
+/// The shortest interval between two renewals.
 const PAUSE_LEAST: Duration = Duration::from_millis(10);
 
-/// So many renewals are under way at a time in a runtime; the others wait for them.
+/// The most renewals in progress in a runtime; others wait.
 const UNDER_WAY_MAX: usize = 256;
 
-/// Something that is held until a deadline, unless it is renewed.
+/// Something held until a deadline, unless it is renewed.
 pub trait Renew: Send + Sync + 'static {
-    /// Renews it: how long it is held from now on, or none if it is lost. One whose renewal may have failed says again
-    /// how long it was to be held.
+    /// Renews it; returns its lifetime from now on, or none if it is lost. If the renewal may have
+    /// failed, returns the original lifetime.
     fn renew(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Option<Duration>> + Send>>;
 }
 
-/// Has something renewed, until this is dropped.
+/// Keeps something renewed until dropped.
 #[derive(Debug)]
 pub struct Renewal {
     schedule: Arc<Schedule>,
@@ -43,7 +44,8 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// Has `held` renewed, which otherwise ends in `expires_after`. None outside of a runtime, where nobody could.
+    /// Starts to renew `held`, which otherwise ends in `expires_after`. None outside a runtime,
+    /// where it cannot be renewed.
     #[must_use]
     pub fn begin(held: Arc<dyn Renew>, expires_after: Duration) -> Option<Self> {
         let runtime = Handle::try_current().ok()?;
@@ -55,28 +57,28 @@ impl Renewal {
 
 impl Drop for Renewal {
     fn drop(&mut self) {
-        // Dropped after the lock is: what its end sets off may come here again.
+        // Dropped after the lock is released: its destructor may come here again.
         let _held = self.schedule.entries.lock().remove(self.number);
     }
 }
 
-/// What is renewed by the task of one runtime.
+/// The permits renewed by the task of one runtime.
 #[derive(Debug, Default)]
 struct Schedule {
     entries: Mutex<Entries>,
-    /// That something is due before the task would look.
+    /// Signals that an entry is due before the task's next look.
     sooner: Notify,
-    /// That the task is no more: its runtime has ended.
+    /// True once the task has ended with its runtime.
     has_ended: AtomicBool,
 }
 
 #[derive(Default)]
 struct Entries {
     held: HashMap<u64, (Instant, Arc<dyn Renew>)>,
-    /// What is not being renewed just now.
+    /// Entries that are not being renewed at the moment.
     due: BTreeSet<(Instant, u64)>,
     added: u64,
-    /// When the task looks again by itself.
+    /// The time of the task's next look.
     looks_at: Option<Instant>,
 }
 
@@ -94,7 +96,7 @@ impl Entries {
         Some(held)
     }
 
-    /// Has `number` renewed again, if it is held still.
+    /// Schedules the next renewal of `number`, if it is still held.
     fn put_again(&mut self, number: u64, at: Instant) {
         if let Some(entry) = self.held.get_mut(&number) {
             entry.0 = at;
@@ -102,7 +104,7 @@ impl Entries {
         }
     }
 
-    /// Up to `most` of what is due.
+    /// Takes up to `most` due entries.
     fn take_due(&mut self, now: Instant, most: usize) -> Vec<(u64, Arc<dyn Renew>)> {
         let mut taken = Vec::new();
         while taken.len() < most
@@ -118,12 +120,12 @@ impl Entries {
 }
 
 thread_local! {
-    /// The schedule of the runtime that this thread was in last.
+    /// The schedule of the runtime in which this thread was last.
     static LAST: RefCell<Option<(Id, Arc<Schedule>)>> = const { RefCell::new(None) };
 }
 
 impl Schedule {
-    /// The one of `runtime`, whose task is started if there is none.
+    /// The schedule of `runtime`, whose task is started if there is none.
     fn of(runtime: &Handle) -> Arc<Self> {
         static ALL: Mutex<Vec<(Id, Arc<Schedule>)>> = Mutex::new(Vec::new());
         let id = runtime.id();
@@ -133,7 +135,7 @@ impl Schedule {
                 return Arc::clone(schedule);
             }
             let mut all = ALL.lock();
-            // Another runtime may come to have the id of one that has ended.
+            // A new runtime may get the id of one that has ended.
             all.retain(|(_, schedule)| schedule.runs());
             let known = all.iter().find(is_it);
             let schedule = known.map(|(_, schedule)| Arc::clone(schedule));
@@ -171,7 +173,7 @@ impl Schedule {
     }
 }
 
-/// The task of a schedule. Dropped, run or not, it tells that it is no more.
+/// The task of a schedule. Dropping it, even before it runs, marks the schedule as ended.
 struct Running(Arc<Schedule>);
 
 impl Drop for Running {
@@ -181,7 +183,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Renews what is due, as long as the runtime lives.
+    /// Renews due entries as long as the runtime lives.
     async fn run(self) {
         let Schedule {
             entries, sooner, ..
@@ -216,7 +218,7 @@ impl Running {
                 Some(Ok((number, None))) => {
                     let _lost = entries.lock().remove(number);
                 }
-                // It panicked, or the runtime ends: that one is lost at its deadline.
+                // It panicked, or the runtime ends: that permit is lost at its deadline.
                 Some(Err(_)) | None => {}
             }
         }
@@ -230,7 +232,7 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-/// When something is to be renewed that is held for so long from now on.
+/// The time at which to renew something with this lifetime.
 fn due_at(expires_after: Duration) -> Instant {
     Instant::now() + (expires_after / RENEWED_AFTER).max(PAUSE_LEAST)
 }

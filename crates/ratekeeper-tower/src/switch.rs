@@ -1,21 +1,21 @@
-//! Whether a layer enforces, watches, or is not there.
+//! The modes of a layer: enforce, shadow, or off.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What a layer does with requests.
+/// The mode of a layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
-    /// Nothing: no limit is asked, nothing is counted.
+    /// Off: no limit is checked, nothing is counted.
     Off,
-    /// It asks and counts as if it enforced, and lets everything pass at once, without a word to clients.
+    /// Checks and counts as if it enforced, but lets every request pass at once, without headers.
     Shadow,
-    /// It enforces.
+    /// Enforces.
     #[default]
     On,
 }
 
-/// Switches a layer while it runs. Clones are the same switch.
+/// Changes the mode of a layer while it runs. Clones are the same switch.
 #[derive(Clone, Debug)]
 pub struct Switch(Arc<AtomicU8>);
 
@@ -26,19 +26,19 @@ impl Default for Switch {
 }
 
 impl Switch {
-    /// A switch that is set to `mode`.
+    /// A switch with this mode.
     #[must_use]
     pub fn new(mode: Mode) -> Self {
         Self(Arc::new(AtomicU8::new(mode as u8)))
     }
 
-    /// Holds for every request that comes from now on.
+    /// Sets the mode for every request from now on.
     pub fn set(&self, mode: Mode) {
-        // Relaxed, here and below: it says nothing of anything else.
+        // Relaxed, here and below: it orders no other access.
         self.0.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// What it is set to.
+    /// The current mode.
     #[must_use]
     pub fn mode(&self) -> Mode {
         match self.0.load(Ordering::Relaxed) {

@@ -17,12 +17,12 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tower::{Layer, ServiceExt, service_fn};
 
-/// What all nodes name counters by.
+/// The hash key of all nodes.
 const SEED: [u8; 16] = [7; 16];
 
 type Held = Response<ResponseBody<Full<Bytes>, Permit<RedisStore>>>;
 
-/// A process that serves: a runtime, a connection to Redis, a limiter and a layer of its own.
+/// A serving process: a runtime, a connection to Redis, a limiter and a layer of its own.
 struct Node {
     runtime: Runtime,
     layer: RateLimitLayer<Arc<Limiter<RedisStore>>>,
@@ -35,7 +35,7 @@ impl Node {
         let runtime = runtime.expect("a runtime can be made");
         let url = format!("redis://127.0.0.1:{}/", server.port());
         let mut config = RedisConfig::default();
-        // Slow machines keep these: the test is not about deadlines.
+        // Slow machines meet this deadline: the test is not about deadlines.
         config.deadline = Duration::from_secs(20);
         config.connect_timeout = Duration::from_secs(20);
         config.seed = Some(SEED);
@@ -54,7 +54,7 @@ impl Node {
         Self { runtime, layer }
     }
 
-    /// Begins to ask, and does not wait for the answer.
+    /// Starts a request, and does not wait for the response.
     fn begin(&self) -> JoinHandle<StatusCode> {
         let limited = self.layer.layer(service_fn(done));
         let asked = limited.oneshot(request());
@@ -96,7 +96,7 @@ descriptors:
     )
 }
 
-/// The permits in Redis: the deadlines of those that nobody has given back.
+/// The permits in Redis: the deadlines of those that have not been released.
 fn deadlines(redis: &mut Client) -> Vec<String> {
     let keys = texts(&redis.ask(&["KEYS", "*"]));
     let is_set = |key: &&String| redis.ask(&["TYPE", key]).text() == "zset";
@@ -127,7 +127,7 @@ fn all_nodes_together_hold_no_more_than_the_limit() {
     for node in &nodes {
         assert_eq!(node.status(), StatusCode::TOO_MANY_REQUESTS);
     }
-    // What ends on one node makes room on another one.
+    // A request that ends on one node makes room on another.
     let _inside = nodes[0].runtime.enter();
     held.remove(0);
     eventually("the place is free", || nodes[2].status() == StatusCode::OK);
@@ -146,7 +146,7 @@ fn a_place_outlives_its_timeout_while_it_is_held_and_not_the_node_that_held_it()
     eventually("it is renewed", || deadlines(&mut redis) != first);
     assert_eq!(other.status(), StatusCode::TOO_MANY_REQUESTS);
 
-    // The node is killed: nothing of it runs any more, and nothing is given back.
+    // The node is killed: nothing of it runs on, and nothing is released.
     std::mem::forget(held);
     holder.runtime.shutdown_background();
     assert_eq!(deadlines(&mut redis).len(), 1);
@@ -155,7 +155,7 @@ fn a_place_outlives_its_timeout_while_it_is_held_and_not_the_node_that_held_it()
     });
 }
 
-/// One leaves an hour; with the one that leaves at once, five are let in.
+/// One leaves every hour; five are admitted, including the one that leaves at once.
 const HOURLY: &str = "
 domain: d
 descriptors:
@@ -169,7 +169,7 @@ fn the_turn_of_the_last_one_is_given_back_when_its_client_goes() {
     let mut node = Node::new(&server, HOURLY);
     node.layer = node.layer.wait_max(Duration::from_secs(10 * 3_600));
     let mut redis = server.client();
-    // When the bucket will be empty.
+    // The time at which the bucket will be empty.
     let mut end = || {
         let keys = texts(&redis.ask(&["KEYS", "rk:{*"]));
         assert_eq!(keys.len(), 1, "{keys:?}");
@@ -183,14 +183,14 @@ fn the_turn_of_the_last_one_is_given_back_when_its_client_goes() {
         eventually("it waits", || node.layer.counts().waiting == number);
         ends.push(end());
     }
-    // The one in the middle goes first, and leaves everything as it is for the last one.
+    // The one in the middle goes first, and changes nothing for the last one.
     waiting.remove(1).abort();
     eventually("it is gone", || node.layer.counts().waiting == 2);
     waiting.pop().expect("it waits").abort();
     eventually("its turn is free", || end() == ends[2]);
     waiting.pop().expect("it waits").abort();
     eventually("it is gone", || node.layer.counts().waiting == 0);
-    // Behind the first is the turn that has passed unused.
+    // The passed, unused turn is behind the first request.
     assert_eq!(node.layer.counts().denied, 0);
     assert_eq!(end(), ends[2]);
 }

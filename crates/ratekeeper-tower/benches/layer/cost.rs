@@ -1,4 +1,5 @@
-//! Nanoseconds of processor time that the layer adds to a request, in pairs of runs with and without it.
+//! Processor time in nanoseconds that the layer adds to a request, in pairs of runs with and
+//! without it.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -44,7 +45,7 @@ descriptors:
 ";
 
 pub(crate) fn beside_the_service_alone() {
-    // Permits are renewed by tasks.
+    // Permits are renewed by tasks, which need a runtime.
     let runtime = Builder::new_current_thread().enable_all().build();
     let _inside = runtime.as_ref().expect("a runtime can be made").enter();
     println!(
@@ -76,7 +77,7 @@ fn added(name: &str, rules: &str, headers: Headers, mode: Mode) {
     println!("{name:<30} {added:>8.0}   ({least:.0} to {most:.0})");
 }
 
-/// Nanoseconds a request.
+/// Nanoseconds per request.
 fn run<S, R>(service: &mut S) -> f64
 where
     S: Service<Request<()>, Response = R, Error = Infallible>,
@@ -95,7 +96,7 @@ where
     (processor_nanos() - begin) / f64::from(REQUESTS)
 }
 
-/// What this thread has had of a processor: others on the machine do not count.
+/// Processor time of this thread, which excludes the machine's other work.
 fn processor_nanos() -> f64 {
     let spent = clock_gettime(ClockId::ThreadCPUTime);
     spent.tv_sec as f64 * 1e9 + spent.tv_nsec as f64

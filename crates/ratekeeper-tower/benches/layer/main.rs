@@ -1,4 +1,4 @@
-//! What the layer costs a request, and how evenly a leaky bucket lets requests leave.
+//! Measures the layer's cost per request, and the spacing of requests from a leaky bucket.
 //!
 //! `cargo bench -p ratekeeper-tower -- [cost] [shaping]`
 
@@ -12,7 +12,7 @@ use ratekeeper_rules::{Options, Source, load};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 use ratekeeper_tower::RateLimitLayer;
 
-/// A layer over the counters of this process, with the rules of domain `d`.
+/// A layer over counters in this process, with the rules of domain `d`.
 fn layer(rules: &str) -> RateLimitLayer<Arc<Limiter<MemoryStore>>> {
     let source = Source {
         name: "rules.yaml".to_owned(),
@@ -26,7 +26,7 @@ fn layer(rules: &str) -> RateLimitLayer<Arc<Limiter<MemoryStore>>> {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo test --all-targets` runs this too, and wants no measurements.
+    // `cargo test --all-targets` runs this too, without measuring.
     if !arguments.iter().any(|argument| argument == "--bench") {
         println!("measures only under cargo bench, or with --bench");
         return;

@@ -1,4 +1,4 @@
-//! How evenly requests leave that come at twice the rate of a leaky bucket.
+//! Measures the spacing of requests that arrive at twice the rate of a leaky bucket.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -15,10 +15,10 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::layer;
 
-/// For how long requests come.
+/// The time during which requests arrive.
 const SPAN: Duration = Duration::from_secs(10);
 
-/// The bound of the queue: with the one that leaves at once.
+/// The bound of the queue, including the request that leaves at once.
 const BURST: u64 = 20;
 
 pub(crate) fn at_twice_the_rate() {
@@ -94,7 +94,7 @@ descriptors:
     );
 }
 
-/// What this process has had of the processors: asking, deciding, waiting and leaving.
+/// Processor time of this process: sending, deciding, waiting and leaving.
 fn processor_nanos() -> f64 {
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     spent.tv_sec as f64 * 1e9 + spent.tv_nsec as f64

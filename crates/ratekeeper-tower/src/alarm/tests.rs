@@ -9,10 +9,10 @@ use tokio::time::timeout;
 
 use super::*;
 
-/// How long an alarm may be late on a slow machine.
+/// The most that a timer may be late on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whether it was woken.
+/// Records if it was woken.
 #[derive(Default)]
 struct Bed(AtomicBool);
 
@@ -22,10 +22,10 @@ impl Wake for Bed {
     }
 }
 
-/// An alarm that rings in 5 ms, when the thread is waiting for the rest of them.
+/// A timer for 5 ms from now, already handed to the thread.
 async fn on_the_bell() -> Pin<Box<Alarm>> {
     let mut alarm = Box::pin(Alarm::new(Instant::now() + Duration::from_millis(5), true));
-    // Woken by tokio's timer before it is time, unless the machine is too slow: then it has rung.
+    // Tokio's timer wakes it before the time; on a very slow machine it has already fired.
     poll_fn(|cx| match alarm.as_mut().poll(cx) {
         Poll::Pending if alarm.rest.is_none() => Poll::Pending,
         _ => Poll::Ready(()),
@@ -60,7 +60,7 @@ async fn whoever_polled_it_last_is_woken() {
     let bed = Arc::new(Bed::default());
     let waker = Waker::from(Arc::clone(&bed));
     let polled = alarm.as_mut().poll(&mut Context::from_waker(&waker));
-    // On a slow machine it has rung by now, and there is nobody to wake.
+    // On a slow machine it has fired by now, and there is no task to wake.
     if polled.is_pending() {
         eventually("it wakes", || bed.0.load(Ordering::Acquire));
     }
@@ -72,7 +72,7 @@ async fn of_many_at_once_each_rings() {
     let start = Instant::now();
     let mut alarms = JoinSet::new();
     for number in 0..200_u32 {
-        // Two of each time, out of order.
+        // Two of each time, in mixed order.
         let at =
             start + Duration::from_micros(3_000) + Duration::from_micros(40) * (number * 37 % 100);
         alarms.spawn(async move {

@@ -2,7 +2,7 @@ use tokio::time::{advance, sleep_until};
 
 use super::*;
 
-/// Long enough that no thread waits for the rest of it: time stands still here.
+/// Long enough that the thread is not involved: the clock is paused here.
 const SPAN: Duration = Duration::from_millis(100);
 
 fn bucket(number: u64) -> CounterKey {
@@ -12,7 +12,7 @@ fn bucket(number: u64) -> CounterKey {
     }
 }
 
-/// Waits for turn number `turn` from `start` on; when it left.
+/// Waits for turn number `turn` from `start` on; returns the departure.
 fn leaves(
     pacer: &Arc<Pacer>,
     start: Instant,
@@ -29,7 +29,7 @@ fn leaves(
 async fn who_comes_after_a_late_one_leaves_late_as_well_and_the_others_catch_up() {
     let pacer = Arc::default();
     let start = Instant::now();
-    // The first task of the line is not polled before 190 ms are over.
+    // The first task of the line is not polled before 190 ms have passed.
     let first = leaves(&pacer, start, 1);
     let others = (2..30).map(|turn| tokio::spawn(leaves(&pacer, start, turn)));
     let others: Vec<_> = others.collect();
@@ -46,7 +46,7 @@ async fn who_comes_after_a_late_one_leaves_late_as_well_and_the_others_catch_up(
         let apart = pair[1] - pair[0];
         assert!(apart >= SPAN * KEPT_PERCENT / 100, "{left:?}");
     }
-    // By then, what was late has been caught up with.
+    // By then the delay has been made up for.
     let tick = Duration::from_millis(1);
     assert!(left[28] <= start + 29 * SPAN + tick, "{left:?}");
     assert!(pacer.0.lock().by_bucket.is_empty());
@@ -58,7 +58,7 @@ fn the_later_the_line_the_less_of_their_distance_they_keep() {
     assert_eq!(kept(SPAN, Duration::ZERO), most);
     assert_eq!(kept(SPAN, SPAN), most);
     assert_eq!(kept(SPAN, 4 * SPAN), most / 4);
-    // Timers are late by more than a turn that is short.
+    // Timers are late by more than a short turn.
     let short = SPAN / 100;
     assert_eq!(kept(short, 4 * short), short * KEPT_PERCENT / 100);
 }
@@ -90,7 +90,7 @@ async fn who_is_stuck_keeps_those_behind_for_so_long_and_no_longer() {
 async fn lines_that_nobody_stands_in_are_forgotten() {
     let pacer: Arc<Pacer> = Arc::default();
     let turn = Instant::now();
-    // All leave late, which is remembered until it does not matter any more.
+    // All leave late, which is remembered until it no longer matters.
     advance(3 * SPAN / 2).await;
     for number in 0..10_000 {
         Paced::new(&pacer, Some(bucket(number)), turn, SPAN).await;

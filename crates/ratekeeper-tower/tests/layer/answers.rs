@@ -1,4 +1,4 @@
-//! What clients are told.
+//! The responses to clients.
 
 use std::convert::Infallible;
 
@@ -44,7 +44,7 @@ async fn a_request_passes_with_headers_until_its_limit_denies() {
         "{body}"
     );
     assert!(body.contains(&fields), "{body}");
-    // Somebody else has a limit of their own.
+    // Another caller has its own limit.
     let other = limited.oneshot(of("bob")).await.expect("an answer");
     assert_eq!(other.status(), StatusCode::OK);
 }
@@ -109,9 +109,9 @@ async fn a_client_is_known_by_what_trusted_proxies_say() {
     assert_eq!(status("127.0.0.1", "198.51.100.1").await, 200);
     assert_eq!(status("127.0.0.1", "198.51.100.1").await, 429);
     assert_eq!(status("127.0.0.1", "198.51.100.2").await, 200);
-    // A stranger's word is not taken, so all that it says it is has one counter.
+    // An untrusted peer's header is ignored, so all of its supposed clients share a counter.
     assert_eq!(status("192.0.2.1", "198.51.100.3").await, 200);
     assert_eq!(status("192.0.2.1", "198.51.100.4").await, 429);
-    // And what a trusted proxy says has to have a meaning.
+    // A trusted proxy's header must be valid.
     assert_eq!(status("127.0.0.1", "nobody").await, 400);
 }

@@ -1,4 +1,4 @@
-//! Requests whose client goes while a store elsewhere is being asked.
+//! Clients that disconnect while a remote store is being asked.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{full, header, limiter_with, of};
 
-/// How far away the store is.
+/// The round trip to the store.
 const ROUND_TRIP: Duration = Duration::from_secs(1);
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -42,7 +42,7 @@ fn far(rules: &str) -> RateLimitLayer<Arc<Limiter<Far>>> {
     RateLimitLayer::new(limiter_with(rules, Far(memory)), "d").wait_max(5 * HOUR)
 }
 
-/// Polls `future` once, and lets it go.
+/// Polls `future` once, and drops it.
 async fn begin_and_go<F: Future>(future: F) {
     let mut future = Box::pin(future);
     std::future::poll_fn(|cx| {
@@ -83,7 +83,7 @@ descriptors:
         let answer = ask().await.expect("an answer");
         assert_eq!(answer.status(), StatusCode::OK);
         assert_eq!(header(answer.headers(), "x-ratelimit-remaining"), "1");
-        // The second turn, which each of those had who went.
+        // The second turn, which each of the disconnected clients would have had.
         let waited = start.elapsed();
         assert!(waited > HOUR / 2 && waited < HOUR * 3 / 2, "{waited:?}");
     }

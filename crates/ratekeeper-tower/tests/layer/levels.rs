@@ -1,4 +1,4 @@
-//! Service levels: who is limited is in the path.
+//! Service levels, with the tenant in the path.
 
 use std::convert::Infallible;
 
@@ -40,7 +40,7 @@ slas:
     assert_eq!(ask(Method::GET, "/elsewhere").await, 200);
 }
 
-/// What two domains come to when nothing says which is meant: the one that the layer was made with, else the first.
+/// The domain used when several exist and nothing determines one: the layer's own, else the first.
 #[tokio::test]
 async fn another_domain_switches_no_limit_off() {
     let rules = |name: &str, limit: u64| {

@@ -1,4 +1,4 @@
-//! The layer around services of every kind of end.
+//! The layer around services that end in every possible way.
 
 mod answers;
 mod gone;

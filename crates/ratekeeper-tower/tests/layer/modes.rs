@@ -1,4 +1,4 @@
-//! Off, shadow, on.
+//! The modes: off, shadow, on.
 
 use std::convert::Infallible;
 
@@ -30,7 +30,7 @@ descriptors:
     assert_eq!(ask().await, (200, false));
     assert_eq!(layer.counts().shadow_denied, 0);
     assert_eq!(ask().await, (200, false));
-    // The first one was not asked about, the second took what there is.
+    // The first request was not checked, the second took the only hit.
     assert_eq!(layer.counts().shadow_denied, 1);
     switch.set(Mode::On);
     assert_eq!(ask().await, (429, true));

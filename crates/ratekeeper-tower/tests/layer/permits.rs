@@ -1,4 +1,4 @@
-//! What a request holds is given back, however it ends.
+//! Permits are released however a request ends.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ descriptors:
   concurrency: { limit: 1, timeout: 60s }
 ";
 
-/// A body that ends when its sender is dropped, and fails with what it is sent.
+/// A body that ends when its sender is dropped, and fails on an error from it.
 struct Fed(mpsc::Receiver<Result<&'static str, &'static str>>);
 
 impl Body for Fed {
@@ -45,7 +45,7 @@ impl Body for Fed {
     }
 }
 
-/// What a service does with a request.
+/// The way in which a service ends a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     Whole,
@@ -80,7 +80,7 @@ async fn a_place_is_free_again_however_a_request_ends() {
                 Ok(Response::new(Fed(fed)))
             }
         });
-        // A second request finds the place taken for as long as the first one holds it.
+        // A second request is denied for as long as the first one holds the permit.
         let others = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
         let other = layer.layer(others);
         let status = async || {
@@ -145,7 +145,7 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) -> Polled<F::Output> {
     .await
 }
 
-/// Counters in memory, and how often permits in them were renewed.
+/// Counters in memory that count the renewals of permits.
 struct Renewals {
     memory: MemoryStore,
     renewed: AtomicU32,
@@ -198,7 +198,7 @@ fn places_are_renewed_in_each_runtime_that_takes_some() {
         let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("slow")));
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_all().start_paused(true).build();
-        // Its number may be that of the one before, which has ended with everything in it.
+        // It may get the id of the previous runtime, which has ended with everything in it.
         runtime.expect("a runtime can be made").block_on(async {
             let limited = layer.layer(called);
             let asked = (0..3).map(|_| limited.clone().oneshot(of("ada")));
@@ -268,7 +268,7 @@ async fn a_connection_that_becomes_another_protocol_keeps_its_place() {
     assert_eq!(ask(true).await, StatusCode::OK);
 }
 
-/// Of each key two are in flight at a time, of all together three; in both orders.
+/// Two in flight per key, three in total, with the limits in both orders.
 #[tokio::test]
 async fn a_request_takes_its_place_in_all_its_limits_or_in_none() {
     let each = "- key: api_key\n  concurrency: { limit: 2, timeout: 1h }\n";
@@ -284,7 +284,7 @@ async fn a_request_takes_its_place_in_all_its_limits_or_in_none() {
             answer
         };
         let is_denied_by = async |limit: &str, key: &str| {
-            // As often as would fill either limit.
+            // Often enough to fill either limit.
             for _ in 0..4 {
                 let answer = ask(key).await;
                 assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS, "{key}");
@@ -294,13 +294,13 @@ async fn a_request_takes_its_place_in_all_its_limits_or_in_none() {
         let first = passes("ada").await;
         let _second = passes("ada").await;
         is_denied_by("2", "ada").await;
-        // Those took none of the places of all.
+        // Those took none of the total.
         let _third = passes("bob").await;
-        // Bob has room of his own, and all together have none.
+        // Bob's limit has room, the total has none.
         is_denied_by("3", "bob").await;
         is_denied_by("3", "eve").await;
         drop(first);
-        // Those took none of his.
+        // Those took none of Bob's.
         let fourth = passes("bob").await;
         is_denied_by("2", "bob").await;
         drop(fourth);

@@ -22,7 +22,7 @@ pub(crate) fn limiter_with<S: Store>(rules: &str, store: S) -> Arc<Limiter<S>> {
     limiter_of(&[rules.to_owned()], store)
 }
 
-/// Of several files.
+/// A limiter with the rules of several files.
 pub(crate) fn limiter_of<S: Store>(files: &[String], store: S) -> Arc<Limiter<S>> {
     let sources = (0..)
         .zip(files)

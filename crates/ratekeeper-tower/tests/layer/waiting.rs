@@ -12,8 +12,9 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{full, header, layer, of};
 
-/// One leaves every hour; with the one that leaves at once, five are let in. The limiter's clock runs on while tokio's
-/// stands still: beside hours, what a slow machine takes is nothing.
+/// One request leaves every hour; five are admitted, including the one that leaves at once. The
+/// limiter's clock runs on while tokio's is paused: compared with hours, delays of a slow machine
+/// are negligible.
 const HOURLY: &str = "
 domain: d
 descriptors:
@@ -43,7 +44,7 @@ async fn requests_leave_one_by_one_and_what_does_not_fit_is_denied() {
     assert!(!header(answers[5].headers(), "retry-after").is_empty());
     let left = left.lock().expect("a lock").clone();
     assert_eq!(left.len(), 5);
-    // Each is told its turn by a clock that ran on, so turns come a little early by tokio's.
+    // Each turn is computed by a clock that ran on, so by tokio's turns come a little early.
     for pair in left.windows(2) {
         let apart = pair[1] - pair[0];
         assert!(
@@ -97,7 +98,8 @@ async fn a_queue_that_only_watches_holds_nobody_back() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_longer_than_they_may_nor_more_of_them() {
-    // The second waits an hour; the turn after that is too late for one, and has no place to wait for it in the other.
+    // The second waits an hour; the turn after that is too late in one case, and has no slot in the
+    // other.
     let short = layer(HOURLY).wait_max(HOUR + HOUR / 2);
     let few = layer(HOURLY).wait_max(5 * HOUR).waiting_max(1);
     for (layer, soonest) in [(short, HOUR / 2), (few, 2 * HOUR)] {
@@ -108,7 +110,7 @@ async fn nobody_waits_longer_than_they_may_nor_more_of_them() {
         for answer in passed {
             assert_eq!(answer.status(), StatusCode::OK);
         }
-        // Whoever is denied takes no turn, so the next one comes as soon for all.
+        // A denied request takes no turn, so the next turn is as near for all.
         for answer in denied {
             assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
             let wait = header(answer.headers(), "retry-after");
@@ -148,7 +150,7 @@ async fn is_pending<F: Future + Unpin>(future: &mut F) -> bool {
     std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx).is_pending())).await
 }
 
-/// How long a refused request is told to wait.
+/// The retry time of a refused request.
 fn told(answer: &http::Response<impl Sized>) -> u64 {
     let seconds = header(answer.headers(), "retry-after").parse();
     seconds.expect("a number of seconds")
@@ -171,7 +173,7 @@ async fn the_place_of_the_last_one_is_free_again_when_its_client_goes() {
     assert_eq!(full_queue.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(told(&full_queue) <= 3_600);
 
-    // The turn of one in the middle passes: those behind it were told theirs.
+    // The turn of one in the middle passes unused: those behind it know theirs.
     drop(waiting.remove(1));
     let denied = ask().await.expect("an answer");
     assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
@@ -184,12 +186,12 @@ async fn the_place_of_the_last_one_is_free_again_when_its_client_goes() {
     assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
     let start = Instant::now();
     assert_eq!(next.await.expect("an answer").status(), StatusCode::OK);
-    // The fourth turn, as the one who went would have had.
+    // The fourth turn, which the dropped request would have had.
     let waited = start.elapsed();
     assert!(waited > 3 * HOUR && waited < 5 * HOUR, "{waited:?}");
 }
 
-/// Requests to `/slow` leave one an hour; of each key one is in flight at a time.
+/// One request to `/slow` leaves every hour; each key has one in flight at a time.
 const SLOW: &str = "
 domain: d
 descriptors:
@@ -214,7 +216,7 @@ async fn who_waits_is_not_in_flight_and_takes_its_place_when_its_turn_has_come()
     let ask = |path: &str| Box::pin(limited.clone().oneshot(to(path)));
     let first = ask("/slow").await.expect("an answer");
     assert_eq!(first.status(), StatusCode::OK);
-    // At once or not, it is in flight until its answer has been read.
+    // It is in flight until its response has been read, even if it left at once.
     let denied = ask("/fast").await.expect("an answer");
     assert_eq!((denied.status().as_u16(), told(&denied)), (429, 7));
     drop(first);
@@ -223,13 +225,13 @@ async fn who_waits_is_not_in_flight_and_takes_its_place_when_its_turn_has_come()
     assert!(is_pending(&mut waits).await);
     let other = ask("/fast").await.expect("an answer");
     assert_eq!(other.status(), StatusCode::OK);
-    // Its turn comes, and the other one is still in flight.
+    // Its turn comes while the other one is still in flight.
     let denied = waits.await.expect("an answer");
     assert_eq!((denied.status().as_u16(), told(&denied)), (429, 7));
     assert_eq!(layer.counts().waiting, 0);
     drop(other);
 
-    // What it took of its rate it has given back: of four, two are left.
+    // It gave back its hit of the rate limit: two of four are left.
     let mut waits = ask("/slow");
     assert!(is_pending(&mut waits).await);
     let held = waits.await.expect("an answer");
