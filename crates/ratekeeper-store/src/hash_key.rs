@@ -1,19 +1,20 @@
-//! The secret that counters are named by.
+//! The hash key of counter names.
 
 use std::fmt;
 
-/// The secret that counters are named by, the same on all nodes that share them. Nobody prints it.
+/// The secret key of the hash that names counters, the same on all nodes that share them. Never
+/// printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashKey([u8; 16]);
 
 impl HashKey {
-    /// A secret of these bits.
+    /// The key with these bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// Its bits.
+    /// The bytes of the key.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0

@@ -1,11 +1,12 @@
-//! The bounds that the algorithms promise, against callers of many kinds and one that searches for more.
+//! Holds the algorithms to their promised bounds, with callers of many kinds and a searching
+//! adversary.
 
 use ratekeeper_core::Micros;
 use ratekeeper_testkit::accuracy::{Adversary, Arrivals, Counters, Form};
 
 const WINDOW: Micros = Micros::from_secs(60);
 
-/// The most hits that the adversary finds a way to get into one window.
+/// The most hits that the adversary gets into one window.
 fn found(form: Form, quota: u64, tries: u32) -> u64 {
     let mut counters = Counters::new(form, quota, WINDOW).expect("a valid limit");
     Adversary::new(&mut counters, 1).search(tries).worst
@@ -39,7 +40,7 @@ fn the_adversary_gets_no_more_than_promised() {
     }
 }
 
-/// The bound is not kept by denying what fits: there are arrivals that reach it.
+/// The bound is not kept by denying hits that fit: some arrivals reach it.
 #[test]
 fn the_adversary_gets_all_that_is_promised() {
     for (quota, most) in [(5, 5), (23, 23), (24, 25), (100, 106)] {

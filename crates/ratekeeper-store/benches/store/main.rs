@@ -1,4 +1,4 @@
-//! The memory store beside governor, and what it costs: time, memory, and the file.
+//! Compares the memory store with governor, and measures its time, memory and state file.
 //!
 //! `cargo bench -p ratekeeper-store -- [--json] [start] [speed] [algorithms] [memory] [flood] [file]`
 
@@ -7,7 +7,7 @@ mod speed;
 
 use std::fmt::Display;
 
-/// Prints one line for people, or one JSON object for programs.
+/// Prints lines of text, or JSON objects.
 pub(crate) struct Report {
     json: bool,
 }
@@ -19,7 +19,7 @@ impl Report {
         }
     }
 
-    /// `name` and its `fields`, with `text` where people read.
+    /// Prints `text`, or `name` and its `fields` as JSON.
     pub(crate) fn line(&self, bench: &str, name: &str, text: impl Display, fields: &[(&str, f64)]) {
         if self.json {
             let fields: String = fields
@@ -35,7 +35,7 @@ impl Report {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo test --all-targets` runs this too, and wants no measurements.
+    // `cargo test --all-targets` runs this too, without measuring.
     if !arguments.iter().any(|argument| argument == "--bench") {
         println!("measures only under cargo bench, or with --bench");
         return;

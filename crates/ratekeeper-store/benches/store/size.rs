@@ -1,4 +1,4 @@
-//! Memory, the state file, and how soon the store is there.
+//! Memory, the state file, and the startup time of the store.
 
 use std::fs;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::speed::{Namer, step};
 
 const COUNTERS: u64 = 10_000_000;
 
-/// Resident bytes of this process.
+/// Resident memory of this process in bytes.
 fn resident() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm

@@ -1,4 +1,4 @@
-//! How large the store is.
+//! The size of the store.
 
 use super::MEMORY_SHARDS;
 use super::table::{BUCKET_BYTES, BUCKETS_MAX, Table};
@@ -6,11 +6,11 @@ use super::table::{BUCKET_BYTES, BUCKETS_MAX, Table};
 /// The size of a [`MemoryStore`](super::MemoryStore), fixed when it is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryConfig {
-    /// Bytes for all counters together, at least [`Self::LEAST`] (1 MiB). Three quarters are
-    /// the table, 57 bytes a counter; 3/16 are for states that do not fit in line, 1/16 for
-    /// remembering what is to be carried out once. Memory is used as counters come, not before.
+    /// Bytes for all counters together, at least [`Self::LEAST`] (1 MiB). Three quarters are the
+    /// table, with 57 bytes a counter; 3/16 are for states that do not fit inline, 1/16 for records
+    /// of idempotent requests. Memory is used as counters come.
     pub memory_limit: usize,
-    /// The most of the table that one rule may hold, in percent: 1 to 100.
+    /// The largest share of the table that one rule may hold, in percent: 1 to 100.
     pub max_share_percent: u8,
 }
 
@@ -18,7 +18,7 @@ impl MemoryConfig {
     /// The smallest `memory_limit`.
     pub const LEAST: usize = 1 << 20;
 
-    /// The `memory_limit` unless somebody says otherwise: 256 MiB, 3.5 million counters.
+    /// The default `memory_limit`: 256 MiB, 3.5 million counters.
     pub const DEFAULT_LIMIT: usize = 256 << 20;
 
     pub(super) fn sizes(self) -> Result<Sizes, MemoryError> {
@@ -36,7 +36,7 @@ impl MemoryConfig {
         let heap_bytes = memory_limit / 4 - once_bytes;
         let buckets = (memory_limit - heap_bytes - once_bytes) / MEMORY_SHARDS / BUCKET_BYTES;
         let buckets = Table::buckets_within(buckets.min(BUCKETS_MAX));
-        // A zeroed vector that is too large would abort the process; asking first does not.
+        // A zeroed vector that is too large would abort the process; reserving first does not.
         Vec::<u8>::new()
             .try_reserve_exact(buckets * BUCKET_BYTES * MEMORY_SHARDS)
             .map_err(|_| MemoryError::TooLarge)?;
@@ -57,27 +57,27 @@ impl Default for MemoryConfig {
     }
 }
 
-/// Why a store of such a size cannot be.
+/// The reason why a store of this size cannot be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
     /// Below [`MemoryConfig::LEAST`].
     #[error("a memory limit is at least 1 MiB")]
     TooSmall,
-    /// The system does not have that much.
+    /// The system does not have that much memory.
     #[error("the system cannot give that much memory; choose a smaller memory limit")]
     TooLarge,
-    /// Not 1 to 100.
+    /// The share is not 1 to 100.
     #[error("the largest share of one rule is 1 to 100 percent")]
     ShareOutOfRange,
 }
 
-/// What a configuration comes to.
+/// The sizes that follow from a configuration.
 pub(super) struct Sizes {
     /// Buckets of each shard at its largest.
     pub(super) buckets: usize,
-    /// Bytes of out-of-line states.
+    /// Bytes for out-of-line states.
     pub(super) heap_bytes: usize,
-    /// Bytes of what is to be carried out once.
+    /// Bytes for records of idempotent requests.
     pub(super) once_bytes: usize,
 }

@@ -1,20 +1,20 @@
-//! States that do not fit their slot, and the budget that bounds them.
+//! Out-of-line states, and the budget that bounds them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ratekeeper_core::Heap;
 
-/// What an out-of-line state costs besides its words: its `Vec` in the slab (which may have
-/// doubled), a free-list entry and the allocator's own bookkeeping.
+/// Memory of an out-of-line state besides its words: its `Vec` in the slab (which may have
+/// doubled), a free-list entry and the allocator's bookkeeping.
 pub(super) const OVERHEAD_BYTES: usize = 80;
 
-/// Bytes that a state costs.
+/// The memory of a state in bytes.
 pub(super) fn bytes_of(heap: &Heap) -> usize {
     OVERHEAD_BYTES + heap.capacity() * size_of::<u64>()
 }
 
-/// Bytes that all the out-of-line states may take together. Shared by the shards, since a
-/// single log may be larger than a shard's part would be.
+/// The memory that all out-of-line states may take together. Shared by the shards, since a single
+/// log may exceed an even share.
 #[derive(Debug)]
 pub(super) struct Budget {
     used: AtomicUsize,
@@ -37,7 +37,7 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Takes `bytes` if they are left. Relaxed: it is a count and orders nothing else.
+    /// Takes `bytes` if they are available. Relaxed: an independent count.
     pub(super) fn reserve(&self, bytes: usize) -> bool {
         let take = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
         self.used
@@ -51,7 +51,8 @@ impl Budget {
         }
     }
 
-    /// A state that cost `before` costs `after` now, and `reserved` was taken for it.
+    /// Accounts for a state that took `before` bytes and now takes `after`, for which `reserved`
+    /// were taken.
     pub(super) fn settle(&self, before: usize, reserved: usize, after: usize) {
         let had = before + reserved;
         if after > had {
@@ -62,7 +63,7 @@ impl Budget {
     }
 }
 
-/// The out-of-line states of a shard, each known by its index.
+/// The out-of-line states of a shard, by index.
 #[derive(Debug, Default)]
 pub(super) struct Slab {
     states: Vec<Heap>,
@@ -74,7 +75,7 @@ impl Slab {
         self.states.len() - self.free.len()
     }
 
-    /// Keeps `heap`; the word says where.
+    /// Stores `heap`; returns the word with its index.
     pub(super) fn insert(&mut self, heap: Heap) -> u64 {
         let index = match self.free.pop() {
             Some(index) => {
@@ -101,7 +102,7 @@ impl Slab {
         self.states.get_mut(usize::try_from(word).ok()?)
     }
 
-    /// Frees the state; how many bytes it cost.
+    /// Frees the state; returns the bytes that it took.
     pub(super) fn remove(&mut self, word: u64) -> usize {
         let Ok(index) = usize::try_from(word) else {
             return 0;

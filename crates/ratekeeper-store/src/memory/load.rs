@@ -1,4 +1,4 @@
-//! Loading what an earlier process saved.
+//! Loads a state file that an earlier process saved.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -16,40 +16,40 @@ use super::state_file::{
 use super::table::Probe;
 use crate::CounterKey;
 
-/// How far the clock of the process that saved may have been ahead: counters of such a file
-/// count on, and at worst a window of a minute ends that much later.
+/// The most by which the clock of the saving process may have been ahead: counters of such a file
+/// remain valid, and at worst a window of a minute ends that much later.
 const CLOCK_SLACK: Micros = Micros::from_secs(10);
 
-/// What was loaded.
+/// The result of loading a state file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Loaded {
-    /// What the saving side gave as its header.
+    /// The header given when it was saved.
     pub header: Vec<u8>,
-    /// When it was saved.
+    /// The time at which it was saved.
     pub saved_at: Timestamp,
-    /// Counters that live on.
+    /// Counters that are still alive.
     pub counters: u64,
-    /// Counters that expired since.
+    /// Counters that have expired since.
     pub expired: u64,
-    /// Counters this store has no room for, being smaller than the one that saved them.
+    /// Counters without room here, because this store is smaller than the one that saved them.
     pub dropped: u64,
 }
 
-/// Why a state file was refused. Nothing was loaded.
+/// The reason why a state file was refused. Nothing was loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the state file cannot be read")]
     Io(#[from] io::Error),
-    /// It is something else.
+    /// The file is not a state file.
     #[error("this is not a state file of ratekeeper")]
     NotAStateFile,
     /// It was written by another version.
     #[error("the state file has format {0}, and this version reads format 1")]
     Version(u32),
-    /// It was saved at a time that has not come: by a clock that was wrong then, or is now.
-    /// Its windows would deny until that time.
+    /// It was saved at a future time, by a clock that was wrong then or is wrong now. Its windows
+    /// would deny until that time.
     #[error("the state file was saved {0} seconds from now: a clock was or is wrong")]
     FromTheFuture(u64),
     /// It ends early.
@@ -61,9 +61,9 @@ pub enum LoadError {
 }
 
 impl MemoryStore {
-    /// Loads what [`save`](Self::save) wrote, as of `now`. The file is read twice: to check all
-    /// of it, then to load it. Counters that are here already stay as they are; the loaded
-    /// ones belong to no rule until they are asked for.
+    /// Loads the file that [`save`](Self::save) wrote, as of `now`. The file is read twice: to
+    /// verify all of it, then to load it. Counters that already exist stay as they are; the loaded
+    /// ones belong to no rule until they are first used.
     ///
     /// # Errors
     /// [`LoadError`]; nothing was loaded.
@@ -77,7 +77,7 @@ impl MemoryStore {
         if ahead > CLOCK_SLACK {
             return Err(LoadError::FromTheFuture(ahead.as_secs_ceil()));
         }
-        // What was to be carried out once is not in the file.
+        // Records of idempotent requests are not in the file.
         self.records.begin(now);
         let blocks_at = input.stream_position()?;
         read_blocks(input, |_, _, _| {})?;
@@ -91,7 +91,7 @@ impl MemoryStore {
             *count += 1;
         });
         if let Err(error) = result {
-            // It was whole a moment ago: somebody writes to it, or the disk fails.
+            // The file was whole a moment ago: somebody writes to it, or the disk fails.
             self.clear();
             return Err(error);
         }
@@ -106,7 +106,7 @@ impl MemoryStore {
         self.load(&mut File::open(path)?, now)
     }
 
-    /// Forgets every counter.
+    /// Removes every counter.
     pub fn clear(&self) {
         for cell in &self.shards {
             cell.0.lock().clear(&self.budget);
@@ -141,7 +141,7 @@ impl MemoryStore {
     }
 }
 
-/// What became of a counter of the file.
+/// The result for a counter of the file.
 enum Put {
     Alive,
     Expired,
@@ -176,7 +176,7 @@ fn read_header(input: &mut impl Read) -> Result<Loaded, LoadError> {
     })
 }
 
-/// Reads all blocks to the end of the file, each checked before its counters are given away.
+/// Reads all blocks to the end of the file, and verifies each before it passes its counters on.
 fn read_blocks(
     input: &mut impl Read,
     mut each: impl FnMut(CounterKey, Meta, State<'_>),
@@ -210,7 +210,7 @@ fn read_blocks(
     }
 }
 
-/// Reads `len` bytes; memory grows with what comes, not with what a damaged length says.
+/// Reads `len` bytes; memory grows with the data received, so a damaged length does no harm.
 fn read(input: &mut impl Read, len: usize) -> Result<Vec<u8>, LoadError> {
     let mut bytes = Vec::new();
     input.take(len as u64).read_to_end(&mut bytes)?;
@@ -220,7 +220,7 @@ fn read(input: &mut impl Read, len: usize) -> Result<Vec<u8>, LoadError> {
     Ok(bytes)
 }
 
-/// Reads the checksum of `bytes` and compares.
+/// Reads and verifies the checksum of `bytes`.
 fn check(input: &mut impl Read, bytes: &[u8]) -> Result<(), LoadError> {
     let sum = u64_at(&read(input, 8)?, 0);
     if sum == checksum(bytes) {

@@ -1,4 +1,4 @@
-//! What the table notes about a counter in one word, beside its key and its state.
+//! The word of metadata that the table keeps for a counter beside its key and state.
 
 use ratekeeper_core::{Outcome, Timestamp};
 
@@ -33,7 +33,7 @@ impl Meta {
         self.0
     }
 
-    /// Whether the counter is as if nothing had been counted, and may be forgotten.
+    /// Returns true if the counter is as good as unused, and may be removed.
     #[inline]
     pub(super) const fn is_expired(self, now: Timestamp) -> bool {
         (self.0 & 0xffff_ffff) <= now.as_micros() / 1_000_000
@@ -44,31 +44,31 @@ impl Meta {
         RuleSlot((self.0 >> RULE_SHIFT) as u16)
     }
 
-    /// What was left when it was last charged, of 255; 0 for one that refuses.
+    /// The remaining share after the last charge, of 255; 0 for a counter that denies.
     #[inline]
     pub(super) const fn share(self) -> u8 {
         (self.0 >> SHARE_SHIFT) as u8
     }
 
-    /// Whether there is a counter at all.
+    /// Returns true if the slot holds a counter.
     #[inline]
     pub(super) const fn is_used(self) -> bool {
         self.0 & USED != 0
     }
 
-    /// The meta of a place that holds a counter.
+    /// The metadata of a slot that holds a counter.
     #[inline]
     pub(super) const fn used(self) -> Self {
         Self(self.0 | USED)
     }
 
-    /// Whether the state lies on the heap, and word 0 says where.
+    /// Returns true if the state is out of line, and word 0 has its index.
     #[inline]
     pub(super) const fn is_heap(self) -> bool {
         self.0 & HEAP != 0
     }
 
-    /// Whether the counter outlives a restart.
+    /// Returns true if the counter is saved across restarts.
     pub(super) const fn is_durable(self) -> bool {
         self.0 & DURABLE != 0
     }
@@ -87,7 +87,7 @@ impl Meta {
         Self((self.0 & !(0xff << SHARE_SHIFT)) | ((share as u64) << SHARE_SHIFT))
     }
 
-    /// The meta after a charge: what `outcome` left of `capacity`, and when it is forgotten.
+    /// The metadata after a charge: the share that `outcome` left of `capacity`, and the expiry.
     #[inline]
     pub(super) fn settled(self, outcome: &Outcome, capacity: u64, expires_at: Timestamp) -> Self {
         let share = if outcome.fits() {
@@ -98,8 +98,8 @@ impl Meta {
         self.expiring_at(expires_at).with_share(share)
     }
 
-    /// Whole seconds, rounded up, so that nothing is forgotten early; the 32 bits last
-    /// until 2106, and a counter that expires later does so then.
+    /// Sets the expiry in whole seconds, rounded up, so that nothing is removed early. The 32 bits
+    /// last until 2106; a later expiry is cut to that.
     #[inline]
     pub(super) const fn expiring_at(self, at: Timestamp) -> Self {
         let secs = at.as_micros().div_ceil(1_000_000);
@@ -112,7 +112,7 @@ impl Meta {
     }
 }
 
-/// `remaining` of `capacity` on a scale of 1 to 255, 0 if none is left.
+/// `remaining` of `capacity` on a scale of 1 to 255; 0 if nothing is left.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "at most 255")]
 const fn share_of(remaining: u64, capacity: u64) -> u8 {

@@ -1,10 +1,10 @@
-//! Requests that were carried out once, so that a repeat is known as one.
+//! Records of idempotent requests, by which repeats are recognized.
 //!
-//! An eighth of the ids each has a lock of its own, which is held while the request is decided:
-//! two copies of it that arrive together are one request. The records are not saved with the
-//! counters. What gives back hits that were taken before counters were loaded is therefore
-//! not carried out ([`Execution::Unknown`]): giving back twice would admit too much, and not
-//! giving back admits too little for a window at most.
+//! Ids are divided into eight parts with a lock each, which is held while the request is decided:
+//! two concurrent copies count as one request. The records are not saved with the counters. A
+//! request that gives back hits taken before the counters were loaded is therefore not executed
+//! ([`Execution::Unknown`]): giving back twice would admit too much, and not giving back admits too
+//! little for at most a window.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +15,11 @@ use smallvec::SmallVec;
 
 use crate::{Execution, FullMode, Once, Request, StepOutcome, Verdicts};
 
-/// Locks, chosen by the id.
+/// The number of locks; the id selects one.
 const PARTS: usize = 8;
 
-/// What a record costs besides its outcomes: id, times and a boxed slice, in a map that may
-/// be half empty, and the allocator's own bookkeeping.
+/// Memory of a record besides its outcomes: id, times and a boxed slice, in a map that may be half
+/// empty, and the allocator's bookkeeping.
 const RECORD_BYTES: usize = 160;
 
 /// The records.
@@ -28,22 +28,22 @@ pub(super) struct Records {
     parts: [Mutex<Part>; PARTS],
     /// The most bytes of a part.
     part_bytes_max: usize,
-    /// Nothing is known of what was done before this time, in microseconds.
+    /// Nothing is known about requests before this time, in microseconds.
     since: AtomicU64,
 }
 
-/// The records of some ids.
+/// The records of a part of the ids.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     records: HashMap<u128, Record>,
     bytes: usize,
     /// The latest time seen.
     now: Timestamp,
-    /// No record ends before this.
+    /// No record ends before this time.
     earliest: Timestamp,
 }
 
-/// The answer to a request, for its repeats.
+/// The answer to a request, kept for its repeats.
 #[derive(Debug)]
 struct Record {
     until: Timestamp,
@@ -72,7 +72,7 @@ impl Records {
         }
     }
 
-    /// Records and their bytes.
+    /// The number of records and their bytes.
     pub(super) fn used(&self) -> (usize, usize) {
         let parts = self.parts.iter().map(|part| {
             let part = part.lock();
@@ -85,13 +85,13 @@ impl Records {
         self.part_bytes_max * PARTS
     }
 
-    /// Says that the counters hold hits of before `now`, of which there are no records.
+    /// Declares that the counters hold hits from before `now` without records.
     pub(super) fn begin(&self, now: Timestamp) {
-        // Relaxed: set before the first request, which whoever serves it has been told of.
+        // Relaxed: set before the store serves its first request.
         self.since.fetch_max(now.as_micros(), Ordering::Relaxed);
     }
 
-    /// Decides `request` unless it was before.
+    /// Decides `request` unless it was executed before.
     pub(super) fn decide(
         &self,
         once: Once,
@@ -101,7 +101,7 @@ impl Records {
         let mut part = self.part(once.id);
         let now = part.advance(request.now);
         if let Some(record) = part.records.get(&once.id) {
-            // The rules may have changed since: what was answered then says nothing of other steps.
+            // The rules may have changed since: the old answer says nothing about other steps.
             let is_same =
                 record.content == once.content && record.outcomes.len() == request.steps.len();
             return match is_same {
@@ -126,7 +126,7 @@ impl Records {
         verdicts
     }
 
-    /// Decides what undoes the request of that id, of which nothing is known from then on.
+    /// Decides the request that undoes the one with that id, whose record is deleted.
     pub(super) fn undo(&self, id: u128, decide: impl FnOnce() -> Verdicts) -> Verdicts {
         let mut part = self.part(id);
         if let Some(record) = part.records.remove(&id) {
@@ -135,7 +135,7 @@ impl Records {
         decide()
     }
 
-    /// Forgets what has ended by `now`.
+    /// Removes the records that have ended by `now`.
     pub(super) fn sweep(&self, now: Timestamp) {
         for part in &self.parts {
             part.lock().advance(now);
@@ -148,7 +148,7 @@ impl Records {
 }
 
 impl Part {
-    /// Moves the time on, and forgets what has ended.
+    /// Advances the time, and removes the records that have ended.
     fn advance(&mut self, now: Timestamp) -> Timestamp {
         self.now = self.now.max(now);
         if self.earliest <= self.now && !self.records.is_empty() {
@@ -198,7 +198,7 @@ impl Record {
     }
 }
 
-/// The answer to a request that was not carried out.
+/// The answer to a request that was not executed.
 fn unexecuted(request: &Request<'_>, at: Timestamp, execution: Execution) -> Verdicts {
     Verdicts {
         allowed: false,

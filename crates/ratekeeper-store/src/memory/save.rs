@@ -1,4 +1,4 @@
-//! Saving the counters that are to outlive a restart.
+//! Saves the counters that outlive a restart.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -10,30 +10,30 @@ use ratekeeper_core::Timestamp;
 use super::MemoryStore;
 use super::state_file::{HEADER_BYTES_MAX, MAGIC, Saved as State, VERSION, checksum, encode};
 
-/// Buckets copied under one lock: some ten microseconds.
+/// Buckets copied under one lock, which takes some ten microseconds.
 const BUCKETS_PER_LOCK: usize = 128;
 
-/// Bytes after which a block is written.
+/// The size from which a block is written.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// What was saved.
+/// The result of saving.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Saved {
-    /// Live counters of windows of a minute or more.
+    /// Live counters with windows of a minute or more.
     pub counters: u64,
     /// Bytes written.
     pub bytes: u64,
 }
 
 impl MemoryStore {
-    /// Writes the counters that are alive at `now` and whose windows are a minute or longer,
-    /// and `header`, which is the caller's own (at most 64 KiB): what the counters' keys were
-    /// made with, for instance.
+    /// Writes the counters that are alive at `now` and whose windows are a minute or longer, and
+    /// `header`, the caller's own data (at most 64 KiB), such as the hash key of the counters'
+    /// names.
     ///
-    /// Decisions go on meanwhile: a lock is held for a few microseconds at a time, so that
-    /// the counters are saved as they were at slightly different times. Where the table grows at
-    /// that moment, counters move to a later part of it: none is missed, and some are in the file
-    /// twice, of which loading takes the first.
+    /// Decisions go on meanwhile: a lock is held for a few microseconds at a time, so counters are
+    /// saved as of slightly different times. If the table grows at that moment, counters move to a
+    /// later part of it: none is missed, and some are in the file twice, of which loading uses the
+    /// first.
     ///
     /// # Errors
     /// Those of `out`, and `InvalidInput` if the header is too long.
@@ -66,9 +66,9 @@ impl MemoryStore {
         })
     }
 
-    /// Saves to `path`, so that a crash at any moment leaves the old file or the new one: the
-    /// new one is written beside it (`path` + `.tmp`, readable by this user alone), brought
-    /// to the disk and moved in place. For one caller at a time.
+    /// Saves to `path` atomically: after a crash at any moment there is the old file or the new
+    /// one. The new one is written beside it (`path` + `.tmp`, readable by this user only), synced
+    /// and renamed. For one caller at a time.
     ///
     /// # Errors
     /// Those of the file system and of [`Self::save`].
@@ -78,7 +78,7 @@ impl MemoryStore {
         let saved = match result {
             Ok(saved) => saved,
             Err(error) => {
-                // The disk may be full; what was written so far only makes that worse.
+                // The disk may be full; a partial file only makes that worse.
                 let _ = fs::remove_file(&beside);
                 return Err(error);
             }
@@ -89,7 +89,7 @@ impl MemoryStore {
     }
 
     fn write_beside(&self, beside: &Path, header: &[u8], now: Timestamp) -> io::Result<Saved> {
-        // A leftover of an earlier crash; opening anew never follows somebody's link.
+        // A leftover of an earlier crash; creating the file anew never follows a link.
         match fs::remove_file(beside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -115,7 +115,7 @@ fn open_private(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// A rename is on the disk once its folder is.
+/// Syncs the folder, so that the rename is durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) if folder.as_os_str().is_empty() => File::open(".")?.sync_all(),
@@ -151,7 +151,7 @@ fn write_checked(out: &mut impl Write, bytes: &mut Vec<u8>) -> io::Result<()> {
     out.write_all(bytes)
 }
 
-/// Counters on their way to the file, behind the eight bytes that say how many they are.
+/// Counters to be written, after eight bytes with their number and length.
 #[derive(Default)]
 struct Block {
     counters: u32,
@@ -159,7 +159,7 @@ struct Block {
 }
 
 impl Block {
-    /// Adds what is to be saved of a bucket.
+    /// Adds the counters of a bucket that are to be saved.
     fn add(&mut self, shard: &super::Shard, bucket: usize, now: Timestamp) {
         if self.bytes.is_empty() {
             self.bytes.extend_from_slice(&[0; 8]);
@@ -179,7 +179,7 @@ impl Block {
         }
     }
 
-    /// Writes the block, if there is anything in it, and empties it.
+    /// Writes the block, unless it is empty, and clears it.
     fn write(&mut self, out: &mut impl Write) -> io::Result<u64> {
         if self.counters == 0 {
             return Ok(0);
@@ -196,7 +196,7 @@ impl Block {
     }
 }
 
-/// Counts what is written.
+/// Counts the bytes written.
 struct Counting<'a, W> {
     out: &'a mut W,
     bytes: u64,

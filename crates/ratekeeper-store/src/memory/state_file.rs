@@ -6,10 +6,10 @@
 //!  end         0 u32        | 0 u32            | counters in all u64 | checksum u64
 //! ```
 //!
-//! All integers are little endian. A checksum is the SipHash-1-3 of everything since the
-//! last one; it finds accidents, not forgeries. A counter is its key (2 words), its meta, then
-//! either its state words that are not zero (a mask in the meta says which) or, if its state
-//! lies on the heap, the number of words and the words.
+//! All integers are little endian. A checksum is the SipHash-1-3 of everything since the last one;
+//! it detects accidents, not forgeries. A counter is its key (2 words), its meta, then either its
+//! non-zero state words (a mask in the meta selects them) or, if its state is out of line, the
+//! number of words and the words.
 
 use std::hash::Hasher;
 
@@ -27,14 +27,14 @@ pub(super) const FIXED_BYTES: usize = 24;
 /// The most bytes of a caller's header.
 pub(super) const HEADER_BYTES_MAX: usize = 64 << 10;
 
-/// The state of a counter as it is written and read.
+/// The state of a counter in the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Saved<'a> {
     Words([u64; 4]),
     Heap(&'a [u64]),
 }
 
-/// Where in the meta the mask of written state words stands; the table leaves these bits alone.
+/// The position in the meta of the mask of state words; the table does not use these bits.
 const MASK_SHIFT: u32 = 58;
 
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
@@ -66,7 +66,7 @@ pub(super) fn encode(out: &mut Vec<u8>, key: CounterKey, meta: Meta, state: &Sav
     }
 }
 
-/// The words of a block, one after the other.
+/// The words of a block.
 pub(super) struct Words<'a>(&'a [[u8; 8]]);
 
 impl<'a> Words<'a> {

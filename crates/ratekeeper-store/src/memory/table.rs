@@ -1,4 +1,4 @@
-//! A hash table of counters, packed for the cache and for the byte.
+//! A hash table of counters, compact and cache-friendly.
 //!
 //! ```text
 //!  bucket: 400 bytes, 50 words
@@ -6,21 +6,21 @@
 //!          1             7         2     4      6 words for each of 7 slots
 //! ```
 //!
-//! The scheme is that of F14 (Bronson and Shi, "Open-sourcing F14", Facebook Engineering,
-//! 2019): a bucket's tags are compared at once, in a register, and a counter that found its
-//! bucket full lies in one further along its probe path, which each passed bucket counts in
-//! its overflow byte. A bucket that overflowed nothing ends a search, and removal needs no
-//! tombstones. Unlike F14's a path is [`WINDOW`] buckets long at most, all of one
-//! [segment](segments), and what does not fit there must evict.
+//! The scheme is that of F14 (Bronson and Shi, "Open-sourcing F14", Facebook Engineering, 2019): a
+//! bucket's tags are compared at once, in a register. A counter whose bucket was full is in one
+//! further along its probe path; each passed bucket counts it in its overflow byte. A bucket
+//! without overflow ends a search, and removal needs no tombstones. Unlike in F14, a path is at
+//! most [`WINDOW`] buckets long, all in one [segment](segments), and a counter that does not fit
+//! there must evict another.
 //!
-//! Each key has a slot of its home bucket where it is put if that is free and sought first:
-//! most searches then go straight to the counter, one trip to memory instead of two, and
-//! never look at the tags. The metas of a bucket lie together, since whoever seeks a counter
-//! to evict or to sweep reads them all.
+//! Each key has a preferred slot in its home bucket, which is used if it is free and looked at
+//! first: most searches then go straight to the counter, with one memory access instead of two, and
+//! never look at the tags. The metas of a bucket are contiguous, since eviction and sweeping read
+//! all of them.
 //!
-//! The memory of the largest table is reserved at once, and comes zeroed from the system, page
-//! by page as segments come into use: a few counters lie close together, however many there is
-//! room for. A table does not shrink; what has expired leaves room for others where it lay.
+//! The memory of the largest table is reserved at once, and comes zeroed from the system, page by
+//! page as segments come into use: a few counters are close together, however large the table may
+//! become. A table does not shrink; expired counters leave room for others in place.
 
 mod probe;
 mod segments;
@@ -36,16 +36,16 @@ pub(super) use probe::Probe;
 use segments::Segments;
 use tags::{matches, overflow, overflow_less, overflow_more, tag_of};
 
-/// Counters a bucket holds.
+/// Counters in a bucket.
 pub(super) const SLOTS: usize = 7;
 
-/// Buckets in which a counter may lie, repeated ones counted.
+/// Buckets in which a counter may be, repetitions included.
 pub(super) const WINDOW: usize = 16;
 
 /// Bytes of a bucket.
 pub(super) const BUCKET_BYTES: usize = BUCKET_WORDS * size_of::<u64>();
 
-/// The most buckets of a table: places are numbered with 32 bits.
+/// The most buckets of a table: positions are 32-bit numbers.
 pub(super) const BUCKETS_MAX: usize = u32::MAX as usize / BUCKET_WORDS;
 
 const BUCKET_WORDS: usize = METAS + SLOTS + SLOTS * ENTRY_WORDS;
@@ -58,10 +58,10 @@ type Bucket = [u64; BUCKET_WORDS];
 /// Subject, identity, and four words of state.
 type Entry = [u64; ENTRY_WORDS];
 
-/// Where a counter lies. Stays valid until that counter is removed or its segment split.
+/// The position of a counter. Valid until that counter is removed or its segment is split.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Place {
-    /// The number of its bucket's first word.
+    /// The index of its bucket's first word.
     base: u32,
     slot: u32,
 }
@@ -72,23 +72,23 @@ pub(super) struct Table {
     words: Vec<u64>,
     segments: Segments,
     used: usize,
-    /// A segment that is to be split before more counters come.
+    /// A segment to be split before more counters come.
     crowded: Option<usize>,
 }
 
 impl Table {
-    /// A table that grows to `buckets`, at most [`BUCKETS_MAX`], or a few less.
+    /// A table that grows to `buckets`, at most [`BUCKETS_MAX`], or slightly fewer.
     pub(super) fn new(buckets: usize) -> Self {
         Self::of(Segments::new(buckets))
     }
 
-    /// A table of at most two to the power of `depth_max` segments of so many buckets.
+    /// A table of at most two to the power of `depth_max` segments with this many buckets each.
     #[cfg(test)]
     pub(super) fn growing(depth_max: u32, buckets: usize) -> Self {
         Self::of(Segments::of(depth_max, buckets))
     }
 
-    /// Splits all there is to split.
+    /// Splits every segment as far as possible.
     #[cfg(test)]
     pub(super) fn grow_fully(&mut self) {
         while let Some(segment) = self.segments.shallowest() {
@@ -105,12 +105,12 @@ impl Table {
         }
     }
 
-    /// The most buckets that a table of at most `buckets` grows to.
+    /// The most buckets to which a table of at most `buckets` grows.
     pub(super) fn buckets_within(buckets: usize) -> usize {
         Segments::new(buckets).buckets_max()
     }
 
-    /// Buckets in use: those below this number.
+    /// Buckets in use: those with lower indexes.
     pub(super) const fn buckets(&self) -> usize {
         self.segments.buckets()
     }
@@ -120,7 +120,7 @@ impl Table {
         self.segments.buckets_max()
     }
 
-    /// Counters there are places for, when the table is at its largest.
+    /// Counters that the table can hold at its largest.
     pub(super) const fn capacity(&self) -> usize {
         self.buckets_max() * SLOTS
     }
@@ -130,19 +130,19 @@ impl Table {
         self.used
     }
 
-    /// The place where a key is sought first.
+    /// The preferred position of a key.
     #[inline]
     fn first(&self, probe: Probe) -> Place {
         let home = self.segments.home(probe) * BUCKET_WORDS;
         place(self.segments.origin(probe) + home, probe.slot())
     }
 
-    /// The buckets in which a key's counter may lie, the likeliest first; of each the first word.
+    /// The buckets in which a key's counter may be, the likeliest first; the first word of each.
     fn path(&self, probe: Probe) -> impl Iterator<Item = usize> + use<> {
         self.path_from(self.segments.origin(probe), probe)
     }
 
-    /// The same for a counter that lies in the segment that begins at `origin`.
+    /// The same for a counter in the segment that begins at `origin`.
     fn path_from(&self, origin: usize, probe: Probe) -> impl Iterator<Item = usize> + use<> {
         let buckets = self.segments.buckets_each();
         let home = self.segments.home(probe);
@@ -159,7 +159,7 @@ impl Table {
         self.path_from(buckets.start * BUCKET_WORDS, probe)
     }
 
-    /// Where the counter of that key lies.
+    /// The position of the counter with that key.
     #[inline]
     pub(super) fn find(&self, probe: Probe) -> Option<Place> {
         let first = self.first(probe);
@@ -175,7 +175,8 @@ impl Table {
             .find_map(|base| self.find_in(base, probe))?
     }
 
-    /// Where in that bucket the counter lies, if it does; none at all to look further.
+    /// The result for that bucket: the counter's position, or none if it does not exist; None to
+    /// search on.
     #[inline]
     fn find_in(&self, base: usize, probe: Probe) -> Option<Option<Place>> {
         let tags = self.words[base];
@@ -210,8 +211,7 @@ impl Table {
         &mut entries[at.slot()]
     }
 
-    /// A free place of a key's window, the first one, but that where it is sought first if
-    /// that one is free.
+    /// A free position in a key's window: the preferred one if it is free, else the first.
     pub(super) fn free_place(&self, probe: Probe) -> Option<Place> {
         let first = self.first(probe);
         if !self.meta(first).is_used() {
@@ -223,13 +223,13 @@ impl Table {
         })
     }
 
-    /// The places of a key's window, the likeliest first: each with the counter's meta, or
-    /// none if it is free.
+    /// The positions in a key's window, the likeliest first, each with the counter's meta, or none
+    /// if it is free.
     pub(super) fn window(&self, probe: Probe) -> impl Iterator<Item = (Place, Option<Meta>)> + '_ {
         self.path(probe).flat_map(|base| self.places_from(base))
     }
 
-    /// The places of the bucket of that number.
+    /// The positions in the bucket with that index.
     pub(super) fn places(&self, bucket: usize) -> impl Iterator<Item = (Place, Option<Meta>)> + '_ {
         self.places_from(bucket * BUCKET_WORDS)
     }
@@ -243,14 +243,14 @@ impl Table {
         })
     }
 
-    /// The place of that number, if a counter lies there.
+    /// The position with that slot number, if it holds a counter.
     pub(super) fn used_at(&self, bucket: usize, slot: usize) -> Option<Place> {
         let base = bucket * BUCKET_WORDS;
         let used = tag_of(self.words[base], slot) != 0;
         used.then_some(place(base, slot))
     }
 
-    /// Puts a counter at a free place of its window, its state all zero.
+    /// Adds a counter at a free position of its window, with its state all zero.
     pub(super) fn insert(&mut self, at: Place, probe: Probe, meta: Meta) {
         for base in self.path_to(at, probe) {
             let tags = &mut self.words[base];
@@ -270,7 +270,7 @@ impl Table {
         }
     }
 
-    /// Takes the counter away from `at`.
+    /// Removes the counter at `at`.
     pub(super) fn remove(&mut self, at: Place) {
         for base in self.path_to(at, Probe::new(self.key(at))) {
             let tags = &mut self.words[base];
@@ -286,30 +286,30 @@ impl Table {
         self.segments.subtract(self.segments.at(at.base()));
     }
 
-    /// A segment that has become crowded and can be split, once; the next counter that comes
-    /// to it names it again.
+    /// A segment that has become crowded and can be split. Returned once; the next counter in it
+    /// reports it again.
     #[inline]
     pub(super) const fn take_crowded(&mut self) -> Option<usize> {
         self.crowded.take()
     }
 
-    /// Whether so much of a segment is taken that only a split gives room for long.
+    /// Returns true if a segment is so full that only a split helps for long.
     pub(super) fn is_dense(&self, segment: usize) -> bool {
         self.segments.is_dense(segment)
     }
 
-    /// The buckets of a segment, by number.
+    /// The buckets of a segment, by index.
     pub(super) const fn buckets_of(&self, segment: usize) -> Range<usize> {
         self.segments.buckets_of(segment)
     }
 
-    /// Splits a segment that became crowded: about half of its counters move to the next one.
-    /// Gives those that found no place there, which takes keys that are no hashes.
+    /// Splits a crowded segment: about half of its counters move to the next one. Returns those
+    /// that found no room there, which only happens if keys are not hashes.
     #[must_use = "they are gone from the table"]
     pub(super) fn split(&mut self, segment: usize) -> Vec<(Meta, Words)> {
         let new = self.segments.split(segment);
         let new = self.segments.buckets_of(new);
-        // A page that is read before it is written faults twice.
+        // Write first: a page that is read before it is written faults twice.
         self.words[new.start * BUCKET_WORDS..new.end * BUCKET_WORDS].fill(0);
         let mut homeless = Vec::new();
         for bucket in self.segments.buckets_of(segment) {
@@ -335,7 +335,7 @@ impl Table {
         homeless
     }
 
-    /// Whether the counter of that key lies at `at`. A free place has a key too: zeros.
+    /// Returns true if the counter with that key is at `at`. A free position has a key too: zeros.
     #[inline]
     pub(super) fn is_at(&self, at: Place, key: CounterKey) -> bool {
         self.key(at) == key && self.meta(at).is_used()

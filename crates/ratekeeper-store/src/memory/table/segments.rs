@@ -1,11 +1,11 @@
-//! The parts in which a table comes into use.
+//! Segments, the parts by which a table grows.
 //!
-//! This is extendible hashing (Fagin, Nievergelt, Pippenger and Strong, "Extendible hashing: a
-//! fast access method for dynamic files", ACM TODS 4, 1979) with segments of memory for pages of
-//! a disk. The first bits of a hash are looked up in a directory that names a segment; one that
-//! is crowded is split, by one more bit, into itself and the next unused one. So counters lie in
-//! the first part of the table's memory, as many segments as they need, and growing never moves
-//! more than one segment's counters at a time.
+//! This is extendible hashing (Fagin, Nievergelt, Pippenger and Strong, "Extendible hashing: a fast
+//! access method for dynamic files", ACM TODS 4, 1979) with segments of memory in place of pages on
+//! disk. The first bits of a hash select a segment in a directory; a crowded segment is split, by
+//! one more bit, into itself and the next unused one. So counters occupy the first part of the
+//! table's memory, in as many segments as they need, and growing never moves more than one
+//! segment's counters at a time.
 //!
 //! ```text
 //!  directory   00 01 10 11         segments, as they lie in memory
@@ -14,8 +14,8 @@
 //!                                   2: 11...   full       3: not in use yet, not even touched
 //! ```
 //!
-//! There are as many segments as the longest prefix has values, so that a table at its largest
-//! is divided evenly.
+//! There are as many segments as the longest prefix has values, so that a table at its largest is
+//! divided evenly.
 
 use std::ops::Range;
 
@@ -23,41 +23,42 @@ use super::probe::Probe;
 use super::{BUCKET_WORDS, SLOTS};
 
 /// The most buckets of a segment. A split looks at each of its counters under the shard's lock,
-/// some tens of microseconds: that bounds them from above. From below, the fewer counters it has
-/// the less evenly segments fill, and the more counters find theirs full in a table that is not.
+/// which takes some tens of microseconds: that is the upper bound. The lower bound: the fewer
+/// counters a segment has, the less evenly segments fill, and the more counters find theirs full
+/// while the table is not.
 const SEGMENT_BUCKETS_MAX: usize = 256;
 
-/// Of 16 slots so many are taken in a segment that is crowded. Above, the first searches for a
-/// free slot would fail; below, the memory is not used.
+/// Slots taken of 16 in a crowded segment. With more, searches for a free slot would start to fail;
+/// with fewer, memory is wasted.
 const CROWDED: usize = 13;
 
-/// Of 16 slots so many are taken in a segment that is split, when the expired are gone.
+/// Slots taken of 16, without expired counters, in a segment to be split.
 const DENSE: usize = 10;
 
-/// Which parts of a table are in use, and for whom.
+/// The segments of a table, with their owners.
 #[derive(Debug)]
 pub(super) struct Segments {
-    /// The first word of the segment of each prefix of `depth_max` bits.
+    /// The first word of the segment for each prefix of `depth_max` bits.
     directory: Vec<u32>,
-    /// Those in use, as they lie in memory.
+    /// Segments in use, in the order of memory.
     segments: Vec<Segment>,
     depth_max: u32,
-    /// Buckets of each.
+    /// Buckets of each segment.
     buckets: usize,
 }
 
-/// One part.
+/// A segment.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     counters: usize,
-    /// The hashes of its counters begin with these bits,
+    /// The first bits of the hashes of its counters.
     prefix: usize,
-    /// of which there are so many.
+    /// The number of these bits.
     depth: u32,
 }
 
 impl Segments {
-    /// One segment in use of as many as `most` buckets give.
+    /// A single segment in use; `most` buckets give the number of segments.
     pub(super) fn new(most: usize) -> Self {
         let (mut depth_max, mut buckets) = (0, most);
         while buckets > SEGMENT_BUCKETS_MAX {
@@ -67,7 +68,7 @@ impl Segments {
         Self::of(depth_max, buckets)
     }
 
-    /// One segment in use of two to the power of `depth_max`, each of so many buckets.
+    /// A single segment in use of two to the power of `depth_max`, with this many buckets each.
     pub(super) fn of(depth_max: u32, buckets: usize) -> Self {
         Self {
             directory: vec![0; 1 << depth_max],
@@ -81,7 +82,7 @@ impl Segments {
         }
     }
 
-    /// Buckets of all segments together, whether in use or not.
+    /// Buckets of all segments together, in use or not.
     pub(super) const fn buckets_max(&self) -> usize {
         self.buckets << self.depth_max
     }
@@ -96,40 +97,40 @@ impl Segments {
         self.buckets
     }
 
-    /// The buckets of a segment in use, by number.
+    /// The buckets of a segment in use, by index.
     pub(super) const fn buckets_of(&self, segment: usize) -> Range<usize> {
         segment * self.buckets..(segment + 1) * self.buckets
     }
 
-    /// The first word of the segment where a key's counter lies.
+    /// The first word of the segment for a key.
     #[inline]
     pub(super) fn origin(&self, probe: Probe) -> usize {
         self.directory[probe.prefix(self.depth_max)] as usize
     }
 
-    /// The number of a key's home bucket within its segment.
+    /// The index of a key's home bucket within its segment.
     #[inline]
     pub(super) const fn home(&self, probe: Probe) -> usize {
         probe.home(self.depth_max, self.buckets)
     }
 
-    /// The segment in which that word lies.
+    /// The segment that contains that word.
     pub(super) const fn at(&self, word: usize) -> usize {
         word / (self.buckets * BUCKET_WORDS)
     }
 
-    /// Counts a counter that came; whether its segment is crowded now and can be split.
+    /// Counts a new counter; returns true if its segment is now crowded and can be split.
     pub(super) fn add(&mut self, segment: usize) -> bool {
         self.segments[segment].counters += 1;
         self.segments[segment].depth < self.depth_max && self.is_fuller(segment, CROWDED)
     }
 
-    /// Counts a counter that went.
+    /// Counts a removed counter.
     pub(super) fn subtract(&mut self, segment: usize) {
         self.segments[segment].counters -= 1;
     }
 
-    /// Whether so much of a segment is taken that only a split gives room for long.
+    /// Returns true if a segment is so full that only a split helps for long.
     pub(super) fn is_dense(&self, segment: usize) -> bool {
         self.is_fuller(segment, DENSE)
     }
@@ -138,7 +139,7 @@ impl Segments {
         self.segments[segment].counters * 16 > self.buckets * SLOTS * sixteenths
     }
 
-    /// Hands half of a segment's prefixes to the next unused one; its number.
+    /// Moves half of a segment's prefixes to the next unused one; returns its index.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "BUCKETS_MAX sees to it that words are numbered with 32 bits"
@@ -160,7 +161,7 @@ impl Segments {
         new
     }
 
-    /// A segment that can be split, if there is one.
+    /// A segment that can be split, if any.
     #[cfg(test)]
     pub(super) fn shallowest(&self) -> Option<usize> {
         self.segments

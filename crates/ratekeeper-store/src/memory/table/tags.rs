@@ -1,4 +1,4 @@
-//! The first word of a bucket: a byte of each slot's hash, and one that counts who passed by.
+//! The first word of a bucket: a byte of each slot's hash, and one that counts passing counters.
 
 #[inline]
 pub(super) const fn tag_of(tags: u64, slot: usize) -> u8 {
@@ -10,8 +10,8 @@ pub(super) const fn overflow(tags: u64) -> u64 {
     tags >> 56
 }
 
-/// One more counter passed this bucket. At 255 nobody knows any more, and it stays there:
-/// searches then go on where they need not.
+/// Counts one more passing counter. At 255 the count is lost and stays: searches then go further
+/// than necessary.
 pub(super) const fn overflow_more(tags: u64) -> u64 {
     if overflow(tags) == 255 {
         tags
@@ -27,9 +27,9 @@ pub(super) const fn overflow_less(tags: u64) -> u64 {
     }
 }
 
-/// The slots whose tag equals `tag`, and now and then one more: a byte is zero where they
-/// are equal, and a borrow finds it (Mycroft's trick), sometimes spilling into the next.
-/// The first one is always right.
+/// The slots whose tag equals `tag`, with occasional false positives: a byte is zero where they are
+/// equal, and a borrow finds it (Mycroft's trick), sometimes spilling into the next. The first one
+/// is always right.
 #[inline]
 pub(super) fn matches(tags: u64, tag: u8) -> impl Iterator<Item = usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;

@@ -66,7 +66,7 @@ fn counters_of_a_minute_or_more_survive() {
             assert_eq!(old, new, "{}", limit.algorithm().name());
         }
     }
-    // A second save holds the same.
+    // A second save holds the same counters.
     assert_eq!(saved(&new, 1_002).len(), saved(&old, 1_002).len());
 }
 
@@ -144,7 +144,7 @@ fn a_file_is_replaced_whole_or_not_at_all() {
         old.save_file(&path, b"", now).unwrap();
         assert_eq!(store().load_file(&path, now).unwrap().counters, 8);
     }
-    // A leftover of a crash does not get in the way.
+    // A leftover of a crash does no harm.
     std::fs::write(folder.path().join("state.tmp"), b"half").unwrap();
     let whole = std::fs::read(&path).unwrap();
     let too_long = vec![0; 1 << 20];
@@ -159,7 +159,7 @@ fn a_file_is_replaced_whole_or_not_at_all() {
     ));
 }
 
-/// Counters that a file holds under names which now belong to other limits.
+/// Counters in a file under names that now belong to other limits.
 #[test]
 fn a_counter_of_another_limit_is_held_to_the_new_one() {
     let (old, counters) = filled();

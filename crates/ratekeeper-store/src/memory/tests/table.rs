@@ -1,4 +1,4 @@
-//! The table beside a `HashSet`.
+//! Compares the table with a `HashSet`.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ fn probe(number: u64) -> Probe {
     })
 }
 
-/// Puts a counter in, as a store does: what it crowds is split at once.
+/// Adds a counter as a store does: a segment that it crowds is split at once.
 fn insert(table: &mut Table, number: u64) -> bool {
     let probe = probe(number);
     let Some(place) = table.free_place(probe) else {
@@ -30,9 +30,9 @@ fn insert(table: &mut Table, number: u64) -> bool {
 }
 
 proptest! {
-    /// Whatever comes and goes, what is in the table is found, with what belongs to it, and
-    /// nothing else is, however often the table grew meanwhile; a key is turned away only if all
-    /// of its window is taken.
+    /// After any insertions and removals, however often the table grew meanwhile, exactly the
+    /// counters in the table are found, with their states; a key is refused only if its whole
+    /// window is taken.
     #[test]
     fn equals_a_map(
         (depth_max, buckets) in prop::sample::select(vec![
@@ -119,7 +119,7 @@ fn a_table_is_as_large_as_its_counters_need() {
 #[test]
 fn a_bucket_that_overflowed_too_often_still_finds_everything() {
     let mut table = Table::growing(0, 3);
-    // Three buckets, and many more than 255 that pass the first one by.
+    // Three buckets, and many more than 255 counters that pass the first one.
     for round in 0..100_u64 {
         let numbers = round * 21..round * 21 + 21;
         let there: Vec<_> = numbers
