@@ -1,7 +1,7 @@
-//! What an HTTP client is told of its limits.
+//! Reports limits to HTTP clients.
 //!
-//! A [`Standing`] is what there is to tell, whoever decided. [`Headers`] says in which headers, and a [`Refusal`] what
-//! a request gets that may not pass, in the [`Form`] that its client reads.
+//! A [`Standing`] is the state to report. [`Headers`] selects the headers, and a [`Refusal`] is the
+//! response to a request that may not pass, in the [`Form`] that its client reads.
 
 mod denial;
 mod draft;
@@ -24,11 +24,11 @@ pub use lines::HeaderLines;
 pub use refusal::Refusal;
 pub use standing::{Bound, Quota, Standing};
 
-/// Marks an answer of which some limit was not counted.
+/// Marks a response if a limit was not counted.
 pub const DEGRADED: HeaderName = HeaderName::from_static("x-ratelimit-degraded");
 
-/// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers: all of the request's policies, and the
-/// state of the binding one. Empty if no enforced limit matched.
+/// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers: all of the request's
+/// policies, and the state of the most restrictive one. Empty if no enforced limit matched.
 pub fn draft(
     policies: &[Policy],
     decision: &Decision,

@@ -1,9 +1,9 @@
-//! One request whose counters live in several places.
+//! Requests whose counters are in several places.
 //!
-//! Each [`Place`] decides its steps by itself, and none waits for another: all are asked at the
-//! same time. A place charges what fits there, unless its own steps are reason enough to deny.
-//! What [`combine`](ratekeeper_core::combine) answers to all steps together is the answer; if
-//! that is a denial, what the others have taken is given back.
+//! Each [`Place`] decides its own steps, and all are asked concurrently. A place charges the steps
+//! that fit there, unless its own steps deny the request. [`combine`](ratekeeper_core::combine)
+//! over all steps yields the answer; if that is a denial, the other places give back what they
+//! took.
 //!
 //! ```text
 //!            .-- a: fits, taken ------.                 .-- a: given back
@@ -11,30 +11,30 @@
 //!            `-- b: full, not taken --'                 `-- the answer
 //! ```
 //!
-//! **A place that fails** leaves its own steps [unanswered](StepOutcome::Unanswered), and the
-//! others decide and charge theirs as ever. Whoever asked says what becomes of the rest; if that
-//! denies the request, [`give_back`] undoes what was taken. Only if no place has answered, or those
-//! that have do not agree whether the request was carried out before, is the whole an error.
+//! **A failed place** leaves its own steps [unanswered](StepOutcome::Unanswered); the others decide
+//! and charge theirs as usual. The caller decides what the unanswered steps mean; if they deny the
+//! request, [`give_back`] undoes the charges. The whole is an error only if no place has answered,
+//! or if the places disagree about the execution of an idempotent request.
 //!
-//! **What others see meanwhile.** Between the two round trips the counters at `a` hold hits that
-//! nobody was granted. Another request may be denied for that while they do, and is never allowed
-//! more than the limit. Nothing is granted that was not taken first.
+//! **Concurrent requests.** Between the two round trips, the counters at `a` hold hits that were
+//! granted to nobody. Another request may be denied because of them in that time, but never
+//! admitted beyond the limit. Nothing is granted that was not taken first.
 //!
-//! **What is given back** is what was taken then and still counts: never into another window, and
-//! never twice, since it is asked for once, and a place carries out what it is asked at most once.
-//! If that fails, or nobody knows what became of it, the hits stay taken until their window ends,
-//! and [`Places::stranded`] is told how many. A place that did not answer in time is not asked to
-//! give anything back: what it may have taken of a request that is denied stays taken, and is
-//! told there, too. Some things cannot be given back whole: a
-//! slot of a leaky bucket behind which others have queued; hits on a concurrency limit without a
-//! permit, but for a lone one; and a permit that was not taken but renewed, which is lost.
+//! **Giving back** covers hits that were taken then and still count: never in another window, and
+//! never twice, since it is requested once, and a place executes a request at most once. If it
+//! fails, or its outcome is unknown, the hits stay taken until their window ends, and
+//! [`Places::stranded`] is told their number. A place that did not answer in time is not asked to
+//! give anything back: the hits that it may have taken for a denied request stay taken, and are
+//! reported there, too. Some things cannot be given back completely: a slot of a leaky bucket with
+//! others queued behind it; hits on a concurrency limit without a permit id, unless there is only
+//! one; and a permit that was renewed rather than taken, which is lost.
 //!
-//! **A request that is carried out once** is known in every place that took part, under a content
-//! that covers all of its steps. If the whole is denied, the places forget it again before the
-//! answer is given.
+//! **An idempotent request** is recorded in every place that took part, under a content hash that
+//! covers all of its steps. If the whole is denied, the places delete the record before the answer
+//! is given.
 //!
-//! A denial that is known before anybody is asked, or that a place gives at once, costs the
-//! others nothing: they are told, and take nothing. The single place of a request is asked as if
+//! A denial that is known beforehand, or that a place gives at once, costs the other places
+//! nothing: they are told, and take nothing. If a request has a single place, that is asked as if
 //! it were the only one.
 
 mod journey;
@@ -56,46 +56,48 @@ use crate::{
 use journey::{Asked, Leg};
 use parts::Parts;
 
-/// One of the places that counters live in, by whatever number its [`Places`] know it.
+/// A place where counters are kept, by a number of its [`Places`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Place(pub u32);
 
-/// Places that counters live in. A counter lies in one of them.
+/// The places where counters are kept. Each counter is in one of them.
 pub trait Places: Clone + Send + Sync + 'static {
-    /// What is awaited where a place cannot decide at once.
+    /// The pending answer of a place that cannot decide at once.
     type Ticket: Future<Output = Result<Verdicts, StoreError>> + Send + Unpin + 'static;
 
     /// Asks one place, as [`Store::decide`](crate::Store::decide) does.
     fn ask(&self, place: Place, request: &Request<'_>) -> Answer<Self::Ticket>;
 
-    /// Why it is no use to ask this place now, if that is known: its steps are unanswered then. One
-    /// whose [`FullMode`] is to deny is sure to deny the request, so the others are told of it.
+    /// The reason not to ask this place now, if there is one: its steps are then unanswered. If the
+    /// [`FullMode`] of such a step is to deny, the request will be denied, so the other places are
+    /// told.
     fn away(&self, place: Place) -> Option<StoreError> {
         let _ = place;
         None
     }
 
-    /// The place's denial of `request`, if that is known without asking, and charges nothing.
+    /// The place's denial of `request`, if it is known without asking. Charges nothing.
     fn recall(&self, place: Place, request: &Request<'_>) -> Option<Verdicts> {
         let _ = (place, request);
         None
     }
 
-    /// Whether an answer waits until what it gives back is back, and costs another round trip: for
-    /// who says what time it is, and would say a later one meanwhile.
+    /// Returns true if an answer has to wait until hits have been given back, at the cost of
+    /// another round trip. For callers that provide the time, and would provide a later one
+    /// meanwhile.
     fn answers_last(&self) -> bool {
         false
     }
 
-    /// Awaits `rest`, which nobody else does: where the caller has gone, or has its answer.
+    /// Awaits `rest` in the background, because the caller has gone, or has its answer.
     fn detach(&self, rest: Rest<Self>);
 
-    /// So many hits were taken for nothing at `place`, or may have been, and could not be given
-    /// back as far as is known.
+    /// Reports hits that were, or may have been, taken for nothing at `place`, and could not be
+    /// given back as far as is known.
     fn stranded(&self, place: Place, hits: u64);
 }
 
-/// Decides `request`, whose steps lie where `place_of` says.
+/// Decides `request`; `place_of` returns the place of a step's counter.
 pub fn decide<P: Places>(
     places: &P,
     request: &Request<'_>,
@@ -130,8 +132,8 @@ fn decide_apart<P: Places>(
     journey::begin(places, request, parts, &steps, legs)
 }
 
-/// Gives back what an allowed `request` took in the places that answered, as
-/// [`Store::give_back`](crate::Store::give_back) has it. Nameless permits stay taken.
+/// Gives back the hits that an allowed `request` took in the places that answered, as in
+/// [`Store::give_back`](crate::Store::give_back). Permits without an id stay taken.
 pub fn give_back<P: Places>(
     places: &P,
     request: &Request<'_>,
@@ -169,7 +171,7 @@ pub fn give_back<P: Places>(
     journey::give_back(places, request, parts, &steps, legs);
 }
 
-/// Asks all places that are there, and tells those that come after a denial of it.
+/// Asks all available places; after a denial, tells the remaining ones about it.
 fn ask<P: Places>(
     places: &P,
     request: &Request<'_>,

@@ -1,4 +1,4 @@
-//! What a store is asked and what it answers.
+//! The requests to a store and its answers.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,74 +9,74 @@ use smallvec::SmallVec;
 
 use crate::{Execution, Extra, HashKey, StoreError};
 
-/// The name of a counter: 128 seeded bits, however long its descriptor is.
+/// The name of a counter: 128 keyed hash bits, however long its descriptor is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CounterKey {
-    /// Keyed hash of the domain and the subject: one subject's counters lie together.
+    /// Keyed hash of the domain and the subject: the counters of a subject stay together.
     pub subject: u64,
-    /// Keyed hash of the whole identity of the counter.
+    /// Keyed hash of the counter's whole identity.
     pub identity: u64,
 }
 
-/// A small number for each rule, stable while the process runs, so that a store can
-/// bound how much of it one rule takes. The largest one, 65,535, is the store's own: it
-/// stands for counters whose rule is not known.
+/// A small number for each rule, stable while the process runs, with which a store can bound the
+/// share of a rule. The largest, 65,535, is reserved for the store: it stands for counters whose
+/// rule is not known.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RuleSlot(pub u16);
 
-/// When a counter is charged.
+/// The condition for charging a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Charge {
-    /// If the request is allowed and this counter itself fitted.
+    /// The request is allowed and this counter fitted.
     #[default]
     IfAllowed,
-    /// In any case, also when the request is denied (`count_denied`).
+    /// Always, also for denied requests (`count_denied`).
     Always,
 }
 
-/// What a step answers when the store has no room for a new counter of its rule.
+/// The answer of a step when the store has no room for a new counter of its rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FullMode {
-    /// As if it fitted, uncounted.
+    /// Fits, without being counted.
     #[default]
     Allow,
-    /// As if it did not fit.
+    /// Does not fit.
     Deny,
 }
 
-/// Which of several stores keeps a counter; the default one unless a rule names another.
+/// The store that keeps a counter, of several; the default one unless a rule names another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct StoreSlot(pub u8);
 
-/// One counter to test and perhaps to charge.
+/// A counter to test, and to charge if the request is allowed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Step {
-    /// Which counter.
+    /// The name of the counter.
     pub key: CounterKey,
-    /// What it is held against: a copy, so that a step can outlive the rules it came from.
+    /// The limit: a copy, so that a step can outlive its rules.
     pub limit: Limit,
-    /// The window's edges, where they follow a calendar.
+    /// The window's edges, if they follow a calendar.
     pub calendar: Option<Bounds>,
-    /// What the request costs: 0 looks only, negative gives back. At most 2^53 - 1 either way.
+    /// The cost: 0 only looks, negative gives back. At most 2^53 - 1 either way.
     pub hits: i64,
-    /// When it is charged.
+    /// The condition for charging it.
     pub charge: Charge,
-    /// Which of the request's descriptors it belongs to; never decreases from step to step.
+    /// The index of its descriptor in the request; never decreases from step to step.
     pub descriptor: u16,
-    /// Counted, but never a reason to deny.
+    /// Counts, but never denies.
     pub shadow: bool,
-    /// Denies only together with every other quota-mode descriptor.
+    /// Denies only if every other quota-mode descriptor is over its limit too.
     pub quota_mode: bool,
-    /// The store that keeps the counter, for who has several.
+    /// The store that keeps the counter, if there are several.
     pub store: StoreSlot,
-    /// The rule, for the bound on its share of the store.
+    /// The rule, whose share of the store is bounded.
     pub rule: RuleSlot,
     /// The answer when there is no room for it.
     pub full_mode: FullMode,
 }
 
 impl Step {
-    /// One hit on the counter of `key`, enforced and charged if the request is allowed.
+    /// A step of one hit on the counter of `key`, enforced, and charged if the request is allowed.
     #[must_use]
     pub const fn new(key: CounterKey, limit: Limit) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Step {
         }
     }
 
-    /// Its say in the combined answer.
+    /// Its vote in the combined answer.
     #[must_use]
     pub fn vote(&self, fits: bool) -> Vote {
         Vote {
@@ -105,20 +105,20 @@ impl Step {
         }
     }
 
-    /// What `combine` answers if this step is all there is.
+    /// The combined answer if this is the only step.
     #[inline]
     pub(crate) fn decides_alone(&self, fits: bool, mode: Mode) -> bool {
         let passes = fits || self.shadow || (self.quota_mode && mode.idle_quota);
         mode.shadow || (passes && !mode.denied)
     }
 
-    /// Whether it denies the request if nobody answers it.
+    /// Returns true if the step denies the request when it has no answer.
     pub(crate) fn denies_without_answer(&self) -> bool {
         self.full_mode == FullMode::Deny && !self.shadow && !self.quota_mode
     }
 
-    /// The step, without its hits if it gives back what was taken at `taken_at` and does not
-    /// count any more.
+    /// The step, but without its hits if it gives back hits taken at `taken_at` that no longer
+    /// count.
     pub(crate) fn as_of(&self, taken_at: Timestamp, now: Timestamp) -> Self {
         let at = Moment {
             now,
@@ -131,7 +131,7 @@ impl Step {
         }
     }
 
-    /// What its counter is charged, given whether it fitted and whether the request is allowed.
+    /// The hits to charge, depending on the step's and the request's outcome.
     #[inline]
     pub(crate) fn charged(&self, fits: bool, allowed: bool) -> i64 {
         let always = self.hits < 0 || self.charge == Charge::Always;
@@ -146,17 +146,17 @@ impl Step {
 /// The steps of one request, to be decided together.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// In the order of the request's descriptors.
+    /// The steps, in the order of the request's descriptors.
     pub steps: &'a [Step],
-    /// What else bears on the combined answer.
+    /// Further inputs of the combined answer.
     pub mode: Mode,
-    /// When. A store's time never goes back: an earlier one counts as the latest it has seen.
+    /// The time. A store's time never goes back: an earlier time counts as the latest it has seen.
     pub now: Timestamp,
-    /// What it wants besides; None for a plain check.
+    /// Options; None for a plain check.
     pub extra: Option<&'a Extra>,
-    /// The secret that its counters were named by: a store that nodes share decides nothing that
-    /// was named by another one than theirs. None for who names counters in some other way, the
-    /// same on all nodes.
+    /// The hash key with which its counters were named: a store shared by nodes refuses a request
+    /// with another key than its own. None for callers that name counters in another way, the same
+    /// on all nodes.
     pub named_by: Option<HashKey>,
 }
 
@@ -174,29 +174,29 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What one step answered.
+/// The outcome of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StepOutcome {
     /// The counter was tested.
     Counted(Outcome),
-    /// A counter of this node alone was tested, since the store could not answer. No store
-    /// answers so; who asks it does.
+    /// A counter of this node was tested, because the store was unavailable. Stores never return
+    /// this; their callers do.
     Aside(Outcome),
     /// The store had no room for the counter; its [`FullMode`] answered.
     Full(FullMode),
-    /// Where the counter lives gave no answer, though other places of the request did: no reason
-    /// to deny until whoever asked says what it means.
+    /// The counter's place did not answer, though other places of the request did: does not deny
+    /// until the caller decides what it means.
     Unanswered(StoreError),
 }
 
 impl StepOutcome {
-    /// Whether somebody has answered the step.
+    /// Returns true if the step has an answer.
     #[must_use]
     pub const fn is_answered(&self) -> bool {
         !matches!(self, Self::Unanswered(_))
     }
 
-    /// Whether the step is no reason to deny.
+    /// Returns true if the step does not deny.
     #[must_use]
     pub fn fits(&self) -> bool {
         match self {
@@ -207,22 +207,22 @@ impl StepOutcome {
     }
 }
 
-/// What a store answers to a request.
+/// The answer of a store to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verdicts {
     /// The combined answer; a denied request has charged nothing but `Charge::Always`.
     pub allowed: bool,
-    /// One for each step, in the same order.
+    /// One outcome for each step, in the same order.
     pub outcomes: SmallVec<[StepOutcome; 4]>,
     /// The store's time of the decision: that of the request, or the latest the store has seen.
     pub at: Timestamp,
-    /// Whether this is the answer to a request carried out now, before, or not at all. Always
-    /// [`Execution::Now`] unless the request is to be carried out [once](crate::Once).
+    /// The execution of an idempotent request: now, before, or not at all. Always
+    /// [`Execution::Now`] unless the request has a [`Once`](crate::Once).
     pub execution: Execution,
 }
 
 impl Verdicts {
-    /// Why steps have no answer, if some have [none](StepOutcome::Unanswered).
+    /// The error behind [unanswered](StepOutcome::Unanswered) steps, if there are any.
     #[must_use]
     pub fn fault(&self) -> Option<StoreError> {
         self.outcomes.iter().find_map(|outcome| match outcome {
@@ -245,8 +245,8 @@ impl Verdicts {
     }
 }
 
-/// An answer that is there at once, or has to be waited for: from the store, which decides steps,
-/// to the edges, which admit requests.
+/// An answer that is ready or pending, used from the store, which decides steps, to the edges,
+/// which admit requests.
 #[allow(
     clippy::large_enum_variant,
     reason = "a decision is handed over without allocating"
@@ -255,12 +255,12 @@ impl Verdicts {
 pub enum Answer<P, D = Verdicts> {
     /// Decided at once.
     Decided(D),
-    /// Decided elsewhere: this is to be awaited.
+    /// To be awaited.
     Pending(P),
 }
 
 impl<P, D> Answer<P, D> {
-    /// The same answer, with something else to wait for.
+    /// The same answer with another pending part.
     #[inline]
     pub fn map_pending<Q>(self, wrap: impl FnOnce(P) -> Q) -> Answer<Q, D> {
         match self {
@@ -270,7 +270,7 @@ impl<P, D> Answer<P, D> {
     }
 }
 
-/// The ticket of stores that always decide at once: there is none.
+/// The ticket of stores that always decide at once: it cannot exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Never {}
 

@@ -1,4 +1,4 @@
-//! Counters of one request in several stores: the answers of a single one.
+//! A request across several stores gets the answers of a single store.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -18,24 +18,24 @@ use ratekeeper_store::{
 
 const NOW: Timestamp = Timestamp::from_micros(1_789_000_123_456_789);
 
-/// Stores of which each has the counters of some subjects.
+/// Stores that each keep the counters of some subjects.
 #[derive(Clone)]
 struct Spread(Arc<Stores>);
 
 struct Stores {
     places: Vec<MemoryStore>,
-    /// Whether answers have to be awaited.
+    /// True if answers have to be awaited.
     is_far: bool,
-    /// What the next questions are answered instead of being asked.
+    /// Errors to return for the next requests instead of asking.
     faults: Mutex<VecDeque<Option<StoreError>>>,
     asked: AtomicU64,
-    /// The number of a place that is away, 0 for none.
+    /// The number of an unavailable place, 0 for none.
     away: AtomicU64,
     stranded: AtomicU64,
     rests: Mutex<Vec<Rest<Spread>>>,
 }
 
-/// An answer that is there the second time that somebody looks.
+/// An answer that is ready on the second poll.
 struct Far(Option<Result<Verdicts, StoreError>>, bool);
 
 impl Future for Far {
@@ -76,7 +76,7 @@ impl Spread {
         Place(u32::try_from(step.key.subject % self.0.places.len() as u64).unwrap_or(0))
     }
 
-    /// What the next places that are asked answer instead.
+    /// Makes the next places return these instead.
     fn fail(&self, faults: &[Option<StoreError>]) {
         self.0.faults.lock().extend(faults);
     }
@@ -173,7 +173,7 @@ fn limit(algorithm: Algorithm, quota: u64) -> Limit {
     Limit::try_new(spec).expect("a valid limit")
 }
 
-/// Counter `number` of the place of that number.
+/// The counter with that number in the place with that number.
 fn step(limit: &Limit, number: u64) -> Step {
     Step::new(
         CounterKey {
@@ -196,7 +196,7 @@ fn left<S: Store>(store: &S, step: Step) -> u64 {
     }
 }
 
-/// A step as it is drawn: which counter, what it costs, how it is meant.
+/// A generated step: its counter, cost and flags.
 #[derive(Clone, Debug)]
 struct Drawn {
     counter: usize,
@@ -237,14 +237,14 @@ fn steps(limits: &[Limit], drawn: &[Drawn]) -> Vec<Step> {
 }
 
 proptest! {
-    /// What is allowed is answered as one store answers it. What is denied, too; and every
-    /// counter is then as if it had been decided by that store.
+    /// Allowed and denied requests are answered as by one store, and afterwards every counter is as
+    /// if that store had decided.
     #[test]
     fn several_stores_are_one(
         requests in prop::collection::vec(prop::collection::vec(drawn(), 1..6), 1..20),
         (idle, far) in any::<(bool, bool)>(),
     ) {
-        // Without the two that cannot give back whole what others are behind in.
+        // Without the two algorithms that cannot give back completely once others are behind.
         let algorithms = [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::SlidingLog,
             Algorithm::TokenBucket, Algorithm::Gcra, Algorithm::FixedWindow];
         let limits: Vec<Limit> = (0..12).map(|n| limit(algorithms[n % 6], 2 + n as u64 % 5)).collect();
@@ -282,12 +282,12 @@ fn a_place_that_fails_leaves_its_own_steps_unanswered() {
         StepOutcome::Unanswered(StoreError::Timeout)
     );
     assert_eq!(steps.map(|step| store.left(step)), [9, 10, 9]);
-    // Denied after all: what is charged in any case stays charged.
+    // Denied after all: unconditional charges stay.
     store.give_back(&request, &taken);
     store.see_to_the_rest();
     assert_eq!(steps.map(|step| store.left(step)), [10, 10, 9]);
     assert_eq!(store.stranded(), 1, "the second may have taken its part");
-    // The place that has taken its part cannot be reached either, when that is to come back.
+    // The place that has charged its part is also unreachable when the hits are to come back.
     store.fail(&[None, timeout, None, Some(StoreError::Unavailable)]);
     let taken = store.ask(&request).unwrap();
     store.give_back(&request, &taken);
@@ -310,9 +310,9 @@ fn what_may_have_been_taken_for_nothing_is_told() {
     };
     let lost = Some(StoreError::Timeout);
     for (is_far, fault, second, stranded) in [
-        // The answer came too late to be known, and the others deny.
+        // The answer came too late, and the others deny.
         (true, lost, &none, 2),
-        // They allow: what it has taken was granted.
+        // The others allow: its hits were granted.
         (true, lost, &wide, 0),
         // It was told of the denial, and takes nothing.
         (false, lost, &none, 0),
@@ -438,7 +438,7 @@ fn a_request_whose_rules_have_changed_is_no_repeat_anywhere() {
         let steps = [0, 1, 2, 3].map(|number| step(&wide, number));
         assert_eq!(ask(&steps[..2]).execution, Execution::Now);
         assert_eq!(ask(&steps[..2]).execution, Execution::Before);
-        // As many steps, and one of them elsewhere.
+        // The same number of steps, with one of them elsewhere.
         for other in [
             [steps[0], steps[2]],
             [steps[3], steps[1]],

@@ -1,4 +1,4 @@
-//! A decision about counters that lie in line allocates nothing.
+//! Decisions about inline counters do not allocate.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn deciding_in_line_allocates_nothing() {
     });
     let now = Timestamp::from_secs(1_000);
     let decide = |steps: &[Step]| store.decide_now(&Request::new(steps, Mode::default(), now));
-    // Each shard counts its rules from the first counter on.
+    // Each shard counts its rules from its first counter on.
     (0..10_000).for_each(|identity| drop(decide(&[step(&limits[0], 1_000_000 + identity)])));
 
     let counted = allocation_counter::measure(|| {
@@ -49,7 +49,7 @@ fn deciding_in_line_allocates_nothing() {
     assert_eq!(counted.count_total, 0);
 }
 
-/// Two stores of one node.
+/// Two stores on one node.
 #[derive(Clone)]
 struct Two(Arc<[MemoryStore; 2]>);
 
@@ -86,7 +86,7 @@ fn deciding_across_stores_of_this_node_allocates_nothing() {
         for identity in 0..1_000 {
             let counters = [0, 1, 2].map(|number| step(&wide, identity + number));
             assert!(is_allowed(&counters));
-            // What the first has taken comes back.
+            // The first store's hits come back.
             let denied = [step(&wide, 2 * identity), step(&none, 2 * identity + 1)];
             assert!(!is_allowed(&denied));
         }

@@ -1,4 +1,4 @@
-//! The memory store does what every store must.
+//! The memory store passes the conformance suite.
 
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 

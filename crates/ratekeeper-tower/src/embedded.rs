@@ -1,4 +1,4 @@
-//! The limiter in this process.
+//! The limiter in this process as an enforcer.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -83,13 +83,13 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
     }
 }
 
-/// Whom each descriptor of a request is about, without secrets: what a denial says that comes
-/// later, when the request's own texts are not at hand any more.
+/// The subject of each descriptor of a request, without secrets: for a denial at a later time, when
+/// the request is no longer available.
 pub(crate) type Scopes = SmallVec<[String; 2]>;
 
-/// A decision that a store was asked for. Dropped before it is heard, it gives back what it may have taken: permits at
-/// once, and a turn that it was to wait for, with all that was taken beside it, when the store has answered. What only
-/// windows count stays counted.
+/// A pending decision of a store. Dropping it gives back what the store may have taken: permits at
+/// once, and a turn with the hits taken along with it once the store has answered. Hits counted by
+/// windows stay counted.
 pub struct Asking<S: Store> {
     limiter: Arc<Limiter<S>>,
     pending: Option<Pending<S>>,
@@ -138,7 +138,7 @@ impl<S: Store> fmt::Debug for Asking<S> {
     }
 }
 
-/// Gives back the turn that the store has given by now, if it has.
+/// Gives back the turn that the store has reserved by now, if any.
 async fn give_back<S: Store>(mut admission: PendingAdmission<S::Ticket>, limiter: Arc<Limiter<S>>) {
     let Ok(verdicts) = poll_fn(|cx| admission.poll(cx)).await else {
         return;
@@ -148,17 +148,17 @@ async fn give_back<S: Store>(mut admission: PendingAdmission<S::Ticket>, limiter
     }
 }
 
-/// What a decision is made on, besides the limits.
+/// The inputs of a decision besides the limits.
 #[derive(Debug)]
 struct Stage<S: Store> {
     terms: Terms,
     now: Timestamp,
-    /// What the request has of its rates, where its permits are asked for.
+    /// The state of its rate limits, when its permits are decided.
     before: Option<Box<Queued<S>>>,
 }
 
 impl<S: Store> Stage<S> {
-    /// What becomes of the request; `scope` says whom a descriptor is about.
+    /// Turns the decision into an admission; `scope` returns the subject of a descriptor.
     fn conclude(
         self,
         limiter: &Arc<Limiter<S>>,
@@ -180,7 +180,8 @@ impl<S: Store> Stage<S> {
         }
         let told = Told::new(&standing, terms);
         if !standing.allowed {
-            // Held already where the wait is what denies, and where the store did not say.
+            // Already held if the wait is the reason for the denial, or if the store did not
+            // answer.
             slots.iter().for_each(|slots| release(limiter, slots));
             if let Some(queued) = queued {
                 send(queued.receipt.give_back(limiter));

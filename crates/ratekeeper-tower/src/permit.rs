@@ -1,4 +1,4 @@
-//! What a request holds of concurrency limits until it has ended.
+//! The permit that a request holds until it has ended.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,12 +11,12 @@ use tokio::runtime::Handle;
 
 use crate::{Renew, Renewal};
 
-/// A place in each concurrency limit that a request is held to: renewed while it is held, given back when it is dropped,
-/// in whichever way the request ends. Of a process that is killed, the store takes it back at its deadline.
+/// A slot in each concurrency limit of a request: renewed while it is held, released when dropped,
+/// however the request ends. If the process is killed, the store reclaims it at its deadline.
 #[derive(Debug)]
 pub struct Permit<S: Store> {
     held: Arc<Held<S>>,
-    /// None outside of a runtime, where nobody could renew it.
+    /// None outside a runtime, where it cannot be renewed.
     renewal: Option<Renewal>,
 }
 
@@ -39,7 +39,7 @@ impl<S: Store> Permit<S> {
 
 impl<S: Store> Drop for Permit<S> {
     fn drop(&mut self) {
-        // First: what is given back is not to be taken for lost.
+        // First, so that the renewal does not take the released permit for a lost one.
         self.renewal = None;
         release(&self.held.limiter, &self.held.slots);
     }
@@ -55,7 +55,7 @@ impl<S: Store> Renew for Held<S> {
     fn renew(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Option<Duration>> + Send>> {
         Box::pin(async move {
             match self.slots.renew(&self.limiter).await {
-                // After a fault of the store it may be held still.
+                // After a fault of the store it may still be held.
                 Ok(()) | Err(HoldError::Store(_)) => Some(self.expires_after()),
                 Err(_) => None,
             }
@@ -63,12 +63,12 @@ impl<S: Store> Renew for Held<S> {
     }
 }
 
-/// Gives slots back: at once, or in the background.
+/// Releases slots: at once, or in the background.
 pub(crate) fn release<S: Store>(limiter: &Limiter<S>, slots: &Slots) {
     send(slots.release(limiter));
 }
 
-/// Has a store asked in the background for what nobody waits for.
+/// Completes a store's request in the background.
 pub(crate) fn send<T: Future + Send + 'static>(ticket: Option<T>)
 where
     T::Output: Send,
@@ -76,7 +76,7 @@ where
     if let Some(ticket) = ticket
         && let Ok(runtime) = Handle::try_current()
     {
-        // A store forgets what nobody waits for.
+        // Without polling, a store drops the request.
         runtime.spawn(ticket);
     }
 }

@@ -1,4 +1,4 @@
-//! What a request has that waits for its turn.
+//! The state of a request that waits for its turn.
 
 use std::sync::Arc;
 
@@ -10,14 +10,15 @@ use crate::embedded::Scopes;
 use crate::permit::{Permit, send};
 use crate::{Admission, Terms, Verdict};
 
-/// What a request took of its rates that waits for its turn: given back when it is dropped before it went on.
+/// The hits that a waiting request took from its rate limits: given back if it is dropped before
+/// the request went on.
 #[derive(Debug)]
 pub struct Queued<S: Store> {
     limiter: Arc<Limiter<S>>,
-    /// None once it went on.
+    /// None once the request went on.
     receipt: Option<Receipt>,
     told: Told,
-    /// Its concurrency limits, which are asked when its turn has come.
+    /// Its concurrency limits, which are decided at its turn.
     permits: Option<(PutOff, Scopes, Terms)>,
 }
 
@@ -40,7 +41,7 @@ impl<S: Store> Queued<S> {
         self.permits.take()
     }
 
-    /// Tells the client of its permits instead, if fewer of those are left.
+    /// Reports the permits to the client instead, if fewer of those are left.
     pub(crate) fn tell(&mut self, told: Told) {
         let fewer = match (told.remaining, self.told.remaining) {
             (Some(permits), Some(rates)) => permits < rates,
@@ -54,7 +55,7 @@ impl<S: Store> Queued<S> {
         self.told.degraded = degraded;
     }
 
-    /// Lets the request go on, which keeps what it took.
+    /// Lets the request go on and keep its hits.
     pub(crate) fn pass<Q>(mut self, permit: Option<Permit<S>>) -> Admission<Permit<S>, Q> {
         self.receipt = None;
         std::mem::take(&mut self.told).admission(Verdict::Pass(permit))
@@ -69,12 +70,12 @@ impl<S: Store> Drop for Queued<S> {
     }
 }
 
-/// What a client is told of its limits.
+/// The report to the client on its limits.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     headers: HeaderLines,
     degraded: bool,
-    /// Of the limit that binds.
+    /// The remaining hits of the most restrictive limit.
     remaining: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Nanoseconds per decision, beside governor's `check_key` given the same bytes.
+//! Nanoseconds per decision, compared with governor's `check_key` for the same bytes.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -14,14 +14,14 @@ use siphasher::sip::SipHasher13;
 
 use crate::Report;
 
-/// Decisions of one run and thread.
+/// Decisions per run and thread.
 const DECISIONS: usize = 300_000;
 
-/// The part of a key that names its subject.
+/// The length of the key's prefix that names its subject.
 const SUBJECT: usize = 24;
 
-/// Keys laid out in the order in which they are used, so that reading the keys themselves
-/// costs neither side a cache miss.
+/// Keys in the order of their use, so that reading the keys themselves costs neither side a cache
+/// miss.
 fn keys(count: usize) -> Vec<String> {
     (0..count)
         .map(|index| {
@@ -31,7 +31,7 @@ fn keys(count: usize) -> Vec<String> {
         .collect()
 }
 
-/// A hash keyed like the limiter's.
+/// A keyed hash like the limiter's.
 pub(crate) struct Namer(SipHasher13);
 
 impl Namer {
@@ -84,7 +84,7 @@ fn wide(algorithm: Algorithm) -> Limit {
     Limit::try_new(spec).expect("a valid limit")
 }
 
-/// Nanoseconds per decision of each thread, every thread walking the keys from its own place.
+/// Nanoseconds per decision of each thread; every thread starts at a different key.
 fn run(threads: usize, keys: usize, decide: impl Fn(usize) + Sync) -> f64 {
     let barrier = Barrier::new(threads);
     let each = |thread: usize| {
@@ -112,7 +112,7 @@ fn run(threads: usize, keys: usize, decide: impl Fn(usize) + Sync) -> f64 {
     })
 }
 
-/// Every run begins somewhere else, so that none finds the keys of the last one cached.
+/// A different start for every run, so that none finds the keys of the last one cached.
 fn offset(keys: usize) -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -148,10 +148,10 @@ fn compare(threads: usize, count: usize, clock: &Governors) -> Paired {
     }
 }
 
-/// An order in which keys arrive first that is not the one in which they come again, so that
-/// nobody's memory happens to be laid out in the order of the run.
+/// An order of insertion that differs from the order of use, so that neither side's memory is laid
+/// out in the order of the run.
 fn elsewhere(index: usize, keys: usize) -> usize {
-    // A prime, and none of the counts of keys is a multiple of it.
+    // A prime that divides none of the key counts.
     (index * 7_368_787) % keys
 }
 
@@ -159,11 +159,11 @@ fn quota() -> Quota {
     Quota::per_second(NonZeroU32::MIN.saturating_add(999_999)).allow_burst(NonZeroU32::MAX)
 }
 
-/// What governor asks for the time.
+/// Governor's clock.
 enum Governors {
-    /// The clock it comes with.
+    /// Its default clock.
     Own,
-    /// Nothing: the time stands still, as it does for our store, which is told the time.
+    /// A paused clock, comparable to our store, which gets the time as an argument.
     None,
 }
 
@@ -219,7 +219,7 @@ fn pair(report: &Report, name: &str, result: &Paired) {
     );
 }
 
-/// Every algorithm by itself, admitting and denying, one key and a million.
+/// Every algorithm by itself, admitting and denying, with one key and a million.
 pub(crate) fn algorithms(report: &Report) {
     report
         .title("ns per decision, one thread                   1 key    1 M keys    1 key, denied");
@@ -269,7 +269,7 @@ pub(crate) fn algorithms(report: &Report) {
     );
 }
 
-/// Requests of several steps, each with a counter of its own, in as many shards.
+/// Requests with several steps on different counters, in as many shards.
 fn several_steps(report: &Report) {
     let (store, namer, limit) = (store(), Namer::new(), wide(Algorithm::Gcra));
     let now = Timestamp::from_secs(1_800_000_000);

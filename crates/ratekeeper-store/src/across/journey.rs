@@ -1,4 +1,4 @@
-//! A request on its way to several places and back.
+//! A request in flight to several places.
 
 use std::future::Future;
 use std::ops::Range;
@@ -13,24 +13,24 @@ use super::verdict::{self, whole};
 use super::{Place, Places};
 use crate::{Answer, Request, Step, StoreError, Verdicts};
 
-/// One place, and the steps that lie there.
+/// A place with the steps of the request there.
 #[derive(Debug)]
 pub(super) struct Leg<T> {
     pub(super) place: Place,
-    /// Which of the ordered steps.
+    /// The range of the ordered steps.
     pub(super) range: Range<usize>,
     /// The permit that it takes there.
     pub(super) permit: Option<u128>,
-    /// Whether it was asked, and not told that the request is denied anyway.
+    /// True if it was asked, and not told that the request is denied anyway.
     pub(super) may_take: bool,
     pub(super) asked: Asked<T>,
 }
 
-/// How far a place has been asked.
+/// The progress of asking a place.
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
-    reason = "what is decided at once is not moved to a heap"
+    reason = "an answer given at once needs no allocation"
 )]
 pub(super) enum Asked<T> {
     Not,
@@ -39,7 +39,7 @@ pub(super) enum Asked<T> {
 }
 
 impl<T> Leg<T> {
-    /// What the place has answered. One that was not asked has not.
+    /// The place's answer; unavailable if it was not asked or has not answered.
     pub(super) fn answer(&self) -> Result<&Verdicts, StoreError> {
         match &self.asked {
             Asked::Answered(answer) => answer.as_ref().map_err(|error| *error),
@@ -48,7 +48,7 @@ impl<T> Leg<T> {
     }
 }
 
-/// Hits that a place was asked to take back.
+/// Hits that a place was asked to give back.
 #[derive(Debug)]
 pub(super) struct Returning<T> {
     pub(super) place: Place,
@@ -56,7 +56,7 @@ pub(super) struct Returning<T> {
     pub(super) ticket: T,
 }
 
-/// Concludes at once if all places have answered; else somebody has to await them.
+/// Finishes at once if all places have answered; otherwise returns a ticket.
 pub(super) fn begin<P: Places>(
     places: &P,
     request: &Request<'_>,
@@ -90,8 +90,7 @@ pub(super) fn begin<P: Places>(
     })))))
 }
 
-/// Has `legs` give back what they have taken, seen through by whoever sees to the
-/// [rest](Places::detach).
+/// Makes `legs` give back the hits that they took, [in the background](Places::detach).
 pub(super) fn give_back<P: Places>(
     places: &P,
     request: &Request<'_>,
@@ -112,7 +111,7 @@ pub(super) fn give_back<P: Places>(
         steps: SmallVec::new(),
         now: request.now,
         legs,
-        // Nobody is told it.
+        // There is no caller for this answer.
         answer: Some(Err(StoreError::Unavailable)),
         returns,
     };
@@ -121,7 +120,7 @@ pub(super) fn give_back<P: Places>(
 
 type Returns<P> = SmallVec<[Returning<<P as Places>::Ticket>; 2]>;
 
-/// The answer, and what is on its way back because of it.
+/// Computes the answer, and starts to give back hits if it is a denial.
 fn conclude<P: Places>(
     places: &P,
     parts: &Parts,
@@ -131,7 +130,7 @@ fn conclude<P: Places>(
 ) -> (Result<Verdicts, StoreError>, Returns<P>) {
     let answer = whole(parts, steps, legs);
     let is_allowed = answer.as_ref().is_ok_and(|verdicts| verdicts.allowed);
-    // What asks for nothing is done in each place, whatever the others say.
+    // Requests that take nothing are executed in each place, whatever the others answer.
     let has_taken = !is_allowed && steps.iter().any(|step| step.hits > 0);
     if answer.is_ok() && has_taken {
         let lost = legs
@@ -145,16 +144,16 @@ fn conclude<P: Places>(
     (answer, returns)
 }
 
-/// What is awaited while several places, or one, decide.
+/// The pending answer of several places, or of one.
 ///
-/// Dropped before that, the request is seen through all the same: nobody else knows what is to be
-/// given back. A request of one place is dropped with its ticket.
+/// If it is dropped earlier, the request is still completed in the background, because nobody else
+/// knows what to give back. With a single place, the request is dropped with its ticket.
 pub struct Ticket<P: Places>(State<P>);
 
 enum State<P: Places> {
     One(P::Ticket),
     Failed(StoreError),
-    /// [`None`] once it has been awaited, or somebody else awaits the rest.
+    /// [`None`] once it has completed, or was detached.
     Several(Option<Box<Journey<P>>>),
 }
 
@@ -165,7 +164,7 @@ impl<P: Places> Ticket<P> {
         Self(State::One(ticket))
     }
 
-    /// A ticket that has failed already.
+    /// A ticket that has already failed.
     #[must_use]
     pub const fn failed(error: StoreError) -> Self {
         Self(State::Failed(error))
@@ -185,12 +184,12 @@ impl<P: Places> Future for Ticket<P> {
             return Poll::Ready(Err(StoreError::Unavailable));
         };
         ready!(journey.poll_answer(cx));
-        // Who may ask again under the same id must not come before it is forgotten.
+        // A repeat under the same id must not arrive before the record is deleted.
         if journey.parts.once().is_some() || journey.places.answers_last() {
             ready!(journey.poll_returns(cx));
         }
         let answer = journey.answer.as_mut();
-        // The answer goes to the caller; that there is one is what the rest goes by.
+        // The answer goes to the caller; the rest only depends on its presence.
         let answer = answer.map(|answer| std::mem::replace(answer, Err(StoreError::Unavailable)));
         if let Some(journey) = several.take().filter(|journey| !journey.returns.is_empty()) {
             journey.detach();
@@ -215,8 +214,8 @@ impl<P: Places> std::fmt::Debug for Ticket<P> {
     }
 }
 
-/// What is left of a request whose caller has gone or has its answer: places that have not
-/// answered yet, and hits that are on their way back.
+/// The rest of a request whose caller has gone or has its answer: places that have not answered
+/// yet, and hits being given back.
 pub struct Rest<P: Places>(Box<Journey<P>>);
 
 impl<P: Places> Future for Rest<P> {
@@ -240,12 +239,12 @@ struct Journey<P: Places> {
     steps: SmallVec<[Step; 4]>,
     now: Timestamp,
     legs: SmallVec<[Leg<P::Ticket>; 4]>,
-    /// Known once all places have answered.
+    /// Set once all places have answered.
     answer: Option<Result<Verdicts, StoreError>>,
     returns: Returns<P>,
 }
 
-// Nothing in it is pinned: tickets are `Unpin`, and polled where they lie.
+// Nothing in it is pinned: tickets are `Unpin`, and polled in place.
 impl<P: Places> Unpin for Journey<P> {}
 
 impl<P: Places> Journey<P> {
@@ -254,7 +253,7 @@ impl<P: Places> Journey<P> {
         places.detach(Rest(self));
     }
 
-    /// Waits for all places, and has given back what is to be given back.
+    /// Waits for all places, and starts giving back.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.answer.is_some() {
             return Poll::Ready(());
@@ -277,7 +276,7 @@ impl<P: Places> Journey<P> {
         Poll::Ready(())
     }
 
-    /// Waits until it is known what became of what is given back.
+    /// Waits until the outcome of giving back is known.
     fn poll_returns(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let places = &self.places;
         self.returns

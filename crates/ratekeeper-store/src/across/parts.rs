@@ -1,4 +1,4 @@
-//! What each place is asked.
+//! Divides a request among places.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -11,18 +11,18 @@ use smallvec::SmallVec;
 use super::Place;
 use crate::{Extra, Once, Permit, PermitAct, Request, Step};
 
-/// How a request is divided. Its steps are kept beside it, place by place.
+/// The division of a request by place. The steps themselves are kept beside it, in this order.
 #[derive(Debug)]
 pub(super) struct Parts {
-    /// Of each step: where it lies, and its number in the request. Ascending.
+    /// For each step its place and its index in the request. Ascending.
     order: SmallVec<[(Place, u32); 8]>,
-    /// What every part is asked under.
+    /// The mode of every part.
     pub(super) mode: Mode,
-    /// What every part wants besides its steps.
+    /// The options of every part.
     extra: Option<Extra>,
-    /// The mode of the whole.
+    /// The mode of the whole request.
     whole: Mode,
-    /// Whether quota mode spans several parts: then none of them can say alone what it denies.
+    /// True if quota mode spans several parts: then none of them alone can decide it.
     is_quota_divided: bool,
 }
 
@@ -55,7 +55,7 @@ impl Parts {
         (parts, steps)
     }
 
-    /// Each place once, and which of the ordered steps lie there.
+    /// The places, each once, with their ranges of the ordered steps.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (Place, Range<usize>)> + '_ {
         let mut end = 0;
         let parts = self.order.chunk_by(|one, other| one.0 == other.0);
@@ -66,17 +66,18 @@ impl Parts {
         })
     }
 
-    /// How many steps the request has.
+    /// The number of steps.
     pub(super) fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// The number in the request of the step at `place` in the order.
+    /// The index in the request of the step at `place` in the order.
     pub(super) fn number(&self, place: usize) -> usize {
         index(self.order[place].1)
     }
 
-    /// Whether the parts' quota-mode steps deny together, as none of them does alone.
+    /// Returns true if the quota-mode steps of all parts deny together, since no part decides that
+    /// alone.
     pub(super) fn quota_denies(&self, steps: &[Step], fits: impl Fn(usize) -> bool) -> bool {
         if !self.is_quota_divided {
             return false;
@@ -88,15 +89,15 @@ impl Parts {
         ratekeeper_core::quota_denies(votes.into_iter().flatten(), self.whole)
     }
 
-    /// The id by which the parts know the request as one that is carried out once.
+    /// The id of an idempotent request in its parts.
     pub(super) fn once(&self) -> Option<u128> {
         self.extra.as_ref()?.once.map(|once| once.id)
     }
 
-    /// What the part of these steps wants besides them.
+    /// The options for the part with these steps.
     pub(super) fn extra_of(&self, steps: &[Step]) -> Option<Extra> {
         let mut extra = self.extra;
-        // Without a name, what is taken of a concurrency limit could not be given back.
+        // Without an id, hits on a concurrency limit could not be given back.
         if extra.is_none_or(|extra| extra.permit.is_none()) && takes_nameless(steps) {
             extra.get_or_insert_default().permit = Some(Permit {
                 id: fresh_id(),
@@ -107,7 +108,7 @@ impl Parts {
     }
 }
 
-/// What every part wants besides its steps.
+/// The options of every part.
 fn extra(request: &Request<'_>) -> Option<Extra> {
     let mut extra = request.extra.copied();
     if let Some(once) = extra.as_mut().and_then(|extra| extra.once.as_mut()) {
@@ -116,8 +117,8 @@ fn extra(request: &Request<'_>) -> Option<Extra> {
     extra
 }
 
-/// `once` with a content that stands for all of the steps, so that none of its parts is taken for
-/// that of another request.
+/// `once` with a content hash that covers all of the steps, so that no part is taken for that of
+/// another request.
 fn covering(once: Once, steps: &[Step]) -> Once {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let fold = |folded: u64, word: u64| (folded.rotate_left(23) ^ word).wrapping_mul(ODD);
@@ -129,8 +130,8 @@ fn covering(once: Once, steps: &[Step]) -> Once {
     Once { content, ..once }
 }
 
-/// Whether concurrency steps take one hit each, of different counters and without a permit: to
-/// hold one does the same then.
+/// Returns true if the concurrency steps take one hit each, from different counters and without a
+/// permit: one permit for all of them has the same effect.
 fn takes_nameless(steps: &[Step]) -> bool {
     let is_held = |step: &&Step| step.limit.algorithm() == Algorithm::Concurrency;
     let mut held: SmallVec<[_; 4]> = steps.iter().filter(is_held).map(|step| step.key).collect();
@@ -141,11 +142,11 @@ fn takes_nameless(steps: &[Step]) -> bool {
     count > 0 && held.len() == count && are_ones
 }
 
-/// 128 bits that nobody else has, nor can guess.
+/// 128 unique and unpredictable bits.
 fn fresh_id() -> u128 {
     static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    // Relaxed: each number is given out once, in whatever order.
+    // Relaxed: each number is handed out once, in any order.
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let [high, low] = [0, 1].map(|half: usize| u128::from(KEYS[half].hash_one(number)));
     high << 64 | low | 1

@@ -1,4 +1,4 @@
-//! What the parts' answers come to, and what is to be given back.
+//! Combines the answers of the parts, and determines the hits to give back.
 
 use ratekeeper_core::{Algorithm, Mode, Timestamp};
 use smallvec::SmallVec;
@@ -11,7 +11,7 @@ use crate::{
     StoreError, Verdicts,
 };
 
-/// The answer of the whole, once all places have answered or failed.
+/// The answer to the whole request, once all places have answered or failed.
 pub(super) fn whole<T>(
     parts: &Parts,
     steps: &[Step],
@@ -21,8 +21,8 @@ pub(super) fn whole<T>(
         SmallVec::from_elem(StepOutcome::Full(FullMode::Deny), parts.len());
     let mut allowed = true;
     let (mut has_now, mut has_before, mut fault) = (false, false, None);
-    // A time that every place has reached: nothing is later given back to a window that began
-    // in between.
+    // A time that every place has reached: nothing is later given back to a window that began in
+    // between.
     let mut at = Timestamp::from_micros(u64::MAX);
     let mut unexecuted = None;
     for leg in legs {
@@ -57,7 +57,8 @@ pub(super) fn whole<T>(
             execution: refused.execution,
         });
     }
-    // Neither: nobody has answered. Both: what was carried out now is not the rest of what was before.
+    // Neither: no place has answered. Both: the parts executed now do not belong to those executed
+    // before.
     if let Some(error) = fault.filter(|_| has_now == has_before) {
         return Err(error);
     }
@@ -75,7 +76,8 @@ pub(super) fn whole<T>(
     })
 }
 
-/// Asks the place of `leg` to give back what it has taken now, if it has, and to forget that.
+/// Asks the place of `leg` to give back the hits that it has taken now, if any, and to delete its
+/// record.
 pub(super) fn give_back<P: Places>(
     places: &P,
     parts: &Parts,
@@ -97,7 +99,7 @@ pub(super) fn give_back<P: Places>(
         let mut returned = 0;
         if verdicts.allowed && takes(step, outcome) {
             if is_permit && leg.permit.is_none() {
-                // Nameless permits, which end at their deadline and not before.
+                // Permits without an id can only expire.
                 places.stranded(leg.place, step.hits.unsigned_abs());
                 continue;
             }
@@ -107,8 +109,8 @@ pub(super) fn give_back<P: Places>(
                 false => returned = -step.hits,
             }
         } else if forgets.is_none() || (is_permit && number > 0) {
-            // A request is known by its first step, in each place that the place may divide it
-            // into: those are looked at.
+            // An idempotent request is recorded under its first step, also in every place into
+            // which its place divides it: that step is looked up.
             continue;
         }
         back.push(Step {
@@ -145,7 +147,8 @@ pub(super) fn give_back<P: Places>(
     }
 }
 
-/// Says what `place`, which has not answered in time, may have taken by `steps` for nothing.
+/// Reports the hits that `place`, which has not answered in time, may have taken by `steps` for
+/// nothing.
 pub(super) fn strand<P: Places>(places: &P, place: Place, steps: &[Step]) {
     let may_be_taken = |step: &&Step| step.hits > 0 && step.charge == Charge::IfAllowed;
     let hits = steps.iter().filter(may_be_taken);
@@ -155,7 +158,7 @@ pub(super) fn strand<P: Places>(places: &P, place: Place, steps: &[Step]) {
     }
 }
 
-/// Whether an allowed part has taken the step's hits, which a denied request does not.
+/// Returns true if an allowed part has taken the step's hits, which a denied request must not.
 fn takes(step: &Step, outcome: &StepOutcome) -> bool {
     let is_counted = matches!(outcome, StepOutcome::Counted(outcome) if outcome.fits());
     step.hits > 0 && step.charge == Charge::IfAllowed && is_counted

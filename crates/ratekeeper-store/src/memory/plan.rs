@@ -1,4 +1,4 @@
-//! What is to become of the steps of a request, between the test and the charge.
+//! The plan of a request's steps, between test and charge.
 
 use ratekeeper_core::{
     Algorithm, Ask, Heap, Limit, Moment, Outcome, StateMut, StateRef, Timestamp, concurrency,
@@ -8,18 +8,18 @@ use super::heap::Budget;
 use super::table::{Place, Probe};
 use crate::{Charge, Permit, PermitAct, RuleSlot, Step, StepOutcome};
 
-/// Where a step's counter lies, or would.
+/// The position of a step's counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Spot {
-    /// There is none, and the step makes none.
+    /// It does not exist, and the step does not create it.
     Absent,
     /// It exists.
     Found(Place),
-    /// It is made there if the step is charged.
+    /// It is created there if the step is charged.
     New(Place),
 }
 
-/// What is to become of one step: its answer, and what the charge will need.
+/// The plan of one step: its answer, and the data for its charge.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) probe: Probe,
@@ -31,12 +31,12 @@ pub(super) struct Plan {
     pub(super) taken: u64,
     /// Heap bytes taken from the budget for it.
     pub(super) reserved: usize,
-    /// Heap bytes that the doomed counters will leave it.
+    /// Heap bytes that it gets from evicted counters.
     pub(super) inherited: usize,
 }
 
 impl Plan {
-    /// A plan that knows where its counter lies and nothing else yet.
+    /// A plan with only the position of its counter.
     pub(super) fn located(probe: Probe, spot: Spot, step: &Step) -> Self {
         Self {
             probe,
@@ -50,8 +50,8 @@ impl Plan {
         }
     }
 
-    /// Hits that later steps of the request find taken from its counter: those that fitted, and
-    /// those that count whether they fit or not.
+    /// The hits that later steps of the request find taken from its counter: those that fitted, and
+    /// those that count even if they do not fit.
     pub(super) fn takes(&self, step: &Step) -> u64 {
         match self.outcome {
             StepOutcome::Counted(outcome) if outcome.fits() || step.charge == Charge::Always => {
@@ -61,22 +61,22 @@ impl Plan {
         }
     }
 
-    /// Heap bytes that are there for its charge.
+    /// Heap bytes available for its charge.
     pub(super) fn heap_bytes(&self, cx: &Context<'_>) -> usize {
         self.reserved + if cx.executed { self.inherited } else { 0 }
     }
 }
 
-/// The part of a request that its steps share, as one shard sees it.
+/// The data that the steps of a request share, as one shard sees it.
 pub(super) struct Context<'a> {
     pub(super) now: Timestamp,
     pub(super) budget: &'a Budget,
-    /// The plans of the request's other steps, whose counters are not to be evicted.
+    /// The plans of the request's other steps, whose counters must not be evicted.
     pub(super) others: &'a [Plan],
-    /// Whether anything is charged, and so the doomed counters are gone. Not known, and
-    /// false, while steps are tested.
+    /// True if the request is charged, and so the doomed counters are gone. Not known, and false,
+    /// during the test.
     pub(super) executed: bool,
-    /// The permit that concurrency steps take, prolong or free.
+    /// The permit that concurrency steps take, renew or release.
     pub(super) permit: Option<Permit>,
 }
 
@@ -88,21 +88,21 @@ impl Context<'_> {
         }
     }
 
-    /// What is to become of which permit, if the step is about one.
+    /// The permit and its action, if the step is about one.
     #[inline]
     fn permit(&self, limit: &Limit) -> Option<Permit> {
         let permit = self.permit?;
         (limit.algorithm() == Algorithm::Concurrency).then_some(permit)
     }
 
-    /// Whether the step changes a permit though it takes nothing.
+    /// Returns true if the step changes a permit without taking hits.
     #[inline]
     pub(super) fn moves_permit(&self, limit: &Limit) -> bool {
         self.permit(limit)
             .is_some_and(|permit| permit.act != PermitAct::Acquire)
     }
 
-    /// What the counter answers to the step.
+    /// The counter's answer to the step.
     #[inline]
     pub(super) fn test(&self, step: &Step, taken: u64, state: StateRef<'_>) -> Outcome {
         let (limit, now) = (&step.limit, self.now);
@@ -120,11 +120,11 @@ impl Context<'_> {
         limit.test(state, ask, &self.moment(step))
     }
 
-    /// Charges a state on the heap.
+    /// Charges an out-of-line state.
     pub(super) fn charge(&self, limit: &Limit, heap: &mut Heap, hits: i64, at: &Moment) {
         match self.permit(limit) {
             Some(Permit { id, act }) if hits > 0 || act != PermitAct::Acquire => {
-                // What they answer was found out by the test.
+                // The test has already determined their answers.
                 let _ = match act {
                     PermitAct::Acquire => concurrency::acquire(limit, heap, id, at.now).fits(),
                     PermitAct::Renew => concurrency::renew(limit, heap, id, at.now),
@@ -138,7 +138,7 @@ impl Context<'_> {
         }
     }
 
-    /// Whether another step of the request has a claim on that place.
+    /// Returns true if another step of the request uses that position.
     pub(super) fn is_claimed(&self, shard: usize, place: Place) -> bool {
         let claims = |plan: &Plan| match plan.spot {
             Spot::Found(claimed) | Spot::New(claimed) => plan.shard == shard && claimed == place,

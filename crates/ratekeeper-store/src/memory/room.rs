@@ -1,7 +1,7 @@
-//! Making room: who has to go for a new counter, and for a state that grows.
+//! Eviction, for new counters and for growing states.
 //!
-//! The victims are chosen while a request is tested and go when it is charged: a denied
-//! request evicts nobody.
+//! Victims are chosen while a request is tested, and removed when it is charged: a denied request
+//! evicts nothing.
 
 use ratekeeper_core::{Algorithm, Limit, Outcome, Shape, Spill, StateMut, Timestamp};
 
@@ -12,17 +12,17 @@ use super::shard::{NO_RULE, Shard};
 use super::table::Place;
 use crate::{Charge, Step};
 
-/// The largest count that every inline state holds.
+/// The largest count that every inline state can hold.
 const INLINE_COUNT: u64 = u16::MAX as u64;
 
-/// Buckets looked at for something to evict outside of a key's own window.
+/// Buckets outside a key's own window to search for a victim.
 const SEARCHED: usize = 64;
 
-/// Counters evicted at most for the heap bytes of another.
+/// The most counters evicted for the heap bytes of another.
 const VICTIMS: usize = 8;
 
 impl Shard {
-    /// Finds a place and heap bytes for the charge, as far as it needs them.
+    /// Finds a position and heap bytes for the charge, as far as it needs them.
     #[inline]
     pub(super) fn make_room(
         &mut self,
@@ -43,7 +43,7 @@ impl Shard {
         }
     }
 
-    /// Lets go of what had to go for the request at hand, if it is to be charged.
+    /// Removes the counters doomed for this request, if it is charged.
     #[inline]
     pub(super) fn execute(&mut self, budget: &Budget, charged: bool) {
         if !self.doomed.is_empty() {
@@ -70,8 +70,8 @@ impl Shard {
         budget.release(freed.saturating_sub(promised));
     }
 
-    /// A free place for a new counter, or one whose counter is doomed for it: an expired one,
-    /// else the one with the largest share left, never one that refuses.
+    /// A free position for a new counter, or one whose counter is doomed for it: an expired one,
+    /// else the one with the largest share left, never one that denies.
     fn place_for(&mut self, cx: &Context<'_>, plan: &Plan) -> Option<Place> {
         if self.is_rule_full(cx, plan) {
             return self.place_within_rule(cx, plan);
@@ -81,11 +81,11 @@ impl Shard {
             _ => {}
         }
         let mut best = Best::default();
-        // Inner iteration: of the two forms of this loop the much faster one.
+        // Internal iteration is much the faster form of this loop.
         let free = self.table.window(plan.probe).find_map(|(place, meta)| {
             let is_taken = || self.is_taken(cx, plan.shard, place);
             let Some(meta) = meta else {
-                // The first free one is claimed, or it would have been found above.
+                // The first free position is claimed, or it would have been found above.
                 return (!is_taken()).then_some(Some(place));
             };
             best.consider(Rank::of(meta, cx.now), place, is_taken);
@@ -97,7 +97,7 @@ impl Shard {
         best.place.map(|place| self.doom(place))
     }
 
-    /// The same for a rule that holds all it may: one of its own counters goes.
+    /// The same for a rule at its maximum share: one of its own counters goes.
     fn place_within_rule(&mut self, cx: &Context<'_>, plan: &Plan) -> Option<Place> {
         let mut free = None;
         let mut best = Best::default();
@@ -120,7 +120,7 @@ impl Shard {
         Some(free)
     }
 
-    /// Whether the rule holds, with what this request is about to add, all it may.
+    /// Returns true if the rule, including this request, has reached its maximum share.
     fn is_rule_full(&self, cx: &Context<'_>, plan: &Plan) -> bool {
         if plan.rule == NO_RULE {
             return false;
@@ -163,8 +163,8 @@ impl Shard {
         false
     }
 
-    /// Of the counters in the next few buckets that `wanted` names, the first that has
-    /// expired, else the one with the largest share left, never one that refuses.
+    /// Among the counters in the next few buckets that `wanted` selects: the first that has
+    /// expired, else the one with the largest share left, never one that denies.
     fn search(
         &mut self,
         cx: &Context<'_>,
@@ -194,13 +194,13 @@ impl Shard {
         place
     }
 
-    /// Whether that place is spoken for: by another step, or by a victim's successor.
+    /// Returns true if that position is taken: by another step, or by a victim's successor.
     fn is_taken(&self, cx: &Context<'_>, shard: usize, place: Place) -> bool {
         self.doomed.contains(&place) || cx.is_claimed(shard, place)
     }
 }
 
-/// In which order counters go: the largest first; one that refuses, of rank 0, never.
+/// The order of eviction: the largest first; a counter that denies has rank 0 and is never evicted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 struct Rank(u16);
 
@@ -216,17 +216,17 @@ impl Rank {
     }
 }
 
-/// The counter that is to go, so far.
+/// The best victim found so far.
 #[derive(Default)]
 struct Best {
-    /// 0, which no counter that may go has, while there is none.
+    /// 0 while there is none; no eligible counter has rank 0.
     rank: Rank,
     place: Option<Place>,
 }
 
 impl Best {
-    /// Takes the counter at `place` if it is the first of its rank, unless it `is_taken`:
-    /// asked last, since it costs more than to compare.
+    /// Considers the counter at `place`: the first of the highest rank wins, unless it `is_taken`,
+    /// which is checked last, because it costs more than comparing.
     fn consider(&mut self, rank: Rank, place: Place, is_taken: impl FnOnce() -> bool) {
         if rank > self.rank && !is_taken() {
             *self = Self {
@@ -237,9 +237,9 @@ impl Best {
     }
 }
 
-/// Heap bytes.
+/// Heap bytes for charges.
 impl Shard {
-    /// The most heap bytes that the charge adds.
+    /// The most heap bytes that the charge may add.
     #[inline]
     fn heap_bytes_for(
         &self,
@@ -265,8 +265,8 @@ impl Shard {
             Algorithm::SlidingWindow => len,
             _ => 0,
         });
-        // A vector grows to twice what it was, or to what is needed. Permits are reaped and
-        // held in one go, and may need the room of both.
+        // A vector grows to twice its size, or to the size required. Permits expire and are taken
+        // in one go, and may need the room for both.
         if len + more <= capacity && limit.algorithm() != Algorithm::Concurrency {
             return 0;
         }
@@ -275,15 +275,15 @@ impl Shard {
         new + most.saturating_sub(capacity) * size_of::<u64>()
     }
 
-    /// Whether the charge outgrows a state that lies in line. Only counts beyond what every
-    /// inline state holds can, so that almost nobody pays for the trial.
+    /// Returns true if the charge outgrows an inline state. Only counts beyond what every inline
+    /// state holds can do that, so a trial charge is rarely needed.
     #[inline]
     fn spills(&self, cx: &Context<'_>, step: &Step, outcome: &Outcome, spot: Spot) -> bool {
         let limit = &step.limit;
         if limit.algorithm() != Algorithm::SlidingWindow {
             return false;
         }
-        // With nothing left the count may be anything where denied hits are counted too.
+        // With nothing left the count may be anything if denied hits are counted too.
         let is_known = outcome.remaining > 0 || step.charge == Charge::IfAllowed;
         let used = limit.capacity().saturating_sub(outcome.remaining);
         if is_known && used.saturating_add_signed(step.hits) <= INLINE_COUNT {
@@ -298,7 +298,7 @@ impl Shard {
     }
 }
 
-/// Words that a charge of `hits` may add to a heap state.
+/// The most words that a charge of `hits` may add to an out-of-line state.
 fn words_per_charge(limit: &Limit, hits: i64) -> usize {
     match limit.algorithm() {
         Algorithm::Concurrency => {

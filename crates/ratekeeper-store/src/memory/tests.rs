@@ -117,7 +117,7 @@ fn repeated_steps_are_found_however_many_there_are() {
     let limit = limit(Algorithm::FixedWindow, 10, 3_600);
     for count in [3, 40] {
         let store = store();
-        // Every third step asks for the same counter, the others for one of their own.
+        // Every third step uses the same counter, the others one of their own.
         let steps: Vec<_> = (0..count)
             .map(|n| step(&limit, if n % 3 == 0 { 0 } else { n }))
             .collect();

@@ -1,4 +1,4 @@
-//! A table that grows answers as one that was large from the start.
+//! A growing table answers like one that was large from the start.
 
 use proptest::prelude::*;
 use ratekeeper_core::{Algorithm, Limit, Mode, Timestamp};
@@ -8,7 +8,7 @@ use crate::memory::table::Probe;
 use crate::memory::{MemoryConfig, MemoryStore};
 use crate::{Charge, CounterKey, Request, RuleSlot, Step};
 
-/// Four segments of some 1,300 places in each shard.
+/// Four segments of some 1,300 slots in each shard.
 const CONFIG: MemoryConfig = MemoryConfig {
     memory_limit: 24 << 20,
     max_share_percent: 100,
@@ -24,7 +24,7 @@ fn grown() -> MemoryStore {
     store
 }
 
-/// Names of counters of the first shard alone, so that few of them make it grow.
+/// Names of counters in the first shard only, so that few of them make it grow.
 fn keys(count: usize) -> Vec<CounterKey> {
     let keys = (0..).map(|identity| CounterKey {
         subject: 7,
@@ -60,7 +60,7 @@ fn steps(asked: &[Asked], keys: &[CounterKey], limits: &[Limit; 3]) -> Vec<Step>
         let number = asked.algorithm;
         Step {
             key: CounterKey {
-                // Each algorithm has a counter of its own, in another shard mostly.
+                // Each algorithm has its own counter, mostly in another shard.
                 subject: subject + number as u64,
                 identity,
             },
@@ -109,7 +109,7 @@ proptest! {
     }
 }
 
-/// A name that is as good as a hash, as those of a limiter are.
+/// A name as good as a hash, as a limiter's are.
 fn hashed(number: u64) -> u64 {
     siphasher::sip::SipHasher13::new().hash(&number.to_le_bytes())
 }
@@ -148,7 +148,7 @@ fn expired_counters_make_room_before_the_table_grows() {
                 .allowed
         );
     }
-    // Ten thousand live at once, and nobody sweeps.
+    // Ten thousand live counters, and no sweeping.
     let stats = store.stats();
     assert_eq!(stats.table_bytes, least, "{stats:?}");
     assert!(

@@ -22,7 +22,7 @@ fn once(store: &MemoryStore, id: u128, now: Timestamp, extra: Extra, step: Step)
     })
 }
 
-/// What cannot be remembered is not carried out: a repeat would be carried out again.
+/// A request that cannot be recorded is not executed: a repeat would execute it again.
 #[test]
 fn a_flood_of_ids_is_refused_and_forgotten_in_time() {
     let limit = limit(Algorithm::FixedWindow, 1 << 40, 3_600);
@@ -46,7 +46,7 @@ fn a_flood_of_ids_is_refused_and_forgotten_in_time() {
     assert!(done > 200 && refused > 4_000, "{done} {refused}");
     assert_eq!(stats.once_records, done);
     assert!(stats.once_bytes <= stats.once_bytes_max);
-    // Those that are remembered are so, however many came after them.
+    // Recorded requests stay recorded, however many follow.
     assert_eq!(take(0, now).execution, Execution::Before);
     let charged = decide(
         &store,
@@ -72,8 +72,8 @@ fn a_flood_of_ids_is_refused_and_forgotten_in_time() {
     );
 }
 
-/// The records of what was given back are not saved with the counters, so what an earlier
-/// process took is not given back: it may have been already.
+/// The records of requests that gave back are not saved with the counters, so hits that an earlier
+/// process took are not given back: they may have been already.
 #[test]
 fn what_an_earlier_process_took_is_not_given_back() {
     let limit = limit(Algorithm::FixedWindow, 10, 3_600);
