@@ -97,7 +97,7 @@ pub(crate) async fn probe(
 fn subject_on(shard: &Arc<Shard>, map: &SlotMap) -> Option<u64> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     if !map.serves(shard) {
-        // Trying all subjects would keep the thread busy, for a second in a build for tests.
+        // No subject would lead there, and trying all of them would keep the thread busy.
         return None;
     }
     let first = NEXT.fetch_add(1, Ordering::Relaxed) % u64::from(SLOTS);
