@@ -1,26 +1,25 @@
 //! Counters in the memory of this process.
 //!
-//! 64 shards, each a lock over a table of counters. A table grows with them, a few hundred
-//! places at a time, so that as much memory is touched as there are counters; its address
-//! space, and with it the most memory that it takes, is reserved when the store is made. A
-//! counter costs 57 bytes, its key included, whatever its descriptor; a table at its largest
-//! can be nine tenths full before anybody has to go for a new counter. Then a new one that
-//! finds no room takes the place of an expired one, else of the one with the largest part of
-//! its limit left, never of one that refuses.
+//! There are 64 shards, each a lock with a table of counters. A table grows with its counters, a
+//! few hundred slots at a time, so that memory is touched only as needed; its address space, and
+//! with it the most memory that it can take, is reserved when the store is made. A counter takes 57
+//! bytes, key included, whatever its descriptor; a table at its largest can be nine tenths full
+//! before anything is evicted. Then a new counter without room replaces an expired one, else the
+//! one with the largest share of its limit left, never one that denies.
 //!
-//! States that outgrow 32 bytes lie beside the table, in 3/16 of the same limit. Such a
-//! counter costs another 80 bytes and 8 for each word it has room for: two words for each
-//! moment a `sliding_log` remembers, three for each permit of `concurrency`, six for a
-//! `sliding_window` with a limit above 1,048,513, and k + 2 for one of k sub-windows if k > 12
-//! or more hits fall into one than its share of the 32 bytes counts (65,535 for k = 12).
+//! States that outgrow 32 bytes are kept beside the table, in 3/16 of the same limit. Such a
+//! counter takes another 80 bytes and 8 for each word of capacity: two words for each moment in a
+//! `sliding_log`, three for each permit of `concurrency`, six for a `sliding_window` with a limit
+//! above 1,048,513, and k + 2 for one with k sub-windows if k > 12 or more hits fall into one than
+//! its share of the 32 bytes can count (65,535 for k = 12).
 //!
-//! The last 1/16 of the limit remembers requests that are to be carried out once: 160 bytes
-//! each, and 40 for each step.
+//! The last 1/16 of the limit is for records of idempotent requests: 160 bytes each, and 40 for
+//! each step.
 //!
-//! A counter's shard comes from its identity, not from its subject: rules often have one
-//! subject in common (`generic_key: api`, then an address), and all their counters would
-//! share one shard's memory and lock. A request of several steps locks the shards of all of
-//! them, in ascending order.
+//! The shard follows from a counter's identity, not from its subject: rules often have a single
+//! subject (`generic_key: api`, then an address), and all their counters would share one shard's
+//! memory and lock. A request with several steps locks the shards of all of them, in ascending
+//! order.
 
 mod config;
 mod heap;
@@ -56,10 +55,10 @@ use plan::{Context, Plan};
 use shard::Shard;
 use table::Probe;
 
-/// Many more than cores, few enough that their locks stay cached.
+/// Many more than there are cores, few enough for their locks to stay cached.
 const MEMORY_SHARDS: usize = 64;
 
-/// A lock and what it guards, alone on its cache lines (processors fetch them in pairs).
+/// A lock with its data, alone on its cache lines (processors fetch them in pairs).
 #[repr(align(128))]
 #[derive(Debug)]
 struct Cell(Mutex<Shard>);
@@ -85,7 +84,7 @@ struct Cell(Mutex<Shard>);
 pub struct MemoryStore {
     shards: Box<[Cell]>,
     budget: Budget,
-    /// What was to be carried out once, and was.
+    /// Records of idempotent requests.
     records: Records,
     buckets_per_shard: usize,
     /// The bucket at which the next sweep begins, counted through all shards.
@@ -93,11 +92,11 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store of the size that `config` says. The memory is reserved, not touched:
-    /// it is used page by page, as counters come.
+    /// Creates an empty store of the configured size. The memory is reserved but not touched: it is
+    /// used page by page, as counters come.
     ///
     /// # Errors
-    /// [`MemoryError`] if the sizes make no sense, or the system has not that much.
+    /// [`MemoryError`] if the sizes are invalid, or the system does not have that much memory.
     pub fn new(config: MemoryConfig) -> Result<Self, MemoryError> {
         let sizes = config.sizes()?;
         let shard = || Shard::new(sizes.buckets, config.max_share_percent);
@@ -112,7 +111,7 @@ impl MemoryStore {
         })
     }
 
-    /// Decides at once; what [`Store::decide`] does.
+    /// Decides at once, as [`Store::decide`] does.
     #[inline]
     pub fn decide_now(&self, request: &Request<'_>) -> Verdicts {
         match (request.steps, request.extra) {
@@ -132,7 +131,7 @@ impl MemoryStore {
         outcome
     }
 
-    /// A request that is more than a check.
+    /// Decides a request with options.
     #[inline(never)]
     fn decide_extra(&self, request: &Request<'_>, extra: &Extra) -> Verdicts {
         let decide = || self.decide_all(request.steps, request);
@@ -143,7 +142,7 @@ impl MemoryStore {
         }
     }
 
-    /// A request of one step: one lock, one search.
+    /// Decides a request of one step: one lock, one search.
     #[inline]
     fn decide_one(&self, step: &Step, request: &Request<'_>) -> Verdicts {
         let probe = Probe::new(step.key);
@@ -155,7 +154,7 @@ impl MemoryStore {
         }
     }
 
-    /// One step whose counter is new, or lies on the heap.
+    /// Decides one step whose counter is new or out of line.
     #[inline(never)]
     fn decide_unusual(&self, shard: &mut Shard, step: &Step, mode: Mode, probe: Probe) -> Verdicts {
         let now = shard.now;
@@ -163,7 +162,7 @@ impl MemoryStore {
         Verdicts::one(allowed, outcome, now)
     }
 
-    /// Decides one step as of `now`: whether it may pass, and what its counter answers.
+    /// Decides one step as of `now`.
     fn decide_at(
         &self,
         shard: &mut Shard,
@@ -189,8 +188,8 @@ impl MemoryStore {
         (allowed, plan.outcome)
     }
 
-    /// Any number of steps: their shards are locked in ascending order, so that requests
-    /// never wait for each other in a circle.
+    /// Decides any number of steps. Their shards are locked in ascending order, so that requests
+    /// never deadlock.
     #[inline(never)]
     fn decide_all(&self, steps: &[Step], request: &Request<'_>) -> Verdicts {
         let mut locked = Locked::new(&self.shards, steps);
@@ -257,7 +256,7 @@ impl MemoryStore {
         }
     }
 
-    /// What the store holds and what became of its counters.
+    /// The store's present contents, and the history of its counters.
     #[must_use]
     pub fn stats(&self) -> MemoryStats {
         let mut stats = MemoryStats {
@@ -286,7 +285,7 @@ impl MemoryStore {
 
 /// For each step the one before it that asks for the same counter, if there is one.
 fn repeats(steps: &[Step]) -> SmallVec<[Option<usize>; 8]> {
-    /// Up to so many steps are compared with each other: sorting them would cost more.
+    /// Up to this many steps are compared with each other: sorting them would take longer.
     const COMPARED_MAX: usize = 16;
     let before = |index: usize| {
         steps[..index]
@@ -339,13 +338,13 @@ impl<'a> Locked<'a> {
         Self { mask, guards }
     }
 
-    /// The shard of that number, which some step needs.
+    /// The shard with that index, which some step needs.
     fn shard(&mut self, index: usize) -> &mut Shard {
         let before = self.mask & ((1 << index) - 1);
         &mut self.guards[before.count_ones() as usize]
     }
 
-    /// Moves every shard's time on; the latest that any of them has seen.
+    /// Advances the time of every shard; returns the latest time that any of them has seen.
     fn advance(&mut self, now: Timestamp) -> Timestamp {
         let now = self
             .guards

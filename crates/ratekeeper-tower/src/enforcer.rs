@@ -1,4 +1,4 @@
-//! Who decides: a limiter in this process, or a service elsewhere.
+//! The interface to the limiter: in this process, or a remote service.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,60 +8,61 @@ use ratekeeper_limiter::Check;
 use ratekeeper_rules::RuleSet;
 use ratekeeper_store::{Answer, CounterKey};
 
-/// Decides requests, and holds what they take until they have ended.
+/// Decides requests, and holds their permits until they have ended.
 ///
-/// A [`Limiter`](ratekeeper_limiter::Limiter) in an [`Arc`](std::sync::Arc) is one; `ratekeeper-client` has one that asks
-/// a service.
+/// A [`Limiter`](ratekeeper_limiter::Limiter) in an [`Arc`](std::sync::Arc) is an enforcer;
+/// `ratekeeper-client` has one that asks a service.
 pub trait Enforcer: Clone + Send + Sync + 'static {
-    /// What a request holds until it has ended. Dropping it gives that back.
+    /// The permit that a request holds until it has ended. Dropping it releases the permit.
     type Permit: Send + Sync + 'static;
-    /// What a request has while it waits for its turn. Dropping it gives that back, as far as others need not have
-    /// gone by it.
+    /// The state of a request that waits for its turn. Dropping it gives back the turn and its
+    /// hits, unless other requests already depend on them.
     type Queued: Send + 'static;
-    /// What is awaited where it cannot be decided at once. Dropping it gives back permits that may have been taken. A
-    /// turn that nobody waits for is given back by a limiter in this process; what only windows count stays counted.
+    /// A pending decision. Dropping it releases permits that may have been granted. A limiter in
+    /// this process also gives back a turn that nobody waits for; hits counted by windows stay
+    /// counted.
     type Asking: Future<Output = Admission<Self::Permit, Self::Queued>> + Send + 'static;
 
-    /// Shows `read` the rules that are known here: service levels are found among them, and domains.
+    /// Calls `read` with the rules known here, in which service levels and domains are looked up.
     fn with_rules<T>(&self, read: impl FnOnce(&RuleSet) -> T) -> T;
 
-    /// Decides `check`, on `terms`.
+    /// Decides `check` on `terms`.
     fn ask(&self, check: &Check<'_>, terms: Terms) -> AnswerOf<Self>;
 
-    /// Decides what was put off until the turn of a request has come: whether there is room among the requests in
-    /// flight, where those are limited. It is to wait no more.
+    /// Decides the part that was deferred until the request's turn: the concurrency limits, if any.
+    /// The request does not wait again.
     fn at_turn(&self, queued: Self::Queued) -> AnswerOf<Self>;
 }
 
-/// What an enforcer says of a request, at once or later.
+/// The answer of an enforcer, ready or pending.
 pub type AnswerOf<E> = Answer<<E as Enforcer>::Asking, AdmissionOf<E>>;
 
-/// What becomes of a request that an enforcer has decided.
+/// The admission type of an enforcer.
 pub type AdmissionOf<E> = Admission<<E as Enforcer>::Permit, <E as Enforcer>::Queued>;
 
-/// What a request is decided on besides its limits.
+/// The terms on which a request is decided, besides its limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// In which headers its client is told of them.
+    /// The headers that report limits to its client.
     pub headers: Headers,
-    /// The longest that it can be held back: what would have to wait longer is denied.
+    /// The longest delay: a request that would have to wait longer is denied.
     pub wait_max: Duration,
 }
 
-/// What is to become of a request.
+/// The decision on a request.
 #[derive(Debug)]
 pub struct Admission<P, Q> {
-    /// The headers that tell its client of its limits, on whatever answer it gets. None of one that waits: what is told
-    /// then is settled when its turn comes.
+    /// The headers that report the limits to the client, for any response. Empty for a request that
+    /// waits: its headers are determined at its turn.
     pub headers: HeaderLines,
-    /// Whether it may pass.
+    /// The verdict.
     pub verdict: Verdict<P, Q>,
-    /// Whether some limit was answered without being counted where it belongs.
+    /// True if a limit was answered without being counted in its store.
     pub degraded: bool,
 }
 
 impl<P, Q> Admission<P, Q> {
-    /// Of a request that is to wait for `turn`.
+    /// The admission of a request that waits for `turn`.
     #[must_use]
     pub const fn waiting(turn: Turn, queued: Q) -> Self {
         Self {
@@ -72,26 +73,26 @@ impl<P, Q> Admission<P, Q> {
     }
 }
 
-/// Whether a request may pass.
+/// The verdict on a request.
 #[derive(Debug)]
 pub enum Verdict<P, Q> {
-    /// It may, and holds this until it has ended.
+    /// It passes, and holds this permit until it has ended.
     Pass(Option<P>),
-    /// It is to wait for its turn, and then to be [asked about](Enforcer::at_turn) again.
+    /// It waits for its turn, and is then [decided](Enforcer::at_turn) again.
     Wait(Turn, Q),
     /// It is over a limit.
     Deny(Box<Denial>),
-    /// Nobody could decide, and it is not let pass for that.
+    /// It could not be decided, and must not pass undecided.
     Unavailable,
 }
 
-/// When a request may go that a leaky bucket holds back.
+/// The turn of a request that a leaky bucket delays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Turn {
-    /// In how long; zero if at once.
+    /// Time until the turn; zero for at once.
     pub after: Duration,
-    /// The counter of the bucket, where it is known: requests that wait here for the same one leave one by one.
+    /// The bucket's counter, if known: requests that wait here for the same one leave one by one.
     pub bucket: Option<CounterKey>,
-    /// How long after it the next one of the same bucket may go.
+    /// The interval until the next request of the same bucket may go.
     pub span: Duration,
 }

@@ -1,4 +1,4 @@
-//! What is awaited until there is an answer.
+//! The future of a response.
 
 use std::fmt;
 use std::future::Future;
@@ -17,11 +17,11 @@ use crate::layer::Shared;
 use crate::turn::{InLine, Next, Stamp};
 use crate::{AdmissionOf, Enforcer, Mode};
 
-/// A request that is not called for yet, and what it takes to go on.
+/// A request that has not reached the inner service yet, with everything that it needs to proceed.
 pub(crate) struct Later<S, E, B> {
     pub(crate) service: S,
     pub(crate) shared: Arc<Shared<E>>,
-    /// As it was when the request came.
+    /// The mode when the request arrived.
     pub(crate) mode: Mode,
     pub(crate) request: Request<B>,
 }
@@ -62,8 +62,9 @@ impl<S, E: Enforcer, B> Later<S, E, B> {
 }
 
 pin_project! {
-    /// The answer of a [`RateLimit`](crate::RateLimit): it asks whether the request may pass, waits for its turn, and calls
-    /// the inner service, as far as each of these is needed. Dropping it gives back what the request holds.
+    /// The response of a [`RateLimit`](crate::RateLimit): asks if the request may pass, waits for
+    /// its turn, and calls the inner service, as far as each is needed. Dropping it gives back what
+    /// the request holds.
     pub struct ResponseFuture<S, E, B>
     where
         S: Service<Request<B>>,
@@ -102,7 +103,7 @@ pin_project! {
     }
 }
 
-/// The invariant that an `expect` of a state's content stands on.
+/// The invariant behind an `expect` on a state's content.
 const ONCE: &str = "a state is left as soon as its content is taken";
 
 impl<S, E, B> ResponseFuture<S, E, B>

@@ -1,4 +1,4 @@
-//! The layer, and how it is set up.
+//! The layer and its settings.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use crate::pacer::Pacer;
 use crate::watch::{Counts, Watch};
 use crate::{RateLimit, Switch};
 
-/// The longest that a request is held back unless that is changed.
+/// The default for the longest delay of a request.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// The most requests that are held back at a time unless that is changed.
+/// The default for the most requests delayed at a time.
 const WAITING_MAX: u64 = 1_024;
 
-/// Limits the requests to the services it is laid around. Clones share what they count, and their switch.
+/// Limits the requests to the services that it wraps. Clones share counters and switch.
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer<E> {
     pub(crate) shared: Arc<Shared<E>>,
 }
 
-/// What the services of a layer share.
+/// The state that the services of a layer share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared<E> {
     pub(crate) enforcer: E,
-    /// The domain that holds where the describer names none and the rules do not settle it.
+    /// The domain to use if the describer names none and the rules do not determine it.
     pub(crate) domain: Option<Box<str>>,
     pub(crate) describer: Describer,
     pub(crate) forwarding: Forwarding,
@@ -44,7 +44,7 @@ pub(crate) struct Shared<E> {
 }
 
 impl<E: Clone> RateLimitLayer<E> {
-    /// A layer that asks `enforcer`, such as a limiter in an [`Arc`], about the rules of `domain`.
+    /// A layer that asks `enforcer`, such as a limiter in an [`Arc`], with the rules of `domain`.
     #[must_use]
     pub fn new(enforcer: E, domain: &str) -> Self {
         Self {
@@ -68,58 +68,62 @@ impl<E: Clone> RateLimitLayer<E> {
         }
     }
 
-    /// What rules are asked about a request. By default one descriptor each for its `remote_address`, its `api_key` (the
-    /// header `x-api-key`), its `method` and its `path`.
+    /// Sets the mapping of requests to descriptors. The default is one descriptor each for
+    /// `remote_address`, `api_key` (the header `x-api-key`), `method` and `path`.
     #[must_use]
     pub fn mapping(self, mapping: Mapping) -> Self {
         self.with(|shared| shared.describer.mapping = mapping)
     }
 
-    /// How a request tells who calls, for service levels and for descriptors that want it. By default the header
-    /// `x-api-key`, else the client's address.
+    /// Sets the identification of callers, for service levels and for descriptors that use it. The
+    /// default is the header `x-api-key`, else the client's address.
     #[must_use]
     pub fn identity(self, identity: Identity) -> Self {
         self.with(|shared| shared.describer.identity = identity)
     }
 
-    /// Domain, mapping and identity at once, as settings have them. Without a domain it is the only one that the rules
-    /// have. If they come to have several, or are a service's, it is the one that the layer was made with, or the first of
-    /// the rules if they have no such domain; that is logged and counted as [`unclear`](Counts::unclear).
+    /// Sets domain, mapping and identity at once, as settings have them. Without a domain it is the
+    /// only one in the rules. If the rules get several, or belong to a service, it is the layer's
+    /// own domain, or the first of the rules if they do not have that one; this is logged and
+    /// counted as [`unclear`](Counts::unclear).
     #[must_use]
     pub fn describer(self, describer: Describer) -> Self {
         self.with(|shared| shared.describer = describer)
     }
 
-    /// Which proxies are believed about a client's address, and in which header; by default those on this host.
+    /// Sets the trusted proxies, and the header with the client's address; by default proxies on
+    /// this host.
     #[must_use]
     pub fn forwarding(self, forwarding: Forwarding) -> Self {
         self.with(|shared| shared.forwarding = forwarding)
     }
 
-    /// Where a request's extensions say who sent it: whoever connected, which may be a proxy. By default a [`Hop`], else a
-    /// [`SocketAddr`]. axum has a `ConnectInfo`, tonic a `TcpConnectInfo`.
+    /// Sets the function that finds the peer, which may be a proxy, in a request's extensions. The
+    /// default is a [`Hop`], else a [`SocketAddr`]. axum has a `ConnectInfo`, tonic a
+    /// `TcpConnectInfo`.
     #[must_use]
     pub fn peer(self, peer: fn(&Extensions) -> Option<Hop>) -> Self {
         self.with(|shared| shared.peer = peer)
     }
 
-    /// In which headers clients are told of their limits.
+    /// Sets the headers that report limits to clients.
     #[must_use]
     pub fn headers(self, headers: Headers) -> Self {
         self.with(|shared| shared.headers = headers)
     }
 
-    /// The form of a refusal's body, for requests that do not say which they want.
+    /// Sets the form of a refusal's body, for requests that do not ask for one.
     #[must_use]
     pub fn body_form(self, form: BodyForm) -> Self {
         self.with(|shared| shared.body_form = form)
     }
 
-    /// The longest that a request is held back by a leaky bucket; one that would have to wait longer is denied. 10 s by
-    /// default; zero denies all that would have to wait. One that is denied leaves its turn to others. Turns that are less than 30 ms apart are kept to about a
-    /// tenth of a millisecond, others to one or two, on a machine that has processors free; behind a request that left
-    /// late the others keep 92 % of their distance. The turn of a client that goes is free again if nobody has one
-    /// behind it.
+    /// Sets the longest delay by a leaky bucket; a request that would have to wait longer is
+    /// denied, and leaves its turn to others. The default is 10 s; zero denies all requests that
+    /// would have to wait. Turns less than 30 ms apart are kept to about a tenth of a millisecond,
+    /// others to one or two, on a machine with free processors; requests behind a late one keep 92
+    /// % of their distance. If a client disconnects, its turn is free again unless others have
+    /// turns behind it.
     #[must_use]
     pub fn wait_max(self, wait: Duration) -> Self {
         self.with(|shared| shared.wait_max = wait)
@@ -133,7 +137,7 @@ impl<E: Clone> RateLimitLayer<E> {
         self.with(|shared| shared.waiting_max = requests)
     }
 
-    /// What switches the layer off, to watching, and on while it runs.
+    /// Sets the switch that turns the layer off, to shadow, and on while it runs.
     #[must_use]
     pub fn switch(self, switch: Switch) -> Self {
         self.with(|shared| shared.switch = switch)
@@ -146,7 +150,7 @@ impl<E: Clone> RateLimitLayer<E> {
 }
 
 impl<E> RateLimitLayer<E> {
-    /// What was counted since the layer was made.
+    /// Returns the counts since the layer was made.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.shared.watch.counts()

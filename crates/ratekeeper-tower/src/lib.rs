@@ -1,8 +1,9 @@
-//! Rate limits inside any tower HTTP service: axum, tonic, hyper.
+//! Rate limiting for tower HTTP services: axum, tonic, hyper.
 //!
-//! A [`RateLimitLayer`] turns each request into a question, asks an [`Enforcer`], and lets the request pass to the inner
-//! service, holds it back until it is its turn, or refuses it. The enforcer is a limiter in this process, which decides
-//! without allocating or awaiting anything while its counters are in memory, or a service elsewhere.
+//! A [`RateLimitLayer`] turns each request into a check for an [`Enforcer`], and passes the request
+//! to the inner service, delays it until its turn, or refuses it. The enforcer is a limiter in this
+//! process, which decides without allocating or awaiting while its counters are in memory, or a
+//! remote service.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -41,10 +42,11 @@
 //! # }
 //! ```
 //!
-//! What a request takes of concurrency limits it holds until the body of its answer has ended, or whatever else ends
-//! it: the client goes, the inner service fails or panics, everything is dropped.
+//! A request holds its permits of concurrency limits until the body of its response has ended, or
+//! it ends in any other way: the client disconnects, the inner service fails or panics, everything
+//! is dropped.
 //!
-//! It listens nowhere, reads no body, and decides nothing itself.
+//! The crate listens nowhere, reads no bodies, and decides nothing itself.
 
 mod alarm;
 mod asked;

@@ -14,7 +14,7 @@ use crate::layer::Shared;
 use crate::turn::Next;
 use crate::{Enforcer, Mode};
 
-/// A service whose requests are limited; made by a [`RateLimitLayer`](crate::RateLimitLayer).
+/// A service with limited requests, made by a [`RateLimitLayer`](crate::RateLimitLayer).
 #[derive(Clone, Debug)]
 pub struct RateLimit<S, E> {
     inner: S,
@@ -68,7 +68,7 @@ where
 }
 
 impl<S: Clone, E> RateLimit<S, E> {
-    /// What is called once it may be: the service that was found ready, while a clone of it takes its place.
+    /// Prepares the call: takes the service that reported ready, and leaves a clone in its place.
     fn later<B>(&mut self, request: Request<B>, mode: Mode) -> Later<S, E, B> {
         let clone = self.inner.clone();
         Later {

@@ -1,4 +1,4 @@
-//! What a layer counts and logs.
+//! The counts and the log of a layer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -10,24 +10,26 @@ use tracing::{info, warn};
 /// So many lines a second are logged about denials; how many were left out is said in the next one.
 const LINES_PER_SECOND: u64 = 10;
 
-/// What a layer has counted since it was made. What limits allowed and denied, their limiter counts, by rule.
+/// The counts of a layer since it was made. The limiter counts decisions by rule.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Requests that were denied: 429.
+    /// Denied requests: 429.
     pub denied: u64,
-    /// Requests that would have been denied, had the layer not only watched.
+    /// Requests that would have been denied outside shadow mode.
     pub shadow_denied: u64,
-    /// Requests that were held back until it was their turn.
+    /// Requests that were delayed until their turn.
     pub waited: u64,
-    /// Requests that are held back now.
+    /// Requests that are waiting now.
     pub waiting: u64,
-    /// Requests that were refused because too many were held back, or because the service that decides was away: 503.
+    /// Requests refused because too many were waiting, or because the deciding service was away:
+    /// 503.
     pub overloaded: u64,
-    /// Requests that made no sense: 400.
+    /// Malformed requests: 400.
     pub malformed: u64,
-    /// Requests for which a domain was chosen: the rules have several, and nothing says which is meant.
+    /// Requests for which a domain had to be picked: the rules have several, and nothing determines
+    /// one.
     pub unclear: u64,
-    /// Requests that were answered without being counted where they belong.
+    /// Requests answered without being counted in their store.
     pub degraded: u64,
 }
 
@@ -62,7 +64,7 @@ impl Watch {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        // Relaxed, here and below: each is a count of its own.
+        // Relaxed, here and below: the counts are independent.
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Counts {
             denied: of(&self.denied),
@@ -128,11 +130,11 @@ impl Watch {
     }
 }
 
-/// Lets so many lines of a log through each second.
+/// Lets a limited number of log lines through each second.
 #[derive(Debug)]
 struct Gate {
     since: Instant,
-    /// The second, and how many came in it.
+    /// The current second, and the number of lines in it.
     second: AtomicU64,
     came: AtomicU64,
     left_out: AtomicU64,
@@ -148,10 +150,11 @@ impl Gate {
         }
     }
 
-    /// How many lines were left out since the last one, if this one may go.
+    /// Returns the number of lines left out since the last one, if this one may be logged.
     fn pass(&self) -> Option<u64> {
         let second = self.since.elapsed().as_secs();
-        // Two threads at the turn of a second may let a line or two more through, which does no harm.
+        // Two threads at the turn of a second may let a line or two more through, which does no
+        // harm.
         if self.second.swap(second, Ordering::Relaxed) != second {
             self.came.store(0, Ordering::Relaxed);
         }

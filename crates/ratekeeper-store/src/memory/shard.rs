@@ -1,5 +1,5 @@
-//! One shard: a table, its out-of-line states, and what requests do with both. Everything
-//! here happens under the shard's lock.
+//! One shard: a table, its out-of-line states, and the operations of requests on both. All of this
+//! happens under the shard's lock.
 
 use std::ops::Range;
 
@@ -12,11 +12,10 @@ use super::stats::Tally;
 use super::table::{Place, Probe, SLOTS, Table};
 use crate::{Charge, RuleSlot, Step, StepOutcome, Verdicts};
 
-/// The rule of a counter that was loaded and not asked for since: rules are numbered anew
-/// with every start.
+/// The rule of a counter that was loaded and not used since: rules get new numbers at each start.
 pub(super) const NO_RULE: RuleSlot = RuleSlot(u16::MAX);
 
-/// Counters of windows at least this long outlive a restart.
+/// Counters with windows at least this long outlive a restart.
 const DURABLE_MICROS: u64 = 60_000_000;
 
 /// A shard's counters.
@@ -27,15 +26,15 @@ pub(super) struct Shard {
     /// The latest time seen.
     pub(super) now: Timestamp,
     pub(super) tally: Tally,
-    /// Where to look next for something to evict or to reclaim.
+    /// The position from which to search next for something to evict or to reclaim.
     pub(super) hand: usize,
     /// Counters of each rule, by slot.
     pub(super) rules: Vec<u32>,
     /// The most counters of one rule.
     pub(super) rule_most: usize,
-    /// Counters that must go if the request at hand is charged.
+    /// Counters to remove if the current request is charged.
     pub(super) doomed: Vec<Place>,
-    /// Heap bytes of theirs that are promised already.
+    /// Heap bytes of theirs that have already been promised.
     pub(super) promised: usize,
 }
 
@@ -59,9 +58,8 @@ impl Shard {
         }
     }
 
-    /// Decides a request of one step whose counter exists, lies in line and belongs to its
-    /// rule already: what nearly all requests are. None if anything is unusual, and nothing
-    /// was changed.
+    /// Decides a request of one step whose counter exists, is inline and belongs to its rule:
+    /// nearly all requests. None if anything is unusual; nothing was changed then.
     #[inline]
     pub(super) fn decide_inline(
         &mut self,
@@ -97,14 +95,13 @@ impl Shard {
         ))
     }
 
-    /// Where the step's counter lies, if it exists.
+    /// The position of the step's counter, if it exists.
     #[inline]
     pub(super) fn locate(&self, probe: Probe) -> Spot {
         self.table.find(probe).map_or(Spot::Absent, Spot::Found)
     }
 
-    /// Tests the step and finds the room that its charge will need. Changes nothing that
-    /// anybody could see.
+    /// Tests the step and finds the room that its charge will need. Changes nothing visible.
     #[inline]
     pub(super) fn test(&mut self, cx: &Context<'_>, step: &Step, taken: u64, plan: &mut Plan) {
         let outcome = match plan.spot {
@@ -132,7 +129,7 @@ impl Shard {
         }
     }
 
-    /// Charges the step as its plan and the request's answer say.
+    /// Charges the step according to its plan and the request's answer.
     #[inline]
     pub(super) fn charge(&mut self, cx: &Context<'_>, step: &Step, plan: &Plan, allowed: bool) {
         let StepOutcome::Counted(outcome) = &plan.outcome else {
@@ -140,7 +137,7 @@ impl Shard {
         };
         let hits = step.charged(outcome.fits(), allowed);
         let place = match plan.spot {
-            // What refused is charged nothing, which settles a bucket whose limit was lowered.
+            // A denied step is charged 0 hits, which cuts a bucket whose limit was lowered.
             Spot::Found(place) if hits != 0 || !outcome.fits() || cx.moves_permit(&step.limit) => {
                 place
             }
@@ -148,7 +145,7 @@ impl Shard {
                 self.create(place, plan, step);
                 place
             }
-            // Given back to what an earlier step of the request has taken.
+            // Gives back to a counter that an earlier step of the request has created.
             Spot::New(place) if hits < 0 && self.table.is_at(place, plan.probe.key) => place,
             _ => return cx.budget.release(plan.heap_bytes(cx)),
         };
@@ -159,7 +156,7 @@ impl Shard {
         self.table.set_meta(place, meta);
     }
 
-    /// Charges the counter at `place`; when it expires.
+    /// Charges the counter at `place`; returns its expiry.
     #[inline]
     fn charge_at(
         &mut self,
@@ -215,7 +212,7 @@ impl Shard {
         limit.expires_at(StateRef::Heap(heap), at)
     }
 
-    /// A state on the heap that its limit cannot read, as a file might hold: begins afresh.
+    /// Resets an out-of-line state that its limit cannot read, as a file may contain.
     fn return_to_words(
         &mut self,
         cx: &Context<'_>,
@@ -231,12 +228,12 @@ impl Shard {
         self.table.set_meta(place, meta);
         let words = self.table.state_mut(place);
         *words = [0; 4];
-        // What outgrows fresh words is not counted this once.
+        // A charge that outgrows fresh words is not counted this once.
         let _ = limit.charge(StateMut::Words(words), hits, at);
         limit.expires_at(StateRef::Words(words), at)
     }
 
-    /// Makes the plan's counter, unless an earlier step of the request has.
+    /// Creates the plan's counter, unless an earlier step of the request has.
     fn create(&mut self, place: Place, plan: &Plan, step: &Step) {
         if self.table.is_at(place, plan.probe.key) {
             return;
@@ -245,13 +242,13 @@ impl Shard {
         self.adopt(place, plan.probe, Meta::new(step.rule, durable));
     }
 
-    /// Puts a counter at a free place, its state all zero.
+    /// Adds a counter at a free position, with its state all zero.
     pub(super) fn adopt(&mut self, place: Place, probe: Probe, meta: Meta) {
         self.table.insert(place, probe, meta);
         self.count_rule(meta.rule(), 1);
     }
 
-    /// The counter's meta, moved to `rule` if rules have been renumbered.
+    /// The counter's metadata, moved to `rule` if rules were renumbered.
     #[inline]
     fn relabel(&mut self, place: Place, rule: RuleSlot) -> Meta {
         let meta = self.table.meta(place);
@@ -274,7 +271,7 @@ impl Shard {
         self.rules[index] = self.rules[index].saturating_add_signed(change);
     }
 
-    /// Forgets the counter; the heap bytes that it cost, which stay taken.
+    /// Removes the counter; returns the heap bytes that it took, which stay reserved.
     pub(super) fn forget(&mut self, place: Place) -> usize {
         let meta = self.table.meta(place);
         let bytes = if meta.is_heap() {
@@ -287,7 +284,7 @@ impl Shard {
         bytes
     }
 
-    /// Forgets the counters of those buckets that have expired.
+    /// Removes the expired counters of those buckets.
     pub(super) fn reclaim_expired(&mut self, budget: &Budget, buckets: Range<usize>) {
         for bucket in buckets {
             for slot in 0..SLOTS {
@@ -300,8 +297,8 @@ impl Shard {
         }
     }
 
-    /// Makes room for the counters to come where the request at hand has left little. Counters
-    /// may move, so no plan may hold a place any more.
+    /// Makes room for future counters if the current request has left little. Counters may move, so
+    /// no plan may hold a position any more.
     #[inline]
     pub(super) fn grow(&mut self, budget: &Budget) {
         if let Some(segment) = self.table.take_crowded() {
@@ -324,7 +321,7 @@ impl Shard {
         }
     }
 
-    /// Forgets everything.
+    /// Removes everything.
     pub(super) fn clear(&mut self, budget: &Budget) {
         for index in 0..self.table.buckets() {
             for slot in 0..SLOTS {

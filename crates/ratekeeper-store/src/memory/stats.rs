@@ -11,29 +11,29 @@ pub(super) struct Tally {
 /// A snapshot of a [`MemoryStore`](super::MemoryStore), shard after shard.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct MemoryStats {
-    /// Counters held, expired ones that nobody has come across included.
+    /// Counters in the store, including expired ones that have not been reclaimed.
     pub counters: u64,
-    /// Counters there is room for.
+    /// Counters that the store can hold.
     pub capacity: u64,
-    /// Bytes of the table now: it grows with its counters, and never shrinks.
+    /// Present size of the table in bytes: it grows with its counters, and never shrinks.
     pub table_bytes: u64,
-    /// The most that `table_bytes` may be.
+    /// The largest possible `table_bytes`.
     pub table_bytes_max: u64,
-    /// Counters whose state lies out of line.
+    /// Counters with an out-of-line state.
     pub heap_counters: u64,
     /// Bytes of out-of-line states, bookkeeping included.
     pub heap_bytes: u64,
-    /// The most that `heap_bytes` may be.
+    /// The largest possible `heap_bytes`.
     pub heap_bytes_max: u64,
-    /// Requests remembered, so that they are carried out once.
+    /// Records of idempotent requests.
     pub once_records: u64,
-    /// Bytes of those.
+    /// Bytes of these records.
     pub once_bytes: u64,
-    /// The most that `once_bytes` may be.
+    /// The largest possible `once_bytes`.
     pub once_bytes_max: u64,
-    /// Expired counters forgotten, since the start.
+    /// Expired counters removed since the start.
     pub evicted_expired: u64,
-    /// Live counters that had to go for new ones, since the start.
+    /// Live counters evicted for new ones since the start.
     pub evicted_live: u64,
     /// Steps answered by their [`FullMode`](crate::FullMode), since the start.
     pub refused_full: u64,
