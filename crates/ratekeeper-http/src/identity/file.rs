@@ -10,7 +10,7 @@ const BYTES_MAX: u64 = 256 << 20;
 
 /// A file, with its metadata when it was last read.
 #[derive(Debug)]
-pub(super) struct Followed {
+pub(super) struct WatchedFile {
     pub(super) path: PathBuf,
     last: Mutex<Last>,
 }
@@ -32,19 +32,19 @@ struct Stamp {
 }
 
 /// Reads the file at `path`.
-pub(super) fn read(path: &Path) -> Result<(Vec<u8>, Followed), String> {
+pub(super) fn read(path: &Path) -> Result<(Vec<u8>, WatchedFile), String> {
     let stamp = Stamp::of(path)?;
-    let followed = Followed {
+    let watched = WatchedFile {
         path: path.to_owned(),
         last: Mutex::new(Last {
             seen: Some(stamp),
             is_told: false,
         }),
     };
-    Ok((followed.content()?, followed))
+    Ok((watched.content()?, watched))
 }
 
-impl Followed {
+impl WatchedFile {
     /// The contents, if they may have changed since the last read. A read error is returned once,
     /// until a read succeeds again; reading is retried each time.
     pub(super) fn changed(&self) -> Result<Option<Vec<u8>>, String> {

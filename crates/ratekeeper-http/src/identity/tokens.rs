@@ -3,13 +3,13 @@
 #[cfg(not(feature = "jwt"))]
 mod absent;
 #[cfg(feature = "jwt")]
-mod believed;
-#[cfg(feature = "jwt")]
 mod checked;
 #[cfg(feature = "jwt")]
-mod refused;
+mod rejected;
 #[cfg(feature = "jwt")]
 mod signatures;
+#[cfg(feature = "jwt")]
+mod verified;
 
 use std::path::PathBuf;
 

@@ -7,12 +7,12 @@ use arc_swap::ArcSwap;
 use maxminddb::{PathElement, Reader};
 
 use super::is_code;
-use crate::identity::file::{Followed, read};
+use crate::identity::file::{WatchedFile, read};
 
 #[derive(Debug)]
 pub(super) struct Database {
     reader: ArcSwap<Reader<Vec<u8>>>,
-    file: Followed,
+    file: WatchedFile,
 }
 
 impl Database {
@@ -44,7 +44,7 @@ impl Database {
     }
 }
 
-fn understood(content: Vec<u8>, file: &Followed) -> Result<Reader<Vec<u8>>, String> {
+fn understood(content: Vec<u8>, file: &WatchedFile) -> Result<Reader<Vec<u8>>, String> {
     Reader::from_source(content)
         .map_err(|error| format!("{} is no MaxMind DB: {error}", file.path.display()))
 }

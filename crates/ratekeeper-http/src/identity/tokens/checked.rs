@@ -13,11 +13,11 @@ use jsonwebtoken::{
     get_current_timestamp,
 };
 
-use super::believed::Believed;
-use super::refused::{Disbelieved, Suspects};
+use super::rejected::{RejectedTokens, Suspects};
+use super::verified::VerifiedTokens;
 use super::{Claims, JwtConfig, OnInvalid, OneOrMany, signatures};
 use crate::identity::IdentityError;
-use crate::identity::file::{Followed, read};
+use crate::identity::file::{WatchedFile, read};
 
 /// The most keys of a key set; a token without a key id is tried with all of them.
 const KEYS_MAX: usize = 64;
@@ -35,7 +35,7 @@ const SECRET_BYTES_MIN: usize = 32;
 pub(crate) struct Tokens {
     on_invalid: OnInvalid,
     keys: ArcSwap<Keys>,
-    file: Followed,
+    file: WatchedFile,
     is_secret: bool,
     leeway_secs: u64,
     /// Senders of forged tokens.
@@ -48,8 +48,8 @@ pub(crate) struct Tokens {
 #[derive(Debug)]
 struct Keys {
     list: Vec<Key>,
-    believed: Believed,
-    disbelieved: Disbelieved,
+    verified: VerifiedTokens,
+    rejected: RejectedTokens,
 }
 
 #[derive(Debug)]
@@ -118,10 +118,10 @@ impl Tokens {
             return Err("the token is longer than 8 KiB");
         }
         let keys = self.keys.load();
-        if let Some(claims) = keys.believed.find(token, get_current_timestamp()) {
+        if let Some(claims) = keys.verified.find(token, get_current_timestamp()) {
             return Ok(claims);
         }
-        if keys.disbelieved.has(token) {
+        if keys.rejected.has(token) {
             return Err(FORGED);
         }
         if !self.suspects.may_try(sender) {
@@ -133,11 +133,11 @@ impl Tokens {
             self.suspects.note(sender, wrong);
         }
         if checked == Err(FORGED) {
-            keys.disbelieved.remember(token);
+            keys.rejected.remember(token);
         }
         let claims = Arc::new(checked?);
         if let Some(seconds) = self.validity(&claims) {
-            keys.believed.remember(token, seconds, &claims);
+            keys.verified.remember(token, seconds, &claims);
         }
         Ok(claims)
     }
@@ -203,8 +203,8 @@ impl Keys {
         };
         Ok(Self {
             list,
-            believed: Believed::new(),
-            disbelieved: Disbelieved::new(),
+            verified: VerifiedTokens::new(),
+            rejected: RejectedTokens::new(),
         })
     }
 }

@@ -155,7 +155,7 @@ fn a_token_is_checked_once() {
     let checking = checking("secret_file", SECRET, json!({})).expect("good settings");
     let kept = |token: &str, now| {
         let keys = checking.tokens.keys.load();
-        keys.believed.find(token, now).is_some()
+        keys.verified.find(token, now).is_some()
     };
     let claims = json!({ "sub": "acme", "exp": LATER, "nbf": 1_000 });
     let good = by_secret(json!({ "alg": "HS256" }), claims);
@@ -175,7 +175,7 @@ fn a_token_is_checked_once() {
         json!({ "sub": "acme", "exp": 1_000 }),
     );
     assert!(checking.tokens.claims(&expired, None).is_err());
-    assert!(!kept(&expired, 1_000), "it was not believed");
+    assert!(!kept(&expired, 1_000), "it was not accepted");
     let fraction = json!({ "sub": "acme", "exp": 4_102_444_800.5 });
     let fraction = by_secret(json!({ "alg": "HS256" }), fraction);
     assert_eq!(subject(&checking.tokens, &fraction), Ok("acme".to_owned()));
@@ -303,7 +303,7 @@ fn keys_of_a_set_are_found_by_their_names_and_renewed() {
     assert_eq!(
         subject(&checking.tokens, &named),
         unknown,
-        "what other keys had signed is not believed any more"
+        "tokens of other keys are not accepted any more"
     );
     std::fs::write(&path, "{}").expect("a file");
     assert!(checking.tokens.refresh().is_err());

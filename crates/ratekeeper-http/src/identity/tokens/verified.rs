@@ -24,7 +24,7 @@ const TOKEN_BYTES_MAX: usize = 4 << 10;
 /// collide. Hashes are seeded: nobody can choose which token to evict, and since texts are compared
 /// only if hashes agree, timing reveals nothing. Rejected tokens are not cached, so only holders of
 /// valid tokens take up space.
-pub(super) struct Believed {
+pub(super) struct VerifiedTokens {
     seed: RandomState,
     sets: Box<[Mutex<Set>]>,
 }
@@ -44,7 +44,7 @@ struct Token {
     claims: Arc<Claims>,
 }
 
-impl Believed {
+impl VerifiedTokens {
     pub(super) fn new() -> Self {
         Self {
             seed: RandomState::new(),
@@ -94,9 +94,9 @@ impl Believed {
 }
 
 /// Leaves the tokens out: they are secret.
-impl fmt::Debug for Believed {
+impl fmt::Debug for VerifiedTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Believed").finish_non_exhaustive()
+        f.debug_struct("VerifiedTokens").finish_non_exhaustive()
     }
 }
 
@@ -111,34 +111,34 @@ mod tests {
 
     #[test]
     fn a_token_is_found_while_it_is_valid() {
-        let believed = Believed::new();
+        let verified = VerifiedTokens::new();
         let acme = claims("acme");
-        believed.remember("token", 10..=20, &acme);
+        verified.remember("token", 10..=20, &acme);
         for (now, is_found) in [(9, false), (10, true), (20, true), (21, false)] {
-            assert_eq!(believed.find("token", now).is_some(), is_found, "{now}");
+            assert_eq!(verified.find("token", now).is_some(), is_found, "{now}");
         }
-        assert_eq!(believed.find("token", 15), Some(acme));
-        assert_eq!(believed.find("Token", 15), None);
-        assert_eq!(believed.find("", 15), None);
+        assert_eq!(verified.find("token", 15), Some(acme));
+        assert_eq!(verified.find("Token", 15), None);
+        assert_eq!(verified.find("", 15), None);
     }
 
     #[test]
     fn many_tokens_take_each_others_places() {
-        let believed = Believed::new();
+        let verified = VerifiedTokens::new();
         let one = claims("one");
         let tokens: Vec<String> = (0..8 * SETS * TOKENS)
             .map(|number| number.to_string())
             .collect();
         for token in &tokens {
-            believed.remember(token, 0..=1, &one);
-            assert!(believed.find(token, 1).is_some(), "the last one is kept");
+            verified.remember(token, 0..=1, &one);
+            assert!(verified.find(token, 1).is_some(), "the last one is kept");
         }
         let kept = tokens
             .iter()
-            .filter(|token| believed.find(token, 1).is_some());
+            .filter(|token| verified.find(token, 1).is_some());
         assert!(kept.count() <= SETS * TOKENS);
         let long = "x".repeat(TOKEN_BYTES_MAX + 1);
-        believed.remember(&long, 0..=1, &one);
-        assert_eq!(believed.find(&long, 1), None);
+        verified.remember(&long, 0..=1, &one);
+        assert_eq!(verified.find(&long, 1), None);
     }
 }

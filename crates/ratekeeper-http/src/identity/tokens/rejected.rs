@@ -24,13 +24,13 @@ const IPV6_PREFIX: u32 = 64;
 /// Tokens whose signatures were wrong with the keys in force. Only hashes are kept: two tokens
 /// collide with a probability of 2^-64, and nobody can search for such a pair, because the seed is
 /// random.
-pub(super) struct Disbelieved {
+pub(super) struct RejectedTokens {
     place: RandomState,
     tag: RandomState,
     tags: Box<[AtomicU64]>,
 }
 
-impl Disbelieved {
+impl RejectedTokens {
     pub(super) fn new() -> Self {
         Self {
             place: RandomState::new(),
@@ -136,9 +136,9 @@ impl Suspects {
     }
 }
 
-impl fmt::Debug for Disbelieved {
+impl fmt::Debug for RejectedTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Disbelieved").finish_non_exhaustive()
+        f.debug_struct("RejectedTokens").finish_non_exhaustive()
     }
 }
 
@@ -183,10 +183,10 @@ mod tests {
 
     #[test]
     fn a_wrong_token_is_known_again() {
-        let disbelieved = Disbelieved::new();
-        assert!(!disbelieved.has("a"));
-        disbelieved.remember("a");
-        assert!(disbelieved.has("a"));
-        assert!(!disbelieved.has("b"));
+        let rejected = RejectedTokens::new();
+        assert!(!rejected.has("a"));
+        rejected.remember("a");
+        assert!(rejected.has("a"));
+        assert!(!rejected.has("b"));
     }
 }
