@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::hold::Held;
+use crate::hold::HeldPermit;
 
 pin_project! {
     /// The body of the inner service's response, or of a refusal. It holds the request's permit
@@ -16,7 +16,7 @@ pin_project! {
     pub struct ResponseBody<B, P> {
         #[pin]
         kind: Kind<B>,
-        held: Option<Held<P>>,
+        held: Option<HeldPermit<P>>,
     }
 }
 
@@ -35,7 +35,7 @@ pin_project! {
 }
 
 impl<B: Body, P> ResponseBody<B, P> {
-    pub(crate) fn inner(body: B, held: Option<Held<P>>) -> Self {
+    pub(crate) fn inner(body: B, held: Option<HeldPermit<P>>) -> Self {
         // An empty body is never polled.
         let held = held.filter(|_| !body.is_end_stream());
         Self {

@@ -15,7 +15,7 @@ use ratekeeper_store::{Answer, Store};
 use smallvec::SmallVec;
 
 use crate::permit::{Permit, release, send};
-use crate::queued::{Queued, Told};
+use crate::queued::{LimitReport, Queued};
 use crate::{Admission, AnswerOf, Enforcer, Terms, Turn, Verdict};
 
 impl<S: Store> Enforcer for Arc<Limiter<S>> {
@@ -178,7 +178,7 @@ impl<S: Store> Stage<S> {
         if decision.allowed() && delay > terms.wait_max {
             standing.deny_for(delay - terms.wait_max);
         }
-        let told = Told::new(&standing, terms);
+        let report = LimitReport::new(&standing, terms);
         if !standing.allowed {
             // Already held if the wait is the reason for the denial, or if the store did not
             // answer.
@@ -187,13 +187,13 @@ impl<S: Store> Stage<S> {
                 send(queued.receipt.give_back(limiter));
             }
             let scope = decision.binding_descriptor().and_then(scope);
-            return told.admission(Verdict::Deny(Box::new(Denial::of(&standing, scope))));
+            return report.admission(Verdict::Deny(Box::new(Denial::of(&standing, scope))));
         }
         let permit = slots.map(|slots| Permit::new(Arc::clone(limiter), slots));
         match (queued, before) {
-            (None, None) => told.admission(Verdict::Pass(permit)),
+            (None, None) => report.admission(Verdict::Pass(permit)),
             (None, Some(mut before)) => {
-                before.tell(told);
+                before.replace_report(report);
                 before.pass(permit)
             }
             (Some(queued), _) => {
@@ -206,7 +206,7 @@ impl<S: Store> Stage<S> {
                 let permits = queued
                     .permits
                     .map(|put_off| (put_off, descriptors.filter_map(scope).collect(), terms));
-                let queued = Queued::new(Arc::clone(limiter), queued.receipt, told, permits);
+                let queued = Queued::new(Arc::clone(limiter), queued.receipt, report, permits);
                 Admission::waiting(turn.unwrap_or_default(), Box::new(queued))
             }
         }

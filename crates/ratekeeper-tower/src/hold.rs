@@ -21,12 +21,12 @@ impl fmt::Debug for Hold {
 
 /// The permit of a request: exclusive, or shared with the code that serves its connection.
 #[derive(Debug)]
-pub(crate) enum Held<P> {
+pub(crate) enum HeldPermit<P> {
     Alone(#[allow(dead_code, reason = "it is held, and dropped")] P),
     Shared(#[allow(dead_code, reason = "it is held, and dropped")] Hold),
 }
 
-impl<P: Send + Sync + 'static> Held<P> {
+impl<P: Send + Sync + 'static> HeldPermit<P> {
     /// Wraps `permit`; `request` gets a share if its connection may outlive its response.
     pub(crate) fn new<B>(permit: P, request: &mut Request<B>) -> Self {
         let outlives =

@@ -15,20 +15,20 @@ use crate::{Renew, Renewal};
 /// however the request ends. If the process is killed, the store reclaims it at its deadline.
 #[derive(Debug)]
 pub struct Permit<S: Store> {
-    held: Arc<Held<S>>,
+    held: Arc<PermitState<S>>,
     /// None outside a runtime, where it cannot be renewed.
     renewal: Option<Renewal>,
 }
 
 #[derive(Debug)]
-struct Held<S: Store> {
+struct PermitState<S: Store> {
     limiter: Arc<Limiter<S>>,
     slots: Slots,
 }
 
 impl<S: Store> Permit<S> {
     pub(crate) fn new(limiter: Arc<Limiter<S>>, slots: Slots) -> Self {
-        let held = Arc::new(Held { limiter, slots });
+        let held = Arc::new(PermitState { limiter, slots });
         let expires_after = held.expires_after();
         Self {
             renewal: Renewal::begin(held.clone(), expires_after),
@@ -45,13 +45,13 @@ impl<S: Store> Drop for Permit<S> {
     }
 }
 
-impl<S: Store> Held<S> {
+impl<S: Store> PermitState<S> {
     fn expires_after(&self) -> Duration {
         Duration::from_micros(self.slots.expires_after().get())
     }
 }
 
-impl<S: Store> Renew for Held<S> {
+impl<S: Store> Renew for PermitState<S> {
     fn renew(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Option<Duration>> + Send>> {
         Box::pin(async move {
             match self.slots.renew(&self.limiter).await {

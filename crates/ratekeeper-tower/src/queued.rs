@@ -17,7 +17,7 @@ pub struct Queued<S: Store> {
     limiter: Arc<Limiter<S>>,
     /// None once the request went on.
     receipt: Option<Receipt>,
-    told: Told,
+    report: LimitReport,
     /// Its concurrency limits, which are decided at its turn.
     permits: Option<(PutOff, Scopes, Terms)>,
 }
@@ -26,13 +26,13 @@ impl<S: Store> Queued<S> {
     pub(crate) const fn new(
         limiter: Arc<Limiter<S>>,
         receipt: Receipt,
-        told: Told,
+        report: LimitReport,
         permits: Option<(PutOff, Scopes, Terms)>,
     ) -> Self {
         Self {
             limiter,
             receipt: Some(receipt),
-            told,
+            report,
             permits,
         }
     }
@@ -42,23 +42,23 @@ impl<S: Store> Queued<S> {
     }
 
     /// Reports the permits to the client instead, if fewer of those are left.
-    pub(crate) fn tell(&mut self, told: Told) {
-        let fewer = match (told.remaining, self.told.remaining) {
+    pub(crate) fn replace_report(&mut self, report: LimitReport) {
+        let fewer = match (report.remaining, self.report.remaining) {
             (Some(permits), Some(rates)) => permits < rates,
             (permits, None) => permits.is_some(),
             (None, Some(_)) => false,
         };
-        let degraded = told.degraded || self.told.degraded;
+        let degraded = report.degraded || self.report.degraded;
         if fewer {
-            self.told = told;
+            self.report = report;
         }
-        self.told.degraded = degraded;
+        self.report.degraded = degraded;
     }
 
     /// Lets the request go on and keep its hits.
     pub(crate) fn pass<Q>(mut self, permit: Option<Permit<S>>) -> Admission<Permit<S>, Q> {
         self.receipt = None;
-        std::mem::take(&mut self.told).admission(Verdict::Pass(permit))
+        std::mem::take(&mut self.report).admission(Verdict::Pass(permit))
     }
 }
 
@@ -72,14 +72,14 @@ impl<S: Store> Drop for Queued<S> {
 
 /// The report to the client on its limits.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct LimitReport {
     headers: HeaderLines,
     degraded: bool,
     /// The remaining hits of the most restrictive limit.
     remaining: Option<u64>,
 }
 
-impl Told {
+impl LimitReport {
     pub(crate) fn new(standing: &Standing<'_>, terms: Terms) -> Self {
         Self {
             headers: terms.headers.lines(standing),

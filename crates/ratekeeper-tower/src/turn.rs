@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::asked::original;
 use crate::body::ResponseBody;
-use crate::hold::Held;
+use crate::hold::HeldPermit;
 use crate::layer::Shared;
 use crate::pacer::Paced;
 use crate::watch::Watch;
@@ -74,7 +74,7 @@ impl<P: Send + Sync + 'static> Pass<P> {
     pub(crate) fn stamp<B>(self, request: &mut Request<B>) -> Stamp<P> {
         Stamp {
             lines: self.lines,
-            held: self.permit.map(|permit| Held::new(permit, request)),
+            held: self.permit.map(|permit| HeldPermit::new(permit, request)),
         }
     }
 }
@@ -83,7 +83,7 @@ impl<P: Send + Sync + 'static> Pass<P> {
 #[derive(Debug)]
 pub(crate) struct Stamp<P> {
     lines: HeaderLines,
-    held: Option<Held<P>>,
+    held: Option<HeldPermit<P>>,
 }
 
 impl<P> Stamp<P> {
