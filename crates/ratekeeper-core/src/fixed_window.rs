@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_comes_back_within_its_window_only() {
+    fn hits_come_back_within_their_window_only() {
         let counts = |taken: u64, now: u64| {
             let at = Moment::at(Timestamp::from_micros(now));
             limit().still_counts(Timestamp::from_micros(taken), &at)

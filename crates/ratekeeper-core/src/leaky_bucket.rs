@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_wait_so_long_takes_no_turn() {
+    fn a_caller_that_cannot_wait_so_long_takes_no_turn() {
         let limit = limit().with_delay_max(Micros::from_millis(150));
         let mut state = State::new(limit.shape());
         let delays = [0, 1].map(|_| step(&limit, &mut state, 1, 0).delay);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_wait_is_refused_until_the_turn_comes() {
+    fn a_caller_that_cannot_wait_is_denied_until_its_turn() {
         let limit = limit().without_delay();
         let mut state = State::new(limit.shape());
         assert_eq!(step(&limit, &mut state, 2, 0).verdict, Verdict::Fits);

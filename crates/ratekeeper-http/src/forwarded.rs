@@ -175,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_unknown() {
+    fn a_missing_node_is_unknown() {
         assert_eq!(nodes(&["proto=https", ""]), ["unknown"]);
         assert_eq!(nodes(&[" , for=192.0.2.1 ,"]), ["192.0.2.1"]);
         assert_eq!(nodes(&["for=192.0.2.1;"]), ["192.0.2.1"]);
     }
 
     #[test]
-    fn what_has_another_shape_is_refused() {
+    fn malformed_elements_are_refused() {
         for bad in [
             "192.0.2.1",
             "for=",

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_meaning_is_refused_by_name() {
+    fn invalid_headers_are_refused_by_name() {
         for (name, bad) in [
             ("x-forwarded-uri", "orders"),
             ("x-original-uri", "mailto:a@b"),

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_stays_apart() {
+    fn different_paths_stay_different() {
         assert_eq!(path("/orders/"), "/orders/");
         assert_eq!(path("/Orders"), "/Orders");
         assert_eq!(path("/a%2fb"), "/a%2Fb");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_target_is_refused() {
+    fn invalid_targets_are_refused() {
         for bad in ["", "orders", "?a=1", "ftp://a/b", "http:/a", "#"] {
             let malformed = Target::parse(&HOST, bad.as_bytes()).expect_err(bad);
             assert!(

@@ -299,7 +299,7 @@ fn a_place_that_fails_leaves_its_own_steps_unanswered() {
 }
 
 #[test]
-fn what_may_have_been_taken_for_nothing_is_told() {
+fn possibly_stranded_hits_are_reported() {
     let (wide, none) = (
         limit(Algorithm::FixedWindow, 10),
         limit(Algorithm::FixedWindow, 0),
@@ -350,7 +350,7 @@ fn a_place_that_is_away_is_not_asked() {
 }
 
 #[test]
-fn who_leaves_early_leaves_nothing_taken() {
+fn a_dropped_request_leaves_nothing_taken() {
     let (wide, none) = (limit(Algorithm::Gcra, 10), limit(Algorithm::Gcra, 0));
     let store = Spread::new(2, true);
     for (second, rest) in [(&wide, 9), (&none, 10)] {

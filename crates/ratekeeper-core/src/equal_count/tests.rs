@@ -134,7 +134,7 @@ fn a_group_too_large_for_its_words_spills_and_changes_nothing() {
 }
 
 #[test]
-fn what_is_forced_fills_the_counter_and_leaves_with_its_window() {
+fn forced_hits_fill_the_counter_and_leave_with_its_window() {
     let limit = limit(100);
     let mut state = State::new(limit.shape());
     assert_eq!(limit.charge(state.as_mut(), i64::MAX, &at(0)), Ok(()));

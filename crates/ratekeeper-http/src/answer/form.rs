@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_a_form_gets_it() {
+    fn a_named_form_is_used() {
         use BodyForm::{Json, Problem};
         for (accept, form) in [
             ("*/*", Json),

@@ -125,7 +125,7 @@ fn a_denial_says_when_to_come_back_with_one_voice() {
 }
 
 #[test]
-fn what_no_wait_helps_has_no_time_to_come_back() {
+fn a_denial_that_no_wait_ends_has_no_retry_time() {
     let limiter = limiter();
     let big = [Entry {
         key: "big",
@@ -144,7 +144,7 @@ fn what_no_wait_helps_has_no_time_to_come_back() {
 }
 
 #[test]
-fn where_nothing_matches_nothing_is_told() {
+fn a_request_without_limits_gets_no_headers() {
     let limiter = limiter();
     let other = [Entry {
         key: "other",

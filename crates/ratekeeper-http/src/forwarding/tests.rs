@@ -80,7 +80,7 @@ fn nothing_beyond_the_client_is_looked_at() {
 }
 
 #[test]
-fn where_all_are_trusted_the_farthest_is_the_client() {
+fn the_farthest_of_trusted_hops_is_the_client() {
     assert_eq!(client("127.0.0.1", &[]), is("127.0.0.1"));
     assert_eq!(client("127.0.0.1", &["10.0.0.1, 10.0.0.2"]), is("10.0.0.1"));
     assert_eq!(client_by("x-forwarded-for", Hop::Unix, &[]), is("nobody"));

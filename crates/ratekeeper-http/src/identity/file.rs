@@ -109,7 +109,7 @@ mod tests {
     use super::read;
 
     #[test]
-    fn what_could_not_be_read_is_tried_again() -> std::io::Result<()> {
+    fn an_unreadable_file_is_tried_again() -> std::io::Result<()> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("keys");
         fs::write(&path, "first")?;

@@ -94,7 +94,7 @@ fn parts_are_tried_in_their_order() {
 }
 
 #[test]
-fn whoever_is_not_known_is_the_default() {
+fn an_unknown_name_is_the_default() {
     let config = json!({ "from": ["header:x-api-key"], "default": "nobody", "known": ["k1"] });
     let told = |key| caller(config.clone(), "/a", &[("x-api-key", key)]);
     assert_eq!(told("k1"), Ok("api_key=k1".to_owned()));

@@ -87,7 +87,7 @@ fn every_source_gives_its_part() {
 }
 
 #[test]
-fn what_is_missing_leaves_its_descriptor_out() {
+fn a_missing_part_leaves_its_descriptor_out() {
     for source in [
         "path_segment:4",
         "header:x-tenant",
@@ -170,7 +170,7 @@ fn two_values_for_one_thing_are_refused() {
 }
 
 #[test]
-fn what_is_no_text_is_refused() {
+fn a_value_that_is_not_text_is_refused() {
     let mapping = mapping(json!([[{ "key": "k", "from": "header:x-tenant" }]]));
     let malformed = described(&mapping, &[("x-tenant", b"\xff")]).expect_err("not UTF-8");
     assert_eq!(malformed.to_string(), "header x-tenant: it is not UTF-8");

@@ -176,7 +176,7 @@ fn asked(describer: &Describer, rules: &RuleSet, sent: &str) -> Result<String, S
 }
 
 #[test]
-fn what_is_read_in_two_ways_is_refused_wherever_the_path_counts() {
+fn an_ambiguous_path_is_refused_wherever_the_path_counts() {
     for (source, rule) in [
         (
             "endpoint",

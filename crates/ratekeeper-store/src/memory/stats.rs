@@ -1,4 +1,4 @@
-//! What the store says about itself.
+//! Statistics of the store.
 
 /// What has happened to a shard's counters, kept under its lock.
 #[derive(Clone, Copy, Default, Debug)]

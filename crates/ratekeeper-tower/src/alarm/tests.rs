@@ -55,7 +55,7 @@ async fn one_that_is_set_to_a_later_time_on_the_bell_rings_then() {
 }
 
 #[tokio::test]
-async fn whoever_polled_it_last_is_woken() {
+async fn the_last_poller_is_woken() {
     let mut alarm = on_the_bell().await;
     let bed = Arc::new(Bed::default());
     let waker = Waker::from(Arc::clone(&bed));

@@ -26,7 +26,7 @@ fn leaves(
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_after_a_late_one_leaves_late_as_well_and_the_others_catch_up() {
+async fn a_line_behind_a_late_request_catches_up() {
     let pacer = Arc::default();
     let start = Instant::now();
     // The first task of the line is not polled before 190 ms have passed.
@@ -64,7 +64,7 @@ fn the_later_the_line_the_less_of_their_distance_they_keep() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_goes_does_not_keep_those_behind() {
+async fn a_dropped_request_does_not_block_the_line() {
     let pacer = Arc::default();
     let start = Instant::now();
     let first = Box::pin(leaves(&pacer, start, 1));
@@ -76,7 +76,7 @@ async fn who_goes_does_not_keep_those_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_stuck_keeps_those_behind_for_so_long_and_no_longer() {
+async fn a_stuck_request_blocks_the_line_for_a_bounded_time() {
     let pacer = Arc::default();
     let start = Instant::now();
     let stuck = leaves(&pacer, start, 1);

@@ -134,7 +134,7 @@ async fn a_denial_for_the_wait_names_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_goes_leaves_the_queue() {
+async fn a_dropped_request_leaves_the_queue() {
     let layer = layer(HOURLY).wait_max(5 * HOUR);
     let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
     let limited = layer.layer(called);
@@ -209,7 +209,7 @@ fn to(path: &str) -> Request<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_not_in_flight_and_takes_its_place_when_its_turn_has_come() {
+async fn a_waiting_request_takes_its_permit_at_its_turn() {
     let layer = layer(SLOW).wait_max(5 * HOUR);
     let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("held")));
     let limited = layer.layer(called);

@@ -1,4 +1,4 @@
-//! What happens when there is no room.
+//! A store without room.
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros};
 
@@ -129,7 +129,7 @@ fn expired_counters_go_before_live_ones() {
 }
 
 #[test]
-fn when_only_refusing_counters_are_left_the_full_mode_answers() {
+fn the_full_mode_answers_if_only_denying_counters_are_left() {
     let store = without_share();
     let once = limit(Algorithm::TokenBucket, 1, 3_600);
     let full = |identity, full_mode| Step {

@@ -75,7 +75,7 @@ fn a_flood_of_ids_is_refused_and_forgotten_in_time() {
 /// The records of requests that gave back are not saved with the counters, so hits that an earlier
 /// process took are not given back: they may have been already.
 #[test]
-fn what_an_earlier_process_took_is_not_given_back() {
+fn hits_of_an_earlier_process_are_not_given_back() {
     let limit = limit(Algorithm::FixedWindow, 10, 3_600);
     let (old, new) = (store(), store());
     let taken = decide(

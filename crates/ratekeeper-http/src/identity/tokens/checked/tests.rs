@@ -113,7 +113,7 @@ fn a_token_with_critical_extensions_is_refused() {
 }
 
 #[test]
-fn whoever_shows_forged_tokens_is_not_checked_for_a_while() {
+fn a_sender_of_forged_tokens_is_not_verified_for_a_while() {
     let checking = checking("secret_file", SECRET, json!({})).expect("good settings");
     let (forger, other) = ("192.0.2.1".parse().ok(), "192.0.2.2".parse().ok());
     let good = |subject: usize| {
