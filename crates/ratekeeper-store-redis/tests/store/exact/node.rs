@@ -23,7 +23,7 @@ pub(super) const TASKS: usize = 64;
 /// Requests of each task, for each counter.
 pub(super) const ASKED: usize = 6;
 
-/// How a line begins that says how many of how many passed at some time.
+/// What stands in a line before how many of how many passed at some time.
 pub(super) const ANSWERS: &str = "answers: ";
 
 const PORT: &str = "RATEKEEPER_TEST_PORT";
