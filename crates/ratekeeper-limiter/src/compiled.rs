@@ -129,6 +129,19 @@ impl Snapshot {
         &self.rules
     }
 
+    /// `secret` as answers and logs show it: see [`Seed::fingerprint`](crate::Seed::fingerprint).
+    #[must_use]
+    pub fn fingerprint(&self, secret: &str) -> String {
+        self.namer.seed().fingerprint(secret)
+    }
+
+    /// The rule whose counters the store knows by `slot`; the first, where several share it.
+    #[must_use]
+    pub fn rule_of(&self, slot: RuleSlot) -> Option<&Rule> {
+        let at = self.compiled.iter().position(|made| made.slot == slot)?;
+        self.rules.rules().get(at)
+    }
+
     /// The rules, to be put into another snapshot.
     pub(crate) fn shared_rules(&self) -> Arc<RuleSet> {
         Arc::clone(&self.rules)

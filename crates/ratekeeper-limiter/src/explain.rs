@@ -148,7 +148,8 @@ impl ExplainedDescriptor {
     fn unknown(snapshot: &Snapshot, check: &Check<'_>, descriptor: &Descriptor<'_>) -> Self {
         let domain = descriptor.domain_in(check.domain);
         let meant = did_you_mean(snapshot, domain, descriptor.entries);
-        let shown = |entry: &Entry<'_>| shown(entry, secret::is_secret_by_default(entry.key));
+        let shown =
+            |entry: &Entry<'_>| shown(snapshot, entry, secret::is_secret_by_default(entry.key));
         Self {
             domain: descriptor.domain.map(str::to_owned),
             entries: descriptor.entries.iter().map(shown).collect(),
@@ -196,13 +197,14 @@ impl Explainer<'_> {
             _ if descriptor.limit.is_some() => Some("the request brings its own limit".to_owned()),
             _ if counted => None,
             Some(entry) => {
-                let entry = shown(entry, self.domain.is_secret(entry.key));
+                let entry = shown(self.snapshot, entry, self.domain.is_secret(entry.key));
                 let meant = did_you_mean(self.snapshot, self.domain.name(), descriptor.entries);
                 Some(format!("nothing matches {entry}: allowed{meant}"))
             }
             None => Some("no limit applies: allowed".to_owned()),
         };
-        let shown = |entry: &Entry<'_>| shown(entry, self.domain.is_secret(entry.key));
+        let shown =
+            |entry: &Entry<'_>| shown(self.snapshot, entry, self.domain.is_secret(entry.key));
         ExplainedDescriptor {
             domain: descriptor.domain.map(str::to_owned),
             entries: descriptor.entries.iter().map(shown).collect(),
@@ -294,9 +296,9 @@ const fn how(how: Matched) -> &'static str {
     }
 }
 
-fn shown(entry: &Entry<'_>, is_secret: bool) -> String {
+fn shown(snapshot: &Snapshot, entry: &Entry<'_>, is_secret: bool) -> String {
     if is_secret {
-        format!("{}={}", entry.key, secret::fingerprint(entry.value))
+        format!("{}={}", entry.key, snapshot.fingerprint(entry.value))
     } else {
         format!("{}={}", entry.key, entry.value)
     }

@@ -3,9 +3,9 @@
 use std::hash::Hasher;
 
 use ratekeeper_core::{Algorithm, Limit};
-use ratekeeper_rules::{Calendar, Entry, Matched, Visit};
+use ratekeeper_rules::{Calendar, Entry, Matched, Visit, secret};
 use ratekeeper_store::{CounterKey, HashKey};
-use siphasher::sip::SipHasher13;
+use siphasher::sip::{SipHasher13, SipHasher24};
 
 use crate::sip::WordHasher;
 
@@ -36,6 +36,17 @@ impl Seed {
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0
+    }
+
+    /// `secret` as answers and logs show it: a keyed hash, the same wherever counters are named by
+    /// this seed, and its last 4 characters where at least 8 others stay hidden. Without the seed
+    /// nobody can look for another value of the same fingerprint, nor try out guesses.
+    #[must_use]
+    pub fn fingerprint(self, secret: &str) -> String {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        write_text(&mut hasher, "fingerprint");
+        write_text(&mut hasher, secret);
+        secret::with_hash(secret, hasher.finish())
     }
 
     /// The seed, as stores know it.

@@ -3,7 +3,7 @@
 mod outcomes;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT, Timestamp};
-use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, Visit, secret};
+use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, Visit};
 use ratekeeper_store::{Charge, FullMode, Step, StoreSlot};
 use smallvec::SmallVec;
 
@@ -183,7 +183,8 @@ impl Plan {
                 .iter()
                 .any(|visit| visit.node.value_to_metric())
         {
-            self.details.push((self.steps.len(), matched.detail(rule)));
+            self.details
+                .push((self.steps.len(), matched.detail(rule, snapshot)));
         }
         self.sources.push(Source::Rule(index));
         self.steps.push(Step {
@@ -333,7 +334,7 @@ impl Matched<'_, '_> {
     /// What tells this request's values apart in metrics: the whole descriptor with
     /// `detailed_metric`, else the nodes with the values of those that have `value_to_metric`.
     /// A shared pattern stays a pattern, a secret shows its fingerprint.
-    fn detail(&self, rule: &Rule) -> String {
+    fn detail(&self, rule: &Rule, snapshot: &Snapshot) -> String {
         let mut detail = String::new();
         for (entry, visit) in self.entries.iter().zip(self.visits) {
             if !detail.is_empty() {
@@ -345,7 +346,7 @@ impl Matched<'_, '_> {
                 detail.push_str(entry.key);
                 detail.push('_');
                 match self.domain.is_secret(entry.key) {
-                    true => detail.push_str(&secret::fingerprint(entry.value)),
+                    true => detail.push_str(&snapshot.fingerprint(entry.value)),
                     false => detail.push_str(entry.value),
                 }
             } else {

@@ -1,5 +1,7 @@
 //! Secret values, such as API keys and tokens, which must not be shown.
 
+use sha2::{Digest, Sha256};
+
 /// Entry keys whose values are secrets by default; compared without regard to case, and with `-`
 /// and `_` equal.
 const SECRET_KEYS: [&str; 12] = [
@@ -35,26 +37,31 @@ fn same_name(secret: &str, key: &str) -> bool {
         })
 }
 
-/// The form in which a secret is shown: 8 hexadecimal digits of a fingerprint, and the last 4
-/// characters where at least 8 others stay hidden: `~1f0c83aa…9f2c`.
+/// A secret as the names of rules show it: `~9f86d081884c7d65…9f2c`.
 ///
-/// The fingerprint tells secrets apart in answers, labels and logs. It is the same in every
-/// process, because rule ids contain it. It does not protect a secret that can be guessed.
+/// The same in every process, so that a rule's id is, and made without a key: 64 bits of SHA-256. It
+/// tells nothing of a secret that cannot be guessed. Whoever has a key at hand shows
+/// [`with_hash`] of a keyed hash instead.
 #[must_use]
 pub fn fingerprint(secret: &str) -> String {
-    let hash = fnv1a(secret.as_bytes());
-    let folded = (hash >> 32) ^ (hash & 0xffff_ffff);
-    let hidden = secret.chars().count().saturating_sub(4);
-    if hidden < 8 {
-        return format!("~{folded:08x}");
-    }
-    let tail: String = secret.chars().skip(hidden).collect();
-    format!("~{folded:08x}…{tail}")
+    let digest = Sha256::new()
+        .chain_update("ratekeeper: a secret in a rule's name\0")
+        .chain_update(secret)
+        .finalize();
+    let (head, _) = digest.split_at(8);
+    let hash = head
+        .iter()
+        .fold(0, |hash, byte| hash << 8 | u64::from(*byte));
+    with_hash(secret, hash)
 }
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo): the same on every machine and in every version.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+/// A secret that is shown as `hash` and, where at least 8 other characters stay hidden, its last 4.
+#[must_use]
+pub fn with_hash(secret: &str, hash: u64) -> String {
+    let hidden = secret.chars().count().saturating_sub(4);
+    if hidden < 8 {
+        return format!("~{hash:016x}");
+    }
+    let tail: String = secret.chars().skip(hidden).collect();
+    format!("~{hash:016x}…{tail}")
 }

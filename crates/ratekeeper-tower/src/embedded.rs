@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::{Denial, Standing, shown};
-use ratekeeper_limiter::{Admitted, Check, Limiter, PendingAdmission};
+use ratekeeper_limiter::{Admitted, Check, Limiter, PendingAdmission, Snapshot};
 use ratekeeper_rules::RuleSet;
 use ratekeeper_store::{Answer, Store};
 use smallvec::SmallVec;
@@ -34,16 +34,16 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
             now,
             before: None,
         };
-        let scope = |rules: &RuleSet, number: usize| {
+        let scope = |snapshot: &Snapshot, number: usize| {
             let descriptor = check.descriptors.get(number)?;
-            Some(shown(rules, check.domain, descriptor))
+            Some(shown(snapshot, check.domain, descriptor))
         };
         match self.admit(check, now) {
             Answer::Decided(admitted) => Answer::Decided(stage.conclude(self, admitted, scope)),
             Answer::Pending(admission) => {
                 let snapshot = self.snapshot();
                 let all = 0..check.descriptors.len();
-                let scopes = all.filter_map(|number| scope(snapshot.rules(), number));
+                let scopes = all.filter_map(|number| scope(&snapshot, number));
                 Answer::Pending(Asking {
                     limiter: Arc::clone(self),
                     pending: Some(Pending {
@@ -68,7 +68,7 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
         };
         match self.admit_put_off(put_off, now) {
             Answer::Decided(admitted) => {
-                let scope = |_: &RuleSet, number: usize| scopes.get(number).cloned();
+                let scope = |_: &Snapshot, number: usize| scopes.get(number).cloned();
                 Answer::Decided(stage.conclude(self, admitted, scope))
             }
             Answer::Pending(admission) => Answer::Pending(Asking {
@@ -114,7 +114,7 @@ impl<S: Store> Future for Asking<S> {
             stage,
         } = pending.take().expect(ONCE);
         let admitted = admission.conclude(limiter, answer);
-        let scope = |_: &RuleSet, number: usize| scopes.get(number).cloned();
+        let scope = |_: &Snapshot, number: usize| scopes.get(number).cloned();
         Poll::Ready(stage.conclude(limiter, admitted, scope))
     }
 }
@@ -163,7 +163,7 @@ impl<S: Store> Stage<S> {
         self,
         limiter: &Arc<Limiter<S>>,
         admitted: Admitted,
-        scope: impl Fn(&RuleSet, usize) -> Option<String>,
+        scope: impl Fn(&Snapshot, usize) -> Option<String>,
     ) -> Admission<Permit<S>, Box<Queued<S>>> {
         let Self { terms, now, before } = self;
         let Admitted {
@@ -172,7 +172,7 @@ impl<S: Store> Stage<S> {
             slots,
             queued,
         } = admitted;
-        let scope = |number: usize| scope(decision.snapshot().rules(), number);
+        let scope = |number: usize| scope(decision.snapshot(), number);
         let mut standing = Standing::new(&policies, &decision, now);
         let delay = span(decision.delay());
         if decision.allowed() && delay > terms.wait_max {

@@ -1,8 +1,7 @@
 //! What a denied request is told in its answer's body.
 
-use ratekeeper_limiter::{Decision, Descriptor};
-use ratekeeper_rules::RuleSet;
-use ratekeeper_rules::secret::{fingerprint, is_secret_by_default};
+use ratekeeper_limiter::{Decision, Descriptor, Snapshot};
+use ratekeeper_rules::secret::is_secret_by_default;
 use ratekeeper_rules::window::format_duration;
 use serde::Serialize;
 
@@ -86,22 +85,22 @@ impl Denial {
     }
 }
 
-/// The entries whose limit denies: `api_key:~1f0c83aa:endpoint:POST /orders`.
+/// The entries whose limit denies: `api_key:~1f0c83aa5b92d07e:endpoint:POST /orders`.
 #[must_use]
 pub fn scope(decision: &Decision, domain: &str, descriptors: &[Descriptor<'_>]) -> Option<String> {
     let descriptor = descriptors.get(decision.binding_descriptor()?)?;
-    Some(shown(decision.snapshot().rules(), domain, descriptor))
+    Some(shown(decision.snapshot(), domain, descriptor))
 }
 
-/// The entries of `descriptor` in a check of `domain`, without secrets: `api_key:~1f0c83aa`.
+/// The entries of `descriptor` in a check of `domain`, without secrets: `api_key:~1f0c83aa5b92d07e`.
 #[must_use]
-pub fn shown(rules: &RuleSet, domain: &str, descriptor: &Descriptor<'_>) -> String {
-    let rules = rules.domain(descriptor.domain_in(domain));
+pub fn shown(snapshot: &Snapshot, domain: &str, descriptor: &Descriptor<'_>) -> String {
+    let rules = snapshot.rules().domain(descriptor.domain_in(domain));
     let is_secret =
         |key: &str| rules.map_or_else(|| is_secret_by_default(key), |rules| rules.is_secret(key));
     let shown = descriptor.entries.iter().map(|entry| {
         if is_secret(entry.key) {
-            format!("{}:{}", entry.key, fingerprint(entry.value))
+            format!("{}:{}", entry.key, snapshot.fingerprint(entry.value))
         } else {
             format!("{}:{}", entry.key, entry.value)
         }

@@ -26,6 +26,30 @@ fn limiter() -> Limiter<MemoryStore> {
     Limiter::new(loaded.rules, store, LimiterOptions::default())
 }
 
+/// Whoever has one denial at hand must not be able to look for a key that reads like it.
+#[test]
+fn the_fingerprint_of_a_secret_takes_the_seed_to_make() {
+    let scopes = [limiter(), limiter()].map(|limiter| {
+        let mut last = ask(&limiter, &ADA);
+        while last.0 {
+            last = ask(&limiter, &ADA);
+        }
+        let scope = last.2["error"]["scope"]
+            .as_str()
+            .expect("a text")
+            .to_owned();
+        let seed = limiter.seed();
+        assert_eq!(scope, format!("api_key:{}", seed.fingerprint(ADA[0].value)));
+        scope
+    });
+    assert_ne!(scopes[0], scopes[1], "each limiter has a seed of its own");
+    for scope in scopes {
+        let print = scope.strip_prefix("api_key:~").expect("a fingerprint");
+        let (hash, tail) = print.split_once('…').expect("the last characters");
+        assert_eq!((hash.len(), tail), (16, "1815"));
+    }
+}
+
 const ADA: [Entry<'static>; 1] = [Entry {
     key: "api_key",
     value: "ada-lovelace-1815",

@@ -8,8 +8,7 @@ use axum::extract::{Extension, Query, State};
 use http::HeaderMap;
 use http::header::HOST;
 use ratekeeper_http::{Caller, Original, Target};
-use ratekeeper_limiter::{Check, Descriptor, ExplainedLimit, Explanation, Limiter};
-use ratekeeper_rules::secret::fingerprint;
+use ratekeeper_limiter::{Check, Descriptor, ExplainedLimit, Explanation, Limiter, Snapshot};
 use ratekeeper_rules::window::format_duration;
 use ratekeeper_rules::{Entry, LEVEL_KEYS, RuleSet, SERVICE_LEVELS, ServiceLevel, TENANT};
 use serde::{Deserialize, Serialize};
@@ -115,7 +114,7 @@ pub(super) async fn answer<S: ServedStore>(
         all_levels(&app.limiter, &caller, rules, &mut limits).await;
     }
     Ok(Json(OwnLimits {
-        caller: OwnName::new(&caller),
+        caller: OwnName::new(&caller, &snapshot),
         limits,
     }))
 }
@@ -171,12 +170,12 @@ async fn looked_at<S: ServedStore>(
 }
 
 impl OwnName {
-    fn new(caller: &Caller<'_>) -> Self {
+    fn new(caller: &Caller<'_>, snapshot: &Snapshot) -> Self {
         let name = &*caller.name;
         Self {
             kind: caller.key.to_owned(),
             name: match caller.is_secret {
-                true => fingerprint(name),
+                true => snapshot.fingerprint(name),
                 false => name.to_owned(),
             },
         }

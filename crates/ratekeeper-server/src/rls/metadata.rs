@@ -12,7 +12,7 @@ use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descr
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::envoy::r#type::v3::RateLimitUnit;
 use ratekeeper_rules::Profile;
-use ratekeeper_rules::secret::{fingerprint, is_secret_by_default};
+use ratekeeper_rules::secret::is_secret_by_default;
 
 /// The request's domain, descriptors and cost, and the metadata of the rules that passed.
 ///
@@ -24,6 +24,10 @@ pub(super) fn of(profile: Profile, request: &RateLimitRequest, decision: &Decisi
         profile == Profile::Ratekeeper
             && domain.map_or_else(|| is_secret_by_default(key), |domain| domain.is_secret(key))
     };
+    let shown = |key: &str, value: &str| match is_secret(key) {
+        true => format!("{key}={}", decision.snapshot().fingerprint(value)),
+        false => format!("{key}={value}"),
+    };
     let mut out = Struct::default();
     set(&mut out, "domain", text(&request.domain));
     set(
@@ -33,7 +37,7 @@ pub(super) fn of(profile: Profile, request: &RateLimitRequest, decision: &Decisi
             request
                 .descriptors
                 .iter()
-                .map(|view| descriptor(view, &is_secret)),
+                .map(|view| descriptor(view, &shown)),
         ),
     );
     if request.hits_addend != 0 {
@@ -53,15 +57,11 @@ pub(super) fn of(profile: Profile, request: &RateLimitRequest, decision: &Decisi
     out
 }
 
-fn descriptor(descriptor: &RateLimitDescriptor, is_secret: &dyn Fn(&str) -> bool) -> Kind {
+fn descriptor(descriptor: &RateLimitDescriptor, shown: &dyn Fn(&str, &str) -> String) -> Kind {
     let mut out = Struct::default();
     let pair = |entry: &Entry| {
         let Entry { key, value } = entry;
-        if is_secret(key) {
-            text(&format!("{key}={}", fingerprint(value)))
-        } else {
-            text(&format!("{key}={value}"))
-        }
+        text(&shown(key, value))
     };
     set(
         &mut out,

@@ -6,7 +6,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use ratekeeper_http::{Hop, Original, UnclearDomain};
 use ratekeeper_limiter::{Check, Explanation, Limiter};
-use ratekeeper_rules::secret::fingerprint;
 use ratekeeper_rules::{ServiceLevel, Standing};
 use ratekeeper_store::memory::MemoryStore;
 use serde::Serialize;
@@ -60,7 +59,7 @@ pub(super) fn explain(
     let told = Request {
         request: format!("{method} {path}"),
         caller: match caller.is_secret {
-            true => format!("{}={}", caller.key, fingerprint(&caller.name)),
+            true => format!("{}={}", caller.key, snapshot.fingerprint(&caller.name)),
             false => format!("{}={}", caller.key, caller.name),
         },
         service_levels: standings.into_iter().map(Candidate::new).collect(),
