@@ -200,6 +200,7 @@ impl<S: Store> Stage<S> {
                 let turn = queued.turn.map(|turn| Turn {
                     after: span(turn.after),
                     bucket: Some(turn.counter),
+                    rule: Some(turn.rule),
                     span: span(turn.span),
                 });
                 let descriptors = 0..decision.statuses().len();

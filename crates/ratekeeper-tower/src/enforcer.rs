@@ -6,7 +6,7 @@ use std::time::Duration;
 use ratekeeper_http::answer::{Denial, HeaderLines, Headers};
 use ratekeeper_limiter::Check;
 use ratekeeper_rules::RuleSet;
-use ratekeeper_store::{Answer, CounterKey};
+use ratekeeper_store::{Answer, CounterKey, RuleSlot};
 
 /// Decides requests, and holds their permits until they have ended.
 ///
@@ -93,6 +93,8 @@ pub struct Turn {
     pub after: Duration,
     /// The bucket's counter, if known: requests that wait here for the same one leave one by one.
     pub bucket: Option<CounterKey>,
+    /// The rule that made the bucket, if known: one rule gets only a share of the waiting places.
+    pub rule: Option<RuleSlot>,
     /// The interval until the next request of the same bucket may go.
     pub span: Duration,
 }

@@ -31,8 +31,7 @@ impl<S, E: Enforcer, B> Later<S, E, B> {
     where
         S: Service<Request<B>>,
     {
-        let headers = self.request.headers();
-        let next = self.shared.admitted(admission, self.mode, headers);
+        let next = self.shared.admitted(admission, self.mode, &self.request);
         self.go_on(next)
     }
 
@@ -40,8 +39,7 @@ impl<S, E: Enforcer, B> Later<S, E, B> {
     where
         S: Service<Request<B>>,
     {
-        let headers = self.request.headers();
-        let next = self.shared.at_turn(queued, self.mode, headers);
+        let next = self.shared.at_turn(queued, self.mode, &self.request);
         self.go_on(next)
     }
 

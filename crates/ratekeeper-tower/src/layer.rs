@@ -131,7 +131,7 @@ impl<E: Clone> RateLimitLayer<E> {
 
     /// The most requests that are held back at a time. While so many are, one that would have to wait is denied with 429,
     /// and told when its turn would come; those that asked a store at the moment when the last place went get 503. 1,024 by
-    /// default.
+    /// default. One client address (of IPv6, one /64) has at most an eighth of the places, and one rule half of them.
     #[must_use]
     pub fn waiting_max(self, requests: u64) -> Self {
         self.with(|shared| shared.waiting_max = requests)

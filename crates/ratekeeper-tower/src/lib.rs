@@ -58,6 +58,7 @@ mod hold;
 mod layer;
 mod pacer;
 mod permit;
+mod places;
 mod queued;
 mod renewal;
 mod service;

@@ -46,7 +46,7 @@ where
         let mode = shared.switch.mode();
         let next = match shared.ask(&request, mode) {
             Ok(None) => Next::CALL,
-            Ok(Some(asked)) => shared.next(asked, mode, request.headers()),
+            Ok(Some(asked)) => shared.next(asked, mode, &request),
             Err(malformed) => shared.malformed(malformed, mode, request.headers()),
         };
         match next {

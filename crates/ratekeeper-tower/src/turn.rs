@@ -1,7 +1,7 @@
 //! What becomes of a request: the one place where an answer of an enforcer turns into something done.
 
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +21,7 @@ use crate::body::ResponseBody;
 use crate::hold::HeldPermit;
 use crate::layer::Shared;
 use crate::pacer::Paced;
-use crate::watch::Watch;
+use crate::places::Place;
 use crate::{AdmissionOf, AnswerOf, Enforcer, Mode, Terms, Turn, Verdict};
 
 /// What a refused request is told to wait where nobody knows.
@@ -97,28 +97,6 @@ impl<P> Stamp<P> {
     }
 }
 
-/// A place among those who wait, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Place(Arc<Watch>);
-
-impl Place {
-    /// None if all of `most` places are taken.
-    fn take(watch: &Arc<Watch>, most: u64) -> Option<Self> {
-        let one_more = |waiting| (waiting < most).then_some(waiting + 1);
-        // Relaxed: the count guards nothing but itself.
-        let taken = watch
-            .waiting
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        taken.is_ok().then(|| Self(Arc::clone(watch)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl<E: Enforcer> Shared<E> {
     /// Asks the enforcer about `request`; None if there is nothing to ask.
     pub(crate) fn ask<B>(
@@ -133,7 +111,7 @@ impl<E: Enforcer> Shared<E> {
         let original = original(request, peer, &self.forwarding)?;
         let terms = Terms {
             headers: self.headers,
-            wait_max: self.wait_max(),
+            wait_max: self.wait_max(original.client),
         };
         self.enforcer.with_rules(|rules| {
             let domain = self.domain(rules);
@@ -165,35 +143,42 @@ impl<E: Enforcer> Shared<E> {
         }
     }
 
-    /// How long a request can wait that comes now. While every place is taken, not at all: it must not take a turn that it
-    /// could not wait for. Those who ask at the moment at which the last place goes are told so afterwards.
-    fn wait_max(&self) -> Duration {
-        match self.watch.waiting.load(Ordering::Relaxed) < self.waiting_max {
+    /// How long a request can wait that comes from `client` now. While every place is taken that it could have, not at all:
+    /// it must not take a turn that it could not wait for. Those who ask at the moment at which the last place goes are told
+    /// so afterwards.
+    fn wait_max(&self, client: Option<IpAddr>) -> Duration {
+        match self.watch.places.has_room(client, self.waiting_max) {
             true => self.wait_max,
             false => Duration::ZERO,
         }
     }
 
-    /// What `asked` comes to, for a request of these headers.
-    pub(crate) fn next(&self, asked: AnswerOf<E>, mode: Mode, headers: &HeaderMap) -> Next<E> {
+    /// What `asked` comes to, for `request`.
+    pub(crate) fn next<B>(&self, asked: AnswerOf<E>, mode: Mode, request: &Request<B>) -> Next<E> {
         match asked {
-            Answer::Decided(admission) => self.admitted(admission, mode, headers),
+            Answer::Decided(admission) => self.admitted(admission, mode, request),
             Answer::Pending(asking) => Next::Ask(asking),
         }
     }
 
     /// What becomes of a request whose turn has come.
-    pub(crate) fn at_turn(&self, queued: E::Queued, mode: Mode, headers: &HeaderMap) -> Next<E> {
-        self.next(self.enforcer.at_turn(queued), mode, headers)
+    pub(crate) fn at_turn<B>(
+        &self,
+        queued: E::Queued,
+        mode: Mode,
+        request: &Request<B>,
+    ) -> Next<E> {
+        self.next(self.enforcer.at_turn(queued), mode, request)
     }
 
-    /// What `admission` comes to, for a request of these headers.
-    pub(crate) fn admitted(
+    /// What `admission` comes to, for `request`.
+    pub(crate) fn admitted<B>(
         &self,
         admission: AdmissionOf<E>,
         mode: Mode,
-        headers: &HeaderMap,
+        request: &Request<B>,
     ) -> Next<E> {
+        let headers = request.headers();
         if admission.degraded {
             self.watch.degraded();
         }
@@ -205,9 +190,9 @@ impl<E: Enforcer> Shared<E> {
             }),
             (Verdict::Pass(permit), Mode::On) => Next::Call(Pass { lines, permit }),
             (Verdict::Wait(turn, queued), Mode::On) if !turn.after.is_zero() => {
-                self.wait(turn, queued, headers)
+                self.wait(turn, queued, request)
             }
-            (Verdict::Wait(_, queued), _) => self.at_turn(queued, mode, headers),
+            (Verdict::Wait(_, queued), _) => self.at_turn(queued, mode, request),
             (Verdict::Deny(denial), Mode::On) => {
                 self.watch.denied(&denial, true);
                 self.refuse(Refusal::Denied(denial), lines, headers)
@@ -223,9 +208,14 @@ impl<E: Enforcer> Shared<E> {
         }
     }
 
-    fn wait(&self, turn: Turn, queued: E::Queued, headers: &HeaderMap) -> Next<E> {
-        let Some(place) = Place::take(&self.watch, self.waiting_max) else {
-            return self.overloaded("too many requests wait for their turn here", headers);
+    fn wait<B>(&self, turn: Turn, queued: E::Queued, request: &Request<B>) -> Next<E> {
+        let places = &self.watch.places;
+        let client = self.client(request);
+        let Some(place) = places.take(client, turn.rule, self.waiting_max) else {
+            return self.overloaded(
+                "too many requests wait for their turn here",
+                request.headers(),
+            );
         };
         self.watch.waited();
         // From here on: what a queue is told to wait does not add up.
@@ -235,6 +225,15 @@ impl<E: Enforcer> Shared<E> {
             queued: Some(queued),
             place,
         })
+    }
+
+    /// Who sent `request`. It was found before, and is not kept: few requests wait.
+    fn client<B>(&self, request: &Request<B>) -> Option<IpAddr> {
+        let peer = (self.peer)(request.extensions())?;
+        self.forwarding
+            .client(peer, request.headers())
+            .ok()
+            .flatten()
     }
 
     /// What becomes of a request that can be understood in two ways, or whose token is not believed.

@@ -1,11 +1,14 @@
 //! The counts and the log of a layer.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use ratekeeper_http::Refused;
 use ratekeeper_http::answer::Denial;
 use tracing::{info, warn};
+
+use crate::places::Places;
 
 /// So many lines a second are logged about denials; how many were left out is said in the next one.
 const LINES_PER_SECOND: u64 = 10;
@@ -39,7 +42,7 @@ pub(crate) struct Watch {
     denied: AtomicU64,
     shadow_denied: AtomicU64,
     waited: AtomicU64,
-    pub(crate) waiting: AtomicU64,
+    pub(crate) places: Arc<Places>,
     overloaded: AtomicU64,
     malformed: AtomicU64,
     unclear: AtomicU64,
@@ -54,7 +57,7 @@ impl Watch {
             denied: zero(),
             shadow_denied: zero(),
             waited: zero(),
-            waiting: zero(),
+            places: Arc::default(),
             overloaded: zero(),
             malformed: zero(),
             unclear: zero(),
@@ -70,7 +73,7 @@ impl Watch {
             denied: of(&self.denied),
             shadow_denied: of(&self.shadow_denied),
             waited: of(&self.waited),
-            waiting: of(&self.waiting),
+            waiting: self.places.taken(),
             overloaded: of(&self.overloaded),
             malformed: of(&self.malformed),
             unclear: of(&self.unclear),

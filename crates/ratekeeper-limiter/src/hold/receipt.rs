@@ -1,7 +1,7 @@
 //! Requests that have a turn in a leaky bucket, and what they give back if they do not take it.
 
 use ratekeeper_core::{Algorithm, Limit, Micros, Timestamp};
-use ratekeeper_store::{Answer, CounterKey, Extra, Step, Store};
+use ratekeeper_store::{Answer, CounterKey, Extra, RuleSlot, Step, Store};
 use smallvec::SmallVec;
 
 use super::PutOff;
@@ -27,6 +27,8 @@ pub struct Queued {
 pub struct Turn {
     /// The bucket's counter: those that wait for the same one leave one by one.
     pub counter: CounterKey,
+    /// The rule that made the bucket.
+    pub rule: RuleSlot,
     /// In how long it comes, counted from the decision.
     pub after: Micros,
     /// How long after it the next one comes.
@@ -40,6 +42,7 @@ impl Turn {
         if answered.delay > after && !step.shadow {
             *turn = Some(Self {
                 counter: step.key,
+                rule: step.rule,
                 after: answered.delay,
                 span: step.limit.span(step.hits.unsigned_abs()),
             });

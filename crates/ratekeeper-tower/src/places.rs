@@ -1,0 +1,196 @@
+//! The places of those that wait for a turn, shared out so that nobody takes all of them.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use ratekeeper_store::RuleSlot;
+
+/// One client address has at most one in so many of the places.
+const CLIENT_SHARE: u64 = 8;
+
+/// One rule has at most one in so many of the places: keys that somebody makes up for it leave the
+/// others to the callers of other rules.
+const RULE_SHARE: u64 = 2;
+
+/// The bits of an IPv6 address that one client has for itself, in most networks.
+const IPV6_CLIENT: u128 = !0 << 64;
+
+/// The places of a layer.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    taken: AtomicU64,
+    /// Who has them. Held for a look and a count, and only where somebody waits.
+    holders: Mutex<Holders>,
+}
+
+#[derive(Debug, Default)]
+struct Holders {
+    clients: HashMap<IpAddr, u64>,
+    rules: HashMap<RuleSlot, u64>,
+}
+
+impl Places {
+    /// The places that are taken.
+    pub(crate) fn taken(&self) -> u64 {
+        // Relaxed, here and below: the count guards nothing but itself.
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Whether one of `most` places is free for a request of `client`.
+    pub(crate) fn has_room(&self, client: Option<IpAddr>, most: u64) -> bool {
+        let taken = self.taken();
+        if taken >= most {
+            return false;
+        }
+        let own_most = share(most, CLIENT_SHARE);
+        let Some(client) = client.filter(|_| taken >= own_most) else {
+            return true;
+        };
+        let held = self.holders.lock().clients.get(&network(client)).copied();
+        held.is_none_or(|held| held < own_most)
+    }
+
+    /// One of `most` places for a request of `client` that `rule` holds back, unless all of them are
+    /// taken, or all that either may have.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        client: Option<IpAddr>,
+        rule: Option<RuleSlot>,
+        most: u64,
+    ) -> Option<Place> {
+        let client = client.map(network);
+        let mut holders = self.holders.lock();
+        let has_room = self.taken() < most
+            && is_below(&holders.clients, client, share(most, CLIENT_SHARE))
+            && is_below(&holders.rules, rule, share(most, RULE_SHARE));
+        if !has_room {
+            return None;
+        }
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        add(&mut holders.clients, client);
+        add(&mut holders.rules, rule);
+        drop(holders);
+        Some(Place {
+            places: Arc::clone(self),
+            client,
+            rule,
+        })
+    }
+}
+
+/// The part of `most` that one holder may have; one at least.
+fn share(most: u64, part: u64) -> u64 {
+    (most / part).max(1)
+}
+
+fn network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & IPV6_CLIENT).into(),
+        address => address,
+    }
+}
+
+fn is_below<K: Hash + Eq>(held: &HashMap<K, u64>, holder: Option<K>, most: u64) -> bool {
+    holder.is_none_or(|holder| held.get(&holder).is_none_or(|held| *held < most))
+}
+
+fn add<K: Hash + Eq>(held: &mut HashMap<K, u64>, holder: Option<K>) {
+    if let Some(holder) = holder {
+        *held.entry(holder).or_default() += 1;
+    }
+}
+
+fn remove<K: Hash + Eq>(held: &mut HashMap<K, u64>, holder: Option<K>) {
+    if let Some(Entry::Occupied(mut count)) = holder.map(|holder| held.entry(holder)) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
+    }
+}
+
+/// A place among those who wait, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    places: Arc<Places>,
+    client: Option<IpAddr>,
+    rule: Option<RuleSlot>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut holders = self.places.holders.lock();
+        remove(&mut holders.clients, self.client);
+        remove(&mut holders.rules, self.rule);
+        self.places.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Option<IpAddr> {
+        Some(text.parse().expect("an address"))
+    }
+
+    #[test]
+    fn nobody_takes_all_the_places() {
+        const MOST: u64 = 64;
+        let places = Arc::new(Places::default());
+        let rule = |number| Some(RuleSlot(number));
+        let mut held = Vec::new();
+        // However many keys one client makes up, for however many rules.
+        for number in 0..100 {
+            held.extend(places.take(address("203.0.113.1"), rule(number), MOST));
+        }
+        assert_eq!(held.len(), 8);
+        assert!(!places.has_room(address("203.0.113.1"), MOST));
+        assert!(places.has_room(address("203.0.113.2"), MOST));
+        // However many clients make them up for one rule.
+        for number in 0..100_u32 {
+            let client = IpAddr::from([198, 51, 100, u8::try_from(number).expect("it is small")]);
+            held.extend(places.take(Some(client), rule(200), MOST));
+        }
+        assert_eq!(held.len(), 8 + 32);
+        assert!(places.take(address("192.0.2.1"), rule(201), MOST).is_some());
+        held.clear();
+        assert_eq!(places.taken(), 0);
+        assert!(places.holders.lock().clients.is_empty());
+        assert!(places.holders.lock().rules.is_empty());
+    }
+
+    #[test]
+    fn one_network_of_ipv6_is_one_client() {
+        let places = Arc::new(Places::default());
+        let mut held = Vec::new();
+        for host in 0..20_u128 {
+            let base: Ipv6Addr = "2001:db8:7::".parse().expect("an address");
+            let client = Ipv6Addr::from_bits(base.to_bits() | host).into();
+            held.extend(places.take(Some(client), None, 64));
+        }
+        assert_eq!(held.len(), 8);
+        held.extend(places.take(address("2001:db8:8::1"), None, 64));
+        assert_eq!(held.len(), 9);
+    }
+
+    #[test]
+    fn a_single_place_is_for_whoever_comes_first() {
+        let places = Arc::new(Places::default());
+        let first = places.take(address("192.0.2.1"), Some(RuleSlot(1)), 1);
+        assert!(first.is_some());
+        assert!(
+            places
+                .take(address("192.0.2.2"), Some(RuleSlot(2)), 1)
+                .is_none()
+        );
+        assert!(places.take(None, None, 0).is_none());
+        drop(first);
+        assert!(places.take(None, None, 1).is_some());
+    }
+}
