@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::callers::{Callers, Denied};
 use crate::chores::Chores;
 use crate::config::{AuthConfig, Bounds, RlsConfig};
+use crate::crowded::Crowded;
 use crate::degraded::Degraded;
 use crate::drain::Drain;
 use crate::durations::Durations;
@@ -40,6 +41,8 @@ pub(crate) struct App<S> {
     pub(crate) chores: Chores,
     /// Parts beside the limiter that have metrics and faults of their own.
     telling: RwLock<Vec<Arc<dyn Telling>>>,
+    /// Whether a rule's counters are about to be full of denials.
+    pub(crate) crowded: Crowded,
     /// The share of decisions that failure modes gave of late.
     pub(crate) degraded: Degraded,
     /// Of the listeners that encrypt.
@@ -74,6 +77,7 @@ impl<S: ServedStore> App<S> {
             durations: Durations::default(),
             chores: Chores::default(),
             telling: RwLock::default(),
+            crowded: Crowded::default(),
             degraded: Degraded::default(),
             tls,
             is_loaded,

@@ -140,6 +140,7 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
             }
         }
         strays.look(&limiter);
+        app.crowded.look(&limiter);
         app.degraded.sample(&limiter.snapshot());
         let clock = limiter.clock();
         clock.reanchor();

@@ -34,6 +34,7 @@ mod app;
 mod callers;
 mod chores;
 mod config;
+mod crowded;
 mod degraded;
 mod drain;
 mod durations;

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::Seed;
+use ratekeeper_store::memory::Refusing;
 use ratekeeper_store::{MemoryStore, Store};
 use tokio::runtime::Handle;
 
@@ -87,6 +88,8 @@ pub struct StoreGauges {
     pub evicted: u64,
     /// Steps for whose counters there was no room, since the start.
     pub refused: u64,
+    /// How far the fullest rule has filled what it may hold with live counters that deny.
+    pub refusing: Option<Refusing>,
 }
 
 /// In how many calls of [`ServedStore::tend`] the memory store passes through all of itself.
@@ -107,6 +110,7 @@ impl ServedStore for MemoryStore {
             expired: stats.evicted_expired,
             evicted: stats.evicted_live,
             refused: stats.refused_full,
+            refusing: stats.refusing,
         }
     }
 }

@@ -21,6 +21,7 @@
 //! memory and lock. A request with several steps locks the shards of all of them, in ascending
 //! order.
 
+mod census;
 mod config;
 mod heap;
 mod load;
@@ -46,7 +47,7 @@ use smallvec::SmallVec;
 pub use config::{MemoryConfig, MemoryError};
 pub use load::{LoadError, Loaded};
 pub use save::Saved;
-pub use stats::MemoryStats;
+pub use stats::{MemoryStats, Refusing};
 
 use crate::{Answer, Charge, Execution, Extra, Never, Request, Step, StepOutcome, Store, Verdicts};
 use heap::Budget;
@@ -89,6 +90,8 @@ pub struct MemoryStore {
     buckets_per_shard: usize,
     /// The bucket at which the next sweep begins, counted through all shards.
     sweep_from: AtomicUsize,
+    /// What the last sweep saw of counters that refuse.
+    refusing: Mutex<Option<Refusing>>,
 }
 
 impl MemoryStore {
@@ -108,6 +111,7 @@ impl MemoryStore {
             records: Records::new(sizes.once_bytes),
             buckets_per_shard: sizes.buckets,
             sweep_from: AtomicUsize::new(0),
+            refusing: Mutex::new(None),
         })
     }
 
@@ -262,6 +266,7 @@ impl MemoryStore {
         let mut stats = MemoryStats {
             heap_bytes: self.budget.used() as u64,
             heap_bytes_max: self.budget.limit() as u64,
+            refusing: *self.refusing.lock(),
             ..MemoryStats::default()
         };
         let (once_records, once_bytes) = self.records.used();

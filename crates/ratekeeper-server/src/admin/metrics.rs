@@ -280,6 +280,11 @@ impl Scrape {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             metric.encode_gauge(&value)?;
         }
+        let refusing = self.store.refusing.map_or(0, |refusing| refusing.permille);
+        let name = "ratelimit_store_denying_ratio";
+        let help = "Of what one rule may hold, the largest share taken by counters that deny";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        metric.encode_gauge(&(f64::from(refusing) / 1_000.0))?;
         for (name, help, count) in [
             (
                 "ratelimit_store_expired",

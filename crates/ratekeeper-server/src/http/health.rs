@@ -67,6 +67,7 @@ fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
     failed
         .map(told)
         .chain(app.limiter.store().faults())
+        .chain(app.crowded.fault(&app.limiter))
         .chain(app.degraded.faults(snapshot))
         .chain(app.telling().iter().flat_map(|part| part.faults()))
         .collect()
@@ -81,7 +82,9 @@ fn faults_in_short<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<Str
         .servers()
         .iter()
         .any(|server| server.circuit == Some(CIRCUIT_OPEN));
-    let is_well = store.faults().is_empty() && app.degraded.faults(snapshot).is_empty();
+    let is_well = store.faults().is_empty()
+        && app.crowded.fault(&app.limiter).is_none()
+        && app.degraded.faults(snapshot).is_empty();
     let store = match (is_away, is_well) {
         (true, _) => Some("store: unreachable"),
         (false, false) => Some("store: at fault"),

@@ -1,12 +1,14 @@
 //! What happens when something beside us, or in us, goes wrong.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::support::{PATIENCE, RULES, envoy, memory, request, start_on};
 use ratekeeper_core::Timestamp;
 use ratekeeper_server::{LimitHeaders, ServedStore, ServerConfig, StoreGauges};
 use ratekeeper_store::{
-    Answer, Execution, FullMode, MemoryStore, Never, Request, StepOutcome, Store, Verdicts,
+    Answer, Execution, FullMode, MemoryConfig, MemoryStore, Never, Request, StepOutcome, Store,
+    Verdicts,
 };
 use serde_json::{Value, json};
 
@@ -136,4 +138,59 @@ async fn a_degraded_answer_is_marked() {
             running.stop().await;
         }
     }
+}
+
+/// A rule whose counters all deny has no room for new callers. That is said before, and then its
+/// failure mode answers.
+#[tokio::test]
+async fn counters_that_are_full_of_denials_are_told_and_a_rule_may_deny_then() {
+    const SIGN_INS: &str = "
+domain: d
+descriptors:
+  - key: account
+    on_store_failure: deny
+    rate_limit: { unit: year, requests_per_unit: 1 }
+";
+    let config = MemoryConfig {
+        memory_limit: MemoryConfig::LEAST,
+        ..MemoryConfig::default()
+    };
+    let running = start_on(MemoryStore::new(config).unwrap(), SIGN_INS, |_| {}).await;
+    let ask = |number: u64| {
+        let account = number.to_string();
+        let entries = [ratekeeper_rules::Entry {
+            key: "account",
+            value: &account,
+        }];
+        let descriptors = [ratekeeper_limiter::Descriptor::new(&entries)];
+        let check = ratekeeper_limiter::Check::new("d", &descriptors);
+        running.limiter.check_now(&check).allowed()
+    };
+    assert_eq!(faults(&running).await, json!([]));
+    // Each account is new. Some part of the table is full before the others are.
+    let (mut asked, mut denied) = (0, 0);
+    while denied < 100 {
+        denied = if ask(asked) { 0 } else { denied + 1 };
+        asked += 1;
+        assert!(asked < 1_000_000, "it is full some time");
+    }
+    assert!(running.limiter.store().stats().refused_full > 0);
+    let told = async {
+        loop {
+            let faults = faults(&running).await.to_string();
+            if faults.contains("the rule `d.account` denies") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, told).await.unwrap();
+    assert!(running.metric("ratelimit_store_denying_ratio").await > 0.9);
+    running.stop().await;
+}
+
+async fn faults<S: ServedStore>(running: &crate::support::Running<S>) -> Value {
+    let (_, body) = running.admin("/readyz").await;
+    let body: Value = serde_json::from_str(&body).unwrap();
+    body["faults"].clone()
 }

@@ -1,11 +1,23 @@
 //! Statistics of the store.
 
+use crate::RuleSlot;
+
 /// What has happened to a shard's counters, kept under its lock.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Tally {
     pub(super) evicted_expired: u64,
     pub(super) evicted_live: u64,
     pub(super) refused_full: u64,
+}
+
+/// How much of what a rule may hold is taken by live counters that refuse, and so never go for new
+/// ones. At 1,000 a new counter of the rule is answered by its [`FullMode`](crate::FullMode).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refusing {
+    /// Of all rules the one that has come furthest.
+    pub rule: RuleSlot,
+    /// In thousandths, estimated from the part of the table that the last sweep looked at.
+    pub permille: u16,
 }
 
 /// A snapshot of a [`MemoryStore`](super::MemoryStore), shard after shard.
@@ -37,4 +49,6 @@ pub struct MemoryStats {
     pub evicted_live: u64,
     /// Steps answered by their [`FullMode`](crate::FullMode), since the start.
     pub refused_full: u64,
+    /// How near the fullest rule is to that; none before the first sweep, and where nothing refuses.
+    pub refusing: Option<Refusing>,
 }

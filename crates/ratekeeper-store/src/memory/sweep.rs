@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use ratekeeper_core::Timestamp;
 
+use super::census::Census;
 use super::table::SLOTS;
 use super::{MEMORY_SHARDS, MemoryStore};
 
@@ -28,15 +29,17 @@ impl MemoryStore {
         // Relaxed: two concurrent sweeps may overlap, which wastes time and harms nothing.
         let mut from = self.sweep_from.load(Ordering::Relaxed) % total;
         let mut reclaimed = 0;
+        let mut census = Census::default();
         while left > 0 {
             let (shard, bucket) = (from / per_shard, from % per_shard);
             let count = BUCKETS_PER_LOCK.min(left).min(per_shard - bucket);
-            reclaimed += self.sweep_buckets(now, shard, bucket..bucket + count);
+            reclaimed += self.sweep_buckets(now, shard, bucket..bucket + count, &mut census);
             left -= count;
             from = (from + count) % total;
         }
         self.sweep_from.store(from, Ordering::Relaxed);
         self.records.sweep(now);
+        *self.refusing.lock() = census.fullest();
         reclaimed
     }
 
@@ -45,6 +48,7 @@ impl MemoryStore {
         now: Timestamp,
         shard: usize,
         buckets: std::ops::Range<usize>,
+        census: &mut Census,
     ) -> usize {
         let shard = &mut *self.shards[shard].0.lock();
         // A counter removed here must not come back as new in a window that has ended: a check that
@@ -55,7 +59,8 @@ impl MemoryStore {
             return 0;
         }
         let in_use = buckets.start..buckets.end.min(shard.table.buckets());
-        shard.reclaim_expired(&self.budget, in_use);
+        shard.reclaim_expired(&self.budget, in_use.clone());
+        census.look(shard, in_use);
         before - shard.table.used()
     }
 }

@@ -1,6 +1,6 @@
 //! A store without room.
 
-use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros};
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Timestamp};
 
 use super::{decide, limit, step, store};
 use crate::memory::{MEMORY_SHARDS, MemoryConfig, MemoryError, MemoryStore};
@@ -346,4 +346,44 @@ fn counted_denials_stay_within_the_heap_budget() {
         "counts above a lane go to the heap"
     );
     assert!(stats.heap_bytes <= stats.heap_bytes_max, "{stats:?}");
+}
+
+/// Before a rule's new counters find no room any more, there is time to say so.
+#[test]
+fn counters_that_refuse_are_told_before_they_fill_their_part() {
+    let store = MemoryStore::new(small()).unwrap();
+    let (once, many) = (
+        limit(Algorithm::Gcra, 1, 3_600),
+        limit(Algorithm::Gcra, 1_000, 3_600),
+    );
+    let refusing = |now_secs| {
+        store.sweep(Timestamp::from_secs(now_secs), usize::MAX);
+        store.stats().refusing
+    };
+    assert_eq!(refusing(1_000), None);
+    for identity in 0..2_000 {
+        assert!(decide(&store, &[of_rule(2, &many, identity)], 1_000).allowed);
+    }
+    assert_eq!(refusing(1_000), None, "those that do not refuse may go");
+    let mut told = 0;
+    let mut identity = 10_000;
+    while store.stats().refused_full == 0 {
+        assert!(identity < 1_000_000, "it is full some time");
+        for _ in 0..100 {
+            decide(&store, &[of_rule(1, &once, identity)], 1_000);
+            identity += 1;
+        }
+        let seen = refusing(1_000).unwrap();
+        assert_eq!(seen.rule, RuleSlot(1));
+        assert!(seen.permille >= told, "it grows");
+        if store.stats().refused_full == 0 {
+            told = seen.permille;
+        }
+    }
+    assert!(
+        told >= 800,
+        "{told}: no warning before the first one is refused"
+    );
+    // An hour later nothing refuses any more.
+    assert_eq!(refusing(1_000 + 7_200), None);
 }

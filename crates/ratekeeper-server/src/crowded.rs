@@ -1,0 +1,60 @@
+//! Says that the counters of a rule are about to be full of denials.
+//!
+//! Such counters never go for new ones: once they fill what their rule may hold, its new callers are
+//! answered by its failure mode, uncounted. Somebody may bring that about on purpose.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ratekeeper_limiter::Limiter;
+use tracing::{info, warn};
+
+use crate::store::ServedStore;
+
+/// From so many thousandths on it is said.
+const SAID_FROM: u16 = 900;
+
+/// Below so many it is over.
+const OVER_BELOW: u16 = 800;
+
+/// Whether it was said.
+#[derive(Debug, Default)]
+pub(crate) struct Crowded(AtomicBool);
+
+impl Crowded {
+    /// Looks at the store, and logs what has begun or ended since the last look.
+    pub(crate) fn look<S: ServedStore>(&self, limiter: &Limiter<S>) {
+        let refusing = limiter.store().gauges().refusing;
+        let permille = refusing.map_or(0, |refusing| refusing.permille);
+        // Relaxed: one chore looks.
+        let is_said = self.0.load(Ordering::Relaxed);
+        if !is_said && permille >= SAID_FROM {
+            self.0.store(true, Ordering::Relaxed);
+            if let Some(fault) = fault(limiter) {
+                warn!("{fault}");
+            }
+        } else if is_said && permille < OVER_BELOW {
+            self.0.store(false, Ordering::Relaxed);
+            info!("the counters in memory have room again for new callers of every rule");
+        }
+    }
+
+    /// What `/readyz` tells.
+    pub(crate) fn fault<S: ServedStore>(&self, limiter: &Limiter<S>) -> Option<String> {
+        self.0
+            .load(Ordering::Relaxed)
+            .then(|| fault(limiter))
+            .flatten()
+    }
+}
+
+fn fault<S: ServedStore>(limiter: &Limiter<S>) -> Option<String> {
+    let refusing = limiter.store().gauges().refusing?;
+    let snapshot = limiter.snapshot();
+    let rule = snapshot.rule_of(refusing.rule);
+    let rule = rule.map_or("(limits in requests)", |rule| &rule.id);
+    Some(format!(
+        "callers that the rule `{rule}` denies take {} % of the counters in memory that it may have: when they take all, new \
+         callers of the rule are answered by its on_store_failure, uncounted; see memory_limit and max_share",
+        refusing.permille / 10
+    ))
+}
