@@ -179,7 +179,7 @@ impl Future for Answering {
             Self::Rls(answer) => answer
                 .as_mut()
                 .poll(cx)
-                .map(|answer| answer.map(refuse_size)),
+                .map(|answer| answer.map(refuse_size).map(v1::hold_room)),
             Self::Other(answer) => answer.as_mut().poll(cx),
         }
     }

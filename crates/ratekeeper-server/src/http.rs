@@ -15,7 +15,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{any, get, post};
 use axum::{Router, middleware};
 
-pub(crate) use check::{LongAnswers, explain, is_json};
+pub(crate) use check::{LongAnswers, NoRoom, explain, is_json};
 pub(crate) use error::{ApiError, method_not_allowed, not_found, refuse_large};
 pub(crate) use health::{livez, readyz};
 

@@ -3,6 +3,7 @@
 mod answer;
 mod batch;
 mod question;
+mod room;
 mod service;
 mod stream;
 
@@ -11,7 +12,9 @@ use ratekeeper_limiter::{HoldError, MAX_HITS, Waiting};
 use tonic::Status;
 
 use crate::callers::Denied;
+use crate::http::NoRoom;
 
+pub(crate) use room::hold_room;
 pub(crate) use service::Service;
 
 /// The most checks in one message or body.
@@ -89,6 +92,16 @@ impl Refusal {
                 field: field.to_owned(),
                 message: error.to_string(),
             }
+        }
+    }
+}
+
+impl From<NoRoom> for Refusal {
+    fn from(_: NoRoom) -> Self {
+        Self {
+            reason: Reason::Unavailable,
+            field: String::new(),
+            message: NoRoom::MESSAGE.to_owned(),
         }
     }
 }

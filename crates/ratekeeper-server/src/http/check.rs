@@ -36,7 +36,7 @@ use standing::StandingAnswer;
 
 pub(crate) use asked::is_json;
 pub(super) use hold::{acquire, cancel, commit, peek, refund, release, renew, reserve};
-pub(crate) use long::LongAnswers;
+pub(crate) use long::{LongAnswers, NoRoom};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -9,6 +9,7 @@ use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::RateLimiterSe
 use tonic::{Request, Response, Status, Streaming};
 
 use super::question::{Place, Question};
+use super::room::AnswerRoom;
 use super::stream::{Answers, answers};
 use super::{Refusal, answer, key, no_refund, reserved_hits, ttl};
 use crate::app::App;
@@ -113,8 +114,15 @@ impl<S: ServedStore> RateLimiterService for Service<S> {
         request: Request<v1::CheckBatchRequest>,
     ) -> Result<Response<v1::CheckBatchResponse>, Status> {
         let service = self.of(&request);
-        let results = service.decide(&request.get_ref().checks).await?;
-        Ok(Response::new(v1::CheckBatchResponse { results }))
+        let checks = &request.get_ref().checks;
+        let room = self.app.long_answers.room(checks.len());
+        let room = room.map_err(Refusal::from)?;
+        let results = service.decide(checks).await?;
+        let mut response = Response::new(v1::CheckBatchResponse { results });
+        if let Some(room) = room {
+            response.extensions_mut().insert(AnswerRoom::new(room));
+        }
+        Ok(response)
     }
 
     async fn check_stream(

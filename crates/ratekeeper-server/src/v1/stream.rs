@@ -7,6 +7,7 @@ use futures_util::stream::{Stream, unfold};
 use ratekeeper_proto::ratekeeper::v1;
 use tonic::{Status, Streaming};
 
+use super::Refusal;
 use super::service::Service;
 use crate::store::ServedStore;
 
@@ -14,14 +15,16 @@ pub(crate) type Answers =
     Pin<Box<dyn Stream<Item = Result<v1::CheckStreamResponse, Status>> + Send>>;
 
 /// The answers to `questions`, in order. One message is read at a time, when the answer to the
-/// last one was taken: whoever reads slowly is read slowly, and nothing is kept for them. The
-/// stream ends with theirs, with the first message that makes no sense, and with the service.
+/// last one was taken: whoever reads slowly is read slowly, and no more than that answer is kept for
+/// them, for which there is room among all [`LongAnswers`](crate::http::LongAnswers). The stream ends with theirs, with the first message that makes no sense, and with the service.
 pub(super) fn answers<S: ServedStore>(
     service: Service<S>,
     questions: Streaming<v1::CheckStreamRequest>,
 ) -> Answers {
-    Box::pin(unfold(Some((service, questions)), async |state| {
-        let (service, mut questions) = state?;
+    Box::pin(unfold(Some((service, questions, None)), async |state| {
+        let (service, mut questions, taken) = state?;
+        // The last answer's.
+        drop(taken);
         let drain = Arc::clone(&service.app.drain);
         let question = tokio::select! {
             biased;
@@ -32,14 +35,20 @@ pub(super) fn answers<S: ServedStore>(
             }
         };
         let answer = match question {
-            Ok(Some(v1::CheckStreamRequest { checks })) => service.decide(&checks).await,
+            Ok(Some(v1::CheckStreamRequest { checks })) => {
+                let room = service.app.long_answers.room(checks.len());
+                match room.map_err(Refusal::from) {
+                    Ok(room) => service.decide(&checks).await.map(|results| (results, room)),
+                    Err(refusal) => Err(refusal.into()),
+                }
+            }
             Ok(None) => return None,
             Err(status) => Err(status),
         };
         match answer {
-            Ok(results) => {
+            Ok((results, room)) => {
                 let answer = v1::CheckStreamResponse { results };
-                Some((Ok(answer), Some((service, questions))))
+                Some((Ok(answer), Some((service, questions, room))))
             }
             Err(status) => Some((Err(status), None)),
         }

@@ -36,17 +36,28 @@ impl LongAnswers {
     ///
     /// # Errors
     /// Too much waits to be taken.
-    pub(super) fn room(&self, checks: usize) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+    pub(crate) fn room(&self, checks: usize) -> Result<Option<OwnedSemaphorePermit>, NoRoom> {
         if checks <= CHECKS_OF_SHORT {
             return Ok(None);
         }
         let kib = u32::try_from((checks * BYTES_OF_CHECK) >> 10).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.0).try_acquire_many_owned(kib);
-        room.map(Some).map_err(|_| {
-            ApiError::unavailable(
-                "too many long answers wait to be taken; ask for fewer checks at once",
-            )
-        })
+        room.map(Some).map_err(|_| NoRoom)
+    }
+}
+
+/// Too many long answers wait to be taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NoRoom;
+
+impl NoRoom {
+    pub(crate) const MESSAGE: &str =
+        "too many long answers wait to be taken; ask for fewer checks at once";
+}
+
+impl From<NoRoom> for ApiError {
+    fn from(_: NoRoom) -> Self {
+        Self::unavailable(NoRoom::MESSAGE)
     }
 }
 

@@ -11,7 +11,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 
 use super::{RULES, check, client};
-use crate::support::{PATIENCE, start};
+use crate::support::{PATIENCE, start, start_with};
 
 #[tokio::test]
 async fn a_batch_is_decided_in_order_or_not_at_all() {
@@ -176,4 +176,52 @@ async fn a_stream_ends_with_the_service() {
     assert_eq!(ended.unwrap().unwrap_err().code(), Code::Unavailable);
     drop((questions, answers, client));
     assert_eq!(task.await.unwrap().cut, 0);
+}
+
+/// What clients do not take is kept for them, as far as there is room.
+#[tokio::test]
+async fn large_batches_have_room_or_are_refused() {
+    let checks = |count| vec![check("user", "a"); count];
+    let batch = |count| CheckBatchRequest {
+        checks: checks(count),
+    };
+    let running = start_with(RULES, |config| {
+        config.bounds.long_answers_bytes_max = 400 << 10;
+    })
+    .await;
+    let mut client = client(&running).await;
+    // One has room, and gives it back.
+    for _ in 0..3 {
+        let answer = client.check_batch(batch(1_000)).await.unwrap();
+        assert_eq!(answer.into_inner().results.len(), 1_000);
+    }
+    // The answer to the first message is not taken while the second one is asked about.
+    let (send, receive) = mpsc::channel(1);
+    let mut answers = client
+        .check_stream(ReceiverStream::new(receive))
+        .await
+        .unwrap()
+        .into_inner();
+    let asked = CheckStreamRequest {
+        checks: checks(1_000),
+    };
+    for _ in 0..3 {
+        send.send(asked.clone()).await.unwrap();
+        let answer = tokio::time::timeout(PATIENCE, answers.next())
+            .await
+            .unwrap();
+        assert_eq!(answer.unwrap().unwrap().results.len(), 1_000);
+    }
+    running.stop().await;
+
+    let running = start_with(RULES, |config| {
+        config.bounds.long_answers_bytes_max = 300 << 10;
+    })
+    .await;
+    let mut client = super::client(&running).await;
+    let refused = client.check_batch(batch(1_000)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused:?}");
+    let answer = client.check_batch(batch(64)).await.unwrap();
+    assert_eq!(answer.into_inner().results[0].decision(), Decision::Allow);
+    running.stop().await;
 }
