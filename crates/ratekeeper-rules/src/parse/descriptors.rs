@@ -119,7 +119,7 @@ impl Compiler<'_, '_, '_> {
             pattern.clone(),
             self.shown(key.value, value.map(|at| at.value), &pattern),
         );
-        self.check_unique(&pattern, &path, key.mark, level);
+        let is_unique = self.check_unique(&pattern, &path, key.mark, level);
         let share_threshold = self.share_threshold(&fields, &pattern, path.last_shown());
         let first_rule = self.rules.len();
         let value_to_metric = self.flag(&fields, "value_to_metric");
@@ -129,7 +129,8 @@ impl Compiler<'_, '_, '_> {
         let rules = rules.collect();
         let children = fields.list("descriptors", self.report).unwrap_or_default();
         let children = Children::new(self.nodes(children, &path, &mut Level::new()));
-        Some(Node {
+        // A duplicate has been reported. In the tree, many of one name would each be compared with all others.
+        is_unique.then_some(Node {
             pattern,
             key: key.value.into(),
             rules,
@@ -190,9 +191,10 @@ impl Compiler<'_, '_, '_> {
         }
     }
 
-    fn check_unique(&mut self, pattern: &str, path: &Path, mark: Mark, level: &mut Level) {
+    /// Reports a pattern that its level has already. False if it has.
+    fn check_unique(&mut self, pattern: &str, path: &Path, mark: Mark, level: &mut Level) -> bool {
         if pattern.is_empty() {
-            return;
+            return true;
         }
         let place = self.report.place(mark).to_string();
         if let Some(earlier) = level.get(pattern) {
@@ -200,9 +202,10 @@ impl Compiler<'_, '_, '_> {
             let message = format!("duplicate descriptor composite key '{shown}'");
             let help = format!("it is at {earlier} already: put both into one descriptor");
             self.report.error(mark, message, help);
-            return;
+            return false;
         }
         level.insert(pattern.into(), place);
+        true
     }
 
     fn share_threshold(&mut self, fields: &Fields<'_>, pattern: &str, shown: &str) -> bool {
