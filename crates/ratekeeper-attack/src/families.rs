@@ -1,8 +1,13 @@
 //! The families of attacks.
 
 pub(crate) mod addresses;
+pub(crate) mod costs;
 pub(crate) mod crowds;
 pub(crate) mod floods;
 pub(crate) mod h2spec;
+pub(crate) mod http2;
+pub(crate) mod secrets;
 pub(crate) mod smuggling;
 pub(crate) mod spellings;
+pub(crate) mod tables;
+pub(crate) mod tokens;

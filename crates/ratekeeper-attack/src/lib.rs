@@ -21,4 +21,4 @@ mod token;
 mod upstreams;
 
 #[cfg(unix)]
-pub use campaign::{Plan, permissive_spellings_passed, run};
+pub use campaign::{Plan, run, spellings_that_must_pass};

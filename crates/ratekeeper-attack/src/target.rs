@@ -41,7 +41,7 @@ pub(crate) struct Target {
     pub(crate) port: u16,
     pub(crate) admin: u16,
     pub(crate) process: Process,
-    _folder: TempDir,
+    pub(crate) folder: TempDir,
 }
 
 impl Target {
@@ -83,7 +83,7 @@ impl Target {
             port,
             admin,
             process,
-            _folder: folder,
+            folder,
         })
     }
 

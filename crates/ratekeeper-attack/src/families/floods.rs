@@ -28,8 +28,8 @@ const COST_KIB: usize = 48 << 10;
 /// The most lines of log that a flood may cause.
 const LINES: u64 = 100;
 
-/// What an honest client waits for at most.
-const HONEST: Duration = Duration::from_secs(5);
+/// The longest wait of an honest client.
+const HONEST: Duration = Duration::from_secs(20);
 
 /// The frame of that number.
 type Frame = fn(u32) -> Vec<u8>;
@@ -166,7 +166,7 @@ fn push(stream: &mut TcpStream, mut bytes: &[u8]) -> bool {
     bytes.is_empty()
 }
 
-/// How long a client that behaves waits for its answer.
+/// The time that a client which behaves waits for its answer.
 fn honest(gateway: &Target, row: &mut Row) -> Duration {
     let begun = Instant::now();
     let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";

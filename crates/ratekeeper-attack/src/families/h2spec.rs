@@ -28,7 +28,8 @@ pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
     let said = String::from_utf8_lossy(&output.stdout);
     let mut row = Row::new("h2spec, gateway");
     let totals = said.lines().rev().find_map(totals);
-    let (tests, passed) = totals.with_context(|| format!("h2spec says no totals: {said}"))?;
+    let (tests, passed, skipped) =
+        totals.with_context(|| format!("h2spec says no totals: {said}"))?;
     row.refused = passed;
     let failures = said
         .lines()
@@ -41,16 +42,22 @@ pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
         };
         row.count(fate, || failure.to_owned());
     }
-    row.bound(row.refused + row.harmless + row.passed == tests, || {
-        format!("{tests} tests, of which some neither passed nor failed")
+    let told = row.refused + row.harmless + row.passed + skipped;
+    row.bound(told == tests, || {
+        format!("{tests} tests, of which {told} ended in some way")
     });
     row.measure(&gateway.process);
     Ok(vec![row])
 }
 
-/// The tests and those that passed, of `145 tests, 144 passed, 0 skipped, 1 failed`.
-fn totals(line: &str) -> Option<(u64, u64)> {
+/// The tests, those that passed and those that were skipped, of `145 tests, 143 passed, 1 skipped, 1 failed`.
+fn totals(line: &str) -> Option<(u64, u64, u64)> {
     let (tests, rest) = line.split_once(" tests, ")?;
-    let (passed, _) = rest.split_once(" passed")?;
-    Some((tests.parse().ok()?, passed.parse().ok()?))
+    let (passed, rest) = rest.split_once(" passed, ")?;
+    let (skipped, _) = rest.split_once(" skipped")?;
+    Some((
+        tests.parse().ok()?,
+        passed.parse().ok()?,
+        skipped.parse().ok()?,
+    ))
 }

@@ -90,7 +90,7 @@ fn fate(said: &str, asked: usize) -> Fate {
     }
 }
 
-/// Whether a head says once, and in one way, whose request it is and where its body ends.
+/// True if a head says once, and in one way, whose request it is and where its body ends.
 fn is_plain(asked: &Asked) -> bool {
     let lines = |wanted: &[&str]| {
         let is_wanted = |line: &&str| {
@@ -117,7 +117,7 @@ fn is_plain(asked: &Asked) -> bool {
         && coding == "chunked"
 }
 
-/// How often the application was asked for `/secret`.
+/// The number of requests for `/secret` that the application has had.
 fn secrets(app: &App) -> usize {
     let told = say(
         app.port,

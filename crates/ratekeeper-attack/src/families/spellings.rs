@@ -89,15 +89,21 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The same behind a gateway whose settings let ambiguous paths through: some spellings must pass, or the campaign could
-/// not tell.
-pub(crate) fn permissive(program: &Path) -> Result<Row> {
-    let app = App::start(Kind::Flask)?;
-    let gateway = gateway(program, &app, PERMISSIVE)?;
-    let mut row = Row::new("spellings, gateway with permissive settings");
-    all(&app, gateway.port, &mut row);
-    row.measure(&gateway.process);
-    Ok(row)
+/// The same where some spellings must pass, or the campaign could not tell: behind settings that let ambiguous paths through,
+/// and in front of Express as it comes, which reads paths in upper and lower case alike.
+pub(crate) fn permissive(program: &Path) -> Result<[Row; 2]> {
+    let row = |name: &str, kind, settings| -> Result<Row> {
+        let app = App::start(kind)?;
+        let gateway = gateway(program, &app, settings)?;
+        let mut row = Row::new(format!("spellings, {name}"));
+        all(&app, gateway.port, &mut row);
+        row.measure(&gateway.process);
+        Ok(row)
+    };
+    Ok([
+        row("permissive settings", Kind::Flask, PERMISSIVE)?,
+        row("lax routes", Kind::LaxExpress, "")?,
+    ])
 }
 
 fn serve(program: &Path, settings: &str) -> Result<Target> {
@@ -113,7 +119,7 @@ fn gateway(program: &Path, app: &App, more: &str) -> Result<Target> {
     Target::gateway(&setup, &app.url())
 }
 
-/// What the application alone takes a spelling for, and what became of it behind a limiter.
+/// For each spelling, true if the application alone takes it for the subject, and its fate behind a limiter.
 type Fates = Vec<(bool, Fate)>;
 
 /// Uses every limit up, and then tries every spelling at `port`.
@@ -171,7 +177,7 @@ fn bytes(spelling: &Spelling) -> Vec<u8> {
     text.chars().map(byte).collect()
 }
 
-/// Whether the application, which says what it understood, took the request for the subject.
+/// True if the application, which says what it understood, took the request for the subject.
 fn is_taken(subject: Subject, told: &str) -> bool {
     let says = |name: &str| {
         let line = |line: &str| Some(line.strip_prefix(name)?.strip_prefix('=')?.to_owned());

@@ -1,0 +1,254 @@
+//! Costs: requests and rules that are cheap to write and dear to read.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Result;
+use ratekeeper_testkit::http1::{Answer, say};
+use ratekeeper_testkit::process::Process;
+
+use crate::campaign::Plan;
+use crate::row::{Fate, Row};
+use crate::target::{Setup, Target};
+
+/// The processor time that one request may cost.
+const EACH: Duration = Duration::from_millis(500);
+
+/// The processor time in which a file of rules is read or refused.
+const FILE: Duration = Duration::from_secs(10);
+
+pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
+    Ok(vec![requests(program)?, rules(program)?])
+}
+
+/// Rules whose patterns a naive search would try at every position.
+fn patterns() -> String {
+    let mut rules = "domain: api\ndescriptors:\n".to_owned();
+    for number in 0..100 {
+        rules += &format!(
+            "  - key: path\n    value: \"*{}b{number}*\"\n    rate_limit: {{ window: 1h, limit: 1000000 }}\n",
+            "a".repeat(60)
+        );
+    }
+    rules
+}
+
+/// Requests to `serve`: the path, and the body.
+fn bodies() -> Vec<(String, &'static str, String)> {
+    let check = |value: &str| {
+        format!(
+            r#"{{"domain":"api","descriptors":[{{"entries":[{{"key":"path","value":"{value}"}}]}}]}}"#
+        )
+    };
+    let a = |length: usize| "a".repeat(length);
+    let many = |body: &str, count: usize| vec![body; count].join(",");
+    let entry = r#"{"key":"path","value":"x"}"#;
+    let descriptor = format!(r#"{{"entries":[{entry}]}}"#);
+    vec![
+        (
+            "a value of 15 KB".to_owned(),
+            "/v1/check",
+            check(&a(15 << 10)),
+        ),
+        (
+            "a value of 64 KiB".to_owned(),
+            "/v1/check",
+            check(&a(64 << 10)),
+        ),
+        (
+            "a value of 900 KB".to_owned(),
+            "/v1/check",
+            check(&a(900 << 10)),
+        ),
+        ("a body of 2 MB".to_owned(), "/v1/check", check(&a(2 << 20))),
+        (
+            "a value of 900 KB".to_owned(),
+            "/json",
+            check(&a(900 << 10)),
+        ),
+        (
+            "1,000 checks".to_owned(),
+            "/v1/checks",
+            format!(r#"{{"checks":[{}]}}"#, many(&check("x"), 1_000)),
+        ),
+        (
+            "1,000 checks of 900 bytes".to_owned(),
+            "/v1/checks",
+            format!(r#"{{"checks":[{}]}}"#, many(&check(&a(900)), 1_000)),
+        ),
+        (
+            "10,000 checks".to_owned(),
+            "/v1/checks",
+            format!(
+                r#"{{"checks":[{}]}}"#,
+                many(r#"{"domain":"api","descriptors":[]}"#, 10_000)
+            ),
+        ),
+        (
+            "20,000 descriptors".to_owned(),
+            "/v1/check",
+            format!(
+                r#"{{"domain":"api","descriptors":[{}]}}"#,
+                many(&descriptor, 20_000)
+            ),
+        ),
+        (
+            "20,000 entries".to_owned(),
+            "/v1/check",
+            format!(
+                r#"{{"domain":"api","descriptors":[{{"entries":[{}]}}]}}"#,
+                many(entry, 20_000)
+            ),
+        ),
+        (
+            "500,000 brackets".to_owned(),
+            "/v1/check",
+            "[".repeat(500_000),
+        ),
+        ("500,000 brackets".to_owned(), "/json", "[".repeat(500_000)),
+        (
+            "objects in objects".to_owned(),
+            "/v1/check",
+            r#"{"a":"#.repeat(150_000),
+        ),
+        (
+            "a number of 900,000 digits".to_owned(),
+            "/v1/check",
+            "9".repeat(900_000),
+        ),
+        (
+            "150,000 escapes".to_owned(),
+            "/v1/check",
+            check(&"\\u0061".repeat(150_000)),
+        ),
+        (
+            "a key said 100,000 times".to_owned(),
+            "/v1/check",
+            format!("{{{}}}", many(r#""a":1"#, 100_000)),
+        ),
+    ]
+}
+
+fn requests(program: &Path) -> Result<Row> {
+    let rules = patterns();
+    let service = Target::serve(&Setup::new(program, &rules, ""))?;
+    let mut row = Row::new("requests that are dear to read, service");
+    for (what, path, body) in bodies() {
+        let before = service.process.processor_time();
+        let length = body.len();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
+             Connection: close\r\n\r\n{body}"
+        );
+        let answer = Answer::try_read(&say(service.port, request));
+        let fate = match answer.map(|answer| answer.status) {
+            Some(200) => Fate::Harmless,
+            _ => Fate::Refused,
+        };
+        row.count(fate, || what.clone());
+        let took = service.process.processor_time() - before;
+        row.bound(took <= EACH, || {
+            format!("{what} at {path} took {took:?} of processor time")
+        });
+    }
+    row.measure(&service.process);
+    row.bound(row.peak_kib <= 256 << 10, || "more than 256 MiB".to_owned());
+    Ok(row)
+}
+
+/// Rules files: a name, and the text.
+fn files() -> Vec<(&'static str, String)> {
+    let bomb: String = (1..30)
+        .map(|level| {
+            format!(
+                "a{level}: &a{level} [{}]\n",
+                vec![format!("*a{}", level - 1); 9].join(",")
+            )
+        })
+        .collect();
+    let repeated = "  - key: k\n".repeat(50_000);
+    let keys: String = (0..20_000).map(|_| "key: x\n").collect();
+    vec![
+        (
+            "an alias bomb",
+            format!("domain: api\nx-a: &a0 [x]\n{bomb}descriptors: *a29\n"),
+        ),
+        (
+            "an alias bomb at the top",
+            format!("a0: &a0 [x]\n{bomb}domain: api\n"),
+        ),
+        (
+            "an alias of itself",
+            "domain: api\ndescriptors: &a [ *a ]\n".to_owned(),
+        ),
+        ("a key said 20,000 times", format!("domain: api\n{keys}")),
+        (
+            "50,000 descriptors of one key",
+            format!("domain: api\ndescriptors:\n{repeated}"),
+        ),
+        (
+            "100,000 brackets",
+            format!("domain: api\ndescriptors: {}\n", "[".repeat(100_000)),
+        ),
+        (
+            "2,000 levels",
+            (0..2_000)
+                .map(|level| format!("{}a:\n", " ".repeat(level)))
+                .collect(),
+        ),
+        (
+            "a scalar of 8 MB",
+            format!("domain: {}\n", "x".repeat(8 << 20)),
+        ),
+        (
+            "a file of 40 MB",
+            format!("domain: api\n#{}\n", "x".repeat(40 << 20)),
+        ),
+        ("binary", "domain: api\n\0\u{1}\u{fffe}".to_owned()),
+        (
+            "a merge key bomb",
+            format!(
+                "domain: api\nx-a: &a0 {{k: v}}\ndescriptors:\n{}",
+                "  - {<<: *a0, <<: *a0}\n".repeat(10_000)
+            ),
+        ),
+    ]
+}
+
+/// `ratekeeper rules check` with each file.
+fn rules(program: &Path) -> Result<Row> {
+    let mut row = Row::new("rules that are dear to read, `rules check`");
+    let folder = tempfile::tempdir()?;
+    for (what, text) in files() {
+        let path = folder.path().join("rules.yaml");
+        fs::write(&path, text)?;
+        let mut command = Command::new(program);
+        command.args(["rules", "check"]).arg(&path).env_clear();
+        command.stdin(Stdio::null());
+        let mut process = Process::spawn("rules check", command);
+        let mut took = Duration::ZERO;
+        while process.ended().is_none() && took < FILE {
+            row.measure(&process);
+            took = process.processor_time();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let code = process.ended().and_then(|status| status.code());
+        row.bound(matches!(code, Some(0 | 1)), || {
+            format!("{what}: exit {code:?} within {FILE:?}")
+        });
+        row.count(
+            if code == Some(0) {
+                Fate::Harmless
+            } else {
+                Fate::Refused
+            },
+            || what.to_owned(),
+        );
+        process.kill();
+    }
+    let peak = row.peak_kib;
+    row.bound(peak <= 512 << 10, || format!("{peak} KiB"));
+    Ok(row)
+}

@@ -1,0 +1,88 @@
+//! Tables: made-up keys that fill the memory of counters with denials, so that a new key finds no room.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use ratekeeper_testkit::http1::{Answer, say};
+
+use crate::campaign::Plan;
+use crate::row::{Fate, Row};
+use crate::target::{Setup, Target};
+
+/// A rule against guessing: what cannot be counted is denied.
+const RULES: &str = "
+domain: api
+descriptors:
+  - key: user
+    rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
+    on_store_failure: deny
+";
+
+/// Room for some thousand counters.
+const SETTINGS: &str = "memory_limit: 1MiB\n";
+
+/// Made-up keys, many times what there is room for.
+const KEYS: u32 = 100_000;
+
+/// Keys that come when the table is full, each of them this often.
+const NEW: u32 = 300;
+const TIMES: u32 = 4;
+
+/// Checks in one request.
+const BATCH: u32 = 500;
+
+pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
+    let service = Target::serve(&Setup::new(program, RULES, SETTINGS))?;
+    let before = service.process.resident_kib();
+    let mut row = Row::new("a table full of denials, service");
+    for first in (0..KEYS).step_by(BATCH as usize) {
+        // Twice each, so that every counter denies.
+        for _ in 0..2 {
+            check(
+                &service,
+                (first..first + BATCH).map(|number| format!("made-up-{number}")),
+            )?;
+        }
+    }
+    for number in 0..NEW {
+        let name = || (0..TIMES).map(|_| format!("new-{number}"));
+        let allowed = check(&service, name())?;
+        let over = allowed.saturating_sub(1);
+        for attempt in 0..TIMES {
+            let fate = match attempt {
+                attempt if attempt < over => Fate::Passed,
+                attempt if attempt < allowed => Fate::Harmless,
+                _ => Fate::Limited,
+            };
+            row.count(fate, || {
+                format!("new-{number}: {allowed} of {TIMES} were allowed")
+            });
+        }
+    }
+    row.measure(&service.process);
+    let grown = row.peak_kib.saturating_sub(before);
+    row.bound(grown <= 8 << 10, || {
+        format!("a table of 1 MiB took {grown} KiB")
+    });
+    Ok(vec![row])
+}
+
+/// Takes one hit of each user in turn, and answers how many of these were allowed.
+fn check(service: &Target, users: impl Iterator<Item = String>) -> Result<u32> {
+    let one = |user: String| {
+        format!(
+            r#"{{"domain":"api","descriptors":[{{"entries":[{{"key":"user","value":"{user}"}}]}}]}}"#
+        )
+    };
+    let checks: Vec<String> = users.map(one).collect();
+    let body = format!(r#"{{"checks":[{}]}}"#, checks.join(","));
+    let request = format!(
+        "POST /v1/checks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let answer = Answer::try_read(&say(service.port, request)).context("no answer")?;
+    anyhow::ensure!(answer.status == 200, "{}: {}", answer.status, answer.body);
+    let allowed = answer.body.matches(r#""decision":"allow""#).count();
+    Ok(u32::try_from(allowed)?)
+}
