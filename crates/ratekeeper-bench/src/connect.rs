@@ -93,9 +93,9 @@ impl Target {
         socket
             .set_nodelay(true)
             .map_err(|error| error.to_string())?;
-        let stream = |way| Stream {
+        let stream = |protocol| Stream {
             target: self.clone(),
-            way,
+            protocol,
         };
         if !self.service.has_streams() {
             let (send, connection) = http1::handshake(TokioIo::new(socket))
@@ -103,7 +103,7 @@ impl Target {
                 .map_err(|error| error.to_string())?;
             // Its error also reaches the request in flight.
             tokio::spawn(connection);
-            return Ok(vec![stream(Way::Http1(send))]);
+            return Ok(vec![stream(Protocol::Http1(send))]);
         }
         let (send, connection) = h2::client::Builder::new()
             .initial_window_size(STREAM_WINDOW)
@@ -113,7 +113,7 @@ impl Target {
             .map_err(|error| error.to_string())?;
         tokio::spawn(connection);
         Ok((0..streams)
-            .map(|_| stream(Way::Http2(send.clone())))
+            .map(|_| stream(Protocol::Http2(send.clone())))
             .collect())
     }
 }
@@ -122,11 +122,11 @@ impl Target {
 #[derive(Debug)]
 pub(crate) struct Stream {
     target: Target,
-    way: Way,
+    protocol: Protocol,
 }
 
 #[derive(Debug)]
-enum Way {
+enum Protocol {
     Http2(SendRequest<Bytes>),
     Http1(http1::SendRequest<Full<Bytes>>),
 }
@@ -141,10 +141,10 @@ pub(crate) struct Answer {
 impl Stream {
     /// Sends a request and waits for the answer without a timeout.
     pub(crate) async fn ask(&mut self, payload: Bytes) -> Result<Answer, Failure> {
-        let Self { target, way } = self;
-        let (status, body) = match way {
-            Way::Http2(send) => over_http2(target, send, payload).await?,
-            Way::Http1(send) => over_http1(target, send, payload).await?,
+        let Self { target, protocol } = self;
+        let (status, body) = match protocol {
+            Protocol::Http2(send) => over_http2(target, send, payload).await?,
+            Protocol::Http1(send) => over_http1(target, send, payload).await?,
         };
         let decisions = read(&target.service, status, &body)?;
         Ok(Answer { decisions, body })

@@ -48,7 +48,7 @@ pub(crate) enum Order {
 
 impl Order {
     /// The same order for another stream, from a different start.
-    pub(crate) fn of_asker(&self, number: u32) -> Self {
+    pub(crate) fn of_worker(&self, number: u32) -> Self {
         match self {
             Self::ByKey(picker) => Self::ByKey(picker.reseeded(u64::from(number) + 2)),
             Self::InTurn { count, .. } => Self::InTurn {

@@ -7,7 +7,7 @@ use ratekeeper_proto::ratekeeper::v1;
 use serde_json::{Value, json};
 
 /// The placeholder for the key in the value of an entry.
-pub(crate) const PLACE: &str = "{key}";
+pub(crate) const KEY_PLACEHOLDER: &str = "{key}";
 
 /// A request with one descriptor, with a placeholder for the key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,14 +33,16 @@ impl Question {
     /// Returns true if a value has a placeholder for the key.
     #[must_use]
     pub fn has_place(&self) -> bool {
-        self.entries.iter().any(|(_, value)| value.contains(PLACE))
+        self.entries
+            .iter()
+            .any(|(_, value)| value.contains(KEY_PLACEHOLDER))
     }
 
     fn about(&self, key: u32) -> impl Iterator<Item = (&str, String)> {
         let name = name(key);
         self.entries
             .iter()
-            .map(move |(key, value)| (key.as_str(), value.replace(PLACE, &name)))
+            .map(move |(key, value)| (key.as_str(), value.replace(KEY_PLACEHOLDER, &name)))
     }
 
     pub(crate) fn envoy(&self, key: u32) -> RateLimitRequest {

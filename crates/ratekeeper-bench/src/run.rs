@@ -18,10 +18,10 @@ use crate::thread::{self, Job, Part};
 use crate::windows::{Anchor, WindowCounts};
 
 /// The interval between progress reports.
-const LOOK: Duration = Duration::from_millis(100);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Time between the last connection and the first request.
-const BREATH: Duration = Duration::from_millis(2);
+const START_DELAY: Duration = Duration::from_millis(2);
 
 /// The progress of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -90,7 +90,7 @@ pub fn run(load: &Load, progress: impl FnMut(Progress)) -> Result<Report, LoadEr
             });
         }
     }
-    let start = Instant::now() + BREATH;
+    let start = Instant::now() + START_DELAY;
     let window = Window {
         start,
         begin: start + load.warm_up,
@@ -111,7 +111,7 @@ pub fn run(load: &Load, progress: impl FnMut(Progress)) -> Result<Report, LoadEr
     let windows = tally
         .windows
         .as_ref()
-        .map(|counts| counts.told(load.keys.count(), window.start, window.end));
+        .map(|counts| counts.results(load.keys.count(), window.start, window.end));
     Ok(Report::new(load, &tally, windows, server))
 }
 
@@ -214,7 +214,7 @@ fn watch(
             if left.is_zero() {
                 return;
             }
-            sleep(left.min(LOOK));
+            sleep(left.min(PROGRESS_INTERVAL));
             progress(Progress {
                 elapsed: window.start.elapsed(),
                 total: window.end - window.start,

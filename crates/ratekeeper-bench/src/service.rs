@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::failure::LoadError;
 use crate::keys::{Keys, Picker};
 use crate::payload::{Order, Payloads};
-use crate::question::{PLACE, Question, name};
+use crate::question::{KEY_PLACEHOLDER, Question, name};
 
 /// The most checks in a batch, which is the limit of `/v1/checks`.
 pub const BATCH_MAX: u32 = 1_000;
@@ -72,7 +72,7 @@ impl Forwarded {
     }
 
     fn path_of(&self, key: u32) -> String {
-        self.path.replace(PLACE, &name(key))
+        self.path.replace(KEY_PLACEHOLDER, &name(key))
     }
 }
 
@@ -157,7 +157,7 @@ impl Service {
             Self::Rls(question) | Self::Http(_, question) | Self::Batch { question, .. } => {
                 question.has_place()
             }
-            Self::Gateway(forwarded) => forwarded.path.contains(PLACE),
+            Self::Gateway(forwarded) => forwarded.path.contains(KEY_PLACEHOLDER),
             Self::Throttlecrab => true,
         }
     }

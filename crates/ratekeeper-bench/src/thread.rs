@@ -22,10 +22,10 @@ use crate::tally::{Tally, Times};
 use crate::windows::WindowCounts;
 
 /// The grace period for answers after the end.
-const PATIENCE: Duration = Duration::from_secs(5);
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 /// The pause between attempts to reconnect.
-const PAUSE: Duration = Duration::from_millis(100);
+const RECONNECT_DELAY: Duration = Duration::from_millis(100);
 
 /// The state that all threads share.
 #[derive(Debug)]
@@ -95,30 +95,30 @@ fn load(
     let mut tally = Tally::new();
     tally.windows.clone_from(&job.windows);
     let tally = Rc::new(RefCell::new(tally));
-    let under_way = Rc::new(RefCell::new(0));
+    let in_flight = Rc::new(RefCell::new(0));
     let mut schedules = Vec::new();
     let local = LocalSet::new();
     let mut connections = JoinSet::new();
     for (number, streams) in part.connections.clone().zip(first) {
         let schedule = Rc::new(Schedule::new(window, job.pace, number, job.connections));
         schedules.push(Rc::clone(&schedule));
-        let asker = Asker {
+        let worker = Worker {
             job: Arc::clone(job),
             window,
             schedule,
             tally: Rc::clone(&tally),
-            under_way: Rc::clone(&under_way),
+            in_flight: Rc::clone(&in_flight),
             decisions: Arc::clone(&part.decisions),
         };
-        connections.spawn_local_on(keep_asking(asker, number, streams), &local);
+        connections.spawn_local_on(keep_sending(worker, number, streams), &local);
     }
     runtime.block_on(local.run_until(async {
         let all = async { while connections.join_next().await.is_some() {} };
         // Answers after the grace period are counted as missing below.
-        let _ = timeout_at((window.end + PATIENCE).into(), all).await;
+        let _ = timeout_at((window.end + GRACE_PERIOD).into(), all).await;
     }));
     let mut tally = std::mem::replace(&mut *tally.borrow_mut(), Tally::new());
-    tally.failed(Failure::Unanswered, *under_way.borrow());
+    tally.failed(Failure::Unanswered, *in_flight.borrow());
     let left = schedules.iter().map(|schedule| schedule.left()).sum();
     tally.failed(Failure::Unsent, left);
     tally
@@ -126,43 +126,46 @@ fn load(
 
 /// The state that a stream needs for sending requests.
 #[derive(Clone)]
-struct Asker {
+struct Worker {
     job: Arc<Job>,
     window: Window,
     schedule: Rc<Schedule>,
     tally: Rc<RefCell<Tally>>,
-    under_way: Rc<RefCell<u64>>,
+    in_flight: Rc<RefCell<u64>>,
     decisions: Arc<AtomicU64>,
 }
 
 /// Sends requests on all streams of a connection, and reconnects after a loss.
-async fn keep_asking(asker: Asker, number: u32, streams: Vec<Stream>) {
+async fn keep_sending(worker: Worker, number: u32, streams: Vec<Stream>) {
     let mut next = Some(streams);
     loop {
         let streams = match next.take() {
             Some(streams) => streams,
-            None => match asker.job.connect(number).await {
+            None => match worker.job.connect(number).await {
                 Ok(streams) => streams,
                 Err(_) => {
-                    asker.tally.borrow_mut().failed(Failure::Connect, 1);
-                    sleep(PAUSE).await;
+                    worker.tally.borrow_mut().failed(Failure::Connect, 1);
+                    sleep(RECONNECT_DELAY).await;
                     Vec::new()
                 }
             },
         };
-        let mut asking = JoinSet::new();
-        for (place, stream) in (0..).zip(streams) {
-            let order = asker.job.order.of_asker(number * asker.job.streams + place);
-            asking.spawn_local(asker.clone().ask(stream, order));
+        let mut streaming = JoinSet::new();
+        for (index, stream) in (0..).zip(streams) {
+            let order = sender
+                .job
+                .order
+                .of_worker(number * worker.job.streams + index);
+            streaming.spawn_local(worker.clone().ask(stream, order));
         }
-        while asking.join_next().await.is_some() {}
-        if asker.schedule.is_over() {
+        while streaming.join_next().await.is_some() {}
+        if worker.schedule.is_over() {
             return;
         }
     }
 }
 
-impl Asker {
+impl Worker {
     /// Sends requests until the run is over or the connection is lost.
     async fn ask(self, mut stream: Stream, mut order: Order) {
         while let Some(due) = self.schedule.next().await {
@@ -172,9 +175,9 @@ impl Asker {
                 Pace::Closed => due,
                 Pace::Open { .. } => Instant::now(),
             };
-            *self.under_way.borrow_mut() += 1;
+            *self.in_flight.borrow_mut() += 1;
             let answer = stream.ask(payload).await;
-            *self.under_way.borrow_mut() -= 1;
+            *self.in_flight.borrow_mut() -= 1;
             let times = Times {
                 due,
                 sent,

@@ -110,7 +110,7 @@ impl WindowCounts {
     }
 
     /// The results for `keys` keys and a run between these times.
-    pub(crate) fn told(&self, keys: u32, start: Instant, end: Instant) -> Windows {
+    pub(crate) fn results(&self, keys: u32, start: Instant, end: Instant) -> Windows {
         // From the first window that begins after the start to the last one that ends before the
         // end.
         let whole = self.number(start) + 1..self.number(end);
@@ -154,7 +154,7 @@ mod tests {
         other.answered(0, at(2000), at(2100), true);
         other.answered(0, at(2600), at(2700), true);
         counts.add(&other);
-        let told = counts.told(1, at(0), at(2600));
+        let results = counts.results(1, at(0), at(2600));
         let expected = Windows {
             window_seconds: 1.0,
             windows: 2,
@@ -162,12 +162,12 @@ mod tests {
             passed_min: 2,
             passed_max: 1,
         };
-        assert_eq!(told, expected);
+        assert_eq!(results, expected);
         assert_eq!(
-            counts.told(2, at(0), at(2600)).asked_min,
+            counts.results(2, at(0), at(2600)).asked_min,
             0,
             "nobody asked about the other key"
         );
-        assert_eq!(counts.told(1, at(600), at(1400)).windows, 0);
+        assert_eq!(counts.results(1, at(600), at(1400)).windows, 0);
     }
 }
