@@ -152,7 +152,7 @@ async fn keep_sending(worker: Worker, number: u32, streams: Vec<Stream>) {
         };
         let mut streaming = JoinSet::new();
         for (index, stream) in (0..).zip(streams) {
-            let order = sender
+            let order = worker
                 .job
                 .order
                 .of_worker(number * worker.job.streams + index);

@@ -1,4 +1,4 @@
-//! Where counters live.
+//! Counter stores.
 //!
 //! A [`Store`] decides the steps of one request atomically: it tests them all, combines the
 //! answers and charges the counters, or charges none. It knows counters, limits and time;
@@ -25,7 +25,7 @@ use std::future::Future;
 
 /// Decides the steps of a request atomically.
 pub trait Store: Send + Sync + 'static {
-    /// What is awaited where a store cannot decide at once.
+    /// The future of a decision that a store cannot take at once.
     type Ticket: Future<Output = Result<Verdicts, StoreError>> + Send + Unpin + 'static;
 
     /// Tests all steps, combines the answers, charges what is to be charged.
@@ -56,7 +56,7 @@ pub trait Store: Send + Sync + 'static {
     }
 }
 
-/// Why a store could not answer. A denial is never one of these.
+/// A store's failure to answer. A denial is not an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -66,10 +66,10 @@ pub enum StoreError {
     /// The store did not answer before the decision's deadline.
     #[error("the store did not answer in time")]
     Timeout,
-    /// Too much is asked of the store from here: the decision could not be sent in time.
+    /// This process asks the store for more than it answers: the decision could not be sent in time.
     #[error("too many decisions wait for the store")]
     Overloaded,
-    /// Where a counter of the request is to lie, something lies that is no counter.
+    /// The store holds something else than a counter where a counter of the request belongs.
     #[error("what the store has for a counter is none")]
     Corrupt,
 }

@@ -1,4 +1,4 @@
-//! What becomes of a request: the one place where an answer of an enforcer turns into something done.
+//! Acts on an enforcer's answer: a request is passed on, held back or refused here and nowhere else.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,27 +24,27 @@ use crate::pacer::Paced;
 use crate::places::Place;
 use crate::{AdmissionOf, AnswerOf, Enforcer, Mode, Terms, Turn, Verdict};
 
-/// What a refused request is told to wait where nobody knows.
+/// The `Retry-After` of a request that is refused for lack of a decision or of room to wait.
 const OVERLOADED_RETRY_SECS: u64 = 1;
 
-/// What comes next for a request.
+/// The next step of a request.
 #[allow(
     clippy::large_enum_variant,
-    reason = "what goes on at once is handed over without allocating"
+    reason = "a request that is passed on at once must not allocate"
 )]
 pub(crate) enum Next<E: Enforcer> {
-    /// It goes on to the inner service.
+    /// Call the inner service.
     Call(Pass<E::Permit>),
-    /// It waits for its turn.
+    /// Wait for its turn.
     Wait(InLine<E::Queued>),
-    /// It waits for an answer.
+    /// Wait for the enforcer's answer.
     Ask(E::Asking),
-    /// It goes no further.
+    /// Answer without calling the inner service.
     Refuse(Response<Bytes>),
 }
 
 impl<E: Enforcer> Next<E> {
-    /// At once, with nothing to tell and nothing held.
+    /// Calls the inner service with no headers to add and no permit to hold.
     pub(crate) const CALL: Self = Self::Call(Pass {
         lines: HeaderLines::new(),
         permit: None,
@@ -61,16 +61,16 @@ pin_project! {
     }
 }
 
-/// What a request takes along that may pass.
+/// A request's permission to pass.
 #[derive(Debug)]
 pub(crate) struct Pass<P> {
-    /// What its client is told, whatever the inner service answers.
+    /// Headers that the response gets, whatever the inner service answers.
     pub(crate) lines: HeaderLines,
     pub(crate) permit: Option<P>,
 }
 
 impl<P: Send + Sync + 'static> Pass<P> {
-    /// Lets `request` go on: what is left to do when it is answered.
+    /// Attaches the permit to `request` and returns what its response still needs.
     pub(crate) fn stamp<B>(self, request: &mut Request<B>) -> Stamp<P> {
         Stamp {
             lines: self.lines,
@@ -79,7 +79,7 @@ impl<P: Send + Sync + 'static> Pass<P> {
     }
 }
 
-/// What an answer gets.
+/// The headers and the permit that a response carries.
 #[derive(Debug)]
 pub(crate) struct Stamp<P> {
     lines: HeaderLines,
@@ -87,7 +87,7 @@ pub(crate) struct Stamp<P> {
 }
 
 impl<P> Stamp<P> {
-    /// Puts the headers on an answer, and what is held into its body.
+    /// Adds the headers to a response and moves the permit into its body.
     pub(crate) fn on<R: Body>(self, mut response: Response<R>) -> Response<ResponseBody<R, P>> {
         let headers = response.headers_mut();
         for (name, value) in self.lines {

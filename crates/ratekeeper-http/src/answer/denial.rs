@@ -1,4 +1,4 @@
-//! What a denied request is told in its answer's body.
+//! The body of a denied request's answer.
 
 use ratekeeper_limiter::{Decision, Descriptor, Snapshot};
 use ratekeeper_rules::secret::is_secret_by_default;
@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::Standing;
 
-/// Why a request is denied: its caller is over a limit. As JSON it is the body of the answer:
+/// A denial: the caller is over a limit. Serialized to JSON, it is the body of the answer:
 /// `{"error": {"code", "message", "retry_after", "limit", "window", "scope"}}`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Denial {
     error: Content,
-    /// The names of the policies that deny, as the headers say them.
+    /// The names of the violated policies, as in the `RateLimit-Policy` header.
     #[serde(skip)]
     pub(super) violated: Vec<String>,
     #[serde(skip)]
@@ -31,7 +31,7 @@ struct Content {
 }
 
 impl Denial {
-    /// What `standing` says to a request that is denied. `scope` names whom the limit holds for, without secrets.
+    /// Builds the denial for `standing`. `scope` names the callers under the limit, without secrets.
     #[must_use]
     pub fn of(standing: &Standing<'_>, scope: Option<String>) -> Self {
         let binding = standing.binding.as_ref();
@@ -66,19 +66,19 @@ impl Denial {
         &self.rule
     }
 
-    /// Whom the limit holds for, without secrets.
+    /// The descriptor that the limit applies to, without secrets.
     #[must_use]
     pub fn scope(&self) -> Option<&str> {
         self.error.scope.as_deref()
     }
 
-    /// Whole seconds to wait; none if no wait helps.
+    /// Whole seconds to wait; None if no wait helps.
     #[must_use]
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.error.retry_after
     }
 
-    /// What it says, in words.
+    /// The message for people.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.error.message

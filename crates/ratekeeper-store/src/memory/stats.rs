@@ -2,7 +2,7 @@
 
 use crate::RuleSlot;
 
-/// What has happened to a shard's counters, kept under its lock.
+/// Events that a shard counts under its lock.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Tally {
     pub(super) evicted_expired: u64,
