@@ -204,7 +204,11 @@ impl Describer {
         domain: Option<&str>,
         rules: &RuleSet,
     ) -> Result<(), Malformed> {
-        let Some(target) = request.target.as_ref().filter(|target| target.is_odd()) else {
+        let Some(target) = request
+            .target
+            .as_ref()
+            .filter(|target| target.is_ambiguous())
+        else {
             return Ok(());
         };
         let counts = domain.is_some_and(|domain| self.goes_by_path(rules.domain(domain)));

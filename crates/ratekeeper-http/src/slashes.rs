@@ -81,7 +81,7 @@ pub enum AmbiguousPaths {
 }
 
 impl AmbiguousPaths {
-    /// Refuses a path because of its `odd` parts; `counts` is true if a rule of a descriptor may
+    /// Refuses a path because of its ambiguities; `counts` is true if a rule of a descriptor may
     /// depend on it.
     pub(crate) fn check(
         self,
@@ -89,7 +89,7 @@ impl AmbiguousPaths {
         rules: &RuleSet,
         counts: bool,
     ) -> Result<(), Malformed> {
-        let Some(ambiguity) = target.odd.other.filter(|_| self == Self::Refuse) else {
+        let Some(ambiguity) = target.ambiguities.other.filter(|_| self == Self::Refuse) else {
             return Ok(());
         };
         // Patterns of service levels match with parameters and without.

@@ -13,14 +13,14 @@ pub(crate) use path::{decode, path};
 
 /// A normalized path, and the reasons why services may read it differently.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Spelt<'a> {
+pub(crate) struct NormalizedPath<'a> {
     pub(crate) path: std::borrow::Cow<'a, str>,
-    pub(crate) odd: Odd,
+    pub(crate) ambiguities: Ambiguities,
 }
 
 /// The ambiguities of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Odd {
+pub(crate) struct Ambiguities {
     /// It has an encoded slash or a backslash, which some services take for a slash.
     pub(crate) slash: bool,
     /// The first other ambiguity.

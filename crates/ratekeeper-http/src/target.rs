@@ -6,7 +6,7 @@ use http::HeaderName;
 
 use crate::Malformed;
 use crate::malformed::excerpt;
-use crate::spelling::{Ambiguity, Odd, Spelt, path};
+use crate::spelling::{Ambiguities, Ambiguity, NormalizedPath, path};
 
 /// A request's target.
 ///
@@ -23,7 +23,7 @@ pub struct Target<'a> {
     pub path: Cow<'a, str>,
     /// The query without the question mark, as it was sent; empty if there is none.
     pub query: &'a [u8],
-    pub(crate) odd: Odd,
+    pub(crate) ambiguities: Ambiguities,
 }
 
 impl<'a> Target<'a> {
@@ -39,7 +39,7 @@ impl<'a> Target<'a> {
             return Ok(Self {
                 path: Cow::Borrowed("*"),
                 query: b"",
-                odd: Odd::default(),
+                ambiguities: Ambiguities::default(),
             });
         }
         let target = origin_form(target).ok_or_else(|| {
@@ -47,15 +47,15 @@ impl<'a> Target<'a> {
             Malformed::header(name, message)
         })?;
         let (raw, query) = split(target, b'?');
-        let mut spelt = path(raw);
+        let mut normalized = path(raw);
         if is_cut {
-            let other = spelt.odd.other.unwrap_or(Ambiguity::Fragment);
-            spelt.odd.other = Some(other);
+            let other = normalized.ambiguities.other.unwrap_or(Ambiguity::Fragment);
+            normalized.ambiguities.other = Some(other);
         }
         Ok(Self {
-            path: spelt.path,
+            path: normalized.path,
             query,
-            odd: spelt.odd,
+            ambiguities: normalized.ambiguities,
         })
     }
 
@@ -66,23 +66,23 @@ impl<'a> Target<'a> {
             Some((raw, query)) => (raw, query),
             None => (uri.path(), ""),
         };
-        let spelt = match raw {
-            "*" => Spelt {
+        let normalized = match raw {
+            "*" => NormalizedPath {
                 path: Cow::Borrowed(raw),
-                odd: Odd::default(),
+                ambiguities: Ambiguities::default(),
             },
             raw => path(raw.as_bytes()),
         };
         Some(Self {
-            path: spelt.path,
+            path: normalized.path,
             query: query.as_bytes(),
-            odd: spelt.odd,
+            ambiguities: normalized.ambiguities,
         })
     }
 
     /// Returns true if services read the path in different ways.
-    pub(crate) const fn is_odd(&self) -> bool {
-        self.odd.slash || self.odd.other.is_some()
+    pub(crate) const fn is_ambiguous(&self) -> bool {
+        self.ambiguities.slash || self.ambiguities.other.is_some()
     }
 
     /// Refuses segments that some services read as `.` or `..` and others as a name:

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::{Odd, Spelt};
+use super::{Ambiguities, NormalizedPath};
 
 /// An ambiguity in a path, other than an encoded slash or a backslash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,13 +36,13 @@ impl fmt::Display for Ambiguity {
 }
 
 /// Normalizes a path as [`Target`](crate::Target) describes.
-pub(crate) fn path(raw: &[u8]) -> Spelt<'_> {
+pub(crate) fn path(raw: &[u8]) -> NormalizedPath<'_> {
     if is_in_one_spelling(raw)
         && let Ok(path) = std::str::from_utf8(raw)
     {
         let path = Cow::Borrowed(path);
-        let odd = Odd::default();
-        return Spelt { path, odd };
+        let ambiguities = Ambiguities::default();
+        return NormalizedPath { path, ambiguities };
     }
     let mut segments: Vec<String> = Vec::new();
     let mut is_folder = false;
@@ -65,8 +65,8 @@ pub(crate) fn path(raw: &[u8]) -> Spelt<'_> {
     if is_folder || out.is_empty() {
         out.push('/');
     }
-    Spelt {
-        odd: Odd {
+    NormalizedPath {
+        ambiguities: Ambiguities {
             slash: out.contains("%2F") || out.contains('\\'),
             other: ambiguity(raw, &out),
         },
@@ -92,16 +92,16 @@ fn is_in_one_spelling(path: &[u8]) -> bool {
         && !pairs.any(|pair| pair == b"//" || pair == b"/.")
 }
 
-/// The first ambiguity of a path besides slashes; `spelt` is the normalized path.
-fn ambiguity(raw: &[u8], spelt: &str) -> Option<Ambiguity> {
+/// The first ambiguity of a path besides slashes; `normalized` is the normalized path.
+fn ambiguity(raw: &[u8], normalized: &str) -> Option<Ambiguity> {
     let is_leading = |byte: Option<&u8>| matches!(byte, Some(b'/' | b'\\'));
     if is_leading(raw.first()) && is_leading(raw.get(1)) {
         Some(Ambiguity::LeadingSlashes)
     } else if has_dot_segments(raw) {
         Some(Ambiguity::DotSegment)
-    } else if spelt.contains(';') {
+    } else if normalized.contains(';') {
         Some(Ambiguity::Parameters)
-    } else if has_second_reading(spelt) {
+    } else if has_second_reading(normalized) {
         Some(Ambiguity::Escape)
     } else {
         None
@@ -109,8 +109,8 @@ fn ambiguity(raw: &[u8], spelt: &str) -> Option<Ambiguity> {
 }
 
 /// Returns true if an escape is left that is neither a slash nor a literal percent sign.
-fn has_second_reading(spelt: &str) -> bool {
-    let mut pieces = spelt.split('%').skip(1).map(str::as_bytes);
+fn has_second_reading(normalized: &str) -> bool {
+    let mut pieces = normalized.split('%').skip(1).map(str::as_bytes);
     pieces.any(|piece| match piece {
         [b'2', b'F', ..] => false,
         // `%25` and two digits, or `u` and four: it stands for another escape.

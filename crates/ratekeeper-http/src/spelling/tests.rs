@@ -126,7 +126,7 @@ const SPELLINGS: [(&str, &str, Reading); 46] = [
 ];
 
 fn reading(target: &Target<'_>) -> Reading {
-    match (target.odd.other, target.odd.slash) {
+    match (target.ambiguities.other, target.ambiguities.slash) {
         (Some(other), _) => Other(other),
         (None, true) => Slash,
         (None, false) => One,
