@@ -85,12 +85,12 @@ impl Future for Alarm {
         // than early.
         let known = this.rest.take().map(|(at, _)| at);
         let at = known.unwrap_or_else(|| HostInstant::now() + left);
-        let Some(bell) = Bell::of_process() else {
+        let Some(thread) = TimerThread::of_process() else {
             *this.is_exact = false;
             this.sleep.as_mut().reset(*this.at);
             return this.sleep.poll(cx);
         };
-        bell.ring(at, cx.waker().clone());
+        thread.wake_at(at, cx.waker().clone());
         *this.rest = Some((at, cx.waker().clone()));
         Poll::Pending
     }
@@ -99,7 +99,7 @@ impl Future for Alarm {
 /// The thread that waits out the last moments of exact timers. Entries are not removed when a timer
 /// is dropped: a spurious wake does no harm, and comes within [`EARLY`].
 #[derive(Debug)]
-struct Bell {
+struct TimerThread {
     due: Mutex<Due>,
     /// Signals that a new entry is due before all others.
     sooner: Condvar,
@@ -109,33 +109,33 @@ struct Bell {
 struct Due {
     wakers: BTreeMap<(HostInstant, u64), Waker>,
     /// Distinguishes entries with the same time.
-    asked: u64,
+    added: u64,
 }
 
-impl Bell {
+impl TimerThread {
     /// The process-wide instance, whose thread is started on first use; none if no thread can be
     /// created.
     fn of_process() -> Option<&'static Self> {
-        static BELL: Bell = Bell {
+        static INSTANCE: TimerThread = TimerThread {
             due: Mutex::new(Due {
                 wakers: BTreeMap::new(),
-                asked: 0,
+                added: 0,
             }),
             sooner: Condvar::new(),
         };
         static STARTED: OnceLock<bool> = OnceLock::new();
         let start = || {
-            let thread = Builder::new().name("ratekeeper-bell".to_owned());
-            thread.spawn(|| BELL.run()).is_ok()
+            let builder = Builder::new().name("ratekeeper-timer".to_owned());
+            builder.spawn(|| INSTANCE.run()).is_ok()
         };
-        STARTED.get_or_init(start).then_some(&BELL)
+        STARTED.get_or_init(start).then_some(&INSTANCE)
     }
 
     /// Wakes `waker` at that time.
-    fn ring(&self, at: HostInstant, waker: Waker) {
+    fn wake_at(&self, at: HostInstant, waker: Waker) {
         let mut due = self.due.lock();
-        due.asked += 1;
-        let key = (at, due.asked);
+        due.added += 1;
+        let key = (at, due.added);
         due.wakers.insert(key, waker);
         let is_first = due.wakers.first_key_value().map(|(first, _)| *first) == Some(key);
         drop(due);

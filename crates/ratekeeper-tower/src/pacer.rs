@@ -70,13 +70,13 @@ struct Lines {
 #[derive(Debug, Default)]
 struct Line {
     /// Ordered by turn; with the wakers of those that were not first when last polled.
-    waiting: BTreeMap<Place, Option<Waker>>,
+    waiting: BTreeMap<Position, Option<Waker>>,
     /// The earliest departure of the next one.
     open_at: Option<Instant>,
 }
 
 /// A position in a line: a turn, and a unique number.
-type Place = (Instant, u64);
+type Position = (Instant, u64);
 
 /// The answer to a request that wants to leave.
 enum Leave {
@@ -87,39 +87,39 @@ enum Leave {
 }
 
 impl Line {
-    /// Lets the request at `place` leave if it may: it is then out of the line, and its successor
+    /// Lets the request at `position` leave if it may: it is then out of the line, and its successor
     /// is the one to wake.
-    fn leave(&mut self, place: Place, span: Duration, now: Instant, waker: &Waker) -> Leave {
+    fn leave(&mut self, position: Position, span: Duration, now: Instant, waker: &Waker) -> Leave {
         let open_at = self.open_at;
         let may_leave = |turn: Instant| open_at.map_or(turn, |open_at| open_at.max(turn));
         while let Some(first) = self.waiting.first_entry()
-            && *first.key() != place
+            && *first.key() != position
             && may_leave(first.key().0) + PATIENCE < now
         {
             first.remove();
         }
         if let Some((first, _)) = self.waiting.first_key_value()
-            && *first < place
+            && *first < position
         {
-            let known = self.waiting.entry(place).or_default();
+            let known = self.waiting.entry(position).or_default();
             if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
                 *known = Some(waker.clone());
             }
-            return Leave::Behind(place.0.max(now) + PATIENCE + span);
+            return Leave::Behind(position.0.max(now) + PATIENCE + span);
         }
-        let at = may_leave(place.0);
+        let at = may_leave(position.0);
         if now < at {
-            self.waiting.insert(place, None);
+            self.waiting.insert(position, None);
             return Leave::At(at);
         }
-        self.open_at = Some(now + kept(span, now.saturating_duration_since(place.0)));
+        self.open_at = Some(now + kept(span, now.saturating_duration_since(position.0)));
         Leave::Now
     }
 
-    /// Removes the request at `place`; returns the wakers of the first one now, and of those that
+    /// Removes the request at `position`; returns the wakers of the first one now, and of those that
     /// are due.
-    fn remove(&mut self, place: Place) -> SmallVec<[Waker; 1]> {
-        self.waiting.remove(&place);
+    fn remove(&mut self, position: Position) -> SmallVec<[Waker; 1]> {
+        self.waiting.remove(&position);
         let now = Instant::now();
         let next = self.waiting.iter_mut().take(WOKEN_MOST).enumerate();
         let next = next.take_while(|(number, ((turn, _), _))| *number == 0 || *turn <= now);
@@ -154,24 +154,24 @@ impl Lines {
 
 /// A request's position in a line, until it is dropped.
 #[derive(Debug)]
-struct Stand {
+struct Waiter {
     pacer: Arc<Pacer>,
     bucket: CounterKey,
-    place: Place,
+    position: Position,
     span: Duration,
 }
 
-impl Stand {
+impl Waiter {
     fn new(pacer: &Arc<Pacer>, bucket: CounterKey, turn: Instant, span: Duration) -> Self {
         let mut lines = pacer.0.lock();
         lines.joined += 1;
-        let place = (turn, lines.joined);
-        lines.line(bucket).waiting.insert(place, None);
+        let position = (turn, lines.joined);
+        lines.line(bucket).waiting.insert(position, None);
         drop(lines);
         Self {
             pacer: Arc::clone(pacer),
             bucket,
-            place,
+            position,
             span,
         }
     }
@@ -179,22 +179,22 @@ impl Stand {
     fn leave(&self, now: Instant, waker: &Waker) -> Leave {
         let mut lines = self.pacer.0.lock();
         let line = lines.line(self.bucket);
-        line.leave(self.place, self.span, now, waker)
+        line.leave(self.position, self.span, now, waker)
     }
 }
 
-impl Drop for Stand {
+impl Drop for Waiter {
     fn drop(&mut self) {
         let mut lines = self.pacer.0.lock();
         let Some(line) = lines.by_bucket.get_mut(&self.bucket) else {
             return;
         };
-        let next = line.remove(self.place);
+        let next = line.remove(self.position);
         // The next request's turn is a span after this one. Only lateness beyond that has to be
         // remembered.
         let is_kept = line
             .open_at
-            .is_some_and(|open_at| open_at > self.place.0 + self.span);
+            .is_some_and(|open_at| open_at > self.position.0 + self.span);
         if line.waiting.is_empty() && !is_kept {
             lines.by_bucket.remove(&self.bucket);
         }
@@ -208,7 +208,7 @@ pin_project! {
     #[derive(Debug)]
     pub(crate) struct Paced {
         // None if the bucket is not known, or turns follow each other too fast.
-        stand: Option<Stand>,
+        waiter: Option<Waiter>,
         #[pin]
         alarm: Alarm,
     }
@@ -225,7 +225,7 @@ impl Paced {
         let bucket = bucket.filter(|_| span >= SPACED_LEAST);
         let is_exact = bucket.is_some() && span < EXACT_BELOW;
         Self {
-            stand: bucket.map(|bucket| Stand::new(pacer, bucket, turn, span)),
+            waiter: bucket.map(|bucket| Waiter::new(pacer, bucket, turn, span)),
             alarm: Alarm::new(turn, is_exact),
         }
     }
@@ -236,12 +236,12 @@ impl Future for Paced {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
-        let Some(stand) = this.stand else {
+        let Some(waiter) = this.waiter else {
             return this.alarm.poll(cx);
         };
         let mut now = Instant::now();
         loop {
-            let at = match stand.leave(now, cx.waker()) {
+            let at = match waiter.leave(now, cx.waker()) {
                 Leave::Now => return Poll::Ready(()),
                 Leave::At(at) | Leave::Behind(at) => at,
             };

@@ -23,7 +23,7 @@ impl Wake for Bed {
 }
 
 /// A timer for 5 ms from now, already handed to the thread.
-async fn on_the_bell() -> Pin<Box<Alarm>> {
+async fn on_the_timer_thread() -> Pin<Box<Alarm>> {
     let mut alarm = Box::pin(Alarm::new(Instant::now() + Duration::from_millis(5), true));
     // Tokio's timer wakes it before the time; on a very slow machine it has already fired.
     poll_fn(|cx| match alarm.as_mut().poll(cx) {
@@ -35,7 +35,7 @@ async fn on_the_bell() -> Pin<Box<Alarm>> {
 }
 
 #[tokio::test]
-async fn an_exact_one_rings_and_not_before_its_time() {
+async fn an_exact_timer_fires_not_before_its_time() {
     for millis in [0, 1, 3, 5, 8] {
         let at = Instant::now() + Duration::from_millis(millis);
         let rung = timeout(PATIENCE, Alarm::new(at, true)).await;
@@ -45,8 +45,8 @@ async fn an_exact_one_rings_and_not_before_its_time() {
 }
 
 #[tokio::test]
-async fn one_that_is_set_to_a_later_time_on_the_bell_rings_then() {
-    let mut alarm = on_the_bell().await;
+async fn a_timer_that_is_reset_on_the_timer_thread_fires_at_the_new_time() {
+    let mut alarm = on_the_timer_thread().await;
     let later = Instant::now() + Duration::from_millis(20);
     alarm.as_mut().set_to(later);
     let rung = timeout(PATIENCE, alarm).await;
@@ -56,7 +56,7 @@ async fn one_that_is_set_to_a_later_time_on_the_bell_rings_then() {
 
 #[tokio::test]
 async fn the_last_poller_is_woken() {
-    let mut alarm = on_the_bell().await;
+    let mut alarm = on_the_timer_thread().await;
     let bed = Arc::new(Bed::default());
     let waker = Waker::from(Arc::clone(&bed));
     let polled = alarm.as_mut().poll(&mut Context::from_waker(&waker));
@@ -68,7 +68,7 @@ async fn the_last_poller_is_woken() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_at_once_each_rings() {
+async fn each_of_many_timers_at_once_fires() {
     let start = Instant::now();
     let mut alarms = JoinSet::new();
     for number in 0..200_u32 {
