@@ -10,11 +10,13 @@ const REWRITTEN: &[&str] = &[
     "crates/ratekeeper-bench",
     "crates/ratekeeper-client",
     "crates/ratekeeper-compat",
+    "crates/ratekeeper-http",
     "crates/ratekeeper-proto",
     "crates/ratekeeper-replay",
     "crates/ratekeeper-rules",
     "crates/ratekeeper-testkit",
     "crates/ratekeeper-tls",
+    "crates/ratekeeper-tower",
     "examples",
     "xtask",
 ];

@@ -37,11 +37,11 @@ fn same_name(secret: &str, key: &str) -> bool {
         })
 }
 
-/// A secret as the names of rules show it: `~9f86d081884c7d65…9f2c`.
+/// A secret as shown in the names of rules: `~9f86d081884c7d65…9f2c`.
 ///
-/// The same in every process, so that a rule's id is, and made without a key: 64 bits of SHA-256. It
-/// tells nothing of a secret that cannot be guessed. Whoever has a key at hand shows
-/// [`with_hash`] of a keyed hash instead.
+/// The hash is 64 bits of SHA-256 without a key, so that a rule has the same id in every process. It
+/// reveals nothing about a secret that cannot be guessed. Code that has a key shows a keyed hash,
+/// [`with_hash`].
 #[must_use]
 pub fn fingerprint(secret: &str) -> String {
     let digest = Sha256::new()
@@ -55,7 +55,7 @@ pub fn fingerprint(secret: &str) -> String {
     with_hash(secret, hash)
 }
 
-/// A secret that is shown as `hash` and, where at least 8 other characters stay hidden, its last 4.
+/// Shows a secret as `hash` and its last 4 characters, if at least 8 others stay hidden.
 #[must_use]
 pub fn with_hash(secret: &str, hash: u64) -> String {
     let hidden = secret.chars().count().saturating_sub(4);

@@ -90,7 +90,7 @@ pub struct MemoryStore {
     buckets_per_shard: usize,
     /// The bucket at which the next sweep begins, counted through all shards.
     sweep_from: AtomicUsize,
-    /// What the last sweep saw of counters that refuse.
+    /// The rule closest to its maximum of counters in the last sweep.
     refusing: Mutex<Option<Refusing>>,
 }
 

@@ -1,4 +1,4 @@
-//! The places of those that wait for a turn, shared out so that nobody takes all of them.
+//! Places for waiting requests, with a maximum for each client and each rule.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,21 +10,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use ratekeeper_store::RuleSlot;
 
-/// One client address has at most one in so many of the places.
+/// The divisor of the places that one client address may take.
 const CLIENT_SHARE: u64 = 8;
 
-/// One rule has at most one in so many of the places: keys that somebody makes up for it leave the
-/// others to the callers of other rules.
+/// The divisor of the places that one rule may take: a flood of invented keys leaves places for
+/// the callers of other rules.
 const RULE_SHARE: u64 = 2;
 
-/// The bits of an IPv6 address that one client has for itself, in most networks.
+/// The /64 prefix of an IPv6 address: most networks give one to each client.
 const IPV6_CLIENT: u128 = !0 << 64;
 
-/// The places of a layer.
+/// A layer's places for waiting requests.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     taken: AtomicU64,
-    /// Who has them. Held for a look and a count, and only where somebody waits.
+    /// Counts by holder. Locked briefly, and only once requests wait.
     holders: Mutex<Holders>,
 }
 
@@ -35,13 +35,13 @@ struct Holders {
 }
 
 impl Places {
-    /// The places that are taken.
+    /// The number of taken places.
     pub(crate) fn taken(&self) -> u64 {
         // Relaxed, here and below: the count guards nothing but itself.
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Whether one of `most` places is free for a request of `client`.
+    /// Returns true if one of `most` places is free for a request of `client`.
     pub(crate) fn has_room(&self, client: Option<IpAddr>, most: u64) -> bool {
         let taken = self.taken();
         if taken >= most {
@@ -55,8 +55,8 @@ impl Places {
         held.is_none_or(|held| held < own_most)
     }
 
-    /// One of `most` places for a request of `client` that `rule` holds back, unless all of them are
-    /// taken, or all that either may have.
+    /// Takes one of `most` places for a request of `client` that `rule` holds back. None if all are
+    /// taken, or as many as the client or the rule may have.
     pub(crate) fn take(
         self: &Arc<Self>,
         client: Option<IpAddr>,
@@ -83,7 +83,7 @@ impl Places {
     }
 }
 
-/// The part of `most` that one holder may have; one at least.
+/// The number of `most` places that one holder may take, at least 1.
 fn share(most: u64, part: u64) -> u64 {
     (most / part).max(1)
 }
@@ -114,7 +114,7 @@ fn remove<K: Hash + Eq>(held: &mut HashMap<K, u64>, holder: Option<K>) {
     }
 }
 
-/// A place among those who wait, until it is dropped.
+/// A taken place; dropping it frees it.
 #[derive(Debug)]
 pub(crate) struct Place {
     places: Arc<Places>,
@@ -145,14 +145,14 @@ mod tests {
         let places = Arc::new(Places::default());
         let rule = |number| Some(RuleSlot(number));
         let mut held = Vec::new();
-        // However many keys one client makes up, for however many rules.
+        // One client, many rules.
         for number in 0..100 {
             held.extend(places.take(address("203.0.113.1"), rule(number), MOST));
         }
         assert_eq!(held.len(), 8);
         assert!(!places.has_room(address("203.0.113.1"), MOST));
         assert!(places.has_room(address("203.0.113.2"), MOST));
-        // However many clients make them up for one rule.
+        // Many clients, one rule.
         for number in 0..100_u32 {
             let client = IpAddr::from([198, 51, 100, u8::try_from(number).expect("it is small")]);
             held.extend(places.take(Some(client), rule(200), MOST));

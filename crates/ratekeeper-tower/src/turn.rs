@@ -130,7 +130,7 @@ impl<E: Enforcer> Shared<E> {
         })
     }
 
-    /// The domain whose rules hold. Where nothing settles it one holds all the same: a reload must not switch limits off.
+    /// The domain whose rules apply. If several could, it still picks one: a reload must not switch limits off.
     fn domain<'a>(&'a self, rules: &'a RuleSet) -> Option<&'a str> {
         match self.describer.domain(None, rules) {
             Ok(domain) => domain.or(self.domain.as_deref()),
@@ -143,9 +143,8 @@ impl<E: Enforcer> Shared<E> {
         }
     }
 
-    /// How long a request can wait that comes from `client` now. While every place is taken that it could have, not at all:
-    /// it must not take a turn that it could not wait for. Those who ask at the moment at which the last place goes are told
-    /// so afterwards.
+    /// The longest time that a new request of `client` may wait: zero while no place is free for it, so that it does not take
+    /// a turn that it could not wait for. If the last place is taken meanwhile, [`Self::wait`] refuses it.
     fn wait_max(&self, client: Option<IpAddr>) -> Duration {
         match self.watch.places.has_room(client, self.waiting_max) {
             true => self.wait_max,
@@ -153,7 +152,7 @@ impl<E: Enforcer> Shared<E> {
         }
     }
 
-    /// What `asked` comes to, for `request`.
+    /// Returns the next step for `request` after the enforcer's answer.
     pub(crate) fn next<B>(&self, asked: AnswerOf<E>, mode: Mode, request: &Request<B>) -> Next<E> {
         match asked {
             Answer::Decided(admission) => self.admitted(admission, mode, request),
@@ -161,7 +160,7 @@ impl<E: Enforcer> Shared<E> {
         }
     }
 
-    /// What becomes of a request whose turn has come.
+    /// Asks again about a request whose turn has come.
     pub(crate) fn at_turn<B>(
         &self,
         queued: E::Queued,
@@ -171,7 +170,7 @@ impl<E: Enforcer> Shared<E> {
         self.next(self.enforcer.at_turn(queued), mode, request)
     }
 
-    /// What `admission` comes to, for `request`.
+    /// Returns the next step for `request` after a decision.
     pub(crate) fn admitted<B>(
         &self,
         admission: AdmissionOf<E>,
@@ -218,7 +217,7 @@ impl<E: Enforcer> Shared<E> {
             );
         };
         self.watch.waited();
-        // From here on: what a queue is told to wait does not add up.
+        // Counted from now, so that delays in this process do not add up along the line.
         let at = Instant::now() + turn.after;
         Next::Wait(InLine {
             paced: Paced::new(&self.pacer, turn.bucket, at, turn.span),
@@ -227,7 +226,7 @@ impl<E: Enforcer> Shared<E> {
         })
     }
 
-    /// Who sent `request`. It was found before, and is not kept: few requests wait.
+    /// The address of the client that sent `request`. Derived again because few requests wait.
     fn client<B>(&self, request: &Request<B>) -> Option<IpAddr> {
         let peer = (self.peer)(request.extensions())?;
         self.forwarding
@@ -236,7 +235,7 @@ impl<E: Enforcer> Shared<E> {
             .flatten()
     }
 
-    /// What becomes of a request that can be understood in two ways, or whose token is not believed.
+    /// Refuses a request that is ambiguous or whose token is invalid.
     pub(crate) fn malformed(&self, refused: Refused, mode: Mode, headers: &HeaderMap) -> Next<E> {
         self.watch.malformed(&refused);
         let refusal = match refused {
@@ -261,7 +260,7 @@ impl<E: Enforcer> Shared<E> {
     fn refuse(&self, refusal: Refusal, lines: HeaderLines, headers: &HeaderMap) -> Next<E> {
         let form = Form::wanted(headers, self.body_form);
         let mut response = refusal.response(&form, lines);
-        // For whatever logs answers: what the client is told does not say all of it.
+        // For loggers: the response does not show everything.
         response.extensions_mut().insert(Arc::new(refusal));
         Next::Refuse(response)
     }

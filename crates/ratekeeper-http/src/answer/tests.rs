@@ -26,7 +26,7 @@ fn limiter() -> Limiter<MemoryStore> {
     Limiter::new(loaded.rules, store, LimiterOptions::default())
 }
 
-/// Whoever has one denial at hand must not be able to look for a key that reads like it.
+/// A caller that knows one denial must not be able to search for another key with the same fingerprint.
 #[test]
 fn the_fingerprint_of_a_secret_takes_the_seed_to_make() {
     let scopes = [limiter(), limiter()].map(|limiter| {

@@ -1,5 +1,5 @@
-//! Counts, while a sweep passes, how far rules have filled what they may hold with counters that
-//! refuse.
+//! Estimates during a sweep which part of each rule's maximum of counters is taken by counters
+//! that deny.
 
 use std::ops::Range;
 
@@ -8,11 +8,11 @@ use super::stats::Refusing;
 use super::table::SLOTS;
 use crate::RuleSlot;
 
-/// What one sweep has seen.
+/// The counts of one sweep.
 #[derive(Debug, Default)]
 pub(super) struct Census {
     rules: Vec<Seen>,
-    /// Of the buckets at hand.
+    /// Counts by rule of the buckets that are visited now.
     slice: Vec<Slice>,
 }
 
@@ -23,17 +23,18 @@ struct Slice {
     refusing: u64,
 }
 
-/// Of one rule.
+/// The sum for one rule.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Counters that were looked at.
+    /// Visited counters.
     held: u64,
-    /// Of those, in thousandths of a counter, what they stand for of what the rule may hold.
+    /// Denying counters, each weighted with the part of its maximum, in thousandths, that the rule
+    /// holds in the counter's shard.
     filled: u64,
 }
 
 impl Census {
-    /// Looks at those buckets of a shard, whose expired counters are gone.
+    /// Counts in these buckets of a shard, after their expired counters have been removed.
     pub(super) fn look(&mut self, shard: &Shard, buckets: Range<usize>) {
         self.slice.clear();
         self.slice.resize(shard.rules.len(), Slice::default());
@@ -43,7 +44,7 @@ impl Census {
                     continue;
                 };
                 let meta = shard.table.meta(place);
-                // Of a counter that was loaded and not asked for since, nobody knows the rule.
+                // The rule of a loaded counter is unknown until its first request.
                 if let Some(slice) = self.slice.get_mut(usize::from(meta.rule().0)) {
                     slice.held += 1;
                     slice.refusing += u64::from(meta.share() == 0);
@@ -70,7 +71,7 @@ impl Census {
         self.rules[at].filled += filled;
     }
 
-    /// The rule that has come furthest.
+    /// The rule with the largest part of its maximum taken.
     pub(super) fn fullest(&self) -> Option<Refusing> {
         let rules = (0..).map(RuleSlot).zip(&self.rules);
         let seen = rules.filter(|(_, seen)| seen.filled > 0);

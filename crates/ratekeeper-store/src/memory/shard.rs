@@ -260,7 +260,7 @@ impl Shard {
         meta.with_rule(rule)
     }
 
-    /// How much of what the rule may hold it holds, in thousandths.
+    /// The part of its maximum of counters that a rule holds, in thousandths.
     pub(super) fn permille_of(&self, rule: RuleSlot) -> u64 {
         let most = self.rule_most.min(self.table.capacity()).max(1) as u64;
         let held = self.rules.get(usize::from(rule.0)).map_or(0, |held| *held);

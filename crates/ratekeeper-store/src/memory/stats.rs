@@ -10,13 +10,13 @@ pub(super) struct Tally {
     pub(super) refused_full: u64,
 }
 
-/// How much of what a rule may hold is taken by live counters that refuse, and so never go for new
-/// ones. At 1,000 a new counter of the rule is answered by its [`FullMode`](crate::FullMode).
+/// The part of a rule's maximum of counters that live, denying counters take: these are never
+/// evicted for new ones. At 1,000 its [`FullMode`](crate::FullMode) answers for new counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusing {
-    /// Of all rules the one that has come furthest.
+    /// The rule with the largest part.
     pub rule: RuleSlot,
-    /// In thousandths, estimated from the part of the table that the last sweep looked at.
+    /// Thousandths, estimated from the part of the table that the last sweep visited.
     pub permille: u16,
 }
 
@@ -49,6 +49,6 @@ pub struct MemoryStats {
     pub evicted_live: u64,
     /// Steps answered by their [`FullMode`](crate::FullMode), since the start.
     pub refused_full: u64,
-    /// How near the fullest rule is to that; none before the first sweep, and where nothing refuses.
+    /// The rule with the most denying counters; None before the first sweep, or if no counter denies.
     pub refusing: Option<Refusing>,
 }
