@@ -13,6 +13,7 @@ mod chaos;
 mod check;
 mod compat;
 mod fuzz;
+mod loom;
 mod matrix;
 mod need;
 mod run;
@@ -48,6 +49,7 @@ The verbs of this repository.
   cargo xtask matrix [NAME]       the tests of the Redis store with Redis 6.2 and 7, Valkey 8 and 9, or one of them
   cargo xtask chaos [--quick] [--deadline MS] [FAULT...]
                                   three nodes under load while their Redis fails, in every way there is
+  cargo xtask loom                the word of a lease in every order in which threads can meet
   cargo xtask book                docs/ as a book with search: target/book/index.html
   cargo xtask attack [--quick] [FAMILY...]
                                   the service and the gateway against hostile clients, with real applications behind
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         "matrix" => matrix::matrix(rest),
         "chaos" => chaos::chaos(rest),
         "attack" => attack::attack(rest),
+        "loom" => loom::loom(),
         "book" => book::book(),
         "help" | "--help" | "-h" => {
             // `cargo xtask help | head` closes the pipe early, which is no fault.

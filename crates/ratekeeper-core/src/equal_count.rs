@@ -50,6 +50,7 @@
 
 mod distances;
 mod form;
+mod lease;
 mod log;
 mod reading;
 #[cfg(test)]
@@ -59,6 +60,8 @@ use crate::step::Finding;
 use crate::{Ask, Heap, Micros, Outcome, Spill, StateMut, StateRef, Timestamp, Verdict, Words};
 pub(crate) use form::EqualCount;
 pub use form::{EXACT_UP_TO, SHORTEST_WINDOW};
+pub use lease::Place;
+pub(crate) use lease::{before_grant, give_back, granted};
 use log::Log;
 pub use log::Parts;
 use reading::Reading;
@@ -154,7 +157,7 @@ fn test_reading(
     )
 }
 
-/// When nothing counts any more of a counter in whose window so many groups are, once more than
+/// The time at which nothing counts any more of a counter in whose window so many groups are, once more than
 /// no hits were charged to it.
 #[inline(always)]
 fn full_after_taking(reading: &Reading<'_>, (alive, _): (usize, u64), taken: u64) -> Timestamp {
@@ -168,7 +171,7 @@ fn full_after_taking(reading: &Reading<'_>, (alive, _): (usize, u64), taken: u64
     }
 }
 
-/// When one hit more fits than `taken`, more than 0, leave of a counter with so many groups in
+/// The time at which one hit more fits than `taken`, more than 0, leave of a counter with so many groups in
 /// its window, of which the oldest began so many ticks before the newest.
 #[inline(always)]
 fn more_after_taking(
@@ -222,7 +225,7 @@ fn charge_log(
     charged.map_or(Ok(()), |log| log.write(state))
 }
 
-/// Whether the newest group began more than a window after `now`.
+/// Returns true if the newest group began more than a window after `now`.
 pub(crate) fn is_ahead(cut: &EqualCount, state: StateRef<'_>, now: Timestamp) -> bool {
     Reading::new(cut, Log::read(state), now).moved().is_some()
 }
@@ -235,7 +238,7 @@ pub(crate) fn spill(words: &Words) -> Heap {
     heap
 }
 
-/// When the newest group leaves; the epoch if nothing was counted.
+/// The time at which the newest group leaves; the epoch if nothing was counted.
 pub(crate) fn expires_at(cut: &EqualCount, state: StateRef<'_>) -> Timestamp {
     let log = Log::read(state);
     if log.is_empty() {

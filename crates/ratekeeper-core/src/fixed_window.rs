@@ -102,6 +102,24 @@ pub(crate) fn charge(limit: &Limit, words: &mut Words, hits: i64, at: &Moment) {
     words[1] = start.as_micros();
 }
 
+/// Takes back up to `left` hits from the window that starts at `start`, if it is still the current
+/// one; how many.
+pub(crate) fn give_back(
+    limit: &Limit,
+    words: &mut Words,
+    start: Timestamp,
+    left: u64,
+    at: &Moment,
+) -> u64 {
+    let (current, _, count) = current(limit, words, at);
+    if current != start || is_ahead(limit, words, at.now) {
+        return 0;
+    }
+    let given = left.min(count);
+    words[0] = count - given;
+    given
+}
+
 pub(crate) fn expires_at(limit: &Limit, words: &Words, at: &Moment) -> Timestamp {
     end_of(limit, Timestamp::from_micros(words[1]), at)
 }

@@ -37,6 +37,8 @@ pub mod equal_count;
 pub mod fixed_window;
 pub mod gcra;
 pub mod leaky_bucket;
+#[doc(hidden)]
+pub mod lease;
 mod limit;
 mod outcome;
 mod rate;

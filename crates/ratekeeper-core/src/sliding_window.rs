@@ -158,6 +158,19 @@ impl SubWindows {
         self.is_ahead(index, now)
     }
 
+    /// The sub-window in which a counter was last charged.
+    pub(crate) fn index(&self, state: StateRef<'_>) -> u64 {
+        match state {
+            StateRef::Words(words) => Packed::new(words, self).index(),
+            StateRef::Heap(heap) => Listed(heap).index(),
+        }
+    }
+
+    /// The end of the sub-window `index`.
+    pub(crate) const fn end_of(&self, index: u64) -> Timestamp {
+        self.start(index.saturating_add(1))
+    }
+
     /// Moves the counts of a ring that is ahead of `now`: each keeps its age.
     #[cold]
     fn bring_back(&self, ring: &mut impl CountsMut, now: Timestamp) {
@@ -392,6 +405,38 @@ pub(crate) fn charge(
         StateMut::Words(words) => take(sub, Packed::new(words, sub), hits, now),
         StateMut::Heap(heap) => take(sub, ListedMut::new(heap, sub), hits, now),
     }
+}
+
+/// Takes back up to `left` hits from the sub-window `index`, if it still counts; how many.
+pub(crate) fn give_back(
+    sub: &SubWindows,
+    state: StateMut<'_>,
+    index: u64,
+    left: u64,
+    now: Timestamp,
+) -> u64 {
+    match state {
+        StateMut::Words(words) => give_back_to(sub, Packed::new(words, sub), index, left, now),
+        StateMut::Heap(heap) => give_back_to(sub, ListedMut::new(heap, sub), index, left, now),
+    }
+}
+
+fn give_back_to(
+    sub: &SubWindows,
+    mut ring: impl CountsMut,
+    index: u64,
+    left: u64,
+    now: Timestamp,
+) -> u64 {
+    let kept = ring.index();
+    let age = kept.checked_sub(index);
+    if sub.is_ahead(kept, now) || age.is_none_or(|age| age > u64::from(sub.count)) {
+        return 0;
+    }
+    let lane = sub.lane(index);
+    let given = left.min(ring.get(lane));
+    ring.set(lane, ring.get(lane) - given);
+    given
 }
 
 /// Moves the ring on to `now`, then adds `hits` to the current sub-window or takes them back,

@@ -159,6 +159,8 @@ pub(crate) struct EqualCount {
     tick: Divisor,
     window: u64,
     is_strict: bool,
+    /// Time after their charge at which hits may still come, in microseconds.
+    lead: u64,
 }
 
 impl EqualCount {
@@ -186,7 +188,17 @@ impl EqualCount {
             tick: Divisor::new(form.width.tick(window.get())),
             window: window.get(),
             is_strict,
+            lead: 0,
         })
+    }
+
+    /// The same for hits that may come up to `lead` microseconds after they are charged.
+    pub(crate) const fn with_lead(self, lead: u64) -> Self {
+        Self { lead, ..self }
+    }
+
+    pub(super) const fn lead(&self) -> u64 {
+        self.lead
     }
 
     /// The most hits that can be counted and still let another pass, and so the capacity.

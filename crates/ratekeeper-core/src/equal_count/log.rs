@@ -130,7 +130,9 @@ pub(super) fn charged_in_place(
     let (base, tick) = (*head & BASE_MASK, cut.tick_of(cut.form()).get());
     let began = base.saturating_mul(tick);
     // Rounded up, the newest beginning may be ahead by less than a tick.
-    if *last >> LAST_BITS != cut.form().to_bits() || began >= now.saturating_add(tick) {
+    if *last >> LAST_BITS != cut.form().to_bits()
+        || began >= now.saturating_add(tick).saturating_add(cut.lead())
+    {
         return false;
     }
     let total = (*head >> BASE_BITS).max(1).saturating_add_signed(hits);

@@ -18,7 +18,7 @@ pub(super) struct Reading<'a> {
     clock: u64,
     /// Boundaries less than so many ticks before the newest are in the window; 0 if none is.
     reach: u64,
-    /// Whether the newest boundary was more than a window ahead, and is now.
+    /// True if the newest boundary was more than a window ahead, and is now.
     is_moved: bool,
 }
 
@@ -29,15 +29,15 @@ impl<'a> Reading<'a> {
         let tick = cut.tick_of(form);
         let now = now.as_micros();
         let (window, mut clock, mut is_moved) = (cut.window(), now, false);
-        // The earliest that it can have been when the newest group began.
+        // The earliest that it can have been when the newest group began, and when one begins now.
         let began = log.base.saturating_sub(1).saturating_mul(tick.get());
-        let began = began.saturating_add(1);
-        if began > now && !log.is_empty() {
-            is_moved = log.base > (now.saturating_add(window)).div_ceil(tick.get());
+        let (began, begins) = (began.saturating_add(1), now.saturating_add(cut.lead()));
+        if began > begins && !log.is_empty() {
+            is_moved = log.base > (begins.saturating_add(window)).div_ceil(tick.get());
             match is_moved {
-                true => log.base = now.div_ceil(tick.get()).min(BASE_MASK),
+                true => log.base = begins.div_ceil(tick.get()).min(BASE_MASK),
                 // Its time does not go back: the same boundaries are in the window as then.
-                false => clock = began.min(MAX_COUNT * 2),
+                false => clock = (began - cut.lead()).min(MAX_COUNT * 2),
             }
         }
         let reach = if log.is_empty() {
@@ -59,11 +59,21 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// The log that was read.
+    pub(super) const fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The log's form.
+    pub(super) const fn form(&self) -> Form {
+        self.form
+    }
+
     pub(super) const fn most(&self) -> u64 {
         self.cut.most()
     }
 
-    /// How many groups began in the window, and how many ticks before the newest the oldest of
+    /// The number of groups that began in the window, and how many ticks before the newest the oldest of
     /// them did.
     #[inline(always)]
     pub(super) fn alive(&self) -> (usize, u64) {
@@ -91,7 +101,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// How many ticks before the newest boundary the one with this index is, newest first.
+    /// Ticks from the boundary with this index (newest first) to the newest.
     pub(super) fn age(&self, index: usize) -> u64 {
         let index = index.min(self.form.width.distances());
         let distances =
@@ -99,7 +109,7 @@ impl<'a> Reading<'a> {
         distances.sum()
     }
 
-    /// When the boundary that is so many ticks before the newest leaves the window.
+    /// The time at which the boundary that is so many ticks before the newest leaves the window.
     #[inline(always)]
     pub(super) fn leaves(&self, age: u64) -> Timestamp {
         self.leaves_at(self.log.base.saturating_sub(age), self.tick)
@@ -111,7 +121,7 @@ impl<'a> Reading<'a> {
         Timestamp::from_micros(at.saturating_add(self.cut.window()))
     }
 
-    /// When a group leaves that begins now.
+    /// The time at which a group leaves that begins now.
     #[inline(always)]
     pub(super) fn leaves_now(&self) -> Timestamp {
         if self.reach > 0 {
@@ -130,10 +140,11 @@ impl<'a> Reading<'a> {
 
     #[inline(always)]
     fn tick_now(&self, tick: Divisor) -> u64 {
-        tick.quotient_up(self.now).min(BASE_MASK)
+        let begins = self.now.saturating_add(self.cut.lead());
+        tick.quotient_up(begins).min(BASE_MASK)
     }
 
-    /// How many new groups `hits` begin where one is alive.
+    /// The number of groups that `hits` begin where one is alive.
     #[inline(always)]
     pub(super) fn begun(&self, hits: u64) -> u64 {
         let total = self.log.newest.saturating_add(hits).min(MAX_COUNT);
@@ -144,7 +155,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// When at most `most` hits count, fewer than do now: the boundary leaves that is the
+    /// The time at which at most `most` hits count, fewer than do now: the boundary leaves that is the
     /// oldest of too many. For most questions that is the oldest there is.
     #[inline(always)]
     pub(super) fn falls_to(&self, most: u64, (alive, oldest): (usize, u64)) -> Timestamp {
@@ -176,7 +187,7 @@ impl<'a> Reading<'a> {
         self.is_moved.then_some(self.log)
     }
 
-    /// Whether the next hits are charged to other groups than are kept.
+    /// Returns true if the next hits are charged to other groups than are kept.
     #[inline(always)]
     pub(super) fn regroups(&self) -> bool {
         self.cut.regroups(self.form)
@@ -236,7 +247,8 @@ impl<'a> Reading<'a> {
         let convert = |age: u64| {
             let at = self.log.base.saturating_sub(age);
             // A coarser tick has been rounded up beyond now, which no beginning was.
-            let micros = at.saturating_mul(self.tick.get()).min(self.clock);
+            let latest = self.clock.saturating_add(self.cut.lead());
+            let micros = at.saturating_mul(self.tick.get()).min(latest);
             match form.width == self.form.width {
                 true => at,
                 false => micros.div_ceil(tick).min(BASE_MASK),
@@ -271,7 +283,7 @@ impl<'a> Reading<'a> {
         log
     }
 
-    /// When nothing counts any more of a counter that is regrouped and charged `hits`.
+    /// The time at which nothing counts any more of a counter that is regrouped and charged `hits`.
     #[cold]
     pub(super) fn regrouped_full(&self, alive: usize, hits: u64) -> Timestamp {
         let now = Timestamp::from_micros(self.now);
@@ -282,7 +294,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// How many of the newest groups are given back wholly with `hits`, if more than those count.
+    /// The number of newest groups that are given back wholly with `hits`, if more than those count.
     pub(super) fn groups_of(&self, hits: u64) -> usize {
         match hits.checked_sub(self.log.newest) {
             None => 0,

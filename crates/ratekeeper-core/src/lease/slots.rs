@@ -1,0 +1,152 @@
+//! The leases of a node: a fixed number of slots.
+
+use super::slot::{Closed, Credit, Slot, Unspent};
+use super::{CREDIT_MAX, Facts};
+use crate::Micros;
+
+/// Slots that a counter can have its leases in.
+const WAYS: usize = 4;
+
+/// The leases that a node holds. Spending takes no lock and allocates nothing.
+#[derive(Debug)]
+pub struct Slots {
+    sets: Box<[[Slot; WAYS]]>,
+}
+
+/// Hits that were taken from a lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken {
+    set: usize,
+    way: usize,
+    credit: Credit,
+}
+
+impl Slots {
+    /// Room for about so many leases, at least four.
+    #[must_use]
+    pub fn new(leases: usize) -> Self {
+        let sets = leases.div_ceil(WAYS).max(1);
+        let set = || std::array::from_fn(|_| Slot::default());
+        Self {
+            sets: std::iter::repeat_with(set).take(sets).collect(),
+        }
+    }
+
+    /// Takes `hits` from a lease on `key` under `limit` that holds at `now`, the node's boot time that
+    /// the check has read. A counter may have two leases for a while; the hits come from one.
+    ///
+    /// # Errors
+    /// The most that a lease holds, where none has enough; 0 if there is none.
+    pub fn spend(&self, key: (u64, u64), limit: u64, hits: u64, now: Micros) -> Result<Taken, u64> {
+        let set = self.set_of(key);
+        let is_meant = |facts: &Facts| facts.key == key && facts.limit == limit;
+        let mut most = 0;
+        for (way, slot) in self.sets[set].iter().enumerate() {
+            match slot.spend(is_meant, hits, now) {
+                Ok(credit) => return Ok(Taken { set, way, credit }),
+                Err(Unspent::Short(left)) => most = most.max(left),
+                Err(Unspent::Other | Unspent::Expired) => {}
+            }
+        }
+        Err(most)
+    }
+
+    /// Puts hits back that were taken and not admitted: their lease still stands.
+    ///
+    /// # Errors
+    /// The number of hits, if the lease is over: to be given back or burned.
+    pub fn put_back(&self, taken: Taken) -> Result<(), u64> {
+        let slot = &self.sets[taken.set][taken.way];
+        slot.put_back(taken.credit).map_err(|credit| credit.hits)
+    }
+
+    /// Holds a lease; whether there is room. If not, its hits are to be given back.
+    pub fn open(&self, facts: &Facts, credit: u64) -> bool {
+        let mut set = self.sets[self.set_of(facts.key)].iter();
+        credit <= CREDIT_MAX && set.any(|slot| slot.open(facts, credit))
+    }
+
+    /// Ends all leases of which `is_over` says so, given the hits that they hold.
+    pub fn close(&self, is_over: impl Fn(&Facts, u64) -> bool, mut closed: impl FnMut(Closed)) {
+        for slot in self.sets.iter().flatten() {
+            if let Some(lease) = slot.close(&is_over) {
+                closed(lease);
+            }
+        }
+    }
+
+    /// The leases of `key`, and hits that each holds.
+    pub fn of(&self, key: (u64, u64)) -> impl Iterator<Item = (Facts, u64)> {
+        let set = self.sets[self.set_of(key)].iter();
+        set.filter_map(Slot::look)
+            .filter(move |(facts, _)| facts.key == key)
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "a remainder of a usize")]
+    fn set_of(&self, key: (u64, u64)) -> usize {
+        (key.1 % self.sets.len() as u64) as usize
+    }
+}
+
+#[cfg(all(test, not(ratekeeper_loom)))]
+mod tests {
+    use super::*;
+    use crate::Timestamp;
+    use crate::lease::Place;
+
+    fn facts(key: u64, limit: u64, deadline: u64) -> Facts {
+        Facts {
+            key: (7, key),
+            limit,
+            id: u128::from(key) << 64 | 5,
+            from: Micros::new(20),
+            deadline: Micros::new(deadline),
+            granted_at: Timestamp::from_micros(99),
+            granted: 10,
+            place: Place::Part(3),
+        }
+    }
+
+    #[test]
+    fn only_the_same_limit_is_spent_and_only_before_the_deadline() {
+        let slots = Slots::new(8);
+        let (key, now) = ((7, 1), Micros::new(40));
+        assert!(slots.open(&facts(1, 3, 50), 10));
+        assert_eq!(slots.spend(key, 4, 1, now), Err(0));
+        assert_eq!(slots.spend(key, 3, 1, Micros::new(19)), Err(0));
+        assert_eq!(slots.spend((8, 1), 3, 1, now), Err(0));
+        assert_eq!(slots.spend(key, 3, 11, now), Err(10));
+        let taken = slots.spend(key, 3, 4, now).expect("there are ten");
+        assert_eq!(slots.spend(key, 3, 1, Micros::new(50)), Err(0));
+        assert_eq!(slots.put_back(taken), Ok(()));
+        assert_eq!(slots.of(key).collect::<Vec<_>>(), [(facts(1, 3, 50), 10)]);
+        assert!(slots.spend(key, 3, 10, Micros::new(49)).is_ok());
+    }
+
+    #[test]
+    fn what_is_left_of_a_lease_is_got_once_and_nothing_is_put_back_to_the_next() {
+        let slots = Slots::new(1);
+        let key = (7, 1);
+        assert!(slots.open(&facts(1, 3, 50), 10));
+        let taken = slots
+            .spend(key, 3, 4, Micros::new(20))
+            .expect("there are ten");
+        let mut left = Vec::new();
+        for _ in 0..2 {
+            slots.close(|_, _| true, |closed| left.push(closed.left));
+        }
+        assert_eq!(left, [6]);
+        assert!(slots.open(&facts(1, 3, 90), 20));
+        assert_eq!(slots.put_back(taken), Err(4));
+        assert_eq!(slots.spend(key, 3, 21, Micros::new(20)), Err(20));
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let slots = Slots::new(4);
+        assert!((0..4).all(|key| slots.open(&facts(key, 0, 9), 1)));
+        assert!(!slots.open(&facts(4, 0, 9), 1));
+        slots.close(|facts, _| facts.key == (7, 2), |_| {});
+        assert!(slots.open(&facts(4, 0, 9), 1));
+    }
+}

@@ -1,0 +1,134 @@
+//! The subject of a run: the limits, and what goes wrong.
+
+use ratekeeper_core::lease::Terms;
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros};
+
+use crate::random::Random;
+
+/// A protection of the protocol, each of which can be left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Guard {
+    /// Room is looked up and charged in one step.
+    AtomicGrant,
+    /// A node takes one answer to each of its requests.
+    OneAnswer,
+    /// The store carries a grant's id out once, and answers a repeat as before.
+    IdempotentGrant,
+    /// A deadline counts from before the request was sent.
+    SendTime,
+    /// A check that read its clock before a grant does not spend it.
+    NotBefore,
+    /// A lease ends with its (sub-)window.
+    WindowEnd,
+    /// A return is carried out once.
+    SingleReturn,
+    /// It is remembered until it would be too late anyway.
+    Until,
+    /// Given back to an equal-count log are the oldest groups.
+    OldestReturn,
+    /// Groups begin when the last hit can come that is charged with them.
+    Lead,
+    /// Given back to sub-windows is the one that was charged.
+    OwnPart,
+    /// Hits that are put back find the lease that they are from.
+    Generation,
+    /// The store counts a bucket that is smaller by what comes in during a lease.
+    SmallerBurst,
+    /// Nothing is given back to a bucket.
+    Burn,
+}
+
+/// The subject of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The limits that nodes may have, one after the other.
+    pub(crate) limits: Vec<Limit>,
+    pub(crate) terms: Vec<Terms>,
+    pub(crate) without: Option<Guard>,
+    pub(crate) nodes: usize,
+    /// Chances in a thousand.
+    pub(crate) lost: u64,
+    pub(crate) doubled: u64,
+    pub(crate) slow: u64,
+    pub(crate) crashes: u64,
+    pub(crate) pauses: u64,
+    /// Parts in a million, signed.
+    pub(crate) store_drift: i64,
+    /// The store's clock goes back by so much, once.
+    pub(crate) step_back: u64,
+    /// The length of a run.
+    pub(crate) span: u64,
+    /// Requests of all nodes together.
+    pub(crate) requests: u64,
+}
+
+impl Plan {
+    /// A run with everything that can go wrong but clocks that step back.
+    pub(crate) fn random(
+        random: &mut Random,
+        algorithm: Algorithm,
+        without: Option<Guard>,
+    ) -> Self {
+        let window = random.within(400, 2_000);
+        let mut plan = Self {
+            limits: limits(random, algorithm, window),
+            terms: Vec::new(),
+            without,
+            nodes: random.pick(&[1, 2, 2, 3, 4, 6, 8, 16]),
+            lost: random.pick(&[0, 20, 200]),
+            doubled: random.pick(&[0, 50, 300]),
+            slow: random.pick(&[0, 20, 200]),
+            crashes: random.pick(&[0, 0, 5]),
+            pauses: random.pick(&[0, 5, 20]),
+            store_drift: random.within(0, 1_001) as i64 - 500,
+            step_back: 0,
+            span: window * 1_000 * 4,
+            requests: 0,
+        };
+        let ttl = Micros::from_millis(random.within(10, 120));
+        for limit in &plan.limits {
+            plan.terms
+                .push(Terms::try_new(limit, ttl).expect("a limit that is leased"));
+        }
+        let most = plan.limits.iter().map(Limit::quota).max().unwrap_or(1);
+        plan.requests = (most * random.within(3, 9)).min(900);
+        plan
+    }
+
+    pub(crate) fn has(&self, guard: Guard) -> bool {
+        self.without != Some(guard)
+    }
+}
+
+/// One limit, or two between which nodes change one after the other.
+fn limits(random: &mut Random, algorithm: Algorithm, window_ms: u64) -> Vec<Limit> {
+    let quota = match random.within(0, 4) {
+        0 => random.within(2, 24),
+        1 => random.within(24, 40),
+        _ => random.within(40, 400),
+    };
+    let mut spec = LimitSpec::new(algorithm, quota, Micros::from_millis(window_ms));
+    match algorithm {
+        Algorithm::TokenBucket | Algorithm::Gcra => {
+            spec.quota = quota.max(20);
+            spec.burst = Some(random.within(spec.quota.max(64), 2 * spec.quota.max(64)));
+        }
+        Algorithm::SlidingWindow if random.happens(400) => {
+            spec.sub_windows = Some(random.pick(&[1, 2, 4, 8]));
+        }
+        _ => {}
+    }
+    let mut specs = vec![spec];
+    // Nodes that change one after the other lower a bucket's burst and raise it again: each time what it owes beyond
+    // the lower one is forgotten, leases or not.
+    if spec.burst.is_none() && random.happens(300) {
+        let mut other = spec;
+        other.quota += 1 + quota / 3;
+        specs.push(other);
+        if random.happens(500) {
+            specs.swap(0, 1);
+        }
+    }
+    let limit = |spec| Limit::try_new(spec).expect("a valid limit");
+    specs.into_iter().map(limit).collect()
+}

@@ -1,0 +1,134 @@
+//! The word of a lease and what lies beside it, in every order in which threads can meet: `cargo xtask loom`.
+
+#![cfg(ratekeeper_loom)]
+
+use std::cell::Cell;
+
+use loom::sync::Arc;
+use loom::thread;
+use ratekeeper_core::lease::{Facts, Place, Slot};
+use ratekeeper_core::{Micros, Timestamp};
+
+const NOW: Micros = Micros::new(5);
+
+/// A lease whose every part says which it is.
+fn facts(lease: u64) -> Facts {
+    Facts {
+        key: (lease, lease),
+        limit: lease,
+        id: u128::from(lease),
+        from: Micros::ZERO,
+        deadline: Micros::new(10 + lease),
+        granted_at: Timestamp::from_micros(lease),
+        granted: lease,
+        place: Place::Part(lease),
+    }
+}
+
+/// Takes from that lease, and says whether what it saw was wholly of that one.
+fn spend(slot: &Slot, lease: u64, hits: u64) -> Option<ratekeeper_core::lease::Credit> {
+    let seen = Cell::new(None);
+    let is_meant = |facts: &Facts| {
+        seen.set(Some(*facts));
+        facts.key == (lease, lease)
+    };
+    let credit = slot.spend(is_meant, hits, NOW).ok()?;
+    assert_eq!(seen.get(), Some(facts(lease)));
+    Some(credit)
+}
+
+#[test]
+fn each_hit_leaves_the_word_once() {
+    loom::model(|| {
+        let slot = Arc::new(Slot::default());
+        assert!(slot.open(&facts(1), 3));
+        let spender = || {
+            let slot = Arc::clone(&slot);
+            thread::spawn(move || spend(&slot, 1, 2).map_or(0, |credit| credit.hits))
+        };
+        let (first, second) = (spender(), spender());
+        let closed = slot.close(|_, _| true).map_or(0, |closed| closed.left);
+        let spent = first.join().unwrap() + second.join().unwrap();
+        assert_eq!(spent + closed, 3);
+        assert!(slot.close(|_, _| true).is_none());
+    });
+}
+
+#[test]
+fn what_is_left_is_got_once() {
+    loom::model(|| {
+        let slot = Arc::new(Slot::default());
+        assert!(slot.open(&facts(1), 3));
+        let other = Arc::clone(&slot);
+        let closer = thread::spawn(move || other.close(|_, _| true));
+        let here = slot.close(|_, _| true);
+        let closed = [closer.join().unwrap(), here];
+        let left: Vec<u64> = closed.iter().flatten().map(|closed| closed.left).collect();
+        assert_eq!(left, [3]);
+        assert!(
+            closed
+                .iter()
+                .flatten()
+                .all(|closed| closed.facts == facts(1))
+        );
+    });
+}
+
+#[test]
+fn what_is_put_back_finds_its_own_lease_or_none() {
+    loom::model(|| {
+        let slot = Arc::new(Slot::default());
+        assert!(slot.open(&facts(1), 2));
+        let other = Arc::clone(&slot);
+        let renewing = thread::spawn(move || {
+            let left = other.close(|_, _| true).map_or(0, |closed| closed.left);
+            assert!(other.open(&facts(2), 5));
+            left
+        });
+        let burned = match spend(&slot, 1, 1) {
+            None => 0,
+            Some(credit) => slot
+                .put_back(credit)
+                .map_or_else(|credit| credit.hits, |()| 0),
+        };
+        assert_eq!(renewing.join().unwrap() + burned, 2);
+        assert_eq!(slot.look(), Some((facts(2), 5)));
+    });
+}
+
+#[test]
+fn two_that_open_do_not_mix_their_leases() {
+    loom::model(|| {
+        let slot = Arc::new(Slot::default());
+        let opener = |lease| {
+            let slot = Arc::clone(&slot);
+            thread::spawn(move || slot.open(&facts(lease), 4))
+        };
+        let (first, second) = (opener(1), opener(2));
+        let spent = spend(&slot, 2, 1).map_or(0, |credit| credit.hits);
+        let opened = (first.join().unwrap(), second.join().unwrap());
+        let lease = match opened {
+            (true, false) => 1,
+            (false, true) => 2,
+            other => panic!("{other:?} have one slot"),
+        };
+        assert_eq!(slot.look(), Some((facts(lease), 4 - spent)));
+    });
+}
+
+#[test]
+fn one_who_means_the_next_lease_takes_nothing_of_the_one_before() {
+    loom::model(|| {
+        let slot = Arc::new(Slot::default());
+        assert!(slot.open(&facts(1), 2));
+        let other = Arc::clone(&slot);
+        let renewing = thread::spawn(move || {
+            let left = other.close(|_, _| true).map(|closed| closed.left);
+            assert!(other.open(&facts(2), 5));
+            left
+        });
+        let spent = spend(&slot, 2, 1).map_or(0, |credit| credit.hits);
+        assert_eq!(renewing.join().unwrap(), Some(2));
+        assert_eq!(slot.look(), Some((facts(2), 5 - spent)));
+    });
+}
