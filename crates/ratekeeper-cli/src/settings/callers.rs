@@ -160,7 +160,7 @@ mod tests {
             ),
             (
                 "[{name: a, tls_name: '', may: []}]",
-                "[0].tls_name: `` is no name of a client",
+                "[0].tls_name: `` is not a name of a client",
             ),
             (
                 "[{name: '', tls_name: x, may: []}]",

@@ -172,6 +172,6 @@ fn requests<T: TryFrom<u32>>(text: &str, range: RangeInclusive<u32>) -> Result<T
         .and_then(|number: u32| T::try_from(number).ok())
         .ok_or_else(|| {
             let (least, most) = range.into_inner();
-            format!("`{text}` is no number of requests; write {least} to {most}")
+            format!("`{text}` is not a number of requests; write {least} to {most}")
         })
 }

@@ -62,7 +62,7 @@ pub(super) fn worker_threads(text: &str) -> Result<NonZeroUsize, String> {
     let number = text.parse().ok();
     let number = number.filter(|threads: &NonZeroUsize| threads.get() <= WORKER_THREADS_MAX);
     number.ok_or_else(|| {
-        format!("`{text}` is no number of threads; write 1 to {WORKER_THREADS_MAX}, or nothing for one for each core")
+        format!("`{text}` is not a number of threads; write 1 to {WORKER_THREADS_MAX}, or nothing for one for each core")
     })
 }
 
@@ -106,7 +106,7 @@ impl FromStr for HeaderKinds {
                 "degraded" => kinds.degraded = true,
                 _ => {
                     return Err(format!(
-                        "`{word}` is no kind of headers; write `limits`, `draft`, `degraded`, or several with commas"
+                        "`{word}` is not a kind of headers; write `limits`, `draft`, `degraded`, or several with commas"
                     ));
                 }
             }
@@ -133,7 +133,7 @@ pub(super) fn percent(text: &str) -> Result<u8, String> {
         .parse()
         .ok()
         .filter(|percent| (1..=100).contains(percent));
-    percent.ok_or_else(|| format!("`{text}` is no share; write a whole number from 1% to 100%"))
+    percent.ok_or_else(|| format!("`{text}` is not a share; write a whole number from 1% to 100%"))
 }
 
 /// How long a client may stand still; None for as long as it likes.
@@ -160,7 +160,7 @@ pub(super) fn log_filter(text: &str) -> Result<String, String> {
     };
     if !text.contains(['=', ',']) && !is_level(&text) {
         return Err(format!(
-            "`{text}` is no log level; write one of {}",
+            "`{text}` is not a log level; write one of {}",
             LEVELS.join(", ")
         ));
     }
@@ -171,7 +171,7 @@ pub(super) fn log_filter(text: &str) -> Result<String, String> {
         .join(",");
     match tracing_subscriber::EnvFilter::builder().parse(&text) {
         Ok(_) => Ok(text),
-        Err(error) => Err(format!("`{text}` is no log filter: {error}")),
+        Err(error) => Err(format!("`{text}` is not a log filter: {error}")),
     }
 }
 

@@ -190,7 +190,7 @@ fn endpoints(text: &str) -> Result<Vec<String>, String> {
 fn endpoint(text: &str) -> Result<String, String> {
     let wrong = || {
         format!(
-            "`{}` is no service; write grpc://HOST:PORT, as in grpc://127.0.0.1:8081, grpcs://HOST:PORT or unix:/PATH",
+            "`{}` is not a service; write grpc://HOST:PORT, as in grpc://127.0.0.1:8081, grpcs://HOST:PORT or unix:/PATH",
             values::masked(text)
         )
     };

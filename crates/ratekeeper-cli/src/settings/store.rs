@@ -71,7 +71,7 @@ fn store(text: &str) -> Result<Option<Endpoint>, String> {
     }
     if !text.contains("://") {
         return Err(format!(
-            "`{}` is no store; write `memory`, or where Redis is, such as redis://127.0.0.1/",
+            "`{}` is not a store; write `memory`, or where Redis is, such as redis://127.0.0.1/",
             values::masked(text)
         ));
     }

@@ -57,7 +57,7 @@ fn stores(text: &str, origin: &Origin, defaults: &RedisConfig) -> Result<Vec<Nam
     let stores = entries.into_iter().map(|(name, entry)| {
         if !is_name(&name) {
             return Err(format!(
-                "`{name}` is no name for a store: write up to {NAME_MAX} of a-z, 0-9, - and _, and not `{DEFAULT_STORE}`"
+                "`{name}` is not a name for a store: write up to {NAME_MAX} of a-z, 0-9, - and _, and not `{DEFAULT_STORE}`"
             ));
         }
         let redis = redis(&name, &entry, origin, defaults);
@@ -151,7 +151,10 @@ mod tests {
     fn what_is_wrong_is_said_with_its_place_and_without_passwords() {
         for (text, part) in [
             ("[a]", "expected names"),
-            ("{EU: {url: 'redis://h/'}}", "`EU` is no name for a store"),
+            (
+                "{EU: {url: 'redis://h/'}}",
+                "`EU` is not a name for a store",
+            ),
             ("{default: {url: 'redis://h/'}}", "not `default`"),
             (
                 "{eu: {ulr: 'redis://:geheim@h/'}}",

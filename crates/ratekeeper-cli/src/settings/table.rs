@@ -11,13 +11,12 @@ pub(crate) fn find(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.key == key)
 }
 
-const TLS_CERT: &str = "Encrypt here: the certificate, with what leads from it to its authority, as PEM; read again when \
-     it changes";
-const TLS_KEY: &str = "The certificate's private key, as PEM, not encrypted";
-const TLS_CLIENT_CA: &str =
-    "Let in only clients with a certificate of these authorities (mTLS), as PEM";
-const TLS_CLIENT_NAMES: &str = "Of those let in only these, by subject alternative name: DNS names (`*.` stands for one label), \
-     URIs, IP addresses, with commas between them";
+const TLS_CERT: &str =
+    "Encrypt with this certificate and its chain, as PEM; reread when it changes";
+const TLS_KEY: &str = "The certificate's private key, as unencrypted PEM";
+const TLS_CLIENT_CA: &str = "Require client certificates from these authorities (mTLS), as PEM";
+const TLS_CLIENT_NAMES: &str = "Of those, accept only these subject alternative names: DNS names (`*.` stands for one label), URIs, IP \
+     addresses, separated by commas";
 
 /// All settings, in the order in which they are shown.
 pub(crate) static SETTINGS: &[Setting] = &[
@@ -25,66 +24,67 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "rules",
         "PATH",
         "",
-        "The rules: a file, or a folder of `*.yaml` and `*.yml`. Unset: the folder rules/ in \
-         ./config or in /etc/ratekeeper",
+        "The rules: a file, or a folder of `*.yaml` and `*.yml`. Unset: the folder rules/ in ./config or \
+         /etc/ratekeeper",
     ),
     Setting {
         key: "watch",
         value_name: "BOOL",
         default: "true",
-        help: "Put changed rules in force as they are saved; SIGHUP does that in either case",
+        help: "Reload rules when they are saved; SIGHUP reloads them in either case",
         switch: true,
         nested: false,
         secret: false,
     },
     switch(
         "merge_domains",
-        "Let several files add to one domain instead of refusing that",
+        "Let several files add to one domain instead of refusing it",
     ),
     value(
         "slas_base",
         "PATH",
         "",
-        "What the paths of service levels (`slas:`) are relative to, in files that do not say; it may name the \
+        "The path that the paths of service levels (`slas:`) are relative to, unless a file sets it; it can name the \
          tenant: /v1/organizations/{tenant}",
     ),
     value(
         "profile",
         "NAME",
         "ratekeeper",
-        "What rules mean where they do not say: `ratekeeper` (sliding windows, denied requests cost nothing) or \
-         `envoy` (fixed windows that count denied requests, as envoyproxy/ratelimit does)",
+        "The defaults of rules: `ratekeeper` (sliding windows, denied requests cost nothing) or `envoy` (fixed \
+         windows that count denied requests, as envoyproxy/ratelimit does)",
     ),
     value(
         "grpc",
         "ADDR",
         "0.0.0.0:8081",
-        "Where Envoy's RateLimitService listens; port 0 picks a free one, unix:/PATH is a Unix socket",
+        "Address of Envoy's RateLimitService and of ratekeeper.v1; port 0 picks a free one, unix:/PATH is a Unix \
+         socket",
     ),
     value(
         "http",
         "ADDR",
         "0.0.0.0:8080",
-        "Where HTTP checks are answered: /v1/check, /v1/auth, /json, /healthcheck",
+        "Address of HTTP checks: /v1/check, /v1/auth, /json, /healthcheck",
     ),
     value(
         "admin",
         "ADDR",
         "127.0.0.1:6070",
-        "Where operators look: /metrics, /rlconfig, /admin/v1; keep it private",
+        "Address for operators: /metrics, /rlconfig, /admin/v1; keep it private",
     ),
     value(
         "metrics",
         "ADDR",
         "",
-        "One more address that serves /metrics alone, for scrapers on other hosts",
+        "A further address that serves /metrics alone, for scrapers on other hosts",
     ),
     value(
         "unix_mode",
         "MODE",
         "",
-        "The permissions of the files of Unix sockets, as chmod takes them: 0660; whoever may write may connect. Unset: \
-         what the umask leaves",
+        "Permissions of Unix socket files, as for chmod: 0660; whoever may write may connect. Unset: the umask \
+         decides",
     ),
     value("grpc_tls_cert", "FILE", "", TLS_CERT),
     value("grpc_tls_key", "FILE", "", TLS_KEY),
@@ -106,58 +106,58 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "grpc_max_connection_age",
         "DURATION",
         "24h",
-        "After how long a gRPC connection is told to go (GOAWAY), give or take a tenth, so that clients spread over new \
-         instances; requests under way are answered; 0s for never",
+        "Age at which a gRPC connection is told to close (GOAWAY), give or take a tenth, so that clients spread over \
+         new instances; requests in flight are answered; 0s: never",
     ),
     value(
         "grpc_max_connection_age_grace",
         "DURATION",
         "1h",
-        "How long requests under way may take then, before the connection is cut off",
+        "Time for requests in flight before such a connection is cut",
     ),
     value(
         "grpc_max_connection_idle",
         "DURATION",
         "0s",
-        "After how long without a request a gRPC connection is told to go, or up to twice that; 0s for never",
+        "Time without a request, or up to twice that, after which a gRPC connection is told to close; 0s: never",
     ),
     value(
         "grpc_keepalive_time",
         "DURATION",
         "30s",
-        "After how long without a byte from it a gRPC client is asked whether it is there (an HTTP/2 ping), 1s at least",
+        "Time without a byte after which a gRPC client is pinged, 1s at least",
     ),
     value(
         "grpc_keepalive_timeout",
         "DURATION",
         "20s",
-        "How long it may take to answer that before the connection is closed, 1s at least",
+        "Time to answer that ping before the connection is closed, 1s at least",
     ),
     value(
         "worker_threads",
         "NUMBER",
         "",
-        "On how many threads gRPC, HTTP and the gateway are served, each with its own connections. Unset: one for each core",
+        "Threads that serve gRPC, HTTP and the gateway, each with its own connections. Unset: one for each core",
     ),
     value(
         "stall_timeout",
         "DURATION",
         "30s",
-        "How long a client may take nothing of an answer that is ready for it, or send nothing of a body that is waited for, before \
-         its request is ended; 0s for ever. Time in which there is nothing to take or to send does not count",
+        "Longest time a client may take nothing of a ready answer, or send nothing of an awaited body, before its \
+         request is ended; 0s: no limit. Time with nothing to take or send does not count",
     ),
     value(
         "min_rate",
         "SIZE",
         "1KiB",
-        "The bytes a second that such a client has to take or send on average beyond that; 0 for any",
+        "Bytes a second that such a client has to take or send on average; 0: any",
     ),
     value(
         "drain_delay",
         "DURATION",
         "3s",
-        "For how long after SIGTERM everyone is still served while /readyz already says no, so that balancers can \
-         notice; 0s for not at all, 10m at most",
+        "Time after SIGTERM during which requests are still served while /readyz fails, so that load balancers can \
+         react; 0s: none, 10m at most",
     ),
     value(
         "store",
@@ -171,44 +171,44 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "store_ca",
         "FILE",
         "",
-        "With rediss://: the authorities that vouch for Redis, as PEM. Unset: those that the system trusts",
+        "With rediss://: authorities to verify Redis's certificate by, as PEM. Unset: the system's",
     ),
     value(
         "store_cert",
         "FILE",
         "",
-        "With rediss://: the certificate that Redis is shown (mTLS), as PEM; read again when it changes",
+        "With rediss://: this node's certificate (mTLS), as PEM; reread when it changes",
     ),
     value(
         "store_key",
         "FILE",
         "",
-        "The private key of that certificate, as PEM, not encrypted",
+        "That certificate's private key, as unencrypted PEM",
     ),
     secret(
         "store_hash_key",
         "HEX",
-        "The key of the hashes that name counters in Redis: 32 hexadecimal digits, the same on all nodes. Unset: one is \
-         made, and shared by way of Redis",
+        "Key of the hashes that name counters in Redis: 32 hexadecimal digits, the same on all nodes. Unset: created \
+         at random and shared through Redis",
     ),
     value(
         "store_deadline",
         "DURATION",
         "10ms",
-        "How long a decision may wait for Redis, all in all, before the failure mode answers; 1ms to 1s",
+        "Longest time a decision waits for Redis, all included, before the failure mode answers; 1ms to 1s",
     ),
     value(
         "deny_cache_max",
         "DURATION",
         "1s",
-        "For how long a denial may be repeated from memory; hits given back on another node are seen after that; 0s \
-         asks each time, 10s at most",
+        "Longest time a denial is repeated from memory; hits returned on another node show after that; 0s: never, 10s \
+         at most",
     ),
     Setting {
         key: "store_merge",
         value_name: "BOOL",
         default: "true",
-        help: "Decide requests for the same counters together that wait for Redis at the same time",
+        help: "Decide waiting requests for the same counters together",
         switch: true,
         nested: false,
         secret: false,
@@ -217,91 +217,90 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "store_batch",
         "COUNT",
         "64",
-        "How many groups of requests one call of Redis may decide; 1 to 1024",
+        "Groups of requests in one call to Redis, at most; 1 to 1024",
     ),
     nested(
         "stores",
         "MAPPING",
-        "Further stores for rules that name one (`store: NAME`): NAME: { url, ca, cert, key, deadline }, each as the \
-         setting that begins with store_; what is not said there is as for `store`",
+        "Further stores for rules that name one (`store: NAME`): NAME: { url, ca, cert, key, deadline }, each like \
+         the setting that begins with store_, which is also its default",
     ),
     value(
         "local_factor",
         "FACTOR",
         "1",
-        "What limits are multiplied with while this node decides by itself: 1 refuses nobody within their limit, 1 \
-         divided by the number of nodes lets no more pass",
+        "Factor for limits while this node decides on its own: 1 denies nobody within the limit, 1 divided by the \
+         number of nodes lets no more pass in all",
     ),
     switch(
         "require_store",
-        "Do not start unless Redis is there; without, rules' failure modes decide until it is",
+        "Refuse to start without Redis; otherwise failure modes answer until it is there",
     ),
     value(
         "memory_limit",
         "SIZE",
         "256MiB",
-        "The most that counters in memory may take, 1MiB at least; when full, expired counters go first and denied \
-         ones last",
+        "Memory for counters, 1MiB at least; when it is full, expired counters go first and denied ones last",
     ),
     value(
         "max_share",
         "PERCENT",
         "50%",
-        "The most of that one rule may hold, 1% to 100%, so that a flood of keys on one leaves room for the others",
+        "Share of that memory that one rule may use, 1% to 100%, so that a flood of keys on it leaves room for others",
     ),
     value(
         "state",
         "FILE",
         "",
-        "Save the counters of windows of a minute or more here every 10 s and on SIGTERM, and load them at start, so \
-         that a restart does not reset a month's quota",
+        "Save counters of windows of a minute or more in this file every 10 s and on SIGTERM, and load them at start, \
+         so that a restart does not reset a month's quota",
     ),
     value(
         "data_dir",
         "DIR",
         "",
-        "A folder for what outlives a restart; with it, `state` is counters.state in it. Unset: nothing is written",
+        "Folder for what outlives a restart; `state` is then counters.state in it. Unset: nothing is written",
     ),
     value(
         "on_store_failure",
         "MODE",
         "local",
-        "What is answered when the store cannot: `local` (decide by this node's own counters), `allow` or `deny`; a \
-         rule's own on_store_failure goes before it",
+        "Failure mode while the store cannot answer: `local` (decide by this node's own counters), `allow` or `deny`; \
+         a rule's own on_store_failure overrides it",
     ),
     switch(
         "shadow_mode",
-        "Deny nothing; decide and count as usual, and say what would have been denied",
+        "Deny nothing; decide and count as usual, and report what would have been denied",
     ),
     switch(
         "quota_mode",
-        "Every rule is in quota mode: a request is denied only if all of its limits are over",
+        "Put every rule in quota mode: a request is denied only if all of its limits are over",
     ),
     value(
         "response_headers",
         "KINDS",
         "",
         "Headers in answers to Envoy: `limits` (RateLimit-Limit, -Remaining, -Reset as envoyproxy/ratelimit has \
-         them), `draft` (the IETF draft's RateLimit-Policy and RateLimit), `degraded` (x-ratelimit-degraded, where a \
-         limit was answered without being counted), or several with commas",
+         them), `draft` (the IETF draft's RateLimit-Policy and RateLimit), `degraded` (x-ratelimit-degraded on \
+         answers of failure modes), or several, separated by commas",
     ),
     value(
         "limit_header",
         "NAME",
         "RateLimit-Limit",
-        "The name of the header with the limit",
+        "Name of the header with the limit",
     ),
     value(
         "remaining_header",
         "NAME",
         "RateLimit-Remaining",
-        "The name of the header with the hits left",
+        "Name of the header with the remaining hits",
     ),
     value(
         "reset_header",
         "NAME",
         "RateLimit-Reset",
-        "The name of the header with the seconds until the reset",
+        "Name of the header with the seconds until the reset",
     ),
     switch(
         "dynamic_metadata",
@@ -311,78 +310,79 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "envoy_callers",
         "any|permitted|required",
         "",
-        "Which requests of Envoy's protocol (gRPC and /json) need a permission: `any` none; `permitted` those that bring a limit along \
-         or give hits back (`override` and `refund` in `callers`); `required` these, and all others need a caller. A loopback or Unix \
-         listener needs none. Unset: permitted; any under `--profile envoy`",
+        "Permissions that Envoy's protocol (gRPC and /json) requires: `any`, none; `permitted`, `override` and \
+         `refund` in `callers` for requests that carry a limit or return hits; `required`, these, and a known caller \
+         for all others. Loopback and Unix listeners require none. Unset: permitted, or any under `--profile envoy`",
     ),
     value(
         "trusted_proxies",
         "NETWORKS",
         "loopback",
-        "The proxies whose word about a request counts on /v1/auth and at the gateway: addresses and networks with commas, and \
-         `loopback` for this host and Unix sockets; empty for nobody's",
+        "Proxies whose forwarding headers count on /v1/auth and at the gateway: addresses and networks, separated by \
+         commas, and `loopback` for this host and Unix sockets; empty: none",
     ),
     value(
         "client_header",
         "NAME",
         "x-forwarded-for",
-        "The one header in which those proxies say who connected to them: `x-forwarded-for`, `forwarded` (RFC 7239), \
-         or one with a single address such as `x-real-ip`",
+        "The one header in which those proxies name the client: `x-forwarded-for`, `forwarded` (RFC 7239), or one \
+         with a single address such as `x-real-ip`",
     ),
     value(
         "encoded_slashes",
         "refuse|keep",
         "",
-        "What becomes of a path with `%2F` or a backslash in a segment, which services read in different ways, on /v1/auth and at the \
-         gateway: 400, or `keep` for part of its segment. Unset: the gateway refuses it, /v1/auth where a rule or a service level goes by \
-         the path",
+        "Paths with `%2F` or a backslash in a segment, which services read differently, on /v1/auth and at the \
+         gateway: refused with 400, or `keep` as part of the segment. Unset: the gateway refuses them, /v1/auth where \
+         a rule or a service level uses the path",
     ),
     value(
         "ambiguous_paths",
         "refuse|accept",
         "refuse",
-        "What becomes of a path that services read in different ways for another reason (`;x`, `/../`, `//` at its beginning, `%00`, \
-         `%252F`), on /v1/auth and at the gateway, where a rule or a service level goes by the path: 400, or `accept`, which lets callers \
-         choose between two counters if the service behind reads it another way",
+        "Other paths that services read differently (`;x`, `/../`, leading `//`, `%00`, `%252F`), on /v1/auth and at \
+         the gateway, where a rule or a service level uses the path: `refuse` with 400, or `accept`, which lets \
+         callers choose between two counters if the service behind reads them differently",
     ),
     nested(
         "auth",
         "MAPPING",
-        "What becomes of a request on /v1/auth and at the gateway: `domain`, and `descriptors` from parts of it. Unset: one descriptor \
-         each for remote_address, api_key (from x-api-key), method and path, in the only domain there is",
+        "Descriptors of a request on /v1/auth and at the gateway: `domain`, and `descriptors` from parts of the \
+         request. Unset: one descriptor each for remote_address, api_key (from x-api-key), method and path, in the \
+         only domain",
     ),
     nested(
         "identity",
         "MAPPING",
-        "Who calls, for service levels and for descriptors `from: identity`: `from`, a list of parts of a request that \
-         are tried in order, `default`, `known`, `ipv6_prefix`, `jwt` and `country`. Unset: the x-api-key header, else the address",
+        "The caller, for service levels and for descriptors `from: identity`: `from`, a list of parts of a request \
+         that are tried in order, `default`, `known`, `ipv6_prefix`, `jwt` and `country`. Unset: the x-api-key \
+         header, else the address",
     ),
     value(
         "headers",
         "LIST",
         "draft, x-ratelimit, retry-after",
-        "In which headers clients are told of their limits on /v1/auth and at the gateway: a list of `draft`, `x-ratelimit`, \
-         `x-ratelimit-epoch`, `github`, `retry-after`, `retry-after-date`, `rule` and `degraded`, or `none`",
+        "Headers about limits on /v1/auth and at the gateway: a list of `draft`, `x-ratelimit`, `x-ratelimit-epoch`, \
+         `github`, `retry-after`, `retry-after-date`, `rule` and `degraded`, or `none`",
     ),
     value(
         "denial_body",
         "FORM",
         "json",
-        "The body of a denial on /v1/auth and at the gateway: `json`, or `problem` for application/problem+json; a client that prefers one \
-         of them gets that",
+        "Body of a denial on /v1/auth and at the gateway: `json`, or `problem` for application/problem+json; a \
+         client's Accept header overrides it",
     ),
     nested(
         "callers",
         "LIST",
-        "Who may, besides whoever shows nothing on a loopback or Unix listener, bring limits along, refund, and hold permits and reservations: a \
-         list of `name`, `token_sha256` or `tls_name`, and `may` of override, refund, hold",
+        "Callers with permissions, besides unauthenticated ones on a loopback or Unix listener: a list of `name`, \
+         `token_sha256` or `tls_name`, and `may` of override, refund, hold",
     ),
     value(
         "listen",
         "ADDR",
         "0.0.0.0:8082",
-        "Where `ratekeeper gateway` listens, for HTTP/1.1 and HTTP/2; port 0 picks a free one, unix:/PATH is a Unix \
-         socket",
+        "Address of the gateway, for HTTP/1.1 and HTTP/2; port 0 picks a free one, unix:/PATH is a Unix socket",
     ),
     value("listen_tls_cert", "FILE", "", TLS_CERT),
     value("listen_tls_key", "FILE", "", TLS_KEY),
@@ -392,57 +392,57 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "upstream",
         "URL",
         "",
-        "Where the gateway forwards everything: http://HOST:PORT, h2c://HOST:PORT for HTTP/2 in the clear, \
-         https://HOST, unix:/PATH for a Unix socket",
+        "The upstream of all requests: http://HOST:PORT, h2c://HOST:PORT for HTTP/2 in the clear, https://HOST, \
+         unix:/PATH for a Unix socket",
     ),
     nested(
         "upstreams",
         "MAPPING",
-        "Several such services, each by a name: a URL, a list of URLs that take turns, or `urls`, `ca` (a file of \
-         authorities), `server_name` (of its certificate), `host` (instead of the client's) and `health_check` (`path`, \
-         `interval`, `timeout`, `unhealthy_threshold`, `healthy_threshold`)",
+        "Several upstreams by name: a URL, a list of URLs that take turns, or `urls`, `ca` (a file of authorities), \
+         `server_name` (of its certificate), `host` (instead of the client's) and `health_check` (`path`, `interval`, \
+         `timeout`, `unhealthy_threshold`, `healthy_threshold`)",
     ),
     nested(
         "routes",
         "LIST",
-        "Which requests each of `upstreams` is for: a list of `host` (`*.` stands for all below), `path` (for itself and \
-         what is below) and `upstream`; the most specific wins",
+        "Routes to `upstreams`: a list of `host` (`*.` stands for all below), `path` (for itself and what is below) \
+         and `upstream`; the most specific wins",
     ),
     value(
         "upstream_connect_timeout",
         "DURATION",
         "5s",
-        "How long an upstream may take to be connected to; then the next address is tried, or 504 is the answer",
+        "Time to connect to an upstream; then the next address is tried, or the answer is 504",
     ),
     value(
         "upstream_timeout",
         "DURATION",
         "60s",
-        "How long an upstream may take to begin its answer, and pause in the middle of it",
+        "Time until an upstream's answer begins, and longest pause within it",
     ),
     value(
         "upstream_requests_max",
         "REQUESTS",
         "1024",
-        "The most requests that one upstream has at a time, at most 1000000; over HTTP/1.1 each has a connection of its own",
+        "Concurrent requests to one upstream, at most 1000000; over HTTP/1.1 each has a connection of its own",
     ),
     value(
         "upstream_queue_max",
         "REQUESTS",
         "1024",
-        "The most requests that wait until one of those has ended, for at most upstream_connect_timeout; more get 503",
+        "Requests that wait for one of those to end, for at most upstream_connect_timeout; more get 503",
     ),
     value(
         "connection_requests_max",
         "REQUESTS",
         "100",
-        "The most requests that one HTTP/2 connection of a client of the gateway has under way, 1 to 1000",
+        "Concurrent requests on one HTTP/2 connection of a client of the gateway, 1 to 1000",
     ),
     value(
         "request_body_max",
         "SIZE",
         "1GiB",
-        "The largest body that the gateway forwards; what is larger gets 413",
+        "Largest body that the gateway forwards; larger ones get 413",
     ),
     value(
         "limits",
@@ -455,83 +455,76 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "wait_max",
         "DURATION",
         "10s",
-        "The longest that the gateway holds a request back for a leaky bucket, at most 1h; one that would have to wait \
-         longer is denied",
+        "Longest time the gateway holds a request back for a leaky bucket, at most 1h; longer waits are denied",
     ),
     value(
         "waiting_max",
         "REQUESTS",
         "1024",
-        "The most requests that the gateway holds back at a time, at most 1000000; while so many are, one that would \
-         have to wait is denied",
+        "Requests that the gateway holds back at a time, at most 1000000; further ones are denied",
     ),
     value(
         "service",
         "URL",
         "",
-        "The Ratekeeper service that decides for the gateway, instead of rules and counters of its own: grpc://HOST:PORT, \
-         grpcs://HOST:PORT for TLS, unix:/PATH; several with commas between them, each asked while those before it give no \
-         answer",
+        "The Ratekeeper service that decides for the gateway, instead of its own rules and counters: \
+         grpc://HOST:PORT, grpcs://HOST:PORT for TLS, unix:/PATH; several, separated by commas, are asked in order \
+         while those before them are down",
     ),
     value(
         "on_service_failure",
         "MODE",
         "allow",
-        "What becomes of a request that the service gives no answer about: `allow`, `deny` (503), or `local` (the gateway \
-         decides, by its own `rules` and counters in memory)",
+        "What happens to a request that no service answers: `allow`, `deny` (503), or `local` (the gateway decides by \
+         its own `rules` and counters in memory)",
     ),
     value(
         "service_deadline",
         "DURATION",
         "20ms",
-        "How long a request may wait for the service's answer, connecting and trying again included; 1ms to 10s",
+        "Longest time a request waits for the service, connecting and retries included; 1ms to 10s",
     ),
     switch(
         "service_permits",
-        "Hold requests to the service's concurrency limits too, where it lets this caller (its `callers`); without, they do \
-         not count at this gateway",
+        "Enforce the service's concurrency limits too, if its `callers` allow it; otherwise they do not count at this \
+         gateway",
     ),
     secret(
         "service_token",
         "TOKEN",
-        "The bearer token that the service knows the gateway by (its `callers`); best in the variable, or in a file",
+        "The gateway's bearer token at the service (its `callers`); prefer the variable or a file",
     ),
-    value(
-        "service_token_file",
-        "FILE",
-        "",
-        "Where that token is, if it is in a file",
-    ),
+    value("service_token_file", "FILE", "", "The file with that token"),
     value(
         "service_server_name",
         "NAME",
         "",
-        "With grpcs://: the name that the service's certificate has, if it is not the URL's host",
+        "With grpcs://: the name in the service's certificate, if it is not the URL's host",
     ),
     value(
         "service_ca",
         "FILE",
         "",
-        "With grpcs://: the authorities that vouch for the service, as PEM",
+        "With grpcs://: authorities to verify the service's certificate by, as PEM",
     ),
     value(
         "service_cert",
         "FILE",
         "",
-        "With grpcs://: the certificate that the service is shown (mTLS), as PEM",
+        "With grpcs://: the gateway's certificate (mTLS), as PEM",
     ),
     value(
         "service_key",
         "FILE",
         "",
-        "The private key of that certificate, as PEM, not encrypted",
+        "That certificate's private key, as unencrypted PEM",
     ),
     value(
         "access_log",
         "FILE",
         "",
-        "Log every request of the gateway here, `-` for standard output, as `ratekeeper replay` reads it; a file that is \
-         moved away is opened anew",
+        "Log every request of the gateway to this file, `-` for standard output, in a format that `ratekeeper replay` \
+         reads; a rotated file is reopened",
     ),
     value(
         "access_log_format",
@@ -543,8 +536,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "log_level",
         "LEVEL",
         "info",
-        "error, warn, info, debug, trace, or a filter like `info,ratekeeper_server=debug`. The libraries below are heard from \
-         `error` on; name one to hear more: `info,h2=debug`",
+        "error, warn, info, debug, trace, or a filter like `info,ratekeeper_server=debug`. Libraries log from `error` \
+         on; name one to hear more: `info,h2=debug`",
     ),
     value(
         "log_format",

@@ -70,11 +70,11 @@ fn every_value_without_a_meaning_is_said_at_once() {
     let text = problems.to_string();
     assert_eq!(problems.0.len(), 5, "{text}");
     assert!(
-        text.contains("--memory-limit: `12QB` is no size; write a whole number and a unit"),
+        text.contains("--memory-limit: `12QB` is not a size; write a whole number and a unit"),
         "{text}"
     );
     assert!(
-        text.contains("--store: `redis` is no store; write `memory`"),
+        text.contains("--store: `redis` is not a store; write `memory`"),
         "{text}"
     );
     assert!(
@@ -196,10 +196,10 @@ fn listeners_that_make_no_sense_are_said() {
     for part in [
         "write its whole path",
         "are no permissions",
-        "is no number of threads",
-        "is no name of a client",
+        "is not a number of threads",
+        "is not a name of a client",
         "write 1s or more",
-        "is no span of time",
+        "is not a span of time",
     ] {
         assert!(said.contains(part), "{part} in {said}");
     }
@@ -285,7 +285,7 @@ fn slips_in_forward_auth_are_named_with_their_place() {
     for (text, message) in [
         (
             "auth:\n  descriptors:\n  - - { key: a, from: pth }\n",
-            "/ratekeeper.yaml:2:3: auth: descriptors[0][0]: `pth` is no part of a request; write remote_address",
+            "/ratekeeper.yaml:2:3: auth: descriptors[0][0]: `pth` is not a part of a request; write remote_address",
         ),
         (
             "auth:\n  descriptor: []\n",
@@ -308,7 +308,7 @@ fn slips_in_forward_auth_are_named_with_their_place() {
         ),
         (
             "identity:\n  from: [ method, hedder ]\n",
-            "/ratekeeper.yaml:2:3: identity: from[1]: `hedder` is no part of a request; write remote_address",
+            "/ratekeeper.yaml:2:3: identity: from[1]: `hedder` is not a part of a request; write remote_address",
         ),
         ("identity: [ method ]\n", "identity: "),
         ("slas_base: v1\n", "the path 'v1' does not start with `/`"),

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let wanted = || {
         format!(
-            "`{text}` is no address to listen on; write HOST:PORT, as in 127.0.0.1:8080 or :8080"
+            "`{text}` is not an address to listen on; write HOST:PORT, as in 127.0.0.1:8080 or :8080"
         )
     };
     if let Some(port) = text.strip_prefix(':') {
@@ -47,7 +47,7 @@ pub(crate) fn listen_address(text: &str) -> Result<ListenAddress, String> {
     let path = Path::new(path);
     if !path.is_absolute() || path.file_name().is_none() {
         return Err(format!(
-            "`{text}` is no Unix socket; write its whole path, as in unix:/run/ratekeeper/grpc.sock"
+            "`{text}` is not a Unix socket; write its whole path, as in unix:/run/ratekeeper/grpc.sock"
         ));
     }
     Ok(ListenAddress::Unix(path.to_path_buf()))
@@ -68,7 +68,7 @@ pub(crate) fn permissions(text: &str) -> Result<u32, String> {
 /// A size in bytes: `256MiB`, `1GiB`, `64kB`, or a bare number of bytes.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let wanted =
-        || format!("`{text}` is no size; write a whole number and a unit, as in 256MiB or 1GiB");
+        || format!("`{text}` is not a size; write a whole number and a unit, as in 256MiB or 1GiB");
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
@@ -94,8 +94,9 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let micros = parse_duration(text)
-        .map_err(|why| format!("`{text}` is no span of time: {why}; write 3s, 250ms or 1m30s"))?;
+    let micros = parse_duration(text).map_err(|why| {
+        format!("`{text}` is not a span of time: {why}; write 3s, 250ms or 1m30s")
+    })?;
     Ok(Duration::from_micros(micros.get()))
 }
 
@@ -222,7 +223,8 @@ pub(crate) fn hash_key(text: &str) -> Result<[u8; 16], String> {
     let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let key = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
     key.map(u128::to_be_bytes).ok_or_else(|| {
-        "this is no key of 32 hexadecimal digits, as `openssl rand -hex 16` prints them".to_owned()
+        "this is not a key of 32 hexadecimal digits, as `openssl rand -hex 16` prints them"
+            .to_owned()
     })
 }
 
