@@ -13,7 +13,7 @@ pub enum LoadError {
     #[error("{0}")]
     Invalid(String),
     /// The target is not an address.
-    #[error("`{target}` is no address; write HOST:PORT, such as 127.0.0.1:8081")]
+    #[error("`{target}` is not an address; write HOST:PORT, such as 127.0.0.1:8081")]
     Target {
         /// The target as given.
         target: String,

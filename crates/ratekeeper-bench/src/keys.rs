@@ -28,7 +28,7 @@ pub enum Keys {
 /// A text that is not a distribution of keys.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{0}` is no spread of keys; write hot, uniform:N, zipf:N or zipf:N:EXPONENT, with N from 1 to \
+    "`{0}` is not a spread of keys; write hot, uniform:N, zipf:N or zipf:N:EXPONENT, with N from 1 to \
      {KEYS_MAX} and an exponent from 0 to 10 (1 if none is given)"
 )]
 pub struct KeysError(String);

@@ -23,10 +23,10 @@ Examples:
   ratekeeper bench grpc --keys zipf:100000      how fast is it here?";
 
 const CODES: &str = "\
-Exit codes: 0 done, 1 refused or failed (the message says why), 2 the command line was wrong.
-Settings: ratekeeper.yaml < RATEKEEPER_* < flags; `ratekeeper config show` prints all and where each came from.";
+Exit codes: 0 done, 1 refused or failed (the message says why), 2 invalid command line.
+Settings: ratekeeper.yaml < RATEKEEPER_* < flags; `ratekeeper config show` prints each value and its source.";
 
-/// Limits who may call an API how often: rules in YAML, decisions over gRPC and HTTP.
+/// Rate limiting for APIs: rules in YAML, decisions over gRPC and HTTP.
 #[derive(Debug, Parser)]
 #[command(name = "ratekeeper", version, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{CODES}"), args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
@@ -57,44 +57,44 @@ pub(crate) fn asks_for_json(args: impl Iterator<Item = String>) -> bool {
 /// What ratekeeper can be told to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Answer rate limit questions over gRPC and HTTP
+    /// Serve rate limit checks over gRPC and HTTP
     #[command(after_help = "\
 Examples:
   ratekeeper serve --rules rules/                    gRPC on :8081, HTTP on :8080, admin on 127.0.0.1:6070
-  ratekeeper serve --rules r.yaml --http 127.0.0.1:0 port 0 picks a free port; what was picked is printed
+  ratekeeper serve --rules r.yaml --http 127.0.0.1:0 port 0 picks a free port and prints it
   ratekeeper serve --profile envoy --merge-domains   as a drop-in for envoyproxy/ratelimit
 
-SIGTERM and Ctrl-C stop it gracefully: what was asked is answered first. SIGHUP reads the rules again.")]
+SIGTERM and Ctrl-C drain: requests in flight are answered first. SIGHUP reloads the rules.")]
     Serve(ServeFlags),
-    /// Stand in front of a service: a reverse proxy that enforces the rules before it forwards
+    /// Run a reverse proxy that enforces the rules before it forwards
     #[command(after_help = "\
 Examples:
-  ratekeeper gateway --upstream http://127.0.0.1:3000        listen on :8082, limit, and forward what passes
+  ratekeeper gateway --upstream http://127.0.0.1:3000        listen on :8082, limit and forward
   ratekeeper gateway --listen :80 --upstream h2c://app:50051 gRPC
   ratekeeper gateway --config gateway.yaml                   routes to several upstreams by host and path
 
-It opens --listen and --admin; --grpc and --http add the service. Rules and routes are put in force as they are saved.
-SIGTERM and Ctrl-C stop it gracefully: what was asked is answered first.")]
+It opens --listen and --admin; --grpc and --http add the service. Rules and routes are reloaded when they are saved.
+SIGTERM and Ctrl-C drain: requests in flight are answered first.")]
     Gateway(Flags),
     /// Check and explain rules
     #[command(subcommand)]
     Rules(Rules),
-    /// Play an access log through rules: what would have been limited
+    /// Play an access log through rules and report what they would have denied
     Replay(Replay),
-    /// Put load on a running service, and say how it bore it
+    /// Put load on a running service and report rates and latencies
     #[command(subcommand)]
     Bench(Bench),
     /// Show settings
     #[command(subcommand)]
     Config(Config),
-    /// Print the completion script of a shell
+    /// Print a shell completion script
     #[command(after_help = "\
 Examples:
   ratekeeper completions bash > /etc/bash_completion.d/ratekeeper
   ratekeeper completions zsh > ~/.zfunc/_ratekeeper
   ratekeeper completions fish > ~/.config/fish/completions/ratekeeper.fish")]
     Completions {
-        /// Whose script
+        /// The shell
         shell: Shell,
     },
 }
@@ -102,18 +102,17 @@ Examples:
 /// What can be done with rules.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Rules {
-    /// Say everything that is wrong with rules, with file, line and column
+    /// Report every error in rules, with file, line and column
     #[command(after_help = "\
-Exit codes: 0 the rules are good (warnings are printed), 1 they would be refused, 2 the command line was wrong.
+Exit codes: 0 the rules are valid (warnings are printed), 1 they would be refused, 2 invalid command line.
 
 Examples:
   ratekeeper rules check rules/
   ratekeeper rules check a.yaml b.yaml --merge-domains")]
     Check(RulesCheck),
-    /// Say which rules a request meets and what each would answer, without counting it
+    /// Show which limits apply to a request and what each would answer, without charging it
     #[command(after_help = "\
-With --address the question goes to a running service and its live counters; else the rules are read here, and every
-counter is fresh. An entry is key=value; a comma inside a value is written \\, and a backslash \\\\.
+With --address a running service answers, from its live counters; otherwise the rules are read here, with fresh counters. An entry is key=value; a comma inside a value is written \\, and a backslash \\\\.
 
 Examples:
   ratekeeper rules explain --rules rules/ api api_key=abc,path=/login
@@ -121,9 +120,9 @@ Examples:
   ratekeeper rules explain --rules slas.yaml --request 'GET /product/7' --header 'x-api-key: abc'
   ratekeeper rules explain --address http://127.0.0.1:6070 api api_key=abc,path=/login")]
     Explain(Box<RulesExplain>),
-    /// Write the limits as those read them who call the API
+    /// Write the limits for the API's users
     #[command(after_help = "\
-What is off or in shadow is left out; secrets are fingerprints.
+Disabled and shadow limits are left out; secrets are fingerprints.
 
 Examples:
   ratekeeper rules publish --rules rules/ > LIMITS.md
@@ -157,7 +156,7 @@ pub(crate) struct RulesPublish {
     /// A file, or a folder of *.yaml and *.yml
     #[arg(long, value_name = "PATH")]
     pub(crate) rules: PathBuf,
-    /// What is written
+    /// The format
     #[arg(long, value_name = "NAME", default_value = "md")]
     pub(crate) format: SlaForm,
     /// The heading [default: Service level agreement]
@@ -180,19 +179,19 @@ pub(crate) struct RulesExplain {
     /// The rules to read here [default: the `rules` setting]
     #[arg(long, value_name = "PATH", conflicts_with = "address")]
     pub(crate) rules: Option<PathBuf>,
-    /// The settings file: `auth` and `identity` say what a request is [default: as for `serve`]
+    /// The settings file, for `auth` and `identity` [default: as for `serve`]
     #[arg(long, value_name = "FILE", conflicts_with = "address")]
     pub(crate) config: Option<PathBuf>,
     /// The admin address of a running service
     #[arg(long, value_name = "URL", conflicts_with = "slas_base")]
     pub(crate) address: Option<String>,
-    /// With an https:// address: the authorities that vouch for it, as PEM [default: the system's]
+    /// With an https:// address: authorities to verify it by, as PEM [default: the system's]
     #[arg(long, value_name = "FILE", requires = "address")]
     pub(crate) ca: Option<PathBuf>,
-    /// With an https:// address: the certificate that it is shown (mTLS), as PEM
+    /// With an https:// address: the client certificate (mTLS), as PEM
     #[arg(long, value_name = "FILE", requires_all = ["address", "key"])]
     pub(crate) cert: Option<PathBuf>,
-    /// The private key of that certificate, as PEM, not encrypted
+    /// That certificate's private key, as unencrypted PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
     #[command(flatten)]
@@ -200,28 +199,28 @@ pub(crate) struct RulesExplain {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// An HTTP request instead of descriptors: `GET /product/7`. The settings `auth` and `identity` say what it is
+    /// An HTTP request instead of descriptors: `GET /product/7`; the settings `auth` and `identity` turn it into descriptors
     #[arg(long, value_name = "METHOD PATH", conflicts_with_all = ["address", "descriptors"])]
     pub(crate) request: Option<String>,
-    /// A header of that request; may be there several times
+    /// A header of that request; can be repeated
     #[arg(long = "header", value_name = "NAME: VALUE", requires = "request")]
     pub(crate) headers: Vec<String>,
-    /// Who sent that request [default: 127.0.0.1]
+    /// The client's address [default: 127.0.0.1]
     #[arg(long, value_name = "ADDR", requires = "request")]
     pub(crate) client: Option<std::net::IpAddr>,
-    /// The domain the request is asked in
+    /// The request's domain
     #[arg(required_unless_present = "request")]
     pub(crate) domain: Option<String>,
-    /// A descriptor's entries in order: key=value,key=value. Several descriptors are one request
+    /// The entries of a descriptor, in order: key=value,key=value. Several descriptors form one request
     #[arg(value_name = "KEY=VALUE,…", required_unless_present = "request")]
     pub(crate) descriptors: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
-    /// Print every setting, its value, and where it came from
+    /// Print every setting, its value and its source
     #[command(after_help = "\
-Takes the flags of `ratekeeper serve`, so that a command line can be tried.
+Takes the flags of `ratekeeper serve`, to try a command line.
 
 Examples:
   ratekeeper config show
@@ -237,10 +236,7 @@ Examples:
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Every line is described as a gateway describes a request, by the settings `auth` and `identity` (by default
-remote_address, api_key, method, path and user_agent, each by itself), and goes through the same limiter at the log's
-own time. Lines without a timestamp and an address are counted as malformed and skipped. --descriptors makes descriptors
-of the log's fields instead: field, key=field, or key='text {field}'.
+Each line becomes the descriptors that a gateway would make of the request, by the settings `auth` and `identity` (by default remote_address, api_key, method, path and user_agent, one each), and goes through the limiter at the log's own time. Lines without a timestamp and an address are counted as malformed and skipped. --descriptors builds descriptors from the log's fields instead: field, key=field, or key='text {field}'.
 
 Examples:
   ratekeeper replay --rules rules/ --log access.log.gz
@@ -253,25 +249,25 @@ pub(crate) struct Replay {
     /// The rules to try
     #[arg(long, value_name = "PATH")]
     pub(crate) rules: PathBuf,
-    /// A log: common, combined or JSON lines, plain or gzip; - is standard input; several, oldest first
+    /// Logs, oldest first: common, combined or JSON lines, plain or gzip; - is standard input
     #[arg(long = "log", value_name = "FILE", required = true, num_args = 1..)]
     pub(crate) logs: Vec<PathBuf>,
-    /// The settings file that says what requests are: `auth`, `identity`, `trusted_proxies` [default: as for `serve`]
+    /// The settings file, for `auth`, `identity` and `trusted_proxies` [default: as for `serve`]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// The domain to ask in [default: that of the `auth` setting, else the rules' only one]
+    /// The domain [default: that of the `auth` setting, else the only one]
     #[arg(long)]
     pub(crate) domain: Option<String>,
-    /// What the log is written in [default: found out from its first lines]
+    /// The log's format [default: detected from its first lines]
     #[arg(long, value_name = "NAME", value_parser = ["common", "combined", "json"])]
     pub(crate) format: Option<String>,
-    /// What each line becomes, instead of what settings say: descriptors of entries, entry,entry;entry
+    /// Descriptors of each line, in place of the settings': entry,entry;entry
     #[arg(long, value_name = "TEXT")]
     pub(crate) descriptors: Option<String>,
-    /// Where JSON lines keep their fields: time=ts,remote_address=ip,header:x-api-key=key,…
+    /// Paths of fields in JSON lines: time=ts,remote_address=ip,header:x-api-key=key,…
     #[arg(long, value_name = "NAME=FIELD,…")]
     pub(crate) fields: Option<String>,
-    /// Also decide everything exactly, and count the decisions that differ
+    /// Also decide exactly, and count the decisions that differ
     #[arg(long, value_name = "ALGORITHM", value_parser = ["sliding_log"])]
     pub(crate) compare: Option<String>,
     #[command(flatten)]
@@ -279,13 +275,13 @@ pub(crate) struct Replay {
     /// Put lines in order that are late by no more than this; 0 takes a log as it stands
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = settings::duration)]
     pub(crate) sort_within: Duration,
-    /// How many of the most denied keys to print of each rule
+    /// Most denied keys to print for each rule
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) top: usize,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Exit 1 when a line is malformed
+    /// Exit with 1 if a line is malformed
     #[arg(long)]
     pub(crate) strict: bool,
 }

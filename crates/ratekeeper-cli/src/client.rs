@@ -68,7 +68,7 @@ fn encrypt(mut stream: TcpStream, host: &str, files: &TlsFiles) -> Result<Box<dy
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let name = name.trim_start_matches('[').trim_end_matches(']');
     let name = ServerName::try_from(name.to_owned());
-    let name = name.with_context(|| format!("{host} is no name of a certificate"))?;
+    let name = name.with_context(|| format!("{host} is not a name of a certificate"))?;
     let mut session = ClientConnection::new(Arc::new(config), name)?;
     session
         .complete_io(&mut stream)
@@ -105,7 +105,7 @@ fn host(address: &str) -> Result<&str> {
         .is_some_and(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok());
     if !good || host.contains(['/', ' ', '@']) {
         bail!(
-            "{address} is no address of a service; write http://HOST:PORT, as in http://127.0.0.1:6070"
+            "{address} is not an address of a service; write http://HOST:PORT, as in http://127.0.0.1:6070"
         );
     }
     Ok(host)

@@ -12,7 +12,9 @@ pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut entries = Vec::new();
     for part in split(text)? {
         let Some((key, value)) = part.split_once('=') else {
-            return Err(format!("`{part}` is no entry; write key=value,key=value"));
+            return Err(format!(
+                "`{part}` is not an entry; write key=value,key=value"
+            ));
         };
         if key.is_empty() {
             return Err(format!("`{part}` has no key; write key=value,key=value"));

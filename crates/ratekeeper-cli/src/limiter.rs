@@ -48,9 +48,7 @@ pub(crate) async fn served(
         }
     };
     if counters.redis.is_some() && counters.state.is_some() {
-        warn!(
-            "counters in Redis need no state file: nothing is loaded or saved (--state, --data-dir)"
-        );
+        warn!("counters are in Redis, so --state and --data-dir have no effect");
     }
     let names = counters.stores.iter().map(|it| it.name.clone());
     let store = NodeStore::new(default, names.zip(shared).collect());

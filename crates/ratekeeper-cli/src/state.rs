@@ -116,7 +116,7 @@ impl State {
 enum Unusable {
     #[error(transparent)]
     Load(#[from] LoadError),
-    #[error("the state file does not say how its counters are named")]
+    #[error("the state file lacks its hash key")]
     NoSeed,
 }
 

@@ -100,7 +100,7 @@ impl Config {
 pub enum ConfigError {
     /// The endpoint is not an address.
     #[error(
-        "endpoint: {0:?} is no address; write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
+        "endpoint: {0:?} is not an address; write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
     )]
     Endpoint(String),
     /// There is no endpoint.
@@ -113,7 +113,7 @@ pub enum ConfigError {
     #[error("tls.authorities_pem: {0}")]
     Authorities(#[source] TlsFileCause),
     /// `https://` without trusted authorities.
-    #[error("tls.authorities_pem: https needs the certificates of the authorities to trust")]
+    #[error("tls.authorities_pem: https needs the authorities' certificates")]
     NoAuthorities,
     /// The token has characters that a header cannot have.
     #[error("token: only visible ASCII characters can be sent")]

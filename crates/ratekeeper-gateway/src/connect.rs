@@ -168,7 +168,7 @@ pub(crate) async fn open(
 
 fn server_name(host: &str) -> Result<ServerName<'static>, ConnectError> {
     ServerName::try_from(host.to_owned())
-        .map_err(|_| ConnectError::Failed("the address is no name of a certificate".into()))
+        .map_err(|_| ConnectError::Failed("the address is not a name of a certificate".into()))
 }
 
 struct Opening<'a> {

@@ -80,7 +80,7 @@ impl Fault {
     fn message(&self) -> String {
         match self {
             Self::BadRequest(why) => (*why).to_owned(),
-            Self::NoTunnel => "CONNECT is not answered: this is no forward proxy".to_owned(),
+            Self::NoTunnel => "CONNECT is not answered: this is not a forward proxy".to_owned(),
             Self::TooLarge(max) => format!("the body is larger than {max} bytes"),
             Self::BodyTooSlow => "the body took too long to arrive".to_owned(),
             Self::BadBody => "the body broke off, or is not encoded as its headers say".to_owned(),

@@ -78,14 +78,14 @@ impl RoutesHandle {
         let routes = Routes::new(config, &mut |name| self.0.counts_of(name));
         match routes {
             Ok(routes) => {
-                info!(upstreams = routes.shown(), "new routes are in force");
+                info!(upstreams = routes.shown(), "new routes in use");
                 routes.inherit(&self.0.routes.load());
                 self.0.routes.store(Arc::new(routes));
                 self.0.replaced.notify_one();
                 Ok(())
             }
             Err(error) => {
-                error!(%error, "new routes are refused; the last good ones stay in force");
+                error!(%error, "new routes refused; the last good ones stay in use");
                 Err(error)
             }
         }
@@ -182,7 +182,7 @@ impl<E: Enforcer + fmt::Debug> Telling for Gateway<E> {
         metrics::encode(all, encoder)?;
         self.encode_health(encoder)?;
         let counts = self.layer.counts();
-        let help = "Requests that the gateway itself refused, or would have, or held back";
+        let help = "Requests that the gateway refused, would have refused, or held back";
         let name = "ratelimit_gateway_held";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (what, count) in [
@@ -232,7 +232,7 @@ impl<E: Enforcer + fmt::Debug> Telling for Gateway<E> {
 impl<E> Gateway<E> {
     /// How the addresses of the upstreams that are checked fare.
     fn encode_health(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Addresses of an upstream by what its health checks say";
+        let help = "Addresses of an upstream by health";
         let name = "ratelimit_gateway_upstream_addresses";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         let routes = self.shared.routes.load();

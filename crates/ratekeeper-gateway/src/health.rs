@@ -58,7 +58,7 @@ async fn watch(upstream: Arc<Upstream>, index: usize, check: HealthCheck) {
             address.set_health(health);
             let (name, at) = (&*upstream.name, tracing::field::display(address));
             match &outcome {
-                Ok(()) => info!(upstream = name, address = at, "an upstream is well"),
+                Ok(()) => info!(upstream = name, address = at, "an upstream is healthy"),
                 Err(why) => {
                     warn!(upstream = name, address = at, %why, "an upstream fails its health check");
                 }

@@ -92,7 +92,7 @@ pub(crate) fn encode<'a>(
     all: impl Iterator<Item = (&'a str, &'a UpstreamCounts)> + Clone,
     encoder: &mut DescriptorEncoder<'_>,
 ) -> fmt::Result {
-    let help = "Answers of the gateway by upstream (empty: its own) and class of status";
+    let help = "Responses by upstream (empty: the gateway's own) and status class";
     let name = "ratelimit_gateway_requests";
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (upstream, counts) in all.clone() {
@@ -102,13 +102,13 @@ pub(crate) fn encode<'a>(
         }
     }
     let upstreams = all.filter(|(name, _)| !name.is_empty());
-    let help = "How long an upstream takes to begin its answer";
+    let help = "Time until an upstream's response begins";
     let name = "ratelimit_gateway_upstream_duration_seconds";
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
     for (upstream, counts) in upstreams.clone() {
         latency(&mut metric, upstream, counts)?;
     }
-    let help = "Connections to an upstream that are open";
+    let help = "Open connections to an upstream";
     let name = "ratelimit_gateway_upstream_connections";
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (upstream, counts) in upstreams.clone() {
@@ -120,17 +120,17 @@ pub(crate) fn encode<'a>(
     let families: [CountOf; 3] = [
         (
             "ratelimit_gateway_upstream_connects",
-            "Connections to an upstream that were opened",
+            "Connections opened to an upstream",
             |counts| &counts.connects,
         ),
         (
             "ratelimit_gateway_upstream_connect_failures",
-            "Connections to an upstream that could not be opened",
+            "Failed connection attempts to an upstream",
             |counts| &counts.connect_failures,
         ),
         (
             "ratelimit_gateway_upstream_retries",
-            "Requests that were sent again, on another connection",
+            "Requests retried on another connection",
             |counts| &counts.retries,
         ),
     ];

@@ -106,7 +106,7 @@ impl Proxy {
             tracing::debug!(
                 upstream = &*upstream.name,
                 ?fault,
-                "no answer of the upstream"
+                "no answer from the upstream"
             );
         })?;
         upstream.counts.note_latency(exchange.begun.elapsed());

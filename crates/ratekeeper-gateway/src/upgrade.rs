@@ -102,9 +102,9 @@ async fn carry(client: Upgraded, upstream: Upgraded, silence: Duration, patience
     let silent = async { while timeout(silence, watched.changed()).await.is_ok() {} };
     tokio::select! {
         carried = both => if carried.is_err() {
-            debug!("an upgraded connection is closed: one side does not take what the other sends");
+            debug!("upgraded connection closed: one side does not read");
         },
-        () = silent => debug!("an upgraded connection is closed: both sides were silent"),
+        () = silent => debug!("upgraded connection closed: both sides were silent"),
     }
 }
 

@@ -57,7 +57,7 @@ pub struct Describer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UnclearDomain {
     /// The rules have this many domains, and none was chosen.
-    #[error("the rules have {0} domains, and nothing says which is meant")]
+    #[error("the rules have {0} domains, and none is chosen")]
     Several(usize),
     /// The request names one domain, and the settings another.
     #[error("the settings name another domain")]

@@ -87,7 +87,7 @@ impl FromStr for TrustedProxies {
 fn network(text: &str) -> Result<IpNet, String> {
     let wanted = || {
         format!(
-            "`{text}` is no network; write an address, a network such as 10.0.0.0/8 or fd00::/8, or `loopback`"
+            "`{text}` is not a network; write an address, a network such as 10.0.0.0/8 or fd00::/8, or `loopback`"
         )
     };
     match text.split_once('/') {
@@ -230,7 +230,7 @@ impl Forwarding {
                 Some(Node::Address(address)) => nearest = Hop::Address(address),
                 Some(Node::Hidden) => break,
                 None => {
-                    let message = format!("{} is no IP address", excerpt(hop));
+                    let message = format!("{} is not an IP address", excerpt(hop));
                     return Err(self.malformed(message));
                 }
             }

@@ -184,7 +184,7 @@ fn method<'a>((name, value): Line<'a>) -> Result<&'a str, Malformed> {
         text.len() <= METHOD_BYTES_MAX && text.bytes().all(forwarded::is_token_byte)
     });
     let text = text.ok_or_else(|| {
-        let message = format!("{} is no method", excerpt(value.as_bytes()));
+        let message = format!("{} is not a method", excerpt(value.as_bytes()));
         Malformed::header(name, message)
     })?;
     in_capitals(text)
@@ -224,7 +224,7 @@ fn scheme(name: &HeaderName, value: &[u8]) -> Result<&'static str, Malformed> {
 }
 
 pub(crate) fn host<'a>(name: &HeaderName, value: &'a [u8]) -> Result<Cow<'a, str>, Malformed> {
-    let refused = || Malformed::header(name, format!("{} is no host", excerpt(value)));
+    let refused = || Malformed::header(name, format!("{} is not a host", excerpt(value)));
     spelling::host(value).ok_or_else(refused)
 }
 

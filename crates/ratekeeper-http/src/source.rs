@@ -66,7 +66,7 @@ impl FromStr for Source {
             Some((word, argument)) => (word, Some(argument)),
             None => (text, None),
         };
-        let unknown = || format!("`{text}` is no part of a request; write {KNOWN}");
+        let unknown = || format!("`{text}` is not a part of a request; write {KNOWN}");
         let wanted = |what: &str| format!("`{text}` lacks something; write {word}:{what}");
         Ok(match (word, argument) {
             ("remote_address", None) => Self::RemoteAddress,

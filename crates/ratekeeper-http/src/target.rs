@@ -43,7 +43,7 @@ impl<'a> Target<'a> {
             });
         }
         let target = origin_form(target).ok_or_else(|| {
-            let message = format!("{} is no path; it begins with a slash", excerpt(bytes));
+            let message = format!("{} is not a path; it begins with a slash", excerpt(bytes));
             Malformed::header(name, message)
         })?;
         let (raw, query) = split(target, b'?');

@@ -34,7 +34,7 @@ use token::{Claim, Kind, PARTS_MAX, Part, Sealer, low};
 #[non_exhaustive]
 pub enum HoldError {
     /// It was not written under this limiter's seed, or it was changed.
-    #[error("this is no permit or reservation of this service, or not all of it")]
+    #[error("this is not a complete permit or reservation of this service")]
     Malformed,
     /// A permit where a reservation is wanted, or the other way round.
     #[error("this is {0}")]
@@ -43,16 +43,16 @@ pub enum HoldError {
     #[error("this belongs to another caller")]
     Foreign,
     /// The permit was released, or its deadline has passed.
-    #[error("the permit is not held any more: it was released, or its deadline has passed")]
+    #[error("the permit is no longer held: it was released, or it has expired")]
     NotHeld,
     /// The permit that the idempotency key stands for was released, or its deadline has passed.
     #[error(
-        "the permit of this key is not held any more: it was released, or its deadline has passed; use another key"
+        "the permit of this key is no longer held: it was released, or it has expired; use another key"
     )]
     KeySpent,
     /// The reservation was not settled in time, and stays charged in full: nobody knows whether
     /// the work was done.
-    #[error("the reservation was not settled in time, and stays charged in full")]
+    #[error("the reservation expired and stays charged in full")]
     Expired,
     /// More is committed than was reserved: that much.
     #[error("only {0} hits were reserved; commit at most those, and check for the rest")]
@@ -62,14 +62,14 @@ pub enum HoldError {
     TooManyLimits,
     /// The idempotency key stands for another request, or the reservation was settled in
     /// another way.
-    #[error("this was done with other content before: {0}")]
+    #[error("this was done before with other content: {0}")]
     Conflict(&'static str),
     /// The store has no room to remember that this was done. Nothing was.
-    #[error("the store has no room to remember this by; try again later")]
+    #[error("the store has no room to remember this call; try again later")]
     NoRoom,
     /// The store was started since, and does not know whether this was settled. Nothing is
     /// given back, and the hits stay charged until their window ends.
-    #[error("the service was restarted since, and what was taken before stays charged")]
+    #[error("the service restarted since; earlier reservations stay charged")]
     Forgotten,
     /// The store gave no answer; what was asked may have been done, and may be asked again.
     #[error("{0}")]

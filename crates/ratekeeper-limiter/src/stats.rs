@@ -146,11 +146,11 @@ impl RuleStats {
 /// What is counted about requests, whatever their rules.
 #[derive(Debug, Default)]
 pub struct Totals {
-    /// Requests of a domain without rules: allowed.
+    /// Requests for a domain without rules, which are allowed.
     pub unknown_domain: AtomicU64,
-    /// Descriptors that no limit matched: allowed.
+    /// Descriptors that no limit matched, which are allowed.
     pub unmatched: AtomicU64,
-    /// Concurrency limits that were skipped, because a release could never come.
+    /// Concurrency limits skipped because a release could never come.
     pub concurrency_skipped: AtomicU64,
     /// A sample of what no rule matched.
     pub strays: Strays,

@@ -16,7 +16,7 @@ pub enum DescriptorsError {
     #[error("there is an empty descriptor or entry in {0:?}")]
     Empty(String),
     /// A name that is no field of the log.
-    #[error("{name:?} is no field of the log; there are {known}, and what --fields adds")]
+    #[error("{name:?} is not a field of the log; there are {known}, and those of --fields")]
     UnknownField {
         /// The name as written.
         name: String,

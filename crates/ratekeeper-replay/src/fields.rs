@@ -30,7 +30,7 @@ pub enum FieldsError {
     NotAMapping(String),
     /// A name that descriptors could not refer to.
     #[error(
-        "{0:?} is no name for a field: letters, digits, '_', '-' and '.', at most 64, or header:NAME"
+        "{0:?} is not a field name: letters, digits, '_', '-' and '.', at most 64, or header:NAME"
     )]
     BadName(String),
     /// A path that is too long.

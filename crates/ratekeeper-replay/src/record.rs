@@ -129,7 +129,7 @@ pub enum Malformed {
     #[error("no time")]
     NoTime,
     /// The text at the place of the time is not a time.
-    #[error("a time that cannot be read")]
+    #[error("an unreadable time")]
     BadTime,
     /// The line is not a complete JSON object.
     #[error("not a JSON object")]

@@ -100,7 +100,7 @@ fn refuses_what_envoyproxy_ratelimit_refuses() {
         ),
         (
             descriptor("    metadata: { 5: x }\n"),
-            "error parsing metadata: the key 5 is no text",
+            "error parsing metadata: the key 5 is not text",
         ),
         (
             descriptor("    ratelimit: {}\n"),

@@ -91,7 +91,7 @@ impl Chore {
             if start.elapsed() > PAUSE_MAX {
                 pause = PAUSE;
             }
-            error!(chore = self.name, why, again_in = ?pause, "a chore has ended, which none should: please report it");
+            error!(chore = self.name, why, again_in = ?pause, "a maintenance task has ended: please report this bug");
             sleep(pause).await;
             pause = PAUSE_MAX.min(pause * 2);
         }
@@ -151,9 +151,9 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
             limiter.tend();
             match identity.refresh() {
                 Ok(false) => {}
-                Ok(true) => info!("new files that tell who calls are in force"),
+                Ok(true) => info!("new identity files in use"),
                 Err(error) => {
-                    error!(%error, "a new file that tells who calls is refused; what it said before stays in force")
+                    error!(%error, "new identity file refused; the last good one stays in use")
                 }
             }
         };
@@ -187,7 +187,7 @@ impl StrayLog {
                 let keys: Vec<_> = entries.iter().map(|entry| entry.key).collect();
                 warn!(
                     domain = ?stray.domain, ?keys, %nearest,
-                    "requests that no rule matches are allowed uncounted; did they mean the nearest name in the rules?"
+                    "requests match no rule and are allowed; did they mean this name?"
                 );
                 self.logged = Some(Instant::now());
             }
@@ -210,11 +210,11 @@ pub(crate) fn wake_on_hangup(wakes: Vec<Arc<Notify>>) -> impl Future<Output = ()
         match hangups {
             Ok(mut hangups) => {
                 while hangups.recv().await.is_some() {
-                    info!("SIGHUP: looking at the rules and certificates");
+                    info!("SIGHUP: rereading rules and certificates");
                     wakes.iter().for_each(|wake| wake.notify_one());
                 }
             }
-            Err(error) => warn!(%error, "SIGHUP will not make the rules reload"),
+            Err(error) => warn!(%error, "SIGHUP will not reload the rules"),
         }
     }
 }

@@ -72,7 +72,7 @@ fn watch(files: &dyn Followed, wake: &Arc<Notify>, is_blind: &mut bool) -> Vec<W
         }
         Err(error) => {
             if !std::mem::replace(is_blind, true) {
-                warn!(%error, files = files.name(), "the file system does not tell of changes; polling for them instead");
+                warn!(%error, files = files.name(), "the file system does not report changes; polling instead");
             }
             Vec::new()
         }

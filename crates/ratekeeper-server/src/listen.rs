@@ -298,7 +298,7 @@ async fn finish(name: &'static str, mut connections: JoinSet<()>, patience: Dura
     warn!(
         listener = name,
         connections = cut,
-        "connections are cut off: the drain timeout is over"
+        "drain timeout: closing the remaining connections"
     );
     connections.shutdown().await;
     cut

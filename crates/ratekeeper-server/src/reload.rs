@@ -129,7 +129,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.is_blind, true) {
-                    warn!(%error, "the file system does not tell of changes; polling for them instead");
+                    warn!(%error, "the file system does not report changes; polling instead");
                 }
                 None
             }
@@ -173,7 +173,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
             .status
             .send_if_modified(|status| status.error.take().is_some());
         if restored {
-            info!("the rules are again what is in force");
+            info!("the rule files equal the rules in use again");
         }
     }
 
@@ -192,12 +192,12 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
                     status.accepted += 1;
                     status.error = None;
                 });
-                info!(rules, changes = changes.len(), "new rules are in force");
+                info!(rules, changes = changes.len(), "new rules in use");
                 log_changes(&changes);
             }
             Err(error) => {
                 let error: Arc<str> = error.brief().into();
-                error!(%error, "new rules are refused; the last good ones stay in force");
+                error!(%error, "new rules refused; the last good ones stay in use");
                 self.status.send_modify(|status| {
                     status.refused += 1;
                     status.error = Some(error);

@@ -84,9 +84,9 @@ pub struct StoreGauges {
     pub bytes: u64,
     /// Counters forgotten after they had expired, since the start.
     pub expired: u64,
-    /// Live counters that had to go for new ones, since the start.
+    /// Live counters evicted for new ones, since the start.
     pub evicted: u64,
-    /// Steps for whose counters there was no room, since the start.
+    /// Steps refused because the store was full, since the start.
     pub refused: u64,
     /// How far the fullest rule has filled what it may hold with live counters that deny.
     pub refusing: Option<Refusing>,

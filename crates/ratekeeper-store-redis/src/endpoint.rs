@@ -70,7 +70,7 @@ pub(crate) struct SentinelSet {
 pub enum EndpointError {
     /// It is no URL, or one of something else.
     #[error(
-        "this is no URL of Redis or Valkey; write redis://HOST:PORT/, rediss://HOST:PORT/ for \
+        "this is not a URL of Redis or Valkey; write redis://HOST:PORT/, rediss://HOST:PORT/ for \
          TLS, redis+unix:///PATH, redis+cluster://HOST:PORT,HOST:PORT/ or \
          redis+sentinel://HOST:PORT,HOST:PORT/NAME"
     )]
@@ -91,9 +91,7 @@ pub enum EndpointError {
     )]
     Prefix,
     /// TLS without the name to be verified.
-    #[error(
-        "certificates are always verified; leave #insecure out, and name the authority that vouches for the server"
-    )]
+    #[error("certificates are always verified; remove #insecure and name the server's authority")]
     Insecure,
     /// A user without a password, who is nobody.
     #[error(
@@ -107,12 +105,10 @@ pub enum EndpointError {
     )]
     SeveralHosts,
     /// More hosts than anybody has.
-    #[error("these are more than 64 hosts; a few of them do, the others are found by asking")]
+    #[error("more than 64 hosts; name a few, the others are discovered")]
     TooManyHosts,
     /// Sentinels without the name of what they watch over.
-    #[error(
-        "the name is missing by which the sentinels know the primary; write redis+sentinel://HOST:PORT/NAME"
-    )]
+    #[error("the primary's name is missing; write redis+sentinel://HOST:PORT/NAME")]
     NoName,
     /// A database in a cluster.
     #[error("a cluster has one database, number 0; leave the number out")]

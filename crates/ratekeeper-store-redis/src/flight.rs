@@ -194,7 +194,7 @@ impl<'a> Flight<'a> {
     /// Tells who waits for `batch` what the script has answered; whether that could be read.
     fn answer(&self, mut batch: Batch, value: &Value) -> bool {
         let Value::Array(items) = value else {
-            self.malformed(batch, "the script's answer is no array");
+            self.malformed(batch, "the script's answer is not an array");
             return false;
         };
         let members = &mut batch.members;

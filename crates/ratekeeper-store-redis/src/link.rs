@@ -40,7 +40,7 @@ pub enum LinkError {
     #[error("no TLS with {0}: {1}")]
     TlsFile(String, #[source] TlsFileError),
     /// The server's name cannot stand in a certificate.
-    #[error("no TLS with {0}: this name cannot stand in a certificate")]
+    #[error("no TLS with {0}: a certificate cannot have this name")]
     Name(String, #[source] InvalidDnsNameError),
     /// The server does not let us in: what it said.
     #[error("{0} refuses the login: {1}")]
@@ -49,7 +49,7 @@ pub enum LinkError {
     #[error("{0} refuses database {1}: {2}")]
     Database(String, i64, String),
     /// The connection broke before the first answer.
-    #[error("{0} broke off before it answered: {1}")]
+    #[error("{0} closed the connection before it answered: {1}")]
     Closed(String, String),
     /// It took too long.
     #[error("{0} did not answer within {1:?}")]

@@ -189,7 +189,7 @@ pub struct ShardCounts {
     /// How often a call was sent again, elsewhere or later, since the server said that it had not
     /// carried it out: slots on their way from one shard to another.
     pub redirects: u64,
-    /// Denials that were repeated from memory, without asking.
+    /// Denials repeated from memory.
     pub denied_from_memory: u64,
     /// Hits that were taken of requests which another slot has denied, and were not given back as
     /// far as is known.

@@ -311,10 +311,7 @@ fn tell_conflict(server: &str, is_theirs: bool) {
             "that of this node is the older one, and was put back: who counted by the other begins anew"
         }
     };
-    warn!(
-        server,
-        "another key that counters are named by was found in Redis: {what}"
-    );
+    warn!(server, "a different hash key was found in Redis: {what}");
 }
 
 fn words(secret: Secret) -> [u64; 2] {

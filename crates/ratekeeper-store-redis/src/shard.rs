@@ -89,7 +89,7 @@ impl Shard {
     pub(crate) fn garbled(&self, decisions: usize, why: &str) {
         self.metrics.fault(Fault::Reply, decisions);
         if may_say(&self.garbled, Instant::now()) {
-            error!(shard = %self.name, why, "an answer of Redis cannot be used; others like it are only counted for a while");
+            error!(shard = %self.name, why, "unusable reply from Redis; further ones are only counted for a while");
         }
     }
 
@@ -100,7 +100,7 @@ impl Shard {
         if said.len() < CORRUPT_MAX && said.insert(key.into()) {
             error!(
                 shard = %self.name, key,
-                "what lies at this key is no counter: failure modes decide about it until it is deleted"
+                "this key holds no counter; failure modes decide until it is deleted"
             );
         }
     }
@@ -145,12 +145,12 @@ impl Shard {
             Some(Condition::Failing) => warn!(shard = %self.name, why, "Redis failed"),
             Some(Condition::Unsteady) => warn!(
                 shard = %self.name, why,
-                "Redis fails and serves in turns: nothing more is said of that until it has not failed for 10 s"
+                "Redis is unsteady; further failures are not logged until 10 s pass without one"
             ),
             Some(Condition::Serving) | None => {}
         }
         if opened && condition == Condition::Failing {
-            warn!(shard = %self.name, why, "Redis is not asked until it decides again: failure modes decide");
+            warn!(shard = %self.name, why, "Redis is down; failure modes decide until it recovers");
         }
     }
 
@@ -159,7 +159,7 @@ impl Shard {
     pub(crate) fn refused(&self, why: &str) {
         let mut trouble = self.trouble.lock();
         if trouble.as_deref() != Some(why) {
-            error!(shard = %self.name, why, "Redis is not used: failure modes decide");
+            error!(shard = %self.name, why, "Redis is not used; failure modes decide");
         }
         *trouble = Some(why.into());
         self.serves.store(false, Ordering::Relaxed);
@@ -182,7 +182,7 @@ impl Shard {
         }
         self.was_reached.store(true, Ordering::Relaxed);
         if self.journal.lock().served() {
-            info!(shard = %self.name, "Redis serves again");
+            info!(shard = %self.name, "Redis is back");
         }
     }
 
@@ -201,7 +201,7 @@ impl Shard {
     /// Looks whether it serves steadily again; to be called now and then.
     pub(crate) fn settle(&self, now: Instant) {
         if self.journal.lock().settle(now) {
-            info!(shard = %self.name, "Redis serves steadily again");
+            info!(shard = %self.name, "Redis is steady again");
         }
     }
 

@@ -102,7 +102,7 @@ impl Surveyor {
         let why = failed.unwrap_or_else(|| "no node of it is known".to_owned());
         let mut trouble = self.topology.trouble.lock();
         if trouble.is_none() {
-            warn!(why, "no node of the cluster says who serves what");
+            warn!(why, "no cluster node returns the slot map");
         }
         *trouble = Some(Trouble::Cluster(why));
     }
@@ -133,7 +133,7 @@ impl Surveyor {
     fn adopt(&self, ranges: &[Range]) {
         self.topology.adopt(ranges);
         if self.topology.trouble.lock().take().is_some() {
-            info!("the cluster says again who serves what");
+            info!("the slot map is available again");
         }
     }
 }

@@ -97,10 +97,10 @@ struct Guest {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Trouble {
     /// Nobody in a cluster says it.
-    #[error("no node of the Redis cluster says who serves what: {0}")]
+    #[error("no node of the Redis cluster returns the slot map: {0}")]
     Cluster(String),
     /// No sentinel says it.
-    #[error("no sentinel says where the primary is: {0}")]
+    #[error("no sentinel names the primary: {0}")]
     Sentinels(String),
     /// Sentinels say it, and that server is no primary, or not there.
     #[error("the primary that the sentinels name cannot be used: {0}")]

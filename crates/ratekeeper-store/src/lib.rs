@@ -70,6 +70,6 @@ pub enum StoreError {
     #[error("too many decisions wait for the store")]
     Overloaded,
     /// The store holds something else than a counter where a counter of the request belongs.
-    #[error("what the store has for a counter is none")]
+    #[error("the store returned something that is not a counter")]
     Corrupt,
 }

@@ -86,9 +86,7 @@ pub enum TlsFileCause {
     )]
     NoKey,
     /// Its key is encrypted with a passphrase.
-    #[error(
-        "the key in it is encrypted, and there is nobody to ask for the passphrase; decrypt it with `openssl pkey`"
-    )]
+    #[error("the key in it is encrypted; decrypt it with `openssl pkey`")]
     EncryptedKey,
     /// The key does not belong to the certificate in this file.
     #[error("it is not the key of the certificate in {}", .0.display())]

@@ -123,7 +123,7 @@ impl Watch {
         if let Some(left_out) = self.gate.pass() {
             warn!(
                 left_out,
-                chosen, "the rules have several domains, and nothing says which is meant"
+                chosen, "the rules have several domains; set auth.domain"
             );
         }
     }

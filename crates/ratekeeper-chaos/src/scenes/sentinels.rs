@@ -63,7 +63,7 @@ impl Watched {
 fn is_primary(client: &mut Client) -> bool {
     match client.ask(&["ROLE"]) {
         Reply::Array(role) => role[0].text() == "master",
-        other => panic!("{other:?} is no role"),
+        other => panic!("{other:?} is not a role"),
     }
 }
 

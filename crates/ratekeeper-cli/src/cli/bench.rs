@@ -21,7 +21,7 @@ Examples:
         load: BenchLoad,
         #[command(flatten)]
         question: BenchQuestion,
-        /// Requests under way on each connection
+        /// Requests in flight on each connection
         #[arg(long, value_name = "N", default_value_t = 16)]
         streams: u32,
     },
@@ -64,7 +64,7 @@ Examples:
     Gateway {
         #[command(flatten)]
         load: BenchLoad,
-        /// What is asked for; {key} becomes the key
+        /// The path; {key} becomes the key
         #[arg(long, value_name = "PATH", default_value = "/")]
         path: String,
         /// How
@@ -95,7 +95,7 @@ pub(crate) struct BenchQuestion {
     /// The domain to ask in
     #[arg(long, default_value = "api")]
     pub(crate) domain: String,
-    /// The descriptor to ask about; {key} becomes the key
+    /// The descriptor of each request; {key} becomes the key
     #[arg(long, value_name = "KEY=VALUE,…", default_value = "api_key={key}", value_parser = entries)]
     pub(crate) entries: Entries,
 }
@@ -103,21 +103,21 @@ pub(crate) struct BenchQuestion {
 /// What every load has.
 #[derive(Debug, Args)]
 pub(crate) struct BenchLoad {
-    /// Where the service listens; several with commas between them, and connections take turns [default: 127.0.0.1 at
+    /// Addresses of the service, separated by commas; connections alternate between them [default: 127.0.0.1 at
     /// the port of `ratekeeper serve` or `gateway`]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) target: Option<String>,
     /// Connections [default: 4 of gRPC, 16 of HTTP]
     #[arg(long, value_name = "N")]
     pub(crate) connections: Option<u32>,
-    /// Threads that the connections are spread over
+    /// Threads to spread the connections over
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) threads: u32,
-    /// Open loop: so many requests a second are due, and latency counts from when each was [default: closed loop,
+    /// Open loop: this many requests a second are due, and latency counts from when each was due [default: closed loop,
     /// each stream asks again as soon as it is answered]
     #[arg(long, value_name = "PER_SECOND")]
     pub(crate) rate: Option<f64>,
-    /// What requests are about: hot, uniform:N, zipf:N or zipf:N:EXPONENT keys
+    /// Distribution of keys: hot, uniform:N, zipf:N or zipf:N:EXPONENT
     #[arg(long, value_name = "SPREAD", default_value = "hot")]
     pub(crate) keys: Keys,
     /// How long to measure
@@ -126,10 +126,10 @@ pub(crate) struct BenchLoad {
     /// Load before anything is measured
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = settings::duration)]
     pub(crate) warm_up: Duration,
-    /// Count what passes of each key in each window of this length, aligned to the epoch
+    /// Count what passes for each key in each window of this length, aligned to the epoch
     #[arg(long, value_name = "TIME", value_parser = settings::duration)]
     pub(crate) windows: Option<Duration>,
-    /// The server's process on this machine: its processor time by decision and its memory are told too
+    /// The server's process on this machine, to report its processor time by decision and its memory
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
     /// Print JSON

@@ -65,7 +65,7 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
     if let What::Service(_) = what {
         let ignored = settings::ignored_by_serve(&layers).join(", ");
         if !ignored.is_empty() {
-            info!(%ignored, "settings that `ratekeeper gateway` alone heeds");
+            info!(%ignored, "settings that only `ratekeeper gateway` uses");
         }
     }
     // Requests are served by the server's worker threads; this one accepts, reloads and tends.
@@ -183,7 +183,7 @@ async fn until_stopped<S: ServedStore, F: Front>(
     tokio::select! {
         drained = server.run_behind(front, stop.first()) => ended(drained),
         () = impatience(stop, &delay) => {
-            warn!("stopped at once: asked again");
+            warn!("second signal: stopped at once");
             ExitCode::FAILURE
         }
     }
@@ -221,7 +221,7 @@ fn counters(settings: &Settings) -> String {
 async fn impatience(stop: &stop::Signals, delay: &DrainDelay) {
     stop.second().await;
     if delay.end() {
-        info!("asked again: the drain delay is over");
+        info!("second signal: the drain delay ends");
         stop.third().await;
     }
 }
@@ -322,8 +322,11 @@ fn advise(error: BindError) -> anyhow::Error {
 
 fn ended(drained: Drained) -> ExitCode {
     match drained.cut {
-        0 => info!("stopped: everything was answered"),
-        cut => warn!(cut, "stopped: connections that did not finish were cut off"),
+        0 => info!("stopped: every request was answered"),
+        cut => warn!(
+            cut,
+            "stopped: some connections were closed before they finished"
+        ),
     }
     ExitCode::SUCCESS
 }

@@ -206,47 +206,47 @@ fn gauges(shard: ShardCounts) -> ServerGauges {
         ("decisions", "Decisions sent", shard.decisions as f64),
         (
             "groups",
-            "Groups of decisions sent: those for the same counters are one",
+            "Groups of decisions sent; decisions on the same counters form one group",
             shard.calls as f64,
         ),
         (
             "merged_decisions",
-            "Decisions that were taken together with others for the same counters",
+            "Decisions merged with others on the same counters",
             (shard.decisions - shard.calls.min(shard.decisions)) as f64,
         ),
         (
             "queue_seconds",
-            "How long decisions waited to be sent, all together",
+            "Total time that decisions waited to be sent",
             shard.queued_seconds,
         ),
         (
             "script_reloads",
-            "How often the script had to be loaded again",
+            "Times that the script was loaded again",
             shard.reloads as f64,
         ),
         (
             "circuit_opened",
-            "How often the server was found to fail, and left alone",
+            "Times that the circuit breaker opened",
             shard.opened as f64,
         ),
         (
             "denied_from_memory",
-            "Denials that were repeated from memory, without asking",
+            "Denials repeated from memory",
             shard.denied_from_memory as f64,
         ),
         (
             "redirects",
-            "Calls that were sent again, elsewhere or later, since they had not been carried out",
+            "Calls retried elsewhere or later because they were not executed",
             shard.redirects as f64,
         ),
         (
             "stranded_hits",
-            "Hits of requests denied elsewhere that were not given back, or may have been taken, as far as is known",
+            "Hits of denied requests that may still be charged, an upper bound",
             shard.stranded_hits as f64,
         ),
         (
             "moved_counters",
-            "Counters that were more than a window ahead of the server's clock, which went back, and were moved to where it is",
+            "Counters moved back to the server's clock after it went back by more than their window",
             shard.moved_counters as f64,
         ),
         (

@@ -77,13 +77,13 @@ fn values_that_mean_nothing_are_refused_together() {
     );
     assert_eq!(said.code, Some(1));
     assert!(
-        said.err.contains("--memory-limit: `much` is no size"),
+        said.err.contains("--memory-limit: `much` is not a size"),
         "{}",
         said.err
     );
     assert!(
         said.err
-            .contains("--http: `here` is no address to listen on"),
+            .contains("--http: `here` is not an address to listen on"),
         "{}",
         said.err
     );

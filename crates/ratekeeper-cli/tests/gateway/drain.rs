@@ -43,7 +43,12 @@ fn no_request_fails_when_it_is_told_to_stop() {
         .into_iter()
         .for_each(|client| client.join().expect("clients do not panic"));
     assert_eq!(failed.load(Ordering::Relaxed), 0);
-    assert!(gateway.process.output().contains("everything was answered"));
+    assert!(
+        gateway
+            .process
+            .output()
+            .contains("every request was answered")
+    );
 }
 
 /// Asks over kept connections, and over new ones once those are closed in good order, until nobody listens.

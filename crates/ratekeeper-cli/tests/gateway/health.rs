@@ -109,7 +109,7 @@ fn a_change_of_settings_asks_no_address_that_is_not_well() {
     let before = checks(&two);
     let file = gateway.folder.path().join("ratekeeper.yaml");
     std::fs::write(&file, checked("59m")).expect("a file can be written");
-    eventually("the new routes are in force", || {
+    eventually("the new routes in use", || {
         assert_eq!(count(&gateway, "unhealthy"), 1);
         checks(&two) > before
     });

@@ -48,7 +48,7 @@ fn changed_routes_are_in_force_and_bad_ones_are_refused_whole() {
     let bad = settings(&orders, &web, "/v3").replace("upstream: web", "upstream: nobody");
     std::fs::write(&file, bad).expect("a file can be written");
     eventually("the change is refused", || {
-        gateway.process.output().contains("new routes are refused")
+        gateway.process.output().contains("new routes refused")
     });
     assert!(
         gateway
@@ -76,7 +76,7 @@ fn nothing_to_forward_to_is_said_at_the_start() {
         (&[][..], "write --upstream http://127.0.0.1:3000"),
         (
             &["--upstream", "127.0.0.1:3000"],
-            "is no URL of an upstream",
+            "is not a URL of an upstream",
         ),
         (&["--upstream", "http://a/b"], "leave its path out"),
         (

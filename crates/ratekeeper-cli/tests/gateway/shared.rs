@@ -86,5 +86,8 @@ fn a_load_that_makes_no_sense_is_refused() {
     refused(&["--windows", "10ms"], "less than a second");
     let two = "127.0.0.1:1,127.0.0.1:2";
     refused(&["--target", two, "--connections", "1"], "too few");
-    refused(&["--target", "127.0.0.1:1,here"], "`here` is no address");
+    refused(
+        &["--target", "127.0.0.1:1,here"],
+        "`here` is not an address",
+    );
 }

@@ -289,6 +289,6 @@ impl Told {
         let value = self.header(name);
         value
             .parse()
-            .unwrap_or_else(|_| panic!("{name}: {value} is no number"))
+            .unwrap_or_else(|_| panic!("{name}: {value} is not a number"))
     }
 }

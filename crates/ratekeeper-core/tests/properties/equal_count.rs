@@ -39,7 +39,7 @@ impl Hit {
 fn groups(limit: &Limit) -> Groups {
     match limit.arithmetic() {
         Arithmetic::EqualCount(groups) => groups,
-        other => panic!("{other:?} is no equal-count log"),
+        other => panic!("{other:?} is not an equal-count log"),
     }
 }
 

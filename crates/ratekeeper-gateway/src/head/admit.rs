@@ -51,7 +51,7 @@ pub(crate) fn admit<B>(request: &Request<B>) -> Result<(), Fault> {
     let path = request.uri().path();
     let is_asterisk = path == "*" && request.method() == Method::OPTIONS;
     if !path.starts_with('/') && !is_asterisk {
-        return Err(Fault::BadRequest("its target is no path"));
+        return Err(Fault::BadRequest("its target is not a path"));
     }
     // Upstreams resolve them, so that rules and routes would see another path than the upstream does. Clients do that
     // before they ask.

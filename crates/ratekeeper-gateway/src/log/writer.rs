@@ -94,7 +94,7 @@ impl Writer {
             Err(error) => {
                 self.dropped.fetch_add(lines, Ordering::Relaxed);
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    error!(%error, "the access log cannot be written; its lines are left out");
+                    error!(%error, "the access log cannot be written; lines are dropped");
                 }
             }
         }

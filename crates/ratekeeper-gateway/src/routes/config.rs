@@ -193,14 +193,14 @@ fn route(
             Some(suffix) if suffix.len() > 1 && suffix.starts_with('.') => {
                 HostMatch::Suffix(named(suffix)?)
             }
-            Some(_) => return Err(format!("`{host}` is no host; write *.example.com")),
+            Some(_) => return Err(format!("`{host}` is not a host; write *.example.com")),
             None => HostMatch::Exact(named(host)?),
         },
     };
     let path = config.path.as_deref().unwrap_or("/");
     if !path.starts_with('/') || path.contains(['*', '?', '#', ' ']) {
         return Err(format!(
-            "`{path}` is no path; write its beginning, such as /orders, which is for all below it"
+            "`{path}` is not a path; write its beginning, such as /orders, which is for all below it"
         ));
     }
     let target = Target::parse(&HOST, path.as_bytes()).map_err(|error| error.to_string())?;
@@ -218,10 +218,13 @@ fn route(
 fn named(host: &str) -> Result<Box<str>, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
     if host.is_empty() || !host.bytes().all(is_plain) || super::without_port(host) != host {
-        return Err(format!("`{host}` is no host; write a name without a port"));
+        return Err(format!(
+            "`{host}` is not a host; write a name without a port"
+        ));
     }
     let spelt = spelling::host(host.as_bytes());
-    let spelt = spelt.ok_or_else(|| format!("`{host}` is no host; write a name without a port"))?;
+    let spelt =
+        spelt.ok_or_else(|| format!("`{host}` is not a host; write a name without a port"))?;
     Ok(spelt.into())
 }
 
@@ -273,9 +276,11 @@ fn upstream(
     upstream.host = match &config.host {
         None => None,
         Some(host) => {
-            let authority: Authority = host.parse().map_err(|_| format!("`{host}` is no host"))?;
+            let authority: Authority = host
+                .parse()
+                .map_err(|_| format!("`{host}` is not a host"))?;
             let value = HeaderValue::from_str(authority.as_str());
-            Some(value.map_err(|_| format!("`{host}` is no host"))?)
+            Some(value.map_err(|_| format!("`{host}` is not a host"))?)
         }
     };
     upstream.health_check = config.health_check.as_ref().map(health_check).transpose()?;
@@ -287,7 +292,7 @@ fn health_check(config: &HealthCheckConfig) -> Result<HealthCheck, String> {
     let parsed = PathAndQuery::try_from(path.as_str()).ok();
     let Some(parsed) = parsed.filter(|_| path.starts_with('/')) else {
         return Err(format!(
-            "health_check: `{path}` is no path; write one such as /healthz"
+            "health_check: `{path}` is not a path; write one such as /healthz"
         ));
     };
     for (name, value) in [("interval", config.interval), ("timeout", config.timeout)] {
@@ -313,13 +318,13 @@ fn url(text: &str) -> Result<(Kind, Address), String> {
         return match path.is_absolute() {
             true => Ok((Kind::Http, Address::unix(path))),
             false => Err(format!(
-                "`{text}` is no Unix socket; write its whole path, as in unix:/run/app.sock"
+                "`{text}` is not a Unix socket; write its whole path, as in unix:/run/app.sock"
             )),
         };
     }
     let wanted = || {
         format!(
-            "`{text}` is no URL of an upstream; write http://HOST:PORT, h2c://HOST:PORT, https://HOST or unix:/PATH"
+            "`{text}` is not a URL of an upstream; write http://HOST:PORT, h2c://HOST:PORT, https://HOST or unix:/PATH"
         )
     };
     let uri: Uri = text.parse().map_err(|_| wanted())?;
@@ -349,7 +354,7 @@ fn secured(config: &UpstreamConfig) -> Result<Secured, String> {
         None => None,
         Some(name) => {
             let parsed = ServerName::try_from(name.clone());
-            Some(parsed.map_err(|_| format!("server_name: `{name}` is no name"))?)
+            Some(parsed.map_err(|_| format!("server_name: `{name}` is not a name"))?)
         }
     };
     let (either, http1) =

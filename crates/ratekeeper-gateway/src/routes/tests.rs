@@ -104,8 +104,10 @@ fn bad_routes_are_refused_with_their_place() {
         refused(&["a"], &[("", "/", "b")]),
         "routes[0]: there is no upstream `b`; there are a"
     );
-    assert!(refused(&["a"], &[("", "orders", "a")]).starts_with("routes[0]: `orders` is no path"));
-    assert!(refused(&["a"], &[("x:1", "/", "a")]).starts_with("routes[0]: `x:1` is no host"));
+    assert!(
+        refused(&["a"], &[("", "orders", "a")]).starts_with("routes[0]: `orders` is not a path")
+    );
+    assert!(refused(&["a"], &[("x:1", "/", "a")]).starts_with("routes[0]: `x:1` is not a host"));
     let twice = [("x", "/a", "a"), ("X", "/a/", "a")];
     assert!(refused(&["a"], &twice).starts_with("routes[1]: another route"));
 }
@@ -155,15 +157,15 @@ fn what_is_wrong_with_an_upstream_is_said() {
         ),
         (
             r#"{"url": "http://a", "health_check": {"path": "/", "interval": "often"}}"#,
-            "`often` is no span of time",
+            "`often` is not a span of time",
         ),
         (
             r#"{"url": "http://a", "health_check": {"path": "/", "interval": "-3s"}}"#,
-            "`-3s` is no span of time",
+            "`-3s` is not a span of time",
         ),
         (
             r#"{"url": "http://a", "health_check": {"path": "healthz"}}"#,
-            "upstreams.a: health_check: `healthz` is no path",
+            "upstreams.a: health_check: `healthz` is not a path",
         ),
         (
             r#"{"url": "http://a", "health_check": {"path": "/", "timeout": "0s"}}"#,

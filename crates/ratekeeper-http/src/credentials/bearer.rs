@@ -42,7 +42,7 @@ pub(crate) fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>, Malforme
     match has_other_spellings(token) {
         false => Ok(Some(token)),
         true => Err(unclear(
-            "its token's signature is no base64url, or another spelling of one",
+            "its token's signature is not base64url, or another spelling of one",
         )),
     }
 }

@@ -126,7 +126,7 @@ fn a_trusted_proxy_that_talks_nonsense_is_refused() {
     let said = client("127.0.0.1", &["203.0.113.7, 10.0.0.256, 10.0.0.1"]);
     assert_eq!(
         said,
-        Err("header x-forwarded-for: `10.0.0.256` is no IP address".into())
+        Err("header x-forwarded-for: `10.0.0.256` is not an IP address".into())
     );
     for bad in [
         "1.2.3",
@@ -186,7 +186,7 @@ fn networks_are_read_and_slips_are_named() {
     );
     let slip = read("loopback, proxy.internal").expect_err("it is a name");
     assert!(
-        slip.starts_with("`proxy.internal` is no network; write"),
+        slip.starts_with("`proxy.internal` is not a network; write"),
         "{slip}"
     );
     assert!(read("10.0.0.0/33").is_err());

@@ -154,7 +154,7 @@ fn settings_without_meaning_are_refused_by_name() {
         ),
         (
             json!({ "from": ["hedder:x"] }),
-            "from[0]: `hedder:x` is no part of a request; write remote_address, ",
+            "from[0]: `hedder:x` is not a part of a request; write remote_address, ",
         ),
         (
             json!({ "from": ["method", "identity"] }),

@@ -232,7 +232,7 @@ fn slips_in_a_mapping_are_named() {
         ),
         (
             one(json!({ "key": "a", "from": "pth" })),
-            "`pth` is no part of a request; write remote_address, method",
+            "`pth` is not a part of a request; write remote_address, method",
         ),
         (
             one(json!({ "key": "a", "from": "header:" })),

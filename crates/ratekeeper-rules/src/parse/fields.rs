@@ -180,7 +180,7 @@ impl<'t> Fields<'t> {
             Err(why) => {
                 report.error(
                     node.mark,
-                    format!("`{key}` is no duration: {why}"),
+                    format!("`{key}` is not a duration: {why}"),
                     duration_help(key, node),
                 );
                 None

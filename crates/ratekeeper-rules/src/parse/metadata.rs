@@ -22,7 +22,10 @@ fn object(pairs: &[Pair], report: &mut Report<'_>) -> Option<Map<String, Value>>
         let key = match &pair.key.kind {
             Kind::Scalar(scalar) if scalar.resolved == Resolved::Text => &scalar.text,
             Kind::Scalar(scalar) => {
-                let message = format!("error parsing metadata: the key {} is no text", scalar.text);
+                let message = format!(
+                    "error parsing metadata: the key {} is not text",
+                    scalar.text
+                );
                 report.error(
                     pair.key.mark,
                     message,

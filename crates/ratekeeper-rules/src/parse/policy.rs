@@ -116,7 +116,7 @@ fn a_rate(algorithm: At<Algorithm>, report: &mut Report<'_>) -> Option<Algorithm
     }
     report.error(
         algorithm.mark,
-        "concurrency is no algorithm of a rate",
+        "concurrency is not an algorithm of a rate",
         "write `concurrency: { limit: 20, timeout: 60s }` in the descriptor, beside or instead of `rate_limit:`",
     );
     None

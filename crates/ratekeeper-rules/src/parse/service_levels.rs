@@ -121,7 +121,7 @@ fn parse_match(
         } else {
             report.error(
                 mark,
-                format!("'{value}' is no HTTP method"),
+                format!("'{value}' is not an HTTP method"),
                 "write `methods: [GET, POST]`",
             );
         }

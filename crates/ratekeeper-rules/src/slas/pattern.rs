@@ -177,7 +177,7 @@ impl Segment {
             ("**", _) => Ok(Self::Rest),
             (_, Some(name)) if is_name(name) => Ok(Self::Variable(name.into())),
             (_, Some(name)) => Err(format!(
-                "'{name}' is no name for a variable: use letters, digits and _"
+                "'{name}' is not a name for a variable: use letters, digits and _"
             )),
             _ if part.contains('*') => Err(format!("in '{part}' the `*` is not a whole segment")),
             (".", _) | ("..", _) => Err(format!("'{part}' is followed before paths are matched")),
@@ -188,7 +188,7 @@ impl Segment {
                 "in '{part}' there is a `;`: what follows it in a path is not matched"
             )),
             _ if part.contains(['{', '}', '?', '#']) => {
-                Err(format!("'{part}' is no segment of a path"))
+                Err(format!("'{part}' is not a segment of a path"))
             }
             _ => Ok(Self::Literal(part.into())),
         }

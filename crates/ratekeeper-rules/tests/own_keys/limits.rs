@@ -151,7 +151,7 @@ fn limits_that_cannot_be_are_refused() {
         ),
         (
             "{ unit: day, limit: 5, algorithm: concurrency }",
-            "concurrency is no algorithm of a rate",
+            "concurrency is not an algorithm of a rate",
         ),
         (
             "{ unlimited: true, window: 10s }",

@@ -56,7 +56,7 @@ fn service_levels_are_checked_nested_flat_and_alone() {
             "a service level needs an id",
             "`period` is at least 1 second",
             "there is no `pathPattern`",
-            "'A B' is no HTTP method",
+            "'A B' is not an HTTP method",
             "methods and pathPattern stand under `match` or beside it, not both",
             "unknown key 'limit' in a tier",
             "a tier needs a `period`",

@@ -159,7 +159,7 @@ impl Scrape {
     }
 
     fn remaining(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let help = "What was left of the limit after each decision, as a share of it";
+        let help = "Share of the limit that remained after each decision";
         let mut metric =
             encoder.encode_descriptor("ratelimit_remaining", help, None, MetricType::Histogram)?;
         for row in &self.rules {
@@ -174,14 +174,14 @@ impl Scrape {
     }
 
     fn failures(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let help = "Answers given without the store, by the rule's failure mode";
+        let help = "Answers of failure modes, by rule";
         let mut metric = counter(encoder, "ratelimit_failopen", help)?;
         for row in &self.rules {
             let [domain, rule] = row.labels();
             let labels = [domain, rule, ("mode", row.failure_mode.name())];
             count_of(&mut metric, labels, row.counts.uncounted)?;
         }
-        let help = "The share of the last ten seconds' decisions that failure modes gave, by store: 0 to 1";
+        let help = "Share of the last ten seconds' decisions that failure modes gave, 0 to 1";
         let name = "ratelimit_degraded_ratio";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (store, share) in &self.degraded {
@@ -192,7 +192,7 @@ impl Scrape {
     }
 
     fn totals(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let help = "How long a check takes";
+        let help = "Duration of a check";
         let mut metric = encoder.encode_descriptor(
             "ratelimit_check_duration_seconds",
             help,
@@ -205,12 +205,12 @@ impl Scrape {
             &self.durations.buckets,
         )?;
 
-        let help = "Attempts to put rules in force; the first load counts";
+        let help = "Rule loads, the first included";
         let mut metric = counter(encoder, "ratelimit_config_reload", help)?;
         count_of(&mut metric, [("result", "success")], self.reloads.accepted)?;
         count_of(&mut metric, [("result", "error")], self.reloads.refused)?;
 
-        let help = "Chores that ended early and were begun again: a mistake of Ratekeeper";
+        let help = "Maintenance tasks that failed and were restarted: a bug in Ratekeeper";
         let mut metric = counter(encoder, "ratelimit_chore_failures", help)?;
         for (chore, count) in self.failures {
             count_of(&mut metric, [("chore", chore)], count)?;
@@ -219,17 +219,17 @@ impl Scrape {
         for (name, help, count) in [
             (
                 "ratelimit_unknown_domain",
-                "Requests of a domain without rules: allowed",
+                "Requests for a domain without rules, which are allowed",
                 self.unknown_domain,
             ),
             (
                 "ratelimit_unmatched",
-                "Descriptors that no limit matched: allowed",
+                "Descriptors that no limit matched, which are allowed",
                 self.unmatched,
             ),
             (
                 "ratelimit_concurrency_skipped",
-                "Concurrency limits that were skipped, because a release could never come",
+                "Concurrency limits skipped because a release could never come",
                 self.concurrency_skipped,
             ),
         ] {
@@ -268,12 +268,12 @@ impl Scrape {
             ),
             (
                 "ratelimit_store_capacity",
-                "Counters that the store has room for",
+                "Capacity of the store, in counters",
                 self.store.capacity,
             ),
             (
                 "ratelimit_store_bytes",
-                "Bytes set aside for counters",
+                "Bytes reserved for counters",
                 self.store.bytes,
             ),
         ] {
@@ -288,17 +288,17 @@ impl Scrape {
         for (name, help, count) in [
             (
                 "ratelimit_store_expired",
-                "Expired counters forgotten",
+                "Expired counters removed",
                 self.store.expired,
             ),
             (
                 "ratelimit_store_evicted",
-                "Live counters that had to go for new ones",
+                "Live counters evicted for new ones",
                 self.store.evicted,
             ),
             (
                 "ratelimit_store_refused",
-                "Steps for whose counters there was no room",
+                "Steps refused because the store was full",
                 self.store.refused,
             ),
         ] {

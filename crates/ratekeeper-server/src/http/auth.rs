@@ -86,7 +86,7 @@ fn deny_status(asked: Option<u16>) -> Result<StatusCode, ApiError> {
         Some(401) => Ok(StatusCode::UNAUTHORIZED),
         Some(403) => Ok(StatusCode::FORBIDDEN),
         Some(other) => {
-            let message = format!("{other} is no status of a denial; write 401, 403 or 429");
+            let message = format!("{other} is not a status of a denial; write 401, 403 or 429");
             Err(ApiError::invalid("?deny_status", message))
         }
     }

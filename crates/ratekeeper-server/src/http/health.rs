@@ -38,7 +38,7 @@ struct Readiness {
     rules: Rules,
     /// What went wrong beside answering, since the start.
     faults: Vec<String>,
-    /// The share of the last ten seconds' decisions that failure modes gave, by store: 0 to 1.
+    /// Share of the last ten seconds' decisions that failure modes gave, 0 to 1.
     degraded_ratio: BTreeMap<Box<str>, f64>,
 }
 

@@ -37,8 +37,8 @@ fn words(found: &str) -> &str {
         "expected `,` or `]`" => "expected a comma, or a ] at the end of the list",
         "trailing comma" => "there is a comma before the closing bracket; leave it out",
         "trailing characters" => "something follows after its end",
-        "invalid number" => "this is no number as JSON writes them",
-        "invalid escape" => "this is no escape as JSON writes them, such as \\n or \\u00e9",
+        "invalid number" => "this is not a number as JSON writes them",
+        "invalid escape" => "this is not an escape as JSON writes them, such as \\n or \\u00e9",
         "recursion limit exceeded" => "it is nested too deep",
         other if other.starts_with("control character") => {
             "a line break or control character stands in a text; write it as \\n or \\u000a"

@@ -69,7 +69,7 @@ pub(super) async fn serve(accepted: Accepted, terms: Terms<impl Answer>) {
     let stream = match accepted.stream.attach() {
         Ok(stream) => stream,
         Err(error) => {
-            debug!(%error, "a connection cannot be served");
+            debug!(%error, "cannot serve a connection");
             return;
         }
     };
@@ -278,12 +278,12 @@ impl WatchOver {
                 }
                 Ring::HeadDue => {
                     if self.line.requests().are_none() && !self.has_begun() {
-                        debug!("a connection is closed: its first head took too long");
+                        debug!("connection closed: its first request took too long");
                         return End::Cut;
                     }
                 }
                 Ring::GraceOver => {
-                    debug!("a connection is cut off: it did not end when it was told to");
+                    debug!("connection closed: it did not end after GOAWAY");
                     return End::Cut;
                 }
                 Ring::Look(now) => {
@@ -301,7 +301,7 @@ impl WatchOver {
         let Err(error) = end else {
             return End::Done;
         };
-        debug!(%error, "a connection ended badly");
+        debug!(%error, "a connection ended with an error");
         match self.activity.is_blocked() {
             true => End::Stalled,
             false => End::Done,
@@ -321,7 +321,7 @@ impl WatchOver {
         if stalled > 0 {
             debug!(
                 stalled,
-                "requests are ended: their client does not take the answers"
+                "requests ended: their clients do not read the answers"
             );
         }
         None

@@ -81,7 +81,7 @@ impl Refusal {
 }
 
 const BAD_TIMEOUT: &str =
-    "grpc-timeout is no number of at most 8 digits and one of H, M, S, m, u, n";
+    "grpc-timeout is not a number of at most 8 digits and one of H, M, S, m, u, n";
 
 /// About as many bytes as the head had: what is shorter than the bound fits in any case.
 fn head_bytes<B>(request: &Request<B>) -> usize {

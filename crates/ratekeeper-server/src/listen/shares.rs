@@ -58,7 +58,7 @@ impl Shares {
         if held.connections >= self.each_max {
             if self.refusals.may_say() {
                 let (listener, most) = (self.listener, self.each_max);
-                warn!(listener, address = %place, most, "one address has all the connections it may: more are closed");
+                warn!(listener, address = %place, most, "one address has reached its connection limit; further connections are closed");
             }
             return None;
         }

@@ -70,7 +70,7 @@ async fn make_room(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     if !found.file_type().is_socket() {
-        let message = "a file that is no socket lies there; remove it, or choose another path";
+        let message = "a file that is not a socket lies there; remove it, or choose another path";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
     match timeout(PATIENCE, UnixStream::connect(path)).await {

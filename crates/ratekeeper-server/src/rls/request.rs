@@ -103,7 +103,7 @@ fn own_limit(limit: &RateLimitOverride, number: usize) -> Result<Override, Refus
             unit,
         }),
         None => Err(Refusal::Invalid(format!(
-            "descriptors[{number}].limit.unit: {} is no unit; use 1 (SECOND) to 7 (WEEK)",
+            "descriptors[{number}].limit.unit: {} is not a unit; use 1 (SECOND) to 7 (WEEK)",
             limit.unit
         ))),
     }

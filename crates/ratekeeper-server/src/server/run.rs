@@ -91,9 +91,9 @@ impl<S: ServedStore> Server<S> {
         follow_readiness(&app, &health, shutdown).await;
         app.leave();
         health.set(false).await;
-        info!(delay = ?config.drain_delay, "shutting down: not ready any more, and serving until that is known");
+        info!(delay = ?config.drain_delay, "shutting down: /readyz fails, requests are still served during the drain delay");
         delay.pass(config.drain_delay).await;
-        info!("draining: requests under way are answered first");
+        info!("draining: answering requests in flight");
         app.drain.begin();
         health.close().await;
         let cut = total(serving).await;

@@ -31,7 +31,7 @@ pub struct ClientName(PeerName);
 /// What is no name of a client.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{0}` is no name of a client; write a DNS name (gateway.example or *.mesh.example), a URI (spiffe://mesh/envoy) \
+    "`{0}` is not a name of a client; write a DNS name (gateway.example or *.mesh.example), a URI (spiffe://mesh/envoy) \
      or an IP address"
 )]
 pub struct BadClientName(String);

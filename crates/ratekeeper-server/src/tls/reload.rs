@@ -55,12 +55,12 @@ impl Tls {
                 self.counts.accepted.fetch_add(1, Ordering::Relaxed);
                 info!(
                     listener = self.listener,
-                    "a new certificate is in force for new connections"
+                    "new certificate in use for new connections"
                 );
             }
             Err(error) => {
                 self.counts.refused.fetch_add(1, Ordering::Relaxed);
-                error!(%error, listener = self.listener, "a new certificate is refused; the last good one stays in force");
+                error!(%error, listener = self.listener, "new certificate refused; the last good one stays in use");
             }
         }
     }

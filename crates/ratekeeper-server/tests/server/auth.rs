@@ -273,15 +273,15 @@ async fn what_a_trusted_proxy_cannot_mean_is_refused_and_takes_nothing() {
     for (headers, refusal) in [
         (
             vec![("x-forwarded-for", "10.0.0.300")],
-            "header x-forwarded-for: `10.0.0.300` is no IP address",
+            "header x-forwarded-for: `10.0.0.300` is not an IP address",
         ),
         (
             vec![("x-forwarded-uri", "orders")],
-            "header x-forwarded-uri: `orders` is no path; it begins with a slash",
+            "header x-forwarded-uri: `orders` is not a path; it begins with a slash",
         ),
         (
             vec![("x-forwarded-method", "A B")],
-            "header x-forwarded-method: `A B` is no method",
+            "header x-forwarded-method: `A B` is not a method",
         ),
         (
             vec![("x-forwarded-proto", "gopher")],
@@ -289,7 +289,7 @@ async fn what_a_trusted_proxy_cannot_mean_is_refused_and_takes_nothing() {
         ),
         (
             vec![("x-forwarded-host", "a b")],
-            "header x-forwarded-host: `a b` is no host",
+            "header x-forwarded-host: `a b` is not a host",
         ),
         (
             vec![("x-forwarded-uri", "/a"), ("x-original-uri", "/b")],
@@ -479,7 +479,7 @@ async fn a_token_that_is_not_believed_is_refused_or_nobodys() {
             if status == 401 {
                 assert_eq!(
                     told.header("www-authenticate"),
-                    "Bearer error=\"invalid_token\", error_description=\"the bearer token is no JWT\""
+                    "Bearer error=\"invalid_token\", error_description=\"the bearer token is not a JWT\""
                 );
                 assert_eq!(told.body["error"]["code"], "UNAUTHENTICATED");
             }

@@ -69,7 +69,7 @@ async fn json_refuses_with_400_and_names_the_field() {
         ),
         (
             r#"{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"a"}]},{"limit":{"requestsPerUnit":1}}]}"#,
-            "descriptors[1].limit.unit: 0 is no unit; use 1 (SECOND) to 7 (WEEK)\n",
+            "descriptors[1].limit.unit: 0 is not a unit; use 1 (SECOND) to 7 (WEEK)\n",
         ),
     ] {
         assert_eq!(

@@ -203,17 +203,17 @@ async fn what_makes_no_sense_is_refused_by_name_and_takes_nothing() {
         ),
         (
             with_override(5, 0),
-            "descriptors[0].limit.unit: 0 is no unit",
+            "descriptors[0].limit.unit: 0 is not a unit",
         ),
         (
             with_override(5, 8),
-            "descriptors[0].limit.unit: 8 is no unit",
+            "descriptors[0].limit.unit: 8 is not a unit",
         ),
         (
             with_override(5, -1),
-            "descriptors[0].limit.unit: -1 is no unit",
+            "descriptors[0].limit.unit: -1 is not a unit",
         ),
-        (good_then_bad, "descriptors[1].limit.unit: 0 is no unit"),
+        (good_then_bad, "descriptors[1].limit.unit: 0 is not a unit"),
         (
             too_many_hits,
             "descriptors[1].hits_addend: 9007199254740992 is above",

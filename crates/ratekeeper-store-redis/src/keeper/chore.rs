@@ -189,7 +189,7 @@ impl Chore {
             warn!(shard = %self.shard.name, "{warning}");
         }
         if !status.warnings.is_empty() && warnings.is_empty() {
-            info!(shard = %self.shard.name, "nothing is to be warned of any more");
+            info!(shard = %self.shard.name, "no warnings remain");
         }
         *status = ServerStatus {
             server: Some(greeting.name()),

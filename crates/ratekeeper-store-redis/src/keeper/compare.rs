@@ -147,7 +147,7 @@ impl Chore {
         missing.since.get_or_insert(now);
         if is_garbage && is_first_look {
             let (shard, key) = (&self.shard.name, key.name());
-            warn!(%shard, key, "this is no key that counters can be named by: it is replaced");
+            warn!(%shard, key, "invalid hash key in Redis; it is replaced");
         }
         let are_others_asked = !is_garbage && seed.were_all_asked(&self.shard);
         let may_propose = are_others_asked && missing.is_grown(now) || missing.is_missed(now);

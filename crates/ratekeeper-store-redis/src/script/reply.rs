@@ -32,11 +32,11 @@ pub enum AnswerError {
     Malformed,
     /// What the script let pass is not what its own state lets pass: another program writes to
     /// the same keys, or the script and this program differ.
-    #[error("the script's answer does not follow from the state it has read")]
+    #[error("the script's answer contradicts the state it read")]
     Disagrees,
     /// What lies where a counter of some group is to lie is none. That group was not carried out,
     /// all others were.
-    #[error("what lies where a counter is to lie is none")]
+    #[error("the key holds something that is not a counter")]
     Corrupt,
 }
 

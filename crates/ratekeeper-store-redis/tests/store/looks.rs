@@ -91,7 +91,7 @@ async fn a_primary_that_is_away_is_not_blamed_on_the_sentinels() {
     let store = RedisStore::new(endpoint, patient(), home());
     let away = "the primary that the sentinels name cannot be used";
     eventually("it is said", || says(&store, away));
-    assert!(!says(&store, "no sentinel says"), "{:?}", store.faults());
+    assert!(!says(&store, "no sentinel names"), "{:?}", store.faults());
     set.servers()[0].restart();
     eventually("it is back", || store.faults().is_empty());
 }

@@ -82,7 +82,7 @@ async fn another_sentinel_is_asked_where_one_is_away() {
         "{why}"
     );
     assert!(
-        store.faults()[0].contains("no sentinel says"),
+        store.faults()[0].contains("no sentinel names"),
         "{:?}",
         store.faults()
     );

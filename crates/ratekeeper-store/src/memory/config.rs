@@ -65,7 +65,7 @@ pub enum MemoryError {
     #[error("a memory limit is at least 1 MiB")]
     TooSmall,
     /// The system does not have that much memory.
-    #[error("the system cannot give that much memory; choose a smaller memory limit")]
+    #[error("not enough memory; choose a smaller memory limit")]
     TooLarge,
     /// The share is not 1 to 100.
     #[error("the largest share of one rule is 1 to 100 percent")]

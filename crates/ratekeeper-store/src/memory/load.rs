@@ -50,10 +50,10 @@ pub enum LoadError {
     Version(u32),
     /// It was saved at a future time, by a clock that was wrong then or is wrong now. Its windows
     /// would deny until that time.
-    #[error("the state file was saved {0} seconds from now: a clock was or is wrong")]
+    #[error("the state file was saved {0} seconds in the future: a clock is wrong")]
     FromTheFuture(u64),
     /// It ends early.
-    #[error("the state file is cut off")]
+    #[error("the state file is truncated")]
     Truncated,
     /// It has changed since it was written.
     #[error("the state file is damaged: a checksum or a length is wrong")]

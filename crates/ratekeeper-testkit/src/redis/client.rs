@@ -104,7 +104,7 @@ impl Client {
                 Ok(length) => Reply::Array((0..length).map(|_| self.read()).collect()),
                 Err(_) => Reply::Null,
             },
-            _ => panic!("{line:?} is no answer of Redis"),
+            _ => panic!("{line:?} is not an answer of Redis"),
         }
     }
 

@@ -180,7 +180,7 @@ impl Sentinels {
         let mut client = Client::connect(self.ports[0]);
         let reply = client.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", PRIMARY]);
         let super::Reply::Array(parts) = reply else {
-            panic!("{reply:?} is no address");
+            panic!("{reply:?} is not an address");
         };
         parts[1].text().parse().expect("a port is a number")
     }

@@ -77,14 +77,14 @@ pub(super) fn explain(
 fn request_line(text: &str) -> Result<(Method, Uri)> {
     let mut words = text.split_ascii_whitespace();
     let (Some(method), Some(target), None) = (words.next(), words.next(), words.next()) else {
-        bail!("--request: `{text}` is no method and path; write --request 'GET /product/7'");
+        bail!("--request: `{text}` is not a method and path; write --request 'GET /product/7'");
     };
     let method = method
         .parse()
-        .with_context(|| format!("--request: `{method}` is no HTTP method"))?;
+        .with_context(|| format!("--request: `{method}` is not an HTTP method"))?;
     let uri: Uri = target
         .parse()
-        .with_context(|| format!("--request: `{target}` is no path"))?;
+        .with_context(|| format!("--request: `{target}` is not a path"))?;
     Ok((method, uri))
 }
 

@@ -238,17 +238,17 @@ impl Telling for Asking {
         for (name, help, count) in [
             (
                 "ratelimit_gateway_service_calls",
-                "Calls to the service that decides, without those made again",
+                "Calls to the rate limit service, without retries",
                 counts.calls,
             ),
             (
                 "ratelimit_gateway_service_retries",
-                "Calls to the service that were made again",
+                "Retried calls to the rate limit service",
                 counts.retries,
             ),
             (
                 "ratelimit_gateway_service_refused",
-                "Requests that the service cannot decide for what is in them, refused whatever it is otherwise",
+                "Requests refused because the service cannot decide them",
                 counts.refused,
             ),
         ] {
@@ -256,14 +256,13 @@ impl Telling for Asking {
                 .encode_descriptor(name, help, None, MetricType::Counter)?
                 .encode_counter(&count, none)?;
         }
-        let help =
-            "Requests that the service gave no answer about, and what was decided by instead";
+        let help = "Requests without an answer of the service, by what decided instead";
         let name = "ratelimit_gateway_service_fallbacks";
         encoder
             .encode_descriptor(name, help, None, MetricType::Counter)?
             .encode_family(&[("mode", self.on_failure)])?
             .encode_counter(&counts.fallbacks, none)?;
-        let help = "Whether a service that decides answers (1), or is passed over (0)";
+        let help = "1 if a rate limit service answers, 0 if it is down";
         let name = "ratelimit_gateway_service_up";
         let mut up = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (service, is_up) in self.client.services() {

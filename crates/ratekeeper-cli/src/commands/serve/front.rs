@@ -198,9 +198,7 @@ impl RoutesFile {
                 }
             }
             Err(problems) => {
-                error!(
-                    "changed settings are refused; the last good routes stay in force: {problems}"
-                );
+                error!("changed settings refused; the last good routes stay in use: {problems}");
             }
         }
     }

@@ -46,5 +46,5 @@ impl Database {
 
 fn understood(content: Vec<u8>, file: &WatchedFile) -> Result<Reader<Vec<u8>>, String> {
     Reader::from_source(content)
-        .map_err(|error| format!("{} is no MaxMind DB: {error}", file.path.display()))
+        .map_err(|error| format!("{} is not a MaxMind DB: {error}", file.path.display()))
 }

@@ -85,7 +85,7 @@ fn the_edge_says_it_else_the_database_knows() -> std::io::Result<()> {
     assert_eq!(of(Some(HERE), &HeaderMap::new()), Some("CH".to_owned()));
     std::fs::write(&path, "nothing")?;
     let said = both.refresh().expect_err("no database");
-    assert!(said.contains("country.mmdb is no MaxMind DB"), "{said}");
+    assert!(said.contains("country.mmdb is not a MaxMind DB"), "{said}");
     assert_eq!(of(Some(HERE), &HeaderMap::new()), Some("CH".to_owned()));
     Ok(())
 }

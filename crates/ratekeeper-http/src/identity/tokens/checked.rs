@@ -225,7 +225,7 @@ fn secret(content: &[u8]) -> Result<Key, String> {
 
 fn key_set(content: &[u8]) -> Result<Vec<Key>, String> {
     let set: JwkSet = serde_json::from_slice(content)
-        .map_err(|error| format!("this is no set of keys (RFC 7517): {error}"))?;
+        .map_err(|error| format!("this is not a set of keys (RFC 7517): {error}"))?;
     if set.keys.len() > KEYS_MAX {
         return Err(format!("there are more than {KEYS_MAX} keys"));
     }
@@ -350,7 +350,7 @@ fn in_words(kind: &ErrorKind) -> &'static str {
         ErrorKind::InvalidAudience => "the token is for another audience",
         ErrorKind::MissingRequiredClaim(_) => "the token lacks a claim that is asked for here",
         ErrorKind::InvalidAlgorithm => "the token is signed in a way that is not accepted here",
-        _ => "the bearer token is no JWT",
+        _ => "the bearer token is not a JWT",
     }
 }
 

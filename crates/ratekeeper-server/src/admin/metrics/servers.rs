@@ -16,12 +16,11 @@ pub(super) fn encode(
     encoder: &mut DescriptorEncoder,
 ) -> fmt::Result {
     if let Some(agreement) = agreement {
-        let help = "Whether the key that counters are named by is known to be that of all nodes";
+        let help = "1 if this node's hash key is known to be that of all nodes, else 0";
         let name = "ratelimit_redis_hash_key_agreed";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         metric.encode_gauge(&u64::from(agreement.is_agreed))?;
-        let help = "How often another key that counters are named by was found than the one in use: some nodes had \
-                    counted apart";
+        let help = "Times that a different hash key was found: some nodes had counted apart";
         let none: Option<&Exemplar<[Label<'_>; 0], u64>> = None;
         counter(encoder, "ratelimit_redis_hash_key_conflicts", help)?
             .encode_counter(&agreement.conflicts, none)?;
@@ -29,7 +28,7 @@ pub(super) fn encode(
     if servers.is_empty() {
         return Ok(());
     }
-    let help = "Decisions that a Redis server could not take, by cause";
+    let help = "Decisions that a Redis server failed to make, by cause";
     let mut metric = counter(encoder, "ratelimit_redis_errors", help)?;
     for server in servers {
         for (cause, count) in &server.errors {
@@ -40,7 +39,7 @@ pub(super) fn encode(
             )?;
         }
     }
-    let help = "Whether a Redis server is asked: 0 closed, 1 half-open, 2 open";
+    let help = "State of a Redis server's circuit breaker: 0 closed, 1 half-open, 2 open";
     let name = "ratelimit_circuit_state";
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for server in servers {
@@ -49,7 +48,7 @@ pub(super) fn encode(
             metric.encode_family(&labels)?.encode_gauge(&circuit)?;
         }
     }
-    let help = "How long a call of a Redis server takes, answer included";
+    let help = "Duration of a call to a Redis server";
     let name = "ratelimit_redis_command_duration_seconds";
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
     for server in servers {

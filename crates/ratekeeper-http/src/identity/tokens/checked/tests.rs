@@ -88,7 +88,7 @@ fn a_token_of_the_secret_is_believed_until_it_expires() {
         (
             json!({ "alg": "none" }),
             good.clone(),
-            "the bearer token is no JWT",
+            "the bearer token is not a JWT",
         ),
     ] {
         assert_eq!(told(header, claims), Err(why));
@@ -179,7 +179,7 @@ fn a_token_is_checked_once() {
     let fraction = json!({ "sub": "acme", "exp": 4_102_444_800.5 });
     let fraction = by_secret(json!({ "alg": "HS256" }), fraction);
     assert_eq!(subject(&checking.tokens, &fraction), Ok("acme".to_owned()));
-    assert!(!kept(&fraction, 1_000), "its time is no whole number");
+    assert!(!kept(&fraction, 1_000), "its time is not a whole number");
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn settings_without_meaning_are_refused() {
             "jwks_file",
             "[]",
             json!({}),
-            "this is no set of keys (RFC 7517)",
+            "this is not a set of keys (RFC 7517)",
         ),
         (
             "jwks_file",
