@@ -129,7 +129,7 @@ impl Compiler<'_, '_, '_> {
         let rules = rules.collect();
         let children = fields.list("descriptors", self.report).unwrap_or_default();
         let children = Children::new(self.nodes(children, &path, &mut Level::new()));
-        // A duplicate has been reported. In the tree, many of one name would each be compared with all others.
+        // The duplicate has been reported. Kept in the tree, each of many would be compared with all others.
         is_unique.then_some(Node {
             pattern,
             key: key.value.into(),
@@ -191,7 +191,7 @@ impl Compiler<'_, '_, '_> {
         }
     }
 
-    /// Reports a pattern that its level has already. False if it has.
+    /// Reports a pattern that its level already has; returns false in that case.
     fn check_unique(&mut self, pattern: &str, path: &Path, mark: Mark, level: &mut Level) -> bool {
         if pattern.is_empty() {
             return true;
