@@ -10,6 +10,7 @@ const REWRITTEN: &[&str] = &[
     "crates/ratekeeper-bench",
     "crates/ratekeeper-client",
     "crates/ratekeeper-compat",
+    "crates/ratekeeper-core",
     "crates/ratekeeper-http",
     "crates/ratekeeper-proto",
     "crates/ratekeeper-replay",
