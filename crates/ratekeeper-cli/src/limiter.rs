@@ -2,12 +2,12 @@
 
 use crate::settings::Settings;
 use crate::state::State;
-use crate::store::{NodeStore, OneStore};
+use crate::store::{NodeStore, connect, joined};
 use anyhow::{Context, Result};
 use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions, Seed};
 use ratekeeper_rules::RuleSet;
-use ratekeeper_store::Store as _;
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+use ratekeeper_store::{Backend, Store as _};
 use tracing::warn;
 
 /// A limiter with fresh counters in memory.
@@ -34,24 +34,22 @@ pub(crate) async fn served(
     let shared = counters.redis.iter();
     let shared = shared.chain(counters.stores.iter().map(|it| &it.redis));
     let shared: Vec<_> = shared.collect();
-    let mut shared = OneStore::connect(&shared, counters.is_required)
-        .await?
-        .into_iter();
+    let mut shared = connect(&shared, counters.is_required).await?.into_iter();
     let default = match counters.redis.as_ref().and_then(|_| shared.next()) {
-        Some(redis) => redis,
+        Some(redis) => Backend::Shared(redis),
         None => {
             let store = store(settings)?;
             if let Some(state) = state {
                 options.seed = state.load(&store)?;
             }
-            OneStore::Memory(Box::new(store))
+            Backend::Memory(store)
         }
     };
     if counters.redis.is_some() && counters.state.is_some() {
         warn!("counters are in Redis, so --state and --data-dir have no effect");
     }
     let names = counters.stores.iter().map(|it| it.name.clone());
-    let store = NodeStore::new(default, names.zip(shared).collect());
+    let store = joined(default, names.zip(shared));
     options.seed = store.hash_key().map(Seed::from).or(options.seed);
     let limiter = Limiter::new(rules, store, options);
     if counters.redis.is_none() && counters.stores.is_empty() {

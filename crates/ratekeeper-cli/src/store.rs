@@ -1,137 +1,89 @@
-//! The stores that a service can have.
+//! The stores of a service: connected, and joined.
 
-mod one;
-mod several;
+use std::time::Duration;
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::Seed;
-use ratekeeper_server::{Agreement, ServedStore, ServerGauges, StoreGauges};
-use ratekeeper_store::across;
-use ratekeeper_store::{
-    Answer, HashKey, MemoryStore, Request, Store, StoreError, StoreSlot, Verdicts,
-};
-use ratekeeper_store_redis::Ticket;
+use anyhow::{Result, bail};
+use ratekeeper_store::{Backend, Router};
+use ratekeeper_store_redis::RedisStore;
 use tokio::runtime::Handle;
+use tokio::time::timeout;
+use tracing::{info, warn};
 
-pub(crate) use one::OneStore;
-use several::Several;
+use crate::settings::RedisSettings;
 
 /// Where the counters of a service live.
-#[derive(Debug)]
-pub(crate) enum NodeStore {
-    /// All in one place.
-    One(OneStore),
-    /// Where rules say.
-    Several(Several),
+pub(crate) type NodeStore = Router<RedisStore>;
+
+/// How long a service waits at its start for Redis to say what it is. It serves in either case.
+/// Longer than a new Redis waits for the hash key of nodes that were there before.
+const GREETING: Duration = Duration::from_secs(4);
+
+/// The counters in `default`, but for those that rules put into one of `named`. To be called
+/// from the runtime that does the stores' chores.
+pub(crate) fn joined(
+    default: Backend<RedisStore>,
+    named: impl IntoIterator<Item = (Box<str>, RedisStore)>,
+) -> NodeStore {
+    let home = Handle::current();
+    let named = named.into_iter();
+    let named = named.map(|(name, store)| (name, Backend::Shared(store)));
+    Router::new(default, named.collect(), move |rest| drop(home.spawn(rest)))
 }
 
-impl NodeStore {
-    /// The counters in `default`, but for those that rules put into one of `named`. To be called
-    /// from the runtime that does the stores' chores.
-    pub(crate) fn new(default: OneStore, named: Vec<(Box<str>, OneStore)>) -> Self {
-        if named.is_empty() {
-            return Self::One(default);
-        }
-        Self::Several(Several::new(default, named, Handle::current()))
-    }
-
-    /// The counters in memory, if any are.
-    pub(crate) fn memory(&self) -> Option<&MemoryStore> {
-        match self {
-            Self::One(store) => store.memory(),
-            Self::Several(stores) => stores.default_store().memory(),
-        }
-    }
-}
-
-/// A decision that somebody else takes.
-#[allow(missing_debug_implementations, reason = "its parts have none")]
-pub(crate) enum NodeTicket {
-    One(Ticket),
-    Several(across::Ticket<Several>),
-}
-
-impl Future for NodeTicket {
-    type Output = Result<Verdicts, StoreError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut() {
-            Self::One(ticket) => Pin::new(ticket).poll(cx),
-            Self::Several(ticket) => Pin::new(ticket).poll(cx),
-        }
-    }
-}
-
-/// What either of the two does.
-macro_rules! either {
-    ($self:ident, $store:ident => $does:expr) => {
-        match $self {
-            NodeStore::One($store) => $does,
-            NodeStore::Several($store) => $does,
+/// Connects to all of a service's Redis, as far as they are there.
+///
+/// # Errors
+/// They are required, and one of them is not there or does not let us in.
+pub(crate) async fn connect(
+    settings: &[&RedisSettings],
+    is_required: bool,
+) -> Result<Vec<RedisStore>> {
+    let endpoints = settings
+        .iter()
+        .map(|it| (it.endpoint.clone(), it.config.clone()));
+    let stores = RedisStore::several(endpoints.collect(), &Handle::current());
+    // Late is as good as not at all: the stores go on trying.
+    let all_greeted = async {
+        for store in &stores {
+            store.greeted().await;
         }
     };
+    let _ = timeout(GREETING, all_greeted).await;
+    for (store, settings) in stores.iter().zip(settings) {
+        tell(store, settings, is_required)?;
+    }
+    Ok(stores)
 }
 
-impl Store for NodeStore {
-    type Ticket = NodeTicket;
-
-    #[inline]
-    fn decide(&self, request: &Request<'_>) -> Answer<NodeTicket> {
-        match self {
-            Self::One(store) => match store.decide(request) {
-                Answer::Decided(verdicts) => Answer::Decided(verdicts),
-                Answer::Pending(ticket) => Answer::Pending(NodeTicket::One(ticket)),
-            },
-            Self::Several(stores) => match stores.decide(request) {
-                Answer::Decided(verdicts) => Answer::Decided(verdicts),
-                Answer::Pending(ticket) => Answer::Pending(NodeTicket::Several(ticket)),
-            },
+/// Says whether `store` can be asked.
+///
+/// # Errors
+/// It cannot, and is required.
+fn tell(store: &RedisStore, settings: &RedisSettings, is_required: bool) -> Result<()> {
+    let status = store.status();
+    let shown = &settings.shown;
+    let why = match (status.error, &status.server) {
+        (Some(why), _) => Some(file_at_fault(settings).unwrap_or(why)),
+        (None, None) => Some(format!("no answer within {GREETING:?}")),
+        (None, Some(server)) => {
+            info!(server, "counters are in Redis ({shown})");
+            None
         }
+    };
+    match why {
+        Some(why) if is_required => {
+            bail!("{shown}: {why}; nothing is served without it, as --require-store says")
+        }
+        Some(why) => {
+            warn!("{shown}: {why}; serving by the rules' failure modes until it is there");
+        }
+        None => {}
     }
-
-    fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
-        either!(self, store => store.give_back(request, taken))
-    }
-
-    fn hash_key(&self) -> Option<HashKey> {
-        either!(self, store => store.hash_key())
-    }
-
-    fn slot(&self, name: &str) -> StoreSlot {
-        either!(self, store => store.slot(name))
-    }
+    Ok(())
 }
 
-impl ServedStore for NodeStore {
-    fn tend(&self, now: Timestamp) {
-        either!(self, store => store.tend(now))
-    }
-
-    fn prepare(&self, runtime: &Handle) {
-        either!(self, store => store.prepare(runtime))
-    }
-
-    fn gauges(&self) -> StoreGauges {
-        either!(self, store => store.gauges())
-    }
-
-    async fn seed_other_than(&self, known: Seed) -> Seed {
-        either!(self, store => store.seed_other_than(known).await)
-    }
-
-    fn agreement(&self) -> Option<Agreement> {
-        either!(self, store => store.agreement())
-    }
-
-    fn faults(&self) -> Vec<String> {
-        either!(self, store => store.faults())
-    }
-
-    fn servers(&self) -> Vec<ServerGauges> {
-        either!(self, store => store.servers())
-    }
+/// What is wrong with a file that it takes to connect, and by which setting it was named.
+fn file_at_fault(settings: &RedisSettings) -> Option<String> {
+    let error = settings.endpoint.check_tls().err()?;
+    Some(settings.files.blame(&error))
 }

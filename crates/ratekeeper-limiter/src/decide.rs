@@ -25,7 +25,8 @@ use crate::limiter::Limiter;
 use crate::plan::{Context, Plan};
 use crate::request::{Check, recosted};
 
-/// Whether concurrency limits take part: only where permits come back, or nothing is taken.
+/// The part that concurrency limits have in a request: none, unless permits come back or nothing
+/// is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Concurrency {
     Included,
@@ -37,7 +38,7 @@ pub(crate) enum Concurrency {
 pub(crate) struct Evaluation {
     pub(crate) decision: Decision,
     pub(crate) plan: Plan,
-    /// When, by the limiter's clock.
+    /// Time of the request, by the limiter's clock.
     pub(crate) now: Timestamp,
 }
 
@@ -64,7 +65,7 @@ impl Evaluation {
 /// A decided request: its decision, and all limits that took part.
 #[derive(Clone, Copy, Debug)]
 pub struct Ruling<'a> {
-    /// Whether the request may pass, and how it stands.
+    /// Allow or deny, and the status of each descriptor.
     pub decision: &'a Decision,
     plan: &'a Plan,
     verdicts: &'a Verdicts,
@@ -106,7 +107,7 @@ struct Inner<T> {
 }
 
 impl<T> Pending<T> {
-    /// When the store was asked, by the limiter's clock.
+    /// Time at which the store was asked, by the limiter's clock.
     #[must_use]
     pub const fn asked_at(&self) -> Timestamp {
         self.0.evaluation.now
@@ -178,7 +179,7 @@ impl<S: Store> Limiter<S> {
         read(&Ruling::new(&pending.evaluation, &verdicts))
     }
 
-    /// How `check` stands now, concurrency limits included, and whether one hit on each of its
+    /// Looks at how `check` stands now, concurrency limits included; true if one hit on each of its
     /// descriptors would pass. Takes nothing, whatever hits the descriptors have, and makes no
     /// counter.
     pub async fn peek(&self, check: &Check<'_>) -> (Decision, bool) {
@@ -372,7 +373,7 @@ impl<S: Store<Ticket = Never>> Limiter<S> {
         self.check_at(check, self.clock().now())
     }
 
-    /// What [`Self::explain`] says, at once.
+    /// Explains at once, as [`Self::explain`] does.
     pub fn explain_now(&self, check: &Check<'_>) -> Explanation {
         let mut explaining = std::pin::pin!(self.explain(check));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());

@@ -13,13 +13,13 @@ use crate::decision::Source;
 use crate::identity::{Naming, stable_hash};
 use crate::request::{Check, Descriptor, MAX_HITS, Override, Waiting};
 
-/// What a check is matched against, and when.
+/// Rules, time and options that a check is matched by.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) profile: Profile,
     pub(crate) now: Timestamp,
-    /// Whether concurrency limits take part: where permits come back, and in a peek.
+    /// True if concurrency limits take part: where permits come back, and in a peek.
     pub(crate) permits: bool,
     pub(crate) waiting: Waiting,
 }
@@ -38,10 +38,10 @@ pub(crate) struct Plan {
     pub(crate) missed: Missed,
 }
 
-/// What no limit looked at, for the statistics.
+/// Descriptors and limits that took no part, for the statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Missed {
-    /// Whether a domain of the request has no rules.
+    /// True if a domain of the request has no rules.
     pub(crate) unknown_domain: bool,
     /// Descriptors of known domains that no limit matched.
     pub(crate) unmatched: u16,

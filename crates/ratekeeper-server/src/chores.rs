@@ -130,12 +130,13 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
     let mut strays = StrayLog::new();
     loop {
         let limiter = Arc::clone(&app.limiter);
-        let seed_changed = limiter.store().seed_other_than(limiter.seed());
+        let known = limiter.seed().hash_key();
+        let key_changed = limiter.store().hash_key_other_than(known);
         tokio::select! {
             _ = ticks.tick() => {}
             // At once: what is counted under another name until then, nobody else sees.
-            seed = seed_changed => {
-                limiter.adopt_seed(seed);
+            key = key_changed => {
+                limiter.adopt_seed(key.into());
                 continue;
             }
         }

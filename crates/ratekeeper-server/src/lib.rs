@@ -47,7 +47,6 @@ mod pages;
 mod reload;
 mod rls;
 mod server;
-mod store;
 mod tls;
 mod v1;
 
@@ -64,4 +63,6 @@ pub use reload::{LoadError, ReloadStatus, RulesLoader};
 pub use rls::{ConstantAnswer, NoAnswer};
 pub use server::{Addresses, BindError, Drained, OPERATORS_MAX, Reload, Server};
 pub use store::{Agreement, ServedStore, ServerGauges, StoreGauges};
+
+use ratekeeper_store::served as store;
 pub use tls::{BadClientName, ClientName, PeerName, TlsConfig};

@@ -130,9 +130,10 @@ impl<S: ServedStore> Server<S> {
         }
         let listeners = Listeners::bind(&config, &secrets).await?;
         let workers = Workers::start(config.worker_threads).map_err(BindError::Workers)?;
-        workers
-            .runtimes()
-            .for_each(|runtime| limiter.store().prepare(runtime));
+        for runtime in workers.runtimes() {
+            let _entered = runtime.enter();
+            limiter.store().prepare();
+        }
         let status = loader.as_ref().map(RulesLoader::status).cloned();
         let (reloads, receiver) = watch::channel(status.unwrap_or_else(ReloadStatus::settled));
         let app = Arc::new(App::new(

@@ -27,6 +27,7 @@ mod rights;
 pub mod script;
 mod seed;
 mod sentinel;
+mod served;
 mod shard;
 mod slots;
 mod store;

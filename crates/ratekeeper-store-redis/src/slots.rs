@@ -76,21 +76,6 @@ impl Slots {
         self.0.asking.denied.answered()
     }
 
-    /// What the shard of `slot` decides.
-    fn pending(&self, slot: u16, request: &Request<'_>, now: Instant) -> Reply {
-        let unavailable = || Reply::failed(StoreError::Unavailable);
-        let asked = self.live_lane(slot, |lane| match lane {
-            Some(lane) if lane.shard.breaker.is_closed() => lane.push(request, now),
-            // There is a lane, which probes: that of a runtime that has ended does not.
-            Some(lane) => (!lane.queue.is_closed()).then(unavailable),
-            None => {
-                self.0.topology.unplaced();
-                Some(unavailable())
-            }
-        });
-        asked.unwrap_or_else(unavailable)
-    }
-
     /// Asks the lane of this runtime to the shard of `slot`, if somebody serves that, which says
     /// [`None`] if it has ended, and then its successor.
     fn live_lane<T>(&self, slot: u16, ask: impl Fn(Option<&Lane>) -> Option<T>) -> Option<T> {
@@ -168,10 +153,20 @@ impl Places for Slots {
 
     fn ask(&self, place: Place, request: &Request<'_>) -> Answer<Reply> {
         let now = Instant::now();
-        match self.0.asking.denied.answer(request, now) {
-            Some(denial) => Answer::Decided(denial),
-            None => Answer::Pending(self.pending(Self::slot_of(place), request, now)),
+        if let Some(denial) = self.0.asking.denied.answer(request, now) {
+            return Answer::Decided(denial);
         }
+        let unavailable = || Reply::failed(StoreError::Unavailable);
+        let asked = self.live_lane(Self::slot_of(place), |lane| match lane {
+            Some(lane) if lane.shard.breaker.is_closed() => lane.push(request, now),
+            // There is a lane, which probes: that of a runtime that has ended does not.
+            Some(lane) => (!lane.queue.is_closed()).then(unavailable),
+            None => {
+                self.0.topology.unplaced();
+                Some(unavailable())
+            }
+        });
+        Answer::Pending(asked.unwrap_or_else(unavailable))
     }
 
     fn away(&self, place: Place) -> Option<StoreError> {

@@ -118,35 +118,10 @@ impl RedisStore {
         Self { slots, keeper }
     }
 
-    /// Connects from `runtime`, so that its first decision need not wait for that. To a cluster
-    /// only as far as its shards are known.
-    pub fn prepare(&self, runtime: &Handle) {
-        let lanes = self.slots.lanes(runtime);
-        for shard in self.slots.topology().map().shards() {
-            lanes.to(shard);
-        }
-    }
-
     /// What is known of the servers.
     #[must_use]
     pub fn status(&self) -> ServerStatus {
         self.keeper.status()
-    }
-
-    /// Why it is no use to ask now, if that is known: a server's breaker is open. Of a cluster
-    /// each slot is asked by itself.
-    #[must_use]
-    pub fn away(&self) -> Option<StoreError> {
-        match self.slots.topology().is_cluster() {
-            true => None,
-            false => self.slots.away(Place(0)),
-        }
-    }
-
-    /// The denial of `request`, if that is known without asking, and charges nothing.
-    #[must_use]
-    pub fn recall(&self, request: &Request<'_>) -> Option<Verdicts> {
-        self.slots.recall(Place(0), request)
     }
 
     /// Waits until all servers that are known have been asked what they are, whatever came of it.
@@ -263,12 +238,21 @@ impl Store for RedisStore {
         let answer = match topology.is_cluster() {
             true => across::decide(&self.slots, request, place_of),
             // All counters lie together: one call decides them.
-            false => across::decide(&self.slots, request, |_| Place(0)),
+            false => (self.slots.ask(Place(0), request)).map_pending(across::Ticket::one),
         };
-        match answer {
-            Answer::Decided(verdicts) => Answer::Decided(verdicts),
-            Answer::Pending(ticket) => Answer::Pending(Ticket(ticket)),
+        answer.map_pending(Ticket)
+    }
+
+    /// A server's breaker is open. Of a cluster each slot is asked by itself.
+    fn away(&self) -> Option<StoreError> {
+        match self.slots.topology().is_cluster() {
+            true => None,
+            false => self.slots.away(Place(0)),
         }
+    }
+
+    fn recall(&self, request: &Request<'_>) -> Option<Verdicts> {
+        self.slots.recall(Place(0), request)
     }
 
     fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {

@@ -5,17 +5,21 @@
 //! it knows no rules, no tenants and no protocol.
 //!
 //! [`memory`] is the store of one node. [`across`] decides a request whose counters live in
-//! several places.
+//! several places, and [`Router`] joins several stores, of which rules name one each.
 
 pub mod across;
 mod extra;
 mod hash_key;
 pub mod memory;
+mod router;
+pub mod served;
 mod step;
 
 pub use extra::{Execution, Extra, Once, Permit, PermitAct, Until};
 pub use hash_key::HashKey;
 pub use memory::{MemoryConfig, MemoryStore};
+pub use router::{Backend, Background, Router};
+pub use served::ServedStore;
 pub use step::{
     Answer, Charge, CounterKey, FullMode, Never, Request, RuleSlot, Step, StepOutcome, StoreSlot,
     Verdicts,
@@ -46,6 +50,17 @@ pub trait Store: Send + Sync + 'static {
     /// it is known. Until then, and for counters that were named by another one, such a store is
     /// unavailable.
     fn hash_key(&self) -> Option<HashKey> {
+        None
+    }
+
+    /// The reason why it is no use to ask it now, if that is known.
+    fn away(&self) -> Option<StoreError> {
+        None
+    }
+
+    /// Its denial of `request`, if that is known without asking, and charges nothing.
+    fn recall(&self, request: &Request<'_>) -> Option<Verdicts> {
+        let _ = request;
         None
     }
 

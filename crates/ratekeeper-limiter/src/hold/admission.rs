@@ -18,14 +18,14 @@ use crate::decide::{Concurrency, Evaluation};
 use crate::plan::Plan;
 use crate::{Check, Decision, Limiter, Policies, Snapshot};
 
-/// What is said of a request that is held until it has ended.
+/// The answer to a request that is held until it has ended.
 #[derive(Debug)]
 pub struct Admitted {
-    /// Whether the request may go on, and what of which limit is left.
+    /// Allow or deny, and what of which limit is left.
     pub decision: Decision,
     /// The enforced limits that it is held to, each once.
     pub policies: Policies,
-    /// What it holds of concurrency limits, or may hold, where the store gave no answer: to be
+    /// Slots of concurrency limits that it holds, or may hold, where the store gave no answer: to be
     /// [given back](Slots::release), also after a denial. None if it holds nothing.
     pub slots: Option<Slots>,
     /// If it was allowed and may not go on yet: since it is to wait for its turn, or since it has
@@ -44,11 +44,11 @@ struct Pending<T> {
     ticket: T,
 }
 
-/// What a request is admitted on, besides its evaluation.
+/// Policies and slots that a request is admitted with.
 #[derive(Debug)]
 struct Terms {
     policies: Policies,
-    /// What it will hold, if it is let in.
+    /// Slots that it will hold, if it is let in.
     slots: Option<Slots>,
     put_off: Option<PutOff>,
 }
@@ -67,14 +67,14 @@ struct Parked {
 }
 
 impl<T> PendingAdmission<T> {
-    /// What the request will hold, if it is let in: to be given back if its answer is not waited
+    /// Slots that the request will hold, if it is let in: to be given back if its answer is not waited
     /// for.
     #[must_use]
     pub const fn slots(&self) -> Option<&Slots> {
         self.0.terms.slots.as_ref()
     }
 
-    /// Whether a leaky bucket may hold the request back: then it may have taken a turn, which only
+    /// True if a leaky bucket may hold the request back: then it may have taken a turn, which only
     /// the store's answer tells, and whose answer is not waited for is to give it back.
     #[must_use]
     pub fn may_wait(&self) -> bool {
@@ -90,7 +90,7 @@ impl<T> PendingAdmission<T> {
         Pin::new(&mut self.0.ticket).poll(cx)
     }
 
-    /// What the store's `answer` comes to, by the `limiter` that asked.
+    /// Reads the store's `answer`, by the `limiter` that asked.
     pub fn conclude<S: Store>(
         self,
         limiter: &Limiter<S>,
@@ -137,7 +137,7 @@ impl Terms {
         Some(slots.extra(PermitAct::Acquire))
     }
 
-    /// What is said of the request, by `verdicts` that were `heard` at that time.
+    /// The answer to the request, by `verdicts` that were `heard` at that time.
     #[inline]
     fn admitted(
         self,

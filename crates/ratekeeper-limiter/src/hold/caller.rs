@@ -1,4 +1,4 @@
-//! What one caller holds.
+//! Permits and reservations, by who holds them.
 
 use ratekeeper_store::Store;
 

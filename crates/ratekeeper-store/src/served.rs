@@ -1,12 +1,11 @@
-//! What a server asks of a store, beyond deciding.
+//! Upkeep, metrics and faults: all that a service needs of its store besides decisions.
 
 use std::fmt::Debug;
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::Seed;
-use ratekeeper_store::memory::Refusing;
-use ratekeeper_store::{MemoryStore, Store};
-use tokio::runtime::Handle;
+
+use crate::memory::Refusing;
+use crate::{HashKey, MemoryStore, Store};
 
 /// A store that can be tended and measured.
 pub trait ServedStore: Store + Debug {
@@ -14,52 +13,50 @@ pub trait ServedStore: Store + Debug {
     /// few milliseconds, so it is not called where requests are answered.
     fn tend(&self, now: Timestamp);
 
-    /// Called once for each runtime that will ask it, before any request is there: a store that
+    /// Called once from each runtime that will ask it, before any request is there: a store that
     /// needs connections makes them now.
-    fn prepare(&self, runtime: &Handle) {
-        let _ = runtime;
-    }
+    fn prepare(&self) {}
 
-    /// How full it is.
+    /// Fill level of the default store.
     fn gauges(&self) -> StoreGauges;
 
     /// Waits until [`Store::hash_key`] is there and another one than `known`.
-    fn seed_other_than(&self, known: Seed) -> impl Future<Output = Seed> + Send {
+    fn hash_key_other_than(&self, known: HashKey) -> impl Future<Output = HashKey> + Send {
         let _ = known;
         std::future::pending()
     }
 
-    /// How all nodes agree on [`Store::hash_key`]; [`None`] where they share none.
+    /// Agreement of all nodes on [`Store::hash_key`]; [`None`] where they share none.
     fn agreement(&self) -> Option<Agreement> {
         None
     }
 
-    /// What is in the way of deciding together, or will be: for operators.
+    /// Faults that keep nodes from deciding together, now or soon, for operators.
     fn faults(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// How its servers are doing, if it has any.
+    /// State and counts of its servers, if it has any.
     fn servers(&self) -> Vec<ServerGauges> {
         Vec::new()
     }
 }
 
-/// How the nodes agree on the secret that counters are named by.
+/// Agreement of the nodes on the hash key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Agreement {
-    /// Whether all of them are sure to have the same.
+    /// True if all of them are sure to have the same.
     pub is_agreed: bool,
-    /// How often another one than this node's was found, since the start: some had counted apart.
+    /// Times that another one than this node's was found, since the start: some had counted apart.
     pub conflicts: u64,
 }
 
-/// How one server of a store is doing: counts since the start.
+/// State of one server of a store, with counts since the start.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ServerGauges {
     /// Its name, for labels: never a secret.
     pub shard: Box<str>,
-    /// Whether it is asked: 0 yes (closed), 1 probed (half-open), 2 no (open). [`None`] of a server that
+    /// Circuit: 0 closed (it is asked), 1 half-open (it is probed), 2 open (it is not asked). [`None`] of a server that
     /// served before and does so no more.
     pub circuit: Option<u8>,
     /// Decisions that it could not take, by cause.
@@ -67,13 +64,13 @@ pub struct ServerGauges {
     /// Calls by how long their answer took: the upper bound in seconds, and the count between
     /// it and the bound before.
     pub durations: Vec<(f64, u64)>,
-    /// How long all of them took together, in seconds.
+    /// Time that all of them took together, in seconds.
     pub duration_seconds: f64,
     /// Other counts: their names without `ratelimit_redis_`, and what they are.
     pub counts: Vec<(&'static str, &'static str, f64)>,
 }
 
-/// How full a store is.
+/// Fill level of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StoreGauges {
     /// Counters it keeps.
@@ -92,7 +89,7 @@ pub struct StoreGauges {
     pub refusing: Option<Refusing>,
 }
 
-/// In how many calls of [`ServedStore::tend`] the memory store passes through all of itself.
+/// Calls of [`ServedStore::tend`] in which the memory store passes through all of itself.
 const SWEEP_TENDS: usize = 60;
 
 impl ServedStore for MemoryStore {
