@@ -77,7 +77,10 @@ fn headers_are_as_the_manual_shows_them() {
 
 #[test]
 fn bodies_are_as_the_manual_shows_them() {
-    let denial = Denial::of(&standing(false), Some("api_key:~1f0c83aa…1815".to_owned()));
+    let denial = Denial::of(
+        &standing(false),
+        Some("api_key:~1f0c83aa5b92d07e…1815".to_owned()),
+    );
     let refusal = Refusal::Denied(Box::new(denial));
     let answered = [BodyForm::Json, BodyForm::Problem].map(|form| {
         let response = refusal.response(&Form::Http(form), Vec::new());
