@@ -45,7 +45,7 @@ async fn permits_are_acquired_renewed_and_released() {
     assert!(
         refused
             .message()
-            .starts_with("permit: the permit is not held any more")
+            .starts_with("permit: the permit is no longer held")
     );
     assert_eq!(
         client
