@@ -15,6 +15,7 @@ const REWRITTEN: &[&str] = &[
     "crates/ratekeeper-proto",
     "crates/ratekeeper-replay",
     "crates/ratekeeper-rules",
+    "crates/ratekeeper-store",
     "crates/ratekeeper-testkit",
     "crates/ratekeeper-tls",
     "crates/ratekeeper-tower",

@@ -64,7 +64,7 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Which of its stores `name` is, for one that has several; else the default one.
+    /// Returns the slot of the store called `name`; the default slot if there is only one store.
     fn slot(&self, name: &str) -> StoreSlot {
         let _ = name;
         StoreSlot::default()

@@ -85,7 +85,7 @@ pub struct StoreGauges {
     pub evicted: u64,
     /// Steps refused because the store was full, since the start.
     pub refused: u64,
-    /// How far the fullest rule has filled what it may hold with live counters that deny.
+    /// The rule with the largest share of its room taken by live counters that deny.
     pub refusing: Option<Refusing>,
 }
 
