@@ -55,7 +55,7 @@ fn what_is_refused_at_start_is_json_too() {
         (
             &["--log-format=json", "--memory-limit", "much"],
             1,
-            "no size",
+            "is not a size",
         ),
         (&["--log-format", "json", "--bananas"], 2, "--bananas"),
     ] {

@@ -258,7 +258,7 @@ fn what_the_rules_of_a_gateway_that_asks_leave_unclear_is_named() {
         (
             [RULES, &*web],
             "{}".to_owned(),
-            "the rules have 2 domains, and nothing says which is meant; say it with",
+            "the rules have 2 domains, and none is chosen; say it with",
         ),
         (
             [RULES, level],

@@ -106,12 +106,24 @@ fn answers(gateway: &Gateway, settings: &str) -> Vec<String> {
             line.starts_with("date:")
                 || ["/queue", "/slow"].contains(&path) && line.ends_with("GMT\r\n")
         };
-        answer
-            .split_inclusive("\r\n")
-            .filter(|line| !of_now(line))
-            .collect()
+        let lines = answer.split_inclusive("\r\n").filter(|line| !of_now(line));
+        without_fingerprints(&lines.collect::<String>())
     };
     REQUESTS.map(ask).to_vec()
+}
+
+/// The text with every fingerprint cut to its mark: a gateway without shared counters keys them with a random key of its
+/// own.
+fn without_fingerprints(text: &str) -> String {
+    let mut parts = text.split('~');
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_hexdigit).count();
+        assert_eq!(digits, 16, "no fingerprint: ~{part}");
+        kept.push('~');
+        kept.push_str(&part[digits..]);
+    }
+    kept
 }
 
 /// Whether two answers are the same, but for a time of many seconds: they were not given in the same one.
