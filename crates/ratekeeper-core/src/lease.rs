@@ -18,7 +18,7 @@
 //!
 //! **Why no more passes.** Each hit that a node admits was charged before, in a window that is still the same
 //! (fixed windows and sub-windows: the lease ends with it), or dated no earlier than it can be spent
-//! (groups of equal count: [`Limit::leased`] begins groups a lease time late). In a bucket a hit admitted at a was charged
+//! (groups of equal count: those of a leased limit begin a lease time late). In a bucket a hit admitted at a was charged
 //! within [a - ttl, a], so on any interval (s, t] at most B' + R (t - s + ttl) are admitted: that is within B + R (t - s)
 //! because the store counts with B' = B - R ttl. Buckets therefore get nothing back.
 //!
