@@ -37,7 +37,7 @@ pub(crate) struct Cli {
     pub(crate) serve: ServeFlags,
 }
 
-/// Whether a command line that is wrong asks for a log of JSON: by its flag, or by the variables that stand for it.
+/// Returns true if an invalid command line asks for a JSON log, by its flag or by the variables that stand for it.
 pub(crate) fn asks_for_json(args: impl Iterator<Item = String>) -> bool {
     let args: Vec<String> = args.skip(1).collect();
     let serves = args

@@ -13,26 +13,26 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long connecting, sending and each read may take.
+/// The timeout of connecting, of sending and of each read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The largest answer that is taken, in bytes.
+/// The largest answer that is accepted, in bytes.
 const ANSWER_MAX: u64 = 16 << 20;
 
-/// How an address begins that is encrypted.
+/// The prefix of an encrypted address.
 const HTTPS: &str = "https://";
 
-/// What a service answered.
+/// The answer of a service.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: String,
 }
 
 /// Posts JSON to `path` at `address`, which is `http://HOST:PORT`, `https://HOST:PORT`, `HOST:PORT` or `unix:/PATH`.
-/// What is encrypted is verified, by `files`.
+/// With HTTPS, the server's certificate is verified by `files`.
 ///
 /// # Errors
-/// The address is none, nobody answers there who can be trusted, or what comes back is not HTTP.
+/// The address is invalid, no trusted service answers there, or the answer is not HTTP.
 pub(crate) fn post(address: &str, path: &str, json: &str, files: &TlsFiles) -> Result<Answer> {
     let is_encrypted = address.starts_with(HTTPS);
     if !is_encrypted && *files != TlsFiles::default() {

@@ -7,7 +7,7 @@ const ENTRIES_MAX: usize = 64;
 /// itself.
 ///
 /// # Errors
-/// What is wrong, and how it is written.
+/// The text is not a descriptor; the message says why, and how to write one.
 pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut entries = Vec::new();
     for part in split(text)? {

@@ -1,4 +1,4 @@
-//! Where a bare `ratekeeper` finds its settings and rules.
+//! The folder in which a bare `ratekeeper` finds its settings and rules.
 
 use std::path::{Path, PathBuf};
 

@@ -67,9 +67,9 @@ fn store(settings: &Settings) -> Result<MemoryStore> {
     MemoryStore::new(memory(settings)).context("--memory-limit cannot be had")
 }
 
-/// How large the store is.
+/// The size of the store in memory.
 fn memory(settings: &Settings) -> MemoryConfig {
-    // Above usize there is nothing that could be had; the store then says so.
+    // No machine has more memory than usize can count; the store then says so.
     let memory_limit = usize::try_from(settings.counters.memory_limit).unwrap_or(usize::MAX);
     MemoryConfig {
         memory_limit,
@@ -77,7 +77,7 @@ fn memory(settings: &Settings) -> MemoryConfig {
     }
 }
 
-/// How rules are taken.
+/// The limiter's options for rules.
 fn options(settings: &Settings) -> LimiterOptions {
     let mut options = LimiterOptions::default();
     options.profile = settings.rules.profile;

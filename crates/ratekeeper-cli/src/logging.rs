@@ -1,4 +1,4 @@
-//! Where log lines go: standard error, as text or JSON.
+//! The log: lines of text or JSON on standard error.
 
 use crate::output;
 use crate::settings::{LogFormat, LogSettings};

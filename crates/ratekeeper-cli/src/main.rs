@@ -59,7 +59,7 @@ fn said_by_clap(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Where a flag belongs that the command does not have; empty unless that is known.
+/// Names the command that has a flag which this one lacks; empty unless that is known.
 fn misplaced(error: &clap::Error) -> String {
     match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(flag)) if settings::is_gateways(flag) => {

@@ -9,14 +9,14 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 /// Writes all of `text` to standard output.
 ///
 /// # Errors
-/// What the output says, among it that its reader has gone (`ratekeeper … | head`), which [`is_broken_pipe`] tells.
+/// Writing failed; [`is_broken_pipe`] tells whether only because the reader has gone (`ratekeeper … | head`).
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(plain(text).as_bytes())?;
     out.flush()
 }
 
-/// Whether messages are written as log lines are, because the log is JSON.
+/// True if messages are written as log lines, because the log is JSON.
 static IN_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Makes JSON objects of all messages from now on, panics included: whoever reads a log of JSON reads nothing else.
@@ -61,7 +61,7 @@ fn plain(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether all that is wrong is that nobody reads the output any more.
+/// Returns true if the only error is that nobody reads the output any more.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()

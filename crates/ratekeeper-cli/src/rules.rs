@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use ratekeeper_rules::{Diagnostics, Loaded, Options, ReadError, ReadOptions, Unreadable};
 use std::path::{Path, PathBuf};
 
-/// What was read: the sources, and what is wrong with files that are none.
+/// The sources that were read, and the errors of files that could not be.
 pub(crate) type Read = Unreadable;
 
 /// Reads files and folders.
@@ -45,7 +45,7 @@ fn read(path: &Path, every_file: bool) -> Result<Read> {
     })
 }
 
-/// Compiles what was read.
+/// Compiles the sources that were read.
 ///
 /// # Errors
 /// All that is wrong with it.

@@ -49,7 +49,7 @@ impl State {
         })
     }
 
-    /// How loading and saving went, for operators.
+    /// The report on loading and saving, for operators.
     pub(crate) fn report(&self) -> Arc<Report> {
         Arc::clone(&self.report)
     }
@@ -111,7 +111,7 @@ impl State {
     }
 }
 
-/// Why a file that could be opened gave no counters.
+/// The reason why a file could be opened but not used.
 #[derive(Debug, thiserror::Error)]
 enum Unusable {
     #[error(transparent)]

@@ -11,11 +11,11 @@ use tracing::{info, warn};
 
 use crate::settings::RedisSettings;
 
-/// Where the counters of a service live.
+/// The stores with the counters of a service.
 pub(crate) type NodeStore = Router<RedisStore>;
 
-/// How long a service waits at its start for Redis to say what it is. It serves in either case.
-/// Longer than a new Redis waits for the hash key of nodes that were there before.
+/// The time a service waits at its start for Redis to say what it is. After it, the service starts all the same unless
+/// stores are required. Longer than a new Redis waits for the hash key of nodes that were there before.
 const GREETING: Duration = Duration::from_secs(4);
 
 /// The counters in `default`, but for those that rules put into one of `named`. To be called
@@ -82,7 +82,7 @@ fn tell(store: &RedisStore, settings: &RedisSettings, is_required: bool) -> Resu
     Ok(())
 }
 
-/// What is wrong with a file that it takes to connect, and by which setting it was named.
+/// The error in a TLS file needed to connect, after the setting that names it.
 fn file_at_fault(settings: &RedisSettings) -> Option<String> {
     let error = settings.endpoint.check_tls().err()?;
     Some(settings.files.blame(&error))

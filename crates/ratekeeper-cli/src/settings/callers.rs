@@ -29,7 +29,7 @@ enum May {
 /// The callers that `text` lists.
 ///
 /// # Errors
-/// What is wrong with it, with the number of the entry and the name of its field.
+/// The first mistake in it, with the number of the entry and the name of its field.
 pub(super) fn callers(text: &str) -> Result<Vec<Caller>, String> {
     if text.is_empty() {
         return Ok(Vec::new());

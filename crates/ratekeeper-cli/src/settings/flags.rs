@@ -7,7 +7,7 @@ use super::table::SETTINGS;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::path::PathBuf;
 
-/// What was said on the command line: one flag for each setting, and `--config`.
+/// The flags given on the command line: one for each setting, and `--config`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flags {
     /// The settings file to read.
@@ -16,7 +16,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Puts what was said over `layers`.
+    /// Puts the given flags over `layers`.
     pub(crate) fn put(&self, layers: &mut Layers) {
         for setting in SETTINGS {
             if let Some((_, text)) = self.said.iter().find(|(key, _)| *key == setting.key) {
@@ -52,7 +52,7 @@ impl Flags {
     }
 }
 
-/// Whether `flag`, as in `--upstream`, is one of `ratekeeper gateway` alone.
+/// Returns true if only `ratekeeper gateway` has `flag`, written as in `--upstream`.
 pub(crate) fn is_gateways(flag: &str) -> bool {
     let mut gateways = GROUPS.iter().filter(|group| group.is_gateways);
     gateways.any(|group| {
@@ -61,7 +61,7 @@ pub(crate) fn is_gateways(flag: &str) -> bool {
     })
 }
 
-/// The flags that `ratekeeper serve` heeds.
+/// The flags of `ratekeeper serve`.
 #[derive(Clone, Debug)]
 pub(crate) struct ServeFlags(pub(crate) Flags);
 
@@ -145,10 +145,10 @@ fn arg(setting: &'static Setting, heading: &'static str) -> Arg {
     }
 }
 
-/// The fewest characters that say anything.
+/// The shortest beginning of a help text that says anything, in bytes.
 const SHORTEST: usize = 16;
 
-/// What stands before a colon, semicolon or full stop: enough for a list.
+/// The text up to a colon, semicolon or full stop, but at least [`SHORTEST`] bytes of it: enough for a list.
 fn beginning(help: &str) -> &str {
     let ends = [": ", "; ", ". "]
         .iter()

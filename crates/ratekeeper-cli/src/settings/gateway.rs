@@ -1,4 +1,4 @@
-//! What the gateway is told.
+//! The settings of the gateway.
 
 use super::layer::{Origin, Said};
 use super::typed::Typed;
@@ -26,19 +26,19 @@ pub(crate) struct GatewaySettings {
     /// Of one HTTP/2 connection.
     pub(crate) connection_requests_max: u32,
     pub(crate) limits: Mode,
-    /// How long requests are held back at most, and how many at a time.
+    /// The longest time a request is held back; `waiting_max` is the most requests held at a time.
     pub(crate) wait_max: Duration,
     pub(crate) waiting_max: u64,
-    /// Who decides, if it is not this process.
+    /// The service that decides, unless this process does.
     pub(crate) service: Option<ServiceSettings>,
     pub(crate) access_log: Option<LogTo>,
     pub(crate) access_log_format: LogFormat,
-    /// Whether the service is opened beside it, over gRPC and over HTTP: if somebody says where.
+    /// True if the service listens beside it over gRPC; `opens_http` says the same of HTTP. An address has to be given.
     pub(crate) opens_grpc: bool,
     pub(crate) opens_http: bool,
 }
 
-/// Where requests are logged.
+/// The destination of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LogTo {
     Stdout,
@@ -122,14 +122,14 @@ impl Typed<'_> {
         }
     }
 
-    /// Where `key` was said, if it was.
+    /// The place where `key` was set; [`None`] if it has its default.
     pub(super) fn asked_for(&self, key: &str) -> Option<Origin> {
         let origin = self.layers.said(key)?.origin;
         (origin != Origin::Default).then_some(origin)
     }
 }
 
-/// A list or a mapping; what is wrong in it is said with its place there.
+/// Reads a list or a mapping; an error in it names its place there.
 fn read<T: DeserializeOwned + Default>(text: &str) -> Result<T, String> {
     if text.is_empty() {
         return Ok(T::default());
@@ -144,7 +144,7 @@ fn read<T: DeserializeOwned + Default>(text: &str) -> Result<T, String> {
     })
 }
 
-/// How long an upstream is waited for.
+/// The time to wait for an upstream, 1 ms to 24 h.
 fn patience(text: &str) -> Result<Duration, String> {
     let duration = values::duration(text)?;
     let (least, most) = (Duration::from_millis(1), Duration::from_secs(24 * 3_600));

@@ -7,7 +7,7 @@ use super::table::find;
 pub(super) struct Group {
     /// The heading, without its colon.
     pub(super) heading: &'static str,
-    /// Whether `ratekeeper gateway` alone heeds them.
+    /// True if only `ratekeeper gateway` uses them.
     pub(super) is_gateways: bool,
     keys: &'static [&'static str],
 }

@@ -16,16 +16,16 @@ use std::path::PathBuf;
 use variables::Here::{Is, Makes, Moot, Stops, Unused};
 use variables::VARIABLES;
 
-/// The incumbent's name for where its configuration lies. Under it every file is one of rules, whatever its name.
+/// The incumbent's variable for the folder of its configuration. Every file in it contains rules, whatever its name.
 pub(crate) const RUNTIME_ROOT: &str = "RUNTIME_ROOT";
-/// Where that is if it is not said.
+/// The default of [`RUNTIME_ROOT`].
 const RUNTIME_ROOT_DEFAULT: &str = "/srv/runtime_data/current";
-/// What else says where rules are.
+/// Further variables that name parts of the path to the rules.
 const RUNTIME_PARTS: [&str; 2] = ["RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"];
-/// A switch that means something under the profile `envoy` alone.
+/// A switch that has a meaning under the profile `envoy` only.
 const STOP_INCREMENT: &str = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT";
 
-/// Names that any program may have: they say nothing about where somebody comes from.
+/// Names that any program may use: they do not show that somebody comes from the incumbent.
 const COMMON: [&str; 4] = ["HOST", "PORT", "LOG_LEVEL", "LOG_FORMAT"];
 /// The most variables that one message lists.
 const NAMED_MAX: usize = 5;
@@ -76,7 +76,7 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
     }
 }
 
-/// What can only be judged when all layers lie on each other.
+/// Checks what can only be judged once all layers are merged.
 pub(super) fn judge(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
     note_semantics(environment, layers);
     let profile = layers.said("profile").map(|said| said.text);
@@ -91,7 +91,7 @@ pub(super) fn judge(environment: &Environment, layers: &mut Layers, problems: &m
     }
 }
 
-/// Notes which of the incumbent's variables are heeded where nobody says which profile is meant.
+/// Notes which of the incumbent's variables are used although no profile is set.
 fn note_semantics(environment: &Environment, layers: &mut Layers) {
     let origin = layers.said("profile").map(|said| said.origin);
     if origin != Some(Origin::Default) {
@@ -191,7 +191,7 @@ fn put_rules(environment: &Environment, layers: &mut Layers) {
     );
 }
 
-/// Whether a switch is on; one that is neither on nor off is a problem.
+/// Returns true if a switch is on; reports a problem if it is neither on nor off.
 fn is_true(environment: &Environment, name: &str, problems: &mut Vec<Problem>) -> bool {
     let read = environment.get(name).map_or(Ok(false), values::switch);
     read.unwrap_or_else(|message| {

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a value was said. Later variants go before earlier ones.
+/// The place where a value was set. Later variants take precedence over earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Nobody said anything.
+    /// Not set anywhere.
     Default,
     /// A line of a settings file; lines and columns count from 1.
     File {
@@ -67,7 +67,7 @@ pub(crate) struct Said {
 #[derive(Clone, Debug)]
 pub(crate) struct Layers {
     said: BTreeMap<&'static str, Said>,
-    /// What was said in vain.
+    /// Warnings about values that have no effect.
     warnings: Vec<Problem>,
     /// The incumbent's variables that are heeded, unless a profile is named.
     pub(super) incumbents: Option<String>,
@@ -92,17 +92,17 @@ impl Layers {
         }
     }
 
-    /// Keeps what is to be said of a value that changes nothing.
+    /// Keeps a warning about a value that has no effect.
     pub(super) fn warn(&mut self, warning: Problem) {
         self.warnings.push(warning);
     }
 
-    /// What was said in vain, by the place where it was said.
+    /// Warnings about values that have no effect, with the place where each was set.
     pub(crate) fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
 
-    /// Puts one value over what is there.
+    /// Replaces the value of one setting.
     pub(crate) fn put(&mut self, setting: &'static Setting, said: Said) {
         self.said.insert(setting.key, said);
     }

@@ -1,4 +1,4 @@
-//! What the text of single settings means that are like no other.
+//! Parsers for settings that are like no other.
 
 use super::values;
 use ratekeeper_rules::{FailureMode, Profile};
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The least that counters can be given, in bytes.
 pub(super) const MEMORY_LIMIT_MIN: u64 = 1 << 20;
 
-/// What rules mean where they do not say.
+/// Parses the profile, which says what rules mean where they leave it open.
 pub(crate) fn profile(text: &str) -> Result<Profile, String> {
     values::one_of(
         text,
@@ -21,7 +21,7 @@ pub(crate) fn profile(text: &str) -> Result<Profile, String> {
     )
 }
 
-/// Who may do what over Envoy's protocol.
+/// Parses the permissions that requests over Envoy's protocol need.
 pub(super) fn envoy_callers(text: &str) -> Result<EnvoyCallers, String> {
     let words = [
         ("any", EnvoyCallers::Any),
@@ -85,7 +85,7 @@ pub(super) fn drain_delay(text: &str) -> Result<Duration, String> {
     Ok(delay)
 }
 
-/// Which headers answers to Envoy carry.
+/// The kinds of headers in answers to Envoy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeaderKinds {
     pub(super) limits: bool,
@@ -136,7 +136,7 @@ pub(super) fn percent(text: &str) -> Result<u8, String> {
     percent.ok_or_else(|| format!("`{text}` is not a share; write a whole number from 1% to 100%"))
 }
 
-/// How long a client may stand still; None for as long as it likes.
+/// The time a client may stall, 100 ms to 24 h; `None` for no limit.
 pub(super) fn stall_timeout(text: &str) -> Result<Option<Duration>, String> {
     let duration = values::some_duration(text)?;
     let (least, most) = (Duration::from_millis(100), Duration::from_secs(24 * 3_600));

@@ -1,7 +1,7 @@
 //! Settings: `ratekeeper.yaml` < the environment < flags, every value with the place it came from.
 //!
-//! Values stay text until all layers lie on each other; then [`Settings::from_layers`] gives each its meaning, once, and
-//! says everything that is wrong in one run. Nothing outside this crate reads the environment.
+//! Values stay text until all layers are merged; then [`Settings::from_layers`] parses each of them once and reports
+//! all errors in one run. Nothing outside this crate reads the environment.
 
 mod callers;
 mod environment;
@@ -61,26 +61,26 @@ pub(crate) struct Settings {
     pub(crate) counters: Counters,
     pub(crate) modes: Modes,
     pub(crate) envoy: EnvoySettings,
-    /// How forward-auth is answered.
+    /// The answers to forward-auth.
     pub(crate) auth: AuthConfig,
-    /// Who may do more than ask.
+    /// Callers with permissions beyond checks.
     pub(crate) callers: Vec<Caller>,
-    /// What stands in front of a service, where it does.
+    /// The gateway in front of a service, where there is one.
     pub(crate) gateway: GatewaySettings,
     pub(crate) log: LogSettings,
 }
 
-/// Where rules are and how they are read.
+/// The place of the rules, and how to read them.
 #[derive(Debug)]
 pub(crate) struct RulesSettings {
     /// The file or folder; `None` where none was named and none was found.
     pub(crate) path: Option<PathBuf>,
-    /// Whether every file of a folder is one of rules, whatever its name (the incumbent's RUNTIME_ROOT).
+    /// True if every file in a folder contains rules, whatever its name (the incumbent's RUNTIME_ROOT).
     pub(crate) every_file: bool,
     pub(crate) watch: bool,
     pub(crate) merge_domains: bool,
     pub(crate) profile: Profile,
-    /// The variables of envoyproxy/ratelimit that are set where nobody says which profile is meant.
+    /// The variables of envoyproxy/ratelimit that are set although no profile is.
     pub(crate) profile_unsaid: Option<String>,
     /// For rules that do not say.
     pub(crate) on_store_failure: FailureMode,
@@ -119,13 +119,13 @@ pub(crate) struct Listen {
     pub(crate) grpc_connections: GrpcConnections,
     /// On how many threads they are served.
     pub(crate) worker_threads: NonZeroUsize,
-    /// How slow their clients may be.
+    /// Limits on how slow their clients may be.
     pub(crate) patience: Patience,
-    /// For how long they stay open after a shutdown began.
+    /// The time they stay open after a shutdown began.
     pub(crate) drain_delay: Duration,
 }
 
-/// How long gRPC connections live, and how they are looked after.
+/// The lifetime of gRPC connections, and their keepalive.
 #[derive(Debug)]
 pub(crate) struct GrpcConnections {
     pub(crate) age_max: Option<Duration>,
@@ -135,33 +135,33 @@ pub(crate) struct GrpcConnections {
     pub(crate) keepalive_timeout: Duration,
 }
 
-/// Where counters live.
+/// The stores of counters.
 #[derive(Debug)]
 pub(crate) struct Counters {
     /// In bytes, 1 MiB at least.
     pub(crate) memory_limit: u64,
     /// The most of it that one rule may hold, 1 to 100.
     pub(crate) max_share_percent: u8,
-    /// Where they are saved, if anywhere.
+    /// The file they are saved in, if they are.
     pub(crate) state: Option<PathBuf>,
     /// The Redis they are in; `None` for memory.
     pub(crate) redis: Option<RedisSettings>,
     /// Further ones, for rules that name them; in the order of their names.
     pub(crate) stores: Vec<NamedStore>,
-    /// What limits are multiplied with while a store cannot be asked, above 0 and at most 1.
+    /// The factor applied to limits while a store cannot be reached, above 0 and at most 1.
     pub(crate) local_factor: f64,
-    /// Whether nothing is served unless all are there at the start.
+    /// True if the process refuses to start unless all stores can be reached.
     pub(crate) is_required: bool,
 }
 
 impl Counters {
-    /// Where counters in memory are saved, if they are in memory and are saved.
+    /// The file that counters in memory are saved in, if they are in memory and are saved.
     pub(crate) fn kept(&self) -> Option<&Path> {
         self.state.as_deref().filter(|_| self.redis.is_none())
     }
 }
 
-/// Which Redis, and how it is asked.
+/// A Redis, and how to connect to it.
 #[derive(Debug)]
 pub(crate) struct RedisSettings {
     pub(crate) endpoint: Endpoint,
@@ -179,18 +179,18 @@ pub(crate) struct NamedStore {
     pub(crate) redis: RedisSettings,
 }
 
-/// How Envoy is answered.
+/// The answers to Envoy.
 #[derive(Debug)]
 pub(crate) struct EnvoySettings {
     pub(crate) limit_headers: Option<LimitHeaders>,
     pub(crate) draft_headers: bool,
     pub(crate) degraded_header: bool,
     pub(crate) dynamic_metadata: bool,
-    /// Who may do what; None for what the profile has.
+    /// The permissions that Envoy's protocol asks for; `None` for those of the profile.
     pub(crate) callers: Option<EnvoyCallers>,
 }
 
-/// What is logged, and how.
+/// The filter and the format of the log.
 #[derive(Debug)]
 pub(crate) struct LogSettings {
     /// A level or a filter, as tracing understands it.
@@ -198,7 +198,7 @@ pub(crate) struct LogSettings {
     pub(crate) format: LogFormat,
 }
 
-/// How a log line looks.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFormat {
     /// For people.
@@ -229,7 +229,7 @@ pub(crate) fn load(
     }
 }
 
-/// Whether the layers ask for JSON in the log, for messages about settings that do not make sense otherwise.
+/// Returns true if the layers ask for a JSON log; read apart, so that messages about invalid settings follow it.
 pub(crate) fn wants_json(flags: &Flags, environment: &Environment, home: &Home) -> bool {
     let layers = lay(flags, environment, home, &mut Vec::new());
     let format = layers.said("log_format");

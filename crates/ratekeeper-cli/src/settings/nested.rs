@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 /// The deepest that a value may be nested.
 const DEPTH_MAX: usize = 16;
 
-/// What is read from.
+/// The parser that values are read from.
 pub(super) type Events<'a> = Parser<'a, StrInput<'a>>;
 
-/// Why reading cannot go on, and where.
+/// The place of an error, and its message.
 pub(super) type Fault = (Span, String);
 
-/// The value of a variable or a flag, or one that was read before.
+/// Parses the value of a variable or a flag, or one that was read before.
 ///
 /// # Errors
 /// It is not YAML, or not one value.
@@ -43,10 +43,10 @@ pub(crate) fn parse(text: &str) -> Result<Value, String> {
     value.ok_or_else(|| "expected a value".to_owned())
 }
 
-/// The value that `event` begins, read to its end.
+/// Reads the value that `event` begins to its end.
 ///
 /// # Errors
-/// It is not YAML, it is nested too deep, or it has an alias, or a key that is no text or is there twice.
+/// It is not YAML, is nested too deeply, or has an alias, a duplicate key or a key that is not text.
 pub(super) fn read<'a>(
     events: &mut Events<'a>,
     event: Event<'a>,
@@ -55,7 +55,7 @@ pub(super) fn read<'a>(
     value(events, event, span, 0)
 }
 
-/// What is wrong with text that is no YAML.
+/// The message about text that is not YAML.
 pub(super) fn not_yaml(error: &ScanError) -> String {
     format!("this is not YAML: {}", error.info())
 }

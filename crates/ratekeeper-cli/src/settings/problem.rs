@@ -1,8 +1,8 @@
-//! What is wrong with a setting, said so that it can be put right.
+//! Errors in settings, worded so that they can be corrected.
 
 use std::fmt;
 
-/// One thing that is wrong: where, what, and what to write instead.
+/// One error: its place, what is wrong, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     /// `ratekeeper.yaml:3:1`, `RATEKEEPER_HTTP` or `--http`.
@@ -44,7 +44,7 @@ pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> O
         .map(|(_, candidate)| candidate)
 }
 
-/// How many letters have to be added, dropped or replaced (Levenshtein's distance).
+/// The number of letters to add, drop or replace (Levenshtein distance).
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();

@@ -1,4 +1,4 @@
-//! What settings say about HTTP requests: who sends them, and what rules are asked about them.
+//! Settings about HTTP requests: how callers are identified, and which descriptors are checked.
 
 use super::layer::Origin;
 use super::nested;
@@ -24,7 +24,7 @@ pub(super) fn auth(text: &str) -> Result<(Option<Box<str>>, Mapping), String> {
     Ok((domain, meaning(value)?))
 }
 
-/// Who calls.
+/// Parses `identity`, which says how callers are identified.
 pub(super) fn identity(text: &str, origin: &Origin) -> Result<Identity, String> {
     if text.is_empty() {
         return Ok(Identity::default());
@@ -39,10 +39,10 @@ pub(super) fn identity(text: &str, origin: &Origin) -> Result<Identity, String> 
     Identity::open(&config).map_err(|error| error.to_string())
 }
 
-/// Where `identity` names files.
+/// The places in `identity` that name files.
 const IDENTITY_FILES: [&str; 3] = ["/jwt/jwks_file", "/jwt/secret_file", "/country/database"];
 
-/// Makes of a path the one that it means where it was said.
+/// Resolves a path against the place where it was set.
 fn resolve(path: &mut Value, origin: &Origin) {
     let full = path.as_str().map(|text| origin.full_path(text));
     // A folder whose name is not Unicode cannot stand in the value; the path then counts from the working directory.
@@ -51,7 +51,7 @@ fn resolve(path: &mut Value, origin: &Origin) {
     }
 }
 
-/// What a nested value means; what has no meaning is named by its path.
+/// Deserializes a nested value; an error names the path of the field that is invalid.
 fn meaning<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
@@ -62,7 +62,7 @@ fn meaning<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     })
 }
 
-/// What the patterns of service levels are relative to.
+/// The path that the patterns of service levels are relative to.
 pub(crate) fn slas_base(text: &str) -> Result<Option<PathPattern>, String> {
     if text.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Which service decides for the gateway, and what becomes of requests without it.
+//! The service that decides for the gateway, and the fate of requests without it.
 
 use super::layer::Origin;
 use super::meaning::failure_mode;
@@ -11,38 +11,38 @@ use ratekeeper_tls::TlsFiles;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A service that is asked, and how.
+/// A service that is asked, and how to ask it.
 #[derive(Debug)]
 pub(crate) struct ServiceSettings {
-    /// As it was written, for people.
+    /// The service as it was written, for people.
     pub(crate) shown: String,
-    /// As the client wants them, in order of preference.
+    /// The URLs as the client spells them, in order of preference.
     pub(crate) endpoints: Vec<String>,
     pub(crate) token: Option<String>,
-    /// Where the token is, if it is in a file.
+    /// The file with the token, if it is in one.
     pub(crate) token_file: Option<PathBuf>,
     /// The name in the service's certificate, if it is not the URL's host.
     pub(crate) server_name: Option<String>,
     pub(crate) files: TlsFiles,
     pub(crate) file_settings: TlsSettings,
     pub(crate) deadline: Duration,
-    /// Whether the rules that are named beside it are read: for what to ask, and for what decides while it is away.
+    /// True if the rules named beside it are read: to know what to ask, and to decide while it is away.
     pub(crate) reads_rules: bool,
-    /// Whether concurrency limits hold, too.
+    /// True if concurrency limits apply, too.
     pub(crate) permits: bool,
     pub(crate) on_failure: FailureMode,
-    /// What was asked for besides, and cannot be had of a gateway that asks a service. To `ratekeeper serve`, which may
-    /// have the same environment, it means what it says.
+    /// Other settings that a gateway cannot obey when it asks a service. `ratekeeper serve`, which may have the same
+    /// environment, does obey them.
     pub(crate) contradictions: Vec<Problem>,
 }
 
 /// The settings that name the files of TLS.
 const TLS_KEYS: [&str; 3] = ["service_ca", "service_cert", "service_key"];
 
-/// The most services that one can be asked in place of another.
+/// The most services that a gateway can be given, in order of preference.
 const SERVICES_MAX: usize = 16;
 
-/// What means something to a gateway that asks a service only.
+/// The settings that have a meaning only for a gateway that asks a service.
 const NEED_SERVICE: [&str; 9] = [
     "on_service_failure",
     "service_deadline",
@@ -122,7 +122,7 @@ impl Typed<'_> {
             .is_some_and(|said| said.origin != Origin::Default && !said.text.is_empty())
     }
 
-    /// Whoever says how a service is asked expects one to be asked.
+    /// Reports settings about asking a service where no service is set: whoever sets them expects one to be asked.
     fn without_service(&mut self) -> Option<ServiceSettings> {
         for key in NEED_SERVICE {
             let said = self.layers.said(key)?;
@@ -133,7 +133,7 @@ impl Typed<'_> {
         None
     }
 
-    /// What was said of what the service has, and this gateway has not.
+    /// Problems with settings for what the service has and this gateway has not.
     fn contradictions(&self) -> Vec<Problem> {
         let counters = "the counters are those of the `service`; leave it out";
         let listener = "a gateway that asks a `service` is none itself; leave it out";
@@ -162,8 +162,8 @@ impl Typed<'_> {
     }
 }
 
-/// Where services listen, as the client spells it: one after the other, all encrypted or none; the scheme of the first
-/// holds for those without.
+/// The addresses of services, as the client spells them, in the order written: all encrypted or none. Those without a
+/// scheme have the first one's.
 fn endpoints(text: &str) -> Result<Vec<String>, String> {
     let mut all: Vec<String> = Vec::new();
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
@@ -186,7 +186,7 @@ fn endpoints(text: &str) -> Result<Vec<String>, String> {
     Ok(all)
 }
 
-/// Where a service listens, as the client spells it.
+/// The address of a service, as the client spells it.
 fn endpoint(text: &str) -> Result<String, String> {
     let wrong = || {
         format!(
@@ -215,7 +215,7 @@ fn endpoint(text: &str) -> Result<String, String> {
     Ok(format!("{scheme}{host}:{port}"))
 }
 
-/// What a header can hold. What is wrong is said without repeating it.
+/// Parses a token, which has to fit into a header. The error does not repeat it.
 fn token(text: &str) -> Result<Option<String>, String> {
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err("a token has visible ASCII characters only".to_owned());

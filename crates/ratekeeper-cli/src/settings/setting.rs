@@ -5,17 +5,17 @@
 pub(crate) struct Setting {
     /// The name as the file spells it.
     pub(crate) key: &'static str,
-    /// What stands for the value in the help.
+    /// The placeholder for the value in the help.
     pub(crate) value_name: &'static str,
-    /// The value when nobody says anything; empty for a setting that is then off.
+    /// The value of a setting that is not set; empty if that turns it off.
     pub(crate) default: &'static str,
     /// One sentence or two.
     pub(crate) help: &'static str,
-    /// Whether a bare `--flag` means `true`.
+    /// True if a bare `--flag` means `true`.
     pub(crate) switch: bool,
-    /// Whether the value may be a list or a mapping; it is then kept as JSON.
+    /// True if the value may be a list or a mapping; it is then kept as JSON.
     pub(crate) nested: bool,
-    /// Whether nobody is to see the value.
+    /// True if the value must not be shown.
     pub(crate) secret: bool,
 }
 
@@ -31,7 +31,7 @@ impl Setting {
     }
 }
 
-/// What the names of our environment variables begin with.
+/// The prefix of our environment variables.
 pub(crate) const PREFIX: &str = "RATEKEEPER_";
 
 /// A setting with a text for its value.

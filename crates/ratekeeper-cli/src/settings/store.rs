@@ -1,4 +1,4 @@
-//! Which Redis, and how it is asked.
+//! The settings of the default Redis, and of how any Redis is asked.
 
 use super::typed::Typed;
 use super::values;
@@ -10,12 +10,12 @@ use std::time::Duration;
 /// The settings that name the files of the default store.
 const TLS_KEYS: [&str; 3] = ["store_ca", "store_cert", "store_key"];
 
-/// What is said of files for a store without TLS.
+/// The error message about TLS files for a store without TLS.
 pub(super) const NOT_ENCRYPTED: &str =
     "it means nothing for a store that is not encrypted; write rediss://";
 
 impl Typed<'_> {
-    /// How any Redis is asked that nothing else is said of.
+    /// The configuration of every Redis without one of its own.
     pub(super) fn redis_config(&mut self) -> RedisConfig {
         let mut config = RedisConfig::default();
         config.deadline = self.get("store_deadline", config.deadline, deadline);
@@ -64,7 +64,7 @@ impl Typed<'_> {
     }
 }
 
-/// Where counters live: `None` in memory.
+/// Parses the store of the counters; `None` for memory.
 fn store(text: &str) -> Result<Option<Endpoint>, String> {
     if text == "memory" {
         return Ok(None);

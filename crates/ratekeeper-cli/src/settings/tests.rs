@@ -154,7 +154,7 @@ fn the_defaults_have_a_meaning() {
     assert_eq!(settings.rules.path, None);
 }
 
-/// What is said about these settings together.
+/// The error message that these settings together produce.
 fn complaint(pairs: &[(&str, &str)]) -> String {
     let home = home(Path::new("/nowhere/at/all"));
     let layers = layers(&Flags::default(), &environment(pairs), &home).expect("known names");

@@ -23,7 +23,7 @@ impl TlsSettings {
         }
     }
 
-    /// What is wrong with a file, after the setting that named it.
+    /// The message about a file, after the setting that named it.
     pub(crate) fn blame(&self, error: &TlsFileError) -> String {
         let setting = match error.file {
             TlsFile::Authorities => &self.authorities,
@@ -35,7 +35,7 @@ impl TlsSettings {
 }
 
 impl Typed<'_> {
-    /// What is shown to, and believed of, what is connected to.
+    /// The files for connections to a server: the authorities to trust, and the certificate to present with its key.
     pub(super) fn client_tls(&mut self, [ca, cert, key]: [&'static str; 3]) -> TlsFiles {
         let identity = match (self.path(cert), self.path(key)) {
             (Some(certificate), Some(key)) => Some(TlsIdentity { certificate, key }),

@@ -38,7 +38,7 @@ impl<'a> Typed<'a> {
         }
     }
 
-    /// What was made of the values, unless some of them have no meaning.
+    /// Returns what was made of the values, unless some of them are invalid.
     pub(super) fn finish<T>(self, made: T) -> Result<T, Problems> {
         if self.problems.is_empty() {
             Ok(made)

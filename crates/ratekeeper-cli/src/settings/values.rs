@@ -1,4 +1,4 @@
-//! What the text of a setting means: addresses, sizes, durations, switches.
+//! Parsers for the text of settings: addresses, sizes, durations, switches.
 
 use ratekeeper_rules::window::parse_duration;
 use ratekeeper_server::ListenAddress;
@@ -36,7 +36,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| format!("`{host}` has no address; write an IP address"))
 }
 
-/// What stands before the path of a Unix socket.
+/// The prefix of a Unix socket's path.
 pub(crate) const UNIX: &str = "unix:";
 
 /// An address as [`address`] takes it, or a Unix socket: `unix:/run/ratekeeper/grpc.sock`.
@@ -108,7 +108,7 @@ pub(crate) fn some_duration(text: &str) -> Result<Option<Duration>, String> {
     duration(text).map(|duration| (!duration.is_zero()).then_some(duration))
 }
 
-/// What `parse` makes of a text; nothing of an empty one.
+/// Parses a text with `parse`; returns [`None`] for an empty one.
 pub(crate) fn maybe<T>(
     text: &str,
     parse: impl FnOnce(&str) -> Result<T, String>,
@@ -140,7 +140,7 @@ pub(crate) fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Stri
     ))
 }
 
-/// What nested values hold, without the passwords of URLs and the names of callers in it.
+/// Masks the passwords of URLs and the names of callers in a nested value.
 pub(crate) fn masked_within(value: &mut Value) {
     match value {
         Value::String(text) => *text = masked(text),
@@ -191,7 +191,7 @@ pub(crate) fn masked(text: &str) -> String {
     format!("{scheme}{place}?{shown}")
 }
 
-/// Whether a parameter of a URL has a password in it, however its name is written.
+/// Returns true if the name of a URL parameter suggests that its value is a secret, whatever its case or escapes.
 fn names_secret(name: &str) -> bool {
     let name = percent_decoded(name).to_ascii_lowercase();
     ["pass", "pwd", "secret", "token"]

@@ -11,7 +11,7 @@ pub(super) struct Claim {
     path: PathBuf,
 }
 
-/// Why a state file could not be claimed.
+/// The reason why a state file could not be claimed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClaimError {
     #[error("another ratekeeper keeps its counters in {}", state.display())]
@@ -44,7 +44,7 @@ impl Claim {
         }
     }
 
-    /// Whether the file that is locked is still the one that another process would try to lock.
+    /// Returns true if the locked file is still the one that another process would try to lock.
     #[cfg(unix)]
     pub(super) fn holds(&self) -> bool {
         use std::os::unix::fs::MetadataExt as _;
@@ -53,7 +53,7 @@ impl Claim {
         matches!((there, self.locked.metadata().map(id)), (Ok(there), Ok(ours)) if there == ours)
     }
 
-    /// Whether the locked file is still there; an open file cannot be removed here.
+    /// Returns true if the locked file still exists; an open file cannot be removed here.
     #[cfg(not(unix))]
     pub(super) fn holds(&self) -> bool {
         self.locked.metadata().is_ok() && self.path.exists()

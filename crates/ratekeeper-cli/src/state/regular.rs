@@ -4,13 +4,13 @@ use std::fs::{File, FileType};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a regular file could not be opened.
+/// The reason why a regular file could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
     /// Something else is in its place.
     #[error("{} is {kind}; a regular file is needed there", path.display())]
     NotRegular { path: PathBuf, kind: &'static str },
-    /// What the system said.
+    /// The error of the system.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -18,7 +18,7 @@ pub(super) enum OpenError {
 /// Opens the regular file at `path` for reading; links are followed.
 ///
 /// # Errors
-/// It is not there, cannot be read, or is no regular file.
+/// It does not exist, cannot be read, or is not a regular file.
 pub(super) fn open(path: &Path) -> Result<File, OpenError> {
     checked(path, system::open(path))
 }

@@ -1,4 +1,4 @@
-//! What operators are told about the state file.
+//! Metrics and messages about the state file, for operators.
 
 use parking_lot::Mutex;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -7,7 +7,7 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use ratekeeper_server::Telling;
 use std::fmt;
 
-/// How loading and saving went since the start.
+/// The results of loading and saving since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Report(Mutex<Counts>);
 
@@ -16,24 +16,24 @@ struct Counts {
     saved: u64,
     failed: u64,
     set_aside: u64,
-    /// Why saving fails at present, and how many times in a row it has.
+    /// The reason why saving fails at present, and the number of failures in a row.
     failing: Option<(String, u64)>,
 }
 
 impl Report {
-    /// The file could not be used at start.
+    /// Counts that the file could not be used at the start.
     pub(super) fn set_aside(&self) {
         self.0.lock().set_aside += 1;
     }
 
-    /// A save succeeded; returns whether the one before had failed.
+    /// Counts a successful save; returns true if the one before had failed.
     pub(super) fn saved(&self) -> bool {
         let mut counts = self.0.lock();
         counts.saved += 1;
         counts.failing.take().is_some()
     }
 
-    /// A save failed because of `why`; returns how many have failed in a row.
+    /// Counts a save that failed because of `why`; returns how many have failed in a row.
     pub(super) fn failed(&self, why: String) -> u64 {
         let mut counts = self.0.lock();
         counts.failed += 1;

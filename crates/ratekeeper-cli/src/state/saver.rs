@@ -12,10 +12,10 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
-/// Between two saves: what a crash may forget.
+/// The time between two saves, and so the most that a crash may lose.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Of saves that fail one after the other every so many are logged: ten minutes' worth.
+/// Of saves that fail in a row, one in this many is logged: one every ten minutes.
 const LOGGED_EVERY: u64 = 60;
 
 /// Saves a limiter's counters until it is told to finish.
@@ -64,7 +64,7 @@ async fn keep_saving(
     }
 }
 
-/// Why counters were not saved.
+/// The reason why counters were not saved.
 #[derive(Debug, thiserror::Error)]
 enum SaveError {
     #[error(transparent)]

@@ -5,7 +5,7 @@ use super::super::layer::Layers;
 use super::super::problem::Problem;
 use super::{is_true, put_text};
 
-/// What kinds of Redis the incumbent knows.
+/// The kinds of Redis that the incumbent supports.
 enum Kind {
     Single,
     Sentinel,

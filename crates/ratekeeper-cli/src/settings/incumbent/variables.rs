@@ -1,31 +1,31 @@
-//! Which variables there are, and what each is here.
+//! The incumbent's variables, and what each corresponds to here.
 
 use super::{RUNTIME_ROOT, STOP_INCREMENT};
 use crate::settings::values;
 use Fine::{False, Nothing, Only};
 use Here::{Is, Makes, Moot, Stops, Unused};
 
-/// What a variable of the incumbent is here.
+/// The counterpart of one of the incumbent's variables.
 #[derive(Debug)]
 pub(super) enum Here {
-    /// A setting, in the same words.
+    /// A setting with the same values.
     Is(&'static str),
-    /// A part of a setting, or one in other words: which, and how.
+    /// A part of a setting, or a setting with other values: its text says which, and how.
     Makes,
-    /// Nothing, and nothing is lost: why.
+    /// Nothing, and nothing is lost: its text says why.
     Moot,
-    /// Nothing. Which values are fine all the same; and why no answer depends on the others.
+    /// Nothing. Holds the values that are fine all the same; its text says why no answer depends on the others.
     Unused(Fine),
-    /// Nothing, and answers depend on it. Which values are fine; and what to do instead of the others.
+    /// Nothing, although answers depend on it. Holds the values that are fine; its text says what to do about the others.
     Stops(Fine),
 }
 
-/// Values that need no word.
+/// Values that need no message.
 #[derive(Debug)]
 pub(super) enum Fine {
     /// None.
     Nothing,
-    /// Whatever means false.
+    /// All that mean false.
     False,
     /// This one.
     Only(&'static str),
