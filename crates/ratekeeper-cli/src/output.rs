@@ -9,7 +9,7 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 /// Writes all of `text` to standard output.
 ///
 /// # Errors
-/// Writing failed; [`is_broken_pipe`] tells whether only because the reader has gone (`ratekeeper … | head`).
+/// Writing failed; [`is_broken_pipe`] returns true if that is because the reader has gone (`ratekeeper … | head`).
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(plain(text).as_bytes())?;

@@ -14,10 +14,10 @@ use crate::cli::{Cli, Command, Config, Rules};
 use anyhow::Result;
 use std::process::ExitCode;
 
-/// Does what the command line says.
+/// Runs the command that the command line names.
 ///
 /// # Errors
-/// Why it could not be done, as one sentence for people.
+/// The command failed; the message says why in one sentence, for people.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         None => serve::run(&cli.serve.0),

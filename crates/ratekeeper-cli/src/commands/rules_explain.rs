@@ -15,7 +15,7 @@ use ratekeeper_tls::{TlsFiles, TlsIdentity};
 use serde_json::json;
 use std::process::ExitCode;
 
-/// Where a running service explains.
+/// The path at which a running service explains.
 const ENDPOINT: &str = "/admin/v1/explain";
 
 /// Each descriptor's entries: keys and values.
@@ -64,7 +64,7 @@ fn explained_request(args: &RulesExplain, request: &str) -> Result<String> {
     Ok(request.text() + &decided)
 }
 
-/// Whom to trust at an address that is encrypted, and what to show.
+/// The files for an encrypted address: the authorities to trust, and the certificate to present.
 fn files(args: &RulesExplain) -> TlsFiles {
     let identity = args.cert.clone().zip(args.key.clone());
     TlsFiles {

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &RulesPublish) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is enforced. Limits that are off or in shadow promise nothing and are left out.
+/// The limits that are enforced. Those that are off or in shadow promise nothing and are left out.
 #[derive(Debug, Serialize)]
 struct Agreement {
     service_levels: Vec<PublishedLevel>,
@@ -49,23 +49,23 @@ struct PublishedDomain {
 
 #[derive(Debug, Serialize)]
 struct PublishedRule {
-    /// What the request has to be: `each api_key`, `endpoint = POST /orders`. Secrets are fingerprints.
+    /// The conditions that a request has to meet: `each api_key`, `endpoint = POST /orders`. Secrets are fingerprints.
     applies_to: Vec<String>,
     limits: Vec<PublishedLimit>,
 }
 
 #[derive(Debug, Serialize)]
 struct PublishedLimit {
-    /// As it is called in the `RateLimit-Policy` header.
+    /// The limit's name in the `RateLimit-Policy` header.
     policy: String,
-    /// The plan that it is for, if not the default one.
+    /// The plan that it applies to, if not the default one.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
     limit: u64,
     /// None for requests in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
     period: Option<String>,
-    /// The most at once from idle, where that is another number than the limit.
+    /// The most requests at once after idleness, where that differs from the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     burst: Option<u64>,
     algorithm: &'static str,
@@ -189,7 +189,7 @@ impl PublishedLimit {
         }
     }
 
-    /// What it is and for whom.
+    /// The limit, its plan and its share of callers in words.
     fn sentence(&self) -> String {
         let mut text = self.in_words.clone();
         if let Some(plan) = &self.plan {
@@ -202,8 +202,8 @@ impl PublishedLimit {
     }
 }
 
-/// What every reader of either page is told. No more than holds whatever the settings say: which headers there are, and
-/// whether a denied call counts, differs.
+/// The sentences that either page tells every reader. They have to hold whatever the settings say, which decide what
+/// headers there are and whether a denied call counts.
 const HOW: [&str; 2] = [
     "A call over a limit is answered 429. If waiting helps, Retry-After says how many seconds, unless that header is switched off. Where a call has several limits, all must allow it.",
     "Service levels are counted for each tenant, and for each method where one covers several; HEAD counts with GET unless it is listed. What else is limited is counted for each caller or thing that its row names.",

@@ -36,7 +36,7 @@ pub(crate) fn run_gateway(flags: &Flags) -> Result<ExitCode> {
     start(flags, What::Gateway)
 }
 
-/// What is served.
+/// The kind of server to start.
 enum What {
     /// Decisions, or one answer to all of Envoy's requests over gRPC.
     Service(Option<ConstantAnswer>),
@@ -189,7 +189,7 @@ async fn until_stopped<S: ServedStore, F: Front>(
     }
 }
 
-/// How many rules there are and where from, for people.
+/// The number of rules and the file or folder they come from, for people.
 fn rules_shown(rules: &RuleSet, path: &Path) -> String {
     format!(
         "{} in {} from {}",
@@ -199,7 +199,7 @@ fn rules_shown(rules: &RuleSet, path: &Path) -> String {
     )
 }
 
-/// Where the counters are, for people.
+/// The place of the counters, for people.
 fn counters(settings: &Settings) -> String {
     let counters = &settings.counters;
     let mut text = match &counters.redis {
@@ -301,7 +301,7 @@ fn rls(settings: &Settings) -> RlsConfig {
     }
 }
 
-/// What to do about an address that cannot be had.
+/// Turns the error about a listener into one that says what to do about it.
 fn advise(error: BindError) -> anyhow::Error {
     match &error {
         BindError::Listen { name, .. } => {

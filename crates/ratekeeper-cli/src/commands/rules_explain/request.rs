@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-/// What was found out about a request before the limiter was asked.
+/// The facts about a request that are known before the limiter is asked.
 #[derive(Debug, Serialize)]
 pub(super) struct Request {
     request: String,
@@ -31,7 +31,7 @@ struct Candidate {
     why: &'static str,
 }
 
-/// What is known of a request; and how it is decided, unless nothing is asked about it.
+/// Describes a request and explains its decision; there is no explanation if nothing is asked about it.
 pub(super) fn explain(
     args: &RulesExplain,
     request: &str,

@@ -68,7 +68,7 @@ fn node(text: &mut String, node: &ExplainedNode) {
     text.push_str(&output::table(&rows, 4));
 }
 
-/// Where it is counted, if not where all is, and what else is special about it.
+/// The limit's store, unless it is the default one, and its note.
 fn note(limit: &ExplainedLimit) -> String {
     let store = limit
         .store

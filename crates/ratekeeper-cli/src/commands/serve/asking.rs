@@ -148,7 +148,7 @@ fn client_config(service: &ServiceSettings, limiter: &Arc<Limiter<MemoryStore>>)
     Ok(config)
 }
 
-/// What the files of TLS say, as the client wants it.
+/// Reads the TLS files into the form that the client takes.
 fn tls(service: &ServiceSettings) -> Result<Tls, TlsFileError> {
     let files = &service.files;
     let authorities = match &files.authorities {
@@ -178,19 +178,19 @@ fn tls(service: &ServiceSettings) -> Result<Tls, TlsFileError> {
     })
 }
 
-/// Without the end of its line.
+/// Reads the token, without the end of its line.
 fn token(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path);
     let text = text.with_context(|| format!("service_token_file: cannot read {}", path.display()));
     Ok(text?.trim().to_owned())
 }
 
-/// Only a remark between the blocks of a good file can be no text.
+/// The file as text. In a valid file only a remark between the blocks can be anything else.
 fn text(file: &PemFile) -> String {
     String::from_utf8_lossy(file.bytes()).into_owned()
 }
 
-/// What requests are limited by, for people.
+/// Describes for people what limits requests.
 fn shown(settings: &Settings, service: &ServiceSettings, domain: &str, rules: &RuleSet) -> String {
     let asked = format!("domain {domain} of the service at {}", service.shown);
     let without = match (service.on_failure, settings.rules.path.as_deref()) {
@@ -206,7 +206,7 @@ fn shown(settings: &Settings, service: &ServiceSettings, domain: &str, rules: &R
 struct Asking {
     gateway: Gateway<Service>,
     client: Client,
-    /// What becomes of a request without an answer, for labels.
+    /// The fate of a request without an answer, for labels.
     on_failure: &'static str,
 }
 

@@ -1,10 +1,10 @@
-//! Who may do what over Envoy's protocol, for people.
+//! The permissions that Envoy's protocol asks for, for people.
 
 use crate::settings::Settings;
 use ratekeeper_server::{Addresses, Caller, EnvoyCallers, RlsConfig};
 use tracing::warn;
 
-/// Its name, as settings spell it.
+/// The value's name, as settings spell it.
 pub(super) fn name(callers: EnvoyCallers) -> &'static str {
     match callers {
         EnvoyCallers::Any => "any",
@@ -13,7 +13,7 @@ pub(super) fn name(callers: EnvoyCallers) -> &'static str {
     }
 }
 
-/// A line of the banner, where other hosts can ask; else empty.
+/// A line of the banner if other hosts can ask; else empty.
 pub(super) fn shown(rls: &RlsConfig, settings: &Settings, addresses: &Addresses) -> String {
     let listeners = [&addresses.grpc, &addresses.http];
     if listeners

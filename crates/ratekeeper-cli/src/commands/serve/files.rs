@@ -1,24 +1,24 @@
-//! File descriptors: how many there are, and what they are for.
+//! File descriptors: their number, and what they are used for.
 
 use crate::settings::Settings;
 use ratekeeper_server::{Bounds, OPERATORS_MAX, ServerConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
-/// What the process itself has open: listeners, rules, logs, what watches files.
+/// The descriptors of the process itself: listeners, rules, logs, file watchers.
 const OWN: usize = 32;
 
-/// What each worker has open besides connections of clients: what it waits with, and connections
+/// The descriptors of each worker besides connections of clients: those it polls with, and connections
 /// to stores.
 const OWN_OF_WORKER: usize = 16;
 
-/// However few there are, so many connections are accepted.
+/// The connections that are accepted however few descriptors there are.
 const CLIENTS_MIN: usize = 16;
 
-/// What the descriptors allow.
+/// The numbers of connections that the descriptors allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Files {
-    /// How many the process may have.
+    /// The most descriptors that the process may have open.
     limit: usize,
     /// Connections of clients, on all listeners together.
     pub(super) clients_max: usize,
@@ -27,7 +27,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Raises the limit as far as the process may, and shares out what that gives.
+    /// Raises the limit as far as the process may, and divides the descriptors.
     pub(super) fn of_process(settings: &Settings, is_gateway: bool) -> Self {
         let limit = raise();
         let workers = settings.listen.worker_threads.get();
@@ -36,7 +36,7 @@ impl Files {
         files
     }
 
-    /// What operators need is kept for them; of the rest a gateway needs half for its upstreams.
+    /// Reserves the descriptors that operators need; of the rest a gateway needs half for its upstreams.
     fn shared_out(limit: usize, workers: usize, is_gateway: bool) -> Self {
         let kept = OWN + OWN_OF_WORKER.saturating_mul(workers) + 2 * OPERATORS_MAX;
         let rest = limit.saturating_sub(kept);
@@ -48,7 +48,7 @@ impl Files {
         }
     }
 
-    /// Bounds `config` by it.
+    /// Limits the connections of `config`.
     pub(super) fn bound(&self, config: &mut ServerConfig) {
         config.connections_max = self.clients_max;
     }

@@ -1,4 +1,4 @@
-//! Whose semantics rules have, for people.
+//! The profile that rules are read by, for people.
 
 use crate::settings::RulesSettings;
 use ratekeeper_rules::Profile;

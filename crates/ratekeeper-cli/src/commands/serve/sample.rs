@@ -76,7 +76,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether a made-up request really ends at that rule: a more exact sibling may take it.
+    /// Returns true if the made-up request really ends at that rule: a more specific sibling may take it.
     fn meets(&self, domain: &Domain, index: RuleIndex) -> bool {
         let entries: Vec<Entry<'_>> = self
             .path

@@ -1,18 +1,18 @@
-//! When to stop: SIGTERM or SIGINT once for gracefully, again for faster.
+//! Signals to stop: the first SIGTERM or SIGINT stops gracefully, another one faster.
 
 use anyhow::{Context, Result};
 use std::future::Future;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// How often we have been asked to stop.
+/// The number of times we have been asked to stop.
 pub(crate) struct Signals(watch::Receiver<u8>);
 
 impl Signals {
     /// Listens from now on; must be called in a runtime.
     ///
     /// # Errors
-    /// The system does not let us listen.
+    /// The system does not let us listen to signals.
     pub(crate) fn listen() -> Result<Signals> {
         let listen = |kind| signal(kind).context("signals cannot be listened to");
         let (mut term, mut int) = (

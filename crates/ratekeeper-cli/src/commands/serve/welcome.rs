@@ -1,4 +1,4 @@
-//! What is printed once everything listens: where, and three commands to try.
+//! The banner printed once everything listens: the addresses, and three commands to try.
 
 use super::sample::Sample;
 use crate::output;
@@ -7,25 +7,25 @@ use ratekeeper_server::{Addresses, ListenAddress, ListenersTls, TlsConfig};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-/// The gateway, as the text tells about it.
+/// The facts about the gateway that the banner mentions.
 pub(crate) struct InFront {
     pub(crate) tls: Option<TlsConfig>,
-    /// The names or addresses of what it forwards to.
+    /// The names or addresses of the services it forwards to.
     pub(crate) upstreams: String,
 }
 
-/// What the text tells about.
+/// The facts that the banner mentions.
 pub(crate) struct Welcome<'a> {
     pub(crate) rules: &'a RuleSet,
-    /// What requests are limited by: which rules, and where the counters are.
+    /// Summary of what limits requests: the rules, and the place of the counters.
     pub(crate) limits: &'a str,
-    /// Whose semantics they have: whole lines.
+    /// The lines about the profile and about Envoy's protocol, each with its line end.
     pub(crate) profile: &'a str,
     pub(crate) addresses: &'a Addresses,
     pub(crate) tls: &'a ListenersTls,
-    /// What stands in front of a service, if anything.
+    /// The gateway in front of a service, if there is one.
     pub(crate) gateway: Option<&'a InFront>,
-    /// How this program was called, so that the commands to try can be pasted.
+    /// The name this program was called by, so that the commands to try can be pasted.
     pub(crate) program: &'a str,
 }
 
@@ -133,7 +133,7 @@ impl Welcome<'_> {
     }
 }
 
-/// Where a listener is: a URL, or a Unix socket.
+/// The address of a listener: a URL, or a Unix socket.
 fn url(address: &ListenAddress, tls: Option<&TlsConfig>) -> String {
     match (address, tls) {
         (ListenAddress::Tcp(address), None) => format!("http://{address}"),
@@ -164,7 +164,7 @@ fn curl(address: &ListenAddress, tls: Option<&TlsConfig>) -> String {
     words.join(" ")
 }
 
-/// Where this host reaches a listener: one that listens everywhere is on loopback too.
+/// The address at which this host reaches a listener: one that listens everywhere is on loopback too.
 fn reachable(address: &ListenAddress) -> ListenAddress {
     let ListenAddress::Tcp(mut address) = *address else {
         return address.clone();

@@ -16,7 +16,7 @@ pub(super) enum Here {
     Moot,
     /// Nothing. Holds the values that are fine all the same; its text says why no answer depends on the others.
     Unused(Fine),
-    /// Nothing, although answers depend on it. Holds the values that are fine; its text says what to do about the others.
+    /// Nothing, although answers depend on it. Holds the values that are fine; its text says how to replace the others.
     Stops(Fine),
 }
 
