@@ -1,4 +1,4 @@
-//! How rules are to be read: flags that several commands have.
+//! Flags on how to read rules, shared by several commands.
 
 use crate::settings::{self, Flags};
 use anyhow::{Result, anyhow};

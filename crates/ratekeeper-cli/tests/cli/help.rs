@@ -1,4 +1,4 @@
-//! What `-h` and `--help` print.
+//! The texts that `-h` and `--help` print.
 
 use crate::support::run;
 use tempfile::tempdir;

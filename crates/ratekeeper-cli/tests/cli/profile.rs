@@ -7,7 +7,7 @@ use tempfile::tempdir;
 const RULES: &str =
     "domain: d\ndescriptors:\n- { key: user, rate_limit: { unit: hour, requests_per_unit: 3 } }\n";
 
-/// What a start with `variables` says: its banner and its log.
+/// The banner and the log of a start with `variables`.
 fn said(flags: &[&str], variables: &[(&str, &str)]) -> (String, String) {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rt/config/rules.yaml", RULES);

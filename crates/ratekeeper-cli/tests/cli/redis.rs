@@ -192,7 +192,7 @@ fn a_store_that_is_required_is_named_when_it_is_missing() {
     assert!(!said.err.contains("geheim"), "{}", said.err);
 }
 
-/// Which setting, what was tried, what came of it; and it serves all the same.
+/// The log names the setting, the file and the error; the service starts all the same.
 #[test]
 fn certificates_are_named_by_their_settings() {
     let folder = tempdir().expect("a folder can be made");

@@ -1,4 +1,4 @@
-//! What operators see of a Redis that fails now and then, or answers and decides nothing.
+//! Signs for operators of a Redis that fails now and then, or answers without deciding anything.
 
 use std::path::Path;
 use std::thread;

@@ -28,7 +28,7 @@ fn serve(folder: &Path) -> Service {
     Service::start(command(folder), folder)
 }
 
-/// What a start says that is expected to be refused; one that hangs instead is killed.
+/// The output of a start that has to be refused; one that hangs instead is killed.
 fn refused(folder: &Path) -> String {
     let mut process = Process::spawn("ratekeeper", command(folder));
     let mut status = None;

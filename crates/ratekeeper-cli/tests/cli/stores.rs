@@ -135,7 +135,7 @@ fn a_store_that_hangs_slows_nobody_elses_decisions() {
     });
 }
 
-/// What names counters lies in every store, so that a node need not have reached the first one.
+/// The hash key is kept in every store, so that a node can share counters without having reached the first one.
 #[test]
 fn a_node_that_starts_while_the_default_store_hangs_shares_the_limits_of_the_other() {
     let (mut default, eu) = (Server::start(), Server::with(&["--requirepass", "geheim"]));

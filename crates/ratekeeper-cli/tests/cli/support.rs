@@ -21,7 +21,7 @@ pub(crate) fn ratekeeper(folder: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// What a run to the end said.
+/// The exit code and the output of a run to its end.
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
@@ -45,7 +45,7 @@ pub(crate) fn said(output: Output) -> Said {
     }
 }
 
-/// Where the repository lies.
+/// The folder of the repository.
 pub(crate) fn repository() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors()
@@ -54,7 +54,7 @@ pub(crate) fn repository() -> PathBuf {
         .to_path_buf()
 }
 
-/// Writes a file and answers its path.
+/// Writes a file and returns its path.
 pub(crate) fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
     let path = folder.join(name);
     if let Some(folder) = path.parent() {
@@ -84,7 +84,7 @@ pub(crate) struct Service {
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
-    /// What it prints once it listens.
+    /// The text it prints once it listens.
     pub(crate) banner: String,
     /// The commands it prints to try.
     pub(crate) commands: Vec<String>,
@@ -182,7 +182,7 @@ impl Service {
         self.child.wait().expect("its end can be waited for")
     }
 
-    /// What it logged so far.
+    /// The lines it has logged so far.
     pub(crate) fn log(&self) -> String {
         log_text(&self.log)
     }

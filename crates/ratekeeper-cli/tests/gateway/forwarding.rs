@@ -1,4 +1,4 @@
-//! What passes both ways, and what does not.
+//! The parts of requests and answers that are forwarded, and those that are not.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -184,7 +184,7 @@ descriptors:
     concurrency: { limit: 1, timeout: 1h }
 ";
 
-/// What it held is free at once, and not when the upstream has been given up on.
+/// The permit is free at once, not only after the upstream has timed out.
 #[test]
 fn a_client_that_goes_gives_its_permit_back() {
     let upstream = Upstream::start(|asked| match asked.head.starts_with("GET /slow ") {
@@ -203,7 +203,7 @@ fn a_client_that_goes_gives_its_permit_back() {
     eventually("its permit is given back", || status() == 200);
 }
 
-/// It is in flight for as long as it is open, not only until it was upgraded.
+/// The request is in flight for as long as the connection is open, not only until the upgrade.
 #[test]
 fn an_upgraded_connection_keeps_its_permit() {
     let upstream = Upstream::start(|asked| match asked.header("upgrade") {

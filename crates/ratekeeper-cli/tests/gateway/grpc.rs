@@ -27,7 +27,7 @@ use crate::support::{Gateway, RULES, gateway, say};
 
 type Codec = ProstCodec<String, String>;
 
-/// Whatever it is sent, as it comes, and then a status.
+/// A body that returns each frame it is sent, and then a status.
 struct Echo {
     incoming: Incoming,
     trailers: Option<HeaderMap>,

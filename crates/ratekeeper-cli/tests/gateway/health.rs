@@ -86,7 +86,7 @@ fn an_address_that_does_not_answer_its_check_in_time_is_not_well() {
     }
 }
 
-/// What is known of an address outlives a change of routes, as long as somebody asks it.
+/// The health of an address outlives a change of routes, as long as it is still checked.
 #[test]
 fn a_change_of_settings_asks_no_address_that_is_not_well() {
     let ((one, one_is_well), (two, _)) = (upstream("one"), upstream("two"));

@@ -52,7 +52,7 @@ fn what_passes_is_said_as_http1_has_it() {
     assert_eq!(asked.header("cookie"), Some("a=1; b=2"));
 }
 
-/// What is refused before its body has come is not reset as well: some clients would take that for all there is.
+/// A request refused before its body has arrived is not reset as well: some clients would see the reset only.
 #[test]
 fn the_rest_of_a_refused_request_is_taken() {
     let upstream = Upstream::start(|_| ok("public"));

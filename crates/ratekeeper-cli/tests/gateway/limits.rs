@@ -1,4 +1,4 @@
-//! What is over its limit does not reach the upstream.
+//! Requests over their limit do not reach the upstream.
 
 use crate::support::{Gateway, RULES, Upstream, ok};
 

@@ -89,7 +89,7 @@ fn replay_reads_both_formats() {
     }
 }
 
-/// What was denied is denied again, by the settings that the gateway had.
+/// A replay with the gateway's settings denies the requests that the gateway denied.
 #[test]
 fn a_replay_of_the_log_decides_as_the_gateway_did() {
     let rules = "

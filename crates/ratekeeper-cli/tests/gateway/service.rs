@@ -9,10 +9,10 @@ use tempfile::TempDir;
 
 use crate::support::{Gateway, RULES, Upstream, ok};
 
-/// What a test that is not about deadlines gives the service: a loaded machine is slow.
+/// The deadline in tests that are not about deadlines: a loaded machine is slow.
 const PATIENT: [&str; 2] = ["--service-deadline", "10s"];
 
-/// Its rules allow the key `few` three an hour, and `one` at a time.
+/// A service whose rules allow the key `few` three requests an hour, and `one` a single request at a time.
 struct Service {
     folder: TempDir,
     port: u16,

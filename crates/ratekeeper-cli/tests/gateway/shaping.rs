@@ -26,7 +26,7 @@ fn ask(gateway: &Gateway, path: &str) -> TcpStream {
     ))
 }
 
-/// How many requests this has happened to.
+/// The number of held requests that the metrics count under `what`.
 fn held(gateway: &Gateway, what: &str) -> u64 {
     let name = format!("ratelimit_gateway_held_total{{what=\"{what}\"}} ");
     let metrics = gateway.told("/metrics");

@@ -33,7 +33,7 @@ fn upstream_connections(gateway: &Gateway) -> usize {
         .expect("it is told")
 }
 
-/// Whether the other side has closed the connection, whatever is still to be read.
+/// Returns true if the other side has closed the connection, whatever is still to be read.
 fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_nonblocking(true).expect("it can be set");
     let mut piece = [0; 64 << 10];

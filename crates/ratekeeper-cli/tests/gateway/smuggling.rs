@@ -3,7 +3,7 @@
 
 use crate::support::{Answer, Gateway, Upstream, ok};
 
-/// What is to stay hidden in the body of the request before it, or behind it.
+/// A request hidden in the body of the request before it, or behind that one.
 const SMUGGLED: &str = "GET /secret HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// Sends each request, `SMUGGLED` behind it, and expects one answer: 400, with the connection closed after it.
@@ -212,7 +212,7 @@ fn broken_chunks_end_the_request_on_both_sides() {
     assert_eq!(upstream.asked().len(), 0, "none of them was whole");
 }
 
-/// What is let in, though not everybody writes it so, has one meaning at the upstream.
+/// Unusual spellings that are accepted reach the upstream in one unambiguous form.
 #[test]
 fn what_passes_is_written_anew() {
     let upstream = Upstream::start(|asked| ok(&String::from_utf8_lossy(&asked.body)));

@@ -123,7 +123,7 @@ impl Gateway {
         Answer::read(&text)
     }
 
-    /// What the admin listener says at `path`.
+    /// The answer of the admin listener at `path`.
     pub(crate) fn told(&self, path: &str) -> String {
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -131,7 +131,7 @@ impl Gateway {
     }
 }
 
-/// The command with rules.yaml, and with nothing of this process's environment but the PATH.
+/// The command with rules.yaml, and with nothing but PATH from this process's environment.
 pub(crate) fn gateway(folder: &Path, args: &[&str]) -> Command {
     bare(folder, &[&["--rules", "rules.yaml"], args].concat())
 }

@@ -1,4 +1,4 @@
-//! How a gateway and its service trust each other, and what becomes of requests while they do not.
+//! Trust between a gateway and its service, and the fate of requests while there is none.
 
 use std::process::Command;
 

@@ -126,7 +126,8 @@ fn without_fingerprints(text: &str) -> String {
     kept
 }
 
-/// Whether two answers are the same, but for a time of many seconds: they were not given in the same one.
+/// Returns true if two answers are the same; numbers above 1000 may differ by less than 300, as they are times in
+/// seconds and the answers were not given in the same one.
 fn are_the_same(one: &str, other: &str) -> bool {
     let number = |text: &str| text.parse::<u64>().ok();
     let is_far = |seconds: &u64| *seconds > 1_000;
@@ -139,7 +140,7 @@ fn are_the_same(one: &str, other: &str) -> bool {
     pieces(one).count() == pieces(other).count() && pairs().all(is_same)
 }
 
-/// The numbers of a text, and what is between them.
+/// Splits a text into its numbers and the text between them.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let is_digit = |c: &char| c.is_ascii_digit();
     let mut rest = text;

@@ -81,7 +81,7 @@ fn an_answer_that_breaks_off_does_not_look_whole() {
     assert!(answer.body.len() < 10, "{answer:?}");
 }
 
-/// What is behind an answer is none, and what it says of its length twice is said once.
+/// Bytes after an answer are not taken for another one, and an answer with two lengths is forwarded with one.
 #[test]
 fn an_answer_ends_where_it_was_read_to_end() {
     let upstream = Upstream::start(|asked| {
@@ -103,7 +103,7 @@ fn an_answer_ends_where_it_was_read_to_end() {
     }
 }
 
-/// It is reset where it has not read everything, in the middle of what is still being sent.
+/// The upstream resets a connection that it has not read to the end, while the gateway is still sending.
 #[test]
 fn an_early_answer_arrives_though_the_upstream_closes() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");

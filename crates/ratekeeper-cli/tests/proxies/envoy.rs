@@ -4,8 +4,8 @@ use crate::support::{Ratekeeper, Request, Service, Told, with_changes};
 use ratekeeper_testkit::process::{Process, eventually, free_port, tool};
 use tempfile::TempDir;
 
-/// What the example waits for an answer, and what tests wait where something else is tested: machines that run tests
-/// are slow at times, and a limit that nobody answered for is none.
+/// The example's timeout for an answer; tests of something else replace it with [`PATIENT`]: machines that run tests
+/// are slow at times, and without an answer no limit applies.
 const SHIPPED: &str = "timeout: 0.02s";
 const PATIENT: &str = "timeout: 20s";
 

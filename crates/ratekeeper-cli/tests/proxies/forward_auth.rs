@@ -15,15 +15,15 @@ struct Edge {
     _folder: TempDir,
 }
 
-/// What is started, and from which configuration: the example's files with another run's ports in `folder`.
+/// Returns the command that starts a proxy, and writes the example's files with the run's ports to `folder` for it.
 type Start = fn(folder: &Path, run: &Run) -> Command;
 
-/// How long a proxy waits for an answer.
+/// The time a proxy waits for an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Patience {
     /// As shipped: 250 ms.
     Short,
-    /// Where something else is tested: machines that run tests are slow at times, and who is not answered passes.
+    /// For tests of something else: machines that run tests are slow at times, and an unanswered request passes.
     Long,
 }
 

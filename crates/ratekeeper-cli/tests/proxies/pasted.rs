@@ -120,14 +120,14 @@ fn the_tutorial_of_plans_works() {
     assert!(calls.contains("200 200 200 200 200"), "{calls}");
 }
 
-/// How many of these lines are decisions of that kind.
+/// The number of printed lines that are such a decision.
 fn decisions(printed: &str, decision: &str) -> usize {
     let told = format!("{{\"decision\":\"{decision}\"");
     let lines = printed.lines();
     lines.filter(|line| line.starts_with(&told)).count()
 }
 
-/// Pastes a page's blocks, but for the lines that running this test took the place of, and answers what each printed.
+/// Pastes a page's blocks, except for lines that the test itself has done, and returns what each printed.
 fn paste(page: &str, done_before: &[&str]) -> Vec<String> {
     let ports = Ports::free();
     let folder = tempfile::tempdir().expect("a folder can be made");

@@ -130,7 +130,7 @@ impl Service {
         }
     }
 
-    /// How many requests reached it.
+    /// The number of requests that reached the service.
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::Acquire)
     }
@@ -249,7 +249,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What the client was told.
+/// The answer that the client got.
 pub(crate) struct Told {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
