@@ -1,4 +1,4 @@
-//! The command line: what can be said, and the help that teaches it.
+//! The command line: commands, flags and their help.
 
 mod bench;
 mod reading;

@@ -1,6 +1,6 @@
-//! Just enough of an HTTP client to ask a running service one thing.
+//! An HTTP client that can do no more than send one request to a running service.
 //!
-//! HTTP/1.0 on purpose: the answer then ends with the connection, and nothing of chunks or keep-alive is needed.
+//! HTTP/1.0 on purpose: the answer then ends with the connection, and neither chunks nor keep-alive have to be handled.
 
 use crate::settings::{TlsSettings, UNIX};
 use anyhow::{Context, Result, anyhow, bail};

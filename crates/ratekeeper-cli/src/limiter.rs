@@ -1,4 +1,4 @@
-//! A limiter as the settings want it.
+//! Limiters made from the settings.
 
 use crate::settings::Settings;
 use crate::state::State;
@@ -18,8 +18,8 @@ pub(crate) fn fresh(rules: RuleSet, settings: &Settings) -> Result<Limiter<Memor
     Ok(Limiter::new(rules, store(settings)?, options(settings)))
 }
 
-/// A limiter with the counters where the settings say: those in memory go on from `state`,
-/// if they are kept. While it cannot ask a store, it goes on by itself.
+/// A limiter with counters in the stores that the settings name. Those in memory go on from `state`,
+/// if they are kept. While it cannot reach a store, it decides by itself.
 ///
 /// # Errors
 /// The system does not have the memory, or the file cannot be read; or stores are required, and

@@ -1,5 +1,5 @@
-//! The command `ratekeeper`: reads the command line, the environment and the settings file, wires the parts, and
-//! translates what they say. It decides nothing itself.
+//! The command `ratekeeper`: reads the command line, the environment and the settings file, connects the parts, and
+//! prints their results. It makes no decisions itself.
 
 mod cli;
 mod client;

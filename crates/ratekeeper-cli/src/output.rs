@@ -19,15 +19,15 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 /// True if messages are written as log lines, because the log is JSON.
 static IN_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Makes JSON objects of all messages from now on, panics included: whoever reads a log of JSON reads nothing else.
+/// Writes all messages as JSON objects from now on, panics included: readers of a JSON log understand nothing else.
 pub(crate) fn complain_in_json() {
-    // Relaxed: nothing else is published by it.
+    // Relaxed: it publishes nothing else.
     if !IN_JSON.swap(true, Ordering::Relaxed) {
         std::panic::set_hook(Box::new(|panic| complain(&panic.to_string())));
     }
 }
 
-/// Writes one message to standard error; when even that fails there is nobody left to tell.
+/// Writes one message to standard error; if even that fails, there is nobody left to tell.
 pub(crate) fn complain(text: &str) {
     let mut err = io::stderr().lock();
     let _ = match IN_JSON.load(Ordering::Relaxed) {
@@ -36,10 +36,10 @@ pub(crate) fn complain(text: &str) {
     };
 }
 
-/// As an error in the log looks.
+/// The message as a log line of level error.
 fn as_event(text: &str) -> serde_json::Value {
     let mut timestamp = String::new();
-    // A clock that cannot be shown is left out.
+    // A time that cannot be formatted is left out.
     let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
     serde_json::json!({
         "timestamp": timestamp,
@@ -49,7 +49,7 @@ fn as_event(text: &str) -> serde_json::Value {
     })
 }
 
-/// Without what a terminal obeys, or shows in another order: files and servers that are not ours say what is in it.
+/// Replaces characters that control a terminal or reorder its text: foreign files and servers determine what is in it.
 fn plain(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| {
         (c.is_control() && !matches!(c, '\n' | '\t'))

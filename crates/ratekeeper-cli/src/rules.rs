@@ -10,7 +10,7 @@ pub(crate) type Read = Unreadable;
 /// Reads files and folders.
 ///
 /// # Errors
-/// If one of them is not there.
+/// One of them does not exist, or has no rules files in it.
 pub(crate) fn read_all(paths: &[PathBuf], every_file: bool) -> Result<Read> {
     let mut all = Read {
         errors: Vec::new(),
@@ -48,7 +48,7 @@ fn read(path: &Path, every_file: bool) -> Result<Read> {
 /// Compiles the sources that were read.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// All errors in them.
 pub(crate) fn compile(read: Read, options: &Options) -> Result<Loaded, Diagnostics> {
     if read.errors.is_empty() {
         ratekeeper_rules::load(&read.sources, options)
@@ -60,7 +60,7 @@ pub(crate) fn compile(read: Read, options: &Options) -> Result<Loaded, Diagnosti
 /// Reads and compiles the rules at `path`, for a command that goes on with them.
 ///
 /// # Errors
-/// All that is wrong with them.
+/// All errors in them.
 pub(crate) fn load(path: &Path, every_file: bool, options: &Options) -> Result<Loaded> {
     compile(read(path, every_file)?, options)
         .with_context(|| format!("the rules in {} are refused:\n", path.display()))

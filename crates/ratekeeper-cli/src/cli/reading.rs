@@ -45,7 +45,7 @@ pub(crate) struct ReadingBySettings {
 }
 
 impl ReadingBySettings {
-    /// `flags`, and what is said here.
+    /// Adds the flags given here to `flags`.
     pub(crate) fn add_to(&self, mut flags: Flags) -> Flags {
         if let Some(profile) = &self.profile {
             flags = flags.with("profile", profile.clone());

@@ -98,7 +98,7 @@ fn ask(
     }
 }
 
-/// A limiter of the rules that are to be read here; every counter is fresh.
+/// A limiter with the rules read here, all of its counters fresh.
 fn fresh_limiter(args: &RulesExplain) -> Result<(Limiter<MemoryStore>, Settings)> {
     let mut flags = Flags::default();
     flags.config = args.config.clone();

@@ -1,4 +1,4 @@
-//! `ratekeeper rules publish`: the limits as those read them who call the API.
+//! `ratekeeper rules publish`: the limits, written for those who call the API.
 
 mod html;
 mod markdown;

@@ -31,7 +31,7 @@ pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
     start(flags, What::Service(None))
 }
 
-/// `ratekeeper gateway`: forwards what passes, and serves besides what it is asked to.
+/// Runs `ratekeeper gateway`: forwards requests that pass, and opens the other listeners that are asked for.
 pub(crate) fn run_gateway(flags: &Flags) -> Result<ExitCode> {
     start(flags, What::Gateway)
 }
@@ -73,7 +73,7 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
         .enable_all()
         .build()?;
     let ended = runtime.block_on(serve(flags, &home, &settings, what));
-    // Whoever asked twice does not wait for tasks that have not ended.
+    // After a second signal, tasks that have not ended are not waited for.
     runtime.shutdown_background();
     ended
 }
@@ -89,7 +89,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     let state = settings.counters.kept().map(State::claim).transpose()?;
     let limiter = limiter::served(loaded.rules, settings, state.as_ref()).await?;
     let limiter = Arc::new(limiter);
-    // Before anything is printed: whoever waits for that may stop us at once.
+    // Before anything is printed: a supervisor that waits for output may stop us right after it.
     let stop = stop::Signals::listen()?;
     let files = Files::of_process(settings, matches!(what, What::Gateway));
     let mut config = config(settings);
@@ -127,7 +127,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     Ok(code)
 }
 
-/// Says where `server` listens, and by what it limits.
+/// Prints and logs where `server` listens, and by which rules it limits.
 fn welcome<S: ServedStore>(
     server: &Server<S>,
     settings: &Settings,
@@ -216,8 +216,8 @@ fn counters(settings: &Settings) -> String {
     text
 }
 
-/// Completes when nothing is to be waited for any more. Who asks again during the drain delay
-/// has it ended, and may ask once more.
+/// Completes once draining is to be cut short: at the second signal, or at the third if the second one ended
+/// the drain delay.
 async fn impatience(stop: &stop::Signals, delay: &DrainDelay) {
     stop.second().await;
     if delay.end() {

@@ -1,11 +1,11 @@
-//! `callers`: who may do more than ask.
+//! `callers`: callers with permissions beyond checks.
 
 use ratekeeper_server::{BadClientName, Caller, ClientName, Powers, Proof};
 use serde::Deserialize;
 
 use super::nested;
 
-/// The most callers: each token that is shown is compared with all of them.
+/// The most callers: every token presented is compared with all of theirs.
 const CALLERS_MAX: usize = 1_000;
 
 /// A caller as it is written.

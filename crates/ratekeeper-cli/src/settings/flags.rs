@@ -32,7 +32,7 @@ impl Flags {
         }
     }
 
-    /// As if `--key text` had been said.
+    /// Returns the flags as if `--key text` had been given.
     pub(crate) fn with(mut self, key: &'static str, text: String) -> Flags {
         self.said.retain(|(other, _)| *other != key);
         self.said.push((key, text));
@@ -41,7 +41,7 @@ impl Flags {
 
     fn read(matches: &ArgMatches) -> Flags {
         let said = |setting: &'static Setting| {
-            // A flag that this command does not have was not said.
+            // A flag that this command does not have was not given.
             let text = matches.try_get_one::<String>(setting.key).ok().flatten()?;
             Some((setting.key, text.clone()))
         };

@@ -154,7 +154,7 @@ fn patience(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// No client waits longer for an answer than an hour.
+/// Parses a wait, an hour at most: no client waits longer for an answer.
 fn wait(text: &str) -> Result<Duration, String> {
     let duration = values::duration(text)?;
     if duration > Duration::from_secs(3_600) {

@@ -1,4 +1,4 @@
-//! Under which heading the help lists each setting, and which command heeds it.
+//! The heading under which the help lists each setting, and the command that uses it.
 
 use super::setting::Setting;
 use super::table::find;

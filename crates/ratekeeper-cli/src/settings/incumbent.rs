@@ -1,8 +1,8 @@
-//! The environment variables of envoyproxy/ratelimit: what each is here.
+//! The environment variables of envoyproxy/ratelimit, and what each corresponds to here.
 //!
-//! One table says it, for the start, for `config show` and for the page about migrating (held equal by a test). A
-//! variable that is not understood and that answers depend on stops the start: a limiter that quietly decides otherwise
-//! than it was told to is worse than none. What no answer depends on is named once, and the start goes on.
+//! One table serves the start, `config show` and the page about migrating (a test compares them). A variable that is
+//! not understood and that answers depend on stops the start: a limiter that silently ignores its settings is worse
+//! than none. Variables that no answer depends on are named once, and the start goes on.
 
 mod store;
 mod variables;
@@ -30,7 +30,7 @@ const COMMON: [&str; 4] = ["HOST", "PORT", "LOG_LEVEL", "LOG_FORMAT"];
 /// The most variables that one message lists.
 const NAMED_MAX: usize = 5;
 
-/// Puts the incumbent's variables over `layers`; what cannot be is said in `problems`.
+/// Puts the incumbent's variables over `layers`; those that cannot be translated go to `problems`.
 pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
     for (name, here, says) in VARIABLES {
         for (name, text) in environment.called(name) {

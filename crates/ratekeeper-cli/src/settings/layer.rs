@@ -1,4 +1,4 @@
-//! Raw values and where they came from, before anybody asks what they mean.
+//! Raw values and their origins, before they are parsed.
 
 use super::problem::Problem;
 use super::setting::Setting;
@@ -56,7 +56,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A value as text, and where it was said.
+/// A value as text, and the place where it was set.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub(crate) text: String,
@@ -69,7 +69,7 @@ pub(crate) struct Layers {
     said: BTreeMap<&'static str, Said>,
     /// Warnings about values that have no effect.
     warnings: Vec<Problem>,
-    /// The incumbent's variables that are heeded, unless a profile is named.
+    /// The incumbent's variables that are used, unless a profile is named.
     pub(super) incumbents: Option<String>,
 }
 

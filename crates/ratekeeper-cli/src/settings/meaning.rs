@@ -50,10 +50,10 @@ pub(super) fn memory_limit(text: &str) -> Result<u64, String> {
     Ok(size)
 }
 
-/// The most threads that can be asked for: what more there is would only take turns.
+/// The most threads that can be asked for: more would only take turns.
 const WORKER_THREADS_MAX: usize = 1_024;
 
-/// A number of threads; one for each core that this process may use where none is said.
+/// A number of threads; if none is given, one for each core that this process may use.
 pub(super) fn worker_threads(text: &str) -> Result<NonZeroUsize, String> {
     if text.is_empty() {
         // A system that cannot say how many cores it has gets one thread.
@@ -75,7 +75,7 @@ pub(super) fn keepalive(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// At most what a supervisor may be expected to wait.
+/// Parses the drain delay, 10 minutes at most: supervisors cannot be expected to wait longer.
 pub(super) fn drain_delay(text: &str) -> Result<Duration, String> {
     let most = Duration::from_secs(600);
     let delay = values::duration(text)?;

@@ -117,7 +117,7 @@ pub(crate) struct Listen {
     pub(crate) unix_mode: Option<u32>,
     pub(crate) tls: ListenersTls,
     pub(crate) grpc_connections: GrpcConnections,
-    /// On how many threads they are served.
+    /// The number of threads that serve them.
     pub(crate) worker_threads: NonZeroUsize,
     /// Limits on how slow their clients may be.
     pub(crate) patience: Patience,
@@ -207,11 +207,10 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Lays all layers on each other (defaults, the settings file, the environment, flags) and gives every value its
-/// meaning.
+/// Merges all layers (defaults, the settings file, the environment, flags) and parses every value.
 ///
 /// # Errors
-/// All that is wrong with names and values, at once.
+/// All errors in names and values at once.
 pub(crate) fn load(
     flags: &Flags,
     environment: &Environment,
@@ -236,7 +235,7 @@ pub(crate) fn wants_json(flags: &Flags, environment: &Environment, home: &Home) 
     format.is_some_and(|said| said.text.eq_ignore_ascii_case("json"))
 }
 
-/// The settings that were said and that `ratekeeper gateway` alone heeds: each with where it was said.
+/// The settings that were given but that only `ratekeeper gateway` uses, each with the place where it was set.
 pub(crate) fn ignored_by_serve(layers: &Layers) -> Vec<String> {
     let gateways = groups::GROUPS.iter().filter(|group| group.is_gateways);
     let said = gateways
@@ -260,7 +259,7 @@ pub(crate) fn file_in_use(
     named.or_else(|| home.settings_file())
 }
 
-/// The layers on each other; what is wrong with names goes to `problems`.
+/// Merges the layers; errors in names go to `problems`.
 fn lay(
     flags: &Flags,
     environment: &Environment,
@@ -298,10 +297,10 @@ fn read(path: &Path) -> Result<String, String> {
 }
 
 impl Settings {
-    /// Gives every value its meaning.
+    /// Parses every value.
     ///
     /// # Errors
-    /// All values that have none, at once.
+    /// All values that are invalid, at once.
     pub(crate) fn from_layers(layers: &Layers, home: &Home) -> Result<Settings, Problems> {
         let mut typed = Typed::new(layers);
         let envoy = typed.envoy();

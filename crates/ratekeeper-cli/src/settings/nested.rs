@@ -1,7 +1,7 @@
 //! Settings whose value is a list or a mapping.
 //!
-//! Whichever layer says it, such a value becomes JSON before anybody asks what it means: a settings file may write it
-//! over many lines, a variable or a flag writes it in YAML's flow style or as JSON.
+//! Whichever layer sets it, such a value becomes JSON before it is parsed further: a settings file may write it over
+//! many lines, a variable or a flag writes it in YAML's flow style or as JSON.
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
 use serde_json::{Map, Value};

@@ -16,7 +16,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with the settings, at least one thing.
+/// All errors in the settings, at least one.
 #[derive(Debug)]
 pub(crate) struct Problems(pub(crate) Vec<Problem>);
 

@@ -52,7 +52,7 @@ pub(super) const fn value(
     }
 }
 
-/// One whose value nobody is to see.
+/// A setting whose value must not be shown.
 pub(super) const fn secret(
     key: &'static str,
     value_name: &'static str,
@@ -64,7 +64,7 @@ pub(super) const fn secret(
     }
 }
 
-/// One whose value may be a list or a mapping.
+/// A setting whose value may be a list or a mapping.
 pub(super) const fn nested(
     key: &'static str,
     value_name: &'static str,
@@ -76,7 +76,7 @@ pub(super) const fn nested(
     }
 }
 
-/// One that is off unless somebody says so.
+/// A switch that is off by default.
 pub(super) const fn switch(key: &'static str, help: &'static str) -> Setting {
     Setting {
         key,

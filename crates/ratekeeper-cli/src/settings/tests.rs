@@ -14,7 +14,7 @@ fn port(address: &ListenAddress) -> u16 {
     address.tcp().expect("a network address").port()
 }
 
-/// The layers alone, or what is wrong with the names in them.
+/// The layers alone, or the errors in their names.
 fn layers(flags: &Flags, environment: &Environment, home: &Home) -> Result<Layers, Problems> {
     let mut problems = Vec::new();
     let layers = lay(flags, environment, home, &mut problems);

@@ -1,10 +1,10 @@
-//! Certificates, keys and authorities: of listeners, and of what is connected to.
+//! Certificates, keys and authorities: of listeners, and of connections to servers.
 
 use super::typed::Typed;
 use ratekeeper_server::{BadClientName, ClientName, ListenersTls, TlsConfig};
 use ratekeeper_tls::{TlsFile, TlsFileError, TlsFiles, TlsIdentity};
 
-/// The settings that name the files of TLS: whom to trust, what to show, and its key.
+/// The settings that name the TLS files: the authorities to trust, the certificate to present, and its key.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsSettings {
     pub(crate) authorities: String,
@@ -13,7 +13,7 @@ pub(crate) struct TlsSettings {
 }
 
 impl TlsSettings {
-    /// Those for whom to trust, what to show, and its key.
+    /// The settings for the authorities to trust, the certificate to present, and its key.
     pub(crate) fn of(keys: [&str; 3]) -> Self {
         let [authorities, certificate, key] = keys.map(str::to_owned);
         Self {

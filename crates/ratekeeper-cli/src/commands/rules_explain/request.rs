@@ -1,4 +1,4 @@
-//! An HTTP request that is to be explained: who calls, which service level holds, and what rules are asked.
+//! An HTTP request to explain: its caller, the service level that applies, and the descriptors that are checked.
 
 use crate::cli::RulesExplain;
 use crate::settings::Settings;

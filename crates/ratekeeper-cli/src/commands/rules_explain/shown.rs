@@ -6,7 +6,7 @@ use ratekeeper_limiter::{
 };
 use std::fmt::Write as _;
 
-/// The whole of it, a line for each node and each limit.
+/// The whole explanation, a line for each node and each limit.
 pub(crate) fn text(explanation: &Explanation) -> String {
     let mut text = String::new();
     let answer = if explanation.allowed {
@@ -78,7 +78,7 @@ fn note(limit: &ExplainedLimit) -> String {
     notes.collect::<Vec<_>>().join("; ")
 }
 
-/// `deny, retry in 350 ms`; a dash for a limit that has no say.
+/// The limit's answer, such as `deny, retry in 350 ms`; a dash for a limit that does not take part.
 fn answer(limit: &ExplainedLimit) -> String {
     let mut text = match limit.answer.as_str() {
         "" => "-".to_owned(),

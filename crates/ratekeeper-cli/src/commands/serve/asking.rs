@@ -64,7 +64,7 @@ pub(super) async fn run(
     Ok(super::until_stopped(server, Some(Arc::new(front)), &stop).await)
 }
 
-/// The rules that are known here, if any are named: the service levels among them say what the service is asked, and with
+/// The rules that are known here, if any are named: their service levels determine what the service is asked, and with
 /// `local` they decide while it is away.
 struct Known {
     limiter: Arc<Limiter<MemoryStore>>,
@@ -201,7 +201,7 @@ fn shown(settings: &Settings, service: &ServiceSettings, domain: &str, rules: &R
     format!("{asked}; while it is away, {without}")
 }
 
-/// A gateway, and what is told of the service it asks.
+/// A gateway, and the client of the service it asks.
 #[derive(Debug)]
 struct Asking {
     gateway: Gateway<Service>,

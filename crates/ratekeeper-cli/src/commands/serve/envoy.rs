@@ -42,7 +42,7 @@ fn has_permission(callers: &[Caller]) -> bool {
         .any(|caller| caller.may.overrides || caller.may.refund)
 }
 
-/// Logs that strangers may give hits back, where somebody else than the profile says so.
+/// Warns if other hosts may give hits back without a permission because a setting, not the profile, says so.
 pub(super) fn warn_if_open(settings: &Settings) {
     let listen = &settings.listen;
     let is_open = !(listen.grpc.is_local() && listen.http.is_local());

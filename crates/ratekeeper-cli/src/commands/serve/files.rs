@@ -68,7 +68,7 @@ impl Files {
     }
 }
 
-/// Raises the soft limit to the hard one, and answers what it is then.
+/// Raises the soft limit to the hard one, and returns the limit that is then in force.
 fn raise() -> usize {
     let before = getrlimit(Resource::Nofile);
     if before.current != before.maximum {

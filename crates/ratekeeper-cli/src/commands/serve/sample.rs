@@ -100,7 +100,7 @@ fn value(node: &Node) -> String {
     }
 }
 
-/// At which try the rule denies, if it does so soon, surely and for everybody.
+/// The number of the try that the rule denies, if it does so soon, for certain and for everybody.
 fn denied_at(rule: &Rule) -> Option<u64> {
     let limit = rule.limited()?;
     let tries = limit.capacity().checked_add(1)?;

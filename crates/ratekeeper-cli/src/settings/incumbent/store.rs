@@ -1,4 +1,4 @@
-//! The incumbent says apart what a URL says in one.
+//! The store as one URL, put together from the incumbent's separate variables.
 
 use super::super::environment::Environment;
 use super::super::layer::Layers;

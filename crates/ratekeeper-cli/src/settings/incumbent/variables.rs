@@ -49,8 +49,8 @@ const OF_ITSELF: &str = "stores see to that by themselves";
 const POOL: &str = "connections and deadlines are of another kind";
 const ONE_REDIS: &str = "all counters are in one Redis";
 
-/// Every variable that the incumbent reads, in the order of its own settings: what it is here, and what to say of that. A
-/// name that ends with `*` stands for all that begin so.
+/// Every variable that the incumbent reads, in the order of its own settings, with its counterpart and the text about
+/// that. A name that ends with `*` stands for all names with that prefix.
 pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     ("HOST", Makes, "`http`: the host"),
     ("PORT", Makes, "`http`: the port"),
