@@ -1,7 +1,7 @@
-//! Counters over a restart: loaded at start, saved now and then and at the end.
+//! Counters that survive a restart: loaded at the start, saved periodically and at the end.
 //!
-//! The file also keeps the seed under which counters are named, so that they are found again; whoever reads it learns no
-//! API key, only how often some counter was hit.
+//! The file also keeps the seed that counters are named with, so that they are found again. It reveals no API key, only
+//! how often some counter was hit.
 
 mod lock;
 mod regular;
@@ -23,7 +23,7 @@ use tracing::{info, warn};
 
 pub(crate) use saver::Saver;
 
-/// The state file of a service, which is this process's alone for as long as this lives.
+/// The state file of a service, which belongs to this process alone for as long as this lives.
 pub(crate) struct State {
     path: PathBuf,
     claim: Mutex<Claim>,
@@ -81,7 +81,7 @@ impl State {
                 info!(counters, path = %path.display(), "counters were loaded");
                 Ok(Some(seed))
             }
-            // Named by mistake: moving it away would take somebody's rules or settings from them.
+            // Named by mistake: moving it away would remove somebody's rules or settings.
             Err(Unusable::Load(LoadError::NotAStateFile)) if is_yaml(path) => bail!(
                 "{} is not a file that counters were saved to; name another with --state, it is overwritten",
                 path.display()

@@ -18,7 +18,7 @@ pub(crate) type NodeStore = Router<RedisStore>;
 /// stores are required. Longer than a new Redis waits for the hash key of nodes that were there before.
 const GREETING: Duration = Duration::from_secs(4);
 
-/// The counters in `default`, but for those that rules put into one of `named`. To be called
+/// Joins the stores: counters are in `default`, except for those that rules put into one of `named`. To be called
 /// from the runtime that does the stores' chores.
 pub(crate) fn joined(
     default: Backend<RedisStore>,
@@ -30,10 +30,10 @@ pub(crate) fn joined(
     Router::new(default, named.collect(), move |rest| drop(home.spawn(rest)))
 }
 
-/// Connects to all of a service's Redis, as far as they are there.
+/// Connects to all Redis servers of a service; the stores of those that cannot be reached go on trying.
 ///
 /// # Errors
-/// They are required, and one of them is not there or does not let us in.
+/// They are required, and one of them cannot be reached or does not let us in.
 pub(crate) async fn connect(
     settings: &[&RedisSettings],
     is_required: bool,

@@ -78,8 +78,8 @@ impl Typed<'_> {
         }
     }
 
-    /// TLS of one listener; `None` where it is off. A part that means nothing without another is a mistake: whoever
-    /// names authorities expects clients to be asked.
+    /// TLS of one listener; `None` if it is off. A part that has no effect without another is an error: whoever
+    /// names authorities expects clients to be verified.
     pub(super) fn tls(
         &mut self,
         [cert, key, client_ca, client_names]: [&'static str; 4],

@@ -1,4 +1,4 @@
-//! From text to types: what each setting means, and what is wrong with one that means nothing.
+//! From text to types: parses every setting, and collects the errors.
 
 use super::callers;
 use super::incumbent::RUNTIME_ROOT;
@@ -24,7 +24,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Gives values their types and keeps what is wrong with them.
+/// Parses values and collects their errors.
 pub(super) struct Typed<'a> {
     pub(super) layers: &'a Layers,
     problems: Vec<Problem>,
@@ -47,7 +47,7 @@ impl<'a> Typed<'a> {
         }
     }
 
-    /// The value of `key` as `parse` understands it; `instead` where it does not, which no caller gets to see.
+    /// The value of `key` as `parse` reads it; `instead` if it cannot, which no caller gets to see.
     pub(super) fn get<T>(
         &mut self,
         key: &str,

@@ -100,7 +100,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_micros(micros.get()))
 }
 
-/// A span of time; none where it is 0.
+/// A span of time; [`None`] if it is 0.
 pub(crate) fn some_duration(text: &str) -> Result<Option<Duration>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -199,7 +199,7 @@ fn names_secret(name: &str) -> bool {
         .any(|word| name.contains(word))
 }
 
-/// With escapes replaced; what is none stays as it is.
+/// Decodes the percent-escapes of a text; anything else stays as it is.
 fn percent_decoded(text: &str) -> String {
     let mut pieces = text.split('%');
     let mut decoded = pieces.next().unwrap_or_default().as_bytes().to_vec();
@@ -218,7 +218,7 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&decoded).into_owned()
 }
 
-/// 128 bits as 32 hexadecimal digits. What is wrong with them is said without repeating them.
+/// A hash key: 128 bits as 32 hexadecimal digits. The error does not repeat them.
 pub(crate) fn hash_key(text: &str) -> Result<[u8; 16], String> {
     let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let key = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);

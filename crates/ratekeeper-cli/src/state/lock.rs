@@ -1,11 +1,11 @@
-//! The lock that makes a state file one process's own.
+//! The lock that gives one process exclusive use of a state file.
 
 use super::regular::{self, OpenError};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A locked file beside the state file. The system lets go of it when the process ends, however it ends.
+/// A locked file beside the state file. The system releases the lock when the process ends, however it ends.
 pub(super) struct Claim {
     locked: File,
     path: PathBuf,

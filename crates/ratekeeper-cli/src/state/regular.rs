@@ -1,4 +1,4 @@
-//! Opening files that may have been replaced by something that is none.
+//! Opening files that may have been replaced by something other than a regular file.
 
 use std::fs::{File, FileType};
 use std::io;
@@ -23,11 +23,11 @@ pub(super) fn open(path: &Path) -> Result<File, OpenError> {
     checked(path, system::open(path))
 }
 
-/// Opens the regular file at `path`, itself and not what a link there names, and makes it where there is none. What is
-/// in it stays.
+/// Opens the regular file at `path` without following a link there, and creates it if there is none. Its content
+/// is kept.
 ///
 /// # Errors
-/// It cannot be made or opened, or is no regular file.
+/// It cannot be created or opened, or is not a regular file.
 pub(super) fn open_or_make(path: &Path) -> Result<File, OpenError> {
     if path.is_symlink() {
         return Err(OpenError::NotRegular {
@@ -76,7 +76,7 @@ fn name(kind: FileType) -> &'static str {
     if kind.is_dir() { "a folder" } else { "no file" }
 }
 
-/// Opening without waiting: a FIFO would otherwise be waited on until somebody opens its other end.
+/// Opening without blocking: a FIFO would otherwise block until somebody opens its other end.
 #[cfg(unix)]
 mod system {
     use rustix::fs::{Mode, OFlags};

@@ -45,7 +45,7 @@ fn the_incumbents_variables_without_a_profile_say_whose_semantics_hold() {
         assert!(text.contains("RUNTIME_ROOT"), "{text}");
         assert!(text.contains("RATEKEEPER_PROFILE=envoy"), "{text}");
     }
-    // Who says which one is meant is told no more.
+    // With a profile set there is no such message.
     let (banner, log) = said(&["--profile", "ratekeeper"], &variables);
     assert!(!banner.contains("RATEKEEPER_PROFILE"), "{banner}");
     assert!(!log.contains("RATEKEEPER_PROFILE"), "{log}");

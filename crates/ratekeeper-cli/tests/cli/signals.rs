@@ -90,7 +90,7 @@ fn a_redis_that_answers_and_decides_nothing_is_said_all_the_time_and_logged_once
     eventually("it serves again", || {
         service.check(&[("user", "ada")])["degraded"] == false
     });
-    // Also while Redis serves: what failure modes gave is said for as long as it is of late.
+    // Also while Redis serves: answers by failure modes are reported for as long as they are recent.
     let ready = readyz(&service)["faults"].to_string();
     assert!(ready.contains(by_modes), "{ready}");
     eventually("that is old news", || degraded_ratio(&service) == 0.0);

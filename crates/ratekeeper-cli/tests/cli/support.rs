@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
-/// The binary in `folder`, with nothing of this process's environment but the PATH.
+/// The binary in `folder`, with nothing but PATH from this process's environment.
 pub(crate) fn ratekeeper(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
     command
@@ -158,7 +158,7 @@ impl Service {
         }
     }
 
-    /// Posts a check of `entries` in domain `d`, and answers its JSON.
+    /// Posts a check of `entries` in domain `d`, and returns the JSON of the answer.
     pub(crate) fn check(&self, entries: &[(&str, &str)]) -> serde_json::Value {
         let entry = |(key, value): &(&str, &str)| serde_json::json!({ "key": key, "value": value });
         let entries: Vec<_> = entries.iter().map(entry).collect();
@@ -201,7 +201,7 @@ fn log_text(log: &Path) -> String {
     std::fs::read_to_string(log).unwrap_or_default()
 }
 
-/// One request; answers the status and the body.
+/// Sends one request; returns the status and the body of the answer.
 pub(crate) fn http(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream

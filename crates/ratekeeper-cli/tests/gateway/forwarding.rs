@@ -88,7 +88,7 @@ fn bodies_stream_both_ways_before_they_end() {
     }
 }
 
-/// Answers one request with `head` before it has a body, then with whatever it is sent. Its port.
+/// Answers one request with `head` before its body arrives, then echoes what it is sent. Returns its port.
 fn echo(head: &'static str) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
     let port = listener.local_addr().expect("it has an address").port();
