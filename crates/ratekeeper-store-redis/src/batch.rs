@@ -1,4 +1,4 @@
-//! What waits, as calls of the script take it.
+//! Waiting groups, batched into calls of the script.
 
 use ratekeeper_store::StoreError;
 
@@ -34,16 +34,16 @@ impl Batch {
         Some(slot(key.subject))
     }
 
-    /// Fails whoever still waits, and says how many there were.
+    /// Fails every request still waiting, and returns how many there were.
     pub(crate) fn fail(&mut self) -> usize {
         let members = self.members.iter_mut();
         members.map(|it| it.fail(StoreError::Unavailable)).sum()
     }
 }
 
-/// `waiting` in calls that a cluster takes: each of one slot. While a slot is on its way, a call
-/// is refused whose counters are not all at one end of it: what was refused once has a call of
-/// its own from then on, so that no decision waits for counters that are not its.
+/// Splits `waiting` into calls that a cluster accepts: one slot each. While a slot is migrating, a
+/// call is refused unless all of its counters are at one end. A group refused once gets a call of
+/// its own from then on, so that no decision waits for another group's counters.
 pub(crate) fn by_slot(mut waiting: Vec<Waiting>) -> Vec<Batch> {
     let was_refused = |it: &Waiting| it.members.attempts > 0;
     let place = |it: &Waiting| {
@@ -53,7 +53,7 @@ pub(crate) fn by_slot(mut waiting: Vec<Waiting>) -> Vec<Batch> {
             it.group.first_key().map(|key| slot(key.subject)),
         )
     };
-    // Stable: who came first is decided first.
+    // Stable: the first to arrive is decided first.
     waiting.sort_by_cached_key(place);
     let mut batches: Vec<Vec<Waiting>> = Vec::new();
     for it in waiting {

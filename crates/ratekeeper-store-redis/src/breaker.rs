@@ -1,4 +1,4 @@
-//! Whether a shard is asked at all.
+//! The circuit breaker that decides if a shard is asked at all.
 //!
 //! ```text
 //!            3 failures in a row              cooldown over, one probe
@@ -9,32 +9,32 @@
 //! ```
 //!
 //! A failure is a connection that broke or could not be made, a pipeline without an answer within
-//! the deadline, or an answer by which the server says that it cannot serve. A decision that
-//! waited too long for its turn is none: that is our load, not the server's fault. Failures of one
-//! moment are one: all that is under way when a server stands still fails together, and how much
-//! that is says nothing of how long it stood.
+//! the deadline, or an answer by which the server says that it cannot serve. A decision that waited
+//! too long for its turn is none: that is our load, not the server's fault. Failures at the same
+//! moment count as one: when a server stalls, everything in flight fails together, and the number
+//! says nothing about how long it stalled.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// How many failures in a row open it.
+/// Consecutive failures that open the breaker.
 const FAILURES_MAX: u32 = 3;
 
-/// How far apart failures are that count as two.
+/// The least time between two failures that count as two.
 const MOMENT: Duration = Duration::from_millis(5);
 
-/// How long it stays open before the first probe; twice as long after each that fails.
+/// The time it stays open before the first probe; doubled after each probe that fails.
 const COOLDOWN: Duration = Duration::from_millis(100);
 
-/// The longest cooldown: what is back is noticed within a second.
+/// The longest cooldown: a server that is back is noticed within a second.
 const COOLDOWN_MAX: Duration = Duration::from_millis(400);
 
-/// How long it is held open, unless it is released or held again.
+/// The time it is held open, unless it is released or held again.
 const HELD: Duration = Duration::from_secs(10);
 
-/// What a shard's breaker lets through.
+/// The traffic that a shard's breaker lets through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Circuit {
     /// Everything.
@@ -71,16 +71,16 @@ pub(crate) struct Breaker {
     origin: Instant,
     state: AtomicU8,
     failures: AtomicU32,
-    /// When the last of them was, in microseconds after `origin`.
+    /// The time of the last failure, in microseconds after `origin`.
     failed_at: AtomicU64,
     /// Microseconds after `origin` until which no probe is made.
     open_until: AtomicU64,
     /// The length of the last cooldown, in microseconds.
     cooldown: AtomicU64,
     opened: AtomicU64,
-    /// Whether it is open for another reason than failures.
+    /// True while it is held open for a reason other than failures.
     is_held: AtomicBool,
-    /// Wakes who waits for a change of the state.
+    /// Wakes those waiting for a change of state.
     changed: Notify,
 }
 
@@ -100,7 +100,7 @@ impl Breaker {
     }
 
     pub(crate) fn circuit(&self) -> Circuit {
-        // Relaxed: a decision that sees the state before is one that came just before.
+        // Relaxed: a decision that sees the previous state is as good as one made a moment earlier.
         Circuit::from_number(self.state.load(Ordering::Relaxed))
     }
 
@@ -108,7 +108,7 @@ impl Breaker {
         self.circuit() == Circuit::Closed
     }
 
-    /// How often it has opened.
+    /// The number of times it has opened.
     pub(crate) fn opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
     }
@@ -144,7 +144,7 @@ impl Breaker {
         self.open(Circuit::Closed, now, COOLDOWN)
     }
 
-    /// When a probe may be made; in the past if at once.
+    /// The time of the next probe; in the past if one may be made at once.
     pub(crate) fn probe_at(&self) -> Instant {
         self.origin + Duration::from_micros(self.open_until.load(Ordering::Relaxed))
     }
@@ -160,7 +160,7 @@ impl Breaker {
         })
     }
 
-    /// Waits until `wanted` holds of the state.
+    /// Waits until the state satisfies `wanted`.
     pub(crate) async fn wait_for(&self, wanted: impl Fn(Circuit) -> bool) {
         loop {
             let changed = self.changed.notified();
@@ -182,7 +182,7 @@ impl Breaker {
         self.swap(Circuit::Closed, Circuit::Open);
     }
 
-    /// Closes it if it is held open; whether it was.
+    /// Closes it if it is held open; returns true if it was.
     pub(crate) fn release(&self) -> bool {
         let was_held = self.is_held.swap(false, Ordering::Relaxed);
         if was_held {
@@ -204,7 +204,7 @@ impl Breaker {
     }
 
     fn swap(&self, from: Circuit, to: Circuit) -> bool {
-        // Release with the acquire of the next swap: who makes the probe sees the cooldown.
+        // Release, paired with the acquire of the next swap: the prober sees the cooldown.
         let swapped = self.state.compare_exchange(
             from.number(),
             to.number(),
@@ -326,7 +326,7 @@ mod tests {
         breaker.hold(now);
         assert_eq!(breaker.circuit(), Circuit::Open);
         assert!(breaker.try_probe(now + COOLDOWN_MAX).is_none());
-        // Nobody holds it any more, and it finds out for itself.
+        // It is no longer held, and finds out for itself.
         drop(breaker.try_probe(now + HELD).expect("a probe"));
         breaker.hold(now);
         assert!(breaker.release());

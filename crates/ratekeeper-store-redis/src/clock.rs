@@ -18,19 +18,19 @@ use ratekeeper_core::Timestamp;
 /// later time.
 const TOLERANCE_US: u64 = 1_000_000;
 
-/// For how long a step is told after it was seen.
+/// The time for which a step is reported after it was seen.
 const TOLD: Duration = Duration::from_secs(10);
 
-/// The time that a server tells, as far as it was heard.
+/// The server's time, as last heard.
 #[derive(Debug, Default)]
 pub(crate) struct ServerClock(Mutex<Heard>);
 
-/// What a call knows of the server's clock when it is sent.
+/// A call's knowledge of the server's clock at the time it is sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {
-    /// The latest time that was heard until then.
+    /// The latest time heard so far.
     latest: Timestamp,
-    /// How many steps back were seen until then.
+    /// The number of steps back seen so far.
     steps: u64,
 }
 
@@ -48,13 +48,13 @@ struct Heard {
 }
 
 impl ServerClock {
-    /// What is known of it now, for a call that is about to be sent.
+    /// The current knowledge of the clock, for a call that is about to be sent.
     pub(crate) fn sent(&self) -> Sent {
         self.0.lock().sent
     }
 
-    /// An answer says `time`, to a call of which this was known when it was `sent`. By how much the
-    /// clock went back, if that is news.
+    /// Takes in `time` from the answer to a call that was `sent` with this knowledge. Returns by
+    /// how much the clock went back, if that is news.
     pub(crate) fn heard(&self, sent: Sent, time: Timestamp, now: Instant) -> Option<Duration> {
         let mut heard = self.0.lock();
         if heard.sent.steps != sent.steps {
@@ -82,12 +82,12 @@ impl ServerClock {
         self.0.lock().sent.latest = latest;
     }
 
-    /// How many steps back were seen.
+    /// The number of steps back seen.
     pub(crate) fn steps(&self) -> u64 {
         self.0.lock().sent.steps
     }
 
-    /// The last step back, if that is still to be told: by how much, and how long ago.
+    /// The last step back, if it is still to be reported: by how much, and how long ago.
     pub(crate) fn step(&self, now: Instant) -> Option<(Duration, Duration)> {
         let Step { seen, back } = self.0.lock().step?;
         let ago = now.saturating_duration_since(seen);

@@ -1,22 +1,21 @@
-//! How Redis is asked.
+//! The settings of the Redis store.
 
 use std::time::Duration;
 
-/// How a [`RedisStore`](crate::RedisStore) asks its servers. The defaults are the product's.
+/// The settings by which a [`RedisStore`](crate::RedisStore) asks its servers. The defaults are the product's.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct RedisConfig {
-    /// How long a decision may take: waiting for its turn, the way there and back, and reloading
-    /// a script. At least 1 ms.
+    /// The time limit of a decision: waiting for its turn, the round trip, and reloading a script. At least 1 ms.
     pub deadline: Duration,
-    /// How long connecting and logging in may take.
+    /// The time limit for connecting and logging in.
     pub connect_timeout: Duration,
-    /// For how long a denial is repeated from memory, if nothing of it would change meanwhile:
-    /// a refund, reset or change made elsewhere is seen after that. Zero: not at all.
+    /// The longest time for which a denial is repeated from memory while nothing would change it: a
+    /// refund, reset or change made elsewhere is seen after that. Zero turns this off.
     pub deny_cache_max: Duration,
-    /// How often a server is asked what it is and what it evicts.
+    /// The interval at which a server is asked for its version and eviction policy.
     pub look_every: Duration,
-    /// Whether waiting requests that ask for the same are decided together.
+    /// Decides waiting requests for the same counters together.
     pub merges: bool,
     /// Groups of requests in one pipeline, at least 1.
     pub groups_max: usize,

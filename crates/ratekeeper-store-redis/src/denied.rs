@@ -1,14 +1,14 @@
 //! Denials that are repeated from memory, so that a flood costs Redis next to nothing.
 //!
-//! What is kept is the state of the counters as Redis had it when it denied a request. A request
-//! for the same counters under the same limits is held to that state at the time it has become;
-//! only what is denied is answered from here. A look, a refund, a request that is charged when
-//! denied, or a permit never is. What others give back or change is seen after at most
-//! `deny_cache_max`; what this node gives back, at once.
+//! A denial is kept as the state of the counters when Redis denied a request. A request for the
+//! same counters under the same limits is checked against that state, advanced to the current time;
+//! only denials are answered from here. A look, a refund, a request that is charged when denied, or
+//! a permit never is. Refunds and changes made elsewhere are seen after at most `deny_cache_max`;
+//! this node's own refunds, at once.
 //!
-//! Each time that something is given back has a number, and each counter that of its last time.
-//! A denial that was asked for before the last time of any of its counters says nothing any more:
-//! neither one that is kept already, nor one that is still on its way.
+//! Each refund has a number, and each counter keeps that of its last one. A denial that was asked
+//! for before the last refund to any of its counters is void, whether it is kept already or still
+//! on its way.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -30,8 +30,8 @@ const PARTS: usize = 64;
 /// Denials that each part keeps; together 16,384.
 const DENIALS_MAX: usize = 256;
 
-/// Places for the last time that something was given back to a counter. Counters that share one
-/// are asked for once more than they had to be.
+/// Places for the number of a counter's last refund. Counters that share a place are asked for more
+/// often than necessary.
 const PLACES: usize = 4_096;
 
 /// The denials of one store.
@@ -39,11 +39,11 @@ const PLACES: usize = 4_096;
 pub(crate) struct Denied {
     parts: Box<[Mutex<Part>]>,
     kept: AtomicUsize,
-    /// How often something was given back.
+    /// The number of refunds so far.
     returns: AtomicU64,
-    /// The last of these times, for each place.
+    /// The number of the last refund, for each place.
     returned: Box<[AtomicU64]>,
-    /// Zero: nothing is kept.
+    /// Zero keeps nothing.
     max: Duration,
 }
 
@@ -56,13 +56,13 @@ struct Part {
 #[derive(Debug)]
 struct Denial {
     known: Known,
-    /// When the decision was sent, which is before Redis read its clock: the time counted from
+    /// The time the decision was sent, which is before Redis read its clock: the time counted from
     /// here is ahead of Redis's, never behind, so that nothing is denied which Redis would let
     /// pass.
     sent: Instant,
-    /// How often something had been given back by then.
+    /// The number of refunds when the decision was sent.
     returns: u64,
-    /// Who denied it.
+    /// The shard that denied it.
     shard: Arc<Shard>,
 }
 
@@ -77,9 +77,9 @@ impl Denied {
         }
     }
 
-    /// The denial of `request`, if it is known.
+    /// Returns the denial of `request`, if it is known.
     pub(crate) fn answer(&self, request: &Request<'_>, now: Instant) -> Option<Verdicts> {
-        // Relaxed: what was kept a moment ago may be found a moment later.
+        // Relaxed: a denial kept a moment ago may be found a moment later.
         if self.kept.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -105,13 +105,12 @@ impl Denied {
         verdicts
     }
 
-    /// How often something was given back until now: to be asked before a decision is sent.
+    /// The number of refunds so far: to be read before a decision is sent.
     pub(crate) fn returns(&self) -> u64 {
         self.returns.load(Ordering::Acquire)
     }
 
-    /// Keeps what `shard` has told of a group that it denied, which was sent after so many
-    /// `returns`.
+    /// Keeps the state that `shard` returned for a group it denied, sent after that many `returns`.
     pub(crate) fn keep(
         &self,
         shard: &Arc<Shard>,
@@ -139,7 +138,7 @@ impl Denied {
         }
     }
 
-    /// Forgets what is known of a counter that something was given back to.
+    /// Forgets the denials of a counter that was refunded.
     pub(crate) fn forget(&self, key: CounterKey) {
         if self.max.is_zero() {
             return;
@@ -153,7 +152,7 @@ impl Denied {
         denial.known.keys().any(|key| last(key) > denial.returns)
     }
 
-    /// How many requests were answered from here.
+    /// The number of requests answered from here.
     pub(crate) fn answered(&self) -> u64 {
         self.parts.iter().map(|part| part.lock().answered).sum()
     }
@@ -164,7 +163,7 @@ impl Denied {
         }
     }
 
-    /// Where a denial lies whose first counter that is.
+    /// The part that keeps denials whose first counter is `key`.
     #[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
     fn part(&self, key: CounterKey) -> &Mutex<Part> {
         &self.parts[key.subject as usize % PARTS]

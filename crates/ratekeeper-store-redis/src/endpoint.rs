@@ -1,4 +1,4 @@
-//! Which servers a URL names, and how.
+//! The servers that a URL names.
 
 mod url;
 
@@ -9,14 +9,14 @@ use ratekeeper_tls::{ClientTls, TlsFileError, TlsFiles};
 use crate::node::{Login, Node};
 use url::{Hosts, Server};
 
-/// Where a sentinel listens, unless a URL says otherwise.
+/// The port of a sentinel, unless the URL names another.
 const SENTINEL_PORT: u16 = 26379;
 
-/// Where counters are, as a URL says it.
+/// The place of counters, given as a URL.
 ///
 /// - `redis://[[user]:password@]host[:port][/db]` is one server;
 /// - `redis+unix:///path[?db=0&user=name&pass=word]` is one behind a Unix socket;
-/// - `redis+cluster://[…@]host[:port],host…` is a cluster, and who is asked about it first;
+/// - `redis+cluster://[…@]host[:port],host…` is a cluster, and the nodes to ask about it first;
 /// - `redis+sentinel://[…@]host[:port],host…/name[/db][?sentinel_user=name&sentinel_pass=word]` is
 ///   the primary that these sentinels know by that name.
 ///
@@ -28,7 +28,7 @@ pub struct Endpoint {
     prefix: Box<str>,
 }
 
-/// What there is at an endpoint.
+/// The kind of deployment at an endpoint.
 #[derive(Clone, Debug)]
 pub(crate) enum Deployment {
     /// One server.
@@ -40,7 +40,7 @@ pub(crate) enum Deployment {
 }
 
 impl Deployment {
-    /// Where it says how connections are encrypted.
+    /// The TLS settings of each of its servers.
     fn tls(&mut self) -> Vec<&mut Option<Arc<ClientTls>>> {
         match self {
             Self::Single(node) => vec![&mut node.tls],
@@ -53,18 +53,18 @@ impl Deployment {
     }
 }
 
-/// Who says where the primary is.
+/// The sentinels that know a primary by name.
 #[derive(Clone, Debug)]
 pub(crate) struct SentinelSet {
     pub(crate) sentinels: Vec<Node>,
-    /// What they call the primary.
+    /// The sentinels' name for the primary.
     pub(crate) name: String,
-    /// How to come in there.
+    /// The login at the primary.
     pub(crate) login: Arc<Login>,
     pub(crate) tls: Option<Arc<ClientTls>>,
 }
 
-/// Why a URL names no server. None of these repeats the URL, which may hold a password.
+/// The reason that a URL names no server. No message repeats the URL, which may hold a password.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
@@ -78,7 +78,7 @@ pub enum EndpointError {
     /// It does not make sense as one.
     #[error("{0}")]
     Invalid(String),
-    /// A parameter that nobody knows.
+    /// An unknown parameter.
     #[error(
         "there is no parameter `{0}` here; there are prefix, for Unix sockets db, user and pass, and for \
          Sentinel sentinel_user and sentinel_pass"
@@ -93,18 +93,18 @@ pub enum EndpointError {
     /// TLS without the name to be verified.
     #[error("certificates are always verified; remove #insecure and name the server's authority")]
     Insecure,
-    /// A user without a password, who is nobody.
+    /// A user without a password.
     #[error(
         "there is a user here and no password; write redis://user:password@HOST/, or redis://:password@HOST/ for \
          the default user"
     )]
     NoPassword,
-    /// Several hosts, where one is meant.
+    /// Several hosts, where only one is allowed.
     #[error(
         "several hosts are a cluster, redis+cluster://HOST,HOST/, or sentinels, redis+sentinel://HOST,HOST/NAME"
     )]
     SeveralHosts,
-    /// More hosts than anybody has.
+    /// Too many hosts.
     #[error("more than 64 hosts; name a few, the others are discovered")]
     TooManyHosts,
     /// Sentinels without the name of what they watch over.
@@ -116,7 +116,7 @@ pub enum EndpointError {
 }
 
 impl Endpoint {
-    /// What `url` names.
+    /// Parses `url`.
     ///
     /// # Errors
     /// [`EndpointError`] says what to write instead.
@@ -181,8 +181,7 @@ impl Endpoint {
         Ok(Self::new(Deployment::Sentinel(set), &first.prefix))
     }
 
-    /// The same servers, by other files than those of the system. [`None`] where nothing is
-    /// encrypted.
+    /// Returns the same servers with other TLS files than the system's. [`None`] if nothing is encrypted.
     #[must_use]
     pub fn with_tls(mut self, files: TlsFiles) -> Option<Self> {
         let tls = Arc::new(ClientTls::new(files));
@@ -193,7 +192,7 @@ impl Endpoint {
         Some(self)
     }
 
-    /// Whether connections can be encrypted as things are now; true where none is to be.
+    /// Returns true if TLS can be set up right now, or is not needed.
     ///
     /// # Errors
     /// [`TlsFileError`] says which file is wrong.
@@ -203,13 +202,13 @@ impl Endpoint {
         tls.map_or(Ok(()), |tls| tls.config().map(drop))
     }
 
-    /// What all keys begin with; empty unless the URL says otherwise.
+    /// The prefix of all keys; empty unless the URL sets one.
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Where that is, and nothing secret.
+    /// The servers' addresses, without secrets.
     #[must_use]
     pub fn name(&self) -> String {
         let list = |nodes: &[Node]| nodes.iter().map(Node::name).collect::<Vec<_>>().join(",");

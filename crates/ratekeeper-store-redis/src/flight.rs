@@ -22,26 +22,26 @@ use crate::survey::told;
 use crate::topology::Topology;
 use crate::wire::{Refusal, Sent, ask, is_of_connection};
 
-/// What became of a flight.
+/// The outcome of a flight.
 #[derive(Debug)]
 pub(crate) enum Landed {
-    /// The server answered, whatever it said.
+    /// The server answered, in whatever way.
     Answered,
-    /// The connection is of no use any more: why.
+    /// The connection is of no more use, for this reason.
     Lost(String),
 }
 
-/// What is asked for in one pipeline, and who waits for it.
+/// The groups of one pipeline, and the requests that wait for them.
 pub(crate) struct Flight<'a> {
     lane: &'a Lane,
     batches: Vec<Batch>,
     sent: Instant,
-    /// What was known of the server's clock by then.
+    /// The knowledge of the server's clock when it was sent.
     clock: clock::Sent,
-    /// How often something had been given back by then.
+    /// The number of refunds when it was sent.
     returns: u64,
-    /// When the server fails, unless it has answered: it has a whole deadline, however long the
-    /// decisions waited for their turn.
+    /// The time at which the server fails unless it has answered: it gets a whole deadline, however
+    /// long the decisions waited for their turn.
     due: Instant,
 }
 
@@ -68,8 +68,8 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// Sends the groups and hands out the answers. Who waits longer than until their deadline is
-    /// told so then; the flight goes on, for the connection's answers come in order.
+    /// Sends the groups and hands out the answers. A request whose deadline passes is told so then;
+    /// the flight goes on, because the connection's answers come in order.
     pub(crate) async fn fly(mut self, mut connection: MultiplexedConnection) -> Landed {
         let calls = self.calls();
         let replies = {
@@ -83,8 +83,8 @@ impl<'a> Flight<'a> {
                     biased;
                     replies = &mut asked => break replies,
                     () = sleep_until(next.into()) => {
-                        // After a pause of this process the answer may lie in the socket: it is read
-                        // before anybody is told that none came.
+                        // After a pause of this process the answer may already be in the socket:
+                        // read it before telling anybody that none came.
                         yield_now().await;
                         if let Some(replies) = asked.as_mut().now_or_never() {
                             break replies;
@@ -96,7 +96,7 @@ impl<'a> Flight<'a> {
         };
         let took = self.sent.elapsed();
         self.lane.shard.metrics.answered(took);
-        // Before anybody is told, and also if nobody knows what became of it.
+        // Before anybody is told, and also if the outcome is unknown.
         let groups = self.batches.iter().flat_map(|batch| &batch.groups);
         let refunded = groups.flat_map(Group::refunded);
         refunded.for_each(|key| self.lane.asking.denied.forget(key));
@@ -139,8 +139,8 @@ impl<'a> Flight<'a> {
         waiting.fold(self.due, |first, member| first.min(member.deadline))
     }
 
-    /// Fails those whose deadline is over, and the server when it is due, and again with each
-    /// deadline that goes by. The next time to look.
+    /// Fails the requests whose deadline has passed, and the server when it is due, and again with
+    /// each deadline that passes. Returns the next time to look.
     fn overdue(&mut self, now: Instant) -> Instant {
         let late = self.sent_late(now);
         let (mut expired, mut next) = (0, None);
@@ -161,7 +161,7 @@ impl<'a> Flight<'a> {
         next.map_or(self.due, |next| next.min(self.due))
     }
 
-    /// How many expire that had spent most of their time before they were sent.
+    /// Counts the requests now expired that had spent most of their time before they were sent.
     fn sent_late(&self, now: Instant) -> usize {
         let half = self.sent + self.lane.config.deadline / 2;
         let late = |member: &&Member| member.deadline <= now && member.deadline < half;
@@ -169,7 +169,7 @@ impl<'a> Flight<'a> {
         waiting.filter(late).count()
     }
 
-    /// Hands out the answers, and sends elsewhere what was not carried out.
+    /// Hands out the answers, and sends elsewhere the groups that were not carried out.
     fn land(mut self, replies: &[RedisResult<Value>], took: Duration) -> Landed {
         let (mut has_served, mut landed) = (false, Landed::Answered);
         let batches = std::mem::take(&mut self.batches);
@@ -183,7 +183,7 @@ impl<'a> Flight<'a> {
                 }
             }
         }
-        // Whether or not anybody still waited for it.
+        // Even if nobody was still waiting for it.
         if has_served && took <= self.lane.config.deadline {
             self.lane.shard.breaker.succeeded();
             self.lane.shard.served();
@@ -191,7 +191,7 @@ impl<'a> Flight<'a> {
         landed
     }
 
-    /// Tells who waits for `batch` what the script has answered; whether that could be read.
+    /// Gives the requests of `batch` the script's answer; returns true if it could be read.
     fn answer(&self, mut batch: Batch, value: &Value) -> bool {
         let Value::Array(items) = value else {
             self.malformed(batch, "the script's answer is not an array");
@@ -243,18 +243,18 @@ impl<'a> Flight<'a> {
         members.flat_map(|members| &members.list)
     }
 
-    /// Fails whoever still waits, and says how many there were.
+    /// Fails every request still waiting, and returns how many there were.
     fn fail_all(&mut self) -> usize {
         self.batches.iter_mut().map(Batch::fail).sum()
     }
 
-    /// The script answered nonsense, or failed: no fault of the server's.
+    /// The script returned nonsense, or failed: not the server's fault.
     fn malformed(&self, mut batch: Batch, why: &str) {
         let failed = batch.fail();
         self.lane.shard.garbled(failed.max(1), why);
     }
 
-    /// The server has said that it did not carry `batch` out, or that the script failed.
+    /// The server has refused `batch` without carrying it out, or the script failed.
     fn refused(&self, mut batch: Batch, error: &RedisError) -> Option<Landed> {
         let (shard, why) = (&self.lane.shard, error.to_string());
         if is_of_connection(error) {
@@ -287,7 +287,7 @@ impl<'a> Flight<'a> {
         None
     }
 
-    /// Where a cluster has it decided.
+    /// Finds the place in a cluster that decides `batch` after a refusal.
     fn elsewhere(
         &self,
         batch: &Batch,

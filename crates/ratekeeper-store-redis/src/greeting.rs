@@ -1,18 +1,18 @@
-//! What a server says it is.
+//! The server's description of itself.
 
-/// What counts of the answer to INFO.
+/// The relevant fields of the answer to INFO.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Greeting {
-    /// By which Redis's commands are known: Valkey says one as well.
+    /// The Redis version whose commands it supports: Valkey reports one as well.
     redis_version: String,
     valkey_version: Option<String>,
     policy: Option<String>,
     maxmemory: u64,
-    /// How long it has run, in seconds, if it says so.
+    /// Its uptime in seconds, if it reports one.
     pub(crate) uptime: Option<u64>,
 }
 
-/// The oldest Redis whose scripts and commands do.
+/// The oldest Redis whose scripts and commands suffice.
 const OLDEST: (u32, u32) = (6, 2);
 
 impl Greeting {
@@ -34,7 +34,7 @@ impl Greeting {
         greeting
     }
 
-    /// Such as `Redis 7.0.15`.
+    /// The server's name and version, such as `Redis 7.0.15`.
     pub(crate) fn name(&self) -> String {
         match &self.valkey_version {
             Some(version) => format!("Valkey {version}"),
@@ -43,7 +43,7 @@ impl Greeting {
         }
     }
 
-    /// Why it cannot keep counters, if it cannot.
+    /// Returns the reason that it cannot keep counters, if it cannot.
     pub(crate) fn refusal(&self) -> Option<String> {
         let mut numbers = self.redis_version.split('.').map(str::parse);
         let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
@@ -57,7 +57,7 @@ impl Greeting {
         })
     }
 
-    /// What will go wrong one day.
+    /// Returns warnings about settings that will cause trouble later.
     pub(crate) fn warnings(&self, shard: &str) -> Vec<String> {
         let policy = self.policy.as_deref().unwrap_or("noeviction");
         if policy == "noeviction" {
@@ -107,7 +107,7 @@ mod tests {
         let warnings = |policy: &str| greeting(&["redis_version:7.0.1", policy]).warnings("h:1");
         assert!(warnings("maxmemory_policy:noeviction").is_empty());
         assert!(warnings("maxmemory_policy:allkeys-lru")[0].contains("noeviction"));
-        // Counters have an expiry, so they are those that go first.
+        // Counters have an expiry, so they are the first to go.
         assert!(!warnings("maxmemory_policy:volatile-ttl").is_empty());
     }
 }

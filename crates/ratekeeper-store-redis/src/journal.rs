@@ -1,4 +1,4 @@
-//! When to say that a server fails, and that it serves again.
+//! Rate limiting of the log lines about a server that fails and serves again.
 //!
 //! ```text
 //!             fails                    serves
@@ -8,22 +8,22 @@
 //!      `---------------------> unsteady -----------------'
 //! ```
 //!
-//! One line a change of that state, however many calls fail: a server just too slow for the deadline
-//! fails and serves many times a second.
+//! Each change of that state is one line, however many calls fail: a server just too slow for the
+//! deadline fails and serves many times a second.
 
 use std::time::{Duration, Instant};
 
-/// For how long nothing has to fail before what fails next is news.
+/// The time without a failure after which the next one is news.
 const CALM: Duration = Duration::from_secs(10);
 
-/// How a server is doing, as operators are told.
+/// The condition of a server, as reported to operators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Condition {
     #[default]
     Serving,
     /// It has failed since it last served.
     Failing,
-    /// It fails and serves in turns.
+    /// It alternates between failing and serving.
     Unsteady,
 }
 
@@ -39,7 +39,7 @@ impl Journal {
         self.condition
     }
 
-    /// It has failed. The condition it is in by that, if that is to be said.
+    /// Records a failure. Returns the new condition if it is to be logged.
     pub(crate) fn failed(&mut self, now: Instant) -> Option<Condition> {
         let is_calm = self.is_calm(now);
         self.failed_at = Some(now);
@@ -52,7 +52,7 @@ impl Journal {
         Some(condition)
     }
 
-    /// It has served. True if that is to be said.
+    /// Records a success. Returns true if it is to be logged.
     pub(crate) fn served(&mut self) -> bool {
         let is_news = self.condition == Condition::Failing;
         if is_news {
@@ -61,7 +61,7 @@ impl Journal {
         is_news
     }
 
-    /// Time has passed. True if it serves steadily again, and that is to be said.
+    /// Takes note of the time. Returns true if the server serves steadily again and this is to be logged.
     pub(crate) fn settle(&mut self, now: Instant) -> bool {
         let is_news = self.condition == Condition::Unsteady && self.is_calm(now);
         if is_news {

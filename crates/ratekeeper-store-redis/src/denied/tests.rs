@@ -22,7 +22,7 @@ fn step(limit: &Limit, number: u64) -> Step {
     )
 }
 
-/// What is known of the counters of `request` after Redis has denied it.
+/// The known state of the counters of `request` after Redis has denied it.
 fn denial(request: &Request<'_>) -> Known {
     let groups = [Group::new(request)];
     let mut items = vec![Item::Int(1_000_000)];
@@ -62,7 +62,7 @@ fn a_denial_is_repeated_for_as_long_as_is_set() {
     assert_eq!(denied.answered(), 2);
 }
 
-/// Whichever of its counters something is given back to.
+/// A refund to any of its counters voids a denial.
 #[test]
 fn what_is_given_back_to_any_counter_is_seen_at_once() {
     let (denied, now) = (Denied::new(MAX), Instant::now());

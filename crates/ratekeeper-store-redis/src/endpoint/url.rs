@@ -1,4 +1,4 @@
-//! What a URL says, host by host.
+//! Parsing a URL, host by host.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const PREFIX_MAX: usize = 64;
 /// The most hosts that a URL may name.
 const HOSTS_MAX: usize = 64;
 
-/// Several hosts of one login.
+/// Several hosts that share one login.
 pub(super) struct Hosts<'a> {
     family: &'a str,
     /// User and password with their @, or nothing.
@@ -36,7 +36,7 @@ impl<'a> Hosts<'a> {
         })
     }
 
-    /// The same hosts, at that port where none is said.
+    /// The same hosts, with this port where none is given.
     pub(super) fn with_port(&self, port: u16) -> Self {
         let has_port = |host: &str| {
             host.rsplit_once(':')
@@ -52,7 +52,7 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// The URL of each alone.
+    /// The URL of each host by itself.
     pub(super) fn urls(&self, rest: &str) -> impl Iterator<Item = String> {
         let Self { family, login, .. } = self;
         self.hosts
@@ -61,11 +61,11 @@ impl<'a> Hosts<'a> {
     }
 }
 
-/// What a URL says of one server.
+/// One server as a URL describes it.
 pub(super) struct Server {
     pub(super) node: Node,
     pub(super) prefix: String,
-    /// How to come in at sentinels.
+    /// The login at the sentinels.
     pub(super) sentinel: Login,
 }
 
