@@ -1,5 +1,4 @@
-//! What is looked after beside deciding: what server that is, and the secret that nodes share
-//! (`seed`).
+//! The chores beside deciding: checking what each server is, and sharing the secret among nodes (`seed`).
 
 mod chore;
 mod compare;
@@ -20,15 +19,15 @@ use crate::survey::survey;
 use crate::topology::Topology;
 use chore::Chore;
 
-/// What is known of a server.
+/// The last known status of a server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct ServerStatus {
-    /// What it says it is, such as `Redis 7.0.15`; [`None`] before it was reached.
+    /// The server's name and version, such as `Redis 7.0.15`; [`None`] before it was reached.
     pub server: Option<String>,
-    /// Why it cannot be asked, or could not the last time; [`None`] if it can.
+    /// The reason it cannot be asked, or could not the last time; [`None`] if it can.
     pub error: Option<String>,
-    /// What will go wrong one day.
+    /// Warnings about settings that will cause trouble later.
     pub warnings: Vec<String>,
 }
 
@@ -44,10 +43,10 @@ struct Kept {
     topology: Arc<Topology>,
     config: Arc<RedisConfig>,
     asking: Arc<Asking>,
-    /// What all keys begin with.
+    /// The prefix of all keys.
     prefix: String,
     share: Share,
-    /// Wakes who waits for servers to say what they are.
+    /// Wakes those waiting for servers to say what they are.
     greeted: watch::Sender<u64>,
 }
 
@@ -88,7 +87,7 @@ impl Keeper {
         }
     }
 
-    /// What is known of all servers: of one that fails beside others, its shard tells.
+    /// The combined status of all servers. If only some fail, their shards report it.
     pub(crate) fn status(&self) -> ServerStatus {
         let map = self.kept.topology.map();
         let mut whole = ServerStatus::default();
@@ -116,7 +115,7 @@ impl Keeper {
         &self.kept.share.seed
     }
 
-    /// What is wrong with the secret that the stores share, which the first of them tells.
+    /// The fault of the secret that the stores share, if any; only the first store reports it.
     pub(crate) fn seed_fault(&self) -> Option<String> {
         let Share { seed, is_first } = &self.kept.share;
         if !is_first {

@@ -1,9 +1,9 @@
-//! The decisions of one runtime for one shard: a queue, a connection, and what moves from the one
-//! to the other.
+//! The decisions of one runtime for one shard: a queue, a connection, and the code that moves
+//! decisions from one to the other.
 //!
 //! While calls are in flight, decisions queue; a reply sends the queue as the next pipeline. So a
 //! lane without load sends each decision at once, and one under load sends ever larger pipelines,
-//! which is what Redis is fastest with.
+//! which Redis executes fastest.
 //!
 //! ```text
 //! decide -> [ queue ] --- up to 64 groups ---> in flight (at most 2) ---> answers
@@ -37,13 +37,13 @@ use crate::shard::Shard;
 use crate::ticket::Reply;
 use crate::topology::Topology;
 
-/// Before connecting again; twice as long each time, up to the cooldown of the breaker.
+/// The pause before connecting again; doubled each time, up to the cooldown of the breaker.
 const BACKOFF: Duration = Duration::from_millis(5);
 
-/// The longest of these.
+/// The longest such pause.
 const BACKOFF_MAX: Duration = Duration::from_millis(100);
 
-/// How often is looked whether anybody still waits for a server that serves nothing any more.
+/// The interval at which a lane to a server that no longer serves checks if anybody still waits.
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// The way from one runtime to one shard.
@@ -54,24 +54,24 @@ pub(crate) struct Lane {
     pub(crate) config: Arc<RedisConfig>,
     pub(crate) asking: Arc<Asking>,
     is_connected: AtomicBool,
-    /// Whether the last attempt to connect failed: nobody waits for the next.
+    /// True if the last attempt to connect failed: nobody waits for the next.
     is_missing: AtomicBool,
     /// Calls in flight.
     flying: AtomicUsize,
-    /// Whether counters lie in slots: a call is for one.
+    /// True if counters lie in slots, so that a call is for one.
     pub(crate) is_of_cluster: bool,
     /// The other lanes of the same runtime.
     pub(crate) lanes: Weak<Lanes>,
 }
 
-/// What lanes ask by, and what they learn.
+/// The state that all lanes of a store share to ask, and to keep what they learn.
 #[derive(Debug)]
 pub(crate) struct Asking {
     pub(crate) script: Script,
     pub(crate) clock: Clock,
     pub(crate) names: KeyName,
     pub(crate) denied: Denied,
-    /// The latest time that a server was told, in microseconds: it never goes back.
+    /// The latest time told to a server, in microseconds; it never goes back.
     pub(crate) told: AtomicU64,
 }
 
@@ -120,7 +120,7 @@ impl Lane {
         (lane, LaneTask(task.abort_handle()))
     }
 
-    /// Lets `request` wait for its turn. [`None`] if the lane has ended.
+    /// Queues `request`. [`None`] if the lane has ended.
     pub(crate) fn push(&self, request: &Request<'_>, now: Instant) -> Option<Reply> {
         if self.is_missing() && !self.queue.is_closed() {
             self.missed(1, StoreError::Unavailable);
@@ -142,12 +142,12 @@ impl Lane {
         }
     }
 
-    /// Whether the server was not there the last time: nobody waits for it then.
+    /// Returns true if the server was unreachable the last time: nobody waits for it then.
     pub(crate) fn is_missing(&self) -> bool {
         self.is_missing.load(Ordering::Relaxed)
     }
 
-    /// Waits until the server serves nothing any more, and nobody waits for it.
+    /// Waits until the server no longer serves anything, and nobody waits for it.
     async fn leave(&self) {
         loop {
             let Some(topology) = self.topology() else {
@@ -170,13 +170,13 @@ impl Lane {
         Some(Arc::clone(&lanes.topology))
     }
 
-    /// Whether nothing waits here, or is on its way.
+    /// Returns true if nothing waits here, or is in flight.
     fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.flying.load(Ordering::Relaxed) == 0
     }
 
-    /// What a decision is told that waited too long for its turn: without a connection it is the
-    /// server that is missing.
+    /// The error for a decision that waited too long for its turn: without a connection, the server
+    /// is what is missing.
     fn late(&self) -> StoreError {
         if self.is_connected.load(Ordering::Relaxed) {
             StoreError::Overloaded
@@ -185,7 +185,7 @@ impl Lane {
         }
     }
 
-    /// Counts decisions that waited too long. The breaker does not.
+    /// Counts decisions that waited too long. The breaker ignores them.
     pub(crate) fn missed(&self, decisions: usize, error: StoreError) {
         let fault = match error {
             StoreError::Overloaded => Fault::Overloaded,
@@ -196,7 +196,7 @@ impl Lane {
         }
     }
 
-    /// Fails what waits beyond its deadline. Looks at most once in half a deadline.
+    /// Fails requests whose deadline has passed. Looks at most once in half a deadline.
     async fn watch_deadlines(&self) {
         loop {
             self.queue.begun.notified().await;
@@ -209,14 +209,14 @@ impl Lane {
                 };
                 tokio::select! {
                     () = sleep_until(next.into()) => {}
-                    // What was put back may have less time left.
+                    // A group that was put back may have less time left.
                     () = self.queue.begun.notified() => {}
                 }
             }
         }
     }
 
-    /// Connects, serves, and does so again whenever the connection is lost.
+    /// Connects and serves, again whenever the connection is lost.
     async fn keep_connected(&self) {
         let mut backoff = BACKOFF;
         loop {
@@ -246,7 +246,7 @@ impl Lane {
         }
     }
 
-    /// Has it looked up whether another server has taken over.
+    /// Asks for a check if another server has taken over.
     fn doubt(&self) {
         if let Some(topology) = self.topology() {
             topology.doubt();
@@ -269,10 +269,10 @@ impl Lane {
         }
     }
 
-    /// Waits for the cooldown to be over, and asks the server whether it is back: this lane or
-    /// another. A connection if it was this one, and the server is.
+    /// Waits for the cooldown to end, then one lane asks the server if it is back. Returns a
+    /// connection if it was this lane, and the server is back.
     async fn probe(&self) -> Option<Link> {
-        // From here on it is the breaker that keeps decisions from waiting.
+        // From here on the breaker keeps decisions from waiting.
         self.is_missing.store(false, Ordering::Relaxed);
         let breaker = &self.shard.breaker;
         tokio::select! {
@@ -289,7 +289,7 @@ impl Lane {
     }
 
     async fn ask(&self, probe: Probe<'_>) -> Option<Link> {
-        // Meanwhile another server may have taken over.
+        // Another server may have taken over meanwhile.
         self.doubt();
         let link = Link::open(&self.shard.node, self.config.connect_timeout).await;
         let mut link = match link {
@@ -328,7 +328,7 @@ impl Lane {
     }
 }
 
-/// Lets nothing wait in a lane whose task has ended, however it ended.
+/// Closes the queue of a lane whose task has ended, for any reason.
 struct Closing(Arc<Lane>);
 
 impl Drop for Closing {
@@ -353,7 +353,7 @@ impl<'a> Serving<'a> {
         }
     }
 
-    /// Moves decisions until the connection is lost, and says why; or until the breaker opens.
+    /// Moves decisions until the connection is lost, and returns the reason; or until the breaker opens.
     async fn run(mut self) -> Option<String> {
         let lane = self.lane;
         let opened = lane
@@ -379,7 +379,7 @@ impl<'a> Serving<'a> {
         }
     }
 
-    /// Sends what waits, as far as there is room; whether there is room for more.
+    /// Sends waiting groups as far as there is room. Returns true if there is room for more.
     fn fill(&mut self) -> bool {
         let config = &self.lane.config;
         while self.flying.len() < config.pipelines_max {

@@ -1,8 +1,8 @@
 //! The lanes of one runtime, one to each shard, and the way from one to another.
 //!
-//! What a server provably has not carried out is asked for again where it belongs: at once after
-//! the first redirection, and after a pause that grows where that did not help. It is the deadline
-//! of each decision that ends this, not a number of attempts.
+//! Decisions that a server provably has not carried out are sent again to the right place: at once
+//! after the first redirection, and after a growing pause if that did not help. The deadline of
+//! each decision ends this, not a number of attempts.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -21,13 +21,13 @@ use crate::script::slot;
 use crate::shard::Shard;
 use crate::topology::Topology;
 
-/// The first pause before asking again; as much more after each further attempt.
+/// The first pause before asking again, and the amount by which each further attempt lengthens it.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The longest.
+/// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
-/// Where decisions of one runtime wait.
+/// The lanes of one runtime, in which its decisions wait.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     runtime: Handle,
@@ -44,12 +44,12 @@ struct KeptLane {
     _task: LaneTask,
 }
 
-/// Where what was not carried out is to be asked.
+/// The place to send a decision that was not carried out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Elsewhere {
-    /// Where the map says by then.
+    /// The shard in the map at that time.
     ByMap,
-    /// There, for this once: the slot is on its way.
+    /// This server, just once: the slot is migrating.
     Ask(Address),
 }
 
@@ -74,7 +74,7 @@ impl Lanes {
         self.runtime.id()
     }
 
-    /// The lane to `shard`.
+    /// Returns the lane to `shard`.
     pub(crate) fn to(&self, shard: &Arc<Shard>) -> Arc<Lane> {
         let mut list = self.list.lock();
         let leads_there =
@@ -89,7 +89,7 @@ impl Lanes {
             self.this.clone(),
             &self.runtime,
         );
-        // Those to servers that serve nothing any more have ended; those of a runtime all do.
+        // Lanes to servers that no longer serve have ended; those of a runtime end together.
         let is_alive = |kept: &KeptLane| !kept.lane.queue.is_closed();
         if list.iter().any(is_alive) {
             list.retain(is_alive);
@@ -101,13 +101,13 @@ impl Lanes {
         lane
     }
 
-    /// Whether the runtime has ended, and its lanes with it.
+    /// Returns true if the runtime has ended, and its lanes with it.
     pub(crate) fn is_closed(&self) -> bool {
         let list = self.list.lock();
         !list.is_empty() && list.iter().all(|kept| kept.lane.queue.is_closed())
     }
 
-    /// Has decided elsewhere, or later, what `shard` has not.
+    /// Sends elsewhere, or later, the groups that `shard` has not carried out.
     pub(crate) fn again(
         &self,
         shard: &Arc<Shard>,
@@ -170,7 +170,7 @@ impl Lanes {
     }
 }
 
-/// Fails who cannot wait any longer for an answer that `shard` has not given; the next deadline.
+/// Fails the requests whose deadline passed without an answer from `shard`; returns the next deadline.
 fn expire(shard: &Shard, waiting: &mut Waiting, now: Instant) -> Option<Instant> {
     let (expired, next) = waiting.members.expire(now, StoreError::Unavailable);
     shard.metrics.fault(Fault::Refused, expired);

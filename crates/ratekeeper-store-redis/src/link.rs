@@ -16,42 +16,42 @@ use tokio_rustls::TlsConnector;
 
 use crate::node::{Address, Node};
 
-/// By which servers say that it is not us whom they serve, and that it does not help to ask again.
+/// Error codes by which servers say that they do not serve us, so that asking again is no use.
 const STRANGER: [&str; 4] = ["NOAUTH", "WRONGPASS", "NOPERM", "DENIED"];
 
-/// A connection that has been let in. Nothing moves on it but while `driver` is polled.
+/// A connection that has logged in. Nothing moves on it unless `driver` is polled.
 pub(crate) struct Link {
     pub(crate) connection: MultiplexedConnection,
     /// Ends when the connection does.
     pub(crate) driver: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-/// Why there is no connection: what was tried, and what came of it.
+/// The reason there is no connection: the step that failed, and its error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
     /// The server cannot be reached.
     #[error("cannot connect to {0}: {1}")]
     Connect(String, #[source] io::Error),
-    /// The server's certificate, or ours, is not good to the other.
+    /// The server's certificate, or ours, was not accepted by the other side.
     #[error("no TLS with {0}: {1}")]
     Tls(String, #[source] io::Error),
-    /// A file that is needed for TLS is not good.
+    /// A file needed for TLS cannot be used.
     #[error("no TLS with {0}: {1}")]
     TlsFile(String, #[source] TlsFileError),
-    /// The server's name cannot stand in a certificate.
+    /// A certificate cannot contain the server's name.
     #[error("no TLS with {0}: a certificate cannot have this name")]
     Name(String, #[source] InvalidDnsNameError),
-    /// The server does not let us in: what it said.
+    /// The server refused the login, with this message.
     #[error("{0} refuses the login: {1}")]
     Login(String, String),
-    /// The server does not give us the database: what it said.
+    /// The server refused the database, with this message.
     #[error("{0} refuses database {1}: {2}")]
     Database(String, i64, String),
     /// The connection broke before the first answer.
     #[error("{0} closed the connection before it answered: {1}")]
     Closed(String, String),
-    /// It took too long.
+    /// Connecting took too long.
     #[error("{0} did not answer within {1:?}")]
     Timeout(String, Duration),
 }
@@ -77,7 +77,7 @@ impl Link {
         let stream = connect(node).await?;
         // Deadlines are the callers': theirs end earlier than any that could be set here.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        // The client library would log in as well, and keep to itself what the server says to that.
+        // The client library would log in as well, but hide the server's answer.
         let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
         let opened = MultiplexedConnection::new_with_config(&nobody, stream, config).await;
         let (connection, driver) = opened.map_err(|error| closed(node, &error))?;
@@ -91,7 +91,7 @@ impl Link {
             biased;
             entered = &mut entering => entered?,
             () = &mut link.driver => {
-                // Why that is, whoever was waiting for an answer is told.
+                // Whoever was waiting for an answer gets the reason.
                 entering.await?;
                 let why = "the connection was closed".to_owned();
                 return Err(LinkError::Closed(node.name(), why));
@@ -101,7 +101,7 @@ impl Link {
     }
 }
 
-/// Says who we are and which database is ours, and looks whether we are let in.
+/// Logs in and selects the database, and checks that the server lets us in.
 async fn log_in(node: &Node, mut connection: MultiplexedConnection) -> Result<(), LinkError> {
     let login = &node.login;
     if let Some(password) = &login.password {
@@ -120,17 +120,17 @@ async fn log_in(node: &Node, mut connection: MultiplexedConnection) -> Result<()
             .await?
             .map_err(|error| refused(said(&error)))?;
     }
-    // Who is to say a password is told so by whatever is asked first.
+    // A server that wants a password says so to any command.
     match ask(node, &mut connection, &redis::cmd("PING")).await? {
         Err(error) if error.code().is_some_and(|code| STRANGER.contains(&code)) => {
             Err(LinkError::Login(node.name(), said(&error)))
         }
-        // Whether it can serve, such as while it is loading, is seen by whoever asks for more.
+        // Its ability to serve (it may be loading) is seen by those who ask for more.
         _ => Ok(()),
     }
 }
 
-/// What the server says, or that it is gone.
+/// Returns the server's answer, or an error if the connection is gone.
 async fn ask(
     node: &Node,
     connection: &mut MultiplexedConnection,

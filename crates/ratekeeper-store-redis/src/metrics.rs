@@ -1,4 +1,4 @@
-//! What is counted about one shard.
+//! The counts of one shard.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,22 +10,22 @@ const BOUNDS_US: [u64; 12] = [
     50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 100_000, 1_000_000, 10_000_000,
 ];
 
-/// Why Redis was asked in vain.
+/// The reason that asking Redis failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     /// A connection could not be made, or broke.
     Connection,
     /// No answer came within the deadline.
     Timeout,
-    /// Our own queue was too long, or what is asked too large: never sent, or too late for an answer to come in time.
+    /// Our own queue was too long, or the request too large: never sent, or too late for an answer to come in time.
     Overloaded,
     /// The server is loading, full, read-only or otherwise not able to serve.
     Refused,
-    /// The server answered what no script of ours answers, or that ours failed.
+    /// The server's answer was none of our script, or the script failed.
     Reply,
-    /// Where a counter is to lie, something lies that is none.
+    /// The key of a counter holds something else.
     Corrupt,
-    /// No server is known that the counter lies in, or not the key that counters are named by.
+    /// The counter's server, or the secret that names counters, is not known.
     Unplaced,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Whether any decision failed.
+    /// Returns true if any decision failed.
     pub(crate) fn has_faults(&self) -> bool {
         self.faults
             .iter()
@@ -82,7 +82,7 @@ impl Metrics {
         self.faults[fault as usize].fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// A pipeline of `calls` for `decisions` is sent, which waited for `queued` all together.
+    /// Counts a pipeline of `calls` for `decisions`, which waited for `queued` in total.
     pub(crate) fn sent(&self, calls: usize, decisions: usize, queued: Duration) {
         self.pipelines.fetch_add(1, Ordering::Relaxed);
         self.calls.fetch_add(calls as u64, Ordering::Relaxed);
@@ -96,13 +96,13 @@ impl Metrics {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Pipelines that were answered so far.
+    /// Pipelines answered so far.
     pub(crate) fn answers(&self) -> u64 {
         let counts = self.durations.iter();
         counts.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// A pipeline was answered after `took`.
+    /// Counts a pipeline answered after `took`.
     pub(crate) fn answered(&self, took: Duration) {
         let took = micros(took);
         let bucket = BOUNDS_US.iter().position(|bound| took <= *bound);
@@ -114,22 +114,22 @@ impl Metrics {
         self.reloads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It was said that the server has not carried out a call, which was sent elsewhere or later.
+    /// Counts a call that the server did not carry out, and that was sent elsewhere or later.
     pub(crate) fn redirected(&self) {
         self.redirects.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A denial was repeated from memory.
+    /// Counts a denial repeated from memory.
     pub(crate) fn denied_from_memory(&self) {
         self.denied.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many hits of a denied request could not be given back.
+    /// Counts hits of a denied request that could not be given back.
     pub(crate) fn stranded(&self, hits: u64) {
         self.stranded.fetch_add(hits, Ordering::Relaxed);
     }
 
-    /// So many counters were ahead of the server's clock, and were moved to where it is.
+    /// Counts counters that were ahead of the server's clock, and were moved to its time.
     pub(crate) fn moved(&self, counters: u64) {
         self.moved.fetch_add(counters, Ordering::Relaxed);
     }
@@ -163,45 +163,44 @@ fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What was counted about one shard since the start.
+/// The counts of one shard since the start.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct ShardCounts {
     /// Its name, for labels: never a secret.
     pub shard: Box<str>,
-    /// What its breaker lets through.
+    /// The traffic that its breaker lets through.
     pub circuit: Circuit,
-    /// How often the breaker has opened.
+    /// The number of times the breaker has opened.
     pub opened: u64,
-    /// Decisions that could not be taken there, by cause: `connection`, `timeout`,
-    /// `overloaded`, `refused`, `reply`, `corrupt`, `unplaced`.
+    /// Decisions that could not be made there, by cause: `connection`, `timeout`, `overloaded`,
+    /// `refused`, `reply`, `corrupt`, `unplaced`.
     pub faults: [(&'static str, u64); 7],
     /// Pipelines sent.
     pub pipelines: u64,
-    /// Groups of decisions in them: fewer than decisions where some were merged.
+    /// Groups of decisions in them: fewer than decisions if some were merged.
     pub calls: u64,
     /// Decisions in them.
     pub decisions: u64,
-    /// How long decisions waited for their turn, all together.
+    /// The total time that decisions waited for their turn.
     pub queued_seconds: f64,
-    /// How often scripts had to be loaded again.
+    /// The number of times scripts had to be loaded again.
     pub reloads: u64,
-    /// How often a call was sent again, elsewhere or later, since the server said that it had not
-    /// carried it out: slots on their way from one shard to another.
+    /// Calls sent again, elsewhere or later, because the server said that it had not carried them
+    /// out: slots were migrating.
     pub redirects: u64,
     /// Denials repeated from memory.
     pub denied_from_memory: u64,
-    /// Hits that were taken of requests which another slot has denied, and were not given back as
-    /// far as is known.
+    /// Hits taken by requests that another slot denied, and not known to have been given back.
     pub stranded_hits: u64,
-    /// Counters that were more than their window ahead of the server's clock, since it went back, and were
-    /// moved to where it is.
+    /// Counters that were more than their window ahead of the server's clock, because it went back,
+    /// and were moved to its time.
     pub moved_counters: u64,
-    /// How often the server's clock was found to have gone back by more than a second.
+    /// The number of times the server's clock was found to have gone back by more than a second.
     pub clock_steps_back: u64,
-    /// Pipelines by how long their answer took: the upper bound in seconds, and the count
-    /// between it and the bound before.
+    /// Pipelines by the duration of their answer: the upper bound in seconds, and the count between
+    /// it and the bound before.
     pub duration_buckets: Vec<(f64, u64)>,
-    /// How long all answers took together.
+    /// The total duration of all answers.
     pub duration_seconds: f64,
 }

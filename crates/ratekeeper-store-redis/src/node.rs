@@ -1,4 +1,4 @@
-//! One server: where it listens, and how to come in.
+//! One server: its address and its login.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,37 +6,37 @@ use std::sync::Arc;
 
 use ratekeeper_tls::ClientTls;
 
-/// Where a server listens by default.
+/// The default port of a server.
 const PORT: u16 = 6379;
 
-/// A server, and what it wants to hear. Cheap to copy.
+/// A server's address, login and TLS. Cheap to copy.
 #[derive(Clone, Default)]
 pub(crate) struct Node {
     pub(crate) address: Address,
     pub(crate) login: Arc<Login>,
-    /// How the connection is encrypted; [`None`] for one that is not.
+    /// The TLS settings of the connection; [`None`] if it is not encrypted.
     pub(crate) tls: Option<Arc<ClientTls>>,
 }
 
-/// Where a server listens.
+/// The address a server listens on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Address {
     Tcp { host: String, port: u16 },
     Unix(PathBuf),
 }
 
-/// Who we are, and which database is ours.
+/// The user, password and database to log in with.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct Login {
     /// The user of an ACL; [`None`] for the default one.
     pub(crate) user: Option<String>,
-    /// [`None`] where nobody is asked for one.
+    /// [`None`] if no password is needed.
     pub(crate) password: Option<String>,
     pub(crate) db: i64,
 }
 
 impl Node {
-    /// Where it is, and nothing secret.
+    /// The address, without secrets.
     pub(crate) fn name(&self) -> String {
         self.address.to_string()
     }
@@ -49,7 +49,7 @@ impl Address {
     }
 }
 
-/// This host, where servers listen by default.
+/// This host, at the default port.
 impl Default for Address {
     fn default() -> Self {
         Self::tcp("127.0.0.1", PORT)
@@ -57,7 +57,7 @@ impl Default for Address {
 }
 
 impl Login {
-    /// Whether there is a password wherever there is a user.
+    /// Returns true unless there is a user without a password.
     pub(crate) fn is_whole(&self) -> bool {
         self.user.is_none() || self.password.is_some()
     }

@@ -1,8 +1,8 @@
-//! Asking a server for a decision that is nobody's, to see whether it can take any.
+//! Asking a server for a decision that nobody waits for, to see if it can make any.
 //!
 //! A server that answers PING may be out of memory, a replica, paused for writes, or closed to this
-//! user. So it is asked as decisions ask it: by the script, for a hit on a counter of its own, which
-//! is written and gone a millisecond later.
+//! user. So it is asked as decisions ask it: by the script, for a hit on a counter of its own,
+//! which expires a millisecond later.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,21 +21,21 @@ use crate::shard::Shard;
 use crate::topology::SlotMap;
 use crate::wire::{Sent, ask};
 
-/// How many subjects are tried for one that lies on a server: enough for one of a single slot.
+/// Subjects tried to find one that lies on a server: enough for a server with a single slot.
 const SUBJECTS_MAX: u64 = 1 << 18;
 
-/// Nobody's probe is denied by it, and its counter is gone a millisecond later.
+/// No probe is ever denied by it, and its counter expires a millisecond later.
 static LIMIT: LazyLock<Limit> = LazyLock::new(|| {
     let spec = LimitSpec::new(Algorithm::FixedWindow, 1_000_000, Micros::from_millis(1));
     Limit::try_new(spec).expect("it is a good limit")
 });
 
-/// Why a server decides nothing.
+/// The reason that a server decides nothing.
 #[derive(Debug)]
 pub(crate) enum ProbeError {
-    /// What it answered.
+    /// The server refused, with this message.
     Refused(String),
-    /// It answered what the script does not.
+    /// The answer was not one of the script.
     Answer,
 }
 
@@ -48,11 +48,10 @@ impl fmt::Display for ProbeError {
     }
 }
 
-/// Asks `shard` for a decision, and reads its answer. One that serves no slot is asked whether it
-/// is there.
+/// Asks `shard` for a decision, and reads its answer. A server without slots gets a PING instead.
 ///
 /// # Errors
-/// It has decided nothing.
+/// The server has decided nothing.
 pub(crate) async fn probe(
     connection: &mut MultiplexedConnection,
     shard: &Arc<Shard>,
@@ -92,12 +91,12 @@ pub(crate) async fn probe(
     }
 }
 
-/// The subject of a counter that lies on `shard`; of a cluster another one each time, since one slot
-/// may be on its way elsewhere while the others are served.
+/// Returns the subject of a counter on `shard`; in a cluster a different one each time, since one
+/// slot may be migrating while the others are served.
 fn subject_on(shard: &Arc<Shard>, map: &SlotMap) -> Option<u64> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     if !map.serves(shard) {
-        // No subject would lead there, and trying all of them would keep the thread busy.
+        // No subject would match, and trying all of them would keep the thread busy.
         return None;
     }
     let first = NEXT.fetch_add(1, Ordering::Relaxed) % u64::from(SLOTS);

@@ -1,9 +1,9 @@
-//! Decisions that wait for their turn, in groups that are decided together.
+//! Decisions waiting for their turn, in groups that are decided together.
 //!
-//! Requests that ask for the same counters under the same limits are one group, however many
-//! they are: a hot key costs one command per round trip. Within a group the order of arrival is
-//! kept. Everything here waits at the same time and has been told nothing yet, so any order of
-//! the groups is one in which the requests could have come.
+//! Requests for the same counters under the same limits are one group, however many they are: a hot
+//! key costs one command per round trip. Within a group the order of arrival is kept. Everything
+//! here waits at the same time and has no answer yet, so any order of the groups is one in which
+//! the requests could have come.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -18,10 +18,10 @@ use tokio::sync::{Notify, oneshot};
 use crate::script::Group;
 use crate::ticket::Decided;
 
-/// Requests of one group: what one script call may be asked to step through.
+/// The most requests in one group: the most that one script call may be asked to step through.
 const MEMBERS_MAX: usize = 1_024;
 
-/// One of the requests of a group.
+/// One request of a group.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) queued_at: Instant,
@@ -42,35 +42,35 @@ impl Member {
         }
     }
 
-    /// Tells the caller, unless it was told before or has gone.
+    /// Sends the answer, unless one was sent before or the caller has gone.
     pub(crate) fn answer(&mut self, decided: Decided) {
         if let Some(reply) = self.reply.take() {
             let _ = reply.send(decided);
         }
     }
 
-    /// Whether nobody waits for it any more.
+    /// Returns true if nobody waits for it any more.
     pub(crate) fn is_answered(&self) -> bool {
         self.reply.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 }
 
-/// Those who wait for the requests of a group, in the same order.
+/// The callers waiting for the requests of a group, in the same order.
 #[derive(Debug)]
 pub(crate) struct Members {
     pub(crate) list: Vec<Member>,
-    /// What the requests are found by: see [`signature`].
+    /// The signature by which the group is found: see [`signature`].
     pub(crate) signature: u64,
     /// The time of the first request, for servers that are told the time.
     pub(crate) now: Timestamp,
-    /// How often a server has said that it did not carry this out.
+    /// The number of times a server has said that it did not carry this out.
     pub(crate) attempts: u16,
-    /// Whether the server is to answer though the counters' slot is only on its way there.
+    /// Asks the server to answer although the counters' slot is still being imported.
     pub(crate) is_asking: bool,
 }
 
 impl Members {
-    /// Fails whoever still waits, and says how many there were.
+    /// Fails every request still waiting, and returns how many there were.
     pub(crate) fn fail(&mut self, error: StoreError) -> usize {
         let waiting = self.list.iter_mut().filter(|it| !it.is_answered());
         waiting.fold(0, |failed, member| {
@@ -79,8 +79,7 @@ impl Members {
         })
     }
 
-    /// Fails the members whose deadline has come by `now`, and says how many; the earliest
-    /// deadline of the others.
+    /// Fails the members whose deadline has come by `now`. Returns how many, and the earliest deadline of the others.
     pub(crate) fn expire(&mut self, now: Instant, error: StoreError) -> (usize, Option<Instant>) {
         let (mut expired, mut next) = (0, None);
         for member in self.list.iter_mut().filter(|it| !it.is_answered()) {
@@ -95,7 +94,7 @@ impl Members {
     }
 }
 
-/// A group that waits.
+/// A waiting group.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) group: Group,
@@ -103,8 +102,8 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Takes the oldest requests out that nobody waits for any more, and says how many. One
-    /// among others stays: it is decided in vain.
+    /// Removes the oldest requests that nobody waits for any more, and returns how many. One among
+    /// others stays: it is decided in vain.
     fn prune(&mut self) -> usize {
         let answered = self.members.list.iter().take_while(|it| it.is_answered());
         let answered = answered.count();
@@ -127,16 +126,16 @@ pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<I
     }
 }
 
-/// How much may wait, and how.
+/// The limits of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueBounds {
-    /// Requests that wait at the same time; more are refused at once.
+    /// The most requests waiting at the same time; more are refused at once.
     pub(crate) waiting_max: usize,
-    /// Whether requests that ask for the same are decided together.
+    /// Merges requests for the same counters, so that they are decided together.
     pub(crate) merges: bool,
 }
 
-/// What is taken from a queue.
+/// The groups taken from a queue.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) waiting: Vec<Waiting>,
@@ -149,9 +148,9 @@ pub(crate) struct Taken {
 pub(crate) struct Queue {
     inner: Mutex<Inner>,
     bounds: QueueBounds,
-    /// Something came into the queue.
+    /// Notified when something enters the queue.
     pub(crate) filled: Notify,
-    /// Something came into an empty queue, so that its deadline has to be watched.
+    /// Notified when something enters an empty queue, so that its deadline has to be watched.
     pub(crate) begun: Notify,
     closed: AtomicBool,
 }
@@ -159,17 +158,17 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct Inner {
     groups: VecDeque<Waiting>,
-    /// How many groups have left the queue.
+    /// The number of groups that have left the queue.
     gone: u64,
     waiting: usize,
     /// The last group of each signature, counted from the first one ever.
     last: HashMap<u64, u64, BuildHasherDefault<Unhashed>>,
 }
 
-/// What a queue did with a request.
+/// The outcome of queueing a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pushed {
-    /// It waits with others that ask for the same.
+    /// It waits with others for the same counters.
     Merged,
     /// It waits by itself.
     Queued,
@@ -190,7 +189,7 @@ impl Queue {
         }
     }
 
-    /// Lets `request` wait; `member` is only made if there is room.
+    /// Queues `request`; `member` is only made if there is room.
     pub(crate) fn push(&self, request: &Request<'_>, member: impl FnOnce() -> Member) -> Pushed {
         let signature = signature(request);
         let mut inner = self.inner.lock();
@@ -227,7 +226,7 @@ impl Queue {
         Pushed::Queued
     }
 
-    /// Lets a group wait that was on its way already, even if there is no room.
+    /// Queues a group again after it was sent, even if there is no room.
     pub(crate) fn put_back(&self, mut waiting: Waiting) {
         let mut inner = self.inner.lock();
         if self.closed.load(Ordering::Relaxed) {
@@ -238,17 +237,17 @@ impl Queue {
         inner.begin(waiting);
         drop(inner);
         self.filled.notify_one();
-        // Its deadline may come before that of what waits already.
+        // Its deadline may be earlier than those of the groups already waiting.
         self.begun.notify_one();
     }
 
-    /// Whether nothing waits.
+    /// Returns true if nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.inner.lock().groups.is_empty()
     }
 
-    /// Up to `groups_max` groups, the oldest first, and who waits for them. Requests that nobody
-    /// waits for any more are left out; those whose deadline is over by `now` fail with `late`,
+    /// Takes up to `groups_max` groups, the oldest first, with their callers. Requests that nobody
+    /// waits for any more are left out; those whose deadline has passed by `now` fail with `late`,
     /// and are counted.
     pub(crate) fn take(&self, groups_max: usize, now: Instant, late: StoreError) -> Taken {
         let mut inner = self.inner.lock();
@@ -267,7 +266,7 @@ impl Queue {
         taken
     }
 
-    /// Fails everything whose deadline is over by `now`, and says how many; the earliest
+    /// Fails every request whose deadline has passed by `now`. Returns how many, and the earliest
     /// deadline of the rest.
     pub(crate) fn expire(&self, now: Instant, error: StoreError) -> (usize, Option<Instant>) {
         let mut inner = self.inner.lock();
@@ -276,7 +275,7 @@ impl Queue {
             let (count, then) = waiting.members.expire(now, error);
             expired += count;
             next = earliest(next, then);
-            // A group without requests is none; the last one goes with it.
+            // A group without requests is none, so its last request stays until the group goes.
             if !waiting.is_over() {
                 removed += waiting.prune();
             }
@@ -288,7 +287,7 @@ impl Queue {
         (expired, next)
     }
 
-    /// Fails everything that waits.
+    /// Fails every waiting request.
     pub(crate) fn fail(&self, error: StoreError) {
         let mut inner = self.inner.lock();
         while let Some(mut waiting) = inner.pop() {
@@ -296,7 +295,7 @@ impl Queue {
         }
     }
 
-    /// Lets nothing in any more, and fails what waits.
+    /// Closes the queue, and fails every waiting request.
     pub(crate) fn close(&self) {
         let inner = self.inner.lock();
         self.closed.store(true, Ordering::Relaxed);
@@ -310,7 +309,7 @@ impl Queue {
 }
 
 impl Inner {
-    /// The last waiting group of that signature, if it has room for one more.
+    /// The last waiting group with that signature, if it has room for one more.
     fn same(&mut self, signature: u64) -> Option<&mut Waiting> {
         let place = self.last.get(&signature)?.checked_sub(self.gone)?;
         let waiting = self.groups.get_mut(usize::try_from(place).ok()?)?;
@@ -335,8 +334,8 @@ impl Inner {
     }
 }
 
-/// The same for requests that ask for the same counters, and hardly ever for others: the names
-/// of counters are keyed hashes already.
+/// Returns the same signature for requests for the same counters, and hardly ever for others: the
+/// names of counters are keyed hashes already.
 pub(crate) fn signature(request: &Request<'_>) -> u64 {
     request.steps.iter().fold(0, |folded: u64, step| {
         let folded = folded.rotate_left(23) ^ step.key.identity;
@@ -344,7 +343,7 @@ pub(crate) fn signature(request: &Request<'_>) -> u64 {
     })
 }
 
-/// Takes a signature as its hash.
+/// Uses a signature as its own hash.
 #[derive(Default)]
 pub(crate) struct Unhashed(u64);
 

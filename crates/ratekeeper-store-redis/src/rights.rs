@@ -1,28 +1,27 @@
-//! What the user of a connection must be allowed to do.
+//! The rights that the user of a connection needs.
 
 use redis::Cmd;
 
 use crate::node::Login;
 
-/// All that is done, as an ACL grants it.
+/// All commands in use, as an ACL grants them.
 const COMMANDS: &str = "+ping +info +time +eval +evalsha +get +set +del +pexpire +zadd +zrem +zcount +zscore \
                         +zremrangebyscore +zrangebyscore";
 
-/// What a cluster is asked besides.
+/// The further commands for a cluster.
 const OF_CLUSTERS: &str = " +cluster|slots +cluster|info +asking";
 
-/// What is needed where.
+/// The login, prefix and kind of server that rights are needed for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rights<'a> {
     pub(crate) login: &'a Login,
-    /// What all keys begin with.
+    /// The prefix of all keys.
     pub(crate) prefix: &'a str,
     pub(crate) is_cluster: bool,
 }
 
 impl Rights<'_> {
-    /// Asks which of these commands the user may not use on keys with the prefix: an array of
-    /// names.
+    /// Asks which of these commands the user may not use on keys with the prefix: an array of names.
     pub(crate) fn question(self) -> Cmd {
         let mut command = redis::cmd("EVAL");
         command
@@ -33,7 +32,7 @@ impl Rights<'_> {
         command
     }
 
-    /// What an operator types so that this user may do all of it.
+    /// The command by which an operator grants this user all of them.
     pub(crate) fn grant(self) -> String {
         let user = self.login.user.as_deref().unwrap_or("default");
         let select = if self.login.db == 0 { "" } else { " +select" };
@@ -44,7 +43,7 @@ impl Rights<'_> {
         )
     }
 
-    /// What is said of a user who may not do all of it.
+    /// The error for a user who lacks some of them.
     pub(crate) fn refusal(self, lacking: &[String]) -> String {
         format!(
             "the user may not use {} on keys that begin with {}; grant it: {}",

@@ -17,20 +17,20 @@ use crate::probe::probe;
 use crate::rights::Rights;
 use crate::shard::Shard;
 
-/// How often a server is looked at, and the secret compared.
+/// The interval at which a server is looked at, and the secret compared.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How soon it is looked at again while nobody knows of a secret, or it has just been made.
+/// The same interval while nobody knows a secret, or one has just been made.
 pub(super) const SOON: Duration = Duration::from_millis(50);
 
-/// Before connecting again. Short, so that a node puts the secret back into a server that has
-/// come back empty before another node may make a new one.
+/// The pause before connecting again. Short, so that a node puts the secret back into a server that
+/// has come back empty before another node may make a new one.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
-/// How long the server may take to say what it is, which nobody waits for.
+/// The time limit for the server to say what it is; nobody waits for that.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Round trips that are measured at once when a connection is new.
+/// Round trips measured at once on a new connection.
 const FIRST_TRIPS: usize = 3;
 
 pub(super) struct Chore {
@@ -38,7 +38,7 @@ pub(super) struct Chore {
     pub(super) kept: Arc<Kept>,
 }
 
-/// What is known of a server as long as the connection to it lasts.
+/// The knowledge of a server that lasts as long as the connection to it.
 struct Visit {
     trips: RoundTrips,
     missing: Missing,
@@ -66,14 +66,14 @@ impl Chore {
         self.shard.status.lock().error = None;
     }
 
-    /// The server was asked what it is and for the seed, whatever came of it.
+    /// Notes that the server was asked what it is and for the secret, with any result.
     fn greeted(&self) {
         if self.shard.greeted() {
             self.kept.greeted.send_modify(|count| *count += 1);
         }
     }
 
-    /// Connects, and looks after the server until that fails: why.
+    /// Connects, and looks after the server until that fails; returns the reason.
     async fn look_after(&self) -> Result<(), String> {
         let link = Link::open(&self.shard.node, self.kept.config.connect_timeout).await;
         let Link {
@@ -89,8 +89,8 @@ impl Chore {
     async fn visit(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
         let mut missing = Missing::new(Instant::now());
         if self.kept.share.seed.is_adopted() {
-            // Before anything else: another node may be waiting to make a new one. Whatever is in the
-            // way of it is in the way of what follows as well.
+            // Before anything else: another node may be waiting to make a new one. If this fails,
+            // what follows fails for the same reason.
             let _ = self.compare(connection, &mut missing).await;
         }
         let greeting = self.greet(connection).await?;
@@ -117,8 +117,8 @@ impl Chore {
         }
     }
 
-    /// Looks whether all is as it was: how far away the server is, what it evicts, and, while
-    /// nobody else asks it, whether it can decide.
+    /// Checks that nothing has changed: the distance to the server, its eviction policy, and, while
+    /// nobody else asks it, its ability to decide.
     async fn look(
         &self,
         connection: &mut MultiplexedConnection,
@@ -151,12 +151,12 @@ impl Chore {
         Ok(())
     }
 
-    /// Asks the server what it is and what we may do there.
+    /// Asks the server what it is, and for the rights of our user.
     async fn greet(&self, connection: &mut MultiplexedConnection) -> Result<Greeting, String> {
         let mut warnings = Vec::new();
         let question = redis::cmd("INFO");
         let info = match self.ask(question.query_async::<String>(connection)).await {
-            // Not all who let others use their server let them see so much.
+            // Not every provider lets its users run INFO.
             Err(why) if why.starts_with("NOPERM") => {
                 warnings.push(format!(
                     "Redis at {} does not say what it is ({why}): neither its version nor its maxmemory-policy is \
@@ -182,7 +182,7 @@ impl Chore {
         Ok(greeting)
     }
 
-    /// Keeps what the server said of itself, and says what is new about it.
+    /// Stores the server's description of itself, and logs what is new.
     fn told(&self, greeting: &Greeting, warnings: Vec<String>) {
         let mut status = self.shard.status.lock();
         for warning in warnings.iter().filter(|it| !status.warnings.contains(it)) {
@@ -198,7 +198,7 @@ impl Chore {
         };
     }
 
-    /// What we may not do there and would have to.
+    /// Returns the refusal that names the commands our user lacks, or [`None`] if it has all.
     async fn lacks(
         &self,
         connection: &mut MultiplexedConnection,
@@ -231,7 +231,7 @@ impl Chore {
     ) -> Result<(), String> {
         let sent = Instant::now();
         let ping = redis::cmd("PING");
-        // Whether it can serve, such as while it is loading, is seen by who asks for more.
+        // Its ability to serve (it may be loading) is seen by those who ask for more.
         match self.ask(ping.query_async::<Value>(connection)).await {
             Err(why) if why.starts_with("no answer") => return Err(why),
             _ => trips.add(sent.elapsed()),
@@ -239,7 +239,7 @@ impl Chore {
         Ok(())
     }
 
-    /// Says when the server comes to be too far away for the deadline, and when that is over.
+    /// Logs when the server becomes too far away for the deadline, and when that is over.
     fn tell_trip(&self, trips: &mut RoundTrips) {
         let deadline = self.kept.config.deadline;
         let (shard, fit) = (&self.shard.name, trips.judge(deadline));

@@ -10,34 +10,33 @@ use tracing::warn;
 use super::chore::Chore;
 use crate::seed::{Heard, Minted, SeedKey};
 
-/// How long the secret has to be missing before another one is proposed while some servers cannot
-/// say whether there is one: nodes that know it put it back each second.
+/// The time for which the secret has to be missing before another one is proposed while some
+/// servers cannot say if there is one: nodes that know it put it back each second.
 const MISSING: Duration = Duration::from_secs(2);
 
-/// How long a server has to have run before a secret is proposed to it: nodes that knew one before
-/// it was restarted, and has perhaps forgotten everything, have put theirs back by then. They try to
-/// connect for 400 ms, again after [`RETRY`](super::chore::RETRY), and need a few round trips.
+/// The least uptime of a server before a secret is proposed to it: nodes that knew one before it
+/// was restarted, perhaps empty, have put theirs back by then. They try to connect for 400 ms,
+/// again after [`RETRY`](super::chore::RETRY), and need a few round trips.
 const YOUNG: Duration = Duration::from_millis(600);
 
-/// The uptime of a server that has certainly run for [`YOUNG`]. It is the difference of two times
-/// that were cut to whole seconds, so up to one more than the truth.
+/// The reported uptime of a server that has certainly run for [`YOUNG`]. It is the difference of
+/// two times cut to whole seconds, so up to one second more than the truth.
 const GROWN_SECONDS: u64 = 2;
 
-/// For how long a secret that was just made is compared often: who made another one is to know
-/// soon.
+/// The time for which a secret just made is compared often, so that a node that made another one learns of it soon.
 const NEW: Duration = Duration::from_secs(2);
 
-/// What is known of a secret that is missing.
+/// The progress towards replacing a missing secret.
 pub(super) struct Missing {
     since: Option<Instant>,
-    /// From then on the server has certainly run for [`YOUNG`].
+    /// The time from which the server has certainly run for [`YOUNG`].
     grown_at: Instant,
-    /// When this node last wrote one there.
+    /// The last time this node wrote a secret there.
     written_at: Option<Instant>,
 }
 
 impl Missing {
-    /// Of a server that there is a connection to since `connected`.
+    /// Starts for a server connected since `connected`.
     pub(super) fn new(connected: Instant) -> Self {
         Self {
             since: None,
@@ -46,7 +45,7 @@ impl Missing {
         }
     }
 
-    /// The server says that it has run for so many seconds.
+    /// Takes in the uptime that the server reports.
     pub(super) fn hear_uptime(&mut self, seconds: u64, now: Instant) {
         if seconds >= GROWN_SECONDS {
             self.grown_at = self.grown_at.min(now);
@@ -68,18 +67,18 @@ impl Missing {
     }
 }
 
-/// What lies where the secret is to lie.
+/// The value found at the secret's key.
 enum There {
     Nothing,
     Secret(Minted),
     Garbage,
-    /// The slot is on its way, or was never here.
+    /// The slot is migrating, or was never here.
     Elsewhere,
 }
 
 impl Chore {
-    /// Puts the secret back if it is gone, and hears the one that is there. False if there is
-    /// none, and none may be proposed yet.
+    /// Puts the secret back if it is gone, and takes in the one found there. Returns false if there
+    /// is none, and none may be proposed yet.
     pub(super) async fn compare(
         &self,
         connection: &mut MultiplexedConnection,
@@ -101,7 +100,7 @@ impl Chore {
                 let is_garbage = matches!(nothing, There::Garbage);
                 match self.write(connection, &key, is_garbage, missing).await? {
                     Some(there) => there,
-                    // A node that knows of none waits for one, but for no copy.
+                    // A node that knows no secret waits for one, but not for a copy.
                     None => return Ok(matches!(key, SeedKey::Copy(_))),
                 }
             }
@@ -133,8 +132,8 @@ impl Chore {
         })
     }
 
-    /// Writes our secret where there is none, if we know one or may propose one, and answers what
-    /// lies there afterwards.
+    /// Writes our secret where there is none, if we know one or may propose one, and returns the
+    /// secret stored there afterwards.
     async fn write(
         &self,
         connection: &mut MultiplexedConnection,
@@ -174,7 +173,7 @@ impl Chore {
     }
 }
 
-/// Whether a server says that a key lies, or is about to lie, elsewhere.
+/// Returns true if a server says that a key is, or will soon be, elsewhere.
 fn is_moving(why: &str) -> bool {
     ["MOVED", "ASK", "TRYAGAIN"]
         .iter()

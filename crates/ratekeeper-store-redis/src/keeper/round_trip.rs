@@ -1,12 +1,12 @@
-//! How far away a server is, and whether that fits the deadline.
+//! Round-trip times to a server, judged against the deadline.
 
 use std::time::Duration;
 
-/// Round trips that are remembered.
+/// The number of round trips remembered.
 const REMEMBERED: usize = 10;
 
-/// The last round trips. The fastest of them counts: a slow one may be this node's own load, and
-/// what even the fastest takes is the way.
+/// The last round trips. The fastest of them counts: a slow one may be due to this node's own load,
+/// but the fastest is the distance.
 #[derive(Debug, Default)]
 pub(super) struct RoundTrips {
     last: [Option<Duration>; REMEMBERED],
@@ -14,14 +14,14 @@ pub(super) struct RoundTrips {
     is_bad: bool,
 }
 
-/// What the round trips come to.
+/// The verdict on the last round trips.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fit {
     /// The same as last time.
     Unchanged,
     /// The fastest fits the deadline again.
     Good(Duration),
-    /// The fastest takes too much of it.
+    /// The fastest takes too large a part of the deadline.
     Bad(Duration),
 }
 
@@ -31,8 +31,9 @@ impl RoundTrips {
         self.next = (self.next + 1) % REMEMBERED;
     }
 
-    /// Whether the fastest fits `deadline`: at most a quarter of it. One that was too long fits
-    /// again at a fifth, so that nothing is said of one that hovers there.
+    /// Returns whether the fastest round trip now fits `deadline`: at most a quarter of it. One
+    /// that was too long fits again at a fifth, so that nothing is logged about one that hovers
+    /// there.
     pub(super) fn judge(&mut self, deadline: Duration) -> Fit {
         let Some(fastest) = self.last.iter().flatten().min().copied() else {
             return Fit::Unchanged;

@@ -1,4 +1,4 @@
-//! Groups as the script takes them.
+//! Groups encoded for the script.
 
 use ratekeeper_core::{MAX_COUNT, Micros, Timestamp};
 use ratekeeper_store::{Charge, Extra, PermitAct, Until};
@@ -13,32 +13,31 @@ const LONE: u8 = 1;
 /// Any other group.
 const STEPS: u8 = 2;
 
-/// The keys and the argument of one call of the script. It is made to be used again: pushing
-/// groups allocates nothing once it has grown.
+/// The keys and the argument of one call of the script. It can be reused: pushing groups allocates
+/// nothing once it has grown.
 #[derive(Clone, Default, Debug)]
 pub struct Call {
     keys: Vec<u8>,
-    /// Where each key ends.
+    /// The end of each key.
     ends: Vec<usize>,
     plan: Vec<u8>,
 }
 
 impl Call {
-    /// A call of no group.
+    /// Makes a call without groups.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Forgets all groups.
+    /// Removes all groups.
     pub fn clear(&mut self) {
         self.keys.clear();
         self.ends.clear();
         self.plan.clear();
     }
 
-    /// Adds a group, decided after those that are here already. In a cluster all of a call's
-    /// counters must lie in one slot.
+    /// Adds a group, decided after those already here. In a cluster all counters of a call must lie in one slot.
     pub fn push(&mut self, group: &Group, names: &KeyName) {
         for part in &group.parts {
             names.counter(part.key, &mut self.keys);
@@ -152,14 +151,14 @@ impl Call {
         self.plan.extend_from_slice(&micros.to_le_bytes());
     }
 
-    /// As a number below 0, which no time is.
+    /// A number below 0, which no time is.
     #[allow(clippy::cast_precision_loss, reason = "below 2^53")]
     fn span(&mut self, span: Micros) {
         let micros = -(span.get() as f64);
         self.plan.extend_from_slice(&micros.to_le_bytes());
     }
 
-    /// Hits beyond 2^53 - 1, which edges refuse, become that.
+    /// Hits above 2^53 - 1, which edges refuse, are cut to that.
     #[allow(clippy::cast_precision_loss, reason = "below 2^53")]
     fn hits(&mut self, hits: i64) {
         let most = MAX_COUNT.cast_signed();
@@ -169,7 +168,7 @@ impl Call {
 }
 
 impl Group {
-    /// Its only part, if the script may take it the short way.
+    /// The group's only part, if the script may take it the short way.
     pub(super) fn lone(&self) -> Option<&Part> {
         let [part] = self.parts.as_slice() else {
             return None;

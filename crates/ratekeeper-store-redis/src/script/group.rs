@@ -6,8 +6,7 @@ use smallvec::SmallVec;
 
 use super::params::{LEAKY_WITHIN, Params};
 
-/// The most requests that are merged where each must be stepped by itself: the script would
-/// hold up everybody else.
+/// The most requests that are merged if each must be stepped by itself: more would hold up everybody else.
 const STEPPED_MAX: u32 = 64;
 
 /// The most runs of a group.
@@ -22,7 +21,7 @@ pub struct Group {
     pub(super) extra: Option<Box<Extra>>,
     pub(super) runs: SmallVec<[Run; 1]>,
     requests: u32,
-    /// Whether the script may take a run at once, rather than request by request.
+    /// True if the script may take a run at once, rather than request by request.
     pub(super) is_plain: bool,
 }
 
@@ -41,7 +40,7 @@ pub(super) struct Part {
     pub(super) counter: u16,
 }
 
-/// So many requests of the same hits, one after the other.
+/// A number of requests with the same hits, one after the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Run {
     pub(super) requests: u32,
@@ -49,7 +48,7 @@ pub(super) struct Run {
 }
 
 impl Group {
-    /// A group of one request.
+    /// Makes a group of one request.
     #[must_use]
     pub fn new(request: &Request<'_>) -> Self {
         let mut parts: SmallVec<[Part; 2]> = SmallVec::with_capacity(request.steps.len());
@@ -72,15 +71,15 @@ impl Group {
         group
     }
 
-    /// Whether the script takes so many steps: at most 65,535. Others must not be sent.
+    /// Returns true if the script accepts the number of steps: at most 65,535. Others must not be sent.
     #[must_use]
     pub fn is_sendable(request: &Request<'_>) -> bool {
         request.steps.len() <= usize::from(u16::MAX)
     }
 
-    /// Adds a request that asks for the same counters under the same limits, to be decided
-    /// after those that are here already. False, and nothing is changed, if it asks for
-    /// anything else, or if the group is as large as one may be.
+    /// Adds a request for the same counters under the same limits, to be decided after those
+    /// already here. Returns false, without any change, if it asks for anything else, or if the
+    /// group is full.
     pub fn merge(&mut self, request: &Request<'_>) -> bool {
         let fits = self.runs.len() < RUNS_MAX && self.requests < u32::MAX;
         if !fits || !self.asks(request) {
@@ -94,8 +93,7 @@ impl Group {
         true
     }
 
-    /// Whether `request` asks for the same counters under the same limits, and for nothing
-    /// besides.
+    /// Returns true if `request` asks for the same counters under the same limits, and for nothing else.
     pub(crate) fn asks(&self, request: &Request<'_>) -> bool {
         self.extra.is_none()
             && request.extra.is_none()
@@ -104,13 +102,13 @@ impl Group {
             && self.parts.iter().zip(request.steps).all(|(p, s)| p.asks(s))
     }
 
-    /// Requests in it, at least 1.
+    /// The number of requests in it, at least 1.
     #[must_use]
     pub const fn requests(&self) -> u32 {
         self.requests
     }
 
-    /// The first counter it asks for; None without steps, which nobody has to ask Redis.
+    /// The first counter it asks for; [`None`] without steps, for which Redis is never asked.
     #[must_use]
     pub fn first_key(&self) -> Option<CounterKey> {
         self.parts.first().map(|part| part.key)
@@ -121,7 +119,7 @@ impl Group {
         self.parts.iter().map(|part| part.key.subject)
     }
 
-    /// The counters that some request gives something back to.
+    /// The counters that some request refunds.
     pub(crate) fn refunded(&self) -> impl Iterator<Item = CounterKey> + '_ {
         let gives_back = |index: usize| self.runs.iter().any(move |run| run.hits[index] < 0);
         let parts = self.parts.iter().enumerate();
@@ -130,7 +128,7 @@ impl Group {
             .map(|(_, part)| part.key)
     }
 
-    /// Takes the first `requests` out again, which is fewer than there are.
+    /// Removes the first `requests`, fewer than there are.
     pub(crate) fn forget_first(&mut self, requests: usize) {
         let mut left = u32::try_from(requests).unwrap_or(u32::MAX);
         self.requests = self.requests.saturating_sub(left);

@@ -2,7 +2,7 @@
 
 use ratekeeper_store::CounterKey;
 
-/// How many slots a cluster has.
+/// The number of slots in a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
 /// The digits of base64url, which has no brace to steer a slot with.
@@ -26,7 +26,7 @@ impl Default for KeyName {
 }
 
 impl KeyName {
-    /// Keys that begin with `prefix`, up to its first `{`: a brace would steer the slots.
+    /// Makes keys that begin with `prefix`, up to its first `{`: a brace would steer the slots.
     #[must_use]
     pub fn new(prefix: &str) -> Self {
         let end = prefix.find('{').unwrap_or(prefix.len());
@@ -35,7 +35,7 @@ impl KeyName {
         }
     }
 
-    /// The keys of counters that probes hit, which are nobody's.
+    /// Makes the keys of counters that probes hit.
     pub(crate) fn of_probes(&self) -> Self {
         Self {
             prefix: [&*self.prefix, b"probe:"].concat().into(),
@@ -51,15 +51,15 @@ impl KeyName {
         out.extend_from_slice(&digits(key.identity));
     }
 
-    /// The key of a counter, to be shown.
+    /// The key of a counter, for display.
     pub(crate) fn text(&self, key: CounterKey) -> String {
         let mut name = Vec::new();
         self.counter(key, &mut name);
         String::from_utf8_lossy(&name).into_owned()
     }
 
-    /// Appends the key under which a request is remembered that is carried out once, beside the
-    /// counters of that subject. A counter's key is shorter, so that none is the same.
+    /// Appends the key that remembers a request to be carried out only once, beside the counters of
+    /// that subject. A counter's key is shorter, so the two never collide.
     pub fn once(&self, subject: u64, id: u128, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.prefix);
         out.push(b'{');

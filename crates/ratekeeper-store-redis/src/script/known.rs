@@ -1,4 +1,4 @@
-//! What is known of the counters of a group that was denied.
+//! The known counters of a group that was denied.
 
 use ratekeeper_core::{Algorithm, Ask, Micros, Moment, StateRef, Timestamp, combine};
 use ratekeeper_store::{Charge, Execution, Request, StepOutcome, Verdicts};
@@ -8,9 +8,9 @@ use super::group::Group;
 use super::replay::Replay;
 use super::state::Kept;
 
-/// The counters of a denied group, as they were right after. As long as nobody gives anything
-/// back, they only get fuller until time passes, and time is accounted for: what these states
-/// deny, Redis would.
+/// The counters of a denied group, as they were right after. Unless something is given back, they
+/// only get fuller until time passes, and time is accounted for: Redis would deny whatever these
+/// states deny.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     group: Group,
@@ -19,9 +19,9 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What `replay` has left of `group`; [`None`] if its denials are not to be repeated from
-    /// memory: where a denial changes counters, where permits are waited for, and where a
-    /// request takes twice from one counter.
+    /// The counters of `group` that `replay` ends with; [`None`] if its denials must not be
+    /// repeated from memory: if a denial changes counters, permits are waited for, or a request
+    /// takes twice from one counter.
     pub(super) fn new(group: &Group, replay: Replay<'_>) -> Option<Self> {
         let is_repeatable = group.extra.is_none()
             && group.parts.iter().enumerate().all(|(index, part)| {
@@ -50,7 +50,7 @@ impl Known {
         self.group.parts.iter().map(|part| part.key)
     }
 
-    /// The answer to `request`, so long after these states were read, if that is a denial;
+    /// Returns the answer to `request`, `since` these states were read, if that is a denial;
     /// [`None`] if Redis has to be asked.
     pub(crate) fn denial(&self, request: &Request<'_>, since: Micros) -> Option<Verdicts> {
         if !self.group.asks(request) || !self.are_hits_known(request) {
@@ -82,7 +82,7 @@ impl Known {
         })
     }
 
-    /// Never a look or a refund. Of a log no more is known than the denied hits needed.
+    /// False for looks and refunds. Of a log no more is known than the denied hits needed.
     fn are_hits_known(&self, request: &Request<'_>) -> bool {
         let denied = self.group.runs.first().map(|run| &run.hits);
         let known = denied.into_iter().flatten();

@@ -1,4 +1,4 @@
-//! A limit as the script is told it.
+//! A limit, encoded for the script.
 
 use ratekeeper_core::{Arithmetic, Bounds, Emission, Limit, MAX_COUNT};
 
@@ -9,17 +9,17 @@ pub(super) struct Params {
     pub(super) numbers: [u64; 5],
 }
 
-/// The number of concurrency, whose state is no string.
+/// The number of concurrency, the only algorithm whose state is not a string.
 pub(super) const CONCURRENCY: u8 = 7;
 
-/// The number of the leaky bucket whose callers cannot wait for every turn: the only one that may
+/// The number of the leaky bucket for callers who cannot wait for every turn: the only one that may
 /// refuse the second of two requests although there is room.
 pub(super) const LEAKY_WITHIN: u8 = 8;
 
 /// The number of the sliding window without sub-windows.
 pub(super) const EQUAL_COUNT: u8 = 9;
 
-/// Bits of a distance by the number that the script has for them.
+/// The width in bits of a distance, by its number in the script.
 pub(super) const WIDTHS: [u32; 4] = [22, 16, 11, 8];
 
 fn equal_count_width(bits: u32) -> u64 {
@@ -32,14 +32,14 @@ fn equal_count_width(bits: u32) -> u64 {
 /// Microseconds of a minute: calendars' edges are counted in them.
 pub(super) const CALENDAR_UNIT: u64 = 60_000_000;
 
-/// What one unit of time weighs in the state of a calendar's window.
+/// The weight of one unit of time in the state of a calendar window.
 pub(super) const CALENDAR_SPAN: u64 = 1 << 27;
 
-/// No clock is later than this, in microseconds (the year 2112), or a window's start is
-/// written beside the count instead of with it.
+/// The latest time of a clock, in microseconds (the year 2112): a later window start is written
+/// beside the count instead of combined with it.
 const LATEST: u64 = 1 << 52;
 
-/// What one window weighs in the state of a fixed window: as much as leaves room for every
+/// The weight of one window in the state of a fixed window: the largest that leaves room for every
 /// window there will be.
 pub(super) const fn span(window: u64) -> u64 {
     MAX_COUNT / (LATEST / window + 1)

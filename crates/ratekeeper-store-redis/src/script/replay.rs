@@ -1,5 +1,4 @@
-//! The answers to a group's requests, from what the script has read: the steps that it took,
-//! taken again by core.
+//! The answers to a group's requests, computed from the states that the script read: core repeats the script's steps.
 
 use ratekeeper_core::concurrency::Held;
 use ratekeeper_core::{
@@ -11,11 +10,11 @@ use smallvec::SmallVec;
 use super::group::{Group, Run};
 use super::state::Kept;
 
-/// A group's counters, as they are before its next request.
+/// A group's counters before its next request.
 pub(super) struct Replay<'a> {
     group: &'a Group,
     now: Timestamp,
-    /// One for each part; only those count that are the first of their counter.
+    /// One for each part; only the first of each counter is used.
     states: SmallVec<[Kept; 2]>,
 }
 
@@ -24,12 +23,12 @@ impl<'a> Replay<'a> {
         Self { group, now, states }
     }
 
-    /// The time of the decision, and what is then known of the counters.
+    /// Returns the time of the decision, and the counters then known.
     pub(super) fn into_parts(self) -> (Timestamp, SmallVec<[Kept; 2]>) {
         (self.now, self.states)
     }
 
-    /// How many counters are so far ahead of the clock that the script has moved them to where it is.
+    /// The number of counters so far ahead of the clock that the script has moved them to its time.
     pub(super) fn moved(&self) -> u64 {
         let parts = self.group.parts.iter().zip(&self.states).enumerate();
         let moved = parts.filter(|(index, (part, state))| {
@@ -103,8 +102,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Charges the counter of the step, also 0 hits, which settles it. A group with an extra
-    /// has one request, so that nobody sees what became of its permits.
+    /// Charges the counter of the step, also with 0 hits, which settles it. A group with an extra
+    /// has one request, so nobody sees its permits afterwards.
     fn charge(&mut self, index: usize, step: &Step, hits: i64) {
         let at = self.moment(step);
         let counter = usize::from(self.group.parts[index].counter);
@@ -127,7 +126,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// The step, without its hits if it gives back what does not count any more.
+    /// The step, without hits if it gives back hits that no longer count.
     fn as_of(&self, step: Step) -> Step {
         let taken_at = self.group.extra.as_ref().and_then(|extra| extra.taken_at);
         let is_gone = |at| step.hits < 0 && !step.limit.still_counts(at, &self.moment(&step));

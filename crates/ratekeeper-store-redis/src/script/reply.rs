@@ -1,4 +1,4 @@
-//! What the script answers.
+//! Decoding the script's answer.
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_store::{CounterKey, Execution, FullMode, StepOutcome, Verdicts};
@@ -9,7 +9,7 @@ use super::known::Known;
 use super::replay::Replay;
 use super::state::Kept;
 
-/// Stands for the state of a counter where something else lies.
+/// Stands in for the state of a counter if its key holds something else.
 const NO_COUNTER: i64 = -1;
 
 /// One element of the array that the script returns.
@@ -23,30 +23,28 @@ pub enum Item<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Why an answer cannot be used. Nothing is known of what became of the call.
+/// The reason that an answer cannot be used. The outcome of the call is not known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AnswerError {
-    /// It is shorter or longer than the call, or something else than what was asked for: it is
-    /// no answer of this version's script.
+    /// It is shorter or longer than the call, or something else than was asked for: it is no answer
+    /// of this version's script.
     #[error("the script's answer is malformed")]
     Malformed,
-    /// What the script let pass is not what its own state lets pass: another program writes to
-    /// the same keys, or the script and this program differ.
+    /// The script let requests pass that its own state denies, or the other way round: another
+    /// program writes to the same keys, or the script and this program differ.
     #[error("the script's answer contradicts the state it read")]
     Disagrees,
-    /// What lies where a counter of some group is to lie is none. That group was not carried out,
-    /// all others were.
+    /// The key of a group's counter holds something else. That group was not carried out, all others were.
     #[error("the key holds something that is not a counter")]
     Corrupt,
 }
 
-/// Makes `reply` the answers to `groups`, which is what the call held: `answer` is told the
-/// number of the group, from 0, and the verdicts of each of its requests, in the order in which
-/// they came.
+/// Turns `reply` into the answers to `groups`, the groups of the call: `answer` gets the number of
+/// the group, from 0, and the verdicts of each of its requests, in the order in which they came.
 ///
 /// # Errors
-/// If `reply` is no answer to these groups. Those before the one it fails at were answered. If
-/// something lies where a counter is to lie that is none, all groups but that one were answered.
+/// If `reply` is no answer to these groups. Those before the one it fails at were answered. If the
+/// key of a counter holds something else, all groups but that one were answered.
 pub fn decode<'r>(
     groups: &[Group],
     reply: impl IntoIterator<Item = Item<'r>>,
@@ -61,29 +59,29 @@ pub fn decode<'r>(
     }
 }
 
-/// What is to be told of a group besides its verdicts.
+/// The result of a group besides its verdicts.
 #[allow(
     clippy::large_enum_variant,
     reason = "nearly all are of the large one, which is moved once"
 )]
 pub(crate) enum Aside {
-    /// Its last request was denied, and would be again: what is known of its counters.
+    /// Its last request was denied, and would be again: its known counters.
     Denied(Known),
-    /// Nothing of it was carried out, and it has no verdicts: what lies at one of its keys, that of
-    /// this counter as far as is known, is no counter.
+    /// Nothing of it was carried out, and it has no verdicts: one of its keys, that of this counter
+    /// as far as is known, holds something else.
     Corrupt(CounterKey),
 }
 
-/// What an answer tells besides its groups' verdicts.
+/// The contents of an answer besides its groups' verdicts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Told {
     /// The server's time.
     pub(crate) at: Timestamp,
-    /// How many counters were moved to the current window, since the clock has gone back.
+    /// The number of counters moved to the current window because the clock had gone back.
     pub(crate) moved: u64,
 }
 
-/// As [`decode`], and tells `aside` what is to be told of a group besides.
+/// As [`decode`], and passes the result of a group besides its verdicts to `aside`.
 pub(crate) fn decode_and_keep<'r>(
     groups: &[Group],
     reply: impl IntoIterator<Item = Item<'r>>,
@@ -141,7 +139,7 @@ fn decode_group<'r>(
         states.push(kept.ok_or(AnswerError::Malformed)?);
     }
     if let Some(key) = corrupt {
-        // Nothing of any of its runs was allowed.
+        // No run may have been allowed.
         let nothing = items.by_ref().take(group.runs.len());
         return match nothing.eq(group.runs.iter().map(|_| Item::Int(0))) {
             true => Ok(Some(Aside::Corrupt(key))),
@@ -152,7 +150,7 @@ fn decode_group<'r>(
     let mut replay = Replay::new(group, now, states);
     *moved += match execution {
         Execution::Now => replay.moved(),
-        // What was read then was moved then.
+        // States read by the first execution were moved by it.
         _ => 0,
     };
     let mut is_denied = false;
@@ -168,7 +166,7 @@ fn decode_group<'r>(
             };
             found += u64::from(has_passed);
             if execution == Execution::Before {
-                // The limits may have changed since; what was answered then stands.
+                // The limits may have changed since; the first answer stands.
                 verdicts.allowed = passed > 0;
                 found = passed;
             }

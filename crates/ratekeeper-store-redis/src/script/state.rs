@@ -1,4 +1,4 @@
-//! States as the script keeps them, read back.
+//! The script's states, decoded.
 
 use ratekeeper_core::concurrency::Held;
 use ratekeeper_core::{Heap, Shape, State, Words, equal_count};
@@ -8,7 +8,7 @@ use super::group::Part;
 use super::params::{CALENDAR_SPAN, CALENDAR_UNIT, CONCURRENCY, EQUAL_COUNT, WIDTHS, span};
 use super::reply::Item;
 
-/// The state of a counter, as the steps of core take it.
+/// The state of a counter, in the form that core's steps take.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Kept {
     Words(Words),
@@ -17,7 +17,7 @@ pub(super) enum Kept {
 }
 
 impl Kept {
-    /// The state that the script has read; None if it is no such state.
+    /// Reads the state that the script returned; [`None`] if it is no such state.
     pub(super) fn read(part: &Part, has_permit: bool, item: Item<'_>) -> Option<Self> {
         if part.params.code == CONCURRENCY {
             let Item::Int(number) = item else {
@@ -50,7 +50,7 @@ impl Kept {
         }
     }
 
-    /// What the script makes of `raw`: nothing counted, where it is none of its own states.
+    /// Decodes `raw` as the script does: anything but one of its own states counts as empty.
     fn from_bytes(part: &Part, raw: &[u8]) -> Self {
         let kept = match part.params.code {
             1 => fixed(
@@ -126,7 +126,7 @@ fn ring(raw: &[u8], sub_windows: u64) -> Heap {
     ring
 }
 
-/// A form, when the newest group began, its hits and its size, and the distances.
+/// A form, the start of the newest group, its hits and its size, and the distances.
 fn equal_count(raw: &[u8]) -> Option<State> {
     let (head, rest) = raw.split_at_checked(7)?;
     let (width, (newest, group), distances) = match head[0] {
@@ -160,7 +160,7 @@ fn equal_count(raw: &[u8]) -> Option<State> {
     )
 }
 
-/// One byte below 240, else what is above by 256 and the remainder.
+/// Distances: one byte below 240, else two that hold the excess over 240, in multiples of 256 and the remainder.
 fn escaped(mut bytes: &[u8]) -> SmallVec<[u64; 22]> {
     let mut distances = SmallVec::new();
     loop {
@@ -189,7 +189,7 @@ fn log(raw: &[u8]) -> Heap {
     [little(sum), 2].into_iter().chain(pairs).collect()
 }
 
-/// Up to 8 bytes, the lowest first.
+/// An integer of up to 8 bytes, little-endian.
 fn little(bytes: &[u8]) -> u64 {
     let byte = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
     bytes.iter().rev().fold(0, byte)

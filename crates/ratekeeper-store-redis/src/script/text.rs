@@ -1,4 +1,4 @@
-//! The script's text, put together from its files.
+//! The script's text, joined from its files.
 
 const DECIDE: &str = include_str!("decide.lua");
 
@@ -12,18 +12,18 @@ const ALGORITHMS: [&str; 7] = [
     include_str!("concurrency.lua"),
 ];
 
-/// What begins a section, and in `decide.lua` the place of one.
+/// The mark that begins a section, and in `decide.lua` stands for one.
 const MARK: &str = "--@ ";
 
 /// The place of one of the clock's sections inside a section of an algorithm.
 const INNER: &str = "--= ";
 
-/// Whose time counts.
+/// The clock that decisions go by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clock {
     /// The server's own, as in production: all nodes share it.
     Server,
-    /// Each call says the time, for tests and replay. Counters outlive their expiry by an hour.
+    /// The time in each call, for tests and replay. Counters outlive their expiry by an hour.
     Told,
 }
 
@@ -44,7 +44,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// The script that decides by this clock.
+    /// Makes the script that decides by this clock.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         let mut text = String::new();
@@ -66,20 +66,20 @@ impl Script {
         Self { text: whole, sha1 }
     }
 
-    /// What `SCRIPT LOAD` takes.
+    /// The text for `SCRIPT LOAD`.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What `EVALSHA` takes: 40 lower-case hexadecimal digits.
+    /// The digest for `EVALSHA`: 40 lower-case hexadecimal digits.
     #[must_use]
     pub fn sha1(&self) -> &str {
         &self.sha1
     }
 }
 
-/// The lines that are neither empty nor a comment.
+/// Returns the lines that are neither empty nor a comment.
 fn code(file: &str) -> impl Iterator<Item = &str> {
     let is_code = |line: &&str| {
         let line = line.trim_start();
@@ -94,7 +94,7 @@ fn push(line: &str, text: &mut String) {
     text.push('\n');
 }
 
-/// Chooses among the algorithms' sections of that name by the step's algorithm.
+/// Appends the algorithms' sections of that name, as branches on the step's algorithm.
 fn branches(name: &str, text: &mut String) {
     let mut word = "if";
     for file in ALGORITHMS {
@@ -116,7 +116,7 @@ fn branches(name: &str, text: &mut String) {
     push("end", text);
 }
 
-/// The section of that name.
+/// Appends the section of that name.
 fn section(file: &str, name: &str, text: &mut String) {
     let mut is_open = false;
     for line in code(file) {
