@@ -1,10 +1,10 @@
 //! Counters in Redis or Valkey, shared by several nodes.
 //!
-//! [`script`] says what is asked of Redis and reads what it answers: pure functions over bytes,
-//! which know no connection. [`RedisStore`] brings them there and back: what waits at the same
-//! time is sent together, requests for the same counters are decided together, and what is known
-//! to be denied is not asked again. A server that fails is left alone until it answers a probe;
-//! meanwhile every decision fails at once, and whoever asked goes by its failure mode.
+//! [`script`] makes the calls to Redis and reads its answers: pure functions over bytes, which know
+//! no connection. [`RedisStore`] carries them there and back: groups waiting at the same time are
+//! sent together, requests for the same counters are decided together, and known denials are not
+//! asked for again. A server that fails is left alone until it answers a probe; meanwhile every
+//! decision fails at once, and the caller applies its failure mode.
 
 mod batch;
 mod breaker;

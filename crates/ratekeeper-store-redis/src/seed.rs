@@ -1,14 +1,14 @@
-//! The secret that counters are named by, and how all nodes come to have the same.
+//! The secret that counters are named by, and the protocol by which all nodes come to share it.
 //!
 //! It is made once and lies in Redis under one key, where each node puts it back and compares it
-//! each second. A node counts nothing before it knows the secret, and makes one only where no other
-//! node can be about to put one back. Where two meet all the same, the older one counts, for all
-//! nodes ([`Minted`]). In a cluster every shard but the one of that key has a copy, under a key that lies
-//! there, and so has every further store of a service: a node that starts while the server of the
-//! first is away, or has come back empty, finds the secret that the counters of all others are
-//! named by. What lies under the first key of the first store is what counts, and copies are made
-//! to agree with it. Those of further stores have keys that are nobody's first: another service may
-//! have its own secret there, and is not to be given ours.
+//! each second. A node counts nothing before it knows the secret, and makes one only if no other
+//! node can be about to put one back. If two meet all the same, the older one wins, for all nodes
+//! ([`Minted`]). In a cluster every shard but the one of that key has a copy, under a key that lies
+//! there, and so has every further store of a service: a node that starts while the first store's
+//! server is away, or has come back empty, finds the secret that all others name counters by. The
+//! first key of the first store is authoritative, and copies are made to agree with it. Copies in
+//! further stores have keys that are nobody's first: another service may have its own secret there,
+//! and must not be given ours.
 
 mod minted;
 
@@ -29,24 +29,24 @@ use crate::script::slot_of_key;
 use crate::shard::Shard;
 use crate::topology::{SlotMap, Topology};
 
-/// How many names are tried for the key of a copy: enough for a shard that has a single slot.
+/// Names tried for the key of a copy: enough for a shard that has a single slot.
 const NAMES_MAX: u32 = 1 << 18;
 
 /// 128 bits.
 pub(crate) type Secret = [u8; 16];
 
-/// Where a server keeps the secret.
+/// The key under which a server keeps the secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum SeedKey {
-    /// What lies there is what counts.
+    /// The authoritative key.
     First(String),
-    /// For when that cannot be asked.
+    /// A copy, for when the authoritative key cannot be read.
     Copy(String),
 }
 
 impl SeedKey {
-    /// Where `shard` keeps it, of the servers of `map`, which may be those of the first store;
-    /// [`None`] if it serves nothing.
+    /// Returns the key on `shard`, given the `map` of its store, which may be the first one;
+    /// [`None`] if the shard serves nothing.
     pub(crate) fn of(
         prefix: &str,
         shard: &Arc<Shard>,
@@ -54,7 +54,7 @@ impl SeedKey {
         is_first_store: bool,
     ) -> Option<Self> {
         if !map.serves(shard) {
-            // No name would lead there, and trying all of them would keep the thread busy.
+            // No name would match, and trying all of them would keep the thread busy.
             return None;
         }
         let lies_there = |key: &str| {
@@ -80,49 +80,48 @@ impl SeedKey {
     }
 }
 
-/// What this node knows of the secret, for all of its stores.
+/// This node's knowledge of the secret, for all of its stores.
 pub(crate) struct Seed {
     known: Mutex<Known>,
-    /// What is known, for who waits for it.
+    /// The secret, once it is known, for those waiting for it.
     adopted: watch::Sender<Option<Secret>>,
-    /// The same in two words, for who compares it at each decision: a change that is seen half
-    /// done equals neither secret.
+    /// The same in two words, for the comparison in each decision: a half-written change equals neither secret.
     words: [AtomicU64; 2],
-    /// Whether it is known, for who asks at each decision.
+    /// True once it is known, for the check in each decision.
     is_adopted: AtomicBool,
-    /// How often another secret than the one in use was found where the one that counts lies.
+    /// The number of times another secret than the one in use was found at the authoritative key.
     conflicts: AtomicU64,
-    /// Whether it is a setting, so that it lies in no server.
+    /// True if the secret is a setting, so that it lies in no server.
     pub(crate) is_setting: bool,
-    /// Where the stores lie whose counters are named by it.
+    /// The topologies of the stores whose counters are named by it.
     stores: Box<[Arc<Topology>]>,
 }
 
-/// The part that a store has in it.
+/// A store's part in sharing the secret.
 #[derive(Clone, Debug)]
 pub(crate) struct Share {
     pub(crate) seed: Arc<Seed>,
-    /// Whether what the store says is what counts.
+    /// True if the store's secret is authoritative.
     pub(crate) is_first: bool,
 }
 
 enum Known {
-    /// Nothing: this is what it proposes if there is none.
+    /// Nothing: this secret is proposed if there is none.
     Proposal(Secret),
-    /// What a copy says, and which servers have other copies.
+    /// A copy's secret, and the servers with differing copies.
     Copied(Minted, BTreeSet<Box<str>>),
-    /// What counts.
+    /// The authoritative secret.
     Agreed(Minted),
 }
 
-/// What was heard of the secret at one place.
+/// The result of reading the secret in one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Heard {
-    /// It is the one that this node goes by, perhaps from now on.
+    /// It is the one that this node uses, perhaps from now on.
     Same,
-    /// It is a copy that differs, while what counts is not known.
+    /// It is a copy that differs, while the authoritative secret is not known.
     Undecided,
-    /// It is another one: this has to lie there instead.
+    /// It is a different one: this one has to replace it.
     PutBack(Minted),
 }
 
@@ -169,14 +168,14 @@ impl Seed {
         *self.adopted.borrow()
     }
 
-    /// The secret, once there is one other than `known`.
+    /// Waits for a secret other than `known`, and returns it.
     pub(crate) async fn other_than(&self, known: Secret) -> Secret {
         let mut adopted = self.adopted.subscribe();
         let is_other = |secret: &Option<Secret>| secret.is_some_and(|it| it != known);
         let found = adopted.wait_for(is_other).await.ok();
         match found.and_then(|it| *it) {
             Some(secret) => secret,
-            // The sender is this one's.
+            // The sender lives as long as `self`.
             None => std::future::pending().await,
         }
     }
@@ -186,11 +185,11 @@ impl Seed {
         self.is_adopted.load(Ordering::Acquire)
     }
 
-    /// Whether counters that were named by `key` may be counted: it is the secret that all nodes
-    /// have, as far as is known. Who names counters by none of ours has to know only where
-    /// counters lie in several places.
+    /// Returns true if counters named by `key` may be counted: it is the secret that all nodes
+    /// have, as far as is known. Without `key`, the secret has to be known only if counters lie in
+    /// several places.
     pub(crate) fn admits(&self, key: Option<HashKey>) -> bool {
-        // Relaxed: a decision that sees the secret before is one that came just before.
+        // Relaxed: a decision that sees the previous secret is as good as one made a moment earlier.
         let is = |(known, word): (&AtomicU64, u64)| known.load(Ordering::Relaxed) == word;
         match key {
             Some(key) => self.is_adopted() && self.words.iter().zip(words(key.to_bytes())).all(is),
@@ -198,23 +197,22 @@ impl Seed {
         }
     }
 
-    /// Whether what counts has been heard, and not a copy alone.
+    /// Returns true if the authoritative secret is known, and not just a copy.
     pub(crate) fn is_agreed(&self) -> bool {
         matches!(*self.known.lock(), Known::Agreed(_))
     }
 
-    /// How often another secret than the one in use was found where the one that counts lies.
+    /// The number of times another secret than the one in use was found at the authoritative key.
     pub(crate) fn conflicts(&self) -> u64 {
         self.conflicts.load(Ordering::Relaxed)
     }
 
-    /// Whether counters lie in several places.
+    /// Returns true if counters lie in several places.
     fn is_shared(&self) -> bool {
         self.stores.len() > 1 || self.stores.iter().any(|it| it.is_cluster())
     }
 
-    /// The servers whose copies differ from the one that was heard first, while what counts was
-    /// not heard.
+    /// The servers whose copies differ from the first one seen, while the authoritative secret is not known.
     pub(crate) fn differing(&self) -> Vec<Box<str>> {
         match &*self.known.lock() {
             Known::Copied(_, differing) => differing.iter().cloned().collect(),
@@ -222,8 +220,8 @@ impl Seed {
         }
     }
 
-    /// What is to lie at `key` if nothing does, `now` by the clock of its server. A node that
-    /// knows of none proposes its own where it may.
+    /// Returns the secret to store at `key` if it is empty, `now` by the clock of its server. A
+    /// node that knows none proposes its own where it may.
     pub(crate) fn offer(&self, key: &SeedKey, may_propose: bool, now: Timestamp) -> Option<Minted> {
         match (&*self.known.lock(), key) {
             (Known::Proposal(secret), SeedKey::First(_)) if may_propose => Some(Minted {
@@ -235,7 +233,7 @@ impl Seed {
         }
     }
 
-    /// Hears what lies at `key` of `server`, and what is to be done about it.
+    /// Takes in the secret found at `key` of `server`, and returns what has to be done about it.
     pub(crate) fn hear(&self, key: &SeedKey, server: &str, there: Minted) -> Heard {
         let mut known = self.known.lock();
         match (key, &mut *known) {
@@ -278,7 +276,7 @@ impl Seed {
         for (known, word) in self.words.iter().zip(words(secret)) {
             known.store(word, Ordering::Relaxed);
         }
-        // Release: who sees that there is one sees this one, or one after it.
+        // Release: whoever sees that there is one sees this one, or a later one.
         self.is_adopted.store(true, Ordering::Release);
         self.adopted.send_if_modified(|adopted| {
             let is_new = *adopted != Some(secret);
@@ -287,8 +285,8 @@ impl Seed {
         });
     }
 
-    /// Whether every server but one that could know of a secret has been asked for it: all slots
-    /// of all stores are served, and each of their servers has answered.
+    /// Returns true if every server but one that could know a secret has been asked for it: all
+    /// slots of all stores are served, and each of their servers has answered.
     pub(crate) fn were_all_asked(&self, but: &Arc<Shard>) -> bool {
         let was_asked = |it: &Arc<Shard>| {
             Arc::ptr_eq(it, but) || it.is_greeted() && it.status.lock().error.is_none()
@@ -301,7 +299,7 @@ impl Seed {
     }
 }
 
-/// Says that two groups of nodes have counted apart, which neither may have noticed otherwise.
+/// Logs that two groups of nodes have counted apart, which neither may have noticed otherwise.
 fn tell_conflict(server: &str, is_theirs: bool) {
     let what = match is_theirs {
         true => {
@@ -324,7 +322,7 @@ fn words(secret: Secret) -> [u64; 2] {
     [word(high), word(low)]
 }
 
-/// 128 bits that nobody knows.
+/// Returns 128 random bits.
 fn random() -> Secret {
     let mut seed = [0; 16];
     if getrandom::fill(&mut seed).is_err() {
@@ -363,7 +361,7 @@ mod tests {
         assert_eq!(seed.adopted(), None);
         assert_eq!(seed.hear(&copy(), "b", minted(1, 1)), Heard::Same);
         assert_eq!(seed.adopted(), Some([1; 16]));
-        // Of two copies that differ neither is known to be wrong.
+        // Of two copies that differ, neither is known to be wrong.
         assert_eq!(seed.hear(&copy(), "b", minted(2, 2)), Heard::Undecided);
         assert_eq!(seed.adopted(), Some([1; 16]));
         assert_eq!(
@@ -442,7 +440,7 @@ mod tests {
         let (keys, further) = (keys_of(true), keys_of(false));
         let firsts = keys.iter().filter(|key| matches!(key, SeedKey::First(_)));
         assert_eq!(firsts.count(), 1);
-        // What lies in a further store is a copy, and where no service has what counts for it.
+        // A further store has copies, under keys that are authoritative for no service.
         for key in &further {
             assert!(matches!(key, SeedKey::Copy(_)), "{key:?}");
             assert!(keys.iter().all(|it| it.name() != key.name()), "{key:?}");

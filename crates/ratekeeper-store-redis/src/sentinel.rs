@@ -1,9 +1,9 @@
-//! Asking sentinels where the primary is.
+//! Asking sentinels for the primary.
 //!
 //! One task asks one sentinel, four times a second and whenever the primary is doubted, though
-//! never twice in [`PAUSE`]; another one where that is away, does not know the name, or names a
-//! server that says itself that it is no primary. A server that was demoted carries nothing out
-//! (READONLY): what it was asked for is asked for again at the next one.
+//! never twice in [`PAUSE`]; it moves on to another if that one is away, does not know the name, or
+//! names a server that denies being a primary. A demoted server carries out nothing (READONLY):
+//! decisions it refused are sent again to its successor.
 
 use std::mem::discriminant;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::link::{Link, said};
 use crate::node::{Address, Node};
 use crate::topology::{Topology, Trouble};
 
-/// How often a sentinel is asked while nobody doubts the primary.
+/// The interval at which a sentinel is asked while nobody doubts the primary.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// For how long none is asked again, whoever doubts it.
+/// The least time between two questions, even if the primary is doubted.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a server may take to answer.
+/// The time limit for a server's answer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Keeps `topology` at the primary that the sentinels of `set` name, for ever.
+/// Keeps `topology` at the primary that the sentinels of `set` name, forever.
 pub(crate) async fn follow(topology: Arc<Topology>, set: SentinelSet, config: Arc<RedisConfig>) {
     let mut follower = Follower {
         topology,
@@ -53,7 +53,7 @@ struct Follower {
     topology: Arc<Topology>,
     set: SentinelSet,
     config: Arc<RedisConfig>,
-    /// The sentinel that answered the last time, by its number.
+    /// The sentinel that last answered, by its number.
     link: Option<(usize, Link)>,
 }
 
@@ -65,7 +65,7 @@ impl Follower {
         for number in (0..count).map(|step| (last + step) % count) {
             match self.primary_by(number, is_doubted).await {
                 Ok(primary) => return self.adopt(primary),
-                // Of a primary that is away more is known than of a sentinel that is.
+                // An unusable primary says more than a sentinel that is away.
                 Err(trouble @ Trouble::Primary(_)) => failed = Some(trouble),
                 Err(trouble) => failed = failed.or(Some(trouble)),
             }
@@ -73,7 +73,7 @@ impl Follower {
         let none = || Trouble::Sentinels("there are none".to_owned());
         let found = failed.unwrap_or_else(none);
         let mut trouble = self.topology.trouble.lock();
-        // One line a state: attempts to reach the same server fail in several ways.
+        // One line per state: attempts to reach the same server fail in several ways.
         let is_same = |it: &Trouble| discriminant(it) == discriminant(&found);
         if !trouble.as_ref().is_some_and(is_same) {
             warn!("{found}");
@@ -81,8 +81,8 @@ impl Follower {
         *trouble = Some(found);
     }
 
-    /// The primary that one of the sentinels names, if that server agrees: one that is in use and
-    /// not doubted is not asked, unless it could not be used the last time.
+    /// Returns the primary that one of the sentinels names, if that server agrees. One that is in
+    /// use and not doubted is not asked, unless it could not be used the last time.
     async fn primary_by(&mut self, number: usize, is_doubted: bool) -> Result<Node, Trouble> {
         let address = self.ask_sentinel(number).await;
         let address = address.map_err(Trouble::Sentinels)?;
@@ -123,7 +123,7 @@ impl Follower {
         Ok(address)
     }
 
-    /// Whether `node` says of itself that it is a primary. One that may not say so is believed.
+    /// Checks that `node` itself claims to be a primary. If our user may not ask, it is believed.
     async fn check_role(&mut self, node: &Node) -> Result<(), String> {
         let mut link = open(node, &self.config).await?;
         let role = match ask(node, &mut link, &redis::cmd("ROLE")).await {
@@ -172,7 +172,7 @@ async fn ask(node: &Node, link: &mut Link, question: &Cmd) -> Result<Value, Stri
     }
 }
 
-/// Host and port; [`None`] for a name that is not known.
+/// Reads host and port; [`None`] if the name is not known.
 fn read_address(answer: &Value) -> Option<Address> {
     let Value::Array(parts) = answer else {
         return None;
@@ -183,7 +183,7 @@ fn read_address(answer: &Value) -> Option<Address> {
     Some(Address::tcp(text(host)?, text(port)?.parse().ok()?))
 }
 
-/// Whether the first part of `answer` is `wanted`.
+/// Returns true if the first part of `answer` is `wanted`.
 fn says(answer: &Value, wanted: &str) -> bool {
     match answer {
         Value::Array(parts) => parts.first().and_then(text) == Some(wanted),

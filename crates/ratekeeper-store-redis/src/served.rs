@@ -12,8 +12,8 @@ impl ServedStore for RedisStore {
         // Redis forgets what has expired by itself.
     }
 
-    /// Connects, so that this runtime's first decision need not wait for that. To a cluster only
-    /// as far as its shards are known.
+    /// Connects, so that this runtime's first decision need not wait for it. In a cluster only to
+    /// the shards already known.
     fn prepare(&self) {
         let lanes = self.slots.lanes(&Handle::current());
         for shard in self.slots.topology().map().shards() {

@@ -1,4 +1,4 @@
-//! One server as the whole process sees it.
+//! One server, as shared by the whole process.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,10 +15,10 @@ use crate::keeper::ServerStatus;
 use crate::metrics::{Fault, Metrics, ShardCounts};
 use crate::node::Node;
 
-/// How long nothing more is said of answers that cannot be used.
+/// The least time between two log lines about unusable answers.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// How many keys are named that hold something else than a counter; more are only counted.
+/// The most corrupt keys that are logged by name; more are only counted.
 const CORRUPT_MAX: usize = 100;
 
 /// One server, its breaker and its counts.
@@ -28,31 +28,31 @@ pub(crate) struct Shard {
     pub(crate) name: Box<str>,
     pub(crate) breaker: Breaker,
     pub(crate) metrics: Metrics,
-    /// The time that it tells.
+    /// The server's clock.
     pub(crate) clock: ServerClock,
-    /// What is known of it.
+    /// Its last known status.
     pub(crate) status: Mutex<ServerStatus>,
-    /// Why it was last found unable to serve; [`None`] while it serves.
+    /// The reason it was last found unable to serve; [`None`] while it serves.
     trouble: Mutex<Option<Box<str>>>,
-    /// What was said of that.
+    /// The record of its log lines.
     journal: Mutex<Journal>,
-    /// Answers that decisions had got when `status` last came to have an error.
+    /// Answers that decisions had received when `status` last got an error.
     answers_at_error: AtomicU64,
-    /// That it is too far away for the deadline, if it is.
+    /// A warning that it is too far away for the deadline, if it is.
     pub(crate) distance: Mutex<Option<Box<str>>>,
-    /// Keys of which it was said that they hold something else than a counter.
+    /// Keys already logged because they hold something else than a counter.
     corrupt: Mutex<BTreeSet<Box<str>>>,
     was_reached: AtomicBool,
     is_greeted: AtomicBool,
-    /// When it was last said that its answers cannot be used.
+    /// The time of the last log line about unusable answers.
     garbled: Mutex<Option<Instant>>,
-    /// When it was last said that its clock went back.
+    /// The time of the last log line about its clock going back.
     clock_said: Mutex<Option<Instant>>,
-    /// Whether the last that was heard of it is good: there is nothing to say then.
+    /// True if it served when last heard of: there is nothing to log then.
     serves: AtomicBool,
 }
 
-/// Whether nothing was said for long enough to say it again.
+/// Returns true if the last log line is old enough for another.
 fn may_say(said: &Mutex<Option<Instant>>, now: Instant) -> bool {
     let mut said = said.lock();
     let may = said.is_none_or(|said| now.saturating_duration_since(said) >= SILENCE);
@@ -84,8 +84,8 @@ impl Shard {
         }
     }
 
-    /// The script failed, or answered nonsense: no fault that the breaker counts. Said now and
-    /// then, for each decision may be answered so.
+    /// Counts an unusable answer, or a failure of the script: not a fault that the breaker counts.
+    /// Logged now and then, because it may happen to every decision.
     pub(crate) fn garbled(&self, decisions: usize, why: &str) {
         self.metrics.fault(Fault::Reply, decisions);
         if may_say(&self.garbled, Instant::now()) {
@@ -93,7 +93,7 @@ impl Shard {
         }
     }
 
-    /// Something else than a counter lies at `key`, which so many decisions needed. Said once a key.
+    /// Counts `decisions` that needed `key`, which holds something else than a counter. Logged once a key.
     pub(crate) fn corrupt(&self, decisions: usize, key: &str) {
         self.metrics.fault(Fault::Corrupt, decisions);
         let mut said = self.corrupt.lock();
@@ -105,9 +105,10 @@ impl Shard {
         }
     }
 
-    /// An answer of the script says `time`, to a call of which this was known when it was `sent`; it
-    /// found `moved` counters more than their window ahead, and moved them to the current one. That
-    /// the clock went back is logged once a minute at most, however many answers tell it.
+    /// Takes in `time` from the answer to a call that was `sent` with this knowledge of the clock;
+    /// the script found `moved` counters more than their window ahead, and moved them to the
+    /// current one. A clock that went back is logged once a minute at most, however many answers
+    /// show it.
     pub(crate) fn told_time(&self, sent: Sent, time: Timestamp, moved: u64) {
         self.metrics.moved(moved);
         let now = Instant::now();
@@ -121,7 +122,7 @@ impl Shard {
         }
     }
 
-    /// What operators are to be told of its clock, for a while after it went back.
+    /// The warning to operators about its clock, for a while after it went back.
     pub(crate) fn clock_fault(&self) -> Option<String> {
         let (back, ago) = self.clock.step(Instant::now())?;
         let (name, back, ago) = (&self.name, back.as_secs_f64(), ago.as_secs());
@@ -130,7 +131,7 @@ impl Shard {
         ))
     }
 
-    /// The server failed in a way that the breaker counts. Said once, until it serves again.
+    /// Counts a failure that the breaker counts too. Logged once, until the server serves again.
     pub(crate) fn failed(&self, fault: Fault, decisions: usize, why: &str) {
         self.metrics.fault(fault, decisions);
         let now = Instant::now();
@@ -154,8 +155,8 @@ impl Shard {
         }
     }
 
-    /// The server is there, and cannot be used as it is: it is not asked, and not probed. To be
-    /// said again and again, for as long as that is so.
+    /// Holds the breaker open: the server is there but cannot be used as it is, so it is neither
+    /// asked nor probed. To be called again and again while that lasts.
     pub(crate) fn refused(&self, why: &str) {
         let mut trouble = self.trouble.lock();
         if trouble.as_deref() != Some(why) {
@@ -167,16 +168,16 @@ impl Shard {
         self.breaker.hold(Instant::now());
     }
 
-    /// The server can be used after all.
+    /// Ends the refusal: the server can be used after all.
     pub(crate) fn accepted(&self) {
         if self.breaker.release() {
             self.served();
         }
     }
 
-    /// The server serves.
+    /// Notes that the server serves.
     pub(crate) fn served(&self) {
-        // Relaxed: whoever sees it late says it late. Looked at first, since it is true most often.
+        // Relaxed: whoever sees it late logs it late. Read first, since it is mostly true already.
         if self.serves.load(Ordering::Relaxed) || self.serves.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -186,8 +187,7 @@ impl Shard {
         }
     }
 
-    /// Whoever looks after it cannot ask it: why. Logged when that begins; readiness tells the latest
-    /// reason.
+    /// Notes the reason why its keeper cannot ask it. Logged when that begins; readiness shows the latest reason.
     pub(crate) fn cannot_be_asked(&self, why: String) {
         let mut status = self.status.lock();
         if status.error.is_none() {
@@ -198,14 +198,14 @@ impl Shard {
         status.error = Some(why);
     }
 
-    /// Looks whether it serves steadily again; to be called now and then.
+    /// Checks if it serves steadily again; to be called now and then.
     pub(crate) fn settle(&self, now: Instant) {
         if self.journal.lock().settle(now) {
             info!(shard = %self.name, "Redis is steady again");
         }
     }
 
-    /// What operators are to be told of it, if anything is in the way of deciding there.
+    /// The fault to report to operators, if it cannot decide.
     pub(crate) fn fault(&self) -> Option<String> {
         let (name, status) = (&self.name, self.status.lock().clone());
         let why = self.trouble.lock().clone();
@@ -220,7 +220,7 @@ impl Shard {
                 "Redis at {name} fails and serves in turns, and failure modes decide where it fails: {why}"
             ));
         }
-        // Decisions that are answered know better.
+        // Decisions that were answered know better.
         let answers_at_error = self.answers_at_error.load(Ordering::Relaxed);
         let is_unanswered = self.metrics.answers() == answers_at_error;
         if let Some(why) = status.error.filter(|_| is_unanswered) {
@@ -230,22 +230,22 @@ impl Shard {
         (!was_reached).then(|| format!("Redis at {name} was not reached yet"))
     }
 
-    /// It was asked what it is, whatever came of it. True the first time.
+    /// Notes that it was asked what it is, with any result. Returns true the first time.
     pub(crate) fn greeted(&self) -> bool {
         !self.is_greeted.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether it was asked what it is.
+    /// Returns true if it was asked what it is.
     pub(crate) fn is_greeted(&self) -> bool {
         self.is_greeted.load(Ordering::Relaxed)
     }
 
-    /// Whether it has ever served.
+    /// Returns true if it has ever served.
     fn was_reached(&self) -> bool {
         self.was_reached.load(Ordering::Relaxed)
     }
 
-    /// Why it does not serve, if it does not.
+    /// The reason it does not serve, or [`None`] if it does.
     pub(crate) fn trouble(&self) -> Option<Box<str>> {
         self.trouble.lock().clone()
     }

@@ -1,4 +1,4 @@
-//! Where the slots of a store are asked: by which lane, of which runtime.
+//! The lanes that serve a store's slots, for each runtime.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::script::Clock;
 use crate::ticket::Reply;
 use crate::topology::{SlotMap, Topology};
 
-/// Where the slots of a store are asked. A single server is asked as if there were one slot.
+/// A store's slots, each served by a lane of the calling runtime. A single server counts as one slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots(Arc<Inner>);
 
@@ -26,16 +26,16 @@ struct Inner {
     topology: Arc<Topology>,
     config: Arc<RedisConfig>,
     asking: Arc<Asking>,
-    /// Where who has no runtime is served.
+    /// The runtime that serves callers outside of any runtime.
     home: Handle,
     number: u64,
     lanes: Mutex<Vec<Arc<Lanes>>>,
 }
 
-/// How many stores' lanes a thread remembers: a service has at most as many.
+/// The number of stores whose lanes a thread remembers: a service has at most as many.
 const REMEMBERED_MAX: usize = 33;
 
-/// The lanes of this thread's runtime, so that nobody else is waited for to find them.
+/// The lanes of this thread's runtime, found without waiting for other threads.
 struct Remembered {
     store: u64,
     lanes: Arc<Lanes>,
@@ -45,7 +45,7 @@ struct Remembered {
 }
 
 thread_local! {
-    /// Of each store at most one.
+    /// At most one of each store.
     static REMEMBERED: RefCell<Vec<Remembered>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -71,19 +71,19 @@ impl Slots {
         &self.0.topology
     }
 
-    /// Requests that were denied from memory, without asking.
+    /// The number of requests denied from memory, without asking.
     pub(crate) fn denied_from_memory(&self) -> u64 {
         self.0.asking.denied.answered()
     }
 
-    /// Asks the lane of this runtime to the shard of `slot`, if somebody serves that, which says
-    /// [`None`] if it has ended, and then its successor.
+    /// Calls `ask` with the lane of this runtime to the shard of `slot`, if any. It returns
+    /// [`None`] if the lane has ended, and is then called with its successor.
     fn live_lane<T>(&self, slot: u16, ask: impl Fn(Option<&Lane>) -> Option<T>) -> Option<T> {
         for _ in 0..2 {
             if let Some(answer) = self.with_lane(slot, &ask) {
                 return Some(answer);
             }
-            // The runtime of that lane has ended, or its shard has gone: others take its place.
+            // The runtime of that lane has ended, or its shard is gone: others take its place.
             self.0.lanes.lock().retain(|lanes| !lanes.is_closed());
             REMEMBERED.with_borrow_mut(|all| all.retain(|it| it.store != self.0.number));
         }
@@ -159,7 +159,7 @@ impl Places for Slots {
         let unavailable = || Reply::failed(StoreError::Unavailable);
         let asked = self.live_lane(Self::slot_of(place), |lane| match lane {
             Some(lane) if lane.shard.breaker.is_closed() => lane.push(request, now),
-            // There is a lane, which probes: that of a runtime that has ended does not.
+            // A lane that is alive probes the server; that of a runtime that has ended does not.
             Some(lane) => (!lane.queue.is_closed()).then(unavailable),
             None => {
                 self.0.topology.unplaced();
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use crate::{Endpoint, RedisStore};
 
-    /// Finding lanes anew takes a lock that all threads share.
+    /// Looking up lanes anew takes a lock that all threads share.
     #[tokio::test]
     async fn a_thread_remembers_the_lanes_of_each_store() {
         let stores = [0; 2].map(|_| {

@@ -1,4 +1,4 @@
-//! The store: what a limiter asks.
+//! The Redis store, as limiters see it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -21,10 +21,10 @@ use crate::slots::Slots;
 use crate::ticket::Ticket;
 use crate::topology::Topology;
 
-/// Counters in Redis or Valkey, in one server or a cluster, shared by all nodes that ask.
+/// Counters in Redis or Valkey, in one server or a cluster, shared by all nodes.
 ///
-/// Each runtime that asks has connections of its own, and decides nothing alone: what it asks
-/// together is decided together. Who asks from outside of any runtime uses that of the store.
+/// Each runtime has connections of its own, and batches the requests that are waiting at the same
+/// time. Callers outside of any runtime use that of the store.
 #[derive(Debug)]
 pub struct RedisStore {
     pub(crate) slots: Slots,
@@ -32,14 +32,14 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// A store of the counters at `endpoint`, whose chores are done by `home`. It connects by
-    /// and by: nothing is waited for here, and nothing fails.
+    /// Makes a store of the counters at `endpoint`, whose chores run on `home`. It connects in the
+    /// background: this neither waits nor fails.
     #[must_use]
     pub fn new(endpoint: Endpoint, config: RedisConfig, home: Handle) -> Self {
         Self::with_clock(endpoint, config, Clock::Server, home)
     }
 
-    /// As [`Self::new`], by the clock of whoever asks: for tests.
+    /// As [`Self::new`], by the caller's clock: for tests.
     #[must_use]
     pub fn with_clock(endpoint: Endpoint, config: RedisConfig, clock: Clock, home: Handle) -> Self {
         let topology = Arc::new(Topology::of(endpoint.deployment.clone()));
@@ -51,10 +51,10 @@ impl RedisStore {
         Self::start(topology, &endpoint, config, share, clock, home)
     }
 
-    /// The stores of one service, whose counters are named by one secret. Where it is no setting
-    /// (that of the first), what the first store says is what counts, and all others have copies,
-    /// so that a node which starts while the first is away finds it as well. Until the secret is
-    /// known nothing is counted in any of them.
+    /// Makes the stores of one service, whose counters are named by one secret. Unless it is a
+    /// setting (that of the first), the first store's secret is authoritative, and all others have
+    /// copies, so that a node that starts while the first is away finds it as well. Until the
+    /// secret is known nothing is counted in any of them.
     #[must_use]
     pub fn several(stores: Vec<(Endpoint, RedisConfig)>, home: &Handle) -> Vec<Self> {
         let setting = stores.first().and_then(|(_, config)| config.seed);
@@ -93,7 +93,7 @@ impl RedisStore {
     ) -> Self {
         let prefix = format!("{}rk:", endpoint.prefix());
         if clock == Clock::Told {
-            // A call is told one time, which is that of one request.
+            // A call is given one time, that of one request.
             config.merges = false;
             config.groups_max = 1;
             config.deny_cache_max = std::time::Duration::ZERO;
@@ -118,53 +118,53 @@ impl RedisStore {
         Self { slots, keeper }
     }
 
-    /// What is known of the servers.
+    /// The status of the servers.
     #[must_use]
     pub fn status(&self) -> ServerStatus {
         self.keeper.status()
     }
 
-    /// Waits until all servers that are known have been asked what they are, whatever came of it.
+    /// Waits until all known servers have been asked what they are, with any result.
     pub async fn greeted(&self) {
         self.keeper.greeted().await;
     }
 
-    /// The secret that all nodes name counters by; [`None`] before a server has told it. Until
+    /// The secret that all nodes name counters by; [`None`] before a server has returned it. Until
     /// then, and for counters [named by](Request::named_by) another one, nothing is decided here:
-    /// what a node counted under a secret of its own would be hidden from all others.
+    /// counts under a node's own secret would be hidden from all other nodes.
     #[must_use]
     pub fn seed(&self) -> Option<[u8; 16]> {
         self.keeper.seed().adopted()
     }
 
-    /// Waits until [`Self::seed`] is known and another one than `known`.
+    /// Waits until [`Self::seed`] is known and differs from `known`.
     pub async fn seed_other_than(&self, known: [u8; 16]) -> [u8; 16] {
         self.keeper.seed().other_than(known).await
     }
 
-    /// Whether what counts as the secret has been heard: not when it is known from a copy alone.
+    /// Returns true if the authoritative secret is known: not if only a copy was found.
     #[must_use]
     pub fn is_seed_agreed(&self) -> bool {
         self.keeper.seed().is_agreed()
     }
 
-    /// How often another secret than the one in use was found where the one that counts lies: each
-    /// time some nodes had counted apart from others.
+    /// The number of times another secret than the one in use was found at the authoritative key:
+    /// each time some nodes had counted apart from others.
     #[must_use]
     pub fn seed_conflicts(&self) -> u64 {
         self.keeper.seed().conflicts()
     }
 
-    /// What was counted, by shard: those of a cluster that serve slots now.
+    /// The counts of each shard; in a cluster, of those that serve slots now.
     #[must_use]
     pub fn shards(&self) -> Vec<ShardCounts> {
         let map = self.slots.topology().map();
         map.shards().iter().map(|shard| shard.counts()).collect()
     }
 
-    /// As [`Self::shards`], of servers that served before and do so no more, and of decisions for which
-    /// no server is known (`shard` is empty there): what they failed at stays counted. The circuit of
-    /// such a shard says nothing.
+    /// As [`Self::shards`], for servers that no longer serve, and for decisions without a known
+    /// server (their `shard` is empty): their failures stay counted. The circuit of such a shard
+    /// means nothing.
     #[must_use]
     pub fn former_shards(&self) -> Vec<ShardCounts> {
         let topology = self.slots.topology();
@@ -177,13 +177,13 @@ impl RedisStore {
         former.chain(nowhere).collect()
     }
 
-    /// Requests that were denied from memory, without asking.
+    /// The number of requests denied from memory, without asking.
     #[must_use]
     pub fn denied_from_memory(&self) -> u64 {
         self.slots.denied_from_memory()
     }
 
-    /// What is in the way of serving, or will be.
+    /// The faults that prevent decisions, or will.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let topology = self.slots.topology();
@@ -243,7 +243,7 @@ impl Store for RedisStore {
         answer.map_pending(Ticket)
     }
 
-    /// A server's breaker is open. Of a cluster each slot is asked by itself.
+    /// The error while a single server's breaker is open. In a cluster each slot is asked by itself.
     fn away(&self) -> Option<StoreError> {
         match self.slots.topology().is_cluster() {
             true => None,
@@ -263,7 +263,7 @@ impl Store for RedisStore {
     }
 }
 
-/// Where the counter of `step` lies in a cluster.
+/// The slot of the counter of `step` in a cluster.
 fn place_of(step: &Step) -> Place {
     Place(u32::from(slot(step.key.subject)))
 }

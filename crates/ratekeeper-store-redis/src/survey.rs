@@ -1,9 +1,9 @@
-//! Asking a cluster which of its nodes serve what.
+//! Asking a cluster for its slot map.
 //!
-//! One task asks one node, once a second. When the map is doubted, though never twice in [`PAUSE`],
+//! One task asks one node, once a second. If the map is doubted, though never twice in [`PAUSE`],
 //! it asks up to [`ASKED`] of them, beginning with another one than last, and believes the one that
-//! has seen the latest change: a node that was cut off from the others answers as ever. A node that
-//! does not answer is not asked again until all others were.
+//! has seen the latest change: a node cut off from the others answers as before. A node that does
+//! not answer is not asked again until all others were.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +18,19 @@ use crate::node::{Address, Node};
 use crate::script::SLOTS;
 use crate::topology::{Range, Topology, Trouble};
 
-/// How often a cluster is asked that nobody doubts.
+/// The interval at which a cluster is asked while nobody doubts its map.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// For how long it is not asked again, whoever doubts it.
+/// The least time between two surveys, even if the map is doubted.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How many nodes have to answer when the map is doubted.
+/// The number of nodes that have to answer if the map is doubted.
 const ASKED: usize = 3;
 
-/// How long a node may take to answer.
+/// The time limit for a node's answer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Keeps the map of `topology` true, for ever.
+/// Keeps the map of `topology` up to date, forever.
 pub(crate) async fn survey(topology: Arc<Topology>, config: Arc<RedisConfig>) {
     let mut surveyor = Surveyor {
         topology,
@@ -53,14 +53,14 @@ pub(crate) async fn survey(topology: Arc<Topology>, config: Arc<RedisConfig>) {
 struct Surveyor {
     topology: Arc<Topology>,
     config: Arc<RedisConfig>,
-    /// The node that answered the last time.
+    /// The node that last answered.
     link: Option<(Node, Link)>,
 }
 
-/// What a node says of its cluster.
+/// A node's view of its cluster.
 struct Said {
     ranges: Vec<Range>,
-    /// How many changes it has seen; 0 if it may not say so.
+    /// The number of changes it has seen; 0 if our user may not ask.
     epoch: u64,
 }
 
@@ -107,7 +107,7 @@ impl Surveyor {
         *trouble = Some(Trouble::Cluster(why));
     }
 
-    /// Whom to ask: first those that serve, as far as is known.
+    /// The nodes to ask: first those that serve, as far as is known.
     fn nodes(&self) -> Vec<Node> {
         let map = self.topology.map();
         let mut shards: Vec<_> = map.shards().iter().collect();
@@ -138,7 +138,7 @@ impl Surveyor {
     }
 }
 
-/// What `node` says of its cluster.
+/// Asks `node` for its view of the cluster.
 async fn ask(node: &Node, link: &mut Link) -> Result<Said, String> {
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS");
@@ -161,7 +161,7 @@ async fn ask(node: &Node, link: &mut Link) -> Result<Said, String> {
     Ok(Said { ranges, epoch })
 }
 
-/// What `node` answers, also if it refuses; an error if it does not.
+/// Returns the answer of `node`, even if it refuses; an error if there is none.
 async fn ask_one(
     node: &Node,
     link: &mut Link,
@@ -182,7 +182,7 @@ async fn ask_one(
     }
 }
 
-/// The latest change that a node has heard of, of the answer to CLUSTER INFO.
+/// Reads the latest change that a node has heard of from its answer to CLUSTER INFO.
 fn read_epoch(info: &Value) -> Option<u64> {
     let text: String = redis::from_redis_value(info.clone()).ok()?;
     let mut lines = text.lines();
@@ -194,8 +194,8 @@ fn read_epoch(info: &Value) -> Option<u64> {
     })
 }
 
-/// The answer to CLUSTER SLOTS: ranges, each with its first and last slot, its primary, and
-/// replicas, which are not asked. A node that does not know its own host is where it was asked.
+/// Reads the answer to CLUSTER SLOTS: ranges, each with its first and last slot, its primary, and
+/// replicas, which are ignored. A node that does not know its own host has that of `asked`.
 fn read(answer: &Value, asked: &Address) -> Option<Vec<Range>> {
     let Value::Array(ranges) = answer else {
         return None;
@@ -238,7 +238,7 @@ fn read_range(range: &Value, asked: &Address) -> Option<Range> {
     })
 }
 
-/// The address that `asked` has told: its own host, where it names none.
+/// The address that the node at `asked` returned: its own host, if it names none.
 pub(crate) fn told(asked: &Address, host: &str, port: u16) -> Address {
     match asked {
         Address::Tcp { host: own, .. } if host.is_empty() => Address::tcp(own, port),

@@ -1,4 +1,4 @@
-//! What is awaited while a decision is under way.
+//! The futures of decisions under way.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,11 +9,11 @@ use tokio::sync::oneshot;
 
 use crate::slots::Slots;
 
-/// What becomes of a decision.
+/// The outcome of a decision.
 pub(crate) type Decided = Result<Verdicts, StoreError>;
 
-/// A decision that Redis is asked for. Dropped before it was sent, it is never sent; one that
-/// several slots of a cluster decide is seen through.
+/// A decision under way in Redis. Dropped before it was sent, it is never sent; one that several
+/// slots of a cluster decide is seen through.
 #[derive(Debug)]
 pub struct Ticket(pub(crate) across::Ticket<Slots>);
 
@@ -25,7 +25,7 @@ impl Future for Ticket {
     }
 }
 
-/// What one server decides.
+/// The decision of one server.
 #[derive(Debug)]
 pub(crate) struct Reply(Inner);
 
@@ -36,13 +36,13 @@ enum Inner {
 }
 
 impl Reply {
-    /// A reply, and where it comes from. Whoever drops the sender leaves the store unavailable.
+    /// Makes a reply and its sender. If the sender is dropped, the reply is that the store is unavailable.
     pub(crate) fn new() -> (oneshot::Sender<Decided>, Self) {
         let (sender, receiver) = oneshot::channel();
         (sender, Self(Inner::Waiting(receiver)))
     }
 
-    /// One that has failed already.
+    /// Makes a reply that has failed already.
     pub(crate) const fn failed(error: StoreError) -> Self {
         Self(Inner::Failed(error))
     }

@@ -1,9 +1,9 @@
-//! Which server serves which counters.
+//! The servers of a store, and the counters that each serves.
 //!
 //! A [`Topology`] has a [`SlotMap`] at any time, which is replaced whole. A single server serves
 //! every slot of its map, which never changes. So does the primary that sentinels name, until they
-//! name another one (`sentinel`). Of a cluster the map is what its nodes say; who
-//! finds it wrong, or the cluster in trouble, wakes whoever asks them again (`survey`).
+//! name another one (`sentinel`). The map of a cluster comes from its nodes; any caller that finds
+//! it wrong, or the cluster in trouble, wakes the task that asks them again (`survey`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,25 +18,25 @@ use crate::node::{Address, Node};
 use crate::script::SLOTS;
 use crate::shard::Shard;
 
-/// The most shards that are believed to be there.
+/// The most shards that are accepted.
 const SHARDS_MAX: usize = 1_000;
 
-/// How many servers are remembered that have served and do so no more.
+/// The number of servers remembered that no longer serve.
 const FORMER_MAX: usize = 16;
 
-/// For how long a server is remembered that was named and serves nothing.
+/// The time for which a server is remembered that was named and serves nothing.
 const GUEST: Duration = Duration::from_secs(60);
 
 /// The number of no shard.
 const NOBODY: u16 = u16::MAX;
 
-/// Which shard serves which slot, as far as is known.
+/// The known shard of each slot.
 #[derive(Debug)]
 pub(crate) struct SlotMap {
     pub(crate) version: u64,
-    /// Those that serve slots, each once.
+    /// The shards that serve slots, each once.
     shards: Box<[Arc<Shard>]>,
-    /// The number of each slot's shard; empty where there is one for all.
+    /// The number of each slot's shard; empty if one shard serves all.
     owners: Box<[u16]>,
 }
 
@@ -58,7 +58,7 @@ impl SlotMap {
         &self.shards
     }
 
-    /// Whether `shard` serves any slot.
+    /// Returns true if `shard` serves any slot.
     pub(crate) fn serves(&self, shard: &Arc<Shard>) -> bool {
         let number = self.shards.iter().position(|it| Arc::ptr_eq(it, shard));
         let Some(number) = number.and_then(|it| u16::try_from(it).ok()) else {
@@ -67,7 +67,7 @@ impl SlotMap {
         self.owners.is_empty() || self.owners.contains(&number)
     }
 
-    /// Slots that nobody serves.
+    /// The number of slots that nobody serves.
     pub(crate) fn unserved(&self) -> usize {
         self.owners.iter().filter(|owner| **owner == NOBODY).count()
     }
@@ -77,7 +77,7 @@ impl SlotMap {
     }
 }
 
-/// Slots that a cluster says one of its nodes serves.
+/// A range of slots that a cluster assigns to one of its nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Range {
     pub(crate) first: u16,
@@ -85,58 +85,57 @@ pub(crate) struct Range {
     pub(crate) address: Address,
 }
 
-/// A server that was named and serves nothing that is known of.
+/// A server that was named, but serves nothing as far as is known.
 #[derive(Debug)]
 struct Guest {
     shard: Arc<Shard>,
-    /// When it was last named.
+    /// The last time it was named.
     named: Instant,
 }
 
-/// Why it is not known who serves what.
+/// The reason that no map can be had.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Trouble {
-    /// Nobody in a cluster says it.
+    /// No node of the cluster returns it.
     #[error("no node of the Redis cluster returns the slot map: {0}")]
     Cluster(String),
-    /// No sentinel says it.
+    /// No sentinel names the primary.
     #[error("no sentinel names the primary: {0}")]
     Sentinels(String),
-    /// Sentinels say it, and that server is no primary, or not there.
+    /// Sentinels name a server, but it is no primary, or not there.
     #[error("the primary that the sentinels name cannot be used: {0}")]
     Primary(String),
 }
 
-/// What is known of where counters lie.
+/// The known places of counters.
 #[derive(Debug)]
 pub(crate) struct Topology {
     map: RwLock<Arc<SlotMap>>,
-    /// That of the map, for who looks whether it has changed.
+    /// The version of the map, for those checking for a change.
     version: AtomicU64,
-    /// The same, for who waits until it does.
+    /// The same, for those waiting for a change.
     versions: watch::Sender<u64>,
-    /// Who is asked about a cluster first; empty for others.
+    /// The nodes to ask about a cluster first; empty without a cluster.
     pub(crate) seeds: Vec<Node>,
-    /// Who is asked about a primary.
+    /// The sentinels to ask about a primary.
     pub(crate) sentinels: Option<SentinelSet>,
-    /// Servers that were named and serve nothing that is known of, such as one that is getting
-    /// its first slots.
+    /// Servers that were named, but serve nothing as far as is known, such as one that is getting its first slots.
     guests: Mutex<Vec<Guest>>,
-    /// Servers that have served and do so no more, the latest last: their counts stay, so that a
-    /// failure is still counted after another server has taken over.
+    /// Servers that no longer serve, the latest last: their counts stay, so that a failure is still
+    /// counted after another server has taken over.
     former: Mutex<Vec<Arc<Shard>>>,
     /// Counts of decisions for which no server is known.
     pub(crate) nowhere: Metrics,
-    /// Wakes who surveys the cluster.
+    /// Wakes the task that surveys the cluster or asks the sentinels.
     pub(crate) doubted: Notify,
-    /// What was in the way of finding out the last time.
+    /// The obstacle to the last look for servers, if any.
     pub(crate) trouble: Mutex<Option<Trouble>>,
-    /// Whether they have been asked, whatever came of it.
+    /// True once they have been asked, with any result.
     pub(crate) surveyed: watch::Sender<bool>,
 }
 
 impl Topology {
-    /// That of an endpoint.
+    /// Makes that of an endpoint.
     pub(crate) fn of(deployment: Deployment) -> Self {
         match deployment {
             Deployment::Cluster(nodes) => Self::cluster(nodes),
@@ -145,19 +144,19 @@ impl Topology {
         }
     }
 
-    /// One server.
+    /// Makes that of one server.
     pub(crate) fn single(node: Node) -> Self {
         let shards = [Arc::new(Shard::new(node))].into();
         Self::new(shards, Box::default(), Vec::new())
     }
 
-    /// A cluster, of which these nodes are known.
+    /// Makes that of a cluster, of which these nodes are known.
     pub(crate) fn cluster(seeds: Vec<Node>) -> Self {
         let owners = vec![NOBODY; usize::from(SLOTS)].into();
         Self::new(Box::default(), owners, seeds)
     }
 
-    /// The primary that these sentinels name.
+    /// Makes that of the primary these sentinels name.
     pub(crate) fn sentinel(set: SentinelSet) -> Self {
         let mut topology = Self::new(Box::default(), Box::default(), Vec::new());
         topology.sentinels = Some(set);
@@ -186,12 +185,12 @@ impl Topology {
         }
     }
 
-    /// Whether counters lie in slots, and what is asked at once must lie in one.
+    /// Returns true if counters lie in slots, so that one call must keep to one slot.
     pub(crate) fn is_cluster(&self) -> bool {
         !self.seeds.is_empty()
     }
 
-    /// Whether servers are found by asking, so that another one may have taken over.
+    /// Returns true if servers are found by asking, so that another one may have taken over.
     pub(crate) fn is_found(&self) -> bool {
         self.is_cluster() || self.sentinels.is_some()
     }
@@ -201,16 +200,16 @@ impl Topology {
     }
 
     pub(crate) fn version(&self) -> u64 {
-        // Acquire: who sees the number finds the map.
+        // Acquire: whoever sees the number finds the map.
         self.version.load(Ordering::Acquire)
     }
 
-    /// Has the cluster asked again.
+    /// Wakes the task that asks the cluster or the sentinels again.
     pub(crate) fn doubt(&self) {
         self.doubted.notify_one();
     }
 
-    /// The server at `address`, whatever it serves; [`None`] if there are too many.
+    /// Returns the server at `address`, whatever it serves; [`None`] if there are too many.
     pub(crate) fn shard_at(&self, address: &Address) -> Option<Arc<Shard>> {
         if let Some(shard) = self.map.read().at(address) {
             return Some(Arc::clone(shard));
@@ -241,7 +240,7 @@ impl Topology {
         Some(shard)
     }
 
-    /// Servers that have served and do so no more, as far as they are remembered.
+    /// The remembered servers that no longer serve.
     pub(crate) fn former(&self) -> Vec<Arc<Shard>> {
         let map = self.map();
         let serves = |it: &Arc<Shard>| map.shards.iter().any(|one| Arc::ptr_eq(one, it));
@@ -249,15 +248,15 @@ impl Topology {
         former.iter().filter(|it| !serves(it)).cloned().collect()
     }
 
-    /// The server at `address`, if it has served before.
+    /// Returns the server at `address`, if it has served before.
     fn former_at(&self, address: &Address) -> Option<Arc<Shard>> {
         let former = self.former.lock();
         let found = former.iter().find(|it| it.node.address == *address);
         found.cloned()
     }
 
-    /// Counts a decision that no server could be asked for: none is known that its counters lie in,
-    /// or not by which key they are named.
+    /// Counts a decision that no server could be asked for: that of its counters is not known, or
+    /// the secret that names them.
     pub(crate) fn unplaced(&self) {
         let map = self.map();
         let metrics = match map.shards() {
@@ -267,14 +266,14 @@ impl Topology {
         metrics.fault(Fault::Unplaced, 1);
     }
 
-    /// Whether `shard` serves anything, or was named of late.
+    /// Returns true if `shard` serves anything, or was named lately.
     pub(crate) fn knows(&self, shard: &Arc<Shard>) -> bool {
         let serves = |it: &Arc<Shard>| Arc::ptr_eq(it, shard);
         self.map.read().shards.iter().any(serves)
             || self.guests.lock().iter().any(|it| serves(&it.shard))
     }
 
-    /// A server says that `slot` is served at `address`. True if that is news.
+    /// Takes in that a server says `slot` is served at `address`. Returns true if that is news.
     pub(crate) fn moved(&self, slot: u16, address: &Address) -> bool {
         let Some(shard) = self.shard_at(address) else {
             return false;
@@ -296,7 +295,7 @@ impl Topology {
         true
     }
 
-    /// Takes what the cluster says for what is. Servers that are known stay the ones they are.
+    /// Adopts the cluster's own view. Known servers are kept as they are.
     pub(crate) fn adopt(&self, ranges: &[Range]) {
         let before = self.map();
         let mut shards: Vec<Arc<Shard>> = Vec::new();
@@ -341,11 +340,11 @@ impl Topology {
     /// Waits until there is another map than that of `version`.
     pub(crate) async fn changed(&self, version: u64) {
         let mut versions = self.versions.subscribe();
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         let _ = versions.wait_for(|it| *it != version).await;
     }
 
-    /// Takes `primary` for the one server there is. True if that is news.
+    /// Adopts `primary` as the only server. Returns true if that is news.
     pub(crate) fn adopt_primary(&self, primary: Node) -> bool {
         let mut map = self.map.write();
         if map.at(&primary.address).is_some() {
@@ -375,7 +374,7 @@ impl Topology {
         self.versions.send_replace(version);
     }
 
-    /// Remembers servers that serve no more.
+    /// Remembers servers that no longer serve.
     fn remember<'a>(&self, gone: impl Iterator<Item = &'a Arc<Shard>>) {
         let mut former = self.former.lock();
         for shard in gone {

@@ -1,4 +1,4 @@
-//! Calls of the script as they go over the wire, and what a server says that does not answer them.
+//! Calls of the script on the wire, and the errors that servers return instead of answers.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
@@ -6,16 +6,16 @@ use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use crate::metrics::Metrics;
 use crate::script::{Call, Script};
 
-/// A call of the script as it is sent.
+/// A call of the script, ready to be sent.
 pub(crate) struct Sent {
     pub(crate) call: Call,
-    /// The time, for servers that are told.
+    /// The time, for servers that are told it.
     pub(crate) told: Option<u64>,
     pub(crate) is_asking: bool,
 }
 
 impl Sent {
-    /// By the script's name, or by its text, which also loads it.
+    /// The command for one call, by the script's hash, or by its text, which also loads it.
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let keys = self.call.keys();
         let mut command = redis::cmd(verb);
@@ -31,9 +31,9 @@ impl Sent {
     }
 }
 
-/// Asks by the script's name. A server that does not know the script has executed nothing, and is
-/// asked again with the text. An error if the connection has ended before any answer; if it does
-/// while some are asked again, they alone have that as their answer.
+/// Sends the calls by the script's hash. A server that does not know the script has executed
+/// nothing, and is asked again with the text. An error if the connection ends before any answer; if
+/// it ends while some calls are sent again, only those have the error as their answer.
 pub(crate) async fn ask(
     connection: &mut MultiplexedConnection,
     calls: &[Sent],
@@ -74,7 +74,7 @@ pub(crate) async fn ask(
     Ok(replies)
 }
 
-/// The answer to each call, sent together; an error if the connection has ended.
+/// Sends the calls together, and returns the answer to each; an error if the connection has ended.
 async fn send(
     connection: &mut MultiplexedConnection,
     calls: &[&Sent],
@@ -105,31 +105,31 @@ async fn send(
         } else {
             values.next()
         };
-        // A server that answers less than it was asked breaks the protocol.
+        // A server that returns fewer answers than calls breaks the protocol.
         skipped.unwrap_or(Value::Nil).extract_error()
     };
     Ok(calls.iter().map(&mut reply_to).collect())
 }
 
-/// Whether the connection has ended, and this is no answer of the server.
+/// Returns true if the connection has ended, and this is no answer of the server.
 pub(crate) fn is_of_connection(error: &RedisError) -> bool {
     error.is_io_error() || error.is_unrecoverable_error()
 }
 
-/// What a refusal says of the server.
+/// The meaning of a server's refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     /// It is there, and cannot serve: out of memory, unable to persist.
     Unable,
     /// It is not ready, or its cluster is not, and has carried out nothing.
     Unready,
-    /// It is a replica by now, or serves this slot no more, and does not know who does.
+    /// It is now a replica, or no longer serves this slot, and does not know who does.
     Elsewhere,
-    /// The slot is another's.
+    /// The slot belongs to another server.
     Moved,
-    /// The slot is on its way to another, and these counters are there already.
+    /// The slot is migrating to another server, and these counters are there already.
     Ask,
-    /// The slot is on its way, and these counters are not all at one end of it.
+    /// The slot is migrating, and these counters are not all at one end.
     Later,
     /// The script failed.
     Script,
@@ -139,7 +139,7 @@ impl Refusal {
     pub(crate) fn of(error: &RedisError) -> Self {
         match error.kind() {
             ErrorKind::Server(kind) => match kind {
-                // Of one slot, and not of the server.
+                // This is about one slot, not the server.
                 ServerErrorKind::ClusterDown if says_of_slot(error) => Self::Elsewhere,
                 ServerErrorKind::BusyLoading
                 | ServerErrorKind::MasterDown
@@ -155,7 +155,7 @@ impl Refusal {
         }
     }
 
-    /// Before Redis 7 a script that fails says so in words alone.
+    /// Before Redis 7 a failing script has no error code, only text.
     fn of_text(text: &str) -> Self {
         const UNABLE: [&str; 7] = [
             "OOM",
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use crate::script::Clock;
 
-    /// Reads until `verb` was said `times` times.
+    /// Reads until `verb` has come `times` times.
     async fn hear(server: &mut DuplexStream, verb: &str, times: usize) {
         let verb = format!("\r\n{verb}\r\n");
         let mut heard = String::new();

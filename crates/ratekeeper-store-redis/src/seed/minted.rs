@@ -1,25 +1,25 @@
-//! A secret with the time at which it was made, by which nodes agree on one of two.
+//! A secret and its time of creation, by which nodes choose between two.
 
 use ratekeeper_core::Timestamp;
 
 use super::Secret;
 
-/// Bytes of a secret alone, as versions without a time wrote it.
+/// The length of a secret alone, as versions without a time wrote it.
 const SECRET_BYTES: usize = 16;
 
-/// A secret, and when it was made.
+/// A secret, and the time it was made.
 ///
-/// Of two that meet, the older one counts: most counters are named by it, and every node comes to
-/// the same answer, whichever it has seen first.
+/// If two meet, the older one wins: most counters are named by it, and every node comes to the same
+/// answer, whichever it saw first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Minted {
-    /// By the clock of the server it was made for; the epoch if nobody wrote it down.
+    /// The time by the clock of the server it was made for; the epoch if none was recorded.
     pub(crate) at: Timestamp,
     pub(crate) secret: Secret,
 }
 
 impl Minted {
-    /// One whose age is not known, which counts as older than all others.
+    /// Makes one whose age is not known, which counts as older than all others.
     pub(crate) const fn undated(secret: Secret) -> Self {
         Self {
             at: Timestamp::EPOCH,
@@ -27,7 +27,7 @@ impl Minted {
         }
     }
 
-    /// Reads what lies in a server; [`None`] if that is no secret.
+    /// Reads a stored value; [`None`] if it is no secret.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let (secret, rest) = bytes.split_first_chunk::<SECRET_BYTES>()?;
         if rest.is_empty() {
@@ -40,7 +40,7 @@ impl Minted {
         })
     }
 
-    /// As it lies in a server: the secret, then the time in microseconds, big-endian, if it is known.
+    /// The stored form: the secret, then the time in microseconds, big-endian, if it is known.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = self.secret.to_vec();
         if self.at != Timestamp::EPOCH {
@@ -49,9 +49,9 @@ impl Minted {
         bytes
     }
 
-    /// Whether this one counts where the two meet.
+    /// Returns true if this one wins over `other`.
     pub(crate) fn prevails_over(&self, other: &Self) -> bool {
-        // Of one moment the smaller one, so that no two nodes ever disagree.
+        // Of the same moment, the smaller one, so that no two nodes ever disagree.
         (self.at, self.secret) < (other.at, other.secret)
     }
 }

@@ -51,7 +51,7 @@ fn a_cluster_is_what_it_says_and_what_its_servers_say_since() {
     );
     assert!(Arc::ptr_eq(&before.shards[1], &after.shards[1]));
 
-    // Who serves nothing any more is forgotten.
+    // A server that no longer serves anything is forgotten.
     topology.adopt(&[range(0, 16_383, 2)]);
     assert_eq!(topology.map().shards().len(), 1);
     assert!(Arc::ptr_eq(&before.shards[1], &topology.map().shards[0]));
