@@ -69,13 +69,13 @@ fn nobody_waits_for_more_than_two_windows() {
                 waited <= 4 * 9,
                 "{algorithm:?}: {waited} quarters of a second"
             );
-            // And what was counted before the step is kept: they do not all pass at once.
+            // The counts from before the step are kept: the requests do not all pass at once.
             assert!(waited > 0, "{algorithm:?}");
         }
     }
 }
 
-/// The denial itself writes where the counter is now, and one that passes does, too.
+/// Both a denial and a request that passes write the counter at its current time.
 #[test]
 fn a_second_step_back_costs_as_much_again_and_no_more() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! The script does what every store must.
+//! The conformance tests of all stores, for the script.
 
 use ratekeeper_testkit::redis::Server;
 

@@ -62,7 +62,7 @@ fn equals_core_while_limits_change() {
     }
 }
 
-/// The default algorithm of callers who cannot wait, and one that counts what it denies.
+/// The default algorithm for callers who cannot wait, and one that counts denied hits.
 #[test]
 fn equals_core_without_delay_and_with_denials_counted() {
     let server = Server::start();
@@ -111,7 +111,7 @@ fn runner() -> TestRunner {
     TestRunner::new_with_rng(Config::default(), rng)
 }
 
-/// So many histories that they have at least `steps` moves.
+/// Draws histories until they have at least `steps` moves.
 fn draw(strategy: impl Strategy<Value = History>, steps: usize) -> Vec<History> {
     let mut runner = runner();
     let mut drawn = Vec::new();
@@ -126,14 +126,14 @@ fn draw(strategy: impl Strategy<Value = History>, steps: usize) -> Vec<History> 
     drawn
 }
 
-/// A history that is being played.
+/// A history being played.
 struct Lane {
     limit: Limit,
     moves: std::vec::IntoIter<Move>,
     charge: Charge,
-    /// How often time goes back instead.
+    /// The chance that time goes back instead.
     back: f64,
-    /// Whether the limit is now and then another one.
+    /// True if the limit is changed now and then.
     changes: bool,
     now: Timestamp,
     end: Timestamp,
@@ -161,7 +161,7 @@ impl Lane {
         }
     }
 
-    /// Knuth's MMIX generator, 0 to 1.
+    /// A number from 0 to 1, by Knuth's MMIX generator.
     fn chance(&mut self) -> f64 {
         self.random = self
             .random
@@ -170,7 +170,7 @@ impl Lane {
         (self.random >> 40) as f64 / (1_u64 << 24) as f64
     }
 
-    /// The hits of the next step; None at the end of the history.
+    /// Moves to the next step and returns its hits; [`None`] at the end of the history.
     fn advance(&mut self) -> Option<i64> {
         let Move { gap, hits } = self.moves.next()?;
         let goes_back = self.chance() < self.back;
@@ -211,8 +211,8 @@ impl Lane {
         take(&Request::new(&[step], Mode::default(), self.now))
     }
 
-    /// What core answers. A counter is made by what is charged, and a refusal writes only what it must: a bucket that
-    /// is fuller than its limit, or from a later time.
+    /// Returns core's answer. A charge creates the counter, and a refusal writes only what it must:
+    /// a bucket that is fuller than its limit, or from a later time.
     fn step(&mut self, hits: i64) -> Outcome {
         let at = Moment::at(self.now);
         let fresh = State::new(self.limit.shape());
@@ -236,7 +236,7 @@ impl Lane {
         outcome
     }
 
-    /// Whether the counter moves to where the clock is, which every step writes.
+    /// Returns true if the counter moves to the clock's time, which every step writes.
     fn was_later(&self) -> bool {
         let has_bucket = self.limit.algorithm().has_burst();
         let state = self.state.as_ref().filter(|_| !has_bucket);
@@ -247,7 +247,7 @@ impl Lane {
         let now = self.now.as_micros();
         let full = |rate: Emission| (rate.burst * rate.interval, rate.bits);
         if let Arithmetic::EqualCount(_) = self.limit.arithmetic() {
-            // Charged nothing, it changes only where a clock was ahead by more than a window.
+            // Charged nothing, it changes only if a clock was ahead by more than a window.
             return true;
         }
         let Some(StateMut::Words(words)) = self.state.as_mut().map(State::as_mut) else {
@@ -287,7 +287,7 @@ impl Redis {
         Self { client, script }
     }
 
-    /// Plays every lane to its end; how many steps that were.
+    /// Plays every lane to its end, and returns the number of steps.
     fn play(&mut self, mut lanes: Vec<Lane>) -> usize {
         let mut steps = 0;
         for (number, lanes) in lanes.chunks_mut(LANES).enumerate() {

@@ -1,5 +1,5 @@
-//! What few requests want besides their steps, in the script as in memory: permits, requests that are carried out once,
-//! hits that are given back only if they still count. Every field of every answer.
+//! The rarer parts of requests, in the script as in memory: permits, requests carried out once,
+//! refunds of hits only if they still count. Every field of every answer is compared.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -15,19 +15,19 @@ use crate::told::Told;
 /// Different requests of a history.
 const REQUESTS: usize = 8;
 
-/// Where histories begin.
+/// The start of all histories.
 const START: Timestamp = Timestamp::from_secs(1_789_000_123);
 
-/// How long permits are held and windows are, and about how long a history takes.
+/// The length of windows and permits, and about that of a history.
 const WINDOW: Micros = Micros::from_secs(60);
 
-/// A request as it is drawn, which may be sent any number of times. Times are in milliseconds.
+/// A request as drawn, which may be sent any number of times. Times are in milliseconds.
 #[derive(Clone, Debug)]
 struct Drawn {
     steps: Vec<DrawnStep>,
     wish: Wish,
     once: Option<DrawnOnce>,
-    /// How long before the beginning, or after it, the hits were taken that are given back.
+    /// The time at which the refunded hits were taken, before or after the start.
     taken: Option<Result<u64, u64>>,
 }
 
@@ -41,16 +41,16 @@ struct DrawnStep {
 
 #[derive(Clone, Copy, Debug)]
 enum Wish {
-    /// To count.
+    /// Counting hits.
     Count,
-    /// Something of that permit.
+    /// An act on that permit.
     Permit(u128, PermitAct),
 }
 
 #[derive(Clone, Debug)]
 struct DrawnOnce {
     id: u128,
-    /// From the beginning, or so long from now.
+    /// A time after the start, or a span from now.
     until: Result<u64, u64>,
 }
 
@@ -75,7 +75,7 @@ fn extras_are_the_same_as_in_memory() {
         for (gap, number) in turns {
             now = now.after(Micros::from_millis(gap));
             let drawn = &requests[number];
-            // What is asked for is known by its number, and an id may stand for two.
+            // A request's content is identified by its number, and an id may be shared by two.
             let (steps, extra) = (drawn.steps(&limits), drawn.extra(number as u64));
             let request = Request {
                 extra: Some(&extra),
@@ -153,7 +153,7 @@ impl Drawn {
             let hits = match (limit.algorithm(), self.wish) {
                 (Algorithm::Concurrency, Wish::Permit(_, PermitAct::Acquire)) => 1,
                 (Algorithm::Concurrency, _) => 0,
-                // Whoever settles a permit takes nothing by the way.
+                // A request that settles a permit takes nothing.
                 (_, Wish::Permit(_, PermitAct::Renew | PermitAct::Release)) => drawn.hits.min(0),
                 _ => drawn.hits,
             };

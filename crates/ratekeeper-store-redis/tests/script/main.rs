@@ -1,4 +1,4 @@
-//! The script beside the steps of core, in a real server.
+//! The script compared with the steps of core, in a real server.
 
 mod clock;
 mod conformance;

@@ -16,7 +16,7 @@ use crate::told::{Told, answers, load, names, push};
 struct DrawnGroup {
     mode: (bool, bool, bool),
     steps: Vec<DrawnStep>,
-    /// How often, and the hits of each step.
+    /// The number of requests in each run, and the hits of each step.
     runs: Vec<(usize, Vec<i64>)>,
 }
 
@@ -78,7 +78,7 @@ fn merged_and_batched_answers_are_those_of_single_requests() {
     }
 }
 
-/// A hot counter costs one read and one write, however many ask for it.
+/// A hot counter costs one read and one write, for any number of requests.
 #[test]
 fn a_hot_counter_is_one_read_and_one_write() {
     let server = Server::start();
@@ -160,7 +160,7 @@ fn drawn_step(limits: usize) -> impl Strategy<Value = DrawnStep> {
 }
 
 impl DrawnGroup {
-    /// The requests in order, merged as far as groups let them be.
+    /// The requests in order, merged as far as groups allow.
     fn requests(
         &self,
         limits: &[Limit],

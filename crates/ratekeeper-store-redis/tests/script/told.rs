@@ -8,7 +8,7 @@ use ratekeeper_store::{Answer, Never, Request, Store, Verdicts};
 use ratekeeper_store_redis::script::{Call, Clock, Group, Item, KeyName, Script, decode};
 use ratekeeper_testkit::redis::{Client, Reply, Server, encode};
 
-/// What a server answers, as the script's answer is read.
+/// The elements of a server's answer, in the form that the decoder reads.
 pub(crate) fn items(reply: &Reply) -> Vec<Item<'_>> {
     let Reply::Array(items) = reply else {
         panic!("{reply:?} is not what a script returns");
@@ -39,7 +39,7 @@ pub(crate) fn load(client: &mut Client) -> Script {
     script
 }
 
-/// The answers to groups, in order.
+/// The answers to `groups`, in order.
 pub(crate) fn answers(groups: &[Group], reply: &Reply) -> Vec<Verdicts> {
     let mut answers = Vec::new();
     let decoded = decode(groups, items(reply), |_, verdicts| answers.push(verdicts));
@@ -54,7 +54,7 @@ pub(crate) fn names() -> KeyName {
     KeyName::new(&format!("t{}:", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// A store in which nobody else counts.
+/// A store with keys of its own.
 pub(crate) struct Told {
     client: Mutex<(Client, Timestamp)>,
     script: Script,

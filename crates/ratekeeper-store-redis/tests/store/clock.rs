@@ -40,12 +40,12 @@ async fn each_node_sees_a_clock_go_back_whatever_it_counts() {
     server.set_clock(-20);
     ask(2).await;
     for node in &nodes {
-        // Who asked has its answer a moment before.
+        // The caller has its answer a moment before.
         eventually("the step is seen", || steps(node) == 1);
         assert!(tells(node), "{:?}", node.faults());
         assert_eq!(node.shards()[0].moved_counters, 0);
     }
-    // It is one step, however many answers tell it, and a step forward is none.
+    // It counts as one step, however many answers show it; a step forward counts as none.
     ask(3).await;
     server.set_clock(3_600);
     ask(4).await;
@@ -60,13 +60,13 @@ async fn each_node_sees_a_clock_go_back_whatever_it_counts() {
     }
 }
 
-/// Nobody asks, and the node looks by itself.
+/// Without any request, the node looks by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_node_sees_it_as_well() {
     let server = Server::clocked(&[]);
     let store = RedisStore::new(endpoint(&server), patient(), home());
     store.greeted().await;
-    // Its first look has told it the time by then.
+    // By then its first look has heard the time.
     let scripts = || server.client().ask(&["INFO", "commandstats"]).text();
     eventually("it has looked", || scripts().contains("cmdstat_evalsha"));
     server.set_clock(-20);

@@ -21,7 +21,7 @@ use ratekeeper_testkit::redis::{Client, Cluster};
 
 use crate::support::{home, prefix, step};
 
-/// A cluster that nobody changes, for all tests that run at the same time.
+/// A cluster that no test changes, shared by all that run at the same time.
 fn shared() -> Arc<Cluster> {
     static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock();
@@ -32,7 +32,7 @@ fn shared() -> Arc<Cluster> {
     })
 }
 
-/// Counters of the cluster that nobody else has.
+/// Counters of the cluster that no other test has.
 fn endpoint(cluster: &Cluster) -> Endpoint {
     let hosts: Vec<_> = cluster
         .ports()
@@ -47,7 +47,7 @@ fn store(cluster: &Cluster, config: RedisConfig) -> RedisStore {
     RedisStore::new(endpoint(cluster), config, home())
 }
 
-/// Deadlines that slow machines keep, though somebody may be in vain asked first.
+/// Deadlines that slow machines keep, even if one node is asked in vain first.
 fn patient() -> RedisConfig {
     let mut config = RedisConfig::default();
     config.deadline = Duration::from_secs(10);
@@ -68,7 +68,7 @@ fn steps(limit: &Limit, number: u64, shards: usize) -> Vec<Step> {
         .collect()
 }
 
-/// A counter that lies in that shard of three, in the order in which the cluster began.
+/// A counter on that shard of three, in the order in which the cluster began.
 pub(crate) fn step_of(limit: &Limit, number: u64, shard: usize) -> Step {
     let lies_there = |subject: &u64| usize::from(slot(*subject)) * 3 / 16_384 == shard;
     let first = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,4 @@
-//! The store does what every store must.
+//! The conformance tests of all stores, for one server.
 
 use ratekeeper_store_redis::RedisStore;
 use ratekeeper_store_redis::script::Clock;

@@ -1,4 +1,4 @@
-//! Ways into a server: logins, databases, sockets, certificates; and what is said of one that is shut.
+//! Ways into a server: logins, databases, sockets, certificates; and the errors of those that are shut.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn two() -> Limit {
     limit(Algorithm::FixedWindow, 2, LASTING)
 }
 
-/// What is known once the server was asked.
+/// Returns the status of a store after its servers were asked.
 async fn status(endpoint: Endpoint) -> ServerStatus {
     let store = open(endpoint);
     store.greeted().await;
@@ -47,7 +47,7 @@ async fn refusal(endpoint: Endpoint) -> String {
     status.error.expect("it is refused")
 }
 
-/// That it counts there.
+/// Checks that a store counts there.
 async fn counts(endpoint: Endpoint) {
     let store = open(endpoint);
     store.greeted().await;
@@ -85,7 +85,7 @@ async fn passwords_and_what_the_server_says_to_a_wrong_one() {
     assert!(why.contains("without any password configured"), "{why}");
 }
 
-/// With what `docs/redis.md` grants, everything works, and with less it is said what lacks.
+/// With the rights that `docs/redis.md` grants, everything works; with fewer, the error names what is missing.
 #[tokio::test]
 async fn a_user_of_an_acl_needs_what_the_manual_grants() {
     let server = Server::start();
@@ -156,7 +156,7 @@ async fn a_user_of_an_acl_needs_what_the_manual_grants() {
     counts(endpoint(&format!("{url}?prefix=other:"))).await;
 }
 
-/// INFO is among the dangerous commands, which users often do not have.
+/// INFO is among the dangerous commands, which many users may not run.
 #[tokio::test]
 async fn a_server_need_not_say_what_it_is() {
     let server = Server::start();
@@ -224,7 +224,7 @@ async fn unix_sockets() {
     );
 }
 
-/// A server that wants certificates, and who vouches for it.
+/// A server that requires certificates, and the authority that signs them.
 struct Encrypted {
     server: Server,
     port: u16,
@@ -275,7 +275,7 @@ impl Encrypted {
         self.folder.path().join(name)
     }
 
-    /// Files of a client whom `authority` vouches for.
+    /// The files of a client whose certificate `authority` signs.
     fn identity(&self, authority: &Authority, name: &str) -> TlsIdentity {
         let folder = self.path(name);
         std::fs::create_dir(&folder).expect("a folder can be made");

@@ -1,4 +1,4 @@
-//! Keys of counters at which something else lies.
+//! Keys of counters that hold something else.
 
 use ratekeeper_core::{Algorithm, Limit, Micros, Mode, Timestamp};
 use ratekeeper_store::{
@@ -39,7 +39,7 @@ impl Scene {
         String::from_utf8(name).expect("keys are ASCII")
     }
 
-    /// Puts what is no counter of any algorithm where that of `step` lies.
+    /// Puts a value that is no counter of any algorithm at the key of `step`.
     fn corrupt(&self, step: &Step) {
         let name = self.name(step.key);
         let made = self.server.client().ask(&["HSET", &name, "field", "value"]);
@@ -107,7 +107,7 @@ async fn one_bad_key_fails_its_own_decision_and_no_other() {
     }
 }
 
-/// What it asks for besides is not charged either: the failure mode answers for all of it.
+/// Its other counters are not charged either: the failure mode answers for the whole request.
 #[tokio::test]
 async fn a_request_with_a_bad_key_charges_nothing() {
     let scene = Scene::new().await;

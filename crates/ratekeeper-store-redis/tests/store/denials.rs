@@ -25,7 +25,7 @@ fn outcome(verdicts: &Verdicts) -> Outcome {
     }
 }
 
-/// When the same hits would fit, by the server's clock.
+/// The time at which the same hits would fit, by the server's clock.
 fn comes_back(verdicts: &Verdicts) -> u64 {
     let wait = outcome(verdicts).retry_after;
     verdicts.at.after(wait).as_micros()
@@ -108,7 +108,7 @@ async fn looks_refunds_and_other_limits_are_always_asked() {
     assert!(decide(&store, &[look]).await.unwrap().allowed);
     assert!(decide(&store, &[step(&large, 1)]).await.unwrap().allowed);
     assert_eq!(store.denied_from_memory(), before);
-    // What this node gives back, it knows of at once: 6 are taken, 2 come back.
+    // The node's own refunds are seen at once: 6 are taken, 2 come back.
     let refund = Step {
         hits: -2,
         ..step(&small, 1)
@@ -137,7 +137,7 @@ async fn what_others_give_back_is_seen_in_time() {
         .unwrap()
         .allowed
     {
-        // The promise, and room for a slow machine; the exact bound is tested by a told clock.
+        // The promised delay, plus room for a slow machine; the exact bound is tested by a told clock.
         assert!(
             started.elapsed() < patient().deny_cache_max + Duration::from_secs(5),
             "it is not seen in time"

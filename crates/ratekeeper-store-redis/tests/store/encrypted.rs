@@ -13,7 +13,7 @@ use ratekeeper_tls::TlsFiles;
 use crate::cluster::step_of;
 use crate::support::{LASTING, decide, home, limit, patient, step};
 
-/// A certificate for the address that all servers have, and who vouches for it.
+/// A certificate for the address that all servers share, and the authority that signed it.
 fn files() -> tempfile::TempDir {
     let (authority, folder) = (Authority::new(), tempfile::tempdir());
     let folder = folder.expect("a folder can be made");
@@ -60,7 +60,7 @@ async fn a_cluster_is_asked_encrypted_by_a_user_with_the_printed_grant() {
     let files = files();
     let mut cluster = Cluster::encrypted(2, files.path());
     let ports: Vec<u16> = cluster.servers().iter().map(Server::tls_port).collect();
-    // Each node is found, and encrypted, by what the first says.
+    // Each node is found, and encrypted, by the settings for the first.
     let url = format!(
         "rediss+cluster://app:pw@{}/",
         hosts(ports[..1].iter().copied())
@@ -91,7 +91,7 @@ async fn a_cluster_is_asked_encrypted_by_a_user_with_the_printed_grant() {
         let verdicts = decide(&store, &both).await.expect("they answer");
         assert_eq!(verdicts.allowed, allowed);
     }
-    // Its slot is on its way, and the other node has what is new there.
+    // Its slot is migrating, and the new counters are on the other node.
     let new = step_of(&limit, 2, 0);
     cluster.begin_moving(slot(new.key.subject), 0, 1);
     let verdicts = decide(&store, &[new]).await.expect("the other answers");

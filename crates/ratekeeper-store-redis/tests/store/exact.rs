@@ -1,8 +1,8 @@
-//! However many processes ask at once, no more and no fewer pass than the limit.
+//! Exactly the limit passes, however many processes ask at once.
 //!
-//! Four processes of 64 tasks each flood one counter after the other, of every algorithm and every kind of window. What
-//! they were answered is put together by the server's time and asked of a counter in memory again: each moment must
-//! have let pass just as many.
+//! Four processes of 64 tasks each flood one counter after the other, of every algorithm and every
+//! kind of window. Their answers are merged by the server's time and replayed on a counter in
+//! memory: each moment must have let exactly as many pass.
 
 mod cases;
 mod node;
@@ -21,7 +21,7 @@ use node::{ASKED, Mechanisms, NODES, TASKS};
 /// Requests of all nodes for one counter.
 const FLOOD: u64 = (NODES * TASKS * ASKED) as u64;
 
-/// What all nodes were answered about one counter, by the time of the decision.
+/// The answers to all nodes for one counter, by the time of the decision.
 type History = BTreeMap<u64, Answers>;
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -40,7 +40,7 @@ fn they_do_so_with_every_mechanism_off() {
     flooded(Mechanisms::Off);
 }
 
-/// Not a test by itself: what the others start as processes of their own.
+/// Not a test by itself: the program of the processes that the others start.
 #[test]
 fn node() {
     if let Some(orders) = node::orders() {
@@ -76,7 +76,7 @@ fn flooded(mechanisms: Mechanisms) {
     }
 }
 
-/// Adds what a node has printed.
+/// Adds the lines that a node has printed.
 fn collect(output: &str, histories: &mut [History]) {
     for line in output.lines() {
         let Some((_, numbers)) = line.split_once(node::ANSWERS) else {

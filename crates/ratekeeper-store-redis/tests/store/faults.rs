@@ -103,8 +103,8 @@ async fn a_network_that_swallows_everything_is_left_alone_and_connections_that_a
     until(&store, "it is asked anew", |answer| answer == Ok(true)).await;
 }
 
-/// Decisions that waited nearly until their deadline are sent, and answered too late: our load, and
-/// no fault of the server's.
+/// Decisions that waited nearly until their deadline are sent, and answered too late: that is our
+/// load, not the server's fault.
 #[tokio::test]
 async fn a_queue_that_is_too_long_is_no_failure_of_the_server() {
     let server = Server::start();
@@ -168,7 +168,7 @@ async fn who_waits_for_a_connection_is_told_when_it_fails() {
     }
 }
 
-/// Whoever probes may end while the server is away.
+/// The runtime that probes may end while the server is away.
 #[test]
 fn a_server_that_comes_back_is_found_by_another_runtime() {
     let runtime = || {
@@ -186,8 +186,8 @@ fn a_server_that_comes_back_is_found_by_another_runtime() {
     runtime().block_on(until(&store, "it answers", |answer| answer == Ok(true)));
 }
 
-/// A server that is too old is not asked for a single decision, and that is said; a newer one in
-/// its place is.
+/// A server that is too old is not asked for a single decision, and this is logged; a newer one in
+/// its place is asked.
 #[tokio::test]
 async fn a_server_that_is_too_old_is_not_used() {
     let server = Server::start();
@@ -286,7 +286,7 @@ async fn nodes_share_the_seed_and_a_flush_does_not_split_them() {
     let mut client = server.client();
     client.ask(&["FLUSHALL"]);
     let end = Instant::now() + DEADLINE;
-    // Behind it lies when it was made.
+    // The time it was made follows it.
     let is_there = |there: &Reply| matches!(there, Reply::Bytes(it) if it.starts_with(&seed));
     while !is_there(&client.ask(&["GET", "rk:seed"])) {
         assert!(Instant::now() < end, "the seed is put back");

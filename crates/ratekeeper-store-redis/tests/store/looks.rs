@@ -1,4 +1,4 @@
-//! What is seen of servers that nobody asks for decisions.
+//! Checks of servers that nobody asks for decisions.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn says(store: &RedisStore, what: &str) -> bool {
     store.faults().iter().any(|it| it.contains(what))
 }
 
-/// All chores are done by another runtime, and no lane is ever begun.
+/// All chores run on another runtime, and no lane is ever started.
 #[tokio::test]
 async fn a_healthy_server_that_nobody_asks_is_well() {
     let server = Server::start();

@@ -1,5 +1,4 @@
-//! The store beside real servers: that it counts exactly, repeats denials truly, and what becomes of it when the
-//! server fails.
+//! The store with real servers: it counts exactly, repeats denials truly, and survives failures of the server.
 
 mod clock;
 mod cluster;

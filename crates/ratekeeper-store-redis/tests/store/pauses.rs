@@ -38,7 +38,7 @@ async fn an_answer_that_is_there_is_taken_however_late_it_is_read() {
     }
 }
 
-/// What the server says of how often it was asked.
+/// The server's count of script calls.
 fn executed(client: &mut Client) -> Option<String> {
     let info = client.ask(&["INFO", "commandstats"]).text();
     let mut lines = info.lines();

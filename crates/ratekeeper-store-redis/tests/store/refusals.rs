@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{LASTING, decide, limit, step, store};
 
-/// For how long a breaker is looked at that is not to close. With probes that only ask whether the
-/// server is there it closed after 0.1 to 0.4 s.
+/// The time for which a breaker that must not close is watched. With probes that only ask if the
+/// server is there, it closed after 0.1 to 0.4 s.
 const LOOKED_AT: Duration = Duration::from_secs(2);
 
 fn tell(client: &mut Client, command: &str) {
@@ -30,7 +30,7 @@ async fn until(store: &RedisStore, wanted: Circuit) {
     }
 }
 
-/// The breaker opens once and stays open until `undo` was done, and that is said all the time.
+/// The breaker opens once and stays open until `undo` is done, and the reason is reported all the time.
 async fn is_left_alone(refuse: &str, undo: &str) {
     let server = Server::start();
     let mut config = RedisConfig::default();

@@ -14,11 +14,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{LASTING, decide, home, limit, patient, prefix, step};
 
-/// Longer than any test: machines that run tests are slow at times, and nobody is to take that
-/// for a primary that is gone.
+/// Longer than any test: machines that run tests are slow at times, and this must not be taken for a lost primary.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-/// A set that nobody changes, for all tests that run at the same time.
+/// A set that no test changes, shared by all that run at the same time.
 fn shared() -> Arc<Sentinels> {
     static SHARED: Mutex<Weak<Sentinels>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock();
@@ -99,7 +98,7 @@ async fn until_answered(store: &RedisStore, limit: &Limit, number: u64) {
     }
 }
 
-/// What a demoted primary refuses is decided by the next one, and counted there once.
+/// Requests that a demoted primary refuses are decided by the next one, and counted there once.
 #[tokio::test]
 async fn a_failover_loses_no_answer_and_counts_nothing_twice() {
     let set = Sentinels::with_down_after(NEVER);
@@ -131,7 +130,7 @@ async fn a_failover_loses_no_answer_and_counts_nothing_twice() {
         panic!("{verdicts:?}");
     };
     let counted = 1_000_000 - outcome.remaining;
-    // What the old primary counted in its last moment may not have reached the new one.
+    // The old primary's last counts may not have reached the new one.
     assert!(
         counted <= allowed + failed,
         "{counted} of {allowed} and {failed}"
@@ -164,7 +163,7 @@ async fn a_primary_that_dies_is_succeeded() {
     }
     until_answered(&store, &limit, 3).await;
     assert!(store.faults().is_empty(), "{:?}", store.faults());
-    // What the lost one failed at stays counted.
+    // The failures of the lost one stay counted.
     let former = store.former_shards();
     let lost = former
         .iter()

@@ -8,7 +8,7 @@ use ratekeeper_testkit::redis::{Reply, Server};
 
 use crate::support::{LASTING, decide, home, limit, patient, step};
 
-/// Where a server alone keeps the copy of those whose first store is another one.
+/// The key under which a single server keeps the copy for services whose first store is another one.
 const COPY: &str = "rk:seed:copy:0";
 
 fn node(servers: &[&Server]) -> Vec<RedisStore> {

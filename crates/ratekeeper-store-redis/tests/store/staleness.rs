@@ -1,9 +1,10 @@
-//! What is repeated from memory is what the server would have said, but for what was changed elsewhere so lately that
-//! this node need not know of it yet.
+//! A denial from memory is the one that the server would have given, except for recent changes
+//! elsewhere that this node need not know of yet.
 //!
-//! Two nodes ask for the same counters at random: one remembers denials; the other asks each time, gives back, asks under
-//! other limits, and forgets whole counters. All that the server was asked is asked of a store in memory again, by the
-//! server's time, and each denial from memory is held to what that says at the denial's own time.
+//! Two nodes ask for the same counters at random: one remembers denials; the other asks each time,
+//! refunds, asks under other limits, and forgets whole counters. All requests to the server are
+//! replayed on a store in memory, by the server's time, and each denial from memory is compared
+//! with that store's answer at the denial's own time.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use ratekeeper_testkit::redis::{Client, Server};
 
 use crate::support::{decide, home, patient, step};
 
-/// How far behind the remembering node may be.
+/// The longest time by which the remembering node may be behind.
 const DENY_CACHE_MAX: Duration = Duration::from_millis(40);
 
 const TURNS: usize = 8_000;
@@ -31,7 +32,7 @@ const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::Gcra,
 ];
 
-/// What happens next, to the counter of that algorithm.
+/// The next act, on the counter of that algorithm.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     algorithm: usize,
@@ -40,11 +41,11 @@ struct Turn {
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// The remembering node asks for so many hits, or gives them back.
+    /// The remembering node asks for that many hits, or refunds them.
     Here(i64),
-    /// The other one does.
+    /// The other node does.
     Elsewhere(i64),
-    /// The other one asks for one hit under another limit.
+    /// The other node asks for one hit under another limit.
     Changed(u64),
     /// The counter is forgotten.
     Reset,
@@ -52,7 +53,7 @@ enum Act {
     Pause(u64),
 }
 
-/// What was asked for, and what came of it.
+/// A request and its outcome.
 #[derive(Debug)]
 struct Event {
     limit: Limit,
@@ -82,7 +83,7 @@ async fn denials_from_memory_are_as_new_as_promised() {
         repeated += checked.0;
         equal += checked.1;
     }
-    // How many that are depends on how many turns a slow machine takes in so short a time.
+    // Their number depends on how many turns a slow machine takes in so short a time.
     assert!(
         repeated > 0 && equal > 0,
         "{repeated} came from memory, {equal} were held to every field"
@@ -102,11 +103,11 @@ fn turn() -> impl Strategy<Value = Turn> {
     (0..ALGORITHMS.len(), act).prop_map(|(algorithm, act)| Turn { algorithm, act })
 }
 
-/// What lets so many pass at once.
+/// A limit that lets `most` pass at once.
 fn limit_of(algorithm: Algorithm, most: u64) -> Limit {
     let window = Micros::from_secs(1);
     let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::Gcra);
-    // Of a bucket the rate stays: how full it is depends on when another rate was first heard of.
+    // The rate of a bucket stays: its level depends on when another rate was first heard of.
     let spec = match is_bucket {
         true => LimitSpec {
             burst: Some(most),
@@ -188,7 +189,7 @@ impl Nodes {
     }
 }
 
-/// How many denials came from memory, and how many of these were held to every field.
+/// Returns how many denials came from memory, and how many of these had every field compared.
 fn check(algorithm: Algorithm, history: &mut [Event]) -> (usize, usize) {
     let usual = limit_of(algorithm, 10);
     let (mut memory, mut last) = (memory(), Changes::default());
@@ -221,10 +222,10 @@ fn check(algorithm: Algorithm, history: &mut [Event]) -> (usize, usize) {
     (repeated, equal)
 }
 
-/// When the counter was last changed, as who did it was told.
+/// The times at which the counter was last changed, as the node that changed it was told.
 #[derive(Default)]
 struct Changes {
-    /// By whomever, however.
+    /// By any node, in any way.
     anything: Option<Instant>,
     /// By the other node, so that more passes.
     given_back_elsewhere: Option<Instant>,
@@ -246,7 +247,7 @@ impl Changes {
         }
     }
 
-    /// Whether more may pass by now than this denial knows of. What this node gives back by itself, it knows of at once.
+    /// Returns true if more may pass by now than this denial knows of. This node knows of its own refunds at once.
     fn excuses(&self, denial: &Event) -> bool {
         let is_later = |returned| returned > denial.began;
         self.is_recent(self.given_back_elsewhere, denial)

@@ -1,4 +1,4 @@
-//! Stores of their own for tests, and what is asked of them.
+//! Stores of their own for tests, and helpers to ask them.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,18 +22,18 @@ static HOME: LazyLock<Runtime> = LazyLock::new(|| {
 /// A window whose next edge is decades away: no test sees it end.
 pub(crate) const LASTING: Micros = Micros::from_secs(10_000 * 86_400);
 
-/// Where the chores of all stores are done.
+/// The runtime for the chores of all stores.
 pub(crate) fn home() -> Handle {
     HOME.handle().clone()
 }
 
-/// What keys begin with that nobody else has.
+/// A prefix for keys that no other test has.
 pub(crate) fn prefix() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("s{}:", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Counters of the server that nobody else has.
+/// Counters of the server that no other test has.
 pub(crate) fn endpoint(server: &Server) -> Endpoint {
     let url = format!("redis://127.0.0.1:{}/?prefix={}", server.port(), prefix());
     Endpoint::parse(&url).expect("a good URL")

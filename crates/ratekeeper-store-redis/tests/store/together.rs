@@ -1,4 +1,4 @@
-//! What is merged and batched on its way is answered as if each request had been asked by itself.
+//! Merged and batched requests are answered as if each had been asked by itself.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use ratekeeper_testkit::redis::Server;
 
 use crate::support::{limit, patient, step, store};
 
-/// Different requests; each may be asked any number of times, with other hits.
+/// The number of different requests; each may be asked any number of times, with other hits.
 const KINDS: usize = 4;
 
-/// How requests come, and what becomes of them on the way.
+/// The arrival of requests, and the settings for batching them.
 #[derive(Clone, Debug)]
 struct Drawn {
     groups_max: usize,
     pipelines_max: usize,
     kinds: Vec<Kind>,
-    /// What comes at the same time: the kind of each request, and its hits.
+    /// Requests that arrive at the same time: the kind of each, and its hits.
     bursts: Vec<Vec<(usize, Vec<i64>)>>,
 }
 
@@ -41,7 +41,7 @@ struct DrawnStep {
     next_descriptor: bool,
 }
 
-/// Every field, by the server's own time.
+/// Compares every field, by the server's own time.
 #[tokio::test]
 async fn answers_are_those_of_single_requests() {
     let server = Server::start();
@@ -104,7 +104,7 @@ async fn ask(
     answers
 }
 
-/// The order in which they were decided: by time, and of one call by groups, which stand where their first request does.
+/// The order of the decisions: by time, and within a call by groups, which take the place of their first request.
 fn in_order(answers: &[Verdicts], burst: &[(usize, Vec<i64>)]) -> Vec<usize> {
     let mut firsts = HashMap::new();
     let mut places: Vec<_> = (0..answers.len())

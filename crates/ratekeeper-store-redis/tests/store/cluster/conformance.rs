@@ -1,4 +1,4 @@
-//! Several slots are one store.
+//! The conformance tests of all stores, over several slots.
 
 use ratekeeper_store_redis::RedisStore;
 use ratekeeper_store_redis::script::Clock;

@@ -1,5 +1,5 @@
-//! However many ask at once, no more and no fewer pass than the limit; and all counters of a
-//! request are taken together or not at all, wherever they lie.
+//! Exactly the limit passes, however many ask at once; and all counters of a request are taken
+//! together or not at all, wherever they lie.
 
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ const NODES: usize = 4;
 const TASKS: usize = 64;
 const ASKED: usize = 20;
 
-/// So long that nothing comes back while a test runs.
 /// Nodes that share their counters, each with connections of its own.
 async fn nodes(cluster: &Cluster) -> Vec<Arc<RedisStore>> {
     let endpoint = super::endpoint(cluster);
@@ -28,7 +27,7 @@ async fn nodes(cluster: &Cluster) -> Vec<Arc<RedisStore>> {
     nodes
 }
 
-/// What passes of a flood of `limits`, each a counter in a shard of its own.
+/// Returns how many requests pass in a flood of `limits`, each a counter in a shard of its own.
 async fn admitted(nodes: &[Arc<RedisStore>], limits: &[Limit]) -> usize {
     let mut tasks = JoinSet::new();
     for node in nodes {
@@ -82,7 +81,7 @@ async fn counters_of_several_shards_are_taken_together_or_not_at_all() {
     let limits = quotas.map(|quota| limit(Algorithm::FixedWindow, quota, LASTING));
     assert_eq!(admitted(&nodes, &limits).await, 1_000);
     for (step, quota) in together(&limits).into_iter().zip(quotas) {
-        // What comes back may be on its way still.
+        // A refund may still be on its way.
         let mut taken = 0;
         for _ in 0..1_000 {
             taken = quota - left(&nodes[0], step).await;

@@ -113,7 +113,7 @@ async fn shards_that_are_there_count_on_without_one_that_is_lost() {
     eventually("it is said what is missing", || !store.faults().is_empty());
 }
 
-/// A server that hangs is the worst case: whether it has counted is not known.
+/// A server that hangs is the worst case: it may have counted or not.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_hung_shard_may_have_counted_is_not_asked_again() {
     let mut cluster = Cluster::of(3, 0, Duration::from_secs(60));

@@ -19,7 +19,7 @@ const TASKS: usize = 16;
 const COUNTERS: u64 = 4;
 const NEIGHBOURS: u64 = 40;
 
-/// Counters of one slot lie at both ends of its way, and each is decided where it is: none waits for its neighbours.
+/// The counters of a migrating slot lie at both ends, and each is decided where it is: none waits for its neighbours.
 #[tokio::test]
 async fn half_of_a_slot_is_decided_at_each_end() {
     let cluster = Cluster::of(3, 0, Duration::from_secs(60));
@@ -67,7 +67,7 @@ async fn half_of_a_slot_is_decided_at_each_end() {
     }
 }
 
-/// No answer is lost, and each request is counted once, wherever its counter is just then.
+/// No answer is lost, and each request is counted once, wherever its counter is at the moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_slot_on_its_way_loses_no_answer_and_counts_none_twice() {
     let cluster = Arc::new(Cluster::start());

@@ -1,4 +1,4 @@
-//! What a user of an ACL may do in a cluster.
+//! The rights that an ACL user needs in a cluster.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn a_user_who_may_not_follow_a_slot_is_told_so_before_one_moves() {
         "{why}"
     );
 
-    // What it says is enough.
+    // The command in the error is enough.
     let grant = why.split("grant it: ").nth(1).expect("a command");
     let bare = "ACL SETUSER app reset on >pw";
     for command in [bare, grant] {

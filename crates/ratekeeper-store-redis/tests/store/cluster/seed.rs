@@ -1,4 +1,4 @@
-//! The secret that counters are named by, which all nodes of a cluster share whatever is away.
+//! The secret that counters are named by, shared by all nodes of a cluster whatever is away.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Service {
         format!("{}rk:seed", self.prefix)
     }
 
-    /// Which of the shards, as they began, has the first of the keys.
+    /// Returns the number of the shard, in the original layout, that has the first key.
     fn home_of_seed(&self, cluster: &Cluster) -> usize {
         let asked = cluster
             .client(0)
@@ -101,7 +101,7 @@ async fn a_node_that_starts_while_the_seeds_shard_is_away_names_counters_as_the_
             .allowed
     );
 
-    // Nobody is there to put it back.
+    // No node is left to put it back.
     drop((first, second));
     cluster.servers()[lost].restart();
     cluster.wait();
@@ -115,7 +115,7 @@ async fn a_node_that_starts_while_the_seeds_shard_is_away_names_counters_as_the_
     let mut client = cluster.client(lost);
     eventually("it lies where it lay", || {
         let there = client.ask(&["GET", &service.seed_key()]);
-        // Behind it lies when it was made.
+        // The time it was made follows it.
         matches!(there, Reply::Bytes(it) if it.starts_with(&seed))
     });
 }

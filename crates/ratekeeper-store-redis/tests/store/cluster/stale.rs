@@ -1,4 +1,4 @@
-//! A node that was cut off from its cluster, and does not know.
+//! A node that was cut off from its cluster without knowing it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ratekeeper_testkit::redis::Cluster;
 use super::patient;
 use crate::support::{home, prefix};
 
-/// It is asked first, and answers; the others have gone on since.
+/// It is asked first, and answers; the others have moved on since.
 #[tokio::test]
 async fn who_has_seen_the_latest_change_is_believed() {
     let cluster = Cluster::of(3, 0, Duration::from_secs(60));

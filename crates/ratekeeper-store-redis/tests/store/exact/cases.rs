@@ -1,11 +1,11 @@
-//! What is flooded.
+//! The counters that are flooded.
 
 use ratekeeper_core::{Algorithm, Bounds, Limit, LimitSpec, Micros, Timestamp};
 use ratekeeper_store::Step;
 
 use crate::support::step;
 
-/// What each counter lets pass.
+/// The quota of each counter.
 pub(super) const QUOTA: u64 = 500;
 
 const DAY: u64 = 86_400;
@@ -13,7 +13,7 @@ const DAY: u64 = 86_400;
 /// So long that nothing comes back while a test runs.
 const YEAR: Micros = Micros::from_secs(365 * DAY);
 
-/// From the shortest that rules know to the longest.
+/// The shortest to the longest that rules accept.
 const WINDOWS: [Micros; 8] = [
     Micros::from_secs(1),
     Micros::from_secs(10),
@@ -25,7 +25,7 @@ const WINDOWS: [Micros; 8] = [
     YEAR,
 ];
 
-/// A counter, and what it is held against.
+/// A counter and its limit.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     number: u64,
@@ -87,16 +87,16 @@ impl Case {
         }
     }
 
-    /// Whether it counts permits.
+    /// Returns true if it counts permits.
     pub(super) fn is_permit(&self) -> bool {
         self.limit.algorithm() == Algorithm::Concurrency
     }
 
-    /// What passes of any flood, if time gives nothing back meanwhile.
+    /// The number that passes in any flood, if time gives nothing back meanwhile.
     pub(super) fn admits(&self) -> Option<u64> {
         let is_long = self.limit.window() == YEAR || self.calendar.is_some();
         let is_leaky = self.limit.algorithm() == Algorithm::LeakyBucket;
-        // Who cannot wait passes only when nobody else is in the queue.
+        // Without waiting, a request passes only if nobody else is in the queue.
         let most = match is_leaky && self.limit == self.limit.without_delay() {
             true => 1,
             false => QUOTA,

@@ -1,4 +1,4 @@
-//! One of the processes that flood.
+//! One of the flooding processes.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -23,7 +23,7 @@ pub(super) const TASKS: usize = 64;
 /// Requests of each task, for each counter.
 pub(super) const ASKED: usize = 6;
 
-/// What stands in a line before how many of how many passed at some time.
+/// The start of an output line with the numbers of a case: its own, a time, and the requests asked and passed then.
 pub(super) const ANSWERS: &str = "answers: ";
 
 const PORT: &str = "RATEKEEPER_TEST_PORT";
@@ -36,7 +36,7 @@ pub(super) enum Mechanisms {
     Off,
 }
 
-/// What a process is to do.
+/// The orders of a process.
 pub(super) struct Orders {
     port: u16,
     mechanisms: Mechanisms,
@@ -52,7 +52,7 @@ pub(super) fn order(command: &mut Command, port: u16, mechanisms: Mechanisms) {
     command.env(PORT, port.to_string()).env(MECHANISMS, on);
 }
 
-/// What this process is to do, if it is a node.
+/// The orders of this process, if it is a node.
 pub(super) fn orders() -> Option<Orders> {
     let port = std::env::var(PORT).ok()?;
     let mechanisms = match std::env::var(MECHANISMS).as_deref() {
@@ -65,7 +65,7 @@ pub(super) fn orders() -> Option<Orders> {
     })
 }
 
-/// Floods each counter together with the other nodes, and prints what came of it.
+/// Floods each counter together with the other nodes, and prints the answers.
 pub(super) fn run(orders: &Orders) {
     let mut client = Client::connect(orders.port);
     let store = Arc::new(store(orders));
@@ -98,7 +98,7 @@ pub(super) fn run(orders: &Orders) {
 
 fn store(orders: &Orders) -> RedisStore {
     let mut config = patient();
-    // Four of these processes on one core that somebody else keeps busy wait long for their turn, all of which counts.
+    // Four of these processes on one busy core wait long for their turn, and all of that counts.
     config.deadline = DEADLINE;
     if orders.mechanisms == Mechanisms::Off {
         config.merges = false;
@@ -141,11 +141,11 @@ async fn flood(store: &Arc<RedisStore>, case: &Arc<Case>) -> BTreeMap<u64, Answe
     together
 }
 
-/// One request, the `number`th of this process for that counter: when it was decided, and how.
+/// Sends the `number`th request of this process for that counter; returns when it was decided, and how.
 async fn ask(store: &RedisStore, case: &Case, number: u64) -> (Timestamp, bool) {
     let steps = [case.step()];
     let permit = Permit {
-        // Nobody else's.
+        // An id that no other process uses.
         id: u128::from(std::process::id()) << 64 | u128::from(number + 1),
         act: PermitAct::Acquire,
     };
