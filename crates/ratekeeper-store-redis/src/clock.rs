@@ -110,7 +110,7 @@ mod tests {
         let (one, other) = (clock.sent(), clock.sent());
         let back = Some(Duration::from_secs(20));
         assert_eq!(clock.heard(one, at(80), start), back);
-        // What was under way at the same time saw the same step, or answers from before it.
+        // Calls in flight at the same time saw the same step, or answers from before it.
         assert_eq!(clock.heard(other, at(80), start), None);
         assert_eq!(clock.heard(other, at(101), start), None);
         assert_eq!(clock.heard(clock.sent(), at(81), start), None);

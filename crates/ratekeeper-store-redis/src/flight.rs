@@ -68,8 +68,8 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// Sends the groups and hands out the answers. A request whose deadline passes is told so then;
-    /// the flight goes on, because the connection's answers come in order.
+    /// Sends the groups and hands out the answers. A request whose deadline passes fails then; the
+    /// flight goes on, because the connection's answers come in order.
     pub(crate) async fn fly(mut self, mut connection: MultiplexedConnection) -> Landed {
         let calls = self.calls();
         let replies = {
@@ -307,8 +307,9 @@ impl<'a> Flight<'a> {
             ))
         });
         match (refusal, address, batch.slot()) {
-            // Of several, Redis 6.2 says so too if only some are at the other end. A counter that is not there would begin
-            // anew, so each of them has to be sent there by itself.
+            // With several groups, Redis 6.2 says ASK even if only some are at the other end. A
+            // counter that is not there would start anew, so each of them has to be sent there by
+            // itself.
             (Refusal::Ask, Some(address), _) if batch.groups.len() == 1 => {
                 return Elsewhere::Ask(address);
             }

@@ -176,7 +176,7 @@ impl Lane {
     }
 
     /// The error for a decision that waited too long for its turn: without a connection, the server
-    /// is what is missing.
+    /// is missing rather than slow.
     fn late(&self) -> StoreError {
         if self.is_connected.load(Ordering::Relaxed) {
             StoreError::Overloaded
@@ -246,7 +246,7 @@ impl Lane {
         }
     }
 
-    /// Asks for a check if another server has taken over.
+    /// Requests a check for another server that has taken over.
     fn doubt(&self) {
         if let Some(topology) = self.topology() {
             topology.doubt();

@@ -51,7 +51,7 @@ pub enum LinkError {
     /// The connection broke before the first answer.
     #[error("{0} closed the connection before it answered: {1}")]
     Closed(String, String),
-    /// Connecting took too long.
+    /// Connecting or logging in took too long.
     #[error("{0} did not answer within {1:?}")]
     Timeout(String, Duration),
 }

@@ -174,7 +174,7 @@ pub(crate) enum Pushed {
     Queued,
     /// There is no room.
     Full,
-    /// Nobody takes from the queue any more.
+    /// The queue is closed: no task takes from it any more.
     Closed,
 }
 

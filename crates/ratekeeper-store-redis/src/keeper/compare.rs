@@ -1,4 +1,4 @@
-//! Comparing the secret with the one that lies in a server.
+//! Comparing this node's secret with the one stored in a server.
 
 use std::time::{Duration, Instant};
 

@@ -31,9 +31,8 @@ impl RoundTrips {
         self.next = (self.next + 1) % REMEMBERED;
     }
 
-    /// Returns whether the fastest round trip now fits `deadline`: at most a quarter of it. One
-    /// that was too long fits again at a fifth, so that nothing is logged about one that hovers
-    /// there.
+    /// Judges if the fastest fits `deadline`: at most a quarter of it. One that was too long fits
+    /// again at a fifth, so that nothing is logged about one that hovers there.
     pub(super) fn judge(&mut self, deadline: Duration) -> Fit {
         let Some(fastest) = self.last.iter().flatten().min().copied() else {
             return Fit::Unchanged;

@@ -186,7 +186,7 @@ impl Part {
             && self.limit == step.limit
     }
 
-    /// Redis has room for every counter, so what is answered without room is never asked.
+    /// Redis has room for every counter, so the answer for a full store is never asked for.
     pub(super) fn step(&self, hits: i64) -> Step {
         Step {
             calendar: self.calendar,

@@ -1,4 +1,4 @@
-//! A cluster and a primary with its sentinels, encrypted, and users who may do no more than they have to.
+//! An encrypted cluster and an encrypted primary with its sentinels, for users with no more rights than necessary.
 
 use std::path::Path;
 
@@ -44,7 +44,7 @@ fn set_user(client: &mut Client, command: &str) {
     assert!(!made.is_error(), "{made:?}");
 }
 
-/// The command that `store` prints, which may first say that it found nobody to ask.
+/// The command that `store` prints, which may first report that it found no server to ask.
 fn grant_for(store: &RedisStore) -> String {
     let mut grant = None;
     eventually("it says what lacks", || {

@@ -42,7 +42,7 @@ async fn until_circuit(store: &RedisStore, wanted: Circuit) {
     let end = Instant::now() + DEADLINE;
     while circuit(store) != wanted {
         until(store, &what, |_| true).await;
-        // What fails at once lets nobody else of this runtime have a turn.
+        // Failing at once would leave no turn to the other tasks of this runtime.
         sleep(Duration::from_millis(1)).await;
         assert!(Instant::now() < end, "waited in vain until {what}");
     }
