@@ -1,4 +1,4 @@
-//! What every edge needs to answer.
+//! The state that every listener needs to answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,15 +41,16 @@ pub(crate) struct App<S> {
     pub(crate) chores: Chores,
     /// Parts beside the limiter that have metrics and faults of their own.
     telling: RwLock<Vec<Arc<dyn Telling>>>,
-    /// Whether a rule's counters are about to be full of denials.
+    /// Tracks whether a rule's counters are about to fill with denials.
     pub(crate) crowded: Crowded,
     /// The share of decisions that failure modes gave of late.
     pub(crate) degraded: Degraded,
     /// Of the listeners that encrypt.
     pub(crate) tls: Vec<Arc<Tls>>,
-    /// What the last [`ReloadStatus`] says, but cheap to look at for each check.
+    /// True once rules are loaded: the last [`ReloadStatus`] in a form cheap enough to read on each
+    /// check.
     is_loaded: AtomicBool,
-    /// Whether the shutdown has begun, which is before the drain does.
+    /// True from the start of the shutdown, which is before the drain.
     is_leaving: AtomicBool,
 }
 
@@ -144,7 +145,7 @@ impl<S: ServedStore> App<S> {
         }
     }
 
-    /// Whether any rules are in force; without, nothing is decided.
+    /// Returns true if any rules are in force; without rules, nothing is decided.
     pub(crate) fn is_loaded(&self) -> bool {
         // Acquire, with the release below: who sees the flag sees the rules.
         self.is_loaded.load(Ordering::Acquire)
@@ -155,18 +156,18 @@ impl<S: ServedStore> App<S> {
         self.is_loaded.store(true, Ordering::Release);
     }
 
-    /// Whether requests should be sent here.
+    /// Returns true if requests should be sent to this server.
     pub(crate) fn is_ready(&self) -> bool {
         self.is_loaded() && !self.is_leaving()
     }
 
-    /// Whether the server is about to go, though it may still accept connections.
+    /// Returns true if the server is shutting down, though it may still accept connections.
     pub(crate) fn is_leaving(&self) -> bool {
         // Relaxed: nothing else is published by it.
         self.is_leaving.load(Ordering::Relaxed)
     }
 
-    /// Whether `listener` has a certificate.
+    /// Returns true if `listener` has a certificate.
     pub(crate) fn is_encrypted(&self, listener: &str) -> bool {
         self.tls.iter().any(|tls| tls.listener == listener)
     }

@@ -1,8 +1,8 @@
-//! Who may do more than ask: overrides, refunds, permits and reservations.
+//! Permissions to do more than check: overrides, refunds, permits and reservations.
 //!
-//! Whoever comes by a listener that only this host can reach, and shows nothing, may do all of
-//! it. Anybody else shows a bearer token or a client certificate that the settings know, and may
-//! do what they say.
+//! A client that presents no credentials on a listener that only this host can reach may do all of
+//! these. Any other client presents a bearer token or a client certificate listed in the settings,
+//! and may do what its entry allows.
 
 use std::fmt;
 
@@ -16,13 +16,13 @@ use crate::tls::ClientName;
 pub struct Caller {
     /// The name that its permits and reservations are bound to.
     pub name: Box<str>,
-    /// How it is known.
+    /// The proof that identifies it.
     pub proof: Proof,
-    /// What it may do.
+    /// The operations it is allowed.
     pub may: Powers,
 }
 
-/// How a caller is known.
+/// The proof that identifies a caller.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Proof {
     /// The SHA-256 of the bearer token in `authorization`.
@@ -40,7 +40,7 @@ impl fmt::Debug for Proof {
     }
 }
 
-/// What a caller may do.
+/// The operations that a caller is allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Powers {
     /// Bring limits along.
@@ -80,7 +80,7 @@ impl Power {
     }
 }
 
-/// Why somebody may not do what was asked.
+/// The reason a request is denied.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Denied {
     /// Nobody knows who it is.
@@ -96,8 +96,8 @@ pub(crate) enum Denied {
 pub(crate) struct Admitted<'a> {
     /// Its name; empty for whoever shows nothing.
     pub(crate) name: &'a str,
-    /// Whether it may only because of where it is. A web page in a browser is there as well, and
-    /// is for the edge to tell.
+    /// True if it is allowed only because it is on this host. A web page in a browser is on this
+    /// host as well; the edge has to tell the two apart.
     pub(crate) is_by_place: bool,
 }
 
@@ -106,7 +106,8 @@ pub(crate) struct Admitted<'a> {
 pub(crate) struct Identified<'a>(Option<&'a Caller>);
 
 impl<'a> Identified<'a> {
-    /// Whoever is on this host alone may do everything.
+    /// Checks for the permission. A client on this host that presents no credentials may do
+    /// everything.
     pub(crate) fn may(self, power: Power) -> Result<(), Denied> {
         match self.0 {
             Some(Caller { name, may, .. }) if !may.has(power) => {
@@ -136,7 +137,8 @@ impl Callers {
         Self(callers)
     }
 
-    /// Whoever asks, if it may do what needs `power`. `authorization` is the header of that name.
+    /// Returns the sender if it has the permission `power`. `authorization` is the header of that
+    /// name.
     pub(crate) fn admit(
         &self,
         peer: Option<&Peer>,
@@ -148,11 +150,11 @@ impl Callers {
         Ok(known.admitted())
     }
 
-    /// Whoever asks: a caller of the settings, or somebody on this host who shows nothing.
-    /// `authorization` is the header of that name.
+    /// Identifies the sender: a caller from the settings, or a client on this host that presents no
+    /// credentials. `authorization` is the header of that name.
     ///
-    /// The listener counts besides the peer's address: before one that others can reach, a proxy
-    /// on this host may pass on whatever they send.
+    /// The listener counts as well as the peer's address: on a listener that other hosts can reach,
+    /// a proxy on this host may be forwarding their requests.
     pub(crate) fn identify(
         &self,
         peer: Option<&Peer>,

@@ -1,8 +1,8 @@
-//! What a server does beside answering: it reloads rules, tends its store, keeps its clock.
+//! Background work of a server: reloading rules, tending the store, keeping the clock.
 //!
-//! None of that is meant to end. If a mistake of ours ends it all the same, requests are still
-//! answered by the rules in force, so ending the process over it would turn a stale rule into
-//! an outage. Instead the chore is begun again; the log, `/readyz` and a metric say so.
+//! None of it is meant to end. If a bug of ours ends it anyway, requests are still answered by the
+//! rules in force, so ending the process would turn a stale rule into an outage. Instead the chore
+//! is restarted, and the log, `/readyz` and a metric say so.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use crate::app::App;
 use crate::reload::{Reloader, blocking};
 use crate::store::ServedStore;
 
-/// How often the limiter's clock is compared with the wall's, and the store tended.
+/// The interval at which the limiter's clock is compared with the wall clock and the store is
+/// tended.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Before a chore is begun again; twice as long each time.
@@ -29,14 +30,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The longest of these pauses. What has run for longer is taken to be well again.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// How the chores are faring.
+/// The state of all chores.
 #[derive(Debug)]
 pub(crate) struct Chores {
     pub(crate) reloading: Chore,
     pub(crate) tending: Chore,
 }
 
-/// How one of them is faring.
+/// The state of one chore.
 #[derive(Debug)]
 pub(crate) struct Chore {
     pub(crate) name: &'static str,
@@ -66,7 +67,7 @@ impl Chore {
         }
     }
 
-    /// How often it has ended, and was begun again.
+    /// The number of times it has ended and been restarted.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
@@ -162,12 +163,12 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
     }
 }
 
-/// How often a name that is probably misspelt is logged.
+/// The shortest time between two log lines about a name that is probably misspelt.
 const STRAY_LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 /// Logs what requests that no rule matches may have meant, where the rules have a name like theirs.
 struct StrayLog {
-    /// When one was logged last.
+    /// The time of the last log line.
     logged: Option<Instant>,
 }
 

@@ -16,7 +16,7 @@ const SAID_FROM: u16 = 900;
 /// Below so many it is over.
 const OVER_BELOW: u16 = 800;
 
-/// Whether it was said.
+/// True while the warning is in force.
 #[derive(Debug, Default)]
 pub(crate) struct Crowded(AtomicBool);
 
@@ -38,7 +38,7 @@ impl Crowded {
         }
     }
 
-    /// What `/readyz` tells.
+    /// The fault that `/readyz` reports, if any.
     pub(crate) fn fault<S: ServedStore>(&self, limiter: &Limiter<S>) -> Option<String> {
         self.0
             .load(Ordering::Relaxed)

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use ratekeeper_limiter::Snapshot;
 
-/// How many samples, one a second, are looked back over.
+/// The number of samples, one a second, that a share covers.
 pub(crate) const SECONDS: usize = 10;
 
 /// The least share that [`Degraded::faults`] tells: one decision in a thousand.
 const TOLD_MIN: f64 = 0.001;
 
-/// What the store is called that rules name no other than.
+/// The name of the store of rules that name none.
 const DEFAULT: &str = "default";
 
 /// The shares of the last [`SECONDS`]. To be [sampled](Self::sample) once a second.
@@ -65,7 +65,7 @@ impl Degraded {
         sums.into_iter().map(share).collect()
     }
 
-    /// What operators are to be told: the shares of stores that failed, if only now and then.
+    /// The faults for operators: the shares of stores that failed, even if only now and then.
     pub(crate) fn faults(&self, snapshot: &Snapshot) -> Vec<String> {
         let shares = self.shares(snapshot).into_iter();
         let told = shares.filter(|(_, share)| *share >= TOLD_MIN);
@@ -79,7 +79,7 @@ impl Degraded {
     }
 }
 
-/// What the rules of `snapshot` have counted since the start, by store.
+/// Sums the decisions that the rules of `snapshot` have counted since the start, by store.
 fn sums(snapshot: &Snapshot) -> BTreeMap<&str, Decided> {
     let mut sums: BTreeMap<&str, Decided> = BTreeMap::new();
     for (stats, rule) in snapshot.stats().zip(snapshot.rules().rules()) {
@@ -99,7 +99,7 @@ impl Samples {
         self.last = sum;
     }
 
-    /// What was decided since the last sample.
+    /// The decisions made since the last sample.
     fn since(&self, sum: Decided) -> Decided {
         // Rules that are gone took their counts with them.
         Decided {

@@ -31,7 +31,7 @@ impl Drain {
         self.channel.send_replace(true);
     }
 
-    /// Whether it has begun.
+    /// Returns true if the drain has begun.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed)
     }
@@ -47,7 +47,7 @@ impl Drain {
 /// and serves all the same: whoever sends requests here has to see that first.
 #[derive(Clone, Debug)]
 pub struct DrainDelay {
-    /// Whether it is over.
+    /// True once the delay is over.
     over: Arc<watch::Sender<bool>>,
 }
 

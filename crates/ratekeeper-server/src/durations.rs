@@ -1,4 +1,4 @@
-//! How long checks take.
+//! Histograms of the time that checks take.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const BOUNDS_NS: [u64; 14] = [
     100_000_000,
 ];
 
-/// Of checks that are not all timed, one in so many is.
+/// One in this many checks is timed, where not all are.
 const TIMED: usize = 8;
 
 /// A histogram without locks, striped as the limiter stripes its counts.

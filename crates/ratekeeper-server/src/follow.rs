@@ -14,20 +14,20 @@ use crate::reload::{Watch, blocking};
 
 /// Files that are in force, and stay so until they read differently and make sense.
 pub trait Followed: fmt::Debug + Send + Sync + 'static {
-    /// What they are called in the log: `the certificate of grpc`.
+    /// Their name in the log, such as `the certificate of grpc`.
     fn name(&self) -> String;
 
-    /// Where they lie.
+    /// The paths to read.
     fn paths(&self) -> Vec<PathBuf>;
 
-    /// How what is in force read.
+    /// The fingerprint of the files in force.
     fn known(&self) -> u64;
 
     /// Reads them; blocks.
     fn read(self: Arc<Self>) -> FilesRead;
 }
 
-/// What files said at one moment, or that they could not be read.
+/// The result of one reading of the files, even if they could not be read.
 pub struct FilesRead {
     /// Differs from that of another reading if they did.
     pub fingerprint: u64,

@@ -1,4 +1,4 @@
-//! What stands in front of a service of others: the gateway's listener.
+//! The gateway's listener, which stands in front of somebody else's service.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -17,26 +17,26 @@ use crate::follow::Followed;
 use crate::listen::{Answer, ListenAddress};
 use crate::tls::TlsConfig;
 
-/// Where a gateway listens, and how. HTTP/1.1 and HTTP/2 are spoken there, and connections may
-/// be upgraded.
+/// The settings of the gateway's listener. It speaks HTTP/1.1 and HTTP/2, and connections may be
+/// upgraded.
 #[derive(Clone, Debug)]
 pub struct FrontConfig {
-    /// Where.
+    /// The address it listens on.
     pub address: ListenAddress,
     /// Its certificate, where it encrypts.
     pub tls: Option<TlsConfig>,
-    /// How much of everything. The time of a request and the size of its body are the
-    /// [`Front`]'s to bound.
+    /// Its limits. The time of a request and the size of its body are for the [`Front`] to bound.
     pub bounds: Bounds,
 }
 
-/// What answers there. Served by the same worker threads as checks, each with an answer of its
-/// own, so that what it keeps (connections to an upstream) crosses no threads.
+/// The service behind the gateway's listener. The worker threads that serve checks serve it too,
+/// each with its own [`Answer`], so that its state (connections to an upstream) never crosses
+/// threads.
 pub trait Front: Telling {
-    /// What one worker answers with.
+    /// The service that one worker runs.
     type Answer: Answer;
 
-    /// What the next worker answers with; called once for each.
+    /// Creates the service of the next worker; called once for each.
     fn answer(&self) -> Self::Answer;
 
     /// Files of its own that are followed as certificates are.
@@ -44,8 +44,8 @@ pub trait Front: Telling {
         None
     }
 
-    /// What it does besides answering, for as long as the server runs; on the thread that
-    /// answers operators.
+    /// Its background work, which runs as long as the server does, on the thread that serves
+    /// operators.
     fn chores(&self) -> impl Future<Output = ()> + Send + 'static {
         pending()
     }
@@ -59,10 +59,10 @@ pub trait Telling: fmt::Debug + Send + Sync + 'static {
     /// The text cannot be written.
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result;
 
-    /// What is not as it should be, for `/readyz`.
+    /// The current faults, for `/readyz`.
     fn faults(&self) -> Vec<String>;
 
-    /// What the part is, for those who are not told its faults.
+    /// The name of the part, for clients that are not shown its faults.
     fn subject(&self) -> &'static str;
 }
 

@@ -40,8 +40,8 @@ const HEALTH_NAMES: [&str; 2] = ["", "ratelimit"];
 struct Rls<S> {
     app: Arc<App<S>>,
     constant: Option<ConstantAnswer>,
-    /// Whoever may be at the other end where the connection does not say: somebody on this host
-    /// where only this host can reach the listener, else anybody.
+    /// The peer to assume where the connection names none: on this host if only this host can reach
+    /// the listener, else anywhere.
     nobody: Peer,
 }
 
@@ -214,7 +214,7 @@ impl<S: ServedStore> Service<Request<Incoming>> for Grpc<S> {
     }
 }
 
-/// Whether Envoy's service answers there.
+/// Returns true if `path` belongs to Envoy's service.
 pub(crate) fn is_rls(path: &str) -> bool {
     is_of(SERVICE_NAME, path)
 }
@@ -239,7 +239,7 @@ fn refuse_size(mut answer: Response<Body>) -> Response<Body> {
     answer
 }
 
-/// What `grpc.health.v1` says.
+/// The state that `grpc.health.v1` reports.
 #[derive(Debug)]
 pub(crate) struct Health(HealthReporter);
 

@@ -51,7 +51,7 @@ use socket::{Accepted, Socket};
 /// After accepting failed (no file descriptors left, most likely) the next attempt waits so long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is spoken on a listener.
+/// The protocol spoken on a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Protocol {
     /// HTTP/1.1.
@@ -63,11 +63,11 @@ pub(crate) enum Protocol {
     Either,
 }
 
-/// Whether what answers at a path does not look at who asks. Telling costs an allocation, which
-/// the one path that counts does without.
+/// Returns true if the service at a path ignores who sends the request. Looking up the sender costs
+/// an allocation, which the one hot path avoids.
 pub(crate) type IsBlind = fn(path: &str) -> bool;
 
-/// What answers the requests of a listener: a service that is always ready, and cheap to clone.
+/// A service that answers the requests of a listener: always ready, and cheap to clone.
 pub trait Answer:
     Service<
         Request<Incoming>,
@@ -78,7 +78,7 @@ pub trait Answer:
     + Send
     + 'static
 {
-    /// What its answers carry.
+    /// The body of its responses.
     type Body: Body<Data = Bytes, Error: Into<Fault>> + Send + 'static;
 }
 
@@ -96,16 +96,16 @@ where
     type Body = B;
 }
 
-/// What a listener is told.
+/// The settings of one listener.
 #[derive(Debug)]
 pub(crate) struct Opening<'a> {
-    /// What it is called in logs.
+    /// Its name in logs.
     pub(crate) name: &'static str,
     pub(crate) protocol: Protocol,
     pub(crate) address: &'a ListenAddress,
     /// The permissions of a Unix socket's file, if not those of the process's files.
     pub(crate) unix_mode: Option<u32>,
-    /// Whether and how connections are encrypted.
+    /// The TLS settings, if connections are encrypted.
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) is_blind: IsBlind,
 }
@@ -122,7 +122,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Whether only this host can reach it.
+    /// Returns true if only this host can reach it.
     pub(crate) fn is_local(&self) -> bool {
         self.address.is_local()
     }

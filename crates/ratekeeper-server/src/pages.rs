@@ -13,9 +13,9 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use crate::http::{ApiError, is_json};
 use crate::listen::{Peer, PeerAddress};
 
-/// Whether the listener encrypts. Then no page can be rebound to it: the browser would find a
-/// certificate that is not of the page's name. But a page's form brings the user's certificate
-/// along, so origins are looked at all the same.
+/// The scheme of the listener. With HTTPS, no page can be rebound to it: the browser would find a
+/// certificate for another name. But a page's form sends the user's certificate along, so origins
+/// are checked all the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scheme {
     Http,
@@ -72,8 +72,8 @@ pub(crate) fn refuse(headers: &HeaderMap, peer: &Peer, scheme: Scheme) -> Result
     }
 }
 
-/// Whether a request names this host by a loopback name, as no page of another name has a browser
-/// do.
+/// Returns true if a request names this host by a loopback name, which a browser never does for a
+/// page of another name.
 pub(crate) fn names_loopback(headers: &HeaderMap, peer: &Peer) -> bool {
     named_by(headers, peer).is_some_and(is_loopback)
 }
@@ -107,7 +107,7 @@ fn refuse_page(headers: &HeaderMap, named: Option<&str>, scheme: Scheme) -> Resu
     Ok(())
 }
 
-/// Whether no page asks, or one that was served here: browsers name its origin.
+/// Returns true if no page sent the request, or a page served from here: browsers name its origin.
 fn is_of_same_origin(headers: &HeaderMap, scheme: Scheme) -> bool {
     let mut origins = headers.get_all(ORIGIN).iter();
     let Some(origin) = origins.next() else {

@@ -27,15 +27,15 @@ use loader::Reading;
 pub(crate) use loader::blocking;
 pub(crate) use watch::Watch;
 
-/// What has become of the rules so far. The first load counts.
+/// The outcome of all loads of the rules so far, the first included.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReloadStatus {
     /// Sets that were taken.
     pub accepted: u64,
     /// Sets that were refused.
     pub refused: u64,
-    /// Why the files as they are now are not in force, place and message, a line for each
-    /// mistake; [`None`] if they are. Holds nothing that stands in the files.
+    /// The reason the current files are not in force, with place and message, a line for each
+    /// mistake; [`None`] if they are. Quotes nothing from the files.
     pub error: Option<Arc<str>>,
 }
 
@@ -48,7 +48,7 @@ impl ReloadStatus {
         }
     }
 
-    /// Whether any rules are in force.
+    /// Returns true if any rules are in force.
     #[must_use]
     pub const fn is_loaded(&self) -> bool {
         self.accepted > 0
@@ -64,7 +64,7 @@ pub(crate) struct Reloader<A> {
     status: channel::Sender<ReloadStatus>,
     /// Told from outside to look (SIGHUP), and by the watch.
     wake: Arc<Notify>,
-    /// Whether it has been said that there is no watch.
+    /// True once the missing watch has been logged.
     is_blind: bool,
 }
 
@@ -112,7 +112,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
         }
     }
 
-    /// What became of the rules, for whoever has to say that this has ended.
+    /// The channel for the status, for the task that reports that this one has ended.
     pub(crate) fn status(&self) -> channel::Sender<ReloadStatus> {
         self.status.clone()
     }

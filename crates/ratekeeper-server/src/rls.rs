@@ -19,7 +19,7 @@ use request::{Descriptors, Entries};
 use crate::app::App;
 use crate::store::ServedStore;
 
-/// Why a request gets no decision.
+/// The reason a request gets no decision.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     /// The request makes no sense.

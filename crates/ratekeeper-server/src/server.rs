@@ -1,4 +1,4 @@
-//! What a service is made of, and what it listens on.
+//! The server: its parts and its listeners.
 
 mod listeners;
 mod run;
@@ -22,7 +22,7 @@ use crate::store::ServedStore;
 use listeners::{Listeners, Secrets};
 pub use run::OPERATORS_MAX;
 
-/// Where a server listens: what was asked for, with free ports in place of 0.
+/// The addresses a server listens on: those requested, with free ports in place of 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Addresses {
     /// gRPC, if it is served.
@@ -37,7 +37,7 @@ pub struct Addresses {
     pub front: Option<ListenAddress>,
 }
 
-/// Why a server does not start.
+/// The reason a server does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
@@ -46,9 +46,9 @@ pub enum BindError {
     Listen {
         /// `grpc`, `http`, `admin`, `metrics` or `listen`, which is the gateway's.
         name: &'static str,
-        /// What was asked for.
+        /// The requested address.
         address: ListenAddress,
-        /// What the system said.
+        /// The error from the operating system.
         source: io::Error,
     },
     /// The admin listener asks nobody who they are.
@@ -63,7 +63,7 @@ pub enum BindError {
     Tls {
         /// `grpc`, `http`, `admin` or `listen`.
         name: &'static str,
-        /// Which file, and why.
+        /// The file and the reason.
         source: TlsFileError,
     },
     /// The system has no threads to serve on.
@@ -74,7 +74,7 @@ pub enum BindError {
     Reflection(#[source] BadDescriptors),
 }
 
-/// How a server ended.
+/// The outcome of a server's drain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Drained {
     /// Connections that had not finished when the drain timeout was over, and were cut off.
@@ -164,7 +164,7 @@ impl<S: ServedStore> Server<S> {
         })
     }
 
-    /// Where it listens.
+    /// The addresses it listens on.
     #[must_use]
     pub fn addresses(&self) -> Addresses {
         let of = |listener: &Option<Listener>| Some(listener.as_ref()?.address.clone());
@@ -189,7 +189,7 @@ impl<S: ServedStore> Server<S> {
         self.app.tell_of(part);
     }
 
-    /// What becomes of the rules, to be looked at or waited for.
+    /// The status of the rules, to read or to wait for.
     #[must_use]
     pub fn reloads(&self) -> watch::Receiver<ReloadStatus> {
         self.reloads.subscribe()

@@ -25,7 +25,7 @@ pub use names::{BadClientName, ClientName, PeerName};
 use crate::listen::{PeerAddress, Protocol};
 use files::Fingerprint;
 
-/// How a listener proves who it is, and whom it lets in.
+/// The certificate that a listener presents, and the client certificates that it accepts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsConfig {
     /// Its certificate and private key, as PEM.
@@ -52,7 +52,7 @@ impl TlsConfig {
 /// TLS on one listener.
 #[derive(Debug)]
 pub(crate) struct Tls {
-    /// What the listener is called in logs and metrics.
+    /// The name of the listener in logs and metrics.
     pub(crate) listener: &'static str,
     protocol: Protocol,
     config: TlsConfig,
@@ -69,15 +69,15 @@ struct Counts {
     failed_handshakes: AtomicU64,
 }
 
-/// What happened to TLS on one listener so far.
+/// The TLS counters of one listener.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TlsCounts {
     pub(crate) listener: &'static str,
-    /// How often its files were loaded, the first time included.
+    /// The number of times its files were loaded, the first included.
     pub(crate) accepted: u64,
-    /// How often they made no sense.
+    /// The number of times its files were invalid.
     pub(crate) refused: u64,
-    /// How many clients did not get in.
+    /// The number of failed handshakes.
     pub(crate) failed_handshakes: u64,
 }
 
@@ -106,7 +106,7 @@ impl Tls {
         })
     }
 
-    /// Whether clients have to show a certificate.
+    /// Returns true if clients have to present a certificate.
     pub(crate) const fn asks_for_names(&self) -> bool {
         self.config.client_ca.is_some()
     }

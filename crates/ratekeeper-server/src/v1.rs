@@ -29,7 +29,7 @@ const TTL_MS_DEFAULT: u64 = 60_000;
 /// The longest that anybody may say.
 const TTL_MS_MAX: u64 = 3_600_000;
 
-/// Why something was not done.
+/// The reason a request was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal {
     pub(crate) reason: Reason,
@@ -38,16 +38,16 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
 }
 
-/// What kind of refusal it is.
+/// The kind of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reason {
     /// The request makes no sense.
     Invalid,
     /// Nobody knows who asks.
     Unauthenticated,
-    /// Whoever asks may not.
+    /// The sender lacks the permission.
     Forbidden,
-    /// What it is about is in another state.
+    /// The permit, reservation or key is in another state.
     State(&'static str),
     /// There is no room to remember what is to be done once.
     NoRoom,
@@ -72,7 +72,7 @@ impl Refusal {
         }
     }
 
-    /// What became of a permit, a reservation or a key that stands in `field`.
+    /// Turns the error of a permit, a reservation or a key, given in `field`, into a refusal.
     pub(crate) fn of_hold(field: &'static str) -> impl Fn(HoldError) -> Self {
         move |error| {
             let (reason, field) = match error {
@@ -173,12 +173,12 @@ pub(crate) fn ttl(millis: u64) -> Result<Micros, Refusal> {
     Ok(Micros::from_millis(millis))
 }
 
-/// How long a caller can wait that can wait for so many milliseconds; for any turn if it does not say.
+/// Converts the longest wait of a caller, in milliseconds; without one, it waits for any turn.
 pub(crate) fn waiting(ms_max: Option<u64>) -> Waiting {
     ms_max.map_or(Waiting::Can, |ms| Waiting::Within(Micros::from_millis(ms)))
 }
 
-/// What may be reserved.
+/// Checks the number of hits to reserve.
 pub(crate) fn reserved_hits(hits: u64) -> Result<i64, Refusal> {
     let valid = i64::try_from(hits)
         .ok()
