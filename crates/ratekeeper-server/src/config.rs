@@ -1,4 +1,4 @@
-//! What a server is told when it starts.
+//! The settings of a server.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -16,47 +16,49 @@ use crate::listen::{ListenAddress, Patience};
 use crate::rls::ConstantAnswer;
 use crate::tls::TlsConfig;
 
-/// Everything a [`Server`](crate::Server) is told. The defaults are those of the product.
+/// All settings of a [`Server`](crate::Server). The defaults are those of the product.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where gRPC is served, if it is.
+    /// The address of the gRPC listener, if any.
     pub grpc: Option<ListenAddress>,
-    /// Where HTTP is served, if it is.
+    /// The address of the HTTP listener, if any.
     pub http: Option<ListenAddress>,
-    /// Where metrics and rules are shown: a loopback address or a Unix socket, or any address
-    /// if clients have to show a certificate there.
+    /// The address of the admin listener for metrics and rules: loopback or a Unix socket, or any
+    /// address if clients have to present a certificate there.
     pub admin: ListenAddress,
-    /// Where metrics alone are shown, to scrapers on other hosts.
+    /// The address of the listener that serves only metrics, to scrapers on other hosts.
     pub metrics: Option<ListenAddress>,
-    /// Where a gateway listens, for what [`Server::run_behind`](crate::Server::run_behind) is given.
+    /// The gateway's listener, for the front that [`Server::run_behind`](crate::Server::run_behind)
+    /// is given.
     pub front: Option<FrontConfig>,
-    /// The permissions of the files of Unix sockets, as in 0o660; without, what the process's
-    /// umask leaves.
+    /// The permissions of Unix socket files, such as 0o660; without them, the process's umask
+    /// decides.
     pub unix_mode: Option<u32>,
-    /// Which listeners encrypt.
+    /// The TLS settings of the listeners.
     pub tls: ListenersTls,
-    /// On how many threads of their own gRPC and HTTP are served, each with a runtime of its
-    /// own; without a number, on the runtime that [`Server::run`](crate::Server::run) runs on.
+    /// The number of threads that serve gRPC and HTTP, each with its own runtime; without it, both
+    /// run on the runtime of [`Server::run`](crate::Server::run).
     pub worker_threads: Option<NonZeroUsize>,
-    /// How Envoy's protocol is answered.
+    /// The settings for Envoy's protocol.
     pub rls: RlsConfig,
-    /// How forward-auth is answered.
+    /// The settings for forward-auth.
     pub auth: AuthConfig,
-    /// Who may do more than ask, besides whoever shows nothing on a listener that only this host
-    /// can reach.
+    /// The callers that may do more than check. A client that presents no credentials on a listener
+    /// that only this host can reach may do so as well.
     pub callers: Vec<Caller>,
-    /// How much of everything, and for how long.
+    /// The limits on sizes, counts and times.
     pub bounds: Bounds,
-    /// Connections of all listeners together but those of operators, whose room is kept for them
-    /// ([`OPERATORS_MAX`](crate::OPERATORS_MAX) each); more wait to be accepted. At least 1.
+    /// The most connections of all listeners together, at least 1; more wait to be accepted.
+    /// Connections of operators do not count: [`OPERATORS_MAX`](crate::OPERATORS_MAX) of them are
+    /// kept free for each operators' listener.
     pub connections_max: usize,
-    /// For how long after a shutdown began new connections are still served, while readiness
-    /// already says no: what balancers and proxies need to notice. 0 for not at all.
+    /// The time after the start of a shutdown in which new connections are still served, while
+    /// readiness already says no: what balancers and proxies need to notice. 0 skips it.
     pub drain_delay: Duration,
-    /// How often and how the rules are looked at.
+    /// The settings for noticing changes of the rules.
     pub watch: WatchConfig,
-    /// What Envoy's protocol over gRPC is answered instead of a decision, if it is: for
-    /// measuring what everything but the decision costs.
+    /// The answer that Envoy's protocol over gRPC gets instead of a decision, if set: for measuring
+    /// the cost of everything but the decision.
     pub constant_answer: Option<ConstantAnswer>,
 }
 
@@ -84,7 +86,7 @@ impl Default for ServerConfig {
     }
 }
 
-/// How each listener proves who it is, if at all.
+/// The TLS settings of each listener, if any.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ListenersTls {
     /// For gRPC.
@@ -103,39 +105,39 @@ pub const DESCRIPTORS_MAX: usize = 100;
 /// The most entries that one descriptor may have.
 pub const ENTRIES_MAX: usize = 32;
 
-/// Who may do what over Envoy's protocol.
+/// The rule for who may do what over Envoy's protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EnvoyCallers {
-    /// Anybody may check, bring limits along and give hits back, as in envoyproxy/ratelimit.
+    /// Anybody may check, override limits and refund hits, as in envoyproxy/ratelimit.
     Any,
-    /// Anybody may check. Limits in requests and refunds need the permissions that they need in
+    /// Anybody may check. Limits in requests and refunds need the same permissions as in
     /// `ratekeeper.v1`.
     Permitted,
-    /// Every request needs a known sender, limits and refunds a permission besides.
+    /// Every request needs a known sender; limits and refunds also need a permission.
     Required,
 }
 
-/// How Envoy's protocol is answered, over gRPC and `/json`.
+/// The settings for Envoy's protocol, over gRPC and `/json`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RlsConfig {
-    /// Whose answers, where ours and the incumbent's differ.
+    /// The profile to follow where our answers and the incumbent's differ.
     pub profile: Profile,
-    /// Who may do what; see [`Self::callers`] for the default.
+    /// The rule for who may do what; see [`Self::callers`] for the default.
     pub callers: Option<EnvoyCallers>,
-    /// Whether answers carry `dynamic_metadata`.
+    /// True if answers carry `dynamic_metadata`.
     pub dynamic_metadata: bool,
-    /// The incumbent's three response headers, if they are wanted.
+    /// The incumbent's three response headers, if enabled.
     pub limit_headers: Option<LimitHeaders>,
-    /// Whether answers carry the IETF draft's `RateLimit-Policy` and `RateLimit`.
+    /// True if answers carry the IETF draft's `RateLimit-Policy` and `RateLimit`.
     pub draft_headers: bool,
-    /// Whether answers of which some limit was not counted say so in a header, which Envoy hands
-    /// on to end clients.
+    /// True if an answer with an uncounted limit says so in a header, which Envoy passes on to end
+    /// clients.
     pub degraded_header: bool,
 }
 
 impl RlsConfig {
-    /// Who may do what: unless it is said, anybody everything under the incumbent's profile, and
-    /// what their permissions allow under ours.
+    /// Returns the rule for who may do what. By default, anybody may do everything under the
+    /// incumbent's profile, and what their permissions allow under ours.
     #[must_use]
     pub fn callers(&self) -> EnvoyCallers {
         self.callers.unwrap_or(match self.profile {
@@ -166,64 +168,68 @@ impl Default for LimitHeaders {
     }
 }
 
-/// How `/v1/auth` understands the proxies that ask there, and answers them.
+/// The settings of `/v1/auth`: its reading of proxies' requests, and its answers to them.
 #[derive(Clone, Debug, Default)]
 pub struct AuthConfig {
-    /// Whose word about a request counts.
+    /// The proxies trusted to describe a request, and their header.
     pub forwarding: Forwarding,
-    /// What becomes of a request.
+    /// The translation of a request into descriptors.
     pub describer: Describer,
-    /// In which headers its client is told of its limits.
+    /// The headers that tell the client about its limits.
     pub headers: Headers,
-    /// The form of a denial's body, where the client does not say which it wants.
+    /// The form of a denial's body, if the client does not ask for one.
     pub denial_body: BodyForm,
 }
 
-/// What keeps one caller from taking everything.
+/// The bounds that keep one client from taking everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// Connections of one listener, at least 1; more wait to be accepted.
+    /// The most connections of one listener, at least 1; more wait to be accepted.
     pub connections_max: usize,
-    /// Of those, connections from one address of another host, or one /64 of IPv6, which a host
-    /// often has to itself; at least 1. More are closed at once.
+    /// The most of those from one address of another host, or from one IPv6 /64, which a host often
+    /// has to itself; at least 1. More are closed at once.
     pub connections_per_address_max: usize,
-    /// Requests under way on one HTTP/2 connection.
+    /// The most concurrent requests on one HTTP/2 connection.
     pub streams_max: u32,
-    /// Bytes of a gRPC message. Times the streams, it is what one connection may make us hold.
+    /// The most bytes of a gRPC message. Times the streams, it bounds the memory that one
+    /// connection can take.
     pub message_bytes_max: usize,
-    /// Bytes of a request's body over HTTP/1, where a connection has one at a time.
+    /// The most bytes of a request's body over HTTP/1, where a connection has one at a time.
     pub body_bytes_max: usize,
-    /// Bytes of all answers to `/v1/checks` of more than a few checks that were not taken yet; beyond
-    /// it such requests are refused before anything is decided.
+    /// The most bytes of untaken answers to `/v1/checks` of more than a few checks, all together;
+    /// beyond it, such requests are refused before anything is decided.
     pub long_answers_bytes_max: usize,
-    /// Bytes of a request's head.
+    /// The most bytes of a request's head.
     pub head_bytes_max: u32,
-    /// How long a head may take to arrive; on HTTP/1 also how long a connection may idle.
+    /// The longest time a head may take to arrive; on HTTP/1 also the longest a connection may
+    /// idle.
     pub head_timeout: Duration,
-    /// How long a request may take, reading its body included.
+    /// The longest time a request may take, reading its body included.
     pub request_timeout: Duration,
-    /// After how long without a byte in either direction a connection is closed, or up to a quarter
-    /// of the stall timeout later; at least 1 ms.
+    /// The time without a byte in either direction after which a connection is closed, or up to a
+    /// quarter of the stall timeout later; at least 1 ms.
     pub idle_timeout: Duration,
-    /// Whether a client over HTTP/1 that says it has nothing more to say still gets its answer. Whoever waits for it
-    /// cannot be told from one that has gone, so that a request whose work is dear is better ended.
+    /// True if an HTTP/1 client that has closed its sending side still gets its answer. Such a
+    /// client cannot be told from one that has gone, so turn this off where requests are expensive
+    /// to serve.
     pub half_close: bool,
-    /// How slow a peer may be that does not take an answer.
+    /// The slowest that a peer may take an answer.
     pub patience: Patience,
-    /// How long a TLS handshake may take.
+    /// The longest time a TLS handshake may take.
     pub handshake_timeout: Duration,
-    /// After how long an HTTP/2 connection is told to go, give or take a tenth, so that clients
+    /// The age, give or take a tenth, at which an HTTP/2 connection is told to go, so that clients
     /// spread over new instances; requests under way are finished.
     pub connection_age_max: Option<Duration>,
-    /// How long they may take to; then the connection is cut off.
+    /// The longest time those requests may take; then the connection is cut off.
     pub connection_age_grace: Duration,
-    /// After how long without a request an HTTP/2 connection is told to go, or up to twice that.
+    /// The time without a request after which an HTTP/2 connection is told to go, or up to twice
+    /// that.
     pub connection_idle_max: Option<Duration>,
-    /// How often a silent HTTP/2 peer is asked whether it is there.
+    /// The interval at which a silent HTTP/2 peer is sent a ping.
     pub ping_interval: Duration,
-    /// How long it may take to answer that.
+    /// The longest time the peer may take to answer a ping.
     pub ping_timeout: Duration,
-    /// How long requests under way may take to finish after a shutdown began.
+    /// The longest time requests under way may take to finish after the start of a shutdown.
     pub drain_timeout: Duration,
 }
 
@@ -253,27 +259,27 @@ impl Default for Bounds {
     }
 }
 
-/// Where rules come from and how they are to be understood.
+/// The source of the rules, and the options for reading them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RulesSource {
     /// A file or a folder.
     pub path: PathBuf,
-    /// What of a folder is read.
+    /// The options for reading a folder.
     pub read: ReadOptions,
-    /// How it is understood.
+    /// The options for parsing.
     pub options: Options,
 }
 
-/// How changes of the rules are noticed.
+/// The settings for noticing changes of the rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WatchConfig {
-    /// Whether changes are looked for at all; SIGHUP works in either case.
+    /// True if changes are watched for; SIGHUP works in either case.
     pub enabled: bool,
-    /// How long two readings of the rules that agree lie apart: what is written more slowly
-    /// than this, without being closed, may be read half.
+    /// The time between two readings of the rules that have to agree: a file that is written more
+    /// slowly than this, without being closed, may be read half-written.
     pub quiet: Duration,
-    /// How often the rules are read without having been told of a change, for file systems
-    /// that tell nothing.
+    /// The interval at which the rules are read without a notification, for file systems that send
+    /// none.
     pub poll_interval: Duration,
 }
 

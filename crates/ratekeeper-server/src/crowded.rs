@@ -1,7 +1,8 @@
-//! Says that the counters of a rule are about to be full of denials.
+//! Warns that the counters of a rule are about to fill with denials.
 //!
-//! Such counters never go for new ones: once they fill what their rule may hold, its new callers are
-//! answered by its failure mode, uncounted. Somebody may bring that about on purpose.
+//! Such counters never make room for new ones: once they fill the share that their rule may hold,
+//! its new callers are answered by its failure mode, uncounted. Somebody may bring that about on
+//! purpose.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,10 +11,10 @@ use tracing::{info, warn};
 
 use crate::store::ServedStore;
 
-/// From so many thousandths on it is said.
+/// The share, in thousandths, from which the warning is logged.
 const SAID_FROM: u16 = 900;
 
-/// Below so many it is over.
+/// The share, in thousandths, below which the warning ends.
 const OVER_BELOW: u16 = 800;
 
 /// True while the warning is in force.

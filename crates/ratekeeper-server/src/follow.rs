@@ -12,7 +12,7 @@ use tracing::warn;
 use crate::config::WatchConfig;
 use crate::reload::{Watch, blocking};
 
-/// Files that are in force, and stay so until they read differently and make sense.
+/// Files that stay in force until they change and make sense.
 pub trait Followed: fmt::Debug + Send + Sync + 'static {
     /// Their name in the log, such as `the certificate of grpc`.
     fn name(&self) -> String;
@@ -23,15 +23,16 @@ pub trait Followed: fmt::Debug + Send + Sync + 'static {
     /// The fingerprint of the files in force.
     fn known(&self) -> u64;
 
-    /// Reads them; blocks.
+    /// Reads the files; blocks.
     fn read(self: Arc<Self>) -> FilesRead;
 }
 
 /// The result of one reading of the files, even if they could not be read.
 pub struct FilesRead {
-    /// Differs from that of another reading if they did.
+    /// Differs between two readings if the files did.
     pub fingerprint: u64,
-    /// Puts them in force, or says why not and leaves the last good ones; blocks.
+    /// Puts the reading in force, or logs the reason it cannot and keeps the last good files;
+    /// blocks.
     pub take: Box<dyn FnOnce() + Send>,
 }
 
@@ -44,7 +45,7 @@ impl fmt::Debug for FilesRead {
     }
 }
 
-/// Follows files for ever. A nudge of `wake` makes it look, as a change does.
+/// Follows files forever. A nudge of `wake` makes it look, as a change does.
 pub(crate) async fn follow(files: Arc<dyn Followed>, config: WatchConfig, wake: Arc<Notify>) {
     let mut known = files.known();
     let mut is_blind = false;
@@ -79,8 +80,8 @@ fn watch(files: &dyn Followed, wake: &Arc<Notify>, is_blind: &mut bool) -> Vec<W
     }
 }
 
-/// Reads the files until two readings a quiet time apart agree, and takes what is not known.
-/// Answers what is known then.
+/// Reads the files until two readings a quiet time apart agree, and takes them if they are new.
+/// Returns the fingerprint that is known then.
 async fn look(files: &Arc<dyn Followed>, known: u64, quiet: Duration) -> u64 {
     let mut read = read_once(files).await;
     while read.fingerprint != known {

@@ -23,14 +23,14 @@ use crate::tls::TlsConfig;
 pub struct FrontConfig {
     /// The address it listens on.
     pub address: ListenAddress,
-    /// Its certificate, where it encrypts.
+    /// Its certificate, if it encrypts.
     pub tls: Option<TlsConfig>,
     /// Its limits. The time of a request and the size of its body are for the [`Front`] to bound.
     pub bounds: Bounds,
 }
 
 /// The service behind the gateway's listener. The worker threads that serve checks serve it too,
-/// each with its own [`Answer`], so that its state (connections to an upstream) never crosses
+/// each with its own [`Self::Answer`], so that its state (connections to an upstream) never crosses
 /// threads.
 pub trait Front: Telling {
     /// The service that one worker runs.
@@ -39,7 +39,7 @@ pub trait Front: Telling {
     /// Creates the service of the next worker; called once for each.
     fn answer(&self) -> Self::Answer;
 
-    /// Files of its own that are followed as certificates are.
+    /// Its own files, which are followed as certificates are.
     fn files(&self) -> Option<Arc<dyn Followed>> {
         None
     }
@@ -51,7 +51,7 @@ pub trait Front: Telling {
     }
 }
 
-/// A part of the service beside the limiter, which has metrics and faults of its own.
+/// A part of the service, other than the limiter, with its own metrics and faults.
 pub trait Telling: fmt::Debug + Send + Sync + 'static {
     /// Its metrics, as they are now.
     ///
@@ -66,11 +66,11 @@ pub trait Telling: fmt::Debug + Send + Sync + 'static {
     fn subject(&self) -> &'static str;
 }
 
-/// No front at all.
+/// The type of the front where there is none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NoFront {}
 
-/// A body that is never there.
+/// The type of its answers' bodies.
 #[derive(Debug)]
 pub(crate) enum NoBody {}
 

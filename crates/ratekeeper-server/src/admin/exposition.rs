@@ -15,8 +15,8 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// What is wanted by whoever sent these headers: OpenMetrics if it is named, and plain text
-    /// is not wanted more (RFC 9110, section 12.5.1).
+    /// Picks the format from the headers of a request: OpenMetrics if it is named and plain text is
+    /// not preferred (RFC 9110, section 12.5.1).
     pub(super) fn wanted(headers: &HeaderMap) -> Self {
         let (mut open, mut plain) = (0, 0);
         for value in headers.get_all(ACCEPT) {

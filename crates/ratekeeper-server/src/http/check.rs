@@ -41,10 +41,10 @@ pub(crate) use long::{LongAnswers, NoRoom};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
-    /// Whether a denial is a 429 instead of a 200.
+    /// True if a denial is a 429 instead of a 200.
     #[serde(default)]
     status: bool,
-    /// Whether a descriptor that no rule matches is a 400 instead of allowed.
+    /// True if a descriptor that no rule matches is a 400 instead of allowed.
     #[serde(default)]
     strict: bool,
 }
@@ -93,7 +93,7 @@ pub(super) async fn many<S: ServedStore>(asked: Asked<S>) -> Result<Response, Ap
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// How one check would be decided, as the admin listener tells it. Takes nothing.
+/// Explains on the admin listener how one check would be decided. Takes nothing.
 pub(crate) async fn explain<S: ServedStore>(asked: Asked<S>) -> Result<Response, ApiError> {
     let question: Question<'_> = question::parse(asked.json()?)?;
     question.validate(format_args!(""))?;

@@ -18,9 +18,9 @@ pub(crate) struct ApiError {
     status: StatusCode,
     code: &'static str,
     message: String,
-    /// The path of what is wrong in the body; empty if it is nothing in there.
+    /// The path of the wrong field in the body; empty if the fault is not in the body.
     field: String,
-    /// How whoever asks may prove who they are, where that is more than a token of theirs.
+    /// The challenge that names the ways to authenticate, if a bearer token is not the only one.
     challenge: Option<HeaderValue>,
 }
 
@@ -62,7 +62,7 @@ impl ApiError {
         }
     }
 
-    /// A refusal of whoever is not believed, with what they may do about it.
+    /// Refuses a sender that is not authenticated, with the ways to authenticate.
     pub(super) fn challenged(message: &str, challenge: HeaderValue) -> Self {
         Self {
             challenge: Some(challenge),
@@ -70,7 +70,7 @@ impl ApiError {
         }
     }
 
-    /// The same, of what stands at `field` in the body.
+    /// The same error at `field` of the body.
     pub(super) fn at(self, field: String) -> Self {
         Self { field, ..self }
     }
@@ -155,7 +155,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Refuses a body that says itself that it is too large, before any of it is waited for.
+/// Refuses a body whose declared length is too large, before waiting for any of it.
 pub(crate) async fn refuse_large(
     State(body_bytes_max): State<usize>,
     request: Request,

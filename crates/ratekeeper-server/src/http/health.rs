@@ -1,4 +1,4 @@
-//! Whether this node lives and wants requests.
+//! The health endpoints: liveness and readiness of this node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ struct Readiness {
     /// `serving`, `draining` or `no rules`.
     state: &'static str,
     rules: Rules,
-    /// What went wrong beside answering, since the start.
+    /// The faults outside answering, since the start.
     faults: Vec<String>,
     /// Share of the last ten seconds' decisions that failure modes gave, 0 to 1.
     degraded_ratio: BTreeMap<Box<str>, f64>,
@@ -47,7 +47,7 @@ struct Rules {
     loaded: bool,
     accepted: u64,
     refused: u64,
-    /// Why the files as they are now are not in force; null if they are.
+    /// The reason the current files are not in force; null if they are.
     error: Option<String>,
 }
 
@@ -73,8 +73,8 @@ fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong, without names, addresses or messages of servers: for whoever reaches a port that
-/// other hosts reach.
+/// The faults without names, addresses or messages of servers: for a port that other hosts can
+/// reach.
 fn faults_in_short<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
     let has_failed = app.chores.all().iter().any(|chore| chore.failures() > 0);
     let store = app.limiter.store();
@@ -103,12 +103,12 @@ fn faults_in_short<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<Str
 /// As [`ServerGauges::circuit`](crate::ServerGauges::circuit) says that a server is not asked.
 const CIRCUIT_OPEN: u8 = 2;
 
-/// How much is told to whoever asks.
+/// The detail of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Detail {
-    /// What operators need: messages with addresses, paths and places in files.
+    /// The full detail for operators: messages with addresses, paths and places in files.
     Full,
-    /// States alone.
+    /// Only states.
     State,
 }
 

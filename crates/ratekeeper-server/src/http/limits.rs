@@ -19,7 +19,8 @@ use crate::app::App;
 use crate::listen::Peer;
 use crate::store::ServedStore;
 
-/// The most service levels whose counters are looked at for one answer; of the others only the limits are told.
+/// The most service levels whose counters are read for one answer; of the others only the limits
+/// are shown.
 const LOOKS_MAX: usize = 100;
 
 #[derive(Deserialize)]
@@ -38,7 +39,7 @@ pub(super) struct OwnLimits {
     limits: Vec<OwnLimit>,
 }
 
-/// Who asks, as counters know them. A secret is a fingerprint.
+/// The client, as counters know it. A secret is shown as a fingerprint.
 #[derive(Serialize)]
 struct OwnName {
     kind: String,

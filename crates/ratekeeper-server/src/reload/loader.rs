@@ -9,7 +9,7 @@ use ratekeeper_rules::{Diagnostics, Loaded, ReadError, Source, load, read};
 use super::ReloadStatus;
 use crate::config::RulesSource;
 
-/// Why rules were not loaded.
+/// The reason rules were not loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -26,8 +26,8 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// What is wrong and where, a line for each mistake, without what stands there: that may be
-    /// a secret, and logs and health answers are read by more people than rules are.
+    /// Describes the mistakes and their places, a line for each, without quoting the file: it may
+    /// hold a secret, and logs and health answers have more readers than rules do.
     #[must_use]
     pub fn brief(&self) -> String {
         match self {
@@ -90,7 +90,7 @@ impl RulesLoader {
         loaded
     }
 
-    /// What has become of the loads so far.
+    /// The outcome of the loads so far.
     #[must_use]
     pub const fn status(&self) -> &ReloadStatus {
         &self.status
@@ -114,7 +114,7 @@ impl RulesLoader {
         blocking(move || reading.compile(&source)).await
     }
 
-    /// What was read with this fingerprint decides from now on.
+    /// Records that the reading with this fingerprint is in force from now on.
     pub(super) const fn set_in_force(&mut self, fingerprint: u64) {
         (self.in_force, self.refused) = (Some(fingerprint), None);
     }
@@ -123,7 +123,8 @@ impl RulesLoader {
         self.in_force == Some(reading.fingerprint())
     }
 
-    /// Whether there is nothing new to do: the reading is in force, or was refused last.
+    /// Returns true if there is nothing new to do: the reading is in force, or was the last
+    /// refused.
     pub(super) fn is_known(&self, reading: &Reading) -> bool {
         self.is_in_force(reading) || self.refused == Some(reading.fingerprint())
     }
@@ -134,7 +135,7 @@ impl RulesLoader {
     }
 }
 
-/// What the files said at one moment, or why they could not be read.
+/// The contents of the files at one moment, or the reason they could not be read.
 pub(super) struct Reading {
     sources: Result<Vec<Source>, ReadError>,
     fingerprint: u64,

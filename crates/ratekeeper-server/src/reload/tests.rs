@@ -86,7 +86,7 @@ impl Fixture {
         self.wait(|status| status.accepted == count).await
     }
 
-    /// What has been in force, one after the other: the limit of the last rule of each set.
+    /// The limit of the last rule of each set that has been in force, in order.
     fn quotas(&self) -> Vec<u64> {
         self.quotas.lock().unwrap().clone()
     }
@@ -300,7 +300,7 @@ async fn a_folder_that_is_gone_is_refused_until_it_is_back() {
     assert_eq!(fixture.quotas(), [1]);
 }
 
-/// Who removes first and copies then must not let everyone through meanwhile.
+/// Removing the files first and copying later must not let everyone through in between.
 #[tokio::test]
 async fn a_folder_that_is_emptied_keeps_the_last_rules() {
     let (dir, folder) = folder_with(1);

@@ -48,7 +48,7 @@ pub(super) fn incumbents(
     values.into_iter().flatten()
 }
 
-/// What tells that some limit was answered without being counted.
+/// The value that says some limit was answered without being counted.
 pub(super) fn degraded() -> HeaderValue {
     header("x-ratelimit-degraded", "true".to_owned())
 }

@@ -15,7 +15,7 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// What `request` needs where Envoy's protocol is held to `callers` so.
+    /// Returns what `request` needs under the rule `callers`.
     #[inline]
     pub(crate) fn of(request: &RateLimitRequest, callers: EnvoyCallers) -> Self {
         let is_held = callers != EnvoyCallers::Any;
@@ -27,13 +27,13 @@ impl Needs {
         }
     }
 
-    /// Whether anybody may send it, so that nobody has to look who did.
+    /// Returns true if anybody may send it, so that the sender need not be looked up.
     #[inline]
     pub(crate) const fn are_none(self) -> bool {
         !(self.a_sender || self.an_override || self.a_refund)
     }
 
-    /// Whoever sent the request, if it has what the request needs.
+    /// Returns the sender if it has what the request needs.
     ///
     /// # Errors
     /// Nobody knows the sender, or it lacks a permission.

@@ -13,7 +13,7 @@ use crate::config::{DESCRIPTORS_MAX, ENTRIES_MAX};
 /// All descriptors' entries, one after the other.
 pub(super) type Entries<'a> = SmallVec<[Entry<'a>; 8]>;
 
-/// What a check borrows.
+/// The borrowed descriptors of a check.
 pub(super) type Descriptors<'a> = SmallVec<[Descriptor<'a>; 4]>;
 
 /// The entries of a request that is within its bounds, put into `all`.
@@ -79,7 +79,7 @@ pub(super) fn descriptors<'a>(
     Ok(())
 }
 
-/// What a descriptor costs: its own addend, which may be 0, else the request's, else 1.
+/// The hits of a descriptor: its own addend, which may be 0, else the request's, else 1.
 fn hits(of_request: u32, descriptor: &RateLimitDescriptor, number: usize) -> Result<i64, Refusal> {
     let hits = descriptor
         .hits_addend

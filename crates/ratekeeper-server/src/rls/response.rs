@@ -114,8 +114,8 @@ const fn wire_unit(unit: Unit) -> WireUnit {
     }
 }
 
-/// When the window ends, which is what the incumbent always says: also of a counter that has
-/// counted nothing, and of an answer that was not counted.
+/// The time until the window ends. The incumbent always reports it, even for a counter that has
+/// counted nothing and for an answer that was not counted.
 fn window_end(binding: &Binding, clock: &Clock) -> Micros {
     let answered = &binding.answered;
     if answered.counted && !answered.full_after.is_zero() {

@@ -101,7 +101,7 @@ impl Secrets {
         })
     }
 
-    /// Whether the admin listener asks who clients are.
+    /// Returns true if the admin listener requires client certificates.
     pub(super) fn admin_is_closed(&self) -> bool {
         self.admin.as_ref().is_some_and(|tls| tls.asks_for_names())
     }

@@ -1,7 +1,7 @@
-//! What a client's certificate calls it, and which of that lets it in.
+//! The names in a client's certificate, and the settings that let a client in by name.
 //!
-//! rustls verifies certificates and keeps their names to itself, so they are read here: only
-//! of certificates that it has verified, and only the one extension.
+//! rustls verifies certificates but does not expose their names, so they are read here: only from
+//! certificates that it has verified, and only from one extension.
 
 mod der;
 
@@ -28,7 +28,7 @@ pub enum PeerName {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientName(PeerName);
 
-/// What is no name of a client.
+/// The error for text that is no name of a client.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "`{0}` is not a name of a client; write a DNS name (gateway.example or *.mesh.example), a URI (spiffe://mesh/envoy) \
@@ -58,7 +58,7 @@ impl FromStr for ClientName {
 }
 
 impl ClientName {
-    /// Whether a name of a certificate is this one.
+    /// Returns true if a name from a certificate matches this one.
     pub(crate) fn matches(&self, name: &PeerName) -> bool {
         let (PeerName::Dns(wanted), PeerName::Dns(name)) = (&self.0, name) else {
             return self.0 == *name;

@@ -38,7 +38,7 @@ impl Followed for Tls {
     }
 }
 
-/// What files read as: their fingerprint, or why they cannot be read.
+/// Hashes the result of a reading: the files' fingerprint, or the reason they cannot be read.
 fn hashed(seen: Result<Fingerprint, String>) -> u64 {
     // Only compared with others of this process.
     let mut hasher = DefaultHasher::new();

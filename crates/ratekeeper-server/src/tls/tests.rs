@@ -39,7 +39,7 @@ fn client(authority: &Authority, names: Vec<SanType>) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-/// What a client's certificate calls it is what requests are told, all of it and in order.
+/// Requests are given all names in a client's certificate, in order.
 #[tokio::test]
 async fn the_handshake_tells_the_names_of_the_client() {
     let authority = authority();

@@ -5,7 +5,7 @@ use ratekeeper_http::answer::{Quota, Standing, scope};
 use ratekeeper_limiter::{self as limiter, Binding, Check, Code, Decision, Status};
 use ratekeeper_proto::ratekeeper::v1;
 
-/// What a check is answered.
+/// Builds the answer to a check.
 pub(super) fn check(decision: &Decision, statuses: bool, is_peek: bool) -> v1::CheckResponse {
     v1::CheckResponse {
         decision: word(decision.allowed()).into(),
@@ -21,7 +21,7 @@ pub(super) fn check(decision: &Decision, statuses: bool, is_peek: bool) -> v1::C
     }
 }
 
-/// How `check`, held to `policies` and decided `at` a time, stands.
+/// Describes the standing of `check` against `policies`, as decided at the time `at`.
 pub(super) fn standing(
     policies: &[limiter::Policy],
     decision: &Decision,

@@ -22,7 +22,7 @@ pub(super) struct Question<'a> {
 struct Part<'a> {
     /// Its own, if it has one.
     domain: Option<&'a str>,
-    /// Where its entries end in the common list.
+    /// The end of its entries in the common list.
     entries_end: usize,
     hits: Option<i64>,
     limit: Option<Override>,
@@ -30,7 +30,7 @@ struct Part<'a> {
 
 pub(super) type Views<'a> = SmallVec<[Descriptor<'a>; 4]>;
 
-/// Where a request stands in its message: what leads the path of a field.
+/// The place of a request in its message, which prefixes the path of a field.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
     /// It is the message.
@@ -123,7 +123,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Whether it brings a limit along, which not everybody may do.
+    /// Returns true if a descriptor has its own limit, which needs a permission.
     pub(super) fn has_override(&self) -> bool {
         self.parts.iter().any(|part| part.limit.is_some())
     }
@@ -139,7 +139,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Which descriptors have hits of their own.
+    /// Tells for each descriptor whether it has its own hits.
     pub(super) fn own_hits(&self) -> SmallVec<[bool; 8]> {
         self.parts.iter().map(|part| part.hits.is_some()).collect()
     }

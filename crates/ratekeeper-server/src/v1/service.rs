@@ -21,7 +21,7 @@ use crate::store::ServedStore;
 #[derive(Debug)]
 pub(crate) struct Service<S> {
     pub(super) app: Arc<App<S>>,
-    /// Whether whoever sent the request at hand may bring limits along; for batches and streams.
+    /// The error if the sender of a batch or stream may not override limits.
     pub(super) override_admitted: Result<(), Refusal>,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn respond(
     response
 }
 
-/// What `check` asks.
+/// Parses `check` into a question.
 pub(super) fn asked(check: &v1::CheckRequest) -> Result<Question<'_>, Refusal> {
     let question = Question::new(Place::Alone, &check.domain, &check.descriptors)?;
     Ok(question.waiting(check.wait_ms_max))

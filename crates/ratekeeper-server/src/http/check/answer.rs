@@ -1,4 +1,4 @@
-//! What `/v1/check` answers.
+//! The answers to `/v1/check` and `/v1/checks`.
 
 use ratekeeper_core::{Micros, Verdict};
 use ratekeeper_limiter::{Binding, Code, Decision, Status};
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::standing::StandingAnswer;
 
-/// One decision. Spans are whole milliseconds, rounded up; null where no limit matched.
+/// A decision. Times are whole milliseconds, rounded up; null where no limit matched.
 #[derive(Serialize, Debug)]
 pub(super) struct Answer<'a> {
     decision: Word,
@@ -14,14 +14,14 @@ pub(super) struct Answer<'a> {
     limit: Limit<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delay_ms: Option<u64>,
-    /// Whether some limit was answered without being counted.
+    /// True if some limit was answered without being counted.
     degraded: bool,
-    /// Whether no limit matched any of its descriptors.
+    /// True if no limit matched any of its descriptors.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     unmatched: bool,
     /// One for each descriptor, in the same order.
     statuses: Vec<StatusAnswer<'a>>,
-    /// If it was asked for.
+    /// Present if the request asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     standing: Option<StandingAnswer<'a>>,
 }
@@ -50,18 +50,19 @@ struct Limit<'a> {
     rule: Option<&'a str>,
     limit: Option<u64>,
     remaining: Option<u64>,
-    /// When there is more than `remaining`; on a denial, when the same hits would pass.
+    /// Time until there is more than `remaining`; on a denial, until the same hits would pass.
     reset_after_ms: Option<u64>,
-    /// When all is back.
+    /// Time until the full limit is available again.
     full_after_ms: Option<u64>,
-    /// When the same hits would pass; after a peek, when one hit would. Absent if now or never.
+    /// Time until the same hits would pass; after a peek, until one hit would. Absent if now or
+    /// never.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }
 
 impl<'a> Answer<'a> {
-    /// What `decision` says to a request; of one that passed, only a peek is told when to come
-    /// back, though a limit of its may be over without denying it (quota mode).
+    /// Turns `decision` into an answer. If the request passed, only a peek gets `retry_after_ms`,
+    /// though one of its limits may be exceeded without denying it (quota mode).
     pub(super) fn new(decision: &'a Decision, is_peek: bool) -> Self {
         let mut limit = decision
             .binding()
@@ -86,12 +87,12 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The same, with how the request stands.
+    /// Adds the standing of the request.
     pub(super) fn with(self, standing: Option<StandingAnswer<'a>>) -> Self {
         Self { standing, ..self }
     }
 
-    /// What `decision`, which took nothing, says of one hit more.
+    /// Turns `decision`, which took nothing, into the answer about one more hit.
     pub(super) fn of_peek(decision: &'a Decision, would_allow: bool) -> Self {
         Self {
             decision: match would_allow {
@@ -156,8 +157,8 @@ impl<'a> Limit<'a> {
     }
 }
 
-/// The same as text, for answers by the hundred: most of what serde takes for one is looking for
-/// what to escape in names that have nothing.
+/// The answers as text, for batches of hundreds: serde spends most of an answer's time looking for
+/// characters to escape in names that have none.
 impl Answer<'_> {
     /// Appends the answer as JSON, as serde writes it.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
@@ -189,7 +190,7 @@ impl Answer<'_> {
     }
 }
 
-/// The beginning of an object: what all answers have in common.
+/// The fields that all answers begin with.
 fn write_limit(out: &mut Vec<u8>, decision: Word, limit: &Limit<'_>, delay_ms: Option<u64>) {
     out.extend_from_slice(match decision {
         Word::Allow => b"{\"decision\":\"allow\",\"rule\":",

@@ -19,7 +19,8 @@ use crate::pages::{self, Scheme};
 use crate::store::ServedStore;
 use crate::v1::Refusal;
 
-/// What a handler is given. The body is there before anybody has looked at who sent it, bounded.
+/// A request as handlers receive it. Its body, which is bounded, is read before the sender is
+/// checked.
 pub(crate) struct Asked<S> {
     pub(super) app: Arc<App<S>>,
     peer: Peer,
@@ -48,7 +49,7 @@ impl<S: ServedStore> FromRequest<Arc<App<S>>> for Asked<S> {
 }
 
 impl<S: ServedStore> Asked<S> {
-    /// The body, unless it says itself that it is no JSON.
+    /// Returns the body, unless its content type is not JSON.
     pub(super) fn json(&self) -> Result<&[u8], ApiError> {
         if self.headers.contains_key(CONTENT_TYPE) && !is_json(&self.headers) {
             return Err(ApiError::not_json());
@@ -59,8 +60,8 @@ impl<S: ServedStore> Asked<S> {
         }
     }
 
-    /// The name of whoever asks, if it may do that. Whoever may for being on this host alone must
-    /// not be a web page in a browser that runs here.
+    /// Returns the name of the sender if it has the permission. A sender that has it only for being
+    /// on this host must not be a web page in a browser here.
     fn admit(&self, power: Power) -> Result<&str, ApiError> {
         let authorization = self.headers.get(AUTHORIZATION);
         let authorization = authorization.map(|value| value.as_bytes());
@@ -74,13 +75,13 @@ impl<S: ServedStore> Asked<S> {
         Ok(admitted.name)
     }
 
-    /// The name of whoever asks, if it may do that, and the body.
+    /// Returns the name of the sender, if it has the permission, and the body.
     pub(super) fn admitted(&self, power: Power) -> Result<(&str, &[u8]), ApiError> {
         let caller = self.admit(power)?;
         Ok((caller, self.json()?))
     }
 
-    /// Whether whoever asks may bring the limits along that `question` has.
+    /// Checks that the sender may use the overrides in `question`, if it has any.
     pub(super) fn admit_override(&self, question: &Question<'_>) -> Result<(), ApiError> {
         match question.has_override() {
             true => self.admit(Power::Override).map(drop),
@@ -88,7 +89,8 @@ impl<S: ServedStore> Asked<S> {
         }
     }
 
-    /// Whether whoever asks may be told names of rules: callers with a permission, and this host.
+    /// Tells whether the sender may see names of rules: callers with a permission and this host
+    /// may.
     pub(super) fn names(&self) -> Names {
         match self.admit(Power::Override) {
             Ok(_) => Names::Told,
@@ -104,7 +106,7 @@ impl<S: ServedStore> Asked<S> {
     }
 }
 
-/// Whether the body is `application/json`, with whatever parameters.
+/// Returns true if the content type is `application/json`, with any parameters.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let Some(content_type) = headers.get(CONTENT_TYPE) else {
         return false;

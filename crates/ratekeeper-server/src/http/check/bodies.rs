@@ -1,4 +1,4 @@
-//! What else `/v1` is asked, besides checks: permits, reservations, refunds.
+//! The bodies of `/v1` requests other than checks: permits, reservations, refunds.
 
 use std::borrow::Cow;
 

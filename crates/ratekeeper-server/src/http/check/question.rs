@@ -1,4 +1,4 @@
-//! What `/v1/check` is asked.
+//! The body of `/v1/check` and `/v1/checks`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,9 +29,9 @@ pub(super) struct Question<'a> {
     domain: Cow<'a, str>,
     #[serde(borrow)]
     descriptors: Vec<Object<View<'a>>>,
-    /// How long the request can be held back; absent for any turn.
+    /// The longest time the request can be held back; absent for any turn.
     wait_ms_max: Option<u64>,
-    /// Whether the answer is to have `standing`.
+    /// True if the answer is to include `standing`.
     #[serde(default)]
     pub(super) standing: bool,
 }
@@ -44,12 +44,12 @@ pub(super) struct View<'a> {
     domain: Cow<'a, str>,
     #[serde(borrow)]
     entries: Vec<Object<Pair<'a>>>,
-    /// 1 if absent; 0 looks only.
+    /// 1 if absent; 0 only looks.
     hits: Option<u64>,
     limit: Option<Object<OwnLimit>>,
 }
 
-/// A limit that a descriptor brings along.
+/// A limit that a descriptor carries.
 #[derive(Deserialize, Clone, Copy, Debug)]
 #[serde(deny_unknown_fields)]
 struct OwnLimit {
@@ -95,7 +95,7 @@ struct Pair<'a> {
     value: Cow<'a, str>,
 }
 
-/// Reads a body; what is wrong is named by its path.
+/// Parses a body; an error names the field by its path.
 pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     match serde_json::from_slice(body) {
         Ok(Object(value)) => Ok(value),
@@ -120,7 +120,8 @@ fn parse_by_path<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> 
     Ok(value)
 }
 
-/// What is wrong: a missing field by its own name, what is no object of ours as the body.
+/// The name of the wrong field: of a missing field, its own; `body` for anything that is not an
+/// object of ours.
 fn field(path: String, message: &str) -> String {
     // A dot stands for the whole, a question mark for what could not be told.
     let path = Some(path).filter(|path| path != "." && path != "?");
@@ -157,7 +158,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// The same, of a caller that says how long it can wait.
+    /// Sets the longest time that the caller can wait.
     pub(super) fn waiting(self, wait_ms_max: Option<u64>) -> Self {
         Self {
             wait_ms_max,
@@ -167,12 +168,12 @@ impl<'a> Question<'a> {
 }
 
 impl Question<'_> {
-    /// Whether it brings a limit along, which not everybody may do.
+    /// Returns true if a descriptor has its own limit, which needs a permission.
     pub(super) fn has_override(&self) -> bool {
         self.descriptors.iter().any(|view| view.limit.is_some())
     }
 
-    /// Refuses limits that are brought along where they make no sense.
+    /// Refuses a descriptor's own limit where it makes no sense.
     pub(super) fn refuse_overrides(&self) -> Result<(), ApiError> {
         let mut views = self.descriptors.iter();
         match views.position(|view| view.limit.is_some()) {
@@ -184,7 +185,7 @@ impl Question<'_> {
         }
     }
 
-    /// Which descriptors have hits of their own.
+    /// Tells for each descriptor whether it has its own hits.
     pub(super) fn own_hits(&self) -> SmallVec<[bool; 8]> {
         self.descriptors
             .iter()
@@ -192,14 +193,14 @@ impl Question<'_> {
             .collect()
     }
 
-    /// The number of the first descriptor that gives nothing back.
+    /// The number of the first descriptor that refunds nothing.
     pub(super) fn zero_hits(&self) -> Option<usize> {
         self.descriptors
             .iter()
             .position(|view| view.hits == Some(0))
     }
 
-    /// Checks what types do not; `prefix` leads the paths of what is wrong.
+    /// Checks what the types do not; `prefix` leads the paths of wrong fields.
     pub(super) fn validate(&self, prefix: fmt::Arguments<'_>) -> Result<(), ApiError> {
         let refuse = |field: &str, message: &str| {
             Err(ApiError::invalid(format!("{prefix}{field}"), message))
@@ -236,12 +237,12 @@ impl Question<'_> {
         Ok(())
     }
 
-    /// Whether it only looks.
+    /// Returns true if the check takes nothing.
     pub(super) fn is_peek(&self) -> bool {
         self.descriptors.iter().all(|view| view.hits == Some(0))
     }
 
-    /// All descriptors' entries, one after the other.
+    /// The entries of all descriptors, one after the other.
     pub(super) fn entries(&self) -> Entries<'_> {
         let pairs = self.descriptors.iter().flat_map(|view| &view.entries);
         pairs
@@ -252,7 +253,7 @@ impl Question<'_> {
             .collect()
     }
 
-    /// The descriptors, with what [`Self::entries`] gave; those without hits of their own cost
+    /// The descriptors, given the result of [`Self::entries`]; those without their own hits cost
     /// `cost`.
     pub(super) fn descriptors<'q>(
         &'q self,

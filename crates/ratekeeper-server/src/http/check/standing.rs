@@ -1,4 +1,4 @@
-//! How a request stands with its limits, for those who tell their clients of it.
+//! The standing of a request against its limits, for services that report it to their clients.
 
 use std::borrow::Cow;
 
@@ -40,7 +40,7 @@ struct BindingAnswer<'a> {
 }
 
 impl<'a> StandingAnswer<'a> {
-    /// How `check` stands, which is held to `policies` and was decided `at` a time.
+    /// Describes the standing of `check` against `policies`, as decided at the time `at`.
     pub(super) fn new(
         policies: &[Policy],
         decision: &'a Decision,

@@ -6,7 +6,7 @@ use ratekeeper_rules::RuleSet;
 
 use crate::http::ApiError;
 
-/// Whether the refusal may name rules: they are not for every caller.
+/// Tells whether the refusal may name rules, which not every caller may see.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Names {
     Told,

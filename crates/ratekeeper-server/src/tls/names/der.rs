@@ -33,7 +33,7 @@ impl<'a> Der<'a> {
         Some(Some((*tag, content)))
     }
 
-    /// What is within the next value, if it has that tag.
+    /// Returns the content of the next value, if it has that tag.
     pub(super) fn enter(mut self, tag: u8) -> Option<Self> {
         let (found, content) = self.next()??;
         (found == tag).then_some(Self(content))
