@@ -48,7 +48,7 @@ pub(crate) use quiet::Quiet;
 use shares::Shares;
 use socket::{Accepted, Socket};
 
-/// After accepting failed (no file descriptors left, most likely) the next attempt waits so long.
+/// The wait after a failed accept (most likely, no file descriptors are left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The protocol spoken on a listener.
@@ -58,8 +58,7 @@ pub(crate) enum Protocol {
     Http1,
     /// HTTP/2 from the first byte: gRPC.
     Http2,
-    /// Either, as the client begins: what stands in front of a service, and does not know what
-    /// its clients are.
+    /// Either, as the client begins: for a front, which does not know what its clients speak.
     Either,
 }
 
@@ -139,9 +138,9 @@ impl Listener {
         })
     }
 
-    /// Serves until the drain begins, and then until every connection is done or the drain
-    /// timeout is over. Answers how many connections were cut off. `services` gives what answers
-    /// on a worker, by its number.
+    /// Serves until the drain begins, and then until every connection is done or the drain timeout
+    /// is over. Returns the number of connections that were cut off. `services` gives the service
+    /// of a worker, by its number.
     pub(crate) async fn serve<A: Answer>(
         self,
         mut services: impl FnMut(usize) -> A,
@@ -205,11 +204,11 @@ impl Listener {
     }
 }
 
-/// The connections that several listeners may have together.
+/// The connections that several listeners may have in total.
 #[derive(Clone, Debug)]
 pub(crate) struct Room(Arc<Semaphore>);
 
-/// One of them, free again when dropped.
+/// One of them, given back when dropped.
 type Seat = OwnedSemaphorePermit;
 
 impl Room {
@@ -227,13 +226,13 @@ impl Room {
     }
 }
 
-/// Accepts, and says now and then that it cannot.
+/// Accepts, and logs now and then that it cannot.
 struct Accept<'a> {
     listener: &'a Listener,
     room: Room,
     is_failing: bool,
     failures: Quiet,
-    /// That it fails was said.
+    /// True once a failure was logged.
     was_said: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Sees what moves on a connection, and gives its socket back at the end.
+//! Watches what moves on a connection, and returns its socket at the end.
 
 use std::io;
 use std::pin::Pin;
@@ -25,22 +25,22 @@ struct Counts {
 }
 
 impl Activity {
-    /// A number that differs from the last one if anything moved.
+    /// A number that changes whenever anything has moved.
     pub(super) fn count(&self) -> u64 {
         self.0.moves.load(Ordering::Relaxed)
     }
 
-    /// The bytes that came from the peer.
+    /// The bytes received from the peer.
     pub(super) fn bytes_read(&self) -> u64 {
         self.0.bytes_read.load(Ordering::Relaxed)
     }
 
-    /// The bytes that the peer, or the system on its behalf, was given.
+    /// The bytes that the peer, or the system on its behalf, has taken.
     pub(super) fn bytes_written(&self) -> u64 {
         self.0.bytes_written.load(Ordering::Relaxed)
     }
 
-    /// Whether something waits to be written that the peer does not take.
+    /// Returns true if there is output waiting that the peer does not take.
     pub(super) fn is_blocked(&self) -> bool {
         self.0.is_blocked.load(Ordering::Relaxed)
     }
@@ -70,7 +70,7 @@ impl Activity {
     }
 }
 
-/// One task does both the noting and the looking, so that no add has to be atomic.
+/// The noting and the looking happen in one task, so no addition has to be atomic.
 fn add(count: &AtomicU64, more: u64) {
     count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }

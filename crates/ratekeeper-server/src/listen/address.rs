@@ -1,16 +1,16 @@
-//! Where a listener is.
+//! The address of a listener.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where a listener is: on the network, or at a file of this host. Shown as it is written in
+/// The address of a listener: on the network, or a file of this host. Displayed as it is written in
 /// settings: `127.0.0.1:8080`, `unix:/run/ratekeeper/http.sock`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ListenAddress {
     /// An address and a port; port 0 asks for a free one.
     Tcp(SocketAddr),
-    /// The path of a Unix socket, which is made at start and removed at the end.
+    /// The path of a Unix socket, which is created at start and removed at the end.
     Unix(PathBuf),
 }
 
@@ -24,7 +24,7 @@ impl ListenAddress {
         }
     }
 
-    /// Whether only this host can reach it: loopback, or a Unix socket.
+    /// Returns true if only this host can reach it: loopback, or a Unix socket.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.tcp().is_none_or(|address| address.ip().is_loopback())

@@ -1,4 +1,4 @@
-//! What an answer carries.
+//! The body of an answer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,12 +9,12 @@ use pin_project_lite::pin_project;
 
 use super::line::UnderWay;
 
-/// Of a long last piece over HTTP/2 so much is given by itself. HTTP/2 takes a whole piece from
-/// here and keeps what the client does not take: a request whose last piece is given is over, and
-/// nobody would see that the client never takes it.
+/// The size of the very last piece of a long answer over HTTP/2, split off from the rest. HTTP/2
+/// takes a whole piece from here and buffers what the client does not take: once the last piece is
+/// handed over, the request is finished, and nobody would notice that the client never takes it.
 const LAST_BYTES: usize = 1 << 10;
 
-/// The last pieces that are given at once.
+/// The largest last piece that is not split.
 const SHORT_BYTES_MAX: usize = 4 << 10;
 
 pin_project! {

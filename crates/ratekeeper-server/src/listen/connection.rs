@@ -29,30 +29,29 @@ use crate::config::Bounds;
 use crate::drain::Drain;
 use crate::tls::Tls;
 
-/// For so long after the drain began an idle HTTP/1 connection stays open: a request may be on
-/// its way, which is then answered with `Connection: close`. HTTP/2 has GOAWAY for that.
+/// The time that an idle HTTP/1 connection stays open after the start of the drain: a request may
+/// be on its way, and is then answered with `Connection: close`. HTTP/2 has GOAWAY for that.
 const LAST_REQUEST: Duration = Duration::from_millis(100);
 
-/// For so long at most.
+/// The longest wait for a peer to finish when its connection is closing.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// hyper reads a head of this many times the bound, so that what is somewhat too large gets an
-/// answer that says so; of what is larger still it says 431 and nothing more.
+/// The bytes of a head that hyper reads, as a multiple of the bound, so that a head somewhat too
+/// large gets an answer that says so; to a larger one hyper only answers 431.
 const HEAD_ROOM: usize = 2;
 
-/// What HTTP/2 keeps of an answer that its client does not take, beside the piece that is being
-/// handed over.
+/// The bytes of an untaken answer that HTTP/2 buffers, besides the piece being handed over.
 const SEND_BYTES_MAX: usize = 16 << 10;
 
-/// What clients may send of one request, and of all requests of a connection, before any of it is
-/// taken.
+/// The bytes that clients may send of one request, and of all requests of a connection, before any
+/// are consumed.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 512 << 10;
 
-/// How HTTP/2 begins, in bytes: whoever has said less has said nothing.
+/// The length of the HTTP/2 preface: a client that has sent less has not begun.
 const PREFACE_BYTES: u64 = 24;
 
-/// How the connections of one listener are served.
+/// The settings that the connections of one listener share.
 pub(super) struct Terms<S> {
     pub(super) service: S,
     pub(super) protocol: Protocol,
@@ -60,7 +59,7 @@ pub(super) struct Terms<S> {
     pub(super) bounds: Bounds,
     pub(super) drain: Arc<Drain>,
     pub(super) is_blind: IsBlind,
-    /// Whether only this host can reach the listener.
+    /// True if only this host can reach the listener.
     pub(super) is_local: bool,
 }
 
@@ -77,8 +76,8 @@ pub(super) async fn serve(accepted: Accepted, terms: Terms<impl Answer>) {
         let peer = Peer::unnamed(accepted.peer, terms.is_local);
         return speak(stream, peer, terms).await;
     };
-    // Whoever has not shown who it is has not asked anything either: the drain does not wait
-    // for it any longer than for the last words of others.
+    // A client that has not finished its handshake has not sent a request either: the drain waits
+    // for it no longer than for other peers to finish.
     let leaving = async {
         terms.drain.begun().await;
         sleep(LINGER).await;
@@ -148,9 +147,9 @@ where
     }
 }
 
-/// Closes a socket so that the last answers arrive: closed with bytes unread, the kernel would
-/// reset the connection, and the peer lose what it had not read yet. So our half is closed
-/// first, and what the peer still sends is thrown away, until it closes its own.
+/// Closes a socket so that the last answers arrive: if it were closed with unread bytes, the kernel
+/// would reset the connection, and the peer would lose what it had not read yet. So our half is
+/// closed first, and what the peer still sends is discarded until it closes its own.
 async fn linger(mut socket: impl AsyncRead + AsyncWrite + Unpin) {
     let _ = timeout(LINGER, async {
         socket.shutdown().await?;
@@ -189,7 +188,7 @@ fn http2(bounds: &Bounds, aside: Aside) -> http2::Builder<Aside> {
     builder
 }
 
-/// Reads as many bytes as it takes to know. What is no preface of HTTP/2 is HTTP/1.
+/// Reads as many bytes as it takes to tell. Anything but the HTTP/2 preface is HTTP/1.
 fn either(bounds: &Bounds, aside: Aside) -> auto::Builder<Aside> {
     let mut builder = auto::Builder::new(aside);
     builder
@@ -210,18 +209,18 @@ fn either(bounds: &Bounds, aside: Aside) -> auto::Builder<Aside> {
     builder
 }
 
-/// How a connection ended.
+/// The way a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
-    /// As the protocol has it.
+    /// Ended as the protocol has it.
     Done,
-    /// Nothing moved on it for too long, or it did not go when it was told to.
+    /// Cut off: nothing moved on it for too long, or it did not close when told to.
     Cut,
-    /// Its peer did not take what it had asked for.
+    /// Stalled: its peer did not take what it had asked for.
     Stalled,
 }
 
-/// What ends a connection other than its peers.
+/// Ends a connection for reasons other than its peers: the drain, timers, stalls.
 struct WatchOver {
     activity: Activity,
     line: Arc<Line>,
@@ -296,7 +295,7 @@ impl WatchOver {
         }
     }
 
-    /// How a connection ended that hyper has done with.
+    /// The way a connection ended that hyper has finished with.
     fn ended<E: std::fmt::Display>(&self, end: Result<(), E>) -> End {
         let Err(error) = end else {
             return End::Done;
@@ -308,7 +307,7 @@ impl WatchOver {
         }
     }
 
-    /// Looks at what moved in the time that has `elapsed`, and ends what stands still.
+    /// Checks what has moved in the time `elapsed`, and ends a connection that stands still.
     fn look(&self, looks: &mut Looks, waiting: &mut Waiting, elapsed: Duration) -> Option<End> {
         if let Some(why) = looks.end(&self.activity, elapsed) {
             debug!("a connection is closed: {why}");
@@ -327,7 +326,7 @@ impl WatchOver {
         None
     }
 
-    /// Whether the peer has said in which protocol it speaks.
+    /// Returns true if the peer has shown which protocol it speaks.
     fn has_begun(&self) -> bool {
         match self.line.protocol {
             // What we say first there does not wait for the peer.
@@ -337,7 +336,7 @@ impl WatchOver {
     }
 }
 
-/// Once a connection without requests is told to go, its peer has so long at most.
+/// The longest that a connection without requests may take to close once it is told to go.
 const IDLE_GRACE: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

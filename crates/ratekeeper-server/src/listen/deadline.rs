@@ -19,10 +19,10 @@ use super::line::{Line, UnderWay};
 use super::refusal::Refusal;
 use super::{Answer, Protocol};
 
-/// Refuses what is too large, answers "too late" itself when the service within takes longer
-/// than allowed or than the client waits, and tells HTTP/1 clients to come back on another
-/// connection once the server is on its way out. What is within finds the
-/// [`Peer`](super::Peer) among a request's extensions.
+/// Refuses a request that is too large, answers "too late" itself when the inner service takes
+/// longer than allowed or than the client waits, and tells HTTP/1 clients to reconnect once the
+/// server is shutting down. The inner service finds the [`Peer`](super::Peer) among a request's
+/// extensions.
 pub(super) struct Deadline<S> {
     service: S,
     line: Arc<Line>,
@@ -77,8 +77,8 @@ impl<S: Answer> hyper::service::Service<Request<Incoming>> for Deadline<S> {
     }
 }
 
-/// What this request is spoken in. What answers in front of a service is no gRPC of ours, so
-/// there it is HTTP/1 or [`Protocol::Either`].
+/// The protocol of this request. A front never serves our gRPC, so there it is HTTP/1 or
+/// [`Protocol::Either`].
 fn spoken<B>(request: &Request<B>, line: &Line) -> Protocol {
     match line.protocol {
         Protocol::Either if request.version() < Version::HTTP_2 => Protocol::Http1,
@@ -86,8 +86,8 @@ fn spoken<B>(request: &Request<B>, line: &Line) -> Protocol {
     }
 }
 
-/// How long the request may take: as long as any, or as its client says that it waits. What
-/// stands in front of a service keeps the time itself: only it knows whom it waits for.
+/// The time that the request may take: the limit for any request, or its client's deadline if that
+/// is sooner. A front keeps the time itself: only it knows which upstream it waits for.
 fn time_allowed(
     headers: &HeaderMap,
     protocol: Protocol,

@@ -1,10 +1,10 @@
-//! Finds the request that says in two ways where its body ends.
+//! Finds the request that gives two lengths for its body.
 //!
-//! hyper takes a `Content-Length` beside a `Transfer-Encoding` away before anybody sees it, answers,
-//! and closes the connection (RFC 9112, section 6.3). What is forwarded then has one meaning, but
-//! whoever sends both is broken or means harm, and is better refused. So the bytes are followed here
-//! on their way to hyper: heads by their lines, bodies only by where they end. Nothing is changed,
-//! and what hyper would end the connection over is not followed any further.
+//! hyper drops a `Content-Length` beside a `Transfer-Encoding` before anybody sees it, answers, and
+//! closes the connection (RFC 9112, section 6.3). The forwarded request then has one meaning, but a
+//! client that sends both is broken or hostile, and is better refused. So the bytes are followed
+//! here on their way to hyper: heads line by line, bodies only to find their end. Nothing is
+//! changed, and input that makes hyper end the connection is not followed any further.
 
 use std::mem;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct FramedTwice;
 #[derive(Debug)]
 pub(super) struct Framing {
     place: Place,
-    /// The beginning of a line that is still to end.
+    /// The beginning of an unfinished line.
     begun: Vec<u8>,
     /// The longest line of a head that hyper reads.
     line_bytes_max: usize,
@@ -30,44 +30,44 @@ pub(super) struct Framing {
     told: Arc<Line>,
 }
 
-/// What the next byte belongs to.
+/// The part of a message that the next byte belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     RequestLine,
     Header(Head),
-    /// So many bytes that are no lines.
+    /// A body of this many bytes, which has no lines.
     Data {
         left: u64,
         then: After,
     },
     ChunkSize,
-    /// Whether the line before ended in a bare line feed, which here ends none.
+    /// `is_within` is true if the line before ended in a bare line feed, which ends no line here.
     Trailer {
         is_within: bool,
     },
-    /// Nothing follows that could be understood.
+    /// Nothing that follows can be understood.
     Lost,
 }
 
-/// What comes after a body, or a piece of it.
+/// The part that comes after a body, or after a piece of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum After {
     RequestLine,
     ChunkSize,
 }
 
-/// What a head has said so far about the body.
+/// The part of a head that describes the body, as far as it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Head {
     has_length: bool,
-    /// None where it is none, or two different ones.
+    /// None if it is malformed, or if there are two different ones.
     length: Option<u64>,
-    /// Whether the last coding is `chunked`; None without any.
+    /// True if the last coding is `chunked`; None without any.
     is_chunked: Option<bool>,
 }
 
 impl Framing {
-    /// Tells `line` of the first request with both. A line longer than `line_bytes_max` is not
+    /// Notes in `line` the first request with both. A line longer than `line_bytes_max` is not
     /// waited for.
     pub(super) fn new(line: Arc<Line>, line_bytes_max: usize) -> Self {
         Self {
@@ -79,12 +79,13 @@ impl Framing {
         }
     }
 
-    /// Whether the connection speaks another protocol by now, of which nothing is understood here.
+    /// Returns true if the connection has switched to another protocol, which is not understood
+    /// here.
     pub(super) fn is_over(&self) -> bool {
         self.told.has_switched()
     }
 
-    /// Takes what was read.
+    /// Follows the bytes just read.
     pub(super) fn follow(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.place != Place::Lost {
             if let Place::Data { left, then } = &mut self.place {
@@ -218,12 +219,12 @@ impl Head {
     }
 }
 
-/// Signs are understood by Rust, and by nobody who speaks HTTP.
+/// Returns true if the text is only digits: Rust would parse a sign as well, HTTP allows none.
 fn is_digits(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The size is hexadecimal; what follows it is said to nobody.
+/// Reads the hexadecimal size; extensions after it are ignored.
 fn after_chunk_size(line: &[u8]) -> Place {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit());
     let digits = std::str::from_utf8(&line[..digits.count()]);

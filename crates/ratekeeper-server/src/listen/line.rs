@@ -1,4 +1,4 @@
-//! What the requests of one connection have in common.
+//! The state that the requests of one connection share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -15,30 +15,31 @@ pub(super) struct Line {
     pub(super) bounds: Bounds,
     pub(super) drain: Arc<Drain>,
     pub(super) is_blind: IsBlind,
-    /// The requests so far in the upper half, those under way in the lower: one count to keep.
+    /// The requests so far in the upper half, those under way in the lower: one counter to
+    /// maintain.
     requests: AtomicU64,
-    /// Which request says in two ways where its body ends; 0 for none.
+    /// The number of the request that gives two lengths for its body; 0 for none.
     framed_twice: AtomicU32,
     has_switched: AtomicBool,
     is_http2: AtomicBool,
-    /// Of the request that is polled just now.
+    /// For the request that is being polled.
     taken_bytes: AtomicU64,
     taking: AtomicU8,
 }
 
-/// How the client takes the answer of one request.
+/// The client's progress in taking the answer of one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Taking {
-    /// What it was handed lately.
+    /// The bytes it was handed since the last look.
     pub(super) bytes: u64,
-    /// Whether it has not asked for more since.
+    /// True if it has not asked for more since.
     pub(super) is_stalled: bool,
-    /// Whether the answer was looked at, at all.
+    /// True if the answer was polled at all.
     was_asked: bool,
 }
 
 impl Taking {
-    /// Adds what happened after it.
+    /// Adds what happened later.
     pub(super) fn go_on(&mut self, later: Self) {
         self.bytes += later.bytes;
         if later.was_asked {
@@ -47,12 +48,12 @@ impl Taking {
     }
 }
 
-/// What a request's answer was last seen doing.
+/// The states of a request's answer: not polled, handed a piece, or asked for more.
 const UNSEEN: u8 = 0;
 const HANDED: u8 = 1;
 const ASKED: u8 = 2;
 
-/// One request more, and under way.
+/// One more request, under way.
 const BEGUN: u64 = (1 << 32) + 1;
 
 /// The requests of a connection at one moment.
@@ -60,17 +61,17 @@ const BEGUN: u64 = (1 << 32) + 1;
 pub(super) struct Requests(u64);
 
 impl Requests {
-    /// Whether there was none yet.
+    /// Returns true if there was none yet.
     pub(super) const fn are_none(self) -> bool {
         self.0 == 0
     }
 
-    /// The number of the next, counted from 1.
+    /// The number of the next request, counted from 1.
     pub(super) const fn next(self) -> u32 {
         ((self.0 >> 32) as u32).wrapping_add(1)
     }
 
-    /// Whether none is under way.
+    /// Returns true if none is under way.
     pub(super) const fn are_done(self) -> bool {
         self.0 & u32::MAX as u64 == 0
     }
@@ -99,46 +100,46 @@ impl Line {
         }
     }
 
-    /// The request of this number, counted from 1, says in two ways where its body ends.
+    /// Notes that the request of this number, counted from 1, gives two lengths for its body.
     pub(super) fn note_framed_twice(&self, number: u32) {
         // Relaxed: the task that reads a request is also the one that looks.
         self.framed_twice.store(number, Ordering::Relaxed);
     }
 
-    /// The number of the request that does.
+    /// The number of that request, if there is one.
     pub(super) fn framed_twice(&self) -> Option<u32> {
         Some(self.framed_twice.load(Ordering::Relaxed)).filter(|number| *number != 0)
     }
 
-    /// The answer that is about to be written says that another protocol follows it.
+    /// Notes that the answer about to be written switches to another protocol.
     pub(super) fn note_switch(&self) {
         // Relaxed: the task that answers is also the one that writes.
         self.has_switched.store(true, Ordering::Relaxed);
     }
 
-    /// Whether its requests have streams of their own.
+    /// Returns true if requests have their own streams.
     pub(super) fn is_http2(&self) -> bool {
         self.is_http2.load(Ordering::Relaxed)
     }
 
-    /// Requests come over HTTP/2.
+    /// Notes that requests come over HTTP/2.
     pub(super) fn note_http2(&self) {
         self.is_http2.store(true, Ordering::Relaxed);
     }
 
-    /// Whether what follows is no HTTP any more.
+    /// Returns true if what follows is no longer HTTP.
     pub(super) fn has_switched(&self) -> bool {
         self.has_switched.load(Ordering::Relaxed)
     }
 
-    /// A request is about to be polled, of which [`Self::taking`] tells then.
+    /// Begins a poll of a request, for [`Self::taking`] to tell about.
     pub(super) fn begin_taking(&self) {
         // Relaxed, here and below: one task polls all requests of a connection.
         self.taken_bytes.store(0, Ordering::Relaxed);
         self.taking.store(UNSEEN, Ordering::Relaxed);
     }
 
-    /// What the client has taken of an answer while its request was polled.
+    /// Tells what the client has taken of an answer while its request was polled.
     pub(super) fn taking(&self) -> Taking {
         let state = self.taking.load(Ordering::Relaxed);
         Taking {
@@ -148,7 +149,7 @@ impl Line {
         }
     }
 
-    /// The client was handed a piece of an answer.
+    /// Notes that the client was handed a piece of an answer.
     pub(super) fn note_handed(&self, bytes: usize) {
         let before = self.taken_bytes.load(Ordering::Relaxed);
         self.taken_bytes
@@ -156,7 +157,7 @@ impl Line {
         self.taking.store(HANDED, Ordering::Relaxed);
     }
 
-    /// The client would take more than there is.
+    /// Notes that the client would take more than there is.
     pub(super) fn note_asked(&self) {
         self.taking.store(ASKED, Ordering::Relaxed);
     }

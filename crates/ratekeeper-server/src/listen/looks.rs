@@ -1,4 +1,4 @@
-//! Looks at a connection from time to time, and says when its peer has stood still for too long.
+//! Checks a connection from time to time, and reports a peer that has stood still for too long.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use super::activity::Activity;
 use super::pace::Pace;
 use crate::config::Bounds;
 
-/// A connection is looked at so many times while its peer may stall.
+/// The number of looks at a connection during the stall timeout.
 const LOOKS: u32 = 4;
 
-/// How often a connection is looked at.
+/// The interval between two looks at a connection.
 pub(super) fn looks_each(bounds: &Bounds) -> Duration {
     let stall = bounds.patience.stall_timeout.map(|stall| stall / LOOKS);
     stall.map_or(bounds.idle_timeout, |stall| stall.min(bounds.idle_timeout))
 }
 
-/// What was seen of a connection when it was last looked at.
+/// The state of a connection at the last look.
 pub(super) struct Looks {
     at: Instant,
     moves: u64,
@@ -39,13 +39,13 @@ impl Looks {
         }
     }
 
-    /// The time since it was last asked.
+    /// The time since the last call.
     pub(super) fn elapsed(&mut self, now: Instant) -> Duration {
         let before = std::mem::replace(&mut self.at, now);
         now.saturating_duration_since(before)
     }
 
-    /// Why the connection is to be closed, if it is.
+    /// Returns the reason the connection is to be closed, if there is one.
     pub(super) fn end(&mut self, activity: &Activity, elapsed: Duration) -> Option<&'static str> {
         let moves = std::mem::replace(&mut self.moves, activity.count());
         let written = std::mem::replace(&mut self.bytes_written, activity.bytes_written());

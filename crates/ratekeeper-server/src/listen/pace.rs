@@ -1,18 +1,18 @@
-//! Tells a peer that is slow from one that has stopped.
+//! Tells a slow peer from one that has stopped.
 
 use std::time::Duration;
 
-/// The most bytes that a peer has time for in advance. What a socket takes beyond that was taken by
-/// the system's buffers, and says nothing about the peer.
+/// The most bytes that a peer can be credited in advance. Beyond that, the system's buffers took
+/// what the socket took, which says nothing about the peer.
 const CREDIT_BYTES_MAX: u64 = 32 << 10;
 
-/// How slow a peer may be while it is being waited for.
+/// The slowest that a peer may be while it is being waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Patience {
-    /// How long a peer may make no progress at all; none for any time. Time in which a peer is not
-    /// waited for does not count.
+    /// The longest time a peer may make no progress at all; none for any time. Time in which a peer
+    /// is not waited for does not count.
     pub stall_timeout: Option<Duration>,
-    /// The bytes a second that it has to make on average, beyond that time; 0 for any.
+    /// The bytes a second that it has to move on average, beyond that time; 0 for any rate.
     pub rate_min: u64,
 }
 
@@ -41,7 +41,7 @@ impl Pace {
         Self { patience, left }
     }
 
-    /// Gives time to take so many bytes, which were just handed to the peer.
+    /// Adds time for taking this many bytes, which were just handed to the peer.
     pub fn handed(&mut self, bytes: u64) {
         let Some(full) = self.patience.stall_timeout.filter(|_| bytes > 0) else {
             return;
@@ -52,7 +52,7 @@ impl Pace {
         };
     }
 
-    /// Gives time for so many bytes, which just came from the peer.
+    /// Adds time for this many bytes, which just came from the peer.
     pub fn came(&mut self, bytes: u64) {
         let Some(full) = self.patience.stall_timeout.filter(|_| bytes > 0) else {
             return;
@@ -61,7 +61,7 @@ impl Pace {
         self.left = self.left.saturating_add(time).min(full);
     }
 
-    /// The peer was waited for. Answers whether its time is over.
+    /// Counts time in which the peer was waited for. Returns true if its time is over.
     pub fn waited(&mut self, time: Duration) -> bool {
         if let Some(full) = self.patience.stall_timeout {
             let credit = self.time_for(CREDIT_BYTES_MAX).unwrap_or_default();
@@ -70,20 +70,20 @@ impl Pace {
         self.left.is_zero()
     }
 
-    /// The peer was not waited for.
+    /// Counts time in which the peer was not waited for.
     pub fn rested(&mut self, time: Duration) {
         if let Some(full) = self.patience.stall_timeout {
             self.left = self.left.max(self.left.saturating_add(time).min(full));
         }
     }
 
-    /// How long the peer may still be waited for; [`Duration::MAX`] for any time.
+    /// The time the peer may still be waited for; [`Duration::MAX`] for any time.
     #[must_use]
     pub const fn left(&self) -> Duration {
         self.left
     }
 
-    /// None where any rate will do.
+    /// The time that `bytes` earn; none if any rate will do.
     fn time_for(&self, bytes: u64) -> Option<Duration> {
         // Far more bytes than anything is handed at a time.
         let micros = bytes.min(1 << 40) * 1_000_000;
@@ -106,7 +106,7 @@ mod tests {
         })
     }
 
-    /// After how many seconds a peer is given up that takes `bytes` every `period` seconds.
+    /// The seconds after which a peer that takes `bytes` every `period` seconds is given up.
     fn given_up_after(rate_min: u64, bytes: u64, period: u32) -> Option<u32> {
         let mut pace = pace(rate_min);
         (1..100_000).find(|second| {

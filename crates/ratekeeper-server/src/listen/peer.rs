@@ -1,36 +1,36 @@
-//! Who is at the other end of a connection.
+//! The peer of a connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::tls::PeerName;
 
-/// Who is at the other end of the connection that a request came on: an extension of every
-/// request, on every listener, except of Envoy's protocol where clients show no certificates:
-/// there the listener says all that is to be known. It is whoever connected, which may be a proxy.
+/// The peer of the connection that a request came on: an extension of every request on every
+/// listener, except for Envoy's protocol where clients present no certificates; there the listener
+/// tells all there is to know. It is the direct peer, which may be a proxy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// Where it is.
+    /// The address it connects from.
     pub address: PeerAddress,
-    /// The subject alternative names of its certificate, which was verified: DNS names, URIs
-    /// and IP addresses, in the certificate's order. Empty without one.
+    /// The subject alternative names of its verified certificate: DNS names, URIs and IP addresses,
+    /// in the certificate's order. Empty without one.
     pub names: Arc<[PeerName]>,
-    /// Whether it came by a listener that only this host can reach: a loopback address, or a
-    /// Unix socket.
+    /// True if it came by a listener that only this host can reach: a loopback address, or a Unix
+    /// socket.
     pub by_local_listener: bool,
 }
 
-/// Where a peer is.
+/// The address of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PeerAddress {
-    /// Somewhere on the network, or on this host by way of it.
+    /// A network address, which may be one of this host.
     Tcp(SocketAddr),
-    /// On this host, at a Unix socket.
+    /// A Unix socket on this host.
     Unix,
 }
 
 impl Peer {
-    /// One that showed no certificate.
+    /// A peer that presented no certificate.
     pub(crate) fn unnamed(address: PeerAddress, by_local_listener: bool) -> Self {
         Self {
             address,
@@ -39,7 +39,7 @@ impl Peer {
         }
     }
 
-    /// Whether it runs on this host: it came over loopback or a Unix socket.
+    /// Returns true if it runs on this host: it came over loopback or a Unix socket.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.address.is_local()
@@ -47,7 +47,7 @@ impl Peer {
 }
 
 impl PeerAddress {
-    /// Whether it is one of this host: loopback, or a Unix socket.
+    /// Returns true if it is on this host: loopback, or a Unix socket.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {

@@ -1,18 +1,18 @@
-//! Says now and then what a peer can cause at any rate.
+//! Limits log lines that a peer can cause at any rate.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// At most one line is logged in so long.
+/// The shortest time between two lines.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// One kind of line of a log.
+/// One kind of log line.
 #[derive(Debug, Default)]
 pub(crate) struct Quiet(Mutex<Option<Instant>>);
 
 impl Quiet {
-    /// Whether it is time for a line; then it is not for a while.
+    /// Returns true if a line is due; then none is due for a while.
     pub(crate) fn may_say(&self) -> bool {
         self.may_say_at(Instant::now())
     }

@@ -8,19 +8,19 @@ use super::Protocol;
 use super::line::Line;
 use crate::http::ApiError;
 
-/// Why a request is refused.
+/// The reason a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Refusal {
-    /// It, or its client's patience, took too long.
+    /// It took too long, or its client's deadline has passed.
     TooLate,
-    /// Its head is larger than so many bytes.
+    /// Its head is larger than this many bytes.
     HeadTooLarge(u32),
-    /// Its `grpc-timeout` is none.
+    /// Its `grpc-timeout` is malformed.
     BadTimeout,
 }
 
 impl Refusal {
-    /// What is wrong with the size of a request's head. On HTTP/2 the protocol bounds it.
+    /// Returns the refusal if a request's head is too large. On HTTP/2 the protocol bounds it.
     pub(super) fn of_head<B>(request: &Request<B>, line: &Line) -> Option<Self> {
         let max = line.bounds.head_bytes_max;
         let is_too_large = line.protocol != Protocol::Http2 && head_bytes(request) > max as usize;

@@ -1,4 +1,4 @@
-//! How many connections each address has, so that one host cannot take them all.
+//! The number of connections per address, bounded so that one host cannot take them all.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,8 +11,8 @@ use tracing::warn;
 use super::PeerAddress;
 use super::quiet::Quiet;
 
-/// The connections of one listener by where they come from. An address is known only as long
-/// as it has any, so there are no more of them than connections.
+/// The connections of one listener by address. An address is kept only while it has connections, so
+/// there are never more addresses than connections.
 #[derive(Debug)]
 pub(super) struct Shares {
     listener: &'static str,
@@ -21,19 +21,19 @@ pub(super) struct Shares {
     refusals: Quiet,
 }
 
-/// What each address has.
+/// The connections of each address.
 type Places = Mutex<HashMap<IpAddr, Held>>;
 
-/// What one address has.
+/// The connections of one address.
 #[derive(Debug, Default)]
 struct Held {
     connections: usize,
 }
 
-/// The place of one connection, given back when it is dropped.
+/// The slot of one connection, given back when dropped.
 #[derive(Debug)]
 pub(super) struct Share {
-    /// None for whoever is not counted.
+    /// None if the peer is not counted.
     counted: Option<(IpAddr, Arc<Places>)>,
 }
 
@@ -47,8 +47,8 @@ impl Shares {
         }
     }
 
-    /// A place for a connection of `peer`; none if its address has as many as it may. Whoever is
-    /// on this host may have any number: it could stop us as well.
+    /// Takes a slot for a connection of `peer`; none if its address has its full share. A peer on
+    /// this host may have any number: it could stop us anyway.
     pub(super) fn take(&self, peer: PeerAddress) -> Option<Share> {
         let Some(place) = place_of(peer).filter(|_| !peer.is_local()) else {
             return Some(Share { counted: None });
@@ -84,7 +84,7 @@ impl Drop for Share {
     }
 }
 
-/// What is counted together: an address of IPv4, a /64 of IPv6.
+/// The unit that is counted: an IPv4 address, or an IPv6 /64.
 fn place_of(peer: PeerAddress) -> Option<IpAddr> {
     let PeerAddress::Tcp(address) = peer else {
         return None;

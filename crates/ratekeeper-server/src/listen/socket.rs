@@ -1,4 +1,4 @@
-//! Sockets of both families: what listens, and what was accepted.
+//! Sockets of both families: listening and accepted ones.
 
 use std::io;
 use std::pin::Pin;
@@ -11,16 +11,16 @@ use tokio_rustls::server::TlsStream;
 use super::{ListenAddress, PeerAddress};
 use crate::listen::unix::SocketFile;
 
-/// What listens.
+/// A listening socket.
 #[derive(Debug)]
 pub(super) enum Socket {
     Tcp(TcpListener),
-    /// With its file, which goes when it does.
+    /// With its file, which is removed with the socket.
     Unix(UnixListener, SocketFile),
 }
 
 impl Socket {
-    /// Listens; a Unix socket's file gets the permissions `mode`, where there are any.
+    /// Listens; a Unix socket's file gets the permissions `mode`, if given.
     pub(super) async fn bind(address: &ListenAddress, mode: Option<u32>) -> io::Result<Self> {
         match address {
             ListenAddress::Tcp(address) => {
@@ -35,7 +35,7 @@ impl Socket {
         }
     }
 
-    /// Where it listens, with the port that was picked.
+    /// The address it listens on, with the port that was chosen.
     pub(super) fn address(&self) -> io::Result<ListenAddress> {
         match self {
             Self::Tcp(socket) => Ok(ListenAddress::Tcp(socket.local_addr()?)),
@@ -64,7 +64,7 @@ impl Socket {
     }
 }
 
-/// The bytes that the system takes for a peer before it has sent any of them.
+/// The most unsent bytes that the system buffers for a peer.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES_MAX: u32 = 16 << 10;
 
@@ -82,14 +82,14 @@ fn keep_little(_: &TcpListener) -> io::Result<()> {
     Ok(())
 }
 
-/// A connection, and who is at its other end.
+/// A connection and its peer.
 #[derive(Debug)]
 pub(super) struct Accepted {
     pub(super) peer: PeerAddress,
     pub(super) stream: Detached,
 }
 
-/// A connection that no runtime looks after yet: the one that is to serve it need not be the
+/// A connection that is not registered with a runtime yet: the one that serves it need not be the
 /// one that accepted it.
 #[derive(Debug)]
 pub(super) enum Detached {
@@ -98,7 +98,7 @@ pub(super) enum Detached {
 }
 
 impl Detached {
-    /// Hands it to the runtime of the calling task.
+    /// Registers it with the runtime of the calling task.
     pub(super) fn attach(self) -> io::Result<Stream> {
         match self {
             Self::Tcp(stream) => {

@@ -1,4 +1,4 @@
-//! The file of a Unix socket: made with the socket, and gone with it.
+//! The file of a Unix socket, which is created and removed with the socket.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -10,11 +10,11 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
-/// How long whoever listens at a file that is there already may take to accept us.
+/// The longest time an existing listener on the file may take to accept us.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A socket's file. Dropping it, after the socket, removes it, unless another process listens
-/// there by then.
+/// A socket's file. Dropping it, after the socket, removes it, unless another process listens on it
+/// by then.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Listens at `path`. A socket that nobody listens at any more is replaced.
+    /// Listens on `path`. A socket that nobody listens on any more is replaced.
     ///
     /// # Errors
     /// Somebody listens there, something else lies there, or the system refuses.
@@ -57,12 +57,12 @@ impl Drop for SocketFile {
     }
 }
 
-/// Which file it is, whatever its name.
+/// The identity of a file, whatever its name.
 fn id(file: &fs::Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
-/// Removes what a process left behind that did not end well.
+/// Removes the file of a process that did not exit cleanly.
 async fn make_room(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,

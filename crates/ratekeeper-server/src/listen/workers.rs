@@ -37,7 +37,7 @@ impl Workers {
             .map(Self)
     }
 
-    /// The calling task's runtime alone.
+    /// Uses only the calling task's runtime.
     pub(crate) fn here() -> Self {
         Self(vec![Worker {
             runtime: Handle::current(),
@@ -45,17 +45,17 @@ impl Workers {
         }])
     }
 
-    /// The runtimes that requests are served by.
+    /// The runtimes that serve requests.
     pub(crate) fn runtimes(&self) -> impl Iterator<Item = &Handle> {
         self.0.iter().map(|worker| &worker.runtime)
     }
 
-    /// How many there are.
+    /// The number of workers.
     pub(crate) fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Where the connections of one listener go.
+    /// Creates the distribution of one listener's connections over the workers.
     pub(crate) fn turns(&self) -> Turns {
         let turn = |worker: &Worker| Turn {
             runtime: worker.runtime.clone(),
@@ -90,19 +90,19 @@ fn work(runtime: Runtime, gone: oneshot::Receiver<()>) {
     runtime.shutdown_background();
 }
 
-/// Shares one listener's connections out. A proxy opens few of them and keeps them: where each
-/// counts, an even share by number beats whatever the kernel's hash of addresses would give.
+/// Distributes one listener's connections. A proxy opens few and keeps them: where each one counts,
+/// an even share by number beats the kernel's hash of addresses.
 #[derive(Debug)]
 pub(crate) struct Turns {
     turns: Vec<Turn>,
-    /// Whose turn it was.
+    /// The worker whose turn was last.
     last: usize,
 }
 
 #[derive(Debug)]
 struct Turn {
     runtime: Handle,
-    /// Those that it serves now.
+    /// The connections that it serves now.
     connections: Arc<AtomicUsize>,
 }
 

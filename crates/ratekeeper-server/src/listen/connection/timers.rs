@@ -13,20 +13,20 @@ use crate::listen::Protocol;
 use crate::listen::line::Line;
 use crate::listen::looks::looks_each;
 
-/// Something that it is time for.
+/// An event that is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ring {
-    /// The drain has begun: the connection is told to go. No timer rings so.
+    /// The drain has begun: the connection is told to go. No timer rings for it.
     Leave,
-    /// The connection is as old as it may get.
+    /// The connection has reached its greatest age.
     Old,
-    /// The connection is looked at for requests, which keep it.
+    /// The connection is checked for requests, which keep it open.
     Idle,
-    /// The first head should be there.
+    /// The first head is due.
     HeadDue,
-    /// What was told to go should be gone.
+    /// The connection was told to go, and its grace is over.
     GraceOver,
-    /// The connection is looked at for whether it moves.
+    /// The connection is checked for progress.
     Look(Instant),
 }
 
@@ -61,12 +61,12 @@ impl Timers {
         }
     }
 
-    /// Whether the connection was told to go.
+    /// Returns true if the connection was told to go.
     pub(super) const fn is_leaving(&self) -> bool {
         self.is_leaving
     }
 
-    /// The connection is told to go, and has so long, if that is bounded here.
+    /// Notes that the connection was told to go, and starts its grace, if that is bounded here.
     pub(super) fn leave(self: Pin<&mut Self>, grace: Option<Duration>) {
         let mut this = self.project();
         *this.is_leaving = true;
@@ -77,7 +77,7 @@ impl Timers {
         }
     }
 
-    /// What it is time for next.
+    /// Returns the next event that is due.
     pub(super) fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ring> {
         let mut this = self.project();
         let rings = |timer: Pin<&mut Option<Sleep>>, cx: &mut Context<'_>| {
@@ -105,7 +105,7 @@ impl Timers {
     }
 }
 
-/// Rings from time to time, beginning a `period` from now.
+/// Rings every `period`, first one `period` from now.
 fn every(period: Duration) -> Interval {
     // A period of zero is a panic.
     let period = period.max(Duration::from_millis(1));
@@ -114,7 +114,7 @@ fn every(period: Duration) -> Interval {
     interval
 }
 
-/// A tenth more or less, so that connections that were opened together do not all come back
+/// Varies by up to a tenth, so that connections that were opened together do not all come back
 /// together.
 fn jittered(age: Duration) -> Duration {
     // The standard library's hasher is seeded anew for each: random enough for this.
