@@ -265,8 +265,8 @@ async fn who_asks_for_openmetrics_gets_it() {
     running.stop().await;
 }
 
-/// What dashboards and alerts are built on does not change by accident. After a change that
-/// is meant: `UPDATE=1 cargo test -p ratekeeper-server`.
+/// The metrics page, on which dashboards and alerts are built, does not change by accident. After
+/// an intended change: `UPDATE=1 cargo test -p ratekeeper-server`.
 #[tokio::test]
 async fn the_metrics_page_is_what_it_was() {
     let rules = "domain: d\ndescriptors:\n  - { key: k, rate_limit: { unit: hour, requests_per_unit: 5 } }\n";

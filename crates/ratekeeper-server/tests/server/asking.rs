@@ -1,4 +1,4 @@
-//! What somebody who asks for the first time is told.
+//! The answers to a client's first requests.
 
 use serde_json::{Value, json};
 

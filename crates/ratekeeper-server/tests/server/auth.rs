@@ -38,7 +38,7 @@ impl Told {
         value.to_str().unwrap()
     }
 
-    /// What is wrong, and where.
+    /// The field at fault, and the message.
     fn refusal(&self) -> String {
         let error = &self.body["error"];
         let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();

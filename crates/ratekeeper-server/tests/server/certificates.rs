@@ -1,4 +1,4 @@
-//! What listeners are told of certificates.
+//! The certificate settings of listeners in tests.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use ratekeeper_server::TlsConfig;
 pub(crate) use ratekeeper_testkit::certificates::{Authority, Identity, Validity, put};
 use ratekeeper_tls::TlsIdentity;
 
-/// What a listener is told, with the files of [`Identity::write`] in `folder`.
+/// The TLS settings of a listener, with the files of [`Identity::write`] in `folder`.
 pub(crate) fn config(folder: &Path) -> TlsConfig {
     TlsConfig {
         identity: TlsIdentity {

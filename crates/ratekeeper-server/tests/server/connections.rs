@@ -1,4 +1,4 @@
-//! How long connections and requests live, and who holds up whom.
+//! The lifetimes of connections and requests, and their independence of each other.
 
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
@@ -74,7 +74,7 @@ async fn status(answer: ::http::Response<hyper::body::Incoming>) -> String {
     text(&body.trailers().unwrap()["grpc-status"])
 }
 
-/// Whoever's patience is over before we begin is told so, and charged nothing.
+/// A request whose deadline has passed before we begin is refused, and charged nothing.
 #[tokio::test]
 async fn a_deadline_that_has_passed_charges_nothing() {
     let running = start(RULES).await;
@@ -147,7 +147,7 @@ async fn connections_go_when_they_are_old() {
     running.stop().await;
 }
 
-/// Whoever does not finish within the grace of an old connection is cut off.
+/// A request that does not finish within the grace of an old connection is cut off.
 #[tokio::test]
 async fn old_connections_have_their_grace() {
     let running = start_with(RULES, |config| {
@@ -205,7 +205,7 @@ async fn connections_that_answer_no_ping_are_closed() {
     running.stop().await;
 }
 
-/// How long the other side takes to close.
+/// The time the other side takes to close.
 async fn closed_after(mut stream: TcpStream) -> Duration {
     let begun = std::time::Instant::now();
     let mut rest = Vec::new();

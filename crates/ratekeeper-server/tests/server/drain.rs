@@ -136,7 +136,7 @@ async fn idle_connections_go_at_once() {
     drop(idle);
 }
 
-/// Who does not finish in time is cut off, and counted.
+/// A request that does not finish in time is cut off, and counted.
 #[tokio::test]
 async fn the_drain_ends() {
     let running = start_with(RULES, |config| {

@@ -1,4 +1,4 @@
-//! What happens when something beside us, or in us, goes wrong.
+//! The behaviour of the server when something around it, or inside it, fails.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -213,7 +213,7 @@ async fn an_unknown_method_is_unimplemented() {
     running.stop().await;
 }
 
-/// What one connection may make us hold is what one message may be, times how many there are.
+/// The memory that one connection can take is bounded: the size of a message, times their number.
 #[tokio::test]
 async fn messages_and_streams_are_bounded_by_default() {
     let running = start(RULES).await;

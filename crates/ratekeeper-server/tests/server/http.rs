@@ -9,7 +9,7 @@ fn check(key: &str, value: &str) -> Value {
     json!({"domain": "d", "descriptors": [{"entries": [{"key": key, "value": value}]}]})
 }
 
-/// What is left of the limit of a user; looking takes nothing.
+/// The remaining hits of a user's limit; reading them takes nothing.
 async fn remaining(running: &Running, value: &str) -> u64 {
     let mut body = check("user", value);
     body["descriptors"][0]["hits"] = json!(0);
@@ -459,7 +459,7 @@ descriptors:
     running.stop().await;
 }
 
-/// What is told to everybody names no file and no place in one.
+/// The public answer names no file and no place in one.
 #[tokio::test]
 async fn where_others_can_ask_readiness_tells_states_alone() {
     let everywhere: std::net::SocketAddr = "0.0.0.0:0".parse().unwrap();

@@ -31,7 +31,7 @@ async fn refusal(running: &Running, request: RateLimitRequest) -> (tonic::Code, 
     (status.code(), status.message().to_owned())
 }
 
-/// What is left of `key`'s limit for `value`; looking takes nothing.
+/// The remaining hits of `key`'s limit for `value`; reading them takes nothing.
 async fn remaining(running: &Running, key: &str, value: &str) -> u32 {
     let mut request = request("d", &[(key, value)]);
     request.descriptors[0].hits_addend = Some(0);

@@ -49,7 +49,7 @@ descriptors:
     rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
 ";
 
-/// Where the tests' server listens.
+/// The addresses that the tests' server listens on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ports {
     pub(crate) grpc: SocketAddr,

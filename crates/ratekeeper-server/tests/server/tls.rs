@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint};
 
-/// What the server's certificate says, and clients ask for.
+/// The name in the server's certificate, which clients ask for.
 const NAME: &str = "limits.example";
 
 /// An authority, and a folder with a certificate of it.
@@ -141,7 +141,8 @@ async fn what_is_not_encrypted_is_not_answered() {
     running.stop().await;
 }
 
-/// Who is let in by a listener that asks for certificates, in either version of TLS.
+/// Listeners that require certificates admit and refuse the right clients, in either version of
+/// TLS.
 #[tokio::test]
 async fn clients_are_let_in_by_certificate() {
     let (authority, folder) = authority();
@@ -175,7 +176,7 @@ async fn clients_are_let_in_by_certificate() {
     running.stop().await;
 }
 
-/// Whether gRPC answers.
+/// Returns true if gRPC answers.
 async fn ask(running: &Running, client: ClientConfig) -> bool {
     let Ok(mut client) = grpc(running.addresses.grpc, client).await else {
         return false;
@@ -367,7 +368,7 @@ async fn metrics_may_be_encrypted() {
     running.stop().await;
 }
 
-/// What a broken set of files says at start.
+/// The error that a broken set of files gives at start.
 async fn complaint(change: impl FnOnce(&mut TlsConfig)) -> String {
     let (_authority, folder) = authority();
     let mut tls = config(folder.path());

@@ -285,7 +285,7 @@ async fn other_methods_and_tokens_are_refused() {
     running.stop().await;
 }
 
-/// What needs a permission, and a body for it.
+/// The requests that need a permission, with a body for each.
 fn powers() -> [(&'static str, Value); 4] {
     let mut own = of("user");
     own["descriptors"][0]["limit"] = json!({"requests_per_unit": 1, "unit": "year"});

@@ -6,7 +6,7 @@ use crate::listen::{Peer, PeerAddress, Protocol};
 const BOTH: &str =
     "POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
 
-/// Which request says two things, when the bytes come in pieces of `size`.
+/// The number of the request that gives two lengths, when the bytes come in pieces of `size`.
 fn found(bytes: &str, size: usize) -> Option<u32> {
     let peer = Peer::unnamed(PeerAddress::Unix, true);
     let drain = Arc::new(Drain::new());

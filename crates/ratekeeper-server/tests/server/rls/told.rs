@@ -1,4 +1,4 @@
-//! What Envoy is told besides: headers and dynamic metadata.
+//! The headers and dynamic metadata in answers to Envoy.
 
 use prost_types::value::Kind;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitResponse;

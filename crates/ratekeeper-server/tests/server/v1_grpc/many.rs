@@ -178,7 +178,7 @@ async fn a_stream_ends_with_the_service() {
     assert_eq!(task.await.unwrap().cut, 0);
 }
 
-/// What clients do not take is kept for them, as far as there is room.
+/// Answers that clients do not take are kept for them, as far as there is room.
 #[tokio::test]
 async fn large_batches_have_room_or_are_refused() {
     let checks = |count| vec![check("user", "a"); count];

@@ -1,4 +1,4 @@
-//! What is refused, and by which field.
+//! The requests that are refused, and the field that each refusal names.
 
 use ratekeeper_proto::ratekeeper::v1::{
     AcquireRequest, CheckBatchRequest, CheckRequest, Decision, Descriptor, Entry, Override,
