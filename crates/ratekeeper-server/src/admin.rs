@@ -30,7 +30,7 @@ const INDEX: &str = "<!doctype html>
 </body></html>
 ";
 
-/// Everything that the admin listener answers.
+/// The routes of the admin listener.
 pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
     let body_bytes_max = app.bounds.body_bytes_max;
     let scheme = Scheme::of(app.is_encrypted("admin"));

@@ -24,7 +24,7 @@ use crate::reload::ReloadStatus;
 use crate::store::ServedStore;
 use crate::tls::Tls;
 
-/// The limiter, and what else edges look at.
+/// The limiter, and the other state that listeners need.
 #[derive(Debug)]
 pub(crate) struct App<S> {
     pub(crate) limiter: Arc<Limiter<S>>,
@@ -39,7 +39,7 @@ pub(crate) struct App<S> {
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) durations: Durations,
     pub(crate) chores: Chores,
-    /// Parts beside the limiter that have metrics and faults of their own.
+    /// The parts other than the limiter that have their own metrics and faults.
     telling: RwLock<Vec<Arc<dyn Telling>>>,
     /// Tracks whether a rule's counters are about to fill with denials.
     pub(crate) crowded: Crowded,
@@ -86,8 +86,8 @@ impl<S: ServedStore> App<S> {
         }
     }
 
-    /// Asks the limiter as of `now`, a time that its clock has just shown, and notes how long it
-    /// took; `read` makes the answer of the ruling, where it lies.
+    /// Asks the limiter for a decision as of `now`, a time just read from its clock, and records
+    /// the time taken; `read` turns the ruling into an answer in place.
     pub(crate) async fn check<D>(
         &self,
         check: &Check<'_>,
@@ -100,8 +100,8 @@ impl<S: ServedStore> App<S> {
         }
     }
 
-    /// As [`Self::check`], without waiting. Of answers at once only some are timed: looking at a
-    /// clock twice takes a tenth of what they do.
+    /// Decides as [`Self::check`] does, without waiting. Only some immediate decisions are timed:
+    /// reading a clock twice takes a tenth of the time of one.
     #[inline]
     pub(crate) fn ask<D>(
         &self,
@@ -132,8 +132,8 @@ impl<S: ServedStore> App<S> {
             .await
     }
 
-    /// Logs now and then that a request of Envoy's protocol was refused for who sent it: Envoy
-    /// lets a request pass that it gets no decision for, so nobody else would notice.
+    /// Logs now and then that a request of Envoy's protocol was refused because of its sender:
+    /// Envoy lets a request pass if it gets no decision, so nobody would notice otherwise.
     #[cold]
     pub(crate) fn note_rls_refusal(&self, why: &Denied) {
         if self.rls_refusals.may_say() {
@@ -172,12 +172,12 @@ impl<S: ServedStore> App<S> {
         self.tls.iter().any(|tls| tls.listener == listener)
     }
 
-    /// Operators are told of `part` too, from now on.
+    /// Adds `part` to those that operators are told about.
     pub(crate) fn tell_of(&self, part: Arc<dyn Telling>) {
         self.telling.write().push(part);
     }
 
-    /// The parts that operators are told of beside the limiter.
+    /// The parts, other than the limiter, that operators are told about.
     pub(crate) fn telling(&self) -> Vec<Arc<dyn Telling>> {
         self.telling.read().clone()
     }

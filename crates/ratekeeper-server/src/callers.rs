@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::listen::Peer;
 use crate::tls::ClientName;
 
-/// Somebody who may do more than ask.
+/// A client that may do more than check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Caller {
     /// The name that its permits and reservations are bound to.
@@ -43,9 +43,9 @@ impl fmt::Debug for Proof {
 /// The operations that a caller is allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Powers {
-    /// Bring limits along.
+    /// Override limits in requests.
     pub overrides: bool,
-    /// Give hits back.
+    /// Refund hits.
     pub refund: bool,
     /// Acquire, renew and release permits; reserve, commit and cancel.
     pub hold: bool,
@@ -83,7 +83,7 @@ impl Power {
 /// The reason a request is denied.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Denied {
-    /// Nobody knows who it is.
+    /// The sender is not known.
     #[error("{0}")]
     Unknown(&'static str),
     /// It is known, and may not.
@@ -91,17 +91,17 @@ pub(crate) enum Denied {
     Forbidden(String),
 }
 
-/// Somebody who may do what was asked.
+/// A sender that has the permission it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Admitted<'a> {
-    /// Its name; empty for whoever shows nothing.
+    /// Its name; empty for a client that presents no credentials.
     pub(crate) name: &'a str,
     /// True if it is allowed only because it is on this host. A web page in a browser is on this
     /// host as well; the edge has to tell the two apart.
     pub(crate) is_by_place: bool,
 }
 
-/// A caller, or somebody on this host who shows nothing.
+/// A caller, or a client on this host that presents no credentials.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identified<'a>(Option<&'a Caller>);
 

@@ -99,7 +99,7 @@ impl Chore {
     }
 }
 
-/// Keeps the rules in force the same as the files.
+/// Keeps the rules in force in step with the files.
 pub(crate) async fn reload<S, A>(app: Arc<App<S>>, reloader: Reloader<A>)
 where
     S: ServedStore,
@@ -177,7 +177,8 @@ impl StrayLog {
         Self { logged: None }
     }
 
-    /// Looks at the sample since the last look, and asks for the next one when it may be logged.
+    /// Checks the sample taken since the last look, and requests the next one once another line may
+    /// be logged.
     fn look<S: ServedStore>(&mut self, limiter: &Limiter<S>) {
         let strays = &limiter.totals().strays;
         if let Some(stray) = strays.take() {

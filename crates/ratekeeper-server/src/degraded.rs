@@ -1,8 +1,8 @@
 //! The share of decisions that failure modes gave in the last seconds, by store.
 //!
-//! A counter since the start says that it happened; a share of late says how bad it is now, also
-//! where a store answers most decisions in time and misses the others. Shares are as of the moment
-//! at which they are asked for: the seconds that are over, and the one that is not.
+//! A counter since the start says that it happened; a recent share says how bad it is now, even if
+//! a store answers most decisions in time and misses the others. Shares are as of the call: they
+//! cover the completed seconds and the current one.
 
 use std::collections::BTreeMap;
 

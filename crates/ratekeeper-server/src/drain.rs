@@ -43,8 +43,8 @@ impl Drain {
     }
 }
 
-/// The time between the shutdown and the drain, in which the server says that it is not ready
-/// and serves all the same: whoever sends requests here has to see that first.
+/// The time between the shutdown and the drain, in which the server reports that it is not ready
+/// but still serves: balancers have to see the report first.
 #[derive(Clone, Debug)]
 pub struct DrainDelay {
     /// True once the delay is over.
@@ -58,8 +58,8 @@ impl DrainDelay {
         }
     }
 
-    /// Ends it at once, or skips it where the shutdown has not begun. Answers false if it was
-    /// over already.
+    /// Ends it at once, or skips it if the shutdown has not begun. Returns false if it was over
+    /// already.
     #[must_use = "tells whether there was anything to end"]
     pub fn end(&self) -> bool {
         self.over

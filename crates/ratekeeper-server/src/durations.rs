@@ -45,8 +45,8 @@ struct Stripe {
 /// All durations up to some moment.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct DurationCounts {
-    /// Upper bound in seconds, and how many lie between it and the one before. The last
-    /// bound is infinite.
+    /// The upper bound in seconds, and the number of checks between it and the previous bound. The
+    /// last bound is infinite.
     pub(crate) buckets: Vec<(f64, u64)>,
     pub(crate) sum_seconds: f64,
 }
@@ -63,8 +63,8 @@ impl Durations {
         number.is_multiple_of(TIMED).then(Instant::now)
     }
 
-    /// Counts a check that was begun with [`Self::start`]. One that was not timed counts as the
-    /// last that was: so every check is counted, and one in eight has told how long they take.
+    /// Counts a check begun with [`Self::start`]. One that was not timed counts as the last timed
+    /// one did: so every check is counted, and one in eight is measured.
     pub(crate) fn record(&self, took: Option<Duration>) {
         // In range by construction.
         let stripe = &self.0[stripe_of_thread()];
@@ -75,7 +75,7 @@ impl Durations {
         stripe.add(stripe.last_ns.load(Ordering::Relaxed));
     }
 
-    /// Counts a check that took so long.
+    /// Counts a check that took this long.
     pub(crate) fn add(&self, took: Duration) {
         // In range by construction.
         self.0[stripe_of_thread()].add(nanos(took));

@@ -100,7 +100,7 @@ fn status(refusal: Refusal) -> Status {
     }
 }
 
-/// Everything that the gRPC listener answers.
+/// The services of the gRPC listener.
 #[derive(Debug)]
 pub(crate) struct Grpc<S>(Arc<Services<S>>);
 
@@ -226,8 +226,9 @@ fn is_of(service: &str, path: &str) -> bool {
     method.is_some_and(|method| method.starts_with('/'))
 }
 
-/// tonic says OUT_OF_RANGE of a message that is too large; it is the sender's mistake like any
-/// other. Only answers without a message carry a status in their head, so this costs a lookup.
+/// Turns tonic's OUT_OF_RANGE, for a message that is too large, into INVALID_ARGUMENT: it is the
+/// sender's mistake like any other. Only answers without a message carry a status in their head, so
+/// this costs a lookup.
 fn refuse_size(mut answer: Response<Body>) -> Response<Body> {
     const OUT_OF_RANGE: &str = "11";
     const INVALID_ARGUMENT: http::HeaderValue = http::HeaderValue::from_static("3");

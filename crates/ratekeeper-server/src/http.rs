@@ -22,7 +22,7 @@ pub(crate) use health::{livez, readyz};
 use crate::app::App;
 use crate::store::ServedStore;
 
-/// Everything that the HTTP listener answers.
+/// The routes of the HTTP listener.
 pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
     let body_bytes_max = app.bounds.body_bytes_max;
     Router::new()

@@ -1,6 +1,6 @@
-//! Keeps web pages away. A page's own name, rebound to 127.0.0.1, reaches loopback listeners
-//! through the browser of whoever looks at it: the Host header gives it away. And any page can
-//! have a browser post forms there: the Origin header gives it away, and no form is JSON.
+//! Keeps web pages out. A page whose own name is rebound to 127.0.0.1 reaches loopback listeners
+//! through its visitor's browser: the Host header gives it away. And any page can have a browser
+//! post forms: the Origin header gives it away, and no form is JSON.
 
 use std::net::IpAddr;
 
@@ -62,8 +62,8 @@ pub(crate) async fn none(State(scheme): State<Scheme>, request: Request, next: N
     next.run(request).await
 }
 
-/// The same for one request that may do more than others only because of where it comes from;
-/// whatever its method, it has to be JSON.
+/// Refuses pages in the same way for a request that may do more than others only because of where
+/// it comes from; whatever its method, it has to be JSON.
 pub(crate) fn refuse(headers: &HeaderMap, peer: &Peer, scheme: Scheme) -> Result<(), ApiError> {
     refuse_page(headers, named_by(headers, peer), scheme)?;
     match is_json(headers) {

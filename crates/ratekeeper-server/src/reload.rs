@@ -1,4 +1,4 @@
-//! Keeps the rules in force the same as the files.
+//! Keeps the rules in force in step with the files.
 //!
 //! A change is anything that makes the files read differently: an event of the file system, a
 //! SIGHUP and a slow poll only say when to look. What was read is taken once two readings a
@@ -59,7 +59,7 @@ impl ReloadStatus {
 pub(crate) struct Reloader<A> {
     loader: RulesLoader,
     config: WatchConfig,
-    /// Puts a set in force and answers what that changes.
+    /// Puts a set in force and returns what that changes.
     apply: Arc<A>,
     status: channel::Sender<ReloadStatus>,
     /// Told from outside to look (SIGHUP), and by the watch.

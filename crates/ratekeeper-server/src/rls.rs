@@ -1,4 +1,4 @@
-//! Envoy's rate limit protocol, whatever carries it: gRPC or `/json`.
+//! Envoy's rate limit protocol, over gRPC or `/json`.
 
 mod constant;
 mod headers;
@@ -44,7 +44,7 @@ pub(crate) async fn decide<S: ServedStore>(
     }
 }
 
-/// Asks about `request`, and does not wait. A plain function, so that what it holds lies still.
+/// Decides `request` without waiting. A plain function, so that the state it holds does not move.
 ///
 /// # Errors
 /// Those of [`decide`].

@@ -51,7 +51,7 @@ pub enum BindError {
         /// The error from the operating system.
         source: io::Error,
     },
-    /// The admin listener asks nobody who they are.
+    /// The admin listener does not authenticate clients.
     #[error(
         "the admin address {0} can be reached from other hosts; use a loopback address such as \
          127.0.0.1:6070 and --metrics for scrapers elsewhere, or let in clients with a \
@@ -111,9 +111,9 @@ pub struct Server<S> {
 impl<S: ServedStore> Server<S> {
     /// Binds every listener, or none.
     ///
-    /// `limiter` starts with what `loader` loaded; if that failed, with no rules, and every
+    /// `limiter` starts with the rules that `loader` loaded; if that failed, it has none, and every
     /// request is refused until the files load. Without a loader the limiter's rules stay as they
-    /// are: so where somebody else decides, and there are none.
+    /// are, for deployments where another process decides and there are none.
     ///
     /// # Errors
     /// An address is taken or not ours, a certificate cannot be used, or the admin address can

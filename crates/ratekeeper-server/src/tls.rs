@@ -1,4 +1,4 @@
-//! TLS on a listener: its certificate, whom it lets in, and what becomes of both when the files
+//! TLS on a listener: its certificate, the clients it admits, and the reload of both when the files
 //! change.
 
 mod files;
@@ -111,7 +111,7 @@ impl Tls {
         self.config.client_ca.is_some()
     }
 
-    /// Does the server's part of the handshake. Answers what the client's certificate calls it.
+    /// Does the server's part of the handshake. Returns the names in the client's certificate.
     pub(crate) async fn accept<IO>(
         &self,
         stream: IO,
@@ -128,8 +128,8 @@ impl Tls {
         Ok((stream, names.unwrap_or_default().into()))
     }
 
-    /// Counts a handshake that failed. Whoever can connect can make it fail, so the log hears
-    /// of it only when it is asked to hear everything.
+    /// Counts a failed handshake. Anyone who can connect can cause one, so it is only logged at
+    /// the debug level.
     pub(crate) fn note_failure(&self, peer: PeerAddress, error: &impl Display) {
         self.counts
             .failed_handshakes

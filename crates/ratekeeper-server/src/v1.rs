@@ -23,7 +23,7 @@ const CHECKS_MAX: usize = 1_000;
 /// The most bytes of an idempotency key.
 pub(crate) const KEY_BYTES_MAX: usize = 255;
 
-/// For how long a reservation may be open, in milliseconds, where nobody says it.
+/// The default time that a reservation may be open, in milliseconds.
 const TTL_MS_DEFAULT: u64 = 60_000;
 
 /// The longest that anybody may say.
@@ -43,7 +43,7 @@ pub(crate) struct Refusal {
 pub(crate) enum Reason {
     /// The request makes no sense.
     Invalid,
-    /// Nobody knows who asks.
+    /// The sender is not known.
     Unauthenticated,
     /// The sender lacks the permission.
     Forbidden,

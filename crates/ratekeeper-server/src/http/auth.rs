@@ -1,4 +1,4 @@
-//! `/v1/auth`: forward-auth. A proxy tells of a request in headers and asks whether it may pass.
+//! `/v1/auth`: forward-auth. A proxy describes a request in headers and asks if it may pass.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,7 +92,7 @@ fn deny_status(asked: Option<u16>) -> Result<StatusCode, ApiError> {
     }
 }
 
-/// Says once that somebody's word is not taken, which is hard to find out otherwise.
+/// Logs once that a peer is not trusted, which is hard to find out otherwise.
 fn note_stranger(forwarding: &Forwarding, peer: &Peer, headers: &HeaderMap) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     let claims = [

@@ -108,8 +108,8 @@ pub(crate) async fn explain<S: ServedStore>(asked: Asked<S>) -> Result<Response,
     Ok(Json(explanation).into_response())
 }
 
-/// The answers to all, as JSON. Asks for all before it waits for any; what is decided at once is
-/// written at once, from where the decision lies.
+/// The answers to all checks, as JSON. Sends all questions before waiting for any; an immediate
+/// decision is written at once, from where it lies in memory.
 async fn answer_all<S: ServedStore>(app: &App<S>, questions: &[Object<Question<'_>>]) -> Vec<u8> {
     let start = Instant::now();
     let now = app.limiter.clock().now();

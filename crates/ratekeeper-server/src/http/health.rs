@@ -25,7 +25,7 @@ pub(super) async fn healthcheck<S: ServedStore>(State(app): State<Arc<App<S>>>) 
     }
 }
 
-/// The process answers, so it lives.
+/// Answers that the process is alive.
 pub(crate) async fn livez() -> &'static str {
     "OK"
 }
@@ -112,8 +112,8 @@ enum Detail {
     State,
 }
 
-/// As [`readyz`], for the port that everybody may reach. Only this host is told more than states
-/// there, and only where nobody else reaches the listener.
+/// Answers as [`readyz`] does, for the port that everybody may reach. Only this host gets more than
+/// states there, and only if nobody else can reach the listener.
 pub(super) async fn readyz_in_public<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     Extension(peer): Extension<Peer>,
@@ -131,8 +131,8 @@ pub(super) async fn readyz_in_public<S: ServedStore>(
     )
 }
 
-/// 200 if requests should be sent here, else 503; and what became of the rules. A refused
-/// change leaves the node ready: it decides by the last good rules.
+/// Answers 200 if requests should be sent here, else 503, with the outcome of the last loads. A
+/// refused change leaves the node ready: it decides by the last good rules.
 pub(crate) async fn readyz<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Response {
     answer_ready(&app, Detail::Full)
 }

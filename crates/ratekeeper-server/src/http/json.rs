@@ -20,8 +20,8 @@ use crate::rls::{self, Needs};
 use crate::store::ServedStore;
 use crate::v1::Refusal;
 
-/// Any method, as the incumbent; any content type under its profile alone. A web page can have a
-/// browser post other types than JSON wherever it likes, without asking there first.
+/// Takes any method, as the incumbent does, but any content type only under its profile. A web page
+/// can have a browser post types other than JSON anywhere, without a preflight request.
 pub(super) async fn answer<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     Extension(peer): Extension<Peer>,

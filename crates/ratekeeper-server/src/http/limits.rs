@@ -55,7 +55,7 @@ struct OwnLimit {
     service_level: Option<OwnLevel>,
     limit: u64,
     window: String,
-    /// Absent where it depends on more than who asks: a tenant in the path, or which method.
+    /// Absent if it depends on more than the client: a tenant in the path, or the method.
     #[serde(flatten)]
     state: Option<LimitState>,
 }
@@ -76,7 +76,7 @@ struct LimitState {
     retry_after_ms: Option<u64>,
 }
 
-/// With `?path=` the limits of that call, else all that name whoever asks.
+/// Shows the limits of the call in `?path=`, else all limits that name the client.
 pub(super) async fn answer<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     Extension(peer): Extension<Peer>,

@@ -25,7 +25,7 @@ pub(super) fn plain(body: &[u8]) -> Option<String> {
     ))
 }
 
-/// The parser's words, as somebody who does not know the parser would say them.
+/// Rewords the parser's message for readers who do not know the parser.
 fn words(found: &str) -> &str {
     match found {
         "expected ident" | "expected value" => {

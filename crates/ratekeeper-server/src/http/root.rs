@@ -1,4 +1,4 @@
-//! `/`: what there is to ask, for whoever looks in with a browser or curl.
+//! `/`: the endpoints there are, for visitors with a browser or curl.
 
 /// A line for each path.
 const PATHS: &str = "Ratekeeper decides whether requests may pass.

@@ -1,10 +1,10 @@
 //! Runs a connection's requests within the task that reads and writes it.
 //!
-//! hyper hands each HTTP/2 request to an executor. A task for each costs more than most of our
-//! decisions do, which are there at once. So requests are kept aside until what has arrived is
-//! read, then all of them are tried, and what has to wait is polled again when it is woken, still
-//! within the connection's task: the answers of a store that come together wake one task and not
-//! as many as they are. Since the connection is written after that, they leave together.
+//! hyper hands each HTTP/2 request to an executor. A task for each would cost more than most of our
+//! decisions, which are immediate. So requests are set aside until all input that has arrived is
+//! read, and then polled together; one that has to wait is polled again when it is woken, still
+//! within the connection's task: answers of a store that arrive together wake one task instead of
+//! many. Since the connection is written after that, they leave together.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -55,8 +55,8 @@ impl Future for Paced {
 }
 
 impl Waiting {
-    /// Ends those whose clients take nothing of what is ready for them, or too little, `elapsed`
-    /// after it last looked. Answers how many.
+    /// Ends the requests whose clients take nothing of what is ready for them, or too little,
+    /// `elapsed` after the last look. Returns their number.
     pub(super) fn end_stalled(&mut self, elapsed: Duration) -> usize {
         let mut stalled = 0;
         for paced in self.0.iter_mut() {

@@ -83,7 +83,7 @@ impl Refusal {
 const BAD_TIMEOUT: &str =
     "grpc-timeout is not a number of at most 8 digits and one of H, M, S, m, u, n";
 
-/// About as many bytes as the head had: what is shorter than the bound fits in any case.
+/// Estimates the bytes of the head: anything shorter than the bound fits in any case.
 fn head_bytes<B>(request: &Request<B>) -> usize {
     let target = request
         .uri()

@@ -68,10 +68,10 @@ impl Socket {
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES_MAX: u32 = 16 << 10;
 
-/// Has the system take little for a peer in advance, which costs no speed: what is on its way does
-/// not count. Else it would take megabytes for one that reads nothing, and go on for minutes
-/// without taking more for one that is slow, so that the two could not be told apart. The
-/// connections of a listener have this from it.
+/// Limits the bytes that the system buffers for a peer, which costs no speed: bytes in flight do
+/// not count. Otherwise it would buffer megabytes for a peer that reads nothing, and take nothing
+/// more for minutes for a slow one, so that the two could not be told apart. Connections inherit
+/// this from their listener.
 #[cfg(target_os = "linux")]
 fn keep_little(listener: &TcpListener) -> io::Result<()> {
     socket2::SockRef::from(listener).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
@@ -122,8 +122,8 @@ pub(super) enum Stream {
 
 /// A socket whose unsent bytes can be given up.
 pub(super) trait ForgetUnsent {
-    /// Has the system drop, at the close that follows, what the peer has not taken, and reset the
-    /// connection. Else it would keep those bytes for minutes, for a peer that never reads.
+    /// Has the system drop, at the close that follows, the bytes that the peer has not taken, and
+    /// reset the connection. Otherwise it would keep them for minutes, for a peer that never reads.
     fn forget_unsent(&self);
 }
 

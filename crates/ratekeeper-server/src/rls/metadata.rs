@@ -1,4 +1,4 @@
-//! `dynamic_metadata`: what later filters and access logs are told, as the incumbent tells it.
+//! `dynamic_metadata` for later filters and access logs, in the incumbent's form.
 
 use std::fmt::Write;
 
@@ -16,8 +16,8 @@ use ratekeeper_rules::secret::is_secret_by_default;
 
 /// The request's domain, descriptors and cost, and the metadata of the rules that passed.
 ///
-/// Under our own profile values of secret entries are fingerprinted, as everywhere else: access
-/// logs are where this goes. And an answer that was not counted says so.
+/// Under our own profile, values of secret entries are fingerprinted, as everywhere else: this ends
+/// up in access logs. An answer that was not counted says so.
 pub(super) fn of(profile: Profile, request: &RateLimitRequest, decision: &Decision) -> Struct {
     let domain = decision.snapshot().rules().domain(&request.domain);
     let is_secret = |key: &str| {

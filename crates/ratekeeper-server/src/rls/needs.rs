@@ -36,7 +36,7 @@ impl Needs {
     /// Returns the sender if it has what the request needs.
     ///
     /// # Errors
-    /// Nobody knows the sender, or it lacks a permission.
+    /// The sender is not known, or it lacks a permission.
     pub(crate) fn admit<'a>(
         self,
         callers: &'a Callers,

@@ -109,7 +109,7 @@ fn own_limit(limit: &RateLimitOverride, number: usize) -> Result<Override, Refus
     }
 }
 
-/// The unit of that number. Envoy's enum of overrides has no 7, that of answers has.
+/// The unit with that number. Envoy's enum for overrides has no 7, the one for answers does.
 const fn unit(number: i32) -> Option<Unit> {
     Some(match number {
         1 => Unit::Second,

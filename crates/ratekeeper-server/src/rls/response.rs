@@ -125,7 +125,8 @@ fn window_end(binding: &Binding, clock: &Clock) -> Micros {
     Micros::new(window - clock.now().as_micros() % window)
 }
 
-/// Rounded up: whoever waits for so long has waited long enough.
+/// Converts a span to whole seconds, rounded up: a client that waits that long has waited long
+/// enough.
 fn whole_seconds(span: Micros) -> prost_types::Duration {
     let seconds = i64::try_from(span.as_secs_ceil()).unwrap_or(i64::MAX);
     prost_types::Duration { seconds, nanos: 0 }

@@ -24,16 +24,17 @@ use crate::reload::{ReloadStatus, Reloader, RulesLoader};
 use crate::store::ServedStore;
 
 impl<S: ServedStore> Server<S> {
-    /// Serves until `shutdown` completes, then drains: readiness goes first, and everyone is
-    /// served for the drain delay. Then no connection is accepted any more, HTTP/2 peers get
-    /// GOAWAY, and whatever is under way is answered, for as long as the drain timeout lets it.
-    /// The admin listener goes last.
+    /// Serves until `shutdown` completes, then drains: readiness goes first, and requests are
+    /// served for the drain delay. Then no more connections are accepted, HTTP/2 peers get GOAWAY,
+    /// and requests under way are answered, within the drain timeout. The admin listener stops
+    /// last.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Drained {
         self.run_behind(None::<Arc<NoFront>>, shutdown).await
     }
 
-    /// As [`Self::run`], with `front` on the listener of the configuration's `front`, which
-    /// drains as the others do. Without that listener, or without `front`, nothing is in front.
+    /// Runs as [`Self::run`] does, with `front` on the listener of the configuration's `front`,
+    /// which drains as the others do. Without that listener, or without `front`, there is no
+    /// gateway.
     pub async fn run_behind<F: Front>(
         self,
         front: Option<Arc<F>>,
@@ -104,7 +105,7 @@ impl<S: ServedStore> Server<S> {
     }
 }
 
-/// Starts what goes on beside requests. SIGHUP looks at certificates, and by `wake` at the rules' files.
+/// Starts the background work. SIGHUP reloads certificates and, through `wake`, the rules' files.
 fn begin_chores<S: ServedStore, F: Front>(
     tasks: &mut JoinSet<()>,
     app: &Arc<App<S>>,
@@ -133,7 +134,8 @@ fn begin_chores<S: ServedStore, F: Front>(
 /// The connections of the admin listener, and of that for metrics: room that is theirs alone.
 pub const OPERATORS_MAX: usize = 32;
 
-/// Operators get their answers however busy the workers are: on the calling task's runtime.
+/// Serves operators on the calling task's runtime, so that they get answers however busy the
+/// workers are.
 fn serve_operators<S: ServedStore>(
     app: &Arc<App<S>>,
     admin: Listener,

@@ -22,9 +22,9 @@ pub enum PeerName {
     Ip(IpAddr),
 }
 
-/// The name of a client as settings have it: a DNS name, a URI or an IP address, one of the
-/// subject alternative names of its certificate. `*.` at the front of a DNS name stands for
-/// exactly one label.
+/// A client name from the settings: a DNS name, a URI or an IP address, one of the subject
+/// alternative names of its certificate. `*.` at the front of a DNS name stands for exactly one
+/// label.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientName(PeerName);
 

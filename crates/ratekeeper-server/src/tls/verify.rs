@@ -1,5 +1,5 @@
-//! Lets clients in by name, on top of what rustls verifies. Within the handshake, so that
-//! whoever is refused is told so.
+//! Admits clients by name, on top of rustls's verification. It runs within the handshake, so that a
+//! refused client is told.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 
 use super::names::{self, ClientName, PeerName};
 
-/// Lets in whom `inner` vouches for, if it has one of the names.
+/// Admits clients that `inner` accepts, if they have one of the names.
 #[derive(Debug)]
 pub(super) struct Named {
     inner: Arc<dyn ClientCertVerifier>,

@@ -62,8 +62,8 @@ pub(super) const fn word(allowed: bool) -> v1::Decision {
     }
 }
 
-/// The most restrictive limit. Of a request that passed, only a peek is told when to come back,
-/// though a limit of it may be over without denying it (quota mode).
+/// The most restrictive limit. If the request passed, only a peek gets a time to come back, though
+/// one of its limits may be exceeded without denying it (quota mode).
 pub(super) fn binding(decision: &Decision, is_peek: bool) -> Option<v1::Limit> {
     let mut limit = limit(decision, decision.binding()?);
     if decision.allowed() && !is_peek {

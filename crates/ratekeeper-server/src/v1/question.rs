@@ -115,7 +115,7 @@ impl<'a> Question<'a> {
         Ok(())
     }
 
-    /// The same, of a caller that says how long it can wait.
+    /// Sets the longest time that the caller can wait.
     pub(super) fn waiting(self, ms_max: Option<u64>) -> Self {
         Self {
             waiting: waiting(ms_max),
@@ -128,7 +128,7 @@ impl<'a> Question<'a> {
         self.parts.iter().any(|part| part.limit.is_some())
     }
 
-    /// Refuses limits that are brought along where they make no sense.
+    /// Refuses a descriptor's own limit where it makes no sense.
     pub(super) fn without_overrides(self) -> Result<Self, Refusal> {
         match self.parts.iter().position(|part| part.limit.is_some()) {
             Some(number) => Err(Refusal::invalid(
@@ -144,12 +144,12 @@ impl<'a> Question<'a> {
         self.parts.iter().map(|part| part.hits.is_some()).collect()
     }
 
-    /// The number of the first descriptor that gives nothing back.
+    /// The number of the first descriptor that refunds nothing.
     pub(super) fn zero_hits(&self) -> Option<usize> {
         self.parts.iter().position(|part| part.hits == Some(0))
     }
 
-    /// The descriptors, as a check borrows them; those without hits of their own cost `hits`.
+    /// The descriptors, as a check borrows them; those without their own hits cost `hits`.
     pub(super) fn views(&self, hits: i64) -> Views<'_> {
         let mut start = 0;
         let view = |part: &Part<'a>| {

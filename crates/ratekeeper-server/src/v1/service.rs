@@ -34,7 +34,7 @@ impl<S: ServedStore> Service<S> {
         }
     }
 
-    /// The name of whoever sent `request`, if it may do that.
+    /// Returns the name of the sender of `request`, if it has the permission.
     fn admit<T>(&self, request: &Request<T>, power: Power) -> Result<&str, Refusal> {
         let peer = request.extensions().get::<Peer>();
         let authorization = request.metadata().get("authorization");
@@ -53,7 +53,7 @@ impl<S: ServedStore> Service<S> {
         }
     }
 
-    /// The same service, for requests of whoever sent `request`.
+    /// The same service, for requests of the sender of `request`.
     fn of<T>(&self, request: &Request<T>) -> Self {
         Self {
             app: Arc::clone(&self.app),

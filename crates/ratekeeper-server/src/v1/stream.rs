@@ -14,9 +14,10 @@ use crate::store::ServedStore;
 pub(crate) type Answers =
     Pin<Box<dyn Stream<Item = Result<v1::CheckStreamResponse, Status>> + Send>>;
 
-/// The answers to `questions`, in order. One message is read at a time, when the answer to the
-/// last one was taken: whoever reads slowly is read slowly, and no more than that answer is kept for
-/// them, for which there is room among all [`LongAnswers`](crate::http::LongAnswers). The stream ends with theirs, with the first message that makes no sense, and with the service.
+/// The answers to `questions`, in order. The next message is read once the last answer was taken: a
+/// slow reader is read slowly, and only that one answer is buffered for it, within the room for all
+/// [`LongAnswers`](crate::http::LongAnswers). The stream ends with the client's, with the first
+/// message that is invalid, and with the service.
 pub(super) fn answers<S: ServedStore>(
     service: Service<S>,
     questions: Streaming<v1::CheckStreamRequest>,

@@ -193,7 +193,7 @@ pub(in crate::http) async fn cancel<S: ServedStore>(asked: Asked<S>) -> Answered
     concluded(asked.app.limiter.caller(caller).cancel(&reservation).await)
 }
 
-/// `/v1/refund`: gives hits back where nothing was reserved.
+/// `/v1/refund`: gives hits back without a reservation.
 pub(in crate::http) async fn refund<S: ServedStore>(asked: Asked<S>) -> Answered {
     let (caller, body) = asked.admitted(Power::Refund)?;
     let (question, named) = question::parse::<ToRefund<'_>>(body)?.split();

@@ -1,5 +1,5 @@
-//! Answers to many checks, which are long: only so much of them is kept for clients that do not
-//! take them.
+//! Answers to many checks, which are long: only a bounded amount of them is kept for clients that
+//! do not take them.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::http::ApiError;
 
-/// Answers to no more checks than this are short.
+/// The most checks whose answers count as short.
 const CHECKS_OF_SHORT: usize = 64;
 
 /// About what one check is answered, in bytes.
@@ -22,7 +22,7 @@ const BYTES_OF_CHECK: usize = 400;
 /// rest is here, and counted.
 const PIECE: usize = 16 << 10;
 
-/// The KiB that all long answers may have at a time.
+/// The KiB that all long answers may take at a time.
 #[derive(Debug)]
 pub(crate) struct LongAnswers(Arc<Semaphore>);
 
@@ -32,10 +32,11 @@ impl LongAnswers {
         Self(Arc::new(Semaphore::new(kib)))
     }
 
-    /// Room for the answer to so many checks, before anything is decided; none for a short one.
+    /// Reserves room for the answer to this many checks, before anything is decided; none for a
+    /// short one.
     ///
     /// # Errors
-    /// Too much waits to be taken.
+    /// Too many bytes wait to be taken.
     pub(crate) fn room(&self, checks: usize) -> Result<Option<OwnedSemaphorePermit>, NoRoom> {
         if checks <= CHECKS_OF_SHORT {
             return Ok(None);
