@@ -307,7 +307,7 @@ impl WatchOver {
         }
     }
 
-    /// Checks what has moved in the time `elapsed`, and ends a connection that stands still.
+    /// Checks what has moved in the time `elapsed`, and ends the connection or requests that stand still.
     fn look(&self, looks: &mut Looks, waiting: &mut Waiting, elapsed: Duration) -> Option<End> {
         if let Some(why) = looks.end(&self.activity, elapsed) {
             debug!("a connection is closed: {why}");
