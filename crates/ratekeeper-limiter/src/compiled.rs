@@ -12,7 +12,7 @@ use crate::identity::{DomainIdentity, LimitIdentity, Namer};
 use crate::stats::RuleStats;
 use crate::{Source, Waiting};
 
-/// Modes that hold for every rule.
+/// Modes that apply to every rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Modes {
     /// Nothing is denied; what would have been is counted (the incumbent's `SHADOW_MODE`).
@@ -21,7 +21,7 @@ pub struct Modes {
     pub quota: bool,
 }
 
-/// Rules and what was made of them for checking. A reload makes another one.
+/// The rules and their compiled form. A reload makes another snapshot.
 #[derive(Debug)]
 pub struct Snapshot {
     rules: Arc<RuleSet>,
@@ -35,11 +35,11 @@ pub struct Snapshot {
     by_token: HashMap<u64, RuleIndex>,
 }
 
-/// What a check needs of a rule, made once.
+/// A rule compiled into what a check needs of it.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) domain: DomainIdentity,
-    /// What permits and reservations name it and its limit by.
+    /// The name that permits and reservations have for it and its limit.
     pub(crate) token: u64,
     /// None if the rule is unlimited.
     pub(crate) limit: Option<CompiledLimit>,
@@ -147,7 +147,7 @@ impl Snapshot {
         Arc::clone(&self.rules)
     }
 
-    /// The modes that hold for every rule.
+    /// The modes that apply to every rule.
     #[must_use]
     pub const fn modes(&self) -> Modes {
         self.modes
@@ -171,7 +171,7 @@ impl Snapshot {
         self.rules.domain(name)
     }
 
-    /// The limit that a permit or a reservation names, with its rule; none if that is gone, or
+    /// The limit that a permit or a reservation names, with its rule; None if the rule is gone, or
     /// its limit has other counters now.
     pub(crate) fn limit_of_token(&self, token: u64) -> Option<(&Rule, &Compiled, &CompiledLimit)> {
         let index = *self.by_token.get(&token)?;
@@ -223,7 +223,7 @@ impl Compiled {
     }
 }
 
-/// The number of all limits that requests bring along: together they are bounded like a rule.
+/// The slot that all limits that come with requests share: together they are bounded like one rule.
 pub(crate) const OVERRIDES: RuleSlot = RuleSlot(u16::MAX - 1);
 
 /// Gives out the numbers that no kept rule has. Beyond 65,534 rules numbers are shared:

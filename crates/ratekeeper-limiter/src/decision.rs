@@ -1,4 +1,4 @@
-//! What a limiter answers.
+//! The answers of a limiter.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::Snapshot;
 
-/// What to wait before trying again where nothing was counted.
+/// The wait before a retry that callers are told if nothing was counted.
 const UNCOUNTED_RETRY: Micros = Micros::from_secs(1);
 
 /// The answer to a request, together with the rules that gave it.
@@ -41,26 +41,26 @@ impl Decision {
         (&self.snapshot, &mut self.statuses)
     }
 
-    /// Concludes, once the statuses are there.
+    /// Concludes the decision once the statuses are filled in.
     pub(crate) fn conclude(&mut self, allowed: bool) {
         self.allowed = allowed;
         self.binding = most_restrictive(allowed, &self.statuses);
     }
 
-    /// Whether the request may pass.
+    /// Returns true if the request may pass.
     #[must_use]
     pub const fn allowed(&self) -> bool {
         self.allowed
     }
 
-    /// One for each descriptor of the request, in the same order.
+    /// The statuses, one for each descriptor of the request, in the same order.
     #[must_use]
     pub fn statuses(&self) -> &[Status] {
         &self.statuses
     }
 
-    /// The most restrictive limit of the request: of those that deny it the one with the longest
-    /// wait, else the one with the least remaining, the one where there is more latest of several.
+    /// The most restrictive limit of the request: of those that deny it, the one with the longest wait;
+    /// else the one with the least remaining and, on a tie, the one that takes longest to have more.
     /// None if no enforced limit matched.
     #[must_use]
     pub fn binding(&self) -> Option<&Binding> {
@@ -70,8 +70,8 @@ impl Decision {
             .as_ref()
     }
 
-    /// The longest that the request is to be held back before it goes on; zero if it need not
-    /// be, or was denied.
+    /// The longest delay that any limit imposes on the request before it goes on; zero if it need not
+    /// wait, or was denied.
     #[must_use]
     pub fn delay(&self) -> Micros {
         self.statuses
@@ -81,7 +81,7 @@ impl Decision {
             .unwrap_or_default()
     }
 
-    /// Whether some limit was answered without being counted.
+    /// Returns true if at least one limit was answered without being counted.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         self.statuses.iter().any(|status| status.degraded)
@@ -93,7 +93,7 @@ impl Decision {
         &self.snapshot
     }
 
-    /// The rules that were in force, to be kept.
+    /// The rules that were in force, for the caller to keep.
     pub(crate) fn shared_snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot)
     }
@@ -104,21 +104,22 @@ impl Decision {
         self.binding.map(usize::from)
     }
 
-    /// Whether no limit matched any of its descriptors, `unlimited` ones included: it passed, uncounted.
+    /// Returns true if no limit, not even an `unlimited` one, matched any descriptor: the request passed
+    /// uncounted.
     #[must_use]
     pub fn is_unmatched(&self) -> bool {
         let matched = |status: &Status| status.binding.is_some() || status.unlimited.is_some();
         !self.statuses().iter().any(matched)
     }
 
-    /// The rule behind `binding`; None if the request brought the limit along.
+    /// The rule behind `binding`; None if the request brought its own limit.
     #[must_use]
     pub fn rule(&self, binding: &Binding) -> Option<&Rule> {
         self.snapshot.rule(binding.source)
     }
 }
 
-/// What a descriptor is told.
+/// The verdict on one descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Code {
     /// Within its limits, or without any.
@@ -130,15 +131,15 @@ pub enum Code {
 /// The answer to one descriptor.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Status {
-    /// Within its limits or not; limits that only watch have no say.
+    /// The verdict; limits in shadow mode have no say in it.
     pub code: Code,
-    /// The most restrictive of its limits, one that only watches if there is no other.
+    /// The most restrictive of its limits; one in shadow mode if there is no other.
     pub binding: Option<Binding>,
     /// The rule that lets everything pass, if that is what matched.
     pub unlimited: Option<RuleIndex>,
-    /// How long its limits want the request held back, those that only watch left out.
+    /// The delay that its limits ask for, those in shadow mode left out.
     pub delay: Micros,
-    /// Whether one of its limits was answered without being counted.
+    /// True if one of its limits was answered without being counted.
     pub degraded: bool,
 }
 
@@ -152,7 +153,7 @@ impl Status {
     };
 }
 
-/// Where a limit came from.
+/// The origin of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     /// A rule of the snapshot.
@@ -161,10 +162,10 @@ pub enum Source {
     Override,
 }
 
-/// A limit and what it answered.
+/// A limit and its answer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Binding {
-    /// Where the limit came from.
+    /// The origin of the limit.
     pub source: Source,
     /// Hits a window holds.
     pub quota: u64,
@@ -172,55 +173,55 @@ pub struct Binding {
     pub ceiling: u64,
     /// The window.
     pub window: Micros,
-    /// The window as the incumbent names it, where it has a name.
+    /// The unit that the incumbent has for this window, if any.
     pub unit: Option<Unit>,
-    /// Whether it only watches.
+    /// True if it is in shadow mode.
     pub shadow: bool,
-    /// Whether it is a reason why the request was denied. One that is over and is not, only
-    /// watches, or is in quota mode with others that have room.
+    /// True if it is a reason for the denial. A limit can be over without being one: in shadow mode, or
+    /// in quota mode beside others that have room.
     pub denies: bool,
-    /// What it answered.
+    /// The answer of the limit.
     pub answered: Answered,
 }
 
-/// A limit that a request is held to, for telling its caller of it.
+/// A limit that a request is held to, as its caller is told it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Policy {
-    /// Where the limit comes from.
+    /// The origin of the limit.
     pub source: Source,
     /// The limit as callers are told it: hits a window holds, or a larger burst.
     pub ceiling: u64,
     /// The window; of a concurrency limit, the timeout of a permit.
     pub window: Micros,
-    /// Whether it limits how many requests are in flight.
+    /// True if it limits the number of requests in flight.
     pub is_concurrency: bool,
 }
 
-/// The limits that a request is held to: two lie where the list does.
+/// The limits that a request is held to; up to two are stored inline.
 pub type Policies = SmallVec<[Policy; 2]>;
 
-/// What a limit answered, counted or not.
+/// The answer of a limit, counted or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answered {
-    /// Whether the hits fitted.
+    /// The verdict on the hits.
     pub verdict: Verdict,
     /// Hits left.
     pub remaining: u64,
-    /// When there is more than `remaining`, zero if nothing is missing; on a denial that a wait
-    /// ends the same as `retry_after`. See [`Outcome::reset_after`](ratekeeper_core::Outcome).
+    /// The time until there is more than `remaining`, zero if nothing is missing. On a denial that
+    /// waiting would end, it equals `retry_after`. See [`Outcome::reset_after`](ratekeeper_core::Outcome).
     pub reset_after: Micros,
-    /// When all is back, zero if nothing is missing.
+    /// The time until the full capacity is back, zero if nothing is missing.
     pub full_after: Micros,
-    /// Until the same hits would fit: zero if they do, or never will.
+    /// The time until the same hits would fit: zero if they do, or never will.
     pub retry_after: Micros,
-    /// How long to hold the request; zero if it was denied.
+    /// The time to hold the request back; zero if it was denied.
     pub delay: Micros,
     /// False if the store had no room or no answer, and the failure mode answered instead.
     pub counted: bool,
 }
 
 impl Answered {
-    /// What `step` answered. A request that was denied took nothing, so what fitted is left.
+    /// The answer of `step`. A denied request took nothing, so hits that would have fitted remain.
     pub(crate) fn new(outcome: StepOutcome, step: &Step, request_allowed: bool) -> Self {
         let capacity = step.limit.capacity();
         match outcome {
@@ -250,7 +251,7 @@ impl Answered {
                     counted: matches!(outcome, StepOutcome::Counted(_)),
                 }
             }
-            // Of those that nobody has answered none is left by now.
+            // No step is left unanswered by now.
             StepOutcome::Full(_) | StepOutcome::Unanswered(_) => {
                 let allowed = outcome.fits();
                 let retry_after = match allowed {
@@ -274,13 +275,13 @@ impl Answered {
         }
     }
 
-    /// Whether the hits fitted.
+    /// Returns true if the hits fitted.
     #[must_use]
     pub fn fits(&self) -> bool {
         self.verdict == Verdict::Fits
     }
 
-    /// Says `wait` wherever a wait is but a hint.
+    /// Sets every wait that is only a hint to `wait`.
     pub(crate) fn hint(&mut self, wait: Micros) {
         if self.verdict == Verdict::Later {
             self.retry_after = wait;
@@ -290,7 +291,7 @@ impl Answered {
         }
     }
 
-    /// How restrictive it is, the most restrictive first: denials by the longest wait, then
+    /// Ranks by restrictiveness, the most restrictive first: denials by the longest wait, then
     /// allowances by the least remaining, and among equals by the longest wait for more.
     pub(crate) fn rank(&self) -> (u8, u64, Reverse<Micros>) {
         match self.verdict {
@@ -302,8 +303,7 @@ impl Answered {
 }
 
 impl Binding {
-    /// Among the limits of a descriptor: the reasons of a denial first, those that only watch
-    /// last.
+    /// Ranks the limits of one descriptor: the reasons for a denial first, those in shadow mode last.
     pub(crate) fn rank(&self) -> impl Ord + use<> {
         (self.shadow, !self.denies, self.answered.rank())
     }

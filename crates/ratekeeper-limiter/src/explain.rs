@@ -1,4 +1,4 @@
-//! How a request is decided, in words: for `rules explain` and whoever is awake at 3 a.m.
+//! Explanations of decisions in words: for `rules explain`, and for whoever is on call at 3 a.m.
 
 use ratekeeper_core::{Algorithm, Micros, Verdict};
 use ratekeeper_rules::{Domain, Entry, Evaluation, Matched, Rule, RuleIndex, secret};
@@ -12,36 +12,35 @@ use crate::{Check, Descriptor, Snapshot};
 /// The most domains that an [`Explanation`] names.
 pub const DOMAINS_SHOWN: usize = 20;
 
-/// How a request would be decided.
+/// An explanation of how a request would be decided.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Explanation {
     /// The domain that was asked for.
     pub domain: String,
-    /// Whether there are rules for it; if not, everything is allowed.
+    /// True if the domain has rules; if not, everything is allowed.
     pub known: bool,
-    /// The domains that there are rules for, if it is none of them: the first [`DOMAINS_SHOWN`] by
-    /// name.
+    /// The domains that have rules, if it is none of them: the first [`DOMAINS_SHOWN`] by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<String>,
     /// `leaf` or `path`; empty if the domain is not known.
     pub evaluation: String,
-    /// Whether one hit on each descriptor would pass.
+    /// True if one hit on each descriptor would pass.
     pub allowed: bool,
-    /// One for each descriptor.
+    /// The explanations, one for each descriptor.
     pub descriptors: Vec<ExplainedDescriptor>,
 }
 
-/// How one descriptor is matched.
+/// An explanation of how one descriptor is matched.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ExplainedDescriptor {
-    /// The domain of its rules, if that is not the check's.
+    /// The domain of its rules, if it differs from the check's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// `key=value` of every entry; secrets are fingerprinted.
     pub entries: Vec<String>,
-    /// The nodes that matched, one for each entry, as far as they go.
+    /// The nodes that matched, one for each entry up to the first that matched none.
     pub nodes: Vec<ExplainedNode>,
-    /// Why no limit applies, if none does.
+    /// The reason why no limit applies, if none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -57,22 +56,22 @@ pub struct ExplainedNode {
     pub limits: Vec<ExplainedLimit>,
 }
 
-/// A limit and what it would answer to one hit.
+/// A limit and the answer it would give to one hit.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ExplainedLimit {
-    /// The rule in the set that it was explained by; None once it has been written down.
+    /// The rule in the set that it was explained by; None once serialized.
     #[serde(skip)]
     pub index: Option<RuleIndex>,
     /// The rule's id.
     pub rule: String,
-    /// Where the rule stands: `file:line:column`.
+    /// The position of the rule: `file:line:column`.
     pub place: String,
     /// The limit in words: `100 per 1m, sliding_window, at most 6 more in any window`.
     pub limit: String,
     /// The store that keeps the counter, where it is not the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
-    /// Whether it has a say in the answer.
+    /// True if it has a say in the answer.
     pub counts: bool,
     /// `allow`, `deny` or `never`; empty if it does not count.
     pub answer: String,
@@ -85,13 +84,13 @@ pub struct ExplainedLimit {
     /// Milliseconds until one hit would pass, on a denial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// What is special about it: why it does not count, or is not enforced.
+    /// A note on anything special about it: why it does not count, or is not enforced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 impl Explanation {
-    /// Reads `plan`, made of peeks, and its `verdicts` against all rules that `check` passes by.
+    /// Explains `check` from `plan`, which consists of peeks, and its `verdicts`, against all rules on its path.
     pub(crate) fn new<'a>(
         snapshot: &'a Snapshot,
         check: &Check<'_>,

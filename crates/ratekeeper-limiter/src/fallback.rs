@@ -1,10 +1,10 @@
-//! How a node goes on by itself while its store cannot answer: the failure modes of the rules.
+//! Decisions without a store while it cannot answer: the failure modes of the rules.
 //!
 //! `local` enforces each limit with counters of this node, at the limit times a factor. Such a
-//! counter starts from what the store last said was left of it, lives to its window's end however
+//! counter starts from what the store last reported as remaining, lives to the end of its window however
 //! often the store comes and goes, and is never added to the store's: once the store is back, its
 //! answers count. `allow` and `deny` count nothing, and neither does `local` for permits: one that
-//! is taken here could not be released, so it would be missed until its timeout.
+//! is taken here could not be released, so it would be missing until its timeout.
 
 mod known;
 
@@ -19,17 +19,17 @@ use smallvec::SmallVec;
 use crate::decision::Answered;
 use known::{Known, Said};
 
-/// How a node enforces limits by itself.
+/// The settings by which a node enforces limits on its own.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FallbackConfig {
-    /// How much memory the counters of this node may take.
+    /// The memory that the counters of this node may take.
     pub memory: MemoryConfig,
-    /// What each limit is multiplied with, above 0 and at most 1: with n nodes, 1 refuses nobody
-    /// who is within their limit, 1/n lets no more pass than the limit.
+    /// The factor that each limit is multiplied by, above 0 and at most 1: with n nodes, 1 denies nobody
+    /// who is within their limit, and 1/n lets no more than the limit pass.
     pub local_factor: f64,
 }
 
-/// Why there is no [`Fallback`].
+/// The reason why a [`Fallback`] could not be made.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FallbackError {
@@ -41,7 +41,7 @@ pub enum FallbackError {
     Factor,
 }
 
-/// The counters of this node, for while the store cannot answer.
+/// The counters that this node uses while the store cannot answer.
 #[derive(Debug)]
 pub struct Fallback {
     store: MemoryStore,
@@ -49,25 +49,25 @@ pub struct Fallback {
     factor: f64,
 }
 
-/// How a step is answered without the store.
+/// A step that is answered without the store.
 struct Aside<'a> {
     step: &'a Step,
-    /// What the store has answered all the same.
+    /// The store's outcome, if it did answer this step.
     answered: Option<StepOutcome>,
-    /// An answered step is taken for one that is simply allowed or denied.
+    /// The failure mode; a step that the store answered is treated as plain `allow` or `deny`.
     mode: FailureMode,
-    /// The limit it is held to here.
+    /// The limit that this node enforces.
     limit: Limit,
 }
 
 impl Aside<'_> {
-    /// Whether it has a say in what the counters of this node decide. What is allowed in quota mode
-    /// has: the others of its kind deny only together with it.
+    /// Returns true if it has a say in what the counters of this node decide. A step allowed in quota
+    /// mode has: the others in quota mode deny only together with it.
     const fn is_asked(&self) -> bool {
         !matches!(self.mode, FailureMode::Allow) || self.step.quota_mode
     }
 
-    /// Its outcome, where the counters of this node have `found` that.
+    /// Its outcome, given what the counters of this node `found`.
     fn outcome(&self, found: Option<StepOutcome>) -> StepOutcome {
         if let Some(answered) = self.answered {
             return answered;
@@ -85,10 +85,10 @@ impl Aside<'_> {
 }
 
 impl Fallback {
-    /// Counters of that size, all at nothing.
+    /// Makes empty counters of the configured size.
     ///
     /// # Errors
-    /// [`FallbackError`] if there is no room, or the factor makes no sense.
+    /// [`FallbackError`] if there is no room, or the factor is out of range.
     pub fn new(config: FallbackConfig) -> Result<Self, FallbackError> {
         if !(config.local_factor > 0.0 && config.local_factor <= 1.0) {
             return Err(FallbackError::Factor);
@@ -100,12 +100,12 @@ impl Fallback {
         })
     }
 
-    /// Forgets a share of what has expired; to be called about once a second.
+    /// Drops a share of the expired counters; to be called about once a second.
     pub(crate) fn tend(&self, now: Timestamp) {
         self.store.sweep(now, SWEPT);
     }
 
-    /// Remembers what the store said is left of the counter of `step`.
+    /// Remembers what the store reported as remaining of the counter of `step`.
     pub(crate) fn note(&self, step: &Step, answered: &Answered, now: Timestamp) {
         if answered.counted {
             let until = now.after(answered.full_after);
@@ -117,8 +117,8 @@ impl Fallback {
         }
     }
 
-    /// The answer to `request` by the failure mode of each of its steps, but for those that the
-    /// store has `answered`.
+    /// Answers `request` by the failure mode of each of its steps, except those that the store has
+    /// `answered`.
     pub(crate) fn decide(
         &self,
         request: &Request<'_>,
@@ -178,9 +178,8 @@ impl Fallback {
         }
     }
 
-    /// The step as the counters of this node are asked it. One that is to be denied asks a limit
-    /// of nothing, so that the others are charged nothing either; one that is allowed just looks
-    /// at it, and fits.
+    /// The step as put to the counters of this node. One that is to be denied asks a limit of nothing,
+    /// so that the others are charged nothing either; one that is allowed only peeks, and fits.
     fn prepared(&self, aside: &Aside<'_>, now: Timestamp) -> Step {
         let step = Step {
             limit: aside.limit,
@@ -204,9 +203,8 @@ impl Fallback {
         }
     }
 
-    /// Charges the counter of `step` with what is missing of what the store last said was left,
-    /// once for each thing it said, and as of when it said it: what has come back since then is
-    /// not missing.
+    /// Charges the counter of `step` with the share of the limit that the store last reported as spent,
+    /// once per report and as of its time: hits that have come back since then are not charged.
     fn start_from_known(&self, step: &Step, full: &Limit, now: Timestamp) {
         let Some(Said { remaining, at }) = self.known.take(step.key, now) else {
             return;

@@ -1,8 +1,7 @@
-//! What is held for a while: permits of concurrency limits, and hits reserved for a cost that
-//! is known afterwards.
+//! Permits of concurrency limits, and hits reserved for a cost that is known only afterwards.
 //!
-//! Both are handed out as opaque [tokens](token) that say all that is needed to settle them,
-//! so nothing is kept of them here. A token belongs to the caller that it was made for.
+//! Both are handed out as opaque [tokens](token) that carry all that is needed to settle them,
+//! so nothing is kept of them here. A token belongs to the caller that it was issued to.
 
 mod admission;
 mod caller;
@@ -29,17 +28,17 @@ use crate::plan::Plan;
 use crate::{Check, Decision, Policies};
 use token::{Claim, Kind, PARTS_MAX, Part, Sealer, low};
 
-/// Why a permit, a reservation or an idempotency key is of no use.
+/// The reason why a permit, a reservation or an idempotency key was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HoldError {
     /// It was not written under this limiter's seed, or it was changed.
     #[error("this is not a complete permit or reservation of this service")]
     Malformed,
-    /// A permit where a reservation is wanted, or the other way round.
+    /// It is a permit where a reservation is wanted, or the other way round.
     #[error("this is {0}")]
     WrongKind(&'static str),
-    /// It was made for somebody else.
+    /// It was issued to another caller.
     #[error("this belongs to another caller")]
     Foreign,
     /// The permit was released, or its deadline has passed.
@@ -54,7 +53,7 @@ pub enum HoldError {
     /// the work was done.
     #[error("the reservation expired and stays charged in full")]
     Expired,
-    /// More is committed than was reserved: that much.
+    /// The commit exceeds the reservation, which is this many hits.
     #[error("only {0} hits were reserved; commit at most those, and check for the rest")]
     TooMuch(u64),
     /// More limits match than a token can name.
@@ -67,18 +66,18 @@ pub enum HoldError {
     /// The store has no room to remember that this was done. Nothing was.
     #[error("the store has no room to remember this call; try again later")]
     NoRoom,
-    /// The store was started since, and does not know whether this was settled. Nothing is
+    /// The store has restarted since, and does not know whether this was settled. Nothing is
     /// given back, and the hits stay charged until their window ends.
     #[error("the service restarted since; earlier reservations stay charged")]
     Forgotten,
-    /// The store gave no answer; what was asked may have been done, and may be asked again.
+    /// The store gave no answer; the operation may have been carried out, and may be retried.
     #[error("{0}")]
     Store(#[from] StoreError),
 }
 
 impl Snapshot {
-    /// The steps that do `hits` to each of `parts` whose rule is still there. They have no say:
-    /// whatever they answer, all are carried out.
+    /// The steps that apply `hits` to each of `parts` whose rule still exists. They cast no vote:
+    /// all are carried out, whatever their outcomes.
     fn settlement(
         &self,
         parts: &[Part],
@@ -104,11 +103,11 @@ impl Snapshot {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Opens `token`, which is to be of `kind` and the caller's.
+    /// Opens `token`, which must be of `kind` and belong to the caller.
     fn open(&self, caller: &str, kind: Kind, token: &str) -> Result<Claim, HoldError> {
         let (claim, sealer) = match self.sealer().open(token) {
             Ok(claim) => (claim, self.sealer()),
-            // What takes nothing from anybody needs no secret.
+            // A token that stands for nothing needs no secret.
             Err(error) => {
                 let claim = Sealer::public().open(token).map_err(|_| error)?;
                 if !claim.parts.is_empty() {
@@ -188,7 +187,7 @@ impl<S: Store> Limiter<S> {
     }
 }
 
-/// `answer`, or the fault that has left steps without one: what is settled but in part is not.
+/// Returns `answer`, or the fault that left steps unanswered: a partial settlement counts as none.
 fn fully(answer: Result<Verdicts, StoreError>) -> Result<Verdicts, StoreError> {
     let verdicts = answer?;
     match verdicts.fault() {
@@ -197,7 +196,7 @@ fn fully(answer: Result<Verdicts, StoreError>) -> Result<Verdicts, StoreError> {
     }
 }
 
-/// What a request took.
+/// The parts of its limits that a request took.
 struct Taken {
     parts: Vec<TakenPart>,
     policies: Policies,
@@ -205,7 +204,7 @@ struct Taken {
     is_repeat: bool,
 }
 
-/// What it took of one limit.
+/// The part that a request took of one limit.
 pub(crate) struct TakenPart {
     pub(crate) part: Part,
     /// The number of the descriptor.
@@ -214,7 +213,7 @@ pub(crate) struct TakenPart {
     pub(crate) window: Micros,
 }
 
-/// A hash of what a request asks for, so that another one under the same key is told apart.
+/// A hash of the request's content, which tells apart different requests under the same key.
 fn content_of(sealer: &Sealer, check: &Check<'_>, hits: u64) -> u64 {
     let mut words = vec![hits.to_be_bytes()];
     let mut texts: Vec<&[u8]> = Vec::new();
@@ -232,7 +231,7 @@ fn content_of(sealer: &Sealer, check: &Check<'_>, hits: u64) -> u64 {
     low(sealer.hash("content", &texts))
 }
 
-/// Whether a request that is to be carried out once was, now or before.
+/// Checks that a request to be carried out once was, now or before.
 fn carried_out(verdicts: &Verdicts, plan: &Plan) -> Result<(), HoldError> {
     match verdicts.execution {
         Execution::Before if verdicts.outcomes.len() != plan.steps.len() => Err(

@@ -1,4 +1,4 @@
-//! From descriptors to the names of counters.
+//! The names of counters, derived from descriptors.
 
 use std::hash::Hasher;
 
@@ -9,7 +9,7 @@ use siphasher::sip::{SipHasher13, SipHasher24};
 
 use crate::sip::WordHasher;
 
-/// The secret under which counters are named: without it nobody can choose keys that collide.
+/// The secret under which counters are named; without it, nobody can choose keys that collide.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Seed([u8; 16]);
 
@@ -26,13 +26,13 @@ impl Seed {
         Self(seed)
     }
 
-    /// A seed that was kept, so that counters kept with it are found again.
+    /// A seed saved earlier, so that counters named by it are found again.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The seed, to be kept as secret as the counters.
+    /// The bytes of the seed, to be kept as secret as the counters.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0
@@ -78,7 +78,7 @@ pub(crate) struct LimitIdentity(u64);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Namer {
     seed: Seed,
-    /// A hasher that has seen nothing but the seed.
+    /// A hasher fed nothing but the seed.
     hasher: WordHasher,
 }
 
@@ -124,7 +124,7 @@ impl Namer {
         LimitIdentity(hasher.finish())
     }
 
-    /// What permits and reservations name a rule and its limit by.
+    /// The name that permits and reservations have for a rule and its limit.
     pub(crate) fn token(&self, rule: &str, limit: Option<LimitIdentity>) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.seed.0);
         write_text(&mut hasher, "token");
@@ -133,7 +133,7 @@ impl Namer {
         hasher.finish()
     }
 
-    /// What all names of a domain's subjects begin with.
+    /// The prefix that the names of all subjects of a domain share.
     pub(crate) fn domain(&self, domain: &str) -> DomainIdentity {
         let mut hasher = self.hasher;
         put_text(&mut hasher, domain);
@@ -159,14 +159,14 @@ pub(crate) struct Naming {
 }
 
 impl Naming {
-    /// Takes the next entry in, with the node that it matched if it matched one.
+    /// Adds the next entry, with the node that it matched, if any.
     pub(crate) fn add(&mut self, entry: &Entry<'_>, visit: Option<&Visit<'_>>) {
         match shared_pattern(visit) {
             Some(pattern) => {
-                // No value is so long: a pattern is never taken for an entry.
+                // No value is that long, so a pattern is never mistaken for an entry.
                 self.entries.word(lengths(pattern, u32::MAX as usize));
                 put_words(&mut self.entries, pattern);
-                // Values are shared, and keys are not: a star may stand for the end of one.
+                // Values are shared, keys are not: a star may stand for the end of one.
                 let rest = pattern.strip_prefix(entry.key);
                 if !rest.is_some_and(|rest| rest.starts_with('_')) {
                     self.entries.word(lengths(entry.key, u32::MAX as usize - 1));
@@ -181,7 +181,7 @@ impl Naming {
         }
     }
 
-    /// The name of the counter that `limit` has for the entries taken in so far.
+    /// The name of the counter that `limit` has for the entries added so far.
     pub(crate) fn counter(&self, subject: u64, limit: LimitIdentity) -> CounterKey {
         let mut hasher = self.entries;
         hasher.word(limit.0);

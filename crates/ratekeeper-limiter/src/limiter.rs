@@ -1,4 +1,4 @@
-//! The limiter itself.
+//! The limiter: rules, a store, and what ties them together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +17,13 @@ use crate::hold::token::Sealer;
 use crate::identity::{Namer, Seed};
 use crate::stats::Totals;
 
-/// How a limiter is set up, besides its rules and its store.
+/// The settings of a limiter besides its rules and its store.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct LimiterOptions {
-    /// How limits count that a request brings along: as the rules do by default.
+    /// The profile of limits that come with a request; by default the same as the rules'.
     pub profile: Profile,
-    /// Modes that hold for every rule.
+    /// The modes that apply to every rule.
     pub modes: Modes,
     /// The secret under which counters are named; None takes that of the store, if its nodes share
     /// one, else makes a new one. Counters that are to be found again after a restart need the seed
@@ -69,15 +69,15 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// The same limiter, which goes on by itself while its store cannot answer. Without, rules
-    /// whose failure mode is `local` let everything pass then.
+    /// Gives the limiter a fallback that decides while its store cannot answer. Without one, rules whose
+    /// failure mode is `local` let everything pass meanwhile.
     #[must_use]
     pub fn with_fallback(mut self, fallback: Fallback) -> Self {
         self.fallback = Some(fallback);
         self
     }
 
-    /// Forgets a share of what has expired beside the store; to be called about once a second.
+    /// Drops a share of the expired state kept outside the store; to be called about once a second.
     pub fn tend(&self) {
         if let Some(fallback) = &self.fallback {
             fallback.tend(self.clock.now());
@@ -93,10 +93,10 @@ impl<S: Store> Limiter<S> {
         self.put(rules, before.namer, &before);
     }
 
-    /// Names counters by `seed` from now on, so that nodes with one store find each other's. What
-    /// was counted, and the permits that were given, under other names are not found again.
+    /// Names counters by `seed` from now on, so that nodes with one store find each other's. Hits counted
+    /// and permits granted under the old names are not found again.
     pub fn adopt_seed(&self, seed: Seed) {
-        // Most often it is the same, and nobody has to wait to find that.
+        // Usually the seed is unchanged, which is found without taking the lock.
         if self.seed() == seed {
             return;
         }
@@ -121,7 +121,7 @@ impl<S: Store> Limiter<S> {
         self.snapshot.load()
     }
 
-    /// Where the counters are.
+    /// The store that keeps the counters.
     #[must_use]
     pub const fn store(&self) -> &S {
         &self.store
@@ -144,7 +144,7 @@ impl<S: Store> Limiter<S> {
         self.snapshot.load().sealer
     }
 
-    /// What was counted about requests, whatever their rules.
+    /// Counts of requests, independent of their rules.
     #[must_use]
     pub const fn totals(&self) -> &Totals {
         &self.totals
@@ -158,9 +158,9 @@ impl<S: Store> Limiter<S> {
         self.options.profile
     }
 
-    /// 128 bits that nobody else has, nor can guess.
+    /// Returns 128 unique bits that nobody can guess.
     pub(crate) fn new_id(&self) -> u128 {
-        // Relaxed: each number is given out once, in whatever order.
+        // Relaxed: each number is given out once, in any order.
         let number = self.ids_made.fetch_add(1, Ordering::Relaxed);
         self.ids.hash("id", &[&number.to_be_bytes()])
     }

@@ -1,4 +1,4 @@
-//! From a request to the steps that a store decides; what becomes of them is in [`outcomes`].
+//! From a request to the steps that a store decides; their outcomes are read in [`outcomes`].
 
 mod outcomes;
 
@@ -30,7 +30,7 @@ pub(crate) struct Context<'a> {
 pub(crate) struct Plan {
     descriptors: u16,
     pub(crate) steps: SmallVec<[Step; 4]>,
-    /// Where the limit of each step came from; as long as `steps`, which are the store's.
+    /// The origin of each step's limit; as long as `steps`.
     sources: SmallVec<[Source; 4]>,
     unlimited: SmallVec<[(u16, RuleIndex); 2]>,
     /// By step, for the few rules whose metrics tell values apart.
@@ -38,14 +38,14 @@ pub(crate) struct Plan {
     pub(crate) missed: Missed,
 }
 
-/// Descriptors and limits that took no part, for the statistics.
+/// The descriptors and limits that took no part, for the statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Missed {
     /// True if a domain of the request has no rules.
     pub(crate) unknown_domain: bool,
     /// Descriptors of known domains that no limit matched.
     pub(crate) unmatched: u16,
-    /// Concurrency limits left out, since nothing would release the permit.
+    /// Concurrency limits left out because nothing would release the permit.
     pub(crate) concurrency_skipped: u16,
     /// The first descriptor without a limit.
     pub(crate) stray: Option<u16>,
@@ -62,15 +62,15 @@ struct Matched<'a, 'c> {
     visits: &'c [Visit<'a>],
     /// The names of the counters of `entries`.
     naming: &'c Naming,
-    /// Which of `entries` is the subject.
+    /// The index in `entries` of the subject.
     subject: usize,
     /// The first half of the names.
     subject_name: u64,
 }
 
 impl Plan {
-    /// Matches every descriptor of `check`, for a plan that is empty so far: it is large, and
-    /// filled where it lies. A domain without rules gives no steps.
+    /// Matches every descriptor of `check` into a plan that is empty so far; a plan is large, so it is
+    /// filled in place. A domain without rules gives no steps.
     #[inline]
     pub(crate) fn fill(&mut self, context: &Context<'_>, check: &Check<'_>) {
         self.descriptors = u16::try_from(check.descriptors.len()).unwrap_or(u16::MAX);
@@ -170,7 +170,7 @@ impl Plan {
                 self.missed.concurrency_skipped += 1;
                 return;
             }
-            // One permit, whatever the request costs.
+            // One permit, no matter what the request costs.
             hits = hits.signum();
         }
         let enforced = rule.enforce.is_all() || {
@@ -202,7 +202,7 @@ impl Plan {
         });
     }
 
-    /// A limit that the request brings along holds for the descriptor as it is, matched or not,
+    /// Adds a limit that comes with the request. It applies to the descriptor as it is, matched or not,
     /// even without entries.
     #[cold] // Few requests bring limits along.
     fn add_override(
@@ -264,10 +264,10 @@ impl Plan {
         let keep = |source: &Source| !matches!(source, Source::Rule(index) if replaced(*index));
         let kept: SmallVec<[bool; 8]> = self.sources.iter().map(keep).collect();
         self.keep(&kept);
-        // What is unlimited stays so, also where another rule replaces it, as the incumbent has it.
+        // An unlimited descriptor stays so even if another rule replaces its own, as with the incumbent.
     }
 
-    /// Takes the steps out that `is_apart` names, as a plan of their own.
+    /// Takes out the steps that `is_apart` selects, as a plan of their own.
     pub(crate) fn split_off(&mut self, is_apart: impl Fn(&Step) -> bool) -> Self {
         let stays: SmallVec<[bool; 8]> = self.steps.iter().map(|step| !is_apart(step)).collect();
         let goes: SmallVec<[bool; 8]> = stays.iter().map(|stays| !stays).collect();
@@ -284,7 +284,7 @@ impl Plan {
         apart
     }
 
-    /// Takes out the steps that `kept` does not name, by their place.
+    /// Drops the steps whose entry in `kept` is false.
     fn keep(&mut self, kept: &[bool]) {
         self.details
             .retain(|(step, _)| kept.get(*step).copied().unwrap_or(false));
@@ -304,7 +304,7 @@ impl Plan {
     }
 }
 
-/// Which entry names the tenant; the first one if none does.
+/// The index of the entry that names the tenant; the first one if none does.
 fn tenant(domain: &Domain, entries: &[Entry<'_>]) -> usize {
     let Some(tenant) = domain.tenant() else {
         return 0;
@@ -315,7 +315,7 @@ fn tenant(domain: &Domain, entries: &[Entry<'_>]) -> usize {
         .unwrap_or(0)
 }
 
-/// The limit that a request brings along, counted as `profile` counts by default.
+/// The limit that comes with a request, counted as `profile` counts by default.
 fn limit_of(own: Override, profile: Profile) -> Option<Limit> {
     let algorithm = match profile {
         Profile::Envoy => Algorithm::FixedWindow,
@@ -331,9 +331,9 @@ fn hits(descriptor: &Descriptor<'_>) -> i64 {
 }
 
 impl Matched<'_, '_> {
-    /// What tells this request's values apart in metrics: the whole descriptor with
+    /// The label that tells this request's values apart in metrics: the whole descriptor with
     /// `detailed_metric`, else the nodes with the values of those that have `value_to_metric`.
-    /// A shared pattern stays a pattern, a secret shows its fingerprint.
+    /// A shared pattern stays a pattern; a secret shows as its fingerprint.
     fn detail(&self, rule: &Rule, snapshot: &Snapshot) -> String {
         let mut detail = String::new();
         for (entry, visit) in self.entries.iter().zip(self.visits) {

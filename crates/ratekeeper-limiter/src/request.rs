@@ -1,4 +1,4 @@
-//! What a limiter is asked.
+//! The requests that a limiter decides.
 
 use ratekeeper_core::{MAX_COUNT, Micros};
 use ratekeeper_rules::{Entry, Unit};
@@ -7,7 +7,7 @@ use ratekeeper_rules::{Entry, Unit};
 #[allow(clippy::cast_possible_wrap, reason = "2^53 - 1 fits")]
 pub const MAX_HITS: i64 = MAX_COUNT as i64;
 
-/// The most bytes that edges take of the key or the value of one entry: more than a proxy that
+/// The most bytes that edges accept in the key or the value of one entry: more than a proxy that
 /// bounds its headers ever sends.
 pub const ENTRY_BYTES_MAX: usize = 64 << 10;
 
@@ -17,9 +17,9 @@ pub struct Check<'a> {
     /// The namespace of rules, where a descriptor names no other; a domain without rules allows
     /// everything.
     pub domain: &'a str,
-    /// What the request is, from as many points of view as there are; the limits of all count.
+    /// The views of the request; the limits of all of them apply.
     pub descriptors: &'a [Descriptor<'a>],
-    /// Whether the caller can hold the request back until a leaky bucket lets it go.
+    /// The caller's ability to hold the request back until a leaky bucket lets it go.
     pub waiting: Waiting,
 }
 
@@ -38,15 +38,15 @@ impl<'a> Check<'a> {
 /// One view of a request: who calls, or what is called.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor<'a> {
-    /// The namespace of its rules, if that is not the check's: limits of several domains are then
+    /// The namespace of its rules, if it differs from the check's: limits of several domains are then
     /// taken together or not at all.
     pub domain: Option<&'a str>,
-    /// Matched in order.
+    /// The entries, matched in order.
     pub entries: &'a [Entry<'a>],
-    /// What it costs: 1 for most requests, 0 looks only, negative gives back.
-    /// Beyond [`MAX_HITS`] either way counts as that.
+    /// The cost in hits: 1 for most requests; 0 only peeks, a negative number gives back.
+    /// Clamped to [`MAX_HITS`] either way.
     pub hits: i64,
-    /// A limit that the request brings along; the rules are then not asked.
+    /// A limit that comes with the request; the rules are then not matched.
     pub limit: Option<Override>,
 }
 
@@ -84,21 +84,21 @@ pub(crate) fn recosted<'a>(
 /// A limit that comes with a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Override {
-    /// Hits per unit; above 2^53 - 1 counts as that.
+    /// Hits per unit, clamped to 2^53 - 1.
     pub quota: u64,
     /// The window.
     pub unit: Unit,
 }
 
-/// Whether a caller can wait for its turn.
+/// A caller's ability to wait for its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Waiting {
     /// No: a leaky bucket's delay becomes a denial, unless the rule says `leaky_over_rls: allow`.
     #[default]
     Cannot,
-    /// Yes, for so long and no longer: a leaky bucket denies what would have to wait longer, and
-    /// gives it no turn.
+    /// Yes, at most this long: a leaky bucket denies requests that would have to wait longer, and
+    /// gives them no turn.
     Within(Micros),
-    /// Yes, for any turn: the decision says for how long.
+    /// Yes, for any turn: the decision says how long.
     Can,
 }

@@ -1,4 +1,4 @@
-//! What is counted about decisions: plain atomics, striped so that threads do not share lines.
+//! Counts of decisions: plain atomics, striped so that threads do not share cache lines.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -17,26 +17,26 @@ use crate::stray::Strays;
 /// Upper bounds of the buckets of remaining / capacity; everything is below the last.
 pub const REMAINING_BOUNDS: [f64; 7] = [0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0];
 
-/// Values of one rule that are told apart in metrics; the others are counted as `other`.
+/// The most values of one rule that metrics tell apart; the others are counted as `other`.
 const DETAILS_MAX: usize = 1_000;
 
-/// Bytes of such a value that are shown.
+/// The most bytes of such a value that are shown.
 const DETAIL_BYTES_MAX: usize = 128;
 
 /// Copies of each count, so that threads do not share cache lines; a thread always uses the
 /// same one.
 pub const STRIPES: usize = 8;
 
-/// How one rule answered one request.
+/// The answer of one rule to one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     Allowed,
     Denied,
-    /// It would have denied, but only watches.
+    /// It would have denied, but is in shadow mode.
     ShadowDenied,
 }
 
-/// What is counted about one rule, since it was first loaded.
+/// The counts of one rule since it was first loaded.
 #[derive(Debug)]
 pub struct RuleStats {
     /// The rule's id.
@@ -47,7 +47,7 @@ pub struct RuleStats {
     pub plan: Box<str>,
     counts: Striped,
     details: RwLock<HashMap<Box<str>, Arc<Striped>>>,
-    /// Values beyond the first thousand.
+    /// Counts of the values beyond the first thousand.
     other: Striped,
 }
 
@@ -80,14 +80,14 @@ impl RuleStats {
         }
     }
 
-    /// All counts up to now; those that come in meanwhile may be missing.
+    /// All counts up to now; concurrent ones may be missing.
     #[must_use]
     pub fn counts(&self) -> RuleCounts {
         self.counts.sum()
     }
 
     /// Counts by value, for rules with `detailed_metric` or `value_to_metric`: at most a
-    /// thousand values, then `other`. Of long values the beginning and a fingerprint are shown.
+    /// thousand values, then `other`. Long values are cut and end in a fingerprint.
     #[must_use]
     pub fn details(&self) -> Vec<(Box<str>, RuleCounts)> {
         let details = self.details.read();
@@ -124,8 +124,8 @@ impl RuleStats {
         }
     }
 
-    /// The counts of a value; none once a thousand others have theirs. What is known, or is too
-    /// much, is found without waiting for anybody.
+    /// The counts of a value; None once a thousand others have theirs. A value that is known, or one too
+    /// many, is found without waiting for other threads.
     fn detail(&self, detail: &str) -> Option<Arc<Striped>> {
         let details = self.details.read();
         if let Some(counts) = details.get(detail) {
@@ -143,26 +143,26 @@ impl RuleStats {
     }
 }
 
-/// What is counted about requests, whatever their rules.
+/// Counts of requests, independent of their rules.
 #[derive(Debug, Default)]
 pub struct Totals {
     /// Requests for a domain without rules, which are allowed.
     pub unknown_domain: AtomicU64,
     /// Descriptors that no limit matched, which are allowed.
     pub unmatched: AtomicU64,
-    /// Concurrency limits skipped because a release could never come.
+    /// Concurrency limits skipped because nothing would release the permit.
     pub concurrency_skipped: AtomicU64,
-    /// A sample of what no rule matched.
+    /// A sample of the descriptors that no rule matched.
     pub strays: Strays,
 }
 
 impl Totals {
-    /// Counts what no limit of `check` looked at.
+    /// Counts the parts of `check` that no limit matched.
     #[inline]
     pub(crate) fn count(&self, missed: &Missed, check: &Check<'_>) {
         let add = |count: &AtomicU64, more: u16| {
             if more > 0 {
-                // Relaxed: a count that nothing else goes by.
+                // Relaxed: nothing else depends on this count.
                 count.fetch_add(u64::from(more), Ordering::Relaxed);
             }
         };
@@ -189,7 +189,7 @@ struct Stripe {
     shadow_denied: AtomicU64,
     uncounted: AtomicU64,
     uncounted_allowed: AtomicU64,
-    /// What was allowed and counted, by what remained: its sum needs no count of its own.
+    /// Allowed and counted requests by the share that remained: their total needs no count of its own.
     allowed: Buckets,
     refused: Buckets,
     remaining_sum_ppm: AtomicU64,
@@ -198,7 +198,7 @@ struct Stripe {
 type Buckets = [AtomicU64; REMAINING_BOUNDS.len()];
 
 impl Stripe {
-    /// Counts an answer, and gives the buckets that it belongs to.
+    /// Counts an answer and returns the buckets that it belongs to.
     fn answer(&self, answer: Answer) -> &Buckets {
         let refusals = match answer {
             Answer::Allowed => return &self.allowed,

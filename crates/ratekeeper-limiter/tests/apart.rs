@@ -145,7 +145,7 @@ fn permits_are_not_counted_while_the_store_is_away() {
     assert!(acquired.decision.allowed() && acquired.permit.is_some());
 }
 
-/// What passed without being counted cannot come back, and settling it says so.
+/// Hits that passed uncounted cannot be given back, and settling them says so.
 #[test]
 fn what_was_reserved_while_the_store_was_away_gives_nothing_back() {
     let limiter = limiter();
@@ -194,7 +194,7 @@ fn a_key_whose_permit_is_over_takes_none() {
     assert_eq!(late, Err(HoldError::KeySpent));
 }
 
-/// Whoever lost the answer holds the permit as long as whoever had it at once.
+/// A caller that lost the answer holds the permit as long as one that got it at once.
 #[test]
 fn a_repeat_renews_the_permit() {
     let limiter = limiter();

@@ -395,8 +395,8 @@ fn tokens_are_of_one_kind_one_caller_and_one_seed() {
     );
 }
 
-/// What was held under rules that are gone is given back to nobody; a changed limit of the
-/// same counter is no other rule.
+/// Holds under rules that are gone give nothing back; a changed limit with the same counter is
+/// still the same rule.
 #[test]
 fn rules_may_change_in_between() {
     let limiter = limiter();

@@ -36,9 +36,9 @@ struct Parted(Arc<Stores>);
 #[derive(Debug)]
 struct Stores {
     both: [MemoryStore; 2],
-    /// Whether the second is away.
+    /// True if the second is away.
     is_away: AtomicBool,
-    /// Whether that is known before it is asked.
+    /// True if that is known before it is asked.
     is_known: bool,
 }
 
@@ -145,7 +145,7 @@ fn ask(limiter: &Limiter<Parted>, key: &str, hits: i64) -> Decision {
     now(limiter.check(&Check::new("d", &descriptors)))
 }
 
-/// What the stores have counted of each limit on the path to `key`.
+/// The hits that the stores have counted for each limit on the path to `key`.
 fn used(limiter: &Limiter<Parted>, key: &str) -> [u64; 3] {
     let entries = ["all", "every", key].map(|key| Entry { key, value: "v" });
     let descriptors = [Descriptor::new(&entries)];

@@ -1,31 +1,31 @@
-//! What the store last said was left of each counter, of as many as there is room for.
+//! The remaining hits that the store last reported, for as many counters as there is room for.
 
 use parking_lot::Mutex;
 use ratekeeper_core::Timestamp;
 use ratekeeper_store::CounterKey;
 
-/// Counters that are remembered, a power of 2. 2.5 MiB of them.
+/// The number of counters remembered, a power of 2; they take 2.5 MiB.
 const PLACES: usize = 1 << 16;
 
-/// One place for each counter's name, taken by whoever came last: what is forgotten starts from
-/// nothing, which refuses nobody.
+/// Reports by counter name, one place for each hash, which the latest counter takes. A forgotten
+/// counter starts from nothing, which denies nobody.
 #[derive(Debug)]
 pub(super) struct Known(Box<[Mutex<Place>]>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
-    /// The part of the name that does not say where it lies; 0 if the place is empty.
+    /// The part of the name that does not determine its place; 0 if the place is empty.
     tag: u64,
     said: Said,
     until: Timestamp,
 }
 
-/// What the store said of a counter.
+/// The store's last report on a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Said {
     /// Hits left.
     pub(super) remaining: u64,
-    /// When.
+    /// The time of the report.
     pub(super) at: Timestamp,
 }
 
@@ -34,7 +34,7 @@ impl Known {
         Self((0..PLACES).map(|_| Mutex::default()).collect())
     }
 
-    /// From `until` on, `said` says nothing of the counter any more.
+    /// Remembers `said`, which is valid until `until`.
     pub(super) fn put(&self, key: CounterKey, said: Said, until: Timestamp) {
         *self.place(key).lock() = Place {
             tag: tag(key),
@@ -43,8 +43,8 @@ impl Known {
         };
     }
 
-    /// What was last said of the counter, if that is known and still says something. It is then
-    /// forgotten: a counter starts from it once.
+    /// Takes the last report on the counter, if it is known and still valid: a counter starts from it
+    /// only once.
     pub(super) fn take(&self, key: CounterKey, now: Timestamp) -> Option<Said> {
         let mut place = self.place(key).lock();
         if place.tag != tag(key) {
@@ -60,7 +60,7 @@ impl Known {
     }
 }
 
-/// Not 0, and made of bits that the place is not made of.
+/// A tag other than 0, made of bits that the place is not made of.
 fn tag(key: CounterKey) -> u64 {
     (key.identity.rotate_left(32) ^ key.subject) | 1
 }

@@ -7,37 +7,37 @@ use super::token::{Claim, Kind};
 use super::{Caller, HoldError, Taken, content_of};
 use crate::{Check, Decision, Limiter, Policies};
 
-/// For how long an idempotency key is remembered where nothing else says it.
+/// The time for which an idempotency key is remembered unless something else sets it.
 const KEY_TTL: Micros = Micros::from_secs(300);
 
 /// The answer to an acquire.
 #[derive(Debug)]
 pub struct Acquired {
-    /// Whether the request may go on, and what of which limit is left.
+    /// The decision: whether the request may go on, and what remains of each limit.
     pub decision: Decision,
     /// The enforced limits that it is held to, each once.
     pub policies: Policies,
-    /// The permit; None if the request was denied, or no concurrency limit holds for it, or
+    /// The permit; None if the request was denied, or no concurrency limit applies to it, or
     /// the store gave no answer and the failure mode let it pass.
     pub permit: Option<Held>,
-    /// Whether the idempotency key was used before, and this is the answer of then.
+    /// True if the idempotency key was used before and this repeats that answer.
     pub is_repeat: bool,
 }
 
 /// A permit that is held.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Held {
-    /// What to release or renew it by.
+    /// The token to release or renew it with.
     pub token: String,
-    /// Until it ends by itself, counted from now: the shortest timeout of its limits.
+    /// The time until it expires, counted from now: the shortest timeout of its limits.
     pub expires_after: Micros,
 }
 
-/// What became of a permit that was given back.
+/// The outcome of a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Released {
-    /// Whether it was held until now: false if it was released before, has reached its
-    /// deadline, or its rules are gone.
+    /// True if it was held until now; false if it was released before, has reached its deadline, or its
+    /// rules are gone.
     pub was_held: bool,
 }
 
@@ -54,8 +54,8 @@ impl<S: Store> Caller<'_, S> {
     ///
     /// # Errors
     /// [`HoldError::TooManyLimits`], [`HoldError::Conflict`] or [`HoldError::NoRoom`]; nothing
-    /// was taken. [`HoldError::KeySpent`] if the permit of the key is not held any more;
-    /// [`HoldError::Store`] if the store did not say.
+    /// was taken. [`HoldError::KeySpent`] if the permit of the key is no longer held;
+    /// [`HoldError::Store`] if the store did not answer.
     pub async fn acquire(
         &self,
         check: &Check<'_>,
@@ -100,7 +100,7 @@ impl<S: Store> Caller<'_, S> {
                 parts: parts.into_iter().map(|taken| taken.part).collect(),
             };
             let expires_after = match is_repeat {
-                // What was taken then may have been given back since, or to somebody else.
+                // The permits taken then may have been released since, or gone to somebody else.
                 true => limiter.prolong(&claim).await?.ok_or(HoldError::KeySpent)?,
                 false => timeout,
             };
@@ -117,11 +117,11 @@ impl<S: Store> Caller<'_, S> {
         })
     }
 
-    /// Moves the deadline of a permit on, to its limits' timeouts from now.
+    /// Extends the deadline of a permit to its limits' timeouts from now.
     ///
     /// # Errors
-    /// [`HoldError::NotHeld`] if it is not held any more in one of its limits, and those of a
-    /// token that is none, somebody else's, or a reservation; [`HoldError::Store`].
+    /// [`HoldError::NotHeld`] if it is no longer held in one of its limits, and the errors of a token
+    /// that is malformed, another caller's, or a reservation; [`HoldError::Store`].
     pub async fn renew(&self, token: &str) -> Result<Held, HoldError> {
         let claim = self.limiter.open(self.name, Kind::Permit, token)?;
         let expires_after = self
@@ -135,10 +135,10 @@ impl<S: Store> Caller<'_, S> {
         })
     }
 
-    /// Gives a permit back. Twice is as good as once.
+    /// Releases a permit. Releasing it twice does no harm.
     ///
     /// # Errors
-    /// Those of a token that is none, somebody else's, or a reservation; [`HoldError::Store`].
+    /// The errors of a token that is malformed, another caller's, or a reservation; [`HoldError::Store`].
     pub async fn release(&self, token: &str) -> Result<Released, HoldError> {
         let claim = self.limiter.open(self.name, Kind::Permit, token)?;
         let (verdicts, _) = self.limiter.act(&claim, PermitAct::Release).await?;
@@ -151,16 +151,16 @@ impl<S: Store> Caller<'_, S> {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Moves the deadline of a permit on: until it ends then, counted from now, or none if it is
-    /// not held any more in one of its limits.
+    /// Extends the deadline of a permit. Returns the time until it ends, counted from now, or None if it
+    /// is no longer held in one of its limits.
     async fn prolong(&self, claim: &Claim) -> Result<Option<Micros>, HoldError> {
         let (verdicts, timeout) = self.act(claim, PermitAct::Renew).await?;
         let held = |outcome: &StepOutcome| matches!(outcome, StepOutcome::Counted(outcome) if outcome.fits());
         Ok(timeout.filter(|_| verdicts.outcomes.iter().all(held)))
     }
 
-    /// Does `act` in every limit that the permit is held in; and the shortest timeout of those,
-    /// none if no rule of them is left.
+    /// Applies `act` to every limit that the permit is held in, and returns the shortest timeout of
+    /// those, None if none of their rules is left.
     async fn act(
         &self,
         claim: &Claim,

@@ -1,4 +1,4 @@
-//! Requests that have a turn in a leaky bucket, and what they give back if they do not take it.
+//! Requests that have a turn in a leaky bucket, and the receipts by which they give it back.
 
 use ratekeeper_core::{Algorithm, Limit, Micros, Timestamp};
 use ratekeeper_store::{Answer, CounterKey, Extra, RuleSlot, Step, Store};
@@ -13,12 +13,12 @@ use crate::request::MAX_HITS;
 /// A request that was allowed, and may not go on yet.
 #[derive(Debug)]
 pub struct Queued {
-    /// When it may; none if it need not wait.
+    /// Its turn; None if it need not wait.
     pub turn: Option<Turn>,
-    /// Its concurrency limits, which were not asked, since a request that waits is not in flight:
-    /// they [are](Limiter::admit_put_off) when its turn has come.
+    /// Its concurrency limits. They have not been checked yet, since a request that waits is not in
+    /// flight: they [are](Limiter::admit_put_off) once its turn has come.
     pub permits: Option<PutOff>,
-    /// What it took.
+    /// The receipt for the hits it took.
     pub receipt: Receipt,
 }
 
@@ -29,14 +29,14 @@ pub struct Turn {
     pub counter: CounterKey,
     /// The rule that made the bucket.
     pub rule: RuleSlot,
-    /// In how long it comes, counted from the decision.
+    /// The time until it comes, counted from the decision.
     pub after: Micros,
-    /// How long after it the next one comes.
+    /// The time from this turn to the next.
     pub span: Micros,
 }
 
 impl Turn {
-    /// Puts the turn that `step` has `answered` in `turn`, if it is enforced and the later one.
+    /// Sets `turn` to the one that `step` `answered`, if that is enforced and later.
     pub(super) fn put_later(turn: &mut Option<Self>, step: &Step, answered: &Answered) {
         let after = turn.map_or(Micros::ZERO, |turn| turn.after);
         if answered.delay > after && !step.shadow {
@@ -50,20 +50,20 @@ impl Turn {
     }
 }
 
-/// What an allowed request took of its rates, to be given back at most once.
+/// The hits that an allowed request took of its rates, to be given back at most once.
 #[derive(Debug)]
 pub struct Receipt {
-    /// By the store's clock.
+    /// The time of the decision by the store's clock.
     pub(crate) at: Timestamp,
-    /// By the limiter's clock.
+    /// The time of the decision by the limiter's clock.
     pub(crate) heard: Timestamp,
-    /// Of a leaky bucket with how long after `at` the turn has passed.
+    /// The parts taken; those of a leaky bucket with the time after `at` by which the turn has passed.
     pub(crate) taken: SmallVec<[(Part, Option<Micros>); 2]>,
 }
 
 impl Receipt {
-    /// The limit by which a turn is given back that ends so long after it was taken: by a queue that
-    /// is longer, nothing is. None if the turn has passed.
+    /// The limit by which to give back a turn that ends `ends_after` after it was taken: if the queue has
+    /// become longer, nothing is given back. None if the turn has passed.
     fn tail(&self, limit: &Limit, ends_after: Micros, now: Timestamp) -> Option<Limit> {
         let left = ends_after.get().checked_sub(now.since(self.heard).get())?;
         // Whoever has a turn behind this one is a whole hit away; that much clocks may differ.
@@ -71,9 +71,9 @@ impl Receipt {
         (left > 0).then(|| limit.with_delay_max(Micros::new(left + tolerance)))
     }
 
-    /// Gives back what a request took that does not go on: of windows what they still count, and
+    /// Gives back what a request took if it does not go on: from windows what they still count, and
     /// a turn in a leaky bucket if nobody has one behind it. Done at once, unless there is a ticket
-    /// to await; what cannot be given back stays taken.
+    /// to await; hits that cannot be given back stay taken.
     #[must_use = "a ticket that is dropped may never be sent"]
     pub fn give_back<S: Store>(self, limiter: &Limiter<S>) -> Option<S::Ticket> {
         let now = limiter.clock().now();

@@ -1,4 +1,4 @@
-//! Reservations: hits taken before their number is known, and refunds.
+//! Reservations, which take hits before their number is known, and refunds.
 
 use ratekeeper_core::{Micros, Moment, Timestamp};
 use ratekeeper_store::{Execution, Extra, Once, Step, Store, Until};
@@ -8,64 +8,64 @@ use super::{Caller, HoldError, Taken, TakenPart, content_of};
 use crate::request::{MAX_HITS, recosted};
 use crate::{Check, Decision, Limiter};
 
-/// For how long the idempotency key of a refund is remembered.
+/// The time for which the idempotency key of a refund is remembered.
 const KEY_TTL: Micros = Micros::from_secs(300);
 
-/// What is to be reserved.
+/// A request to reserve hits.
 #[derive(Clone, Copy, Debug)]
 pub struct Reserve<'a> {
-    /// Who asks for what. A descriptor with hits of its own costs those, whatever is committed.
+    /// The request. A descriptor with hits of its own costs those, no matter what is committed.
     pub check: Check<'a>,
-    /// The most that the request may turn out to cost: what every descriptor costs that is not
-    /// `fixed`. 1 to 2^53 - 1.
+    /// The most that the request may turn out to cost, charged to every descriptor that is not
+    /// `fixed`: 1 to 2^53 - 1.
     pub hits: u64,
-    /// Which descriptors have hits of their own; shorter counts as false.
+    /// True for each descriptor that has hits of its own; missing entries count as false.
     pub fixed: &'a [bool],
-    /// How long it may take until it is settled.
+    /// The time within which it must be settled.
     pub ttl: Micros,
-    /// With one, the same reservation of the same caller is made once, as long as `ttl`.
+    /// The idempotency key: within `ttl`, the same reservation of the same caller is made once.
     pub key: Option<&'a str>,
 }
 
 /// The answer to a reserve.
 #[derive(Debug)]
 pub struct Reserved {
-    /// Whether the request may go on, and what of which limit is left.
+    /// The decision: whether the request may go on, and what remains of each limit.
     pub decision: Decision,
-    /// What to settle; None if the request was denied.
+    /// The reservation to settle; None if the request was denied.
     pub reservation: Option<Reservation>,
-    /// Whether the idempotency key was used before, and this is the answer of then.
+    /// True if the idempotency key was used before and this repeats that answer.
     pub is_repeat: bool,
 }
 
-/// Hits that are taken and not settled.
+/// Hits that are taken but not yet settled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reservation {
-    /// What to commit or cancel it by.
+    /// The token to commit or cancel it with.
     pub token: String,
-    /// Until it cannot be settled any more, counted from now.
+    /// The time left to settle it, counted from now.
     pub expires_after: Micros,
 }
 
-/// What became of a reservation.
+/// The outcome of settling a reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settled {
-    /// Hits given back of each limit that still counts them, 0 if there is none; of what a
-    /// descriptor cost by itself, a cancel gives all back and a commit nothing.
+    /// Hits given back to each limit that still counts them, 0 if there is none. Of the hits of a `fixed`
+    /// descriptor, a cancel gives all back and a commit none.
     pub given_back: u64,
-    /// Limits that they were given back to: those that still count what was taken then.
+    /// The number of limits that they were given back to: those that still count the hits taken.
     pub limits: usize,
-    /// Limits that nothing was given back to, since their rules are gone.
+    /// The number of limits that nothing was given back to because their rules are gone.
     pub limits_gone: usize,
-    /// Whether the very same was done before, and this changed nothing.
+    /// True if the same settlement was made before, and this one changed nothing.
     pub is_repeat: bool,
 }
 
 impl<S: Store> Caller<'_, S> {
-    /// Takes `reserve.hits` now, of which the caller will say later how many it needed.
+    /// Takes `reserve.hits` now; the caller says later how many it needed.
     ///
-    /// Concurrency limits are left out, as in a check. What is neither committed nor cancelled
-    /// within the ttl stays charged in full: nobody knows whether the work was done.
+    /// Concurrency limits are left out, as in a check. A reservation that is neither committed nor
+    /// cancelled within its ttl stays charged in full: nobody knows whether the work was done.
     ///
     /// # Errors
     /// [`HoldError::TooManyLimits`], [`HoldError::Conflict`] or [`HoldError::NoRoom`]; nothing
@@ -132,8 +132,8 @@ impl<S: Store> Caller<'_, S> {
     ///
     /// # Errors
     /// [`HoldError::TooMuch`] if fewer were reserved, [`HoldError::Expired`] after its ttl,
-    /// [`HoldError::Conflict`] if it was settled in another way, and those of a token that is
-    /// none, somebody else's, or a permit; [`HoldError::Store`], [`HoldError::NoRoom`],
+    /// [`HoldError::Conflict`] if it was settled in another way, and the errors of a token that is
+    /// malformed, another caller's, or a permit; [`HoldError::Store`], [`HoldError::NoRoom`],
     /// [`HoldError::Forgotten`].
     pub async fn commit(&self, token: &str, hits: u64) -> Result<Settled, HoldError> {
         let claim = self.limiter.open(self.name, Kind::Reservation, token)?;
@@ -144,10 +144,10 @@ impl<S: Store> Caller<'_, S> {
         self.limiter.settle_once(&claim, rest, rest, back).await
     }
 
-    /// Gives back all that was reserved, as if nothing had been asked.
+    /// Gives back all that was reserved, as if nothing had been requested.
     ///
     /// # Errors
-    /// As for [`Self::commit`], but for [`HoldError::TooMuch`].
+    /// Those of [`Self::commit`] except [`HoldError::TooMuch`].
     pub async fn cancel(&self, token: &str) -> Result<Settled, HoldError> {
         let claim = self.limiter.open(self.name, Kind::Reservation, token)?;
         self.limiter
@@ -155,8 +155,8 @@ impl<S: Store> Caller<'_, S> {
             .await
     }
 
-    /// Gives back what the hits of the descriptors say, of what counts now: for costs that
-    /// turned out not to be any, where nothing was reserved. With a `key`, once in five minutes.
+    /// Gives back the hits of the descriptors to the limits as they count now: for costs that did not
+    /// arise after all, where nothing was reserved. With a `key`, once in five minutes.
     ///
     /// # Errors
     /// [`HoldError::Conflict`] or [`HoldError::NoRoom`]; nothing was given back.
@@ -190,7 +190,7 @@ impl<S: Store> Caller<'_, S> {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Gives back what `back` says of each part, once. `content` tells what the caller wants.
+    /// Gives back the hits that `back` returns for each part, once. `content` identifies the operation.
     async fn settle_once(
         &self,
         claim: &Claim,
@@ -242,8 +242,8 @@ impl<S: Store> Limiter<S> {
         })
     }
 
-    /// What time the store says it is, by a look at what `claim` is about; this node's if it does
-    /// not say.
+    /// The store's time, read by a peek at the parts of `claim`; this node's time if the store does not
+    /// tell.
     async fn time_of_store(&self, claim: &Claim) -> Timestamp {
         let now = self.clock().now();
         let snapshot = self.load();
@@ -262,7 +262,7 @@ impl<S: Store> Limiter<S> {
 }
 
 impl Reserve<'_> {
-    /// The part, marked if its descriptor has hits of its own.
+    /// Returns the part, marked if its descriptor has hits of its own.
     fn mark(&self, taken: TakenPart) -> Part {
         let number = usize::from(taken.descriptor);
         Part {

@@ -1,6 +1,6 @@
 //! Permits and reservations as text that only we can write.
 //!
-//! A token says itself what it stands for, so that nothing is kept of it here, and any node
+//! A token carries all that it stands for, so that nothing is kept of it here, and any node
 //! with the same store and seed can settle it:
 //!
 //! ```text
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! The MAC is SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, 2012), under a key
-//! that is derived from the limiter's seed and used for nothing else: who does not know the
-//! seed writes a token that passes with probability 2^-128 a try. A token of no part stands for
-//! hits that nobody counted, and is written under a key that is no secret: whoever writes one gets
-//! nothing by it, and it is settled as well by a node that has another seed, or has changed it. As text it is base64url
+//! that is derived from the limiter's seed and used for nothing else: without the seed, each attempt
+//! to forge a token succeeds with probability 2^-128. A token without parts stands for hits that
+//! nobody counted, and is written under a key that is no secret: forging one gains nothing, and a
+//! node with another seed, or a changed one, can settle it too. As text it is base64url
 //! (RFC 4648, section 5) without padding.
 
 use base64::Engine;
@@ -39,39 +39,39 @@ const HEAD_BYTES: usize = 50;
 const PART_BYTES: usize = 32;
 const MAC_BYTES: usize = 16;
 
-/// Set in a part's hits if they are given back by a cancel alone.
+/// The bit set in a part's hits if only a cancel gives them back.
 const FIXED: u64 = 1 << 63;
 
-/// What a token stands for.
+/// The kind of hold that a token stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Permit,
     Reservation,
 }
 
-/// What is held in one limit.
+/// The part of a hold that lies in one limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Part {
-    /// Names the rule and its limit's identity: another limit has other counters.
+    /// The name of the rule and its limit's identity: another limit has other counters.
     pub(crate) rule: u64,
     pub(crate) key: CounterKey,
-    /// What was taken, at most 2^53 - 1.
+    /// The hits taken, at most 2^53 - 1.
     pub(crate) hits: u64,
-    /// Whether a commit leaves it as it is.
+    /// True if a commit leaves it as it is.
     pub(crate) is_fixed: bool,
 }
 
-/// What a token says.
+/// The contents of a token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Claim {
     pub(crate) kind: Kind,
     pub(crate) id: u128,
     pub(crate) taken_at: Timestamp,
-    /// A reservation is settled before then.
+    /// The time before which a reservation must be settled.
     pub(crate) until: Timestamp,
-    /// What was reserved.
+    /// The hits reserved.
     pub(crate) hits: u64,
-    /// Whose it is.
+    /// A hash of the caller that it belongs to.
     pub(crate) caller: u64,
     pub(crate) parts: Vec<Part>,
 }
@@ -96,7 +96,7 @@ impl Sealer {
         Self { key }
     }
 
-    /// One whose key everybody knows, for tokens that stand for nothing.
+    /// A sealer with a public key, for tokens that stand for nothing.
     pub(crate) fn public() -> Self {
         Self::new(Seed::from_bytes([0; 16]))
     }
@@ -112,7 +112,7 @@ impl Sealer {
         hasher.finish128().as_u128()
     }
 
-    /// Who a token belongs to, as it says it.
+    /// The hash by which a token names the caller it belongs to.
     pub(crate) fn caller(&self, name: &str) -> u64 {
         low(self.hash("caller", &[name.as_bytes()]))
     }
@@ -146,7 +146,7 @@ impl Sealer {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// What `token` says, if it is one of ours.
+    /// Returns the contents of `token`, if it was sealed under this key.
     pub(crate) fn open(&self, token: &str) -> Result<Claim, HoldError> {
         if token.len() > TOKEN_CHARS_MAX {
             return Err(HoldError::Malformed);
@@ -154,7 +154,7 @@ impl Sealer {
         let bytes = URL_SAFE_NO_PAD.decode(token);
         let bytes = bytes.map_err(|_| HoldError::Malformed)?;
         let (sealed, mac) = bytes.split_last_chunk().ok_or(HoldError::Malformed)?;
-        // One comparison of two words, which takes as long wherever they differ.
+        // A single comparison, which takes the same time wherever the two differ.
         if self.hash("token", &[sealed]) ^ u128::from_be_bytes(*mac) != 0 {
             return Err(HoldError::Malformed);
         }
@@ -162,7 +162,7 @@ impl Sealer {
     }
 }
 
-/// Reads what the MAC has vouched for; none if another version wrote it.
+/// Reads authenticated bytes; None if another version wrote them.
 fn read(sealed: &[u8]) -> Option<Claim> {
     let (&[version, kind], rest) = sealed.split_first_chunk()?;
     let (id, rest) = rest.split_first_chunk()?;

@@ -12,7 +12,7 @@ use crate::hold::{Receipt, TakenPart};
 use crate::stats::{Answer, RuleStats};
 
 impl Plan {
-    /// What bears on the combined answer besides the steps.
+    /// The mode that bears on the combined answer besides the steps.
     pub(crate) fn mode(&self, snapshot: &Snapshot) -> Mode {
         let modes = snapshot.modes;
         Mode {
@@ -34,8 +34,8 @@ impl Plan {
         })
     }
 
-    /// Whether a descriptor has no limit at all, not even the one that lets everything pass:
-    /// with every descriptor in quota mode, the incumbent takes it for one that is not over.
+    /// Returns true if a descriptor has no limit at all, not even an unlimited one: with every
+    /// descriptor in quota mode, the incumbent treats it as one that is not over.
     fn has_idle_descriptor(&self) -> bool {
         let mut limited = vec![false; usize::from(self.descriptors)];
         let stepped = self.steps.iter().map(|step| step.descriptor);
@@ -45,7 +45,7 @@ impl Plan {
         limited.contains(&false)
     }
 
-    /// What the limit answered that `source` put in for descriptor `number`, if it has one.
+    /// The answer of the limit that `source` contributed for descriptor `number`, if there is one.
     pub(crate) fn answered<'p>(
         &'p self,
         snapshot: &'p Snapshot,
@@ -58,12 +58,12 @@ impl Plan {
         found.map(|(step, _, answered)| (step, answered))
     }
 
-    /// Whether `rule` lets everything of descriptor `number` pass.
+    /// Returns true if `rule` makes descriptor `number` unlimited.
     pub(crate) fn is_unlimited(&self, number: u16, rule: RuleIndex) -> bool {
         self.unlimited.contains(&(number, rule))
     }
 
-    /// Every limit, where it came from, and what it answered.
+    /// Every limit with its origin and its answer.
     pub(crate) fn answers<'p>(
         &'p self,
         snapshot: &'p Snapshot,
@@ -81,8 +81,8 @@ impl Plan {
             })
     }
 
-    /// Counts what each limit answered, shows it to `each`, and folds the limits of each
-    /// descriptor into its status.
+    /// Counts the answer of each limit, passes it to `each`, and folds the limits of each descriptor
+    /// into its status.
     #[inline(always)] // As above: reading the verdicts where they lie.
     pub(crate) fn read(
         &self,
@@ -132,7 +132,7 @@ impl Plan {
         }
     }
 
-    /// What an allowed request took of the limits that `is_part` names.
+    /// The parts that an allowed request took of the limits that `is_part` selects.
     pub(crate) fn taken(
         &self,
         snapshot: &Snapshot,
@@ -152,7 +152,7 @@ impl Plan {
         answers.filter_map(part).collect()
     }
 
-    /// What the request takes of the limits that `is_part` names, if it is let in.
+    /// The parts that the request takes of the limits that `is_part` selects, if it is allowed.
     pub(crate) fn parts<'p>(
         &'p self,
         snapshot: &'p Snapshot,
@@ -164,7 +164,7 @@ impl Plan {
             .filter_map(|(step, source)| part(snapshot, step, *source))
     }
 
-    /// Whether one of the leaky buckets may hold the request back.
+    /// Returns true if one of the leaky buckets may hold the request back.
     pub(crate) fn may_wait(&self, snapshot: &Snapshot) -> bool {
         let holds = |step: &Step| {
             step.limit.algorithm() == Algorithm::LeakyBucket && !step.shadow && step.hits > 0
@@ -172,8 +172,8 @@ impl Plan {
         !snapshot.modes.shadow && self.steps.iter().any(holds)
     }
 
-    /// What the request, allowed by `verdicts` that were `heard` at that time, took of its rates,
-    /// and gives back if it does not go on after all.
+    /// The receipt for the hits that the request, allowed by the `verdicts` received at `heard`, took of
+    /// its rates, and gives back if it does not go on after all.
     pub(crate) fn receipt(
         &self,
         snapshot: &Snapshot,
@@ -201,7 +201,7 @@ impl Plan {
         }
     }
 
-    /// Whether one hit on each descriptor would pass, from the verdicts of a plan of peeks.
+    /// Returns true if one hit on each descriptor would pass, by the verdicts of a plan of peeks.
     pub(crate) fn would_allow(&self, snapshot: &Snapshot, verdicts: &Verdicts) -> bool {
         let votes = self.answers(snapshot, verdicts).map(|(step, _, answered)| {
             step.vote(answered.fits() && answered.retry_after.is_zero())
@@ -209,7 +209,7 @@ impl Plan {
         combine(votes, self.mode(snapshot))
     }
 
-    /// Whether limits in quota mode are among the reasons of a denial.
+    /// Returns true if limits in quota mode are among the reasons for a denial.
     fn quota_denies(&self, snapshot: &Snapshot, verdicts: &Verdicts) -> bool {
         let votes = self.steps.iter().zip(&verdicts.outcomes);
         quota_denies(
@@ -237,7 +237,7 @@ impl Plan {
     }
 }
 
-/// The window's name, where it has one.
+/// The unit that the window is named by, if there is one.
 fn unit(snapshot: &Snapshot, step: &Step, source: Source) -> Option<Unit> {
     match source {
         Source::Rule(index) => snapshot.rules().rule(index).unit,
@@ -245,7 +245,7 @@ fn unit(snapshot: &Snapshot, step: &Step, source: Source) -> Option<Unit> {
     }
 }
 
-/// What to wait for a permit of a concurrency limit, as its rule says: nobody knows when one
+/// The wait that a concurrency limit's rule suggests before a retry: nobody knows when a permit
 /// comes back.
 fn retry_hint(snapshot: &Snapshot, step: &Step, source: Source) -> Option<Micros> {
     if step.limit.algorithm() != Algorithm::Concurrency {
@@ -257,8 +257,8 @@ fn retry_hint(snapshot: &Snapshot, step: &Step, source: Source) -> Option<Micros
     }
 }
 
-/// What `step` takes of its limit; none of one that came with the request, which whoever settles
-/// could not know.
+/// The part that `step` takes of its limit; None for a limit that came with the request, since it
+/// would be unknown at settlement.
 fn part(snapshot: &Snapshot, step: &Step, source: Source) -> Option<TakenPart> {
     let Source::Rule(index) = source else {
         return None;
@@ -275,7 +275,7 @@ fn part(snapshot: &Snapshot, step: &Step, source: Source) -> Option<TakenPart> {
     })
 }
 
-/// Counts what a rule answered.
+/// Counts the answer of a rule.
 fn record(
     stats: &RuleStats,
     step: &Step,
@@ -299,7 +299,7 @@ fn record(
 }
 
 impl Status {
-    /// Takes another limit of the descriptor in.
+    /// Folds another limit of the descriptor into the status.
     fn add(&mut self, binding: Binding) {
         let answered = &binding.answered;
         if !answered.fits() && !binding.shadow {

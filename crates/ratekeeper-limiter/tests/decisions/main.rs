@@ -1,4 +1,4 @@
-//! What a limiter decides, from rules in YAML to statuses, at times that the test chooses.
+//! Decisions of a limiter, from rules in YAML to statuses, at times that the test chooses.
 
 mod matching;
 mod modes;

@@ -1,4 +1,4 @@
-//! Which limits are asked, and what they answer together.
+//! The limits that a request matches, and their combined answer.
 
 use ratekeeper_core::{Micros, Verdict};
 use ratekeeper_limiter::{Check, Code, Descriptor, Waiting};

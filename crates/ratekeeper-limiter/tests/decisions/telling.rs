@@ -1,4 +1,4 @@
-//! What is told about decisions: policies, metrics, explanations.
+//! Policies, metrics and explanations of decisions.
 
 use ratekeeper_limiter::{Check, Descriptor, Waiting};
 
