@@ -1,4 +1,4 @@
-//! What requests and answers carry through the gateway, piece by piece.
+//! The bodies of requests and answers, streamed through the gateway piece by piece.
 
 mod leftover;
 mod place;
@@ -28,16 +28,16 @@ use crate::upstream::Place;
 /// A client's body on its way to an upstream.
 #[derive(Debug)]
 pub struct RequestBody {
-    /// None for a request without one.
+    /// None for a request without a body.
     incoming: Option<Incoming>,
     left: u64,
     progress: Option<Arc<Progress>>,
     is_http2: bool,
-    /// None where its client may take its time.
+    /// None if its client may take as long as it likes.
     timing: Option<Timing>,
 }
 
-/// How far the body of a request has come.
+/// The progress of a request's body.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     frames: AtomicU64,
@@ -51,17 +51,17 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A number that differs from the last one if any of it came.
+    /// The number of frames so far: it changes whenever part of the body arrives.
     pub(crate) fn frames(&self) -> u64 {
         self.frames.load(Ordering::Relaxed)
     }
 
-    /// Whether the upstream has got all of it.
+    /// Returns true if the upstream has received all of it.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done.load(Ordering::Relaxed)
     }
 
-    /// Whether the client is to send more.
+    /// Returns true if more is expected from the client.
     pub(crate) fn is_awaited(&self) -> bool {
         self.is_awaited.load(Ordering::Relaxed)
     }
@@ -74,7 +74,7 @@ impl Progress {
         self.is_too_large.load(Ordering::Relaxed)
     }
 
-    /// Whether it could not be read to its end.
+    /// Returns true if it could not be read to its end.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Relaxed)
     }
@@ -108,8 +108,8 @@ impl std::error::Error for BadBody {
 }
 
 impl RequestBody {
-    /// The body of `request`, of which at most `bytes_max` pass, as slowly as `patience` has it.
-    /// Streams of calls (gRPC, Connect) may be silent for as long as they like.
+    /// The body of `request`, of which at most `bytes_max` pass, and no slower than `patience` allows.
+    /// Streaming calls (gRPC, Connect) may be silent for as long as they like.
     pub(crate) fn of(
         request: Request<Incoming>,
         bytes_max: u64,
@@ -139,7 +139,7 @@ impl RequestBody {
         }
     }
 
-    /// None where there is no body.
+    /// The progress of the body; None if there is no body.
     pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
         self.progress.clone()
     }
@@ -151,7 +151,7 @@ impl RequestBody {
     }
 }
 
-/// Trailers without what only a head may say.
+/// Strips from trailers the fields that only a head may carry.
 fn without_claims(frame: Frame<Bytes>) -> Frame<Bytes> {
     match frame.into_trailers() {
         Ok(mut trailers) => {
@@ -243,7 +243,7 @@ impl Body for RequestBody {
 }
 
 pin_project! {
-    /// What a client gets: an upstream's body, or a text of ours.
+    /// The body that a client gets: an upstream's, or a text of the gateway's own.
     #[derive(Debug)]
     pub struct ProxyBody {
         #[pin]
@@ -257,7 +257,7 @@ pin_project! {
     enum Kind {
         Upstream {
             incoming: Incoming,
-            // The connection it comes on, to be kept once all of it has come.
+            // The connection it comes on, to be kept once all of it has arrived.
             lease: Option<Lease>,
             // The request's place at the upstream, until then.
             place: Option<HeldPlace>,
@@ -290,7 +290,7 @@ impl ProxyBody {
         }
     }
 
-    /// An upstream's, which may not pause for longer than `pace`.
+    /// The body of an upstream, which may not pause for longer than `pace`.
     pub(crate) fn of_upstream(
         incoming: Incoming,
         lease: Option<Lease>,
@@ -317,7 +317,7 @@ impl ProxyBody {
         }
     }
 
-    /// Of a text, in bytes.
+    /// The length of a text of the gateway's own, in bytes.
     pub(crate) fn text_length(&self) -> usize {
         match &self.kind {
             Kind::Upstream { .. } => 0,

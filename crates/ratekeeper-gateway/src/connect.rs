@@ -21,22 +21,22 @@ use crate::metrics::UpstreamCounts;
 use crate::pool::{Connection, Pool};
 use crate::upstream::{Address, Speech, Upstream};
 
-/// What is read of an answer at a time over HTTP/1, in bytes: its whole head, and then a piece of
+/// The most that is read of an HTTP/1 answer at a time, in bytes: its whole head, and then a piece of
 /// its body. A client that stalls holds a few of these.
 const READ_BYTES_MAX: usize = 32 << 10;
 
-/// What an upstream may send of one answer over HTTP/2 before its client takes any of it.
+/// The bytes that an upstream may send of one HTTP/2 answer before its client takes any of it.
 const STREAM_WINDOW: u32 = 64 << 10;
 
-/// What it may send of all answers: as much as a thousand that stall, so that they do not hold up
-/// the others on their connection.
+/// The bytes that it may send of all answers: enough for a thousand stalled ones, so that they do not
+/// hold up the others on their connection.
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
-/// What is kept of a request over HTTP/2 that an upstream does not take, beside the piece that is
+/// The bytes buffered of an HTTP/2 request that an upstream does not take, besides the piece that is
 /// being handed over.
 const SEND_BYTES_MAX: usize = 64 << 10;
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Clone, Debug)]
 pub(crate) enum ConnectError {
     TooSlow,
@@ -55,9 +55,9 @@ impl From<hyper::Error> for ConnectError {
     }
 }
 
-/// A connection to one of an upstream's addresses, handshakes included. One that is to be upgraded
-/// is HTTP/1.1, and is not kept. Where one may do for all, whoever comes while it is being opened
-/// waits for that one.
+/// Connects to one of an upstream's addresses, handshakes included. A connection that is to be upgraded
+/// is HTTP/1.1, and is not kept. If one connection may serve all requests, those that come while it is
+/// being opened wait for it.
 pub(crate) async fn connect(
     upstream: &Upstream,
     index: usize,
@@ -72,7 +72,7 @@ pub(crate) async fn connect(
         loop {
             match pool.first_to_open(key) {
                 Ok(first) => return Err(first),
-                // Where whoever opened it has gone away, the next one does.
+                // If the request that was opening it has gone away, the next one opens it.
                 Err(others) => match others.outcome().await {
                     Some(outcome) => return Ok(outcome),
                     None => continue,
@@ -85,7 +85,7 @@ pub(crate) async fn connect(
         Ok(Ok(Err(error))) => Err(error),
         Ok(Ok(Ok(()))) => match pool.take(key) {
             Some(connection) => Ok(connection),
-            // It is for one request at a time after all.
+            // The connection serves one request at a time after all.
             None => connect_alone(upstream, index, pool, false).await,
         },
         Ok(Err(first)) => {
@@ -119,7 +119,7 @@ async fn connect_alone(
     opened
 }
 
-/// A connection that nobody waits for or is told of.
+/// Opens a connection that no other request waits for.
 pub(crate) async fn open(
     upstream: &Upstream,
     index: usize,
@@ -146,7 +146,7 @@ pub(crate) async fn open(
         .and_then(|host| host.strip_suffix(']'));
     let port = authority.port_u16().unwrap_or(usual);
     let stream = TcpStream::connect((plain.unwrap_or(host), port)).await?;
-    // What is written is complete: nothing waits to be sent together with more.
+    // Writes are complete: none should wait to be sent together with more.
     stream.set_nodelay(true)?;
     match &upstream.speech {
         Speech::Http1 => opening.http1(stream).await,
@@ -178,7 +178,7 @@ struct Opening<'a> {
     pool: &'a Pool,
 }
 
-/// An open connection, as it is counted.
+/// An open connection, counted until dropped.
 struct Open(Arc<UpstreamCounts>);
 
 impl Open {
@@ -222,7 +222,7 @@ impl Opening<'_> {
             .await?;
         let open = Open::new(self.counts);
         tokio::spawn(async move {
-            // What goes wrong on it is told to the request under way.
+            // Errors on it reach the request under way.
             let _ = connection.with_upgrades().await;
             drop(open);
         });

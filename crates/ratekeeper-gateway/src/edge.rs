@@ -1,5 +1,5 @@
-//! The outermost service: lets in what is a request, counts answers, and logs them once they have
-//! been given.
+//! The outermost service: admits well-formed requests, counts answers, and logs them once they have
+//! been sent.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -21,7 +21,7 @@ use crate::head::admit;
 use crate::log::Entry;
 use crate::proxy::AnsweredBy;
 
-/// Answers requests with what `S` within does, and those that are none by itself.
+/// Passes requests on to the inner service `S`, and answers malformed ones itself.
 #[derive(Clone, Debug)]
 pub struct Edge<S> {
     inner: S,
@@ -72,7 +72,7 @@ pin_project! {
     /// An answer on its way.
     #[derive(Debug)]
     pub struct Answering<F> {
-        // None for what is no request.
+        // None for a malformed request.
         #[pin]
         inner: Option<F>,
         refusal: Option<Response<ProxyBody>>,
@@ -133,7 +133,7 @@ pin_project! {
     }
 }
 
-/// What is logged of an answer when nothing of it is left to give.
+/// The log entry of an answer, written once nothing of the answer is left to send.
 #[derive(Debug)]
 struct Logged {
     entry: Entry,

@@ -1,4 +1,4 @@
-//! What the gateway answers itself: why a request is refused, and why there is no answer.
+//! The gateway's own answers: reasons why a request is refused, or has no answer.
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -6,26 +6,26 @@ use http::{HeaderMap, Response, StatusCode};
 
 use crate::body::ProxyBody;
 
-/// Why a request gets an answer of ours instead of an upstream's.
+/// The reason why a request gets an answer of the gateway's own instead of an upstream's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
-    /// What it says has no meaning, or two.
+    /// The request is malformed or ambiguous.
     BadRequest(&'static str),
-    /// CONNECT: this is no forward proxy.
+    /// The method is CONNECT: the gateway is not a forward proxy.
     NoTunnel,
-    /// Its body is larger than so many bytes.
+    /// Its body is larger than this many bytes.
     TooLarge(u64),
     /// It took too long to arrive.
     BodyTooSlow,
-    /// Its body broke off, or was not encoded as HTTP has it.
+    /// Its body broke off, or its encoding was invalid.
     BadBody,
-    /// No route leads anywhere for its host and path.
+    /// No route matches its host and path.
     NoRoute,
     /// No address of the upstream could be connected to.
     Unreachable { upstream: Box<str>, why: Box<str> },
-    /// The upstream closed the connection, or said what is no HTTP.
+    /// The upstream closed the connection, or its answer was not valid HTTP.
     Broken { upstream: Box<str>, why: Box<str> },
-    /// The upstream has as many requests as it may, and as many wait.
+    /// The upstream has as many requests as it may, and its queue is full.
     Full { upstream: Box<str> },
     /// The upstream could not be connected to in time.
     ConnectTimeout { upstream: Box<str> },
@@ -49,7 +49,7 @@ impl Fault {
         }
     }
 
-    /// The word for programs.
+    /// The machine-readable code.
     pub(crate) const fn code(&self) -> &'static str {
         match self {
             Self::BadRequest(_) => "BAD_REQUEST",
@@ -97,7 +97,7 @@ impl Fault {
         }
     }
 
-    /// Whether more of the request may be on its way, so that the connection is of no use.
+    /// Returns true if more of the request may be on its way, so that the connection cannot be reused.
     const fn leaves_rest(&self) -> bool {
         matches!(
             self,
@@ -109,7 +109,7 @@ impl Fault {
         )
     }
 
-    /// The answer: JSON, or a status of gRPC for whoever speaks that.
+    /// The answer: JSON, or a gRPC status for gRPC clients.
     pub(crate) fn response(&self, is_grpc: bool) -> Response<ProxyBody> {
         if is_grpc {
             return self.grpc();
@@ -132,7 +132,7 @@ impl Fault {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if *self == Self::NoTunnel {
-            // RFC 9110, section 15.5.6, wants it said what would be allowed.
+            // RFC 9110, section 15.5.6, requires the methods that would be allowed.
             let allowed = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
             headers.insert(http::header::ALLOW, allowed);
         }
@@ -151,7 +151,7 @@ impl Fault {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert("grpc-status", HeaderValue::from_static(status));
-        // Of the system's messages only what a header can carry.
+        // Only the characters of the system's messages that a header can carry.
         let message: String = self.message().chars().filter(char::is_ascii).collect();
         if let Ok(message) = HeaderValue::from_str(&message.replace('%', "%25")) {
             headers.insert("grpc-message", message);
@@ -160,14 +160,14 @@ impl Fault {
     }
 }
 
-/// Whether a request with these headers may be a stream of calls, which may be silent in between.
+/// Returns true if a request with these headers may be a streaming call, which may be silent in between.
 pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let kinds: [&[u8]; 2] = [b"application/grpc", b"application/connect+"];
     kind.is_some_and(|kind| kinds.iter().any(|it| kind.starts_with(it)))
 }
 
-/// Whether whoever sent these headers speaks gRPC.
+/// Returns true if the sender of these headers speaks gRPC.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))

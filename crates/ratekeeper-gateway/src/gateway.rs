@@ -1,4 +1,4 @@
-//! The gateway: limits, the proxy behind them, and what is told about both.
+//! The gateway: limits, the proxy behind them, and the metrics and health of both.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,33 +25,33 @@ use crate::proxy::Proxy;
 use crate::routes::{BadRoutes, Routes, RoutesConfig};
 use crate::upstream::{Address, Health, Upstream};
 
-/// Everything a [`Gateway`] is told besides its limits.
+/// The settings of a [`Gateway`] besides its limits.
 #[derive(Debug)]
 pub struct GatewayConfig {
-    /// Where requests go.
+    /// The routes that requests take.
     pub routes: RoutesConfig,
-    /// Whom to believe about a client's address.
+    /// The proxies that are trusted to tell a client's address.
     pub forwarding: Forwarding,
-    /// Whether clients come encrypted, as upstreams are told.
+    /// True if clients connect over TLS; upstreams are told so.
     pub is_encrypted: bool,
     /// The largest body of a request, in bytes.
     pub body_bytes_max: u64,
-    /// How slow a client may be with the body of its request, or either side of an upgraded
-    /// connection with what the other has sent.
+    /// The patience with a client that is slow to send the body of its request, or with either side of
+    /// an upgraded connection that is slow to take what the other has sent.
     pub patience: Patience,
-    /// After how long without a byte in either direction an upgraded connection is closed.
+    /// The time without a byte in either direction after which an upgraded connection is closed.
     pub tunnel_silence_max: Duration,
-    /// Where requests are logged, if they are.
+    /// The access log; None to log no requests.
     pub log: Option<AccessLog>,
     /// Files that new routes come from.
     pub files: Option<Arc<dyn Followed>>,
 }
 
-/// What all workers share.
+/// The state that all workers share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) routes: ArcSwap<Routes>,
-    /// Whoever follows the routes in force is told of others.
+    /// Notifies tasks that follow the routes in force when those are replaced.
     pub(crate) replaced: Notify,
     pub(crate) forwarding: Forwarding,
     pub(crate) scheme: &'static str,
@@ -59,18 +59,18 @@ pub(crate) struct Shared {
     pub(crate) patience: Patience,
     pub(crate) tunnel_silence_max: Duration,
     pub(crate) log: Option<AccessLog>,
-    /// Of what no upstream answered.
+    /// Counts of requests that no upstream answered.
     pub(crate) own: UpstreamCounts,
-    /// By the upstream's name; those of upstreams that are gone stay, as counts do.
+    /// Counts by upstream name; those of removed upstreams stay, since counters must not go back.
     counts: Mutex<BTreeMap<Box<str>, Arc<UpstreamCounts>>>,
 }
 
-/// Puts new routes in force while a gateway runs. Clones are for the same gateway.
+/// A handle that replaces the routes of a running gateway. Clones refer to the same gateway.
 #[derive(Clone, Debug)]
 pub struct RoutesHandle(Arc<Shared>);
 
 impl RoutesHandle {
-    /// Requests from now on go by `config`; those under way are not touched.
+    /// Routes new requests by `config`; those under way are not affected.
     ///
     /// # Errors
     /// The routes are refused whole, and the last good ones stay.
@@ -107,10 +107,10 @@ pub struct Gateway<E> {
 }
 
 impl<E: Enforcer> Gateway<E> {
-    /// A gateway that asks `layer` first.
+    /// Makes a gateway that passes every request through `layer` first.
     ///
     /// # Errors
-    /// The routes lead nowhere, or an upstream's authorities cannot be read.
+    /// The routes are invalid, or an upstream's certificate authorities cannot be read.
     pub fn new(config: GatewayConfig, layer: RateLimitLayer<E>) -> Result<Self, BadRoutes> {
         let mut counts = BTreeMap::new();
         let routes = Routes::new(&config.routes, &mut |name| {
@@ -136,13 +136,13 @@ impl<E: Enforcer> Gateway<E> {
         })
     }
 
-    /// What new routes are put in force by.
+    /// The handle to replace the routes with.
     #[must_use]
     pub fn routes(&self) -> RoutesHandle {
         RoutesHandle(Arc::clone(&self.shared))
     }
 
-    /// Its upstreams, for people.
+    /// The upstreams, in a form for people.
     #[must_use]
     pub fn upstreams(&self) -> String {
         self.shared.routes.load().shown()
@@ -230,7 +230,7 @@ impl<E: Enforcer + fmt::Debug> Telling for Gateway<E> {
 }
 
 impl<E> Gateway<E> {
-    /// How the addresses of the upstreams that are checked fare.
+    /// Encodes the health of the addresses of all upstreams that have health checks.
     fn encode_health(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Addresses of an upstream by health";
         let name = "ratelimit_gateway_upstream_addresses";

@@ -1,5 +1,5 @@
-//! The heads of requests and answers: what is understood in one way only passes, what is between
-//! two neighbours stays between them.
+//! The heads of requests and answers: only unambiguous ones pass, and hop-by-hop fields are not
+//! forwarded.
 
 mod admit;
 mod forward;
@@ -15,7 +15,7 @@ use http::header::{
 static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
-/// What is between two neighbours, and not passed on (RFC 9110, section 7.6.1).
+/// The hop-by-hop header fields, which are not forwarded (RFC 9110, section 7.6.1).
 static HOP_BY_HOP: [&HeaderName; 8] = [
     &CONNECTION,
     &KEEP_ALIVE,
@@ -31,7 +31,7 @@ fn is_between_neighbours(name: &HeaderName) -> bool {
     HOP_BY_HOP.contains(&name)
 }
 
-/// Removes what is between two neighbours, and what `Connection` says is.
+/// Removes the hop-by-hop fields, and those that `Connection` lists as such.
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if headers.contains_key(CONNECTION) {
         let lines: Vec<_> = headers.get_all(CONNECTION).iter().cloned().collect();
@@ -39,7 +39,7 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
             .iter()
             .flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
         for name in names.map(<[u8]>::trim_ascii) {
-            // These two say where a message belongs and where it ends, whoever calls them what.
+            // These two say where a message belongs and where it ends, even if `Connection` lists them.
             let is_needed =
                 name.eq_ignore_ascii_case(b"host") || name.eq_ignore_ascii_case(b"content-length");
             if let (false, Ok(name)) = (is_needed, HeaderName::from_bytes(name)) {
@@ -47,7 +47,7 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
             }
         }
     }
-    // One is there, as a rule: to look at all names takes less than to ask for eight.
+    // Usually there is one: scanning all names is cheaper than eight lookups.
     while let Some(name) = headers.keys().find(|name| is_between_neighbours(name)) {
         let name = name.clone();
         headers.remove(name);

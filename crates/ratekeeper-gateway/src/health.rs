@@ -1,4 +1,4 @@
-//! Asks upstreams whether they are well, whether anybody calls them or not.
+//! Active health checks of upstreams, made whether there is traffic or not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,24 +17,24 @@ use crate::head;
 use crate::pool::{Connection, Pool};
 use crate::upstream::{Health, Upstream};
 
-/// How each address of an upstream is asked whether it is well.
+/// The settings of the health check that each address of an upstream gets.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthCheck {
-    /// Well is what answers a GET of it with 200 to 399.
+    /// The path to GET; an address that answers with 200 to 399 is healthy.
     pub(crate) path: PathAndQuery,
     pub(crate) interval: Duration,
     pub(crate) timeout: Duration,
-    /// So many bad answers in a row, and an address is not well any more.
+    /// The number of failed checks in a row that make an address unhealthy.
     pub(crate) unhealthy_threshold: u32,
-    /// So many good ones, and it is again.
+    /// The number of successful checks in a row that make it healthy again.
     pub(crate) healthy_threshold: u32,
 }
 
-/// Checks the upstreams of whatever routes are in force, for ever.
+/// Checks the upstreams of the routes in force, forever.
 pub(crate) async fn check(shared: Arc<Shared>) {
     loop {
         let routes = shared.routes.load_full();
-        // Dropped with the routes that they are for.
+        // Dropped together with the routes that the checks are for.
         let mut checks = JoinSet::new();
         for upstream in routes.upstreams() {
             let Some(check) = &upstream.health_check else {
@@ -68,7 +68,7 @@ async fn watch(upstream: Arc<Upstream>, index: usize, check: HealthCheck) {
     }
 }
 
-/// Asks once, on a connection of its own: one that is kept says little about the next.
+/// Makes one check on a connection of its own: a kept connection says little about the next one.
 async fn ask(upstream: &Upstream, index: usize, check: &HealthCheck) -> Result<(), Box<str>> {
     let pool = Pool::default();
     let connection = open(upstream, index, &pool, false).await;
@@ -106,7 +106,7 @@ async fn ask(upstream: &Upstream, index: usize, check: &HealthCheck) -> Result<(
     }
 }
 
-/// The answers since the last that was as expected.
+/// The number of results in a row that contradict the current health.
 #[derive(Debug)]
 struct Streak {
     health: Health,
@@ -118,8 +118,8 @@ impl Streak {
         Self { health, against: 0 }
     }
 
-    /// What the address is from now on, where that is something else. Of one of which nothing is
-    /// known the first answer decides.
+    /// Notes a result, and returns the address's new health if it changes. While the health is unknown,
+    /// the first result decides.
     fn note(&mut self, is_good: bool, check: &HealthCheck) -> Option<Health> {
         let (seen, threshold) = match is_good {
             true => (Health::Healthy, check.healthy_threshold),

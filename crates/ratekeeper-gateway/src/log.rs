@@ -1,5 +1,5 @@
-//! The access log, as `ratekeeper replay` and every other reader of logs reads it. A thread of its
-//! own writes it; when that cannot keep up, lines are left out and counted, and nobody waits.
+//! The access log, which `ratekeeper replay` and common log tools read. A thread of its own writes it;
+//! when that cannot keep up, lines are dropped and counted, and no request waits.
 
 mod entry;
 mod writer;
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-/// Lines that wait to be written; those beyond are left out.
+/// The most lines that wait to be written; further ones are dropped.
 const WAITING_MAX: usize = 8_192;
 
-/// How a line is written.
+/// The format of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LogFormat {
     /// One JSON object a line.
@@ -25,7 +25,7 @@ pub enum LogFormat {
     Combined,
 }
 
-/// Where answers are logged.
+/// An access log.
 #[derive(Debug)]
 pub struct AccessLog {
     format: LogFormat,
@@ -34,8 +34,8 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
-    /// Logs to a file, which is appended to and opened anew when it was moved away; to standard
-    /// output without one.
+    /// Logs to a file, which is appended to, and reopened after it was moved away; without a path, to
+    /// standard output.
     ///
     /// # Errors
     /// The file cannot be written, or there is no thread to write it.
@@ -53,7 +53,7 @@ impl AccessLog {
         })
     }
 
-    /// Lines that were left out so far.
+    /// The number of lines dropped so far.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What is counted, by upstream.
+//! Counts by upstream.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -17,10 +17,10 @@ const BOUNDS_US: [u64; 14] = [
     5_000_000, 30_000_000,
 ];
 
-/// Answers by the first digit of their status; the rest are none of HTTP's.
+/// Status classes of answers by their first digit; the last is for statuses outside of HTTP.
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
-/// Counts of one upstream, or of what is answered without any.
+/// Counts of one upstream, or of requests answered without one.
 #[derive(Debug, Default)]
 pub(crate) struct UpstreamCounts {
     answers: [AtomicU64; CLASSES.len()],
@@ -30,17 +30,17 @@ pub(crate) struct UpstreamCounts {
     connections: AtomicI64,
     /// Connections that were opened.
     pub(crate) connects: AtomicU64,
-    /// Connections that could not be.
+    /// Connections that could not be opened.
     pub(crate) connect_failures: AtomicU64,
     /// Requests that were sent again on another connection.
     retries: AtomicU64,
-    /// Counted by name as well: what is under way when routes are replaced still counts.
+    /// The room, kept by name like the counts: requests under way when routes are replaced still take their places.
     room: Mutex<Option<Room>>,
 }
 
-// Relaxed everywhere: each is a count by itself.
+// Relaxed everywhere: the counts are independent of each other.
 impl UpstreamCounts {
-    /// The upstream's room, of that size.
+    /// The upstream's room of this size.
     pub(crate) fn room(&self, places_max: usize, waiting_max: usize) -> Room {
         let asked = Room::new(places_max, waiting_max);
         let mut room = self.room.lock();
@@ -54,7 +54,7 @@ impl UpstreamCounts {
         self.answers[index].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How long it took to begin its answer.
+    /// Notes the time the upstream took to begin its answer.
     pub(crate) fn note_latency(&self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let index = BOUNDS_US.partition_point(|bound| *bound < us);
@@ -80,14 +80,14 @@ impl UpstreamCounts {
     }
 }
 
-/// A family of counters: its name, what it counts, and where that is.
+/// A family of counters: its name, its help text, and the counter it reads.
 type CountOf = (
     &'static str,
     &'static str,
     fn(&UpstreamCounts) -> &AtomicU64,
 );
 
-/// Writes the counts of all upstreams, each with its name; `""` is what no upstream answered.
+/// Encodes the counts of all upstreams, each with its name; `""` is for requests that no upstream answered.
 pub(crate) fn encode<'a>(
     all: impl Iterator<Item = (&'a str, &'a UpstreamCounts)> + Clone,
     encoder: &mut DescriptorEncoder<'_>,
@@ -158,7 +158,7 @@ fn latency(metric: &mut MetricEncoder<'_>, upstream: &str, counts: &UpstreamCoun
         .encode_histogram::<[(&str, &str); 0]>(sum, total, &buckets, None)
 }
 
-/// One more counter of a family; the format appends `_total` to its name.
+/// Encodes one more counter of a family; the format appends `_total` to its name.
 pub(crate) fn count_of<const N: usize>(
     metric: &mut MetricEncoder<'_>,
     labels: [(&str, &str); N],

@@ -1,5 +1,5 @@
-//! The connections of one worker to its upstreams. None crosses threads, so the lock is never
-//! waited for.
+//! The connections of one worker to its upstreams. They stay on one thread, so the lock is never
+//! contended.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
@@ -15,35 +15,35 @@ use tokio::time::sleep;
 use crate::body::RequestBody;
 use crate::connect::ConnectError;
 
-/// For so long a connection is kept unused. Shorter than what servers usually wait for another
-/// request (5 s), so that none is chosen at the moment in which it is closed there.
+/// The time for which an unused connection is kept. It is shorter than servers usually wait for
+/// another request (5 s), so that none is chosen at the moment the server closes it.
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(4);
 
-/// The most connections that are kept unused for one address.
+/// The most unused connections kept for one address.
 const KEPT_MAX: usize = 256;
 
-/// Which upstream, and which of its addresses.
+/// The id of an upstream and the index of one of its addresses.
 type Key = (u64, usize);
 
-/// How opening a connection ended.
+/// The outcome of opening a connection.
 type Outcome = Result<(), ConnectError>;
 
-/// The connections that are kept.
+/// The kept connections.
 #[derive(Clone, Default)]
 pub(crate) struct Pool(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
     kept: HashMap<Key, Kept>,
-    /// What connections are being opened that may do for all.
+    /// Connections being opened that may serve all requests.
     opening: HashMap<Key, watch::Receiver<Option<Outcome>>>,
-    /// Whether something looks for connections that were kept for long enough.
+    /// True if a task sweeps connections that were kept for long enough.
     is_swept: bool,
 }
 
 #[derive(Default)]
 struct Kept {
-    /// The last that was used at the end.
+    /// Connections in order of use, the most recent last.
     idle: VecDeque<(http1::SendRequest<RequestBody>, Instant)>,
     shared: Option<(http2::SendRequest<RequestBody>, Instant)>,
 }
@@ -56,13 +56,13 @@ impl fmt::Debug for Pool {
 
 /// A connection that a request may be sent on.
 pub(crate) enum Connection {
-    /// For one request at a time.
+    /// HTTP/1, for one request at a time.
     Http1(Lease),
-    /// For many at once.
+    /// HTTP/2, for many requests at once.
     Http2(http2::SendRequest<RequestBody>),
 }
 
-/// An HTTP/1 connection that is taken, and given back once its answer has been read. Dropped
+/// An HTTP/1 connection that is in use, and is given back once its answer has been read. If dropped
 /// instead, it is closed.
 pub(crate) struct Lease {
     pub(crate) sender: http1::SendRequest<RequestBody>,
@@ -76,7 +76,7 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// Whoever opens a connection that others wait for. Dropped, the next one does.
+/// The right to open a connection that others wait for. If dropped, the next one opens it.
 pub(crate) struct FirstToOpen {
     outcome: watch::Sender<Option<Outcome>>,
     key: Key,
@@ -84,7 +84,7 @@ pub(crate) struct FirstToOpen {
 }
 
 impl FirstToOpen {
-    /// Tells those who wait.
+    /// Tells the outcome to those who wait.
     pub(crate) fn tell(self, outcome: Outcome) {
         self.outcome.send_replace(Some(outcome));
     }
@@ -96,11 +96,11 @@ impl Drop for FirstToOpen {
     }
 }
 
-/// Waits for a connection that another request opens.
+/// A wait for a connection that another request opens.
 pub(crate) struct OthersOpen(watch::Receiver<Option<Outcome>>);
 
 impl OthersOpen {
-    /// None where whoever opened it has gone away.
+    /// The outcome; None if the request that was opening it has gone away.
     pub(crate) async fn outcome(mut self) -> Option<Outcome> {
         let told = self.0.wait_for(Option::is_some).await.ok()?;
         told.clone()
@@ -108,7 +108,7 @@ impl OthersOpen {
 }
 
 impl Pool {
-    /// Whether a connection is to be opened, or already is being.
+    /// Returns the right to open a connection, or the wait for one that is already being opened.
     pub(crate) fn first_to_open(&self, key: Key) -> Result<FirstToOpen, OthersOpen> {
         match self.0.lock().opening.entry(key) {
             Entry::Occupied(others) => Err(OthersOpen(others.get().clone())),
@@ -121,7 +121,7 @@ impl Pool {
         }
     }
 
-    /// A connection that was used before and is still open.
+    /// Takes a connection that was used before and is still open.
     pub(crate) fn take(&self, key: Key) -> Option<Connection> {
         let mut inner = self.0.lock();
         let kept = inner.kept.get_mut(&key)?;
@@ -141,13 +141,13 @@ impl Pool {
         None
     }
 
-    /// A new HTTP/1 connection, which is taken at once.
+    /// Leases a new HTTP/1 connection at once.
     pub(crate) fn lease(&self, key: Key, sender: http1::SendRequest<RequestBody>) -> Lease {
         let pool = self.clone();
         Lease { sender, key, pool }
     }
 
-    /// Keeps a new HTTP/2 connection for whoever comes.
+    /// Keeps a new HTTP/2 connection for all requests.
     pub(crate) fn share(&self, key: Key, sender: http2::SendRequest<RequestBody>) {
         let mut inner = self.0.lock();
         inner.kept.entry(key).or_default().shared = Some((sender, Instant::now()));
@@ -179,7 +179,7 @@ impl Pool {
         });
     }
 
-    /// Closes what was kept for long enough. Whether there is anything left to look at.
+    /// Closes connections that were kept for long enough. Returns true if any are left.
     fn sweep(&self) -> bool {
         let now = Instant::now();
         let is_kept = |used: Instant| now.duration_since(used) < KEPT_FOR;
@@ -190,7 +190,7 @@ impl Pool {
             {
                 kept.idle.pop_front();
             }
-            // Requests under way hold it by themselves.
+            // Requests under way keep the connection open themselves.
             kept.shared
                 .take_if(|(sender, used)| sender.is_closed() || !is_kept(*used));
             !kept.idle.is_empty() || kept.shared.is_some()
@@ -211,7 +211,7 @@ impl Lease {
         if sender.is_ready() {
             pool.keep(key, sender);
         } else if !sender.is_closed() {
-            // Its own task has to notice first that the answer is over.
+            // The connection's task has to notice first that the answer is over.
             tokio::spawn(async move {
                 if sender.ready().await.is_ok() {
                     pool.keep(key, sender);

@@ -1,4 +1,4 @@
-//! From a request that may pass to its upstream's answer.
+//! The proxy: from a request that may pass to its upstream's answer.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -30,7 +30,7 @@ use crate::upstream::Upstream;
 #[derive(Clone, Debug)]
 pub(crate) struct AnsweredBy(pub(crate) Arc<Upstream>);
 
-/// Forwards requests, each worker by connections of its own.
+/// A service that forwards requests, with connections of its own in each worker.
 #[derive(Clone, Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -47,7 +47,7 @@ impl Proxy {
 impl Service<Request<RequestBody>> for Proxy {
     type Response = Response<ProxyBody>;
     type Error = Infallible;
-    // One allocation a request: what hyper's connections answer with has no name.
+    // One allocation per request: the futures of hyper's connections have no name.
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
@@ -163,7 +163,7 @@ struct Exchange<'a> {
     begun: Instant,
 }
 
-/// An answer, and the connection that it comes on where that is for one at a time.
+/// An answer, and the connection that it comes on if that serves one request at a time.
 type Answered = (Response<Incoming>, Option<Lease>);
 
 /// A request that got no answer.
@@ -175,7 +175,7 @@ enum Failed {
     TooSlow,
 }
 
-/// What it takes to send a request without a body again.
+/// The parts of a request without a body that are needed to send it again.
 struct Again {
     method: Method,
     uri: Uri,
@@ -194,7 +194,7 @@ impl Again {
     }
 }
 
-/// A request that hyper gives back was not sent.
+/// Classifies an error: a request that hyper gives back was not sent.
 fn failed(mut error: TrySendError<Request<RequestBody>>) -> Failed {
     match error.take_message() {
         Some(request) => Failed::Unsent(Box::new(request)),
@@ -202,7 +202,7 @@ fn failed(mut error: TrySendError<Request<RequestBody>>) -> Failed {
     }
 }
 
-/// What lies at the bottom of an error, for people.
+/// The root cause of an error, for people.
 fn innermost(error: &hyper::Error) -> String {
     let mut innermost: &dyn Error = error;
     while let Some(source) = innermost.source() {
@@ -218,9 +218,9 @@ fn is_reset(error: &hyper::Error) -> bool {
 }
 
 impl Exchange<'_> {
-    /// Sends the request on a connection that is kept, or on a new one. It is sent again, on a new
-    /// connection, where the kept one turned out to be closed: if nothing of it was sent, or if it
-    /// may be sent twice (RFC 9110, section 9.2.2) and nothing came back.
+    /// Sends the request on a kept connection, or on a new one. If the kept one turns out to be closed,
+    /// the request is retried on a new one, provided nothing of it was sent, or it is idempotent
+    /// (RFC 9110, section 9.2.2) and nothing came back.
     async fn run(&self, mut request: Request<RequestBody>) -> Result<Answered, Fault> {
         let key = |index| (self.upstream.id, index);
         let mut order = self.upstream.order();
@@ -245,8 +245,8 @@ impl Exchange<'_> {
             self.upstream.counts.note_retry();
         }
         let order = std::iter::once(first).chain(order);
-        // In a box: a handshake holds twice as much as all the rest of a request, and most
-        // requests find a connection that was kept.
+        // Boxed: a handshake takes twice as much memory as all the rest of a request, and most
+        // requests find a kept connection.
         let (connection, index) = Box::pin(self.connect(order)).await?;
         match self.send(connection, index, request).await {
             Ok(answered) => Ok(answered),
@@ -256,7 +256,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// A new connection, to the first address of `order` that can be reached.
+    /// Opens a new connection, to the first address of `order` that can be reached.
     async fn connect(
         &self,
         order: impl Iterator<Item = usize>,
@@ -324,7 +324,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// What it takes to send it once more, if that does no harm.
+    /// The parts needed to send it once more, if it is idempotent and has no body.
     fn again(&self, request: &Request<RequestBody>) -> Option<Again> {
         let is_idempotent = request.method().is_idempotent() && self.progress.is_none();
         is_idempotent.then(|| Again {

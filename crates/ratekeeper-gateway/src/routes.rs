@@ -1,4 +1,4 @@
-//! Which upstream a request is for.
+//! Routes from requests to upstreams.
 
 mod config;
 mod written;
@@ -12,10 +12,10 @@ use ratekeeper_http::{Target, spelling};
 
 use crate::upstream::{Address, Upstream};
 
-/// Where requests go, by host and path.
+/// A routing table by host and path.
 #[derive(Debug)]
 pub struct Routes {
-    /// The most specific first.
+    /// The routes, the most specific first.
     routes: Vec<Route>,
     upstreams: Vec<Arc<Upstream>>,
 }
@@ -23,12 +23,12 @@ pub struct Routes {
 #[derive(Debug)]
 struct Route {
     host: HostMatch,
-    /// Without the slash at its end: `/orders` is `/orders`, `/orders/` and `/orders/7`.
+    /// The path prefix without a trailing slash: `/orders` matches `/orders`, `/orders/` and `/orders/7`.
     path: Box<str>,
     upstream: Arc<Upstream>,
 }
 
-/// Whether a route is for a host, the stricter first.
+/// The hosts that a route is for, the stricter kind first.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum HostMatch {
     Exact(Box<str>),
@@ -76,7 +76,7 @@ impl Routes {
         &self.upstreams
     }
 
-    /// Goes on with what is known about upstreams of the same name.
+    /// Takes over the health known about upstreams of the same name.
     pub(crate) fn inherit(&self, before: &Self) {
         for upstream in &self.upstreams {
             if let Some(same) = before.upstreams.iter().find(|it| it.name == upstream.name) {
@@ -85,7 +85,7 @@ impl Routes {
         }
     }
 
-    /// The upstreams' names with their addresses, for people.
+    /// The upstreams' names and addresses, in a form for people.
     #[must_use]
     pub fn shown(&self) -> String {
         let addresses = |upstream: &Arc<Upstream>| {
@@ -102,7 +102,7 @@ impl Routes {
         }
     }
 
-    /// The longest that an upstream may take to begin its answer.
+    /// The longest time that any upstream may take to begin its answer.
     #[must_use]
     pub fn response_timeout_max(&self) -> std::time::Duration {
         let all = self.upstreams.iter().map(|it| it.response_timeout);
@@ -117,7 +117,7 @@ fn is_below(path: &str, prefix: &str) -> bool {
 
 fn without_port(host: &str) -> &str {
     match host.rfind(':') {
-        // The colons within brackets are the address's.
+        // Colons within brackets belong to the address.
         Some(colon) if !host.ends_with(']') => &host[..colon],
         _ => host,
     }

@@ -1,4 +1,4 @@
-//! How encrypted upstreams are trusted.
+//! TLS settings for connections to upstreams.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use ratekeeper_tls::{TlsFileError, TlsFiles};
 use rustls::ClientConfig;
 
-/// What connections are made with that offer HTTP/2 and HTTP/1.1, and with those that offer
-/// HTTP/1.1 alone. Certificates are verified by the authorities in `ca`, or by the system's.
+/// Returns two client configurations: one that offers HTTP/2 and HTTP/1.1, and one that offers
+/// HTTP/1.1 alone. Certificates are verified against the authorities in `ca`, or the system's.
 pub(crate) fn client(
     ca: Option<&Path>,
 ) -> Result<(Arc<ClientConfig>, Arc<ClientConfig>), TlsFileError> {

@@ -1,4 +1,4 @@
-//! Connections that stop being HTTP: WebSockets, and whatever else both sides agree on.
+//! Upgraded connections: WebSockets, and any other protocol that both sides agree on.
 
 use std::io;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use tracing::debug;
 use crate::body::HeldPlace;
 use crate::gateway::Shared;
 
-/// What a client wants its connection to become.
+/// A client's request to upgrade its connection.
 #[derive(Debug)]
 pub(crate) struct Upgrade {
     protocol: HeaderValue,
     client: OnUpgrade,
-    /// What the request holds of concurrency limits, until the connection ends.
+    /// The permits that the request holds until the connection ends.
     hold: Option<Hold>,
 }
 
 impl Upgrade {
-    /// What `request` asks for, if it does. HTTP/2 in the clear is never upgraded to: requests on
-    /// such a connection would pass unseen (RFC 9113 has dropped it as well).
+    /// The upgrade that `request` asks for, if any. Upgrades to HTTP/2 in the clear are ignored:
+    /// requests on such a connection would pass unseen (RFC 9113 has dropped it as well).
     pub(crate) fn of<B>(request: &mut Request<B>) -> Option<Self> {
         let headers = request.headers();
         let mut protocols = headers.get_all(UPGRADE).iter();
@@ -48,15 +48,15 @@ impl Upgrade {
         })
     }
 
-    /// Asks the upstream for the same.
+    /// Asks the upstream for the same upgrade.
     pub(crate) fn ask(&self, headers: &mut HeaderMap) {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, self.protocol.clone());
     }
 
-    /// The upstream has agreed: tells the client, and carries bytes both ways until one side is
-    /// done, both were silent for too long, or one does not take what the other sends. It keeps its
-    /// `place` at the upstream until then.
+    /// Begins the upgrade that the upstream agreed to: tells the client, and carries bytes both ways
+    /// until one side is done, both were silent for too long, or one does not take what the other
+    /// sends. It keeps its `place` at the upstream until then.
     pub(crate) fn begin<B>(
         self,
         answer: &mut Response<B>,
@@ -85,7 +85,7 @@ fn is_asked_for(headers: &HeaderMap) -> bool {
     names.any(|name| name.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
 }
 
-/// How many bytes are carried at a time.
+/// The bytes carried at a time.
 const PIECE: usize = 16 << 10;
 
 async fn carry(client: Upgraded, upstream: Upgraded, silence: Duration, patience: Patience) {
@@ -143,7 +143,7 @@ where
             }
         }
     }
-    // The other way goes on: what was asked for may still be on its way.
+    // The other direction goes on: an answer may still be on its way.
     let _ = to.shutdown().await;
     Ok(())
 }

@@ -17,51 +17,51 @@ pub(crate) use self::room::{Place, Room};
 use crate::health::HealthCheck;
 use crate::metrics::UpstreamCounts;
 
-/// An address that could not be connected to so often in a row is left alone for a while.
+/// The number of failed connection attempts in a row after which an address is left alone for a while.
 const FAILURES_MAX: u32 = 3;
 
-/// For so long, unless all are.
+/// The time for which it is left alone, unless all addresses are.
 const LEFT_ALONE: Duration = Duration::from_secs(10);
 
-/// The requests that an upstream has at a time, and those that wait for that, where nothing else
-/// is said.
+/// The default for the most requests that an upstream has at a time, and for the most that wait for
+/// a place.
 pub(crate) const REQUESTS_MAX: usize = 1_024;
 
-/// How an upstream is spoken to.
+/// The protocol spoken with an upstream.
 #[derive(Clone, Debug)]
 pub(crate) enum Speech {
     /// HTTP/1.1 in the clear.
     Http1,
     /// HTTP/2 in the clear, from the first byte.
     Http2,
-    /// Whichever of the two it chooses, encrypted.
+    /// Whichever of the two it chooses, over TLS.
     Tls(Box<Secured>),
 }
 
-/// How an encrypted upstream is known.
+/// The TLS settings of an upstream.
 #[derive(Clone, Debug)]
 pub(crate) struct Secured {
-    /// Offers HTTP/2 and HTTP/1.1.
+    /// The configuration that offers HTTP/2 and HTTP/1.1.
     pub(crate) either: Arc<ClientConfig>,
-    /// Offers HTTP/1.1 alone, for connections that are to be upgraded.
+    /// The configuration that offers HTTP/1.1 alone, for connections that are to be upgraded.
     pub(crate) http1: Arc<ClientConfig>,
-    /// Whose certificate is expected; None for whoever the address names.
+    /// The name that its certificate must have; None for the host of the address.
     pub(crate) name: Option<ServerName<'static>>,
 }
 
 /// A service that requests are forwarded to.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    /// What it is called in the settings; `upstream` where there is one and nobody named it.
+    /// The name in the settings; `upstream` for a single one without a name.
     pub(crate) name: Box<str>,
-    /// Differs for every upstream of the process: connections kept are found by it.
+    /// A number unique in the process, by which kept connections are found.
     pub(crate) id: u64,
     pub(crate) addresses: Box<[Address]>,
     pub(crate) speech: Speech,
-    /// The `Host` it gets instead of the client's.
+    /// The `Host` that it gets instead of the client's.
     pub(crate) host: Option<HeaderValue>,
     pub(crate) connect_timeout: Duration,
-    /// How long it may take to begin its answer, and to go on with it.
+    /// The time that it may take to begin its answer, and to go on with it.
     pub(crate) response_timeout: Duration,
     pub(crate) health_check: Option<HealthCheck>,
     pub(crate) room: Room,
@@ -76,28 +76,28 @@ pub(crate) struct Address {
     pub(crate) authority: Authority,
     /// The file of a Unix socket.
     pub(crate) socket: Option<Box<Path>>,
-    /// How often in a row it could not be connected to.
+    /// The number of failed connection attempts in a row.
     failures: AtomicU32,
-    /// Until when it is left alone, in milliseconds after the upstream was made.
+    /// The time until which it is left alone, in milliseconds after `made`.
     left_alone_until: AtomicU64,
     made: Instant,
-    /// Whether it chose HTTP/1.1 where it was offered both.
+    /// True if it chose HTTP/1.1 when it was offered both.
     chose_http1: AtomicBool,
     /// A [`Health`].
     health: AtomicU8,
 }
 
-/// What health checks say of an address.
+/// The health of an address by its health checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Health {
-    /// It was not asked yet, or is not asked at all.
+    /// It was not checked yet, or is not checked at all.
     Unknown,
     Healthy,
     Unhealthy,
 }
 
-/// As settings have it.
+/// Written as in the settings.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.socket {
@@ -139,17 +139,17 @@ impl Address {
         self.health.store(health as u8, Ordering::Relaxed);
     }
 
-    /// Which protocol it chose of those that it was offered.
+    /// Notes the protocol that it chose of those offered.
     pub(crate) fn note_choice(&self, is_http1: bool) {
         self.chose_http1.store(is_http1, Ordering::Relaxed);
     }
 
-    /// It was connected to.
+    /// Notes that a connection was opened.
     pub(crate) fn note_success(&self) {
         self.failures.store(0, Ordering::Relaxed);
     }
 
-    /// It could not be connected to.
+    /// Notes that a connection attempt failed.
     pub(crate) fn note_failure(&self) {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         if failures >= FAILURES_MAX {
@@ -158,7 +158,7 @@ impl Address {
         }
     }
 
-    /// Whether it failed so often that others are asked first.
+    /// Returns true if it failed so often that others are tried first.
     pub(crate) fn is_left_alone(&self) -> bool {
         self.left_alone_until.load(Ordering::Relaxed) > self.age_ms()
     }
@@ -167,7 +167,7 @@ impl Address {
         self.authority == other.authority && self.socket == other.socket
     }
 
-    /// Whether others are asked first.
+    /// Returns true if others are tried first.
     fn is_asked_last(&self) -> bool {
         self.is_left_alone() || self.health() == Health::Unhealthy
     }
@@ -204,7 +204,7 @@ impl Upstream {
         }
     }
 
-    /// Whether one connection to this address may do for all requests, as far as is known.
+    /// Returns true if one connection to this address may serve all requests, as far as is known.
     pub(crate) fn may_share(&self, index: usize) -> bool {
         match self.speech {
             Speech::Http1 => false,
@@ -213,8 +213,8 @@ impl Upstream {
         }
     }
 
-    /// Goes on with what is known about the health of the same addresses. Without a health check
-    /// nothing is: nobody would ever ask an address again that was not well.
+    /// Takes over the known health of the same addresses. Without a health check it takes over nothing:
+    /// an unhealthy address would never be checked again.
     pub(crate) fn inherit(&self, before: &Self) {
         if self.health_check.is_none() {
             return;
@@ -228,7 +228,7 @@ impl Upstream {
     }
 
     /// The addresses in the order in which this request tries them: in turn, those that failed
-    /// lately or are not well last. Where all are so, all of them take turns.
+    /// lately or are unhealthy last. If all are, all of them take turns.
     pub(crate) fn order(&self) -> impl Iterator<Item = usize> {
         let count = self.addresses.len();
         let first = match count {
@@ -239,7 +239,7 @@ impl Upstream {
             (0..count)
                 .map(move |step| (first + step) % count)
                 .filter(move |index| {
-                    // A single address is asked however it fares.
+                    // A single address is always tried.
                     count == 1 && !is_last
                         || count > 1 && self.addresses[*index].is_asked_last() == is_last
                 })

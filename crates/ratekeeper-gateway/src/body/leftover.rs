@@ -1,4 +1,4 @@
-//! What is left of a request that was answered before all of it had come.
+//! The rest of a request that was answered before all of it had arrived.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -9,17 +9,17 @@ use hyper::body::{Body, Incoming};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// For so long it is waited for.
+/// The longest that the rest is waited for.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// So much of it is read.
+/// The most of it that is read, in bytes.
 const BYTES_MAX: usize = 256 << 10;
 
-/// Reads the rest of a body over HTTP/2, and throws it away. Unread, its stream would be reset after the answer, which RFC 9113
-/// (section 8.1) allows, but curl 7.88 among others then says that the request failed. Whoever goes on sending is stopped so
-/// all the same.
+/// Reads the rest of a body over HTTP/2 and discards it. Unread, its stream would be reset after the answer, which
+/// RFC 9113 (section 8.1) allows, but some clients (curl 7.88 for one) then report that the request failed. A client
+/// that keeps on sending is reset all the same.
 pub(super) fn discard(mut incoming: Incoming) {
-    // Without one everything is about to end.
+    // Without a runtime, the process is about to end.
     let Ok(runtime) = Handle::try_current() else {
         return;
     };

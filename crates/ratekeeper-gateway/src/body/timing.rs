@@ -7,11 +7,11 @@ use std::task::{Context, Poll};
 use ratekeeper_server::{Pace, Patience};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How a body comes: what counts is the time in which the upstream would take more of it.
+/// The pace of a body; only the time in which the upstream would take more of it counts.
 #[derive(Debug)]
 pub(super) struct Timing {
     pace: Pace,
-    /// When the client began to be waited for, or ceased to be.
+    /// The time at which the wait for the client began or ended.
     since: Instant,
     is_awaited: bool,
     /// Begins when the client is first waited for.
@@ -19,7 +19,7 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    /// None where a client may take as long as it likes.
+    /// Returns None if a client may take as long as it likes.
     pub(super) fn new(patience: Patience) -> Option<Self> {
         patience.stall_timeout.map(|_| Self {
             pace: Pace::new(patience),
@@ -29,7 +29,7 @@ impl Timing {
         })
     }
 
-    /// So many bytes came.
+    /// Notes that `bytes` arrived.
     pub(super) fn came(&mut self, bytes: usize) {
         if std::mem::replace(&mut self.is_awaited, false) {
             let now = Instant::now();
@@ -39,7 +39,7 @@ impl Timing {
         self.pace.came(bytes as u64);
     }
 
-    /// Nothing is there. Answers whether the client has had its time.
+    /// Notes that nothing is there yet. Returns true if the client's time is up.
     pub(super) fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
         if !std::mem::replace(&mut self.is_awaited, true) {
             let now = Instant::now();

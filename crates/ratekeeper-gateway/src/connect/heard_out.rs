@@ -1,4 +1,4 @@
-//! Hears out an upstream that listens no more.
+//! A stream that hears out an upstream that has stopped reading.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream that, once its peer takes nothing more, is read to its end before a write fails.
+/// A stream that is read to its end before a write fails, once its peer accepts no more data.
 ///
 /// An upstream may answer before it has read the whole request, and close. hyper ends a connection as soon as a write fails,
 /// so whether that or the answer was seen first would be luck.
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(super) struct HeardOut<S> {
     stream: S,
     is_heard: bool,
-    /// Whoever has a write to fail.
+    /// The task whose write is to fail.
     writer: Option<Waker>,
 }
 
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes of writing as much as is taken.
+    /// Writes as much as is accepted, and returns the outcome.
     async fn written(stream: &mut HeardOut<TcpStream>) -> Poll<io::Error> {
         loop {
             let outcome = poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_write(cx, b"x")));
@@ -131,7 +131,7 @@ mod tests {
         stream.write_all(b"asked").await.expect("it is open");
         let (mut peer, _) = listener.accept().await.expect("somebody connects");
         peer.write_all(b"answer").await.expect("it is open");
-        // Closed with bytes unread, it is reset.
+        // A connection closed with unread bytes is reset.
         peer.readable().await.expect("it is open");
         drop(peer);
 

@@ -1,5 +1,5 @@
-//! Which requests are let in at all. What two readers could take for two different requests is
-//! refused; most of that hyper has refused already.
+//! The admission of requests. One that two readers could take for two different requests is
+//! refused; hyper has already refused most of those.
 
 use http::header::{HOST, HeaderName, TRANSFER_ENCODING};
 use http::{Method, Request, Version};
@@ -9,7 +9,7 @@ use ratekeeper_server::FramedTwice;
 
 use crate::fault::Fault;
 
-/// Refuses what is no request for an upstream, or is one in two ways.
+/// Refuses requests that are not for an upstream, or are ambiguous.
 pub(crate) fn admit<B>(request: &Request<B>) -> Result<(), Fault> {
     if request.method() == Method::CONNECT {
         return Err(Fault::NoTunnel);
@@ -45,7 +45,7 @@ pub(crate) fn admit<B>(request: &Request<B>) -> Result<(), Fault> {
     let coding = codings.next();
     let is_chunked = coding.is_none_or(|it| it.as_bytes().eq_ignore_ascii_case(b"chunked"));
     if !is_chunked || codings.next().is_some() {
-        // What it was encoded with besides would be lost: that is said to neighbours alone.
+        // Any other transfer coding would be lost, since the field is hop-by-hop.
         return Err(Fault::BadRequest("its Transfer-Encoding is not chunked"));
     }
     let path = request.uri().path();
@@ -53,8 +53,8 @@ pub(crate) fn admit<B>(request: &Request<B>) -> Result<(), Fault> {
     if !path.starts_with('/') && !is_asterisk {
         return Err(Fault::BadRequest("its target is not a path"));
     }
-    // Upstreams resolve them, so that rules and routes would see another path than the upstream does. Clients do that
-    // before they ask.
+    // Upstreams resolve dot segments, so rules and routes would see another path than the upstream does. Clients
+    // resolve them before they send a request.
     if has_dot_segments(path.as_bytes()) {
         let why = "its path has a segment . or ..; resolve it before asking";
         return Err(Fault::BadRequest(why));
@@ -62,12 +62,12 @@ pub(crate) fn admit<B>(request: &Request<B>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether CGI and WSGI have one name for it and for what says where a body ends: they write `-` as `_`.
+/// Returns true if CGI and WSGI, which write `-` as `_`, cannot tell it from a field that says where a body ends.
 fn is_framing_twin(name: &HeaderName) -> bool {
     matches!(name.as_str(), "content_length" | "transfer_encoding")
 }
 
-/// A name, or an address, and a port if it has one.
+/// Returns true for a name or an address, with an optional port.
 fn is_host(host: &[u8]) -> bool {
     let is_address = host.starts_with(b"[");
     let end = if is_address { b']' } else { b':' };

@@ -1,4 +1,4 @@
-//! What an upstream gets instead of what the client sent.
+//! The rewriting of heads: what an upstream gets in place of the head that the client sent.
 
 use std::fmt::Write as _;
 
@@ -19,26 +19,26 @@ static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Where a request came in.
+/// The connection that a request came in on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inbound<'a> {
-    /// None where the listener does not say: then nobody is believed.
+    /// The peer; None if the listener does not tell, in which case nobody is trusted.
     pub(crate) peer: Option<&'a Peer>,
     /// `http` or `https`.
     pub(crate) scheme: &'static str,
     pub(crate) forwarding: &'a Forwarding,
 }
 
-/// Makes of a client's head what the upstream gets: without what is between two neighbours, and
-/// with who asked, for what host, and how. What strangers claim about that is removed; what
-/// trusted proxies say stays, and their address is added.
+/// Turns a client's head into the one that the upstream gets: without hop-by-hop fields, and with the
+/// client's address, the host and the scheme. Claims about these from strangers are removed; those
+/// of trusted proxies stay, and the proxy's address is added.
 pub(crate) fn forward(parts: &mut Parts, upstream: &Upstream, inbound: Inbound<'_>) {
     let headers = &mut parts.headers;
     let wants_trailers = headers.get_all(TE).iter().any(names_trailers);
     if wants_trailers || headers.keys().any(is_between_neighbours) {
         remove_hop_by_hop(headers);
     }
-    // hyper answers 100 once the body is asked for, so the upstream does not have to.
+    // hyper answers 100 once the body is read, so the upstream does not have to.
     headers.remove(EXPECT);
     plain_length(headers);
     let host = match (headers.get(HOST), parts.uri.authority()) {
@@ -54,7 +54,7 @@ pub(crate) fn forward(parts: &mut Parts, upstream: &Upstream, inbound: Inbound<'
     if wants_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    // A client of HTTP/1.0 need not say for whom it asks, and the upstream needs to be told.
+    // An HTTP/1.0 client may leave out `Host`, which the upstream needs.
     let whom = || HeaderValue::from_str(upstream.addresses[0].authority.as_str()).ok();
     if let Some(host) = upstream.host.clone().or(host).or_else(whom) {
         headers.insert(HOST, host);
@@ -70,14 +70,14 @@ fn names_trailers(line: &HeaderValue) -> bool {
     names.any(|name| name.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }
 
-/// The path and the query alone.
+/// The path and query of the target, without the rest.
 fn target_of(parts: &Parts) -> Uri {
     let root = || PathAndQuery::from_static("/");
     let target = parts.uri.path_and_query().cloned().unwrap_or_else(root);
     Uri::from(target)
 }
 
-/// The target as HTTP/2 has it: with a scheme, and the host in place of the header.
+/// Rewrites the target for HTTP/2: with a scheme, and the host in place of the header.
 pub(crate) fn as_http2(parts: &mut Parts, upstream: &Upstream, address: usize) {
     let host = parts.headers.remove(HOST);
     let authority = host.and_then(|host| http::uri::Authority::from_maybe_shared(host).ok());
@@ -92,22 +92,22 @@ pub(crate) fn as_http2(parts: &mut Parts, upstream: &Upstream, address: usize) {
         Method::OPTIONS if parts.uri.path() == "*" => Some(PathAndQuery::from_static("*")),
         _ => parts.uri.path_and_query().cloned(),
     };
-    // All three are there, and were parsed.
+    // Cannot fail: all three parts are there, and were parsed.
     if let Ok(uri) = Uri::from_parts(uri) {
         parts.uri = uri;
     }
     parts.version = Version::HTTP_2;
 }
 
-/// Says where a body ends that has no length. hyper says it of itself, but not for a GET or another
-/// method that usually has no body: the upstream would get none.
+/// Frames a body that has no length as chunks. hyper does so by itself, except for GET and other
+/// methods that usually have no body: the upstream would get none.
 pub(crate) fn frame_http1(headers: &mut HeaderMap) {
     if !headers.contains_key(CONTENT_LENGTH) {
         headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
 }
 
-/// HTTP/2 may send a cookie in pieces, which HTTP/1 may not (RFC 9113, section 8.2.3).
+/// Joins cookies: HTTP/2 may send them in pieces, which HTTP/1 may not (RFC 9113, section 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
     if headers.get_all(COOKIE).iter().nth(1).is_none() {
         return;
@@ -122,8 +122,8 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// What upstreams believe about where a request comes from and what it asked for, whoever wrote it.
-/// Many take `_` for `-` (CGI, WSGI and PHP have one name for both), which no proxy writes.
+/// Returns true for a header that upstreams believe about a request's origin or target, no matter who
+/// wrote it. Many take `_` for `-` (CGI, WSGI and PHP have one name for both), which no proxy writes.
 fn is_claim(name: &str, is_trusted: bool, client_header: &ClientHeader) -> bool {
     if is_trusted && !name.contains('_') {
         return false;
@@ -144,7 +144,7 @@ fn is_claim(name: &str, is_trusted: bool, client_header: &ClientHeader) -> bool 
         || CLAIMS.iter().any(|claim| is_like(claim))
 }
 
-/// Who asks, by which method, and for what, in words that CDNs, proxies and frameworks have for it.
+/// The headers by which CDNs, proxies and frameworks tell a request's client, method and target.
 static CLAIMS: [&str; 11] = [
     "forwarded",
     "x-real-ip",
@@ -159,8 +159,8 @@ static CLAIMS: [&str; 11] = [
     "x-method-override",
 ];
 
-/// Takes out of the trailers of a request what says where it comes from, whom it is from and how it is read: some add
-/// trailers to headers, and whoever looked at the headers has not seen them.
+/// Removes from a request's trailers the fields about its origin, its sender and its framing: some servers merge
+/// trailers into headers, where those who checked the headers have not seen them.
 pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     let is_of_head = |name: &HeaderName| {
         is_between_neighbours(name)
@@ -177,7 +177,7 @@ pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     }
 }
 
-/// Writes a length as everybody reads it: some take `010` for octal.
+/// Rewrites a length in the form that everybody reads alike: some take `010` for octal.
 fn plain_length(headers: &mut HeaderMap) {
     let has_zeros = |length: &&HeaderValue| matches!(length.as_bytes(), [b'0', _, ..]);
     let length = headers.get(CONTENT_LENGTH).filter(has_zeros);
@@ -223,7 +223,7 @@ fn tell_of_client(headers: &mut HeaderMap, host: Option<&HeaderValue>, inbound: 
         let said = element(hop, host, inbound.scheme);
         headers.append(FORWARDED, said);
     }
-    // The one header with the client's address: nobody but us and trusted proxies writes it.
+    // The one header with the client's address: only the gateway and trusted proxies write it.
     if let (ClientHeader::Single(name), Some(Hop::Address(address))) =
         (&forwarding.client_header, hop)
         && !headers.contains_key(name)
@@ -233,7 +233,7 @@ fn tell_of_client(headers: &mut HeaderMap, host: Option<&HeaderValue>, inbound: 
     }
 }
 
-/// An element of `Forwarded` (RFC 7239) about this hop.
+/// The element of `Forwarded` (RFC 7239) for this hop.
 fn element(hop: Option<Hop>, host: Option<&HeaderValue>, scheme: &str) -> HeaderValue {
     let mut text = String::from("for=");
     match hop {
@@ -260,9 +260,9 @@ pub(crate) fn hop(peer: &Peer) -> Hop {
     }
 }
 
-/// Makes of an upstream's head what the client gets.
+/// Turns an upstream's head into the one that the client gets.
 pub(crate) fn of_answer(headers: &mut HeaderMap) {
-    // It was read as chunks, whatever else its length is said to be (RFC 9112, section 6.3).
+    // It was read as chunks, no matter what its `Content-Length` says (RFC 9112, section 6.3).
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }

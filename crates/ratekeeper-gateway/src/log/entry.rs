@@ -16,7 +16,7 @@ use super::LogFormat;
 use crate::head::hop;
 use crate::proxy::AnsweredBy;
 
-/// What is said of one request.
+/// The log entry of one request.
 #[derive(Debug)]
 pub(crate) struct Entry {
     at: Timestamp,
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
     status: u16,
     bytes: u64,
     upstream: Option<AnsweredBy>,
-    /// How long it took until the answer began.
+    /// The time until the answer began.
     waited: Option<Duration>,
     refusal: Option<Arc<Refusal>>,
     retry_after: Option<HeaderValue>,
@@ -42,7 +42,7 @@ impl Entry {
         let headers = request.headers();
         let header = |name: HeaderName| headers.get(name).cloned();
         let peer = request.extensions().get::<Peer>().map(hop);
-        // Where a proxy says what is no address, it is refused, and the proxy's own is logged.
+        // If a proxy forwards something that is not an address, the request is refused, and the proxy's own is logged.
         let client = peer.and_then(|peer| match forwarding.client(peer, headers) {
             Ok(client) => client,
             Err(_) => match peer {
@@ -84,7 +84,7 @@ impl Entry {
         self.bytes += bytes as u64;
     }
 
-    /// The line, with its end.
+    /// The line, with its line break.
     pub(crate) fn line(&self, format: LogFormat) -> String {
         let mut line = String::with_capacity(384);
         match format {
@@ -95,7 +95,7 @@ impl Entry {
         line
     }
 
-    /// Queries are left out: tokens stand in them.
+    /// Appends the entry as JSON, without the query, which may contain tokens.
     fn json(&self, line: &mut String) {
         // Writing to a string cannot fail, here and below.
         let _ = write!(line, "{{\"time\":\"{:.6}\"", self.at);
@@ -163,7 +163,7 @@ impl Entry {
         }
     }
 
-    /// Where the client came from, without the query of that.
+    /// The `Referer`, without its query.
     fn referer(&self) -> Option<&[u8]> {
         let referer = self.referer.as_ref()?.as_bytes();
         referer.split(|byte| matches!(byte, b'?' | b'#')).next()
@@ -201,8 +201,8 @@ fn text(line: &mut String, name: &str, value: &[u8]) {
     line.push('"');
 }
 
-/// As the content of a JSON string, which readers of the combined format understand as well. What
-/// is no UTF-8 shows as the sign for that.
+/// Escapes text as the content of a JSON string, which readers of the combined format understand as
+/// well. Invalid UTF-8 becomes the replacement character.
 fn escape(line: &mut String, value: &[u8]) {
     for c in String::from_utf8_lossy(value).chars() {
         match c {

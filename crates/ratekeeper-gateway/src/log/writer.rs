@@ -1,4 +1,4 @@
-//! The thread that writes.
+//! The thread that writes the access log.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info};
 
-/// How often it is looked whether the file was moved away.
+/// The interval between checks whether the file was moved away.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// So much is written at a time.
+/// The bytes written at a time.
 const PIECE: usize = 64 << 10;
 
-/// Writes lines as they come.
+/// A writer of lines as they come.
 pub(super) struct Writer {
     to: To,
     dropped: Arc<AtomicU64>,
@@ -45,7 +45,7 @@ impl Writer {
         })
     }
 
-    /// Until nobody is left who logs.
+    /// Writes until all senders are gone.
     pub(super) fn run(mut self, waiting: &Receiver<String>) {
         let mut looked = Instant::now();
         let mut piece = String::with_capacity(PIECE);
@@ -102,7 +102,7 @@ impl Writer {
 }
 
 impl To {
-    /// Opens the file anew if another one, or none, is in its place: that is how logs are rotated.
+    /// Reopens the file if another one, or none, is in its place: that is how logs are rotated.
     fn follow(&mut self) {
         let Self::File { path, file } = self else {
             return;
@@ -112,7 +112,7 @@ impl To {
             file.metadata().map(id).ok(),
             std::fs::metadata(&*path).map(id).ok(),
         );
-        // While it cannot be opened the old one goes on being written.
+        // While the new one cannot be opened, lines go on to the old one.
         if here != there
             && let Ok(fresh) = append(path)
         {
@@ -121,7 +121,7 @@ impl To {
     }
 }
 
-/// Nobody reads a new one but its owner and the group: it says who asked for what.
+/// Opens a file to append to. Only its owner and group may read a new one: it tells who requested what.
 fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).append(true).mode(0o640).open(path)

@@ -1,4 +1,4 @@
-//! Routes and upstreams as settings say them.
+//! Settings of routes and upstreams.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,83 +21,83 @@ use crate::upstream::{Address, REQUESTS_MAX, Secured, Speech, Upstream};
 /// The most upstreams, and the most addresses of one.
 const COUNT_MAX: usize = 1_000;
 
-/// Between health checks, and for one.
+/// The bounds on the time between health checks, and on the time for one.
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// What settings say of routes: all of it, or one URL.
+/// The settings of routes and upstreams: in full, or one URL.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RoutesConfig {
-    /// By name.
+    /// The upstreams by name.
     pub upstreams: BTreeMap<String, UpstreamConfig>,
-    /// None of them is one for everything, where there is a single upstream.
+    /// The routes; with a single upstream, an empty list routes everything to it.
     pub routes: Vec<RouteConfig>,
-    /// How long an upstream may take to be connected to, where it does not say itself.
+    /// The time that connecting to an upstream may take.
     pub connect_timeout: Duration,
-    /// How long an upstream may take to begin its answer, and pause in it.
+    /// The time that an upstream may take to begin its answer, and the longest pause in it.
     pub response_timeout: Duration,
-    /// The requests that one upstream has at a time; None for 1,024. Each has a connection of its
-    /// own over HTTP/1.1, and so does an upgraded one until it ends.
+    /// The most requests that one upstream has at a time; None for 1,024. Over HTTP/1.1 each has a
+    /// connection of its own, and so does an upgraded one until it ends.
     pub requests_max: Option<usize>,
-    /// The requests that wait for that, for at most the connect timeout; None for 1,024.
+    /// The most requests that wait for a place, for at most the connect timeout; None for 1,024.
     pub waiting_max: Option<usize>,
 }
 
-/// Where requests of a host and below a path go.
+/// A route for requests to a host and below a path.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteConfig {
-    /// `api.example.com`, or `*.example.com` for all below; None for any.
+    /// The host: `api.example.com`, or `*.example.com` for all subdomains; None for any.
     pub host: Option<String>,
-    /// `/orders` is for itself and what is below; None for any.
+    /// The path prefix: `/orders` matches itself and everything below; None for any.
     pub path: Option<String>,
-    /// The name of one.
+    /// The name of an upstream.
     pub upstream: String,
 }
 
 /// A service that requests are forwarded to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UpstreamConfig {
-    /// `http://HOST:PORT`, `h2c://…` for HTTP/2 in the clear, `https://…`: all of one kind.
-    /// `unix:/PATH` is a socket of this host, and as `http`.
+    /// The URLs: `http://HOST:PORT`, `h2c://…` for HTTP/2 in the clear, `https://…`, all of one kind.
+    /// `unix:/PATH` is a Unix socket, which counts as `http`.
     pub urls: Vec<String>,
-    /// The authorities of its certificate, as PEM; None for the system's.
+    /// The PEM file of the authorities for its certificate; None for the system's.
     pub ca: Option<PathBuf>,
     /// The name that its certificate must have; None for the URL's host.
     pub server_name: Option<String>,
-    /// The `Host` it gets; None for the client's.
+    /// The `Host` that it gets; None for the client's.
     pub host: Option<String>,
-    /// How it is asked whether it is well, if it is.
+    /// The health check; None for none.
     pub health_check: Option<HealthCheckConfig>,
 }
 
-/// How each address of an upstream is asked whether it is well.
+/// The health check that each address of an upstream gets.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HealthCheckConfig {
-    /// Asked for with GET; well is what answers with 200 to 399.
+    /// The path to GET; an address that answers with 200 to 399 is healthy.
     pub path: String,
-    /// From one answer to the next question.
+    /// The time from one answer to the next check.
     #[serde(default = "written::interval", deserialize_with = "written::duration")]
     pub interval: Duration,
-    /// How long an answer may take.
+    /// The time that an answer may take.
     #[serde(default = "written::timeout", deserialize_with = "written::duration")]
     pub timeout: Duration,
-    /// So many bad answers in a row, and it is asked last.
+    /// The number of failed checks in a row after which the address is tried last.
     #[serde(default = "written::unhealthy_threshold")]
     pub unhealthy_threshold: u32,
-    /// So many good ones in a row, and it takes its turn again.
+    /// The number of successful checks in a row after which it takes its turn again.
     #[serde(default = "written::healthy_threshold")]
     pub healthy_threshold: u32,
 }
 
-/// Why routes are refused: where, and what is wrong.
+/// The reason why routes are refused: the place, and what is wrong there.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct BadRoutes {
-    /// `upstreams.orders`, `routes[2]`.
+    /// The place in the settings: `upstreams.orders`, `routes[2]`.
     pub place: String,
-    /// What is wrong, and what to write instead.
+    /// The message: what is wrong, and what to write instead.
     pub message: String,
 }
 
@@ -110,14 +110,14 @@ impl BadRoutes {
     }
 }
 
-/// The counts of an upstream, by its name: those of before a reload go on.
+/// Returns the counts of an upstream by its name: they survive a reload.
 pub(crate) type CountsOf<'a> = &'a mut dyn FnMut(&str) -> Arc<UpstreamCounts>;
 
 impl Routes {
-    /// Makes of settings what requests are routed by.
+    /// Builds the routing table from settings.
     ///
     /// # Errors
-    /// A URL is none, an authority's file cannot be used, a route leads nowhere or is said twice.
+    /// A URL is invalid, a file of authorities cannot be used, or a route names no upstream or is a duplicate.
     pub(crate) fn new(config: &RoutesConfig, counts: CountsOf<'_>) -> Result<Self, BadRoutes> {
         if config.upstreams.is_empty() {
             return Err(BadRoutes::new("upstream", NO_UPSTREAM));
@@ -156,13 +156,13 @@ impl Routes {
     }
 }
 
-/// What an upstream is called that is given as a URL alone.
+/// The name of an upstream that is given as a URL alone.
 pub(crate) const ONLY: &str = "upstream";
 
 const NO_UPSTREAM: &str = "there is nothing to forward to; write --upstream http://127.0.0.1:3000, or `upstreams:` and `routes:` in ratekeeper.yaml";
 const NO_ROUTES: &str = "there are several upstreams; say which requests each is for, as in `- { path: /orders, upstream: orders }`";
 
-/// Hosts before paths, and the longer of each first.
+/// The sort key of a route: hosts before paths, and the longer of each first.
 fn order(route: &Route) -> (u8, usize, usize) {
     let longest_first = |length: usize| usize::MAX - length;
     let (rank, host) = match &route.host {
@@ -228,7 +228,7 @@ fn named(host: &str) -> Result<Box<str>, String> {
     Ok(spelt.into())
 }
 
-/// How the URLs of an upstream begin.
+/// The scheme of an upstream's URLs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Http,

@@ -1,4 +1,4 @@
-//! How settings write an upstream: a URL, a list of URLs, or a mapping.
+//! The forms of an upstream in settings: a URL, a list of URLs, or a mapping.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -22,11 +22,11 @@ struct Full {
     health_check: Option<HealthCheckConfig>,
 }
 
-/// One, or several.
+/// One URL, or several.
 struct Urls(Vec<String>);
 
 impl UpstreamConfig {
-    /// The service at one URL.
+    /// Makes the settings of the service at one URL.
     #[must_use]
     pub fn of(url: &str) -> Self {
         Self::at(vec![url.to_owned()])
@@ -43,7 +43,7 @@ impl UpstreamConfig {
     }
 }
 
-// Written out, because what serde makes of alternatives does not say which of them was meant, nor what is wrong with it.
+// Written by hand, because serde's errors for untagged enums tell neither which variant was meant nor what is wrong.
 impl<'de> Deserialize<'de> for UpstreamConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(OfUpstream)

@@ -1,4 +1,4 @@
-//! How many requests an upstream has at a time, and how many wait for that.
+//! Bounds on the requests that an upstream has at a time, and on those that wait for a place.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ pub(crate) struct Room {
 pub(crate) type Place = OwnedSemaphorePermit;
 
 impl Room {
-    /// At least one place.
+    /// Makes a room with at least one place.
     pub(crate) fn new(places_max: usize, waiting_max: usize) -> Self {
         let places_max = places_max.clamp(1, Semaphore::MAX_PERMITS);
         Self {
@@ -31,12 +31,12 @@ impl Room {
         }
     }
 
-    /// Whether it is as large as another, so that the requests of one may be counted in the other.
+    /// Returns true if it is as large as `other`, so that the requests of one may be counted in the other.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         (self.places_max, self.waiting_max) == (other.places_max, other.waiting_max)
     }
 
-    /// A place at once, or as soon as one is free; none where too many wait, or it takes longer
+    /// Takes a place at once, or as soon as one is free; None if too many wait, or it takes longer
     /// than `patience`.
     pub(crate) async fn place(&self, patience: Duration) -> Option<Place> {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
@@ -44,7 +44,7 @@ impl Room {
         }
         let _waiting = Waiting::begin(&self.waiting, self.waiting_max)?;
         let place = timeout(patience, Arc::clone(&self.places).acquire_owned());
-        // Nobody closes it.
+        // The semaphore is never closed.
         place.await.ok()?.ok()
     }
 }
@@ -55,7 +55,7 @@ struct Waiting<'a>(&'a AtomicUsize);
 impl<'a> Waiting<'a> {
     fn begin(waiting: &'a AtomicUsize, most: usize) -> Option<Self> {
         let one_more = |count| (count < most).then_some(count + 1);
-        // Relaxed: a count by itself. `then`, not `then_some`: a value made and dropped would count one down.
+        // Relaxed: an independent count. `then`, not `then_some`: a value made and dropped would decrement it.
         let counted = waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         counted.is_ok().then(|| Self(waiting))
     }
