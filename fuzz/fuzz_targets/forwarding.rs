@@ -1,5 +1,5 @@
-//! What proxies and their clients write into headers: the client's address, the original request, its descriptors;
-//! and the settings that say how it is understood.
+//! Headers written by proxies and their clients: the client's address, the original request, its descriptors;
+//! and the settings by which they are read.
 #![no_main]
 
 use http::{HeaderMap, HeaderName, HeaderValue};

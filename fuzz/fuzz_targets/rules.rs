@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use ratekeeper_rules::{Entry, Options, Profile, Source, load};
 
-/// What is asked of every set that loads.
+/// The entries matched against every set that loads.
 const ENTRIES: [Entry<'static>; 3] = [
     Entry {
         key: "a",
@@ -25,7 +25,7 @@ fuzz_target!(|text: &str| {
         let mut options = Options::default();
         options.profile = profile;
         options.merge_domains = profile == Profile::Envoy;
-        // Two files at a page break, so that what holds between files is met too.
+        // Two files, split at a page break, so that checks across files are covered too.
         let sources: Vec<Source> = text
             .split('\u{c}')
             .take(2)

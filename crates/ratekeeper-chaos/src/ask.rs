@@ -1,4 +1,4 @@
-//! Asking a node, over gRPC as Envoy and other clients do, and over HTTP.
+//! Requests to a node, over gRPC as Envoy and other clients send them, and over HTTP.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(crate) struct Key {
     pub(crate) value: u64,
 }
 
-/// What a node answered to a check.
+/// The answer of a node to a check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) allowed: bool,
@@ -208,7 +208,7 @@ async fn send(
     Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }
 
-/// Whether Envoy was told that a failure mode decided.
+/// Returns true if Envoy was told that a failure mode decided.
 fn is_marked(response: &RateLimitResponse) -> bool {
     let metadata = response.dynamic_metadata.as_ref();
     let mark = metadata.and_then(|metadata| metadata.fields.get("degraded"));

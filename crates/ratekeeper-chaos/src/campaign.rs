@@ -1,4 +1,4 @@
-//! Lives through faults one after the other, and makes a row of each.
+//! The campaign: goes through faults one after the other, and makes a row of each.
 
 mod live;
 
@@ -11,35 +11,35 @@ use crate::fault::{Fault, Scene};
 use crate::row::HEAD;
 use crate::scenes::{sentinels, shards, single};
 
-/// How the campaign is led.
+/// The settings of a campaign.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How long a fault lasts.
+    /// The duration of a fault.
     lasting: Duration,
-    /// How long answers are watched after its end.
+    /// The time for which answers are watched after its end.
     after: Duration,
     /// The deadline of a decision.
     deadline: Duration,
-    /// How long a caller waits.
+    /// The time that a caller waits for an answer.
     patience: Duration,
-    /// Whether it is held to times: a second to share again, few log lines, readiness at once.
+    /// True if goals of time apply: a second to share again, few log lines, readiness at once.
     is_timed: bool,
-    /// The faults it lives through.
+    /// The faults to go through.
     extent: Extent,
 }
 
-/// Which faults are lived through.
+/// The set of faults to go through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Extent {
     All,
-    /// None that takes a minute.
+    /// All but those that take a minute.
     Short,
-    /// Those that tests live through.
+    /// Those that tests go through.
     Tests,
 }
 
 impl Plan {
-    /// As `docs/reliability.md` shows it, with the product's own deadline.
+    /// The campaign shown in `docs/reliability.md`, with the product's default deadline.
     pub const FULL: Self = Self {
         lasting: Duration::from_secs(5),
         after: Duration::from_secs(3),
@@ -49,14 +49,14 @@ impl Plan {
         extent: Extent::All,
     };
 
-    /// Half of that.
+    /// The short campaign: half the duration of each fault, and no long ones.
     pub const QUICK: Self = Self {
         lasting: Duration::from_millis(2_500),
         extent: Extent::Short,
         ..Self::FULL
     };
 
-    /// A few rows, for machines that are slow and busy: no time is held to, everything else is.
+    /// A few rows, for machines that are slow and busy: goals of time do not apply, all others do.
     pub const TEST: Self = Self {
         lasting: Duration::from_millis(2_500),
         after: Duration::from_secs(2),
@@ -68,15 +68,15 @@ impl Plan {
 }
 
 impl Plan {
-    /// The same with another deadline of a decision, for machines that are busy with something else.
+    /// Returns the plan with another deadline of a decision, for machines that are busy with something else.
     #[must_use]
     pub const fn with_deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }
 }
 
-/// Lives through the faults of the plan, or those of them whose names contain one of `names`, with nodes of the binary
-/// `program`. Prints a table, and returns how many of its rows missed a goal.
+/// Goes through the faults of the plan, or those of them whose names contain one of `names`, with nodes of the binary
+/// `program`. Prints a table, and returns the number of its rows that missed a goal.
 ///
 /// # Errors
 /// No fault has such a name, or a node cannot be started or asked.
@@ -122,7 +122,7 @@ impl Campaign<'_> {
         Ok(sums)
     }
 
-    /// How many of `faults` it lived through, and how many of those rows missed a goal.
+    /// Goes through `faults`, and returns the number of rows and the number of those that missed a goal.
     fn rows<S: Scene>(&self, faults: &[Fault<S>]) -> Result<(usize, usize)> {
         let (mut lived, mut failed) = (0, 0);
         for fault in faults.iter().filter(|fault| self.wants(fault)) {

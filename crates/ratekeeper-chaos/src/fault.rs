@@ -15,35 +15,35 @@ use crate::rules::{DOMAIN, Rule};
 
 /// The servers that nodes ask.
 pub(crate) trait Scene {
-    /// Where nodes ask.
+    /// The URL of the store that nodes use.
     fn url(&self) -> String;
 }
 
-/// What becomes of counters, besides what was counted while no failure mode decided.
+/// The effect of a fault on the counters that Redis keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Counters {
     /// The server keeps them.
     Kept,
-    /// Those from before the fault are gone after it: a limit that was asked for before and after it may pass twice.
+    /// Those from before the fault are gone after it: a limit that was used before and after it may pass twice.
     Lost,
-    /// That many times another server takes over with what was copied to it, and the old one may count on beside it until it
-    /// is told: a limit that was asked for meanwhile may pass once more each time.
+    /// This many times a replica takes over with what was copied to it, and the old primary may go on counting beside
+    /// it until it is told: a limit that was used meanwhile may pass once more each time.
     Copied(u64),
 }
 
-/// When nodes are started.
+/// The time at which nodes are started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Start {
     /// Once their servers serve; the fault begins once they share their counters.
     Healthy,
-    /// While the fault lasts already.
+    /// While the fault already lasts.
     Faulty,
 }
 
-/// Whose decisions a fault leaves alone.
+/// The decisions that a fault leaves alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Spares {
-    /// Nobody's.
+    /// None.
     Nothing,
     /// Those of every limit but the damaged one.
     AllButVictim,
@@ -51,48 +51,48 @@ pub(crate) enum Spares {
     OtherShards,
 }
 
-/// A way to fail.
+/// A fault: a way to fail, and what is expected of the nodes meanwhile.
 pub(crate) struct Fault<S> {
     pub(crate) name: &'static str,
     /// Starts the servers.
     pub(crate) scene: fn() -> S,
-    /// What happens before nodes are started.
+    /// Prepares the servers before nodes are started.
     pub(crate) before: fn(&mut S),
-    /// What happens after nodes were started and before anybody asks.
+    /// Prepares the stage after nodes were started and before any caller asks.
     pub(crate) prepare: fn(&mut S, &mut Stage),
-    /// Begins it, and returns when it has lasted long enough.
+    /// Begins the fault, and returns when it has lasted long enough.
     pub(crate) strike: fn(&mut S, &mut Stage),
-    /// Ends it, and returns when the servers say that they serve.
+    /// Ends the fault, and returns when the servers report that they serve.
     pub(crate) heal: fn(&mut S, &mut Stage),
     pub(crate) start: Start,
     pub(crate) counters: Counters,
     pub(crate) spares: Spares,
-    /// Nobody asks while it lasts.
+    /// True if no caller asks while it lasts.
     pub(crate) is_idle: bool,
-    /// The breaker has to open: no decision can be made in Redis while it lasts.
+    /// True if the breaker has to open, since no decision can be made in Redis while it lasts.
     pub(crate) opens: bool,
-    /// What readiness or the log of every node has to say about it, in lower case; empty for any fault in readiness.
+    /// The text that readiness or the log of every node must contain, in lower case; empty for any fault in readiness.
     pub(crate) told: Option<&'static str>,
-    /// What refusals say that this fault makes true.
+    /// The text of refusals that this fault justifies.
     pub(crate) excused: Option<&'static str>,
-    /// It takes a minute or more.
+    /// True if it takes a minute or more.
     pub(crate) is_long: bool,
-    /// It is lived through in the tests as well.
+    /// True if the tests go through it as well.
     pub(crate) is_tested: bool,
 }
 
-/// The nodes under load, and who looks at them.
+/// The nodes under load, with those that watch them.
 pub(crate) struct Stage {
     pub(crate) nodes: Vec<Node>,
     /// Set for a node that callers leave alone.
     pub(crate) muted: Vec<Arc<AtomicBool>>,
-    /// Nodes that were restarted, whose metrics began anew.
+    /// Nodes that were restarted, whose metrics began at zero again.
     pub(crate) restarted: BTreeSet<usize>,
-    /// Nodes that nobody asks.
+    /// Nodes without callers.
     others: Vec<Node>,
     pub(crate) looks: Option<Looks>,
     pub(crate) settings: Settings,
-    /// How long a fault lasts.
+    /// The duration of a fault.
     pub(crate) lasting: Duration,
 }
 
@@ -115,7 +115,7 @@ impl Stage {
         std::thread::sleep(self.lasting);
     }
 
-    /// Does something again and again while the fault lasts.
+    /// Repeats `act` at intervals of `every` while the fault lasts.
     pub(crate) fn keep(&self, every: Duration, mut act: impl FnMut()) {
         let end = Instant::now() + self.lasting;
         while Instant::now() < end {
@@ -124,10 +124,10 @@ impl Stage {
         }
     }
 
-    /// Ends a node and starts it again. Nobody asks it meanwhile.
+    /// Restarts a node. No caller asks it meanwhile.
     pub(crate) fn restart(&mut self, node: usize) {
         self.muted[node].store(true, Ordering::Relaxed);
-        // What was asked before is answered.
+        // Requests sent before are answered by then.
         std::thread::sleep(Duration::from_millis(500));
         self.restarted.insert(node);
         self.nodes[node].restart();
@@ -153,7 +153,7 @@ impl Stage {
         let _ = ask_once(port);
     }
 
-    /// Waits until no node tells of a fault, or until `patience` is over.
+    /// Waits until no node reports a fault, or until `patience` is over.
     pub(crate) fn until_clean(&self, patience: Duration) {
         let end = Instant::now() + patience;
         let is_clean = || {

@@ -1,4 +1,4 @@
-//! Every answer that callers got, and when.
+//! The record of all answers that callers got, with their times.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::ask::{Answer, Key};
 use crate::rules::PERIOD;
 
-/// Descriptions of errors that are kept; all are counted.
+/// The most descriptions of errors that are kept; all errors are counted.
 const ERRORS_KEPT_MAX: usize = 20;
 
 /// One check, as its caller saw it. Times are since the ledger was opened.
@@ -19,7 +19,7 @@ pub(crate) struct Entry {
     pub(crate) answer: Answer,
 }
 
-/// Reservations and permits, which are settled after they were answered.
+/// Counts of reservations and permits, which are settled after they were answered.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Settled {
     /// Hits that reservations have cost, as far as their callers know.
@@ -30,11 +30,11 @@ pub(crate) struct Settled {
     pub(crate) held_max: u64,
 }
 
-/// What callers saw.
+/// The answers that callers saw.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     start: Instant,
-    /// What a refusal says that is as it should be.
+    /// A text that marks a refusal as expected.
     excused: Option<&'static str>,
     inner: Mutex<Inner>,
 }
@@ -48,7 +48,7 @@ struct Inner {
 }
 
 impl Ledger {
-    /// A ledger that begins now. Refusals that say `excused` are no errors.
+    /// Opens a ledger that begins now. Refusals that contain `excused` are not errors.
     pub(crate) fn open(excused: Option<&'static str>) -> Self {
         Self {
             start: Instant::now(),
@@ -71,7 +71,7 @@ impl Ledger {
         self.lock().entries.push(entry);
     }
 
-    /// Notes that a caller got no answer, or one that is none.
+    /// Notes that a caller got no answer, or an invalid one.
     pub(crate) fn fail(&self, why: String) {
         if self.excused.is_some_and(|excused| why.contains(excused)) {
             return;
@@ -94,7 +94,7 @@ impl Ledger {
         self.lock().settled
     }
 
-    /// How many errors there were, and descriptions of the first.
+    /// The number of errors, and descriptions of the first ones.
     pub(crate) fn errors(&self) -> (u64, Vec<String>) {
         let inner = self.lock();
         (inner.errors, inner.kept.clone())
@@ -112,7 +112,7 @@ impl Ledger {
     }
 }
 
-/// When Redis decided for all nodes again: from then on each node gave that many answers in a row without a mark.
+/// The number of unmarked answers in a row from each node that show that Redis decides for all nodes again.
 const IN_A_ROW: usize = 10;
 
 /// The earliest time from `from` on by which all of `nodes` decided in Redis again. None if one of them did not.

@@ -1,4 +1,4 @@
-//! The callers: an open loop, which asks at its own pace however slow the answers are.
+//! The callers: an open loop, which asks at its own pace no matter how slow the answers are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,21 +14,21 @@ use crate::ask::{Answer, Asker, Key, Taken};
 use crate::ledger::{Entry, Ledger};
 use crate::rules::{Rule, TENANTS};
 
-/// Requests that callers of one node have under way at most. Nobody who answers within a second reaches that.
+/// The most requests that callers of one node have under way. A node that answers within a second never reaches it.
 const UNDER_WAY_MAX: usize = 512;
 
-/// What a reservation takes, and what it turns out to have cost.
+/// The hits that a reservation takes, and those that it turns out to have cost.
 const RESERVED: u64 = 3;
 const COST: u64 = 1;
 
-/// How long a permit is held.
+/// The time for which a permit is held.
 const HELD: Duration = Duration::from_millis(150);
 
-/// How long settling is tried, and how often: while Redis is away it is refused, to be asked again.
+/// The number of attempts to settle, and the time between them: while Redis is away, settling is refused as retryable.
 const SETTLE_TRIES: u32 = 100;
 const SETTLE_EVERY: Duration = Duration::from_millis(200);
 
-/// A way of asking, which callers of each node follow at a pace of its own.
+/// A kind of request, which callers of each node make at a rate of its own.
 #[derive(Clone, Copy)]
 enum Lane {
     Envoy(Rule),
@@ -39,7 +39,7 @@ enum Lane {
     Permit,
 }
 
-/// Each with requests a second and node.
+/// The lanes, each with its requests per second and node.
 const LANES: [(Lane, u32); 12] = [
     (Lane::Envoy(Rule::Hard), 10),
     (Lane::Http(Rule::Hard), 10),
@@ -55,7 +55,7 @@ const LANES: [(Lane, u32); 12] = [
     (Lane::Permit, 3),
 ];
 
-/// What ends a permit or a reservation.
+/// A request that ends a permit or a reservation.
 enum Settlement {
     Commit(String),
     Release(String),
@@ -73,7 +73,7 @@ struct Callers {
     node: usize,
     asker: Asker,
     ledger: Arc<Ledger>,
-    /// Set while the node is not there to be asked.
+    /// True while the node is not there to be asked.
     is_muted: Arc<AtomicBool>,
     is_over: Arc<AtomicBool>,
     room: Arc<Semaphore>,
@@ -107,7 +107,7 @@ impl Load {
         Self { is_over, lanes }
     }
 
-    /// Asks nothing more, and waits for what is under way, up to `patience`.
+    /// Stops asking, and waits for requests under way, up to `patience`.
     pub(crate) fn stop(self, runtime: &Handle, patience: Duration) {
         self.is_over.store(true, Ordering::Relaxed);
         let _ = runtime.block_on(async { timeout(patience, self.lanes.join_all()).await });
@@ -190,7 +190,7 @@ impl Callers {
         });
     }
 
-    /// Several checks in one request. A counter that is damaged stands between some that are not.
+    /// Sends several checks in one request. A damaged counter stands between some that are not.
     async fn batch(&self) -> Result<()> {
         let rules = [
             Rule::Spend,
@@ -238,7 +238,7 @@ impl Callers {
         self.settle(Settlement::Release(permit)).await
     }
 
-    /// Settles, again where that is said to make sense.
+    /// Settles, and retries if the error allows it.
     async fn settle(&self, settlement: Settlement) -> Result<()> {
         let mut tries = 0;
         loop {
@@ -257,7 +257,7 @@ impl Callers {
     }
 }
 
-/// Whether the same request may be sent again: the documented answer while the store is away.
+/// Returns true if the same request may be sent again: the documented answer while the store is away.
 fn is_temporary(error: &anyhow::Error) -> bool {
     let status = error.downcast_ref::<tonic::Status>();
     let grpc = status.is_some_and(|status| status.code() == tonic::Code::Unavailable);

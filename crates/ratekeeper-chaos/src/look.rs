@@ -1,4 +1,4 @@
-//! What operators see meanwhile: readiness, metrics, log and memory of each node.
+//! The view of operators meanwhile: readiness, metrics, log and memory of each node.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use tokio::time::{interval, timeout};
 use crate::ask::get;
 use crate::ledger::Ledger;
 
-/// How often each node is looked at, and how long that may take.
+/// The interval between looks at each node, and the time that one may take.
 const EVERY: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -25,11 +25,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
     pub(crate) node: usize,
-    /// Since the ledger was opened.
+    /// The time since the ledger was opened.
     pub(crate) at: Duration,
-    /// The faults that `/readyz` tells.
+    /// The faults that `/readyz` reports.
     pub(crate) faults: Vec<String>,
-    /// Whether the breaker of any server is not closed.
+    /// True if the breaker of any server is not closed.
     pub(crate) is_open: bool,
     /// Decisions of failure modes, by the metric.
     pub(crate) failopen: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Look {
     pub(crate) errors: u64,
 }
 
-/// Looks at all nodes until it is dropped.
+/// A watcher that looks at all nodes until it is dropped.
 pub(crate) struct Looks {
     seen: Arc<Mutex<Vec<Look>>>,
     is_over: Arc<AtomicBool>,
@@ -45,7 +45,7 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// Looks at the nodes with these admin ports.
+    /// Starts to look at the nodes with these admin ports.
     pub(crate) fn start(runtime: &Handle, ports: &[u16], ledger: &Arc<Ledger>) -> Self {
         let (seen, is_over) = (Arc::default(), Arc::new(AtomicBool::new(false)));
         let mut tasks = JoinSet::new();
@@ -72,7 +72,7 @@ impl Looks {
         seen.clone()
     }
 
-    /// The latest look at each of so many nodes, after `from`. None if there is none of one of them.
+    /// The latest look at each of `nodes` nodes after `from`. None if a node has none.
     pub(crate) fn latest(&self, nodes: usize, from: Duration) -> Option<Vec<Look>> {
         let all = self.all();
         let latest = |node| {
@@ -130,7 +130,7 @@ async fn one(
     })
 }
 
-/// The sum over all label sets of a metric that counts.
+/// The sum of a counter over all label sets.
 fn sum(metrics: &str, name: &str) -> u64 {
     let values = metrics.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;

@@ -10,18 +10,18 @@ use ratekeeper_testkit::process::{Process, free_port};
 
 use crate::rules;
 
-/// How a node is started.
+/// The settings that a node is started with.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The binary.
     pub(crate) program: PathBuf,
-    /// Where its Redis is.
+    /// The URL of its Redis.
     pub(crate) store: String,
     /// The deadline of a decision.
     pub(crate) deadline: Duration,
 }
 
-/// A running node; killed when this is dropped.
+/// A running node, killed when dropped.
 pub(crate) struct Node {
     settings: Settings,
     process: Process,
@@ -29,7 +29,7 @@ pub(crate) struct Node {
     ports: Ports,
 }
 
-/// Where it listens.
+/// The ports that a node listens on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ports {
     pub(crate) grpc: u16,
@@ -58,7 +58,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Asks it to end, and starts it again at the same ports.
+    /// Asks it to stop, and starts it again on the same ports.
     pub(crate) fn restart(&mut self) {
         self.process.terminate();
         self.process = launch(&self.settings, self.folder.path(), self.ports);
@@ -69,12 +69,12 @@ impl Node {
         self.ports
     }
 
-    /// Its process.
+    /// The id of its process.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Lines of log that it has printed since it was started last.
+    /// The number of log lines since it was last started.
     pub(crate) fn lines(&self) -> u64 {
         self.process.lines()
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::verdict::Passed;
 
-/// What one fault came to.
+/// The results of one fault.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -12,22 +12,22 @@ pub(crate) struct Row {
     pub(crate) asked: u64,
     pub(crate) errors: u64,
     pub(crate) degraded: u64,
-    /// Decisions of failure modes by the metric. None where nodes were restarted, which begin to count anew.
+    /// Decisions of failure modes by the metric. None if nodes were restarted, whose counts begin at zero again.
     pub(crate) failopen: Option<u64>,
     pub(crate) hard: Passed,
     pub(crate) soft: Passed,
     /// Permits beyond the limit that were held at once.
     pub(crate) permits_over: u64,
     pub(crate) charged_twice: u64,
-    /// Signals that were not true; empty if all were.
+    /// Signals that did not tell the truth; empty if all did.
     pub(crate) lies: Vec<String>,
-    /// None: never, as long as it was waited for.
+    /// The time until the nodes shared their counters again; None if they did not within the time watched.
     pub(crate) back: Option<Duration>,
-    /// Lines of log a second and node.
+    /// Log lines per second and node.
     pub(crate) lines: f64,
     /// The most memory that a node had resident, in KiB.
     pub(crate) resident_kib: u64,
-    /// Goals that were missed besides signals.
+    /// The goals missed, apart from signals.
     pub(crate) missed: Vec<String>,
 }
 
@@ -38,12 +38,12 @@ charged twice | signals true | shared again | log lines/s | RSS | missed |
 |---|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|---|";
 
 impl Row {
-    /// All that passed beyond a limit without being marked.
+    /// The number of requests that passed beyond a limit without being marked.
     pub(crate) fn over(&self) -> u64 {
         self.hard.over + self.soft.over + self.permits_over
     }
 
-    /// Whether every goal was met.
+    /// Returns true if every goal was met.
     pub(crate) fn is_met(&self) -> bool {
         self.missed.is_empty() && self.lies.is_empty()
     }
@@ -59,7 +59,7 @@ impl std::fmt::Display for Row {
             [] => "yes".to_owned(),
             lies => format!("no: {}", lies.join("; ")),
         };
-        // No goal yet, and not to be overlooked.
+        // Not a goal yet, but worth showing.
         let charged_twice = match self.charged_twice {
             0 => "0".to_owned(),
             hits => format!("{hits}, kept"),

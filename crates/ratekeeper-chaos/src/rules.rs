@@ -1,20 +1,20 @@
-//! The limits that the nodes enforce, and what asks for each of them.
+//! The limits that the nodes enforce, and the requests made for each of them.
 
 use std::time::Duration;
 
 /// The domain of all rules.
 pub(crate) const DOMAIN: &str = "chaos";
 
-/// How long a key of a rotating limit is asked for before the next one takes its place.
+/// The time for which a key of a rotating limit is used before the next one takes its place.
 ///
-/// A fresh key every two seconds tells excess at any moment of a fault. Each node alone asks for one several times as
-/// often as its limit allows.
+/// A fresh key every two seconds reveals excess at any moment of a fault. Each node alone asks for a key several times
+/// as often as its limit allows.
 pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 
 /// The limit of a key of [`Rule::Hard`] and [`Rule::Soft`].
 pub(crate) const LIMIT: u64 = 10;
 
-/// The limit of [`Rule::Spend`] and [`Rule::Tokens`], which is never reached: what is left tells what was charged.
+/// The limit of [`Rule::Spend`] and [`Rule::Tokens`], which is never reached: the remaining hits tell those charged.
 pub(crate) const AMPLE: u64 = 1_000_000;
 
 /// The limit a second of [`Rule::FixedFlow`] and [`Rule::SlidingFlow`].
@@ -33,7 +33,7 @@ pub(crate) enum Rule {
     Hard,
     /// Rotating keys; without Redis each node counts alone.
     Soft,
-    /// Rotating keys and an ample limit: what Redis charged beside what it admitted.
+    /// Rotating keys and an ample limit, to compare the hits that Redis charged with those it admitted.
     Spend,
     /// One key with a limit a second, asked for more often than that, by a window of the clock.
     FixedFlow,
@@ -65,7 +65,7 @@ impl Rule {
         }
     }
 
-    /// Whether its keys rotate.
+    /// Returns true if its keys rotate.
     pub(crate) const fn rotates(self) -> bool {
         matches!(self, Self::Hard | Self::Soft | Self::Spend)
     }

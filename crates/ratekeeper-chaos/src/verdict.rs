@@ -1,4 +1,4 @@
-//! What the answers and looks of one row come to.
+//! The verdicts on the answers and looks of one row.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::ledger::Entry;
 use crate::look::Look;
 use crate::rules::{LIMIT, PERIOD, Rule};
 
-/// When the fault began and ended. Times are since the ledger was opened.
+/// The times at which the fault began and ended, since the ledger was opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) struck: Duration,
@@ -27,13 +27,13 @@ impl Span {
 pub(crate) struct Passed {
     /// Checks that passed.
     pub(crate) admitted: u64,
-    /// What its keys allow, together.
+    /// The sum of the limits of its keys.
     pub(crate) limit: u64,
-    /// Checks beyond what a key may have, though none of them was marked.
+    /// Unmarked checks that passed beyond what their key may have.
     pub(crate) over: u64,
 }
 
-/// What passed of a rotating limit. `counters` says which keys may have more than once the limit.
+/// Counts the checks of a rotating limit that passed. `counters` tells which keys may pass their limit more than once.
 pub(crate) fn passed(entries: &[Entry], rule: Rule, span: Span, counters: Counters) -> Passed {
     let mut keys: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.key.rule == rule) {
@@ -51,7 +51,7 @@ pub(crate) fn passed(entries: &[Entry], rule: Rule, span: Span, counters: Counte
     passed
 }
 
-/// How often more than the limit a key of that period may have, since what it had counted was lost.
+/// The number of additional times that a key of that period may pass its limit because its counts were lost.
 fn excused(period: u64, span: Span, counters: Counters) -> u64 {
     let begin = PERIOD * u32::try_from(period).unwrap_or(u32::MAX);
     let end = begin + PERIOD;
@@ -66,7 +66,7 @@ fn excused(period: u64, span: Span, counters: Counters) -> u64 {
     }
 }
 
-/// Hits that Redis charged and no unmarked answer granted: of keys and what they were charged.
+/// The number of hits that Redis charged without an unmarked answer that granted them; `charged` has the hits by key.
 pub(crate) fn charged_twice(entries: &[Entry], charged: &[(Key, u64)]) -> u64 {
     let surplus = charged.iter().map(|(key, charged)| {
         let granted = entries
@@ -99,12 +99,12 @@ fn longest_denial<'a>(entries: impl Iterator<Item = &'a Entry>) -> Duration {
     longest
 }
 
-/// Answers of failure modes.
+/// The number of answers given by failure modes.
 pub(crate) fn degraded(entries: &[Entry]) -> u64 {
     entries.iter().filter(|entry| entry.answer.degraded).count() as u64
 }
 
-/// The share of `entries` that failure modes gave, from 0 to 1.
+/// The share of `entries` answered by failure modes, from 0 to 1.
 pub(crate) fn share<'a>(entries: impl Iterator<Item = &'a Entry>) -> f64 {
     let (mut all, mut degraded) = (0_u32, 0_u32);
     for entry in entries {
@@ -114,7 +114,7 @@ pub(crate) fn share<'a>(entries: impl Iterator<Item = &'a Entry>) -> f64 {
     f64::from(degraded) / f64::from(all.max(1))
 }
 
-/// How many of the tenants were decided by failure modes most of the time.
+/// The number of tenants decided by failure modes most of the time.
 pub(crate) fn tenants_lost(entries: &[Entry], span: Span) -> usize {
     let mut tenants: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     let during = entries
@@ -129,15 +129,15 @@ pub(crate) fn tenants_lost(entries: &[Entry], span: Span) -> usize {
     tenants.values().filter(is_lost).count()
 }
 
-/// Looks at readiness while failure modes decided, and how many of them told of no fault.
+/// Counts of looks at readiness while failure modes decided, and of those among them that reported no fault.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Readiness {
     pub(crate) looks: u64,
     pub(crate) clean: u64,
 }
 
-/// A look has to tell of a fault if failure modes gave more than this share of the node's answers in the second before,
-/// and some just before and just after the look: not if the fault has just begun or ended.
+/// The share of a node's answers from failure modes in the second before a look above which the look must report a
+/// fault, if some came just before and just after it too: not if the fault has just begun or ended.
 const SHARE_TOLD: f64 = 0.1;
 const BEFORE: Duration = Duration::from_secs(1);
 const NEAR: Duration = Duration::from_millis(250);
@@ -146,7 +146,7 @@ pub(crate) fn readiness(entries: &[Entry], looks: &[Look]) -> Readiness {
     let mut told = Readiness::default();
     for look in looks {
         let from = look.at.saturating_sub(BEFORE);
-        // By when answers came: entries are in that order.
+        // Entries are in the order in which answers came.
         let first = entries.partition_point(|entry| entry.done < from);
         let last = entries.partition_point(|entry| entry.done < look.at);
         let near = |entries: &[Entry]| {
@@ -166,7 +166,7 @@ pub(crate) fn readiness(entries: &[Entry], looks: &[Look]) -> Readiness {
     told
 }
 
-/// Looks while no decision could be made in Redis, a second after that began, at which the breaker was closed.
+/// Counts looks at the breaker, from a second after the fault began to its end, and those that found it closed.
 pub(crate) fn closed(looks: &[Look], span: Span) -> Readiness {
     let during = Span {
         struck: span.struck + Duration::from_secs(1),

@@ -1,4 +1,4 @@
-//! One row: nodes, callers, a fault, and what came of it.
+//! One row: nodes, callers, a fault, and the outcome.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,39 +19,39 @@ use crate::verdict::{self, Readiness, Span};
 
 const NODES: usize = 3;
 
-/// How long nodes may take to share their counters before the fault begins.
+/// The time that nodes may take to share their counters before the fault begins.
 const BEFORE_MAX: Duration = Duration::from_secs(60);
 
-/// How long readiness may take to be clean after everything is well: it tells of the last ten seconds.
+/// The time that readiness may take to be clean after recovery: it reports the last ten seconds.
 const CLEAN_MAX: Duration = Duration::from_secs(15);
 
 /// The goals.
 const BACK_MAX: Duration = Duration::from_secs(1);
 const FROZEN_MAX: Duration = Duration::from_millis(2_500);
 const LINES_MAX: f64 = 2.0;
-/// The share of looks that may miss a change that has just happened.
+/// The share of looks, as one in so many, that may miss a change that has just happened.
 const MISSED_SHARE: u64 = 20;
 
-/// What a row is judged by.
+/// The evidence that a row is judged by.
 struct Evidence {
     span: Span,
     entries: Vec<Entry>,
     looks: Vec<Look>,
-    /// The last look at each node; none if one could not be looked at.
+    /// The last look at each node; None if one could not be looked at.
     last: Option<Vec<Look>>,
     /// Hits that were charged to keys of ample limits.
     charged: Vec<(Key, u64)>,
-    /// Lines of log of all nodes, from the beginning of the fault on, and for how long.
+    /// Log lines of all nodes during `watched`, which starts with the fault.
     lines: u64,
     watched: Duration,
     resident_kib: u64,
-    /// The logs' ends.
+    /// The ends of the nodes' logs.
     logs: Vec<String>,
     is_restarted: bool,
 }
 
 impl Campaign<'_> {
-    /// The row, and what the nodes have logged.
+    /// Goes through a fault, and returns its row and the nodes' logs.
     pub(super) fn live_through<S: Scene>(&self, fault: &Fault<S>) -> Result<(Row, Vec<String>)> {
         let mut scene = (fault.scene)();
         (fault.before)(&mut scene);
@@ -145,7 +145,7 @@ impl Campaign<'_> {
         })
     }
 
-    /// What Redis has charged to each key of an ample limit.
+    /// The hits that Redis has charged to each key of an ample limit.
     fn charged(&self, stage: &Stage, entries: &[Entry]) -> Result<Vec<(Key, u64)>> {
         let keys: BTreeSet<&Key> = entries
             .iter()
@@ -206,7 +206,7 @@ impl Campaign<'_> {
         row
     }
 
-    /// The signals that were not true.
+    /// The signals that did not tell the truth.
     fn lies<S>(&self, fault: &Fault<S>, evidence: &Evidence, row: &Row) -> Vec<String> {
         let mut lies = Vec::new();
         if let Some(failopen) = row.failopen
@@ -248,7 +248,7 @@ impl Campaign<'_> {
         lies
     }
 
-    /// The goals that were missed besides signals.
+    /// The goals missed, apart from signals.
     fn missed<S>(
         &self,
         fault: &Fault<S>,
@@ -291,12 +291,12 @@ fn strike_and_heal<S>(fault: &Fault<S>, scene: &mut S, stage: &mut Stage, ledger
     }
 }
 
-/// Lines of log of all nodes.
+/// The number of log lines of all nodes.
 fn lines(stage: &Stage) -> u64 {
     stage.nodes.iter().map(crate::node::Node::lines).sum()
 }
 
-/// Waits until every node is ready without a fault; then, or when that takes too long, the latest looks.
+/// Waits until every node is ready without a fault, or that takes too long, and returns the latest looks.
 fn clean(looks: &Looks, from: Duration) -> Option<Vec<Look>> {
     let end = Instant::now() + CLEAN_MAX;
     loop {
@@ -318,7 +318,8 @@ fn failopen(evidence: &Evidence) -> Option<u64> {
     Some(last.iter().map(|look| look.failopen).sum())
 }
 
-/// How long after the end of the fault all nodes decided in Redis again; where nobody asks, were ready without a fault.
+/// The time from the end of the fault until all nodes decided in Redis again or, without callers, were ready without
+/// a fault.
 fn back<S>(fault: &Fault<S>, evidence: &Evidence) -> Option<Duration> {
     let healed = evidence.span.healed;
     let back = match fault.is_idle {
@@ -337,12 +338,12 @@ fn back<S>(fault: &Fault<S>, evidence: &Evidence) -> Option<Duration> {
     Some(back.saturating_sub(healed))
 }
 
-/// Whether more looks than those that a change has just overtaken are wrong.
+/// Returns true if more looks are wrong than a change that has just happened can explain.
 fn is_too_many(told: Readiness) -> bool {
     told.clean > 2 && told.clean * MISSED_SHARE > told.looks
 }
 
-/// Whether every node tells of it, in readiness or in its log.
+/// Returns true if every node reports `text`, in readiness or in its log.
 fn is_told(evidence: &Evidence, text: &str) -> bool {
     let in_readiness = |node: usize| {
         evidence.looks.iter().any(|look| {
@@ -355,7 +356,7 @@ fn is_told(evidence: &Evidence, text: &str) -> bool {
     (0..NODES).all(|node| in_readiness(node) || in_log(node))
 }
 
-/// What nodes still tell after everything is well.
+/// The fault that nodes still report after recovery, if any.
 fn still(last: &[Look]) -> Option<String> {
     let fault = last.iter().find_map(|look| look.faults.first());
     if let Some(fault) = fault {
@@ -365,7 +366,7 @@ fn still(last: &[Look]) -> Option<String> {
     is_open.then(|| "circuit still open".to_owned())
 }
 
-/// What a fault did to decisions that it should have left alone.
+/// The effect of a fault on decisions that it should have left alone, if any.
 fn unspared(spares: Spares, evidence: &Evidence) -> Option<String> {
     let during = || {
         evidence

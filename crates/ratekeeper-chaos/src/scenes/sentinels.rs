@@ -1,4 +1,4 @@
-//! What can go wrong with a primary, its replicas, and the sentinels that watch over them.
+//! Faults of a primary, its replicas, and the sentinels that watch over them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use ratekeeper_testkit::redis::{Client, PRIMARY, Reply, Sentinels};
 use super::hosts;
 use crate::fault::{Counters, Fault, Scene, Spares, Stage, Start};
 
-/// How long a primary has to be gone before another server takes over.
+/// The time that a primary has to be gone before another server takes over.
 const GONE: Duration = Duration::from_secs(2);
 
 /// A primary and two replicas under three sentinels.
@@ -21,7 +21,7 @@ impl Scene for Watched {
 }
 
 impl Watched {
-    /// The number of the server that is the primary.
+    /// The index of the server that is the primary.
     fn primary(&mut self) -> usize {
         let port = self.0.primary();
         let mut servers = self.0.servers().iter();
@@ -29,14 +29,14 @@ impl Watched {
         found.expect("the primary is one of the servers")
     }
 
-    /// Waits until another server than that at port `before` is the primary.
+    /// Waits until a server other than the one at port `before` is the primary.
     fn succeeded(&self, before: u16) {
         eventually("another primary is named", || self.0.primary() != before);
         let mut client = Client::connect(self.0.primary());
         eventually("it is one", || is_primary(&mut client));
     }
 
-    /// Has the sentinels replace the primary.
+    /// Makes the sentinels replace the primary.
     fn replace(&self) {
         let before = self.0.primary();
         let mut sentinel = Client::connect(self.0.ports()[0]);
@@ -47,7 +47,7 @@ impl Watched {
         self.succeeded(before);
     }
 
-    /// Holds everything still, or lets it go on.
+    /// Pauses or resumes all servers and sentinels.
     fn hold(&mut self, is_held: bool) {
         let (servers, sentinels) = self.0.parts();
         let servers = servers.iter_mut().map(|server| server.process());

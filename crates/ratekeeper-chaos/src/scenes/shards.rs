@@ -1,4 +1,4 @@
-//! What can go wrong in a cluster.
+//! Faults of a cluster.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::fault::{Counters, Fault, Scene, Spares, Stage, Start};
 
 const SHARDS: usize = 3;
 
-/// How long a primary has to be gone before its replica takes over.
+/// The time that a primary has to be gone before its replica takes over.
 const GONE: Duration = Duration::from_secs(2);
 
-/// Slots that are moved while they are asked for: those of the first shard that have keys, up to so many.
+/// The most slots that are moved while they are in use: those of the first shard that have keys.
 const MOVED_MAX: usize = 30;
 
 /// Three shards, each with a replica.

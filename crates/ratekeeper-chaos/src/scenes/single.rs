@@ -1,4 +1,4 @@
-//! What can go wrong with one server, and with the way to it.
+//! Faults of one server, and of the network to it.
 
 mod network;
 mod server;
@@ -11,7 +11,7 @@ use ratekeeper_testkit::redis::{Reply, Server};
 
 use crate::fault::{Counters, Fault, Scene, Spares, Stage, Start};
 
-/// A server, and a proxy before it.
+/// A server behind a proxy.
 pub(crate) struct Single {
     server: Server,
     proxy: Proxy,
@@ -41,13 +41,13 @@ impl Single {
         reply
     }
 
-    /// The server without the proxy.
+    /// The URL of the server without the proxy.
     fn directly(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.server.port())
     }
 }
 
-/// What most faults begin with.
+/// The defaults that most faults start from.
 const FAULT: Fault<Single> = Fault {
     name: "none",
     scene: || Single::new(Server::start()),
@@ -69,5 +69,5 @@ const FAULT: Fault<Single> = Fault {
 /// All of them.
 pub(crate) static FAULTS: &[&[Fault<Single>]] = &[start::FAULTS, server::FAULTS, network::FAULTS];
 
-/// How long a window of a fault's repeated acts is.
+/// The interval between repeated acts of a fault.
 const OFTEN: Duration = Duration::from_millis(10);

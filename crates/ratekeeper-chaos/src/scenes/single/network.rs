@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{FAULT, Single};
 use crate::fault::{Fault, Stage};
 
-/// Makes each round trip longer by so many tenths of the deadline, while the fault lasts.
+/// Makes each round trip longer by `tenths` tenths of the deadline while the fault lasts.
 fn slow(scene: &mut Single, stage: &mut Stage, tenths: u32) {
     scene.proxy.delay(stage.settings.deadline * tenths / 20);
     stage.last();

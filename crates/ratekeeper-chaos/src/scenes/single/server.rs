@@ -8,8 +8,8 @@ use ratekeeper_testkit::redis::{Reply, Server, encode, is_7_or_later};
 use super::{FAULT, OFTEN, Single};
 use crate::fault::{Counters, Fault, Spares, Stage};
 
-/// Loads what it had saved, and takes its time: a key each 100 microseconds.
-/// Before Redis 7, which has no second option, it answers nobody meanwhile.
+/// Options that make a server slow to load what it had saved: a key each 100 microseconds.
+/// Before Redis 7, which added the second option, it answers nobody meanwhile.
 const SLOW_START: [&str; 4] = [
     "--key-load-delay",
     "100",
@@ -21,7 +21,7 @@ const SLOW_START: [&str; 4] = [
 const USER: &str = "app";
 const LOGIN: &str = "app:word";
 
-/// What `docs/redis.md` grants.
+/// The rights that `docs/redis.md` grants.
 const RIGHTS: [&str; 17] = [
     "on",
     ">word",
@@ -43,7 +43,7 @@ const RIGHTS: [&str; 17] = [
 ];
 
 impl Single {
-    /// One that nodes use as a user with no rights but those that are documented.
+    /// A server that nodes use as a user with only the documented rights.
     fn with_user() -> Self {
         let scene = Self::new(Server::start());
         let mut command = vec!["ACL", "SETUSER", USER];
@@ -77,7 +77,7 @@ impl Single {
     }
 }
 
-/// Puts a value of another type under the key of the victim, which is found by asking for it while nobody else asks.
+/// Puts a value of another type under the key of the victim, which is found by one request while no other caller asks.
 fn break_victim(scene: &mut Single, stage: &mut Stage) {
     let mut found = Vec::new();
     eventually("the victim is counted in Redis", || {
@@ -140,7 +140,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
             }
             client.send(&commands);
             (0..20_000).for_each(|_| drop(client.read()));
-            // What passes after that is forgotten.
+            // Hits that pass after that are forgotten.
             scene.ask(&["SAVE"]);
             scene.server.restart();
             stage.last();
@@ -250,7 +250,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
             scene.server.set_clock(0);
         },
         told: Some("clock"),
-        // By that clock it was settled an hour late.
+        // By the server's clock, the reservation was settled an hour late.
         excused: Some("EXPIRED"),
         ..FAULT
     },

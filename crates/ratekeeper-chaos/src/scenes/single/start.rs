@@ -1,4 +1,4 @@
-//! Faults before and while nodes are started, and of the secret that counters are named by.
+//! Faults before and during the start of nodes, and faults of the secret that counters are named by.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ratekeeper_testkit::redis::Reply;
 use super::{FAULT, Single};
 use crate::fault::{Counters, Fault, Start};
 
-/// Where nodes keep the secret that counters are named by.
+/// The key under which nodes keep the secret that counters are named by.
 const SEED: &str = "rk:seed";
 
 pub(super) static FAULTS: &[Fault<Single>] = &[
@@ -67,7 +67,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     Fault {
         name: "the secret of the wrong type, and a node restarted",
         strike: |scene, stage| {
-            // In one step: nodes that know the key put it back at once.
+            // In one step, since nodes that know the key put it back at once.
             let replace =
                 "redis.call('DEL', KEYS[1]) return redis.call('LPUSH', KEYS[1], 'garbage')";
             scene.ask(&["EVAL", replace, "1", SEED]);
