@@ -28,7 +28,7 @@ mod object;
 )]
 mod question;
 
-/// Stands for the server's bounds.
+/// A stand-in for the server's bounds.
 mod config {
     pub(crate) const DESCRIPTORS_MAX: usize = 100;
     pub(crate) const ENTRIES_MAX: usize = 32;
@@ -39,7 +39,7 @@ mod v1 {
     use ratekeeper_core::Micros;
     use ratekeeper_limiter::Waiting;
 
-    /// Stands for the server's: how many checks a batch may have.
+    /// A stand-in for the server's function: the number of checks a batch may have.
     pub(crate) fn check_count(count: usize) -> Result<(), ApiError> {
         if (1..=1_000).contains(&count) {
             return Ok(());
@@ -47,7 +47,7 @@ mod v1 {
         Err(ApiError)
     }
 
-    /// Stands for the server's: how long a caller can wait.
+    /// A stand-in for the server's function: the time a caller can wait.
     pub(crate) fn waiting(ms_max: Option<u64>) -> Waiting {
         ms_max.map_or(Waiting::Can, |ms| Waiting::Within(Micros::from_millis(ms)))
     }
@@ -56,7 +56,7 @@ mod v1 {
 mod http {
     pub(crate) use crate::malformed;
 
-    /// Stands for the server's: what is wrong, and where in the body.
+    /// A stand-in for the server's error: what is wrong, and where in the body.
     #[derive(Debug)]
     pub(crate) struct ApiError;
 

@@ -1,5 +1,4 @@
-//! Permits and reservations: text that is none of ours is refused, and whatever is sealed by us is read as it was
-//! written.
+//! Permits and reservations: foreign text is refused, and sealed tokens are read as they were written.
 #![no_main]
 
 use base64::Engine;
@@ -8,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use ratekeeper_limiter::Seed;
 use token::Sealer;
 
-// The limiter shows what became of a token only; this file of it needs nothing but how refusals are made.
+// The limiter exposes only the outcome of a token; this file of it needs nothing but its error type.
 #[path = "../../crates/ratekeeper-limiter/src/hold/token.rs"]
 #[allow(
     dead_code,
@@ -16,7 +15,7 @@ use token::Sealer;
 )]
 mod token;
 
-/// Stands for the limiter's.
+/// A stand-in for the limiter's error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HoldError {
     Malformed,
@@ -31,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
             "nobody knows the seed"
         );
     }
-    // As if whoever wrote this knew the seed: what is read is what is written again.
+    // As if the author of these bytes knew the seed: reading and writing them again gives the same bytes.
     let mac = sealer.hash("token", &[bytes]).to_be_bytes();
     let token = URL_SAFE_NO_PAD.encode([bytes, &mac].concat());
     if let Ok(claim) = sealer.open(&token) {

@@ -4,8 +4,8 @@
 //! a [`RateLimitLayer`](ratekeeper_tower::RateLimitLayer), finds its upstream by host and path, and
 //! is streamed there and back over connections that each worker thread keeps for itself. HTTP/1.1
 //! and HTTP/2 are spoken on both sides, connections may be upgraded (WebSocket), and nothing is
-//! buffered. What could be understood in two ways is refused; what has no answer gets one that
-//! says which upstream is to blame and for what.
+//! buffered. Ambiguous requests are refused; a request that gets no answer from its upstream is
+//! answered with the upstream's name and the cause.
 //!
 //! It decides nothing about limits, caches nothing, and changes no bodies.
 

@@ -9,8 +9,8 @@ use ratekeeper_core::Timestamp;
 /// second, that is 500 parts in a million, as NTP slews.
 const SLEW_MAX_US: u64 = 500;
 
-/// Wall time at start plus the time since boot that has passed, which also runs while the
-/// machine sleeps and which nobody sets.
+/// The wall time at start plus the time elapsed on the boot clock, which also runs while the
+/// machine sleeps and cannot be set.
 ///
 /// [`Self::reanchor`], called now and then, follows the wall clock: forward at once,
 /// backward by small steps, so that no window is lived through twice.
@@ -21,7 +21,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that shows the wall's time now.
+    /// A clock that shows the current wall time.
     #[must_use]
     pub fn new() -> Self {
         let offset = wall_micros().saturating_sub(boot_micros());
@@ -30,7 +30,7 @@ impl Clock {
         }
     }
 
-    /// The time. One read of the system's clock.
+    /// Returns the time, with one read of the system's clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         // Relaxed: a check that sees the old anchor is as right as one that came just before.

@@ -6,8 +6,8 @@
 //!                                                        `- Pending-'   a store that answers later
 //! ```
 //!
-//! [`Limiter::ask`] goes it without waiting, [`Limiter::finish`] goes the rest; checks, peeks,
-//! explanations, permits and reservations differ in what they ask and what they read.
+//! [`Limiter::ask`] goes as far as it can without waiting, [`Limiter::finish`] goes the rest; checks,
+//! peeks, explanations, permits and reservations differ in what they ask and what they read.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(crate) struct Evaluation {
 }
 
 impl Evaluation {
-    /// Nothing yet, to be filled where it lies: moving it costs as much as matching.
+    /// Makes an empty evaluation, to be filled in place: moving it costs as much as matching.
     #[inline(always)]
     pub(crate) fn new(snapshot: Guard<Arc<Snapshot>>, now: Timestamp) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Evaluation {
         }
     }
 
-    /// Reads the verdicts into the decision, and shows `each` limit's answer.
+    /// Reads the verdicts into the decision, and passes each limit's answer to `each`.
     #[inline(always)] // The verdicts are large, and read where they lie.
     pub(crate) fn fill(&mut self, verdicts: &Verdicts, each: impl FnMut(&Step, &Answered)) {
         let (snapshot, statuses) = self.decision.parts();
@@ -87,16 +87,16 @@ impl<'a> Ruling<'a> {
         self.plan.policies()
     }
 
-    /// Every limit that took part, in the order of the descriptors: what the store was asked,
-    /// where the limit came from, what it answered. A decision has room for one limit of each
+    /// Every limit that took part, in the order of the descriptors: the step the store was asked to
+    /// decide, the limit's origin, and its answer. A decision has room for one limit of each
     /// descriptor; statistics want them all.
     pub fn limits(&self) -> impl Iterator<Item = (&'a Step, Source, Answered)> + use<'a> {
         self.plan.answers(self.decision.snapshot(), self.verdicts)
     }
 }
 
-/// A request whose store has not answered yet. It keeps what was matched, so that nothing is
-/// parsed or matched again; it is one allocation.
+/// A request whose store has not answered yet. It keeps the matched rules, so that nothing is
+/// parsed or matched again, in a single allocation.
 #[derive(Debug)]
 pub struct Pending<T>(Box<Inner<T>>);
 
@@ -115,9 +115,9 @@ impl<T> Pending<T> {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Decides `check` now, and charges what it takes.
+    /// Decides `check` now, and charges its hits.
     ///
-    /// A fault of the store is no error: the rules' failure modes answer, and the decision says
+    /// A fault of the store is not an error: the rules' failure modes answer, and the decision says
     /// that it is degraded.
     pub fn check(&self, check: &Check<'_>) -> impl Future<Output = Decision> + Send {
         let mut evaluation = Evaluation::new(self.load(), self.clock().now());
@@ -141,10 +141,10 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Asks the store to decide `check` as of `now`, a time that [`Limiter::clock`] has just
-    /// shown. What is decided at once is shown to `read` where it lies, since a decision is large,
-    /// and moving it costs as much as matching; else what is to be
-    /// [waited for](Limiter::finish). Stores decide in the order in which they are asked.
+    /// Asks the store to decide `check` as of `now`, a time just read from [`Limiter::clock`]. A
+    /// decision made at once is passed to `read` by reference, since it is large, and moving it costs
+    /// as much as matching; otherwise the request is returned, to be [waited for](Limiter::finish).
+    /// Stores decide in the order in which they are asked.
     #[inline]
     pub fn ask<D>(
         &self,
@@ -155,7 +155,7 @@ impl<S: Store> Limiter<S> {
         let mut evaluation = Evaluation::new(self.load(), now);
         self.evaluate(&mut evaluation, check, Concurrency::Skipped);
         match self.send(&evaluation, None) {
-            // By reference: verdicts, too, are read where they lie.
+            // By reference: verdicts are read in place too.
             Answer::Decided(ref verdicts) => {
                 self.read(&mut evaluation, verdicts);
                 Answer::Decided(read(&Ruling::new(&evaluation, verdicts)))
@@ -166,8 +166,8 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Waits for the store's answer to a request that was [asked](Limiter::ask) about, and shows
-    /// it to `read`.
+    /// Waits for the store's answer to a request that was [asked](Limiter::ask) about, and passes
+    /// the ruling to `read`.
     pub async fn finish<D>(
         &self,
         pending: Pending<S::Ticket>,
@@ -179,8 +179,8 @@ impl<S: Store> Limiter<S> {
         read(&Ruling::new(&pending.evaluation, &verdicts))
     }
 
-    /// Looks at how `check` stands now, concurrency limits included; true if one hit on each of its
-    /// descriptors would pass. Takes nothing, whatever hits the descriptors have, and makes no
+    /// Peeks at the current state of `check`, concurrency limits included; true if one hit on each of its
+    /// descriptors would pass. Takes nothing, no matter what hits the descriptors have, and creates no
     /// counter.
     pub async fn peek(&self, check: &Check<'_>) -> (Decision, bool) {
         let looks = recosted(check.descriptors, |_| 0);
@@ -197,8 +197,8 @@ impl<S: Store> Limiter<S> {
         (decision, would_allow)
     }
 
-    /// Says how `check` is decided, and takes nothing: which nodes match, which limits count,
-    /// and what each would answer to one hit. In no statistics.
+    /// Explains how `check` is decided, and takes nothing: which nodes match, which limits count,
+    /// and what each would answer to one hit. It is not counted in statistics.
     pub async fn explain(&self, check: &Check<'_>) -> Explanation {
         let looks = recosted(check.descriptors, |_| 0);
         let check = Check {
@@ -212,7 +212,7 @@ impl<S: Store> Limiter<S> {
         Explanation::new(snapshot, &check, &evaluation.plan, &verdicts)
     }
 
-    /// Matches `check`, and counts what no limit looked at.
+    /// Matches `check`, and counts the parts that no limit matched.
     #[inline]
     pub(crate) fn evaluate(
         &self,
@@ -265,7 +265,7 @@ impl<S: Store> Limiter<S> {
         })
     }
 
-    /// The store's verdicts; without any, the failure modes'.
+    /// Returns the store's verdicts, or else those of the failure modes.
     pub(crate) async fn verdicts(
         &self,
         evaluation: &Evaluation,
@@ -277,7 +277,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Reads what a store that was asked later has answered.
+    /// Reads the answer of a store that answered later.
     fn conclude(
         &self,
         evaluation: &mut Evaluation,
@@ -288,14 +288,14 @@ impl<S: Store> Limiter<S> {
         verdicts
     }
 
-    /// Reads the verdicts into the decision, and tells the fallback what is left.
+    /// Reads the verdicts into the decision, and tells the fallback the remaining hits.
     #[inline(always)] // As for `Evaluation::fill`.
     fn read(&self, evaluation: &mut Evaluation, verdicts: &Verdicts) {
         let now = evaluation.now;
         evaluation.fill(verdicts, |step, answered| self.note(step, answered, now));
     }
 
-    /// The verdicts that the store's `answer` comes to.
+    /// Turns the store's `answer` into verdicts.
     pub(crate) fn heard(
         &self,
         evaluation: &Evaluation,
@@ -308,8 +308,8 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// The verdicts when the store gave none, or has `answered` but some of the steps: each rule's
-    /// failure mode for the others. The one place in which a fault becomes an answer.
+    /// The verdicts when the store gave none, or `answered` only some of the steps: each rule's
+    /// failure mode decides the others. This is the one place in which a fault becomes an answer.
     #[cold]
     fn unanswered(
         &self,
@@ -317,7 +317,7 @@ impl<S: Store> Limiter<S> {
         extra: Option<&Extra>,
         answered: Option<Verdicts>,
     ) -> Verdicts {
-        // A store that has learned its hash key since is unavailable to counters of another name.
+        // A store that has learned its hash key since then does not serve counters named by another key.
         if let Some(key) = self.store().hash_key() {
             self.adopt_seed(key.into());
         }
@@ -353,8 +353,8 @@ impl<S: Store<Ticket = Never>> Limiter<S> {
         evaluation.decision
     }
 
-    /// Decides `check` as of `now`, and shows the ruling to `read`: for who wants to see all limits
-    /// that took part.
+    /// Decides `check` as of `now`, and passes the ruling to `read`, for callers that want to see all
+    /// limits that took part.
     pub fn ask_at<D>(
         &self,
         check: &Check<'_>,
@@ -378,7 +378,7 @@ impl<S: Store<Ticket = Never>> Limiter<S> {
         let mut explaining = std::pin::pin!(self.explain(check));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         loop {
-            // A store without tickets keeps nobody waiting.
+            // A store without tickets always answers at once.
             if let std::task::Poll::Ready(explanation) = explaining.as_mut().poll(&mut context) {
                 return explanation;
             }
@@ -386,7 +386,7 @@ impl<S: Store<Ticket = Never>> Limiter<S> {
     }
 }
 
-/// The verdicts on `request` where nobody counts what the store has not `answered`.
+/// The verdicts on `request` if nothing counts the steps that the store has not `answered`.
 fn uncounted(request: &Request<'_>, answered: Option<&Verdicts>) -> Verdicts {
     let outcomes = request.steps.iter().enumerate().map(|(number, step)| {
         let outcome = answered.map(|verdicts| verdicts.outcomes[number]);

@@ -1,8 +1,8 @@
 //! Turns a request into a decision.
 //!
 //! A [`Limiter`] matches a request's descriptors against the rules, asks a store to decide all
-//! matching limits at once, and answers with a [`Decision`]: allowed or not, what is left of
-//! which limit, and when to come back. Each check sees one immutable snapshot of the rules.
+//! matching limits at once, and answers with a [`Decision`]: allowed or not, what remains of
+//! each limit, and when to retry. Each check sees one immutable snapshot of the rules.
 //!
 //! It knows no protocol and no file. The clock is read once per check, here and nowhere deeper.
 

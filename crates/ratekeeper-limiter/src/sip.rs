@@ -1,11 +1,11 @@
 //! SipHash-1-3 over whole words.
 //!
-//! Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012; one round a word and three at
+//! Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012; one round per word and three at
 //! the end, as in the standard library's own maps. A message of words needs none of the buffering
-//! that one of bytes does, which was half of the cost of naming a counter. A test holds it equal
-//! to the `siphasher` crate on the same bytes.
+//! that one of bytes does, which was half of the cost of naming a counter. A test compares it with
+//! the `siphasher` crate on the same bytes.
 
-/// A keyed hash under way. A copy goes on by itself.
+/// A keyed hash in progress. A copy continues independently.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WordHasher {
     v0: u64,

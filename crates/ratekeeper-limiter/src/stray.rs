@@ -13,13 +13,13 @@ const ENTRIES_MAX: usize = 8;
 /// A descriptor that no rule matched. Callers choose its names: they are cut, not checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stray {
-    /// The domain that was asked in.
+    /// The domain of the request.
     pub domain: String,
     /// Keys and values of the first entries.
     pub entries: Vec<(String, String)>,
 }
 
-/// Keeps the first one after it was asked for.
+/// A sampler that keeps the first stray after one was asked for.
 #[derive(Debug, Default)]
 pub struct Strays {
     is_wanted: AtomicBool,
@@ -27,18 +27,18 @@ pub struct Strays {
 }
 
 impl Strays {
-    /// Asks for the next one.
+    /// Asks for the next stray.
     pub fn want(&self) {
         // Relaxed: which of two requests is kept does not matter.
         self.is_wanted.store(true, Ordering::Relaxed);
     }
 
-    /// The one that came since [`Self::want`], if one did.
+    /// Takes the stray kept since [`Self::want`], if any.
     pub fn take(&self) -> Option<Stray> {
         self.seen.lock().take()
     }
 
-    /// Keeps a descriptor, if one is wanted. Costs one load where none is.
+    /// Keeps a descriptor if one is wanted. Costs one load if none is.
     #[inline]
     pub(crate) fn note(&self, domain: &str, entries: &[Entry<'_>]) {
         if self.is_wanted.load(Ordering::Relaxed) && self.is_wanted.swap(false, Ordering::Relaxed) {

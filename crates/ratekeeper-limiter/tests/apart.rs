@@ -90,7 +90,7 @@ fn ahead(limiter: &Limiter<Apart>, ahead: Micros) {
     place.store(ahead.get(), Ordering::Relaxed);
 }
 
-/// Nothing here makes anybody wait.
+/// Resolves a future that never has to wait here.
 fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -172,7 +172,7 @@ fn held(acquired: Result<Acquired, HoldError>) -> Option<(String, Micros)> {
     Some((permit.token, permit.expires_after))
 }
 
-/// A permit that is over is no answer: its place may be somebody else's.
+/// An expired permit is not returned again: its place may be somebody else's.
 #[test]
 fn a_key_whose_permit_is_over_takes_none() {
     let limiter = limiter();
@@ -210,7 +210,7 @@ fn a_repeat_renews_the_permit() {
     assert_eq!(held(acquire(&limiter, "job", None)), None);
 }
 
-/// The node's clock says nothing about deadlines that the store's clock ends.
+/// Deadlines follow the store's clock, not the node's.
 #[test]
 fn deadlines_are_told_by_the_clock_of_the_store() {
     let limiter = limiter();
@@ -229,7 +229,7 @@ fn deadlines_are_told_by_the_clock_of_the_store() {
     assert!(left <= Micros::from_secs(40) && !left.is_zero(), "{left:?}");
 }
 
-/// Nor is a key too old as soon as it is used where the node's clock is behind.
+/// A fresh key is not taken for an expired one if the node's clock is behind.
 #[test]
 fn keys_are_known_by_the_clock_of_the_store() {
     let limiter = limiter();

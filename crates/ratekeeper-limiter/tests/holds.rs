@@ -1,4 +1,4 @@
-//! Permits, reservations and refunds, from rules in YAML to what is left.
+//! Permits, reservations and refunds, from rules in YAML to remaining hits.
 
 use std::future::Future;
 use std::pin::pin;
@@ -48,7 +48,7 @@ fn limiter() -> Limiter<MemoryStore> {
     limiter_of(RULES, 1)
 }
 
-/// The memory store never makes anybody wait.
+/// Resolves a future at once: the memory store never waits.
 fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -56,7 +56,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A check of one descriptor for each key, with so many hits.
+/// Makes a check of one descriptor for each key, with its hits.
 fn with<T>(keys: &[(&str, i64)], ask: impl FnOnce(&Check<'_>) -> T) -> T {
     let entries: Vec<_> = keys
         .iter()
@@ -168,7 +168,7 @@ fn a_key_acquires_one_permit_however_often() {
     assert_eq!(remaining(&limiter, "calls"), 5);
 }
 
-/// The same texts in the same order, of which the domain is another one.
+/// The texts are the same in the same order, but the domain differs.
 #[test]
 fn a_key_stands_for_the_domains_of_a_request_too() {
     let job =
@@ -207,7 +207,7 @@ fn a_key_stands_for_the_domains_of_a_request_too() {
     assert_eq!(other, said);
 }
 
-/// Rates and permits together; and what has no concurrency limit holds nothing.
+/// Rates and permits are taken together; a request without a concurrency limit holds nothing.
 #[test]
 fn rates_and_permits_are_taken_together() {
     let limiter = limiter_of(
@@ -283,7 +283,7 @@ fn all_of_it_is_committed_or_cancelled_once() {
     }
 }
 
-/// A call costs one, whatever its tokens come to.
+/// A call costs one, no matter how many tokens it takes.
 #[test]
 fn a_descriptor_with_hits_of_its_own_costs_those() {
     let limiter = limiter();

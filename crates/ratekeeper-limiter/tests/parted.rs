@@ -81,7 +81,7 @@ impl Places for Parted {
         now(rest);
     }
 
-    /// Of the place that gives no answer, since nobody knows what it has taken.
+    /// Checks that only the place that gives no answer strands hits: nobody knows what it has taken.
     fn stranded(&self, place: Place, hits: u64) {
         assert_eq!(
             place,
@@ -126,7 +126,7 @@ fn limiter(is_known: bool) -> Limiter<Parted> {
         .with_fallback(fallback)
 }
 
-/// Nothing here makes anybody wait.
+/// Resolves a future that never has to wait here.
 fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -156,8 +156,8 @@ fn used(limiter: &Limiter<Parted>, key: &str) -> [u64; 3] {
 }
 
 proptest! {
-    /// The store that is there counts what has passed, and once, whatever becomes of the other:
-    /// and that counts what has passed while it was there.
+    /// The available store counts each passed hit once, no matter what happens to the other, which
+    /// counts the hits that passed while it was available.
     #[test]
     fn each_store_counts_what_passed_while_it_was_there(
         requests in prop::collection::vec((0..3_usize, 1..4_i64, prop::bool::weighted(0.5)), 1..40),

@@ -1,4 +1,4 @@
-//! For how long a request has its place at an upstream.
+//! The time for which a request keeps its place at an upstream.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::upstream::Place;
 #[derive(Debug)]
 pub(crate) enum HeldPlace {
     Alone(#[allow(dead_code, reason = "it is held, and dropped")] Place),
-    /// Also for as long as the request's body is sent.
+    /// Held also while the request's body is being sent.
     WithRequest(#[allow(dead_code, reason = "it is held, and dropped")] Arc<Progress>),
 }
 

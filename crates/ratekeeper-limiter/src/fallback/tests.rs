@@ -81,10 +81,10 @@ fn counters_start_from_what_was_last_left() {
     let fallback = fallback(1.0);
     fallback.note(&step(&limit, 1), &said(3), NOW);
     assert_eq!(admitted(&fallback, step(&limit, 1)), 3);
-    // The store was back for a moment and knew nothing of those: they are not forgotten here.
+    // The store was back for a moment without knowing those hits: they are not forgotten here.
     fallback.note(&step(&limit, 1), &said(2), NOW);
     assert_eq!(admitted(&fallback, step(&limit, 1)), 0);
-    // What was left of a window that has ended says nothing.
+    // The remaining hits of a window that has ended mean nothing.
     fallback.note(
         &step(&limit, 2),
         &said(0),
@@ -93,7 +93,7 @@ fn counters_start_from_what_was_last_left() {
     assert_eq!(admitted(&fallback, step(&limit, 2)), 10);
 }
 
-/// A tenant that kept within its limit since the store last answered is not refused for what it
+/// A tenant that kept within its limit since the store last answered is not denied for hits it
 /// had spent before.
 #[test]
 fn what_came_back_since_it_was_said_is_there() {
@@ -148,7 +148,7 @@ fn what_is_allowed_by_mode_leaves_the_rest_enforced() {
     }
 }
 
-/// Limits in quota mode deny if every descriptor is over, whoever has counted it.
+/// Limits in quota mode deny if every descriptor is over, no matter who counted it.
 #[test]
 fn quota_mode_spans_what_is_answered_and_what_is_not() {
     let (none, wide) = (limit(0), limit(10));

@@ -1,4 +1,4 @@
-//! Requests that are held until they have ended: they wait for their turn, and give back what they hold.
+//! Requests that are held until they have ended: they wait for their turn, and release their slots.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::{Check, Decision, Limiter, Policies, Snapshot};
 /// The answer to a request that is held until it has ended.
 #[derive(Debug)]
 pub struct Admitted {
-    /// Allow or deny, and what of which limit is left.
+    /// The decision: allow or deny, and what remains of each limit.
     pub decision: Decision,
     /// The enforced limits that it is held to, each once.
     pub policies: Policies,
-    /// Slots of concurrency limits that it holds, or may hold, where the store gave no answer: to be
-    /// [given back](Slots::release), also after a denial. None if it holds nothing.
+    /// Slots of concurrency limits that it holds, or may hold if the store gave no answer: to be
+    /// [released](Slots::release), even after a denial. None if it holds nothing.
     pub slots: Option<Slots>,
-    /// If it was allowed and may not go on yet: since it is to wait for its turn, or since it has
-    /// still to get its permits.
+    /// The queued request, if it was allowed and may not go on yet, because it must wait for its turn
+    /// or still has to get its permits.
     pub queued: Option<Box<Queued>>,
 }
 
@@ -48,12 +48,12 @@ struct Pending<T> {
 #[derive(Debug)]
 struct Terms {
     policies: Policies,
-    /// Slots that it will hold, if it is let in.
+    /// Slots that it will hold if it is admitted.
     slots: Option<Slots>,
     put_off: Option<PutOff>,
 }
 
-/// The concurrency limits of a request that a leaky bucket may hold back: they are asked when its
+/// The concurrency limits of a request that a leaky bucket may hold back: they are checked once its
 /// turn has come, by the rules that it was matched with.
 #[derive(Debug)]
 pub struct PutOff(Box<Parked>);
@@ -62,20 +62,20 @@ pub struct PutOff(Box<Parked>);
 struct Parked {
     snapshot: Arc<Snapshot>,
     plan: Plan,
-    /// Of all its limits.
+    /// The policies of all its limits.
     policies: Policies,
 }
 
 impl<T> PendingAdmission<T> {
-    /// Slots that the request will hold, if it is let in: to be given back if its answer is not waited
+    /// Slots that the request will hold if it is admitted: to be released if its answer is not waited
     /// for.
     #[must_use]
     pub const fn slots(&self) -> Option<&Slots> {
         self.0.terms.slots.as_ref()
     }
 
-    /// True if a leaky bucket may hold the request back: then it may have taken a turn, which only
-    /// the store's answer tells, and whose answer is not waited for is to give it back.
+    /// True if a leaky bucket may hold the request back. It may then have taken a turn, which only the
+    /// store's answer tells, and which must be given back even if nobody waits for the answer.
     #[must_use]
     pub fn may_wait(&self) -> bool {
         let Evaluation { decision, plan, .. } = &self.0.evaluation;
@@ -101,7 +101,7 @@ impl<T> PendingAdmission<T> {
             terms,
             ..
         } = *self.0;
-        // What was asked in vain may have been done all the same.
+        // A request without an answer may have been carried out all the same.
         let is_settled = |verdicts: &Verdicts| !verdicts.allowed && verdicts.fault().is_none();
         let may_be_held = !answer.as_ref().is_ok_and(is_settled);
         let verdicts = limiter.heard(&evaluation, terms.extra().as_ref(), answer);
@@ -137,7 +137,7 @@ impl Terms {
         Some(slots.extra(PermitAct::Acquire))
     }
 
-    /// The answer to the request, by `verdicts` that were `heard` at that time.
+    /// The answer to the request, by `verdicts` that were received at `heard`.
     #[inline]
     fn admitted(
         self,
@@ -167,8 +167,8 @@ impl Terms {
     }
 }
 
-/// A permit of each concurrency limit that a request is held to, in the hands of this process: as
-/// good as the token of [`Caller::acquire`](super::Caller::acquire), and never written down.
+/// A permit of each concurrency limit that a request is held to, kept by this process: equivalent to
+/// the token of [`Caller::acquire`](super::Caller::acquire), but never serialized.
 #[derive(Clone, Debug)]
 pub struct Slots {
     id: u128,
@@ -177,15 +177,15 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Until they end by themselves, counted from when they were taken or renewed: the shortest
+    /// The time until they expire, counted from when they were taken or renewed: the shortest
     /// timeout of their limits.
     #[must_use]
     pub const fn expires_after(&self) -> Micros {
         self.expires_after
     }
 
-    /// Gives the slots back to the `limiter` that they are of. Twice is as good as once. Done at
-    /// once, unless there is a ticket to await; what cannot be given back ends at its deadline.
+    /// Gives the slots back to the `limiter` that granted them. Doing so twice does no harm. Done at
+    /// once, unless there is a ticket to await; a slot that cannot be given back ends at its deadline.
     #[must_use = "a ticket that is dropped may never be sent"]
     pub fn release<S: Store>(&self, limiter: &Limiter<S>) -> Option<S::Ticket> {
         match self.act(limiter, PermitAct::Release) {
@@ -194,10 +194,10 @@ impl Slots {
         }
     }
 
-    /// Moves the deadline on, to their limits' timeouts from now.
+    /// Extends the deadline to their limits' timeouts from now.
     ///
     /// # Errors
-    /// [`HoldError::NotHeld`] if one is not held any more; [`HoldError::Store`].
+    /// [`HoldError::NotHeld`] if one is no longer held; [`HoldError::Store`].
     pub async fn renew<S: Store>(&self, limiter: &Limiter<S>) -> Result<(), HoldError> {
         let verdicts = match self.act(limiter, PermitAct::Renew) {
             Answer::Decided(verdicts) => verdicts,
@@ -225,11 +225,11 @@ impl Slots {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Asks the store to decide `check` as of `now`, a time that [`Self::clock`] has just shown,
+    /// Asks the store to decide `check` as of `now`, a time just read from [`Self::clock`],
     /// concurrency limits included, and does not wait for it. Rates and permits are taken together
     /// or not at all, unless a leaky bucket may hold the request back: then permits are
-    /// [still to be had](Queued::permits). Where no concurrency limit matches it costs what a
-    /// check costs.
+    /// [taken later](Queued::permits). If no concurrency limit matches, it costs as much as a
+    /// check.
     #[inline]
     pub fn admit(
         &self,
@@ -281,8 +281,7 @@ impl<S: Store> Limiter<S> {
         })
     }
 
-    /// Asks the store about what `prepare` puts into the evaluation, which is large, and lies where
-    /// it is used.
+    /// Asks the store about the evaluation that `prepare` fills; it is large, and is filled in place.
     #[inline(always)]
     fn begin_admission(
         &self,
@@ -295,7 +294,7 @@ impl<S: Store> Limiter<S> {
         match self.send(&evaluation, terms.extra().as_ref()) {
             Answer::Decided(ref verdicts) => {
                 let turn = read(self, &mut evaluation, verdicts);
-                // Moved out alone: the plan is large, and is read where it lies.
+                // Moved out alone: the plan is large, and is read in place.
                 let Evaluation {
                     decision, ref plan, ..
                 } = evaluation;

@@ -1,11 +1,11 @@
-//! Permits and reservations, by who holds them.
+//! Permits and reservations by caller.
 
 use ratekeeper_store::Store;
 
 use crate::Limiter;
 
-/// Permits and reservations of one caller: what was given to it, nobody else renews, releases or
-/// settles.
+/// The permits and reservations of one caller, which no other caller can renew, release or
+/// settle.
 #[derive(Debug)]
 pub struct Caller<'a, S> {
     pub(super) limiter: &'a Limiter<S>,
@@ -13,8 +13,8 @@ pub struct Caller<'a, S> {
 }
 
 impl<S: Store> Limiter<S> {
-    /// The caller of that name, as the edge has authenticated it; empty for all those whom nobody
-    /// tells apart.
+    /// The caller of this name, as the edge has authenticated it; empty for all unauthenticated
+    /// callers.
     pub const fn caller<'a>(&'a self, name: &'a str) -> Caller<'a, S> {
         Caller {
             limiter: self,

@@ -1,4 +1,4 @@
-//! Limits that replace others, and those that a request brings along.
+//! Limits that replace others, and limits that come with a request.
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Check, Code, Descriptor, Override, Waiting};

@@ -1,4 +1,4 @@
-//! A limiter of rules in YAML, and questions to it.
+//! A limiter with rules in YAML, and helpers to ask it.
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Check, Decision, Descriptor, Limiter, LimiterOptions, Modes, Waiting};

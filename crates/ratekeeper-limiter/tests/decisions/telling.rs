@@ -55,7 +55,7 @@ descriptors:
     }
 }
 
-/// As much is left of both: the one that waits longer for more is told, whatever their order.
+/// Both have as much remaining: the one that waits longer for more is reported, whatever their order.
 #[test]
 fn among_equals_the_one_where_there_is_more_latest_binds() {
     let limiter = limiter(
@@ -79,7 +79,7 @@ descriptors:
     }
 }
 
-/// A limit that denied nothing is told as it was before, since nothing was taken.
+/// A limit that denied nothing is reported as it was before, since nothing was taken.
 #[test]
 fn what_was_not_taken_has_nothing_to_wait_for() {
     let limiter = limiter(

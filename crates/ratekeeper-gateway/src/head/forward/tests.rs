@@ -71,7 +71,7 @@ fn what_strangers_claim_is_replaced() {
     );
 }
 
-/// By their usual names, and by those that CGI, WSGI and PHP take for the same.
+/// Covers the usual names, and those that CGI, WSGI and PHP take for the same.
 #[test]
 fn no_claim_of_a_stranger_reaches_the_upstream() {
     let claims = [
@@ -122,7 +122,7 @@ fn no_claim_of_a_stranger_reaches_the_upstream() {
     let mut expected: Vec<_> = kept.iter().chain(&ours).copied().collect();
     expected.sort_unstable();
     assert_eq!(names("192.0.2.1:5"), expected);
-    // A trusted proxy writes none with an underscore: that comes from somebody behind it.
+    // A trusted proxy writes no name with an underscore: those come from somebody behind it.
     let dashed = claims.iter().filter(|name| !name.contains('_'));
     expected.extend(dashed);
     expected.sort_unstable();
