@@ -34,7 +34,7 @@ pub(crate) struct UpstreamCounts {
     pub(crate) connect_failures: AtomicU64,
     /// Requests that were sent again on another connection.
     retries: AtomicU64,
-    /// The room, kept by name like the counts: requests under way when routes are replaced still take their places.
+    /// The room, kept by name like the counts: requests under way when routes are replaced still occupy places in it.
     room: Mutex<Option<Room>>,
 }
 

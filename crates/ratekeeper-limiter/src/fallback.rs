@@ -268,7 +268,7 @@ fn scaled(limit: &Limit, factor: f64) -> Limit {
     made.with_delay_max(limit.delay_max())
 }
 
-/// `count` times `factor`, rounded up: nobody's limit becomes nothing.
+/// `count` times `factor`, rounded up so that no limit becomes 0.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

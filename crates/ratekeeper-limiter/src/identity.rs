@@ -14,8 +14,7 @@ use crate::sip::WordHasher;
 pub struct Seed([u8; 16]);
 
 impl Seed {
-    /// A seed that nobody knows, from the system's randomness (by way of the standard library's
-    /// own hash seeds).
+    /// A random seed from the operating system (by way of the standard library's own hash seeds).
     #[must_use]
     pub fn random() -> Self {
         use std::hash::{BuildHasher, RandomState};
@@ -117,7 +116,7 @@ impl Namer {
                 write_text(&mut hasher, calendar.unit().name());
                 write_text(&mut hasher, calendar.zone());
             }
-            // The timeout of a permit is no window: changing it frees nobody's permits.
+            // The timeout of a permit is not a window: changing it frees no permits.
             None if limit.algorithm() == Algorithm::Concurrency => {}
             None => hasher.write_u64(limit.window().get()),
         }

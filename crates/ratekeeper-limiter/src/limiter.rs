@@ -43,7 +43,7 @@ pub struct Limiter<S> {
     fallback: Option<Fallback>,
     options: LimiterOptions,
     totals: Totals,
-    /// Makes ids that nobody can guess.
+    /// The generator of ids that nobody can guess.
     ids: Sealer,
     ids_made: AtomicU64,
 }

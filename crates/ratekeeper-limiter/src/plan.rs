@@ -33,7 +33,7 @@ pub(crate) struct Plan {
     /// The origin of each step's limit; as long as `steps`.
     sources: SmallVec<[Source; 4]>,
     unlimited: SmallVec<[(u16, RuleIndex); 2]>,
-    /// By step, for the few rules whose metrics tell values apart.
+    /// Metric labels by step, for the few rules whose metrics tell values apart.
     details: Vec<(usize, String)>,
     pub(crate) missed: Missed,
 }

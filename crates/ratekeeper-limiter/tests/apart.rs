@@ -127,8 +127,8 @@ fn reserve(limiter: &Limiter<Apart>, hits: u32, key: Option<&str>) -> Reserved {
     reserved.expect("reserved or denied")
 }
 
-/// Nobody could release a permit of the node alone: the third would be denied though the first
-/// two are over.
+/// A permit taken from the node alone could not be released: the third would be denied though the
+/// first two are over.
 #[test]
 fn permits_are_not_counted_while_the_store_is_away() {
     let limiter = limiter();

@@ -29,7 +29,7 @@ const CLEAN_MAX: Duration = Duration::from_secs(15);
 const BACK_MAX: Duration = Duration::from_secs(1);
 const FROZEN_MAX: Duration = Duration::from_millis(2_500);
 const LINES_MAX: f64 = 2.0;
-/// The share of looks, as one in so many, that may miss a change that has just happened.
+/// The share of looks, one in 20, that may miss a change that has just happened.
 const MISSED_SHARE: u64 = 20;
 
 /// The evidence that a row is judged by.

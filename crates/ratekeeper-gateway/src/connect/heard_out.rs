@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// A stream that is read to its end before a write fails, once its peer accepts no more data.
 ///
 /// An upstream may answer before it has read the whole request, and close. hyper ends a connection as soon as a write fails,
-/// so whether that or the answer was seen first would be luck.
+/// so it would be a matter of luck which of the two, the error or the answer, was seen first.
 #[derive(Debug)]
 pub(super) struct HeardOut<S> {
     stream: S,

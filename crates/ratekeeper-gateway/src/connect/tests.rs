@@ -8,7 +8,7 @@ use super::*;
 
 const REQUESTS: usize = 50;
 
-/// So many requests at once look for a connection to `port`: how many found one.
+/// Makes this many requests look for a connection to `port` at once, and returns the number that found one.
 async fn connect_at_once(upstream: Arc<Upstream>) -> usize {
     let pool = Pool::default();
     let mut all = JoinSet::new();
@@ -44,7 +44,7 @@ async fn whoever_comes_at_once_shares_one_connection_of_http2() {
 
 #[tokio::test]
 async fn whoever_waits_for_a_connection_that_fails_fails_with_it() {
-    // Bound and not listening, so that nobody else is there either.
+    // Bound but not listening, so that no other process takes the port.
     let deaf = TcpSocket::new_v4().expect("there are sockets");
     deaf.bind(([127, 0, 0, 1], 0).into()).expect("a port");
     let upstream = at(deaf.local_addr().expect("an address").port(), Speech::Http2);

@@ -7,8 +7,8 @@ use ratekeeper_store::CounterKey;
 /// The number of counters remembered, a power of 2; they take 2.5 MiB.
 const PLACES: usize = 1 << 16;
 
-/// Reports by counter name, one place for each hash, which the latest counter takes. A forgotten
-/// counter starts from nothing, which denies nobody.
+/// The last report on each counter. Counters share places, and the latest takes the place; a
+/// forgotten counter starts from nothing, which denies nobody.
 #[derive(Debug)]
 pub(super) struct Known(Box<[Mutex<Place>]>);
 

@@ -66,7 +66,7 @@ impl Receipt {
     /// become longer, nothing is given back. None if the turn has passed.
     fn tail(&self, limit: &Limit, ends_after: Micros, now: Timestamp) -> Option<Limit> {
         let left = ends_after.get().checked_sub(now.since(self.heard).get())?;
-        // Whoever has a turn behind this one is a whole hit away; that much clocks may differ.
+        // The next turn is a whole hit away, so the clocks may differ by half of one.
         let tolerance = limit.span(1).get() / 2;
         (left > 0).then(|| limit.with_delay_max(Micros::new(left + tolerance)))
     }
