@@ -54,7 +54,7 @@ pub(crate) fn asks_for_json(args: impl Iterator<Item = String>) -> bool {
     serves && (by_flag || by_variable())
 }
 
-/// What ratekeeper can be told to do.
+/// The commands of ratekeeper.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve rate limit checks over gRPC and HTTP
@@ -99,7 +99,7 @@ Examples:
     },
 }
 
-/// What can be done with rules.
+/// The commands about rules.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Rules {
     /// Report every error in rules, with file, line and column

@@ -34,7 +34,7 @@ pub(crate) enum Speech {
     Http1,
     /// HTTP/2 in the clear, from the first byte.
     Http2,
-    /// Whichever of the two it chooses, over TLS.
+    /// The one of the two that the upstream chooses, over TLS.
     Tls(Box<Secured>),
 }
 

@@ -1,4 +1,4 @@
-//! What a decision costs Redis: CPU and bytes, by the server's own count.
+//! The cost of a decision for Redis: CPU and bytes, by the server's own count.
 //!
 //! `cargo bench -p ratekeeper-store-redis` prints two tables: microseconds of the server's core for each decision, one
 //! decision a call and sixteen, over many keys, and bytes for each counter at a million keys. Times are the server's

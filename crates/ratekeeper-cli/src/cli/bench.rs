@@ -7,7 +7,7 @@ use http::Method;
 use ratekeeper_bench::{BATCH_MAX, Keys};
 use std::time::Duration;
 
-/// What can be put under load.
+/// The servers that can be put under load.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
     /// Envoy's rate limit service, over gRPC
@@ -35,7 +35,7 @@ Examples:
         load: BenchLoad,
         #[command(flatten)]
         question: BenchQuestion,
-        /// Where to ask: our own checks, or Envoy's protocol as JSON
+        /// Endpoint: Ratekeeper's own checks, or Envoy's protocol as JSON
         #[arg(long, value_name = "PATH", default_value = "/v1/check", value_parser = ["/v1/check", "/json"])]
         path: String,
     },
@@ -49,7 +49,7 @@ Examples:
         load: BenchLoad,
         #[command(flatten)]
         question: BenchQuestion,
-        /// What carries them
+        /// Protocol of the requests
         #[arg(long, value_name = "PROTOCOL", default_value = "grpc", value_parser = ["grpc", "http"])]
         over: String,
         /// Checks in each request, 1 to 1000
@@ -67,7 +67,7 @@ Examples:
         /// The path; {key} becomes the key
         #[arg(long, value_name = "PATH", default_value = "/")]
         path: String,
-        /// How
+        /// Method of the requests
         #[arg(long, value_name = "METHOD", default_value = "GET")]
         method: Method,
     },
@@ -89,7 +89,7 @@ Examples:
     },
 }
 
-/// What is asked about a descriptor.
+/// The descriptor to check.
 #[derive(Debug, Args)]
 pub(crate) struct BenchQuestion {
     /// The domain to ask in
@@ -100,7 +100,7 @@ pub(crate) struct BenchQuestion {
     pub(crate) entries: Entries,
 }
 
-/// What every load has.
+/// Options of every load.
 #[derive(Debug, Args)]
 pub(crate) struct BenchLoad {
     /// Addresses of the service, separated by commas; connections alternate between them [default: 127.0.0.1 at
@@ -120,7 +120,7 @@ pub(crate) struct BenchLoad {
     /// Distribution of keys: hot, uniform:N, zipf:N or zipf:N:EXPONENT
     #[arg(long, value_name = "SPREAD", default_value = "hot")]
     pub(crate) keys: Keys,
-    /// How long to measure
+    /// Length of the measurement
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = settings::duration)]
     pub(crate) duration: Duration,
     /// Load before anything is measured

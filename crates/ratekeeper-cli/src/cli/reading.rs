@@ -11,10 +11,10 @@ pub(crate) struct Reading {
     /// Let several files add to one domain
     #[arg(long)]
     merge_domains: bool,
-    /// What rules mean where they do not say
+    /// Semantics of rules that do not choose their own
     #[arg(long, value_name = "NAME", default_value = "ratekeeper", value_parser = ["ratekeeper", "envoy"])]
     profile: String,
-    /// What the paths of service levels are relative to
+    /// Path that the paths of service levels are relative to
     #[arg(long, value_name = "PATH")]
     slas_base: Option<String>,
 }
@@ -36,10 +36,10 @@ pub(crate) struct ReadingBySettings {
     /// Let several files add to one domain
     #[arg(long)]
     merge_domains: bool,
-    /// What rules mean where they do not say [default: the `profile` setting]
+    /// Semantics of rules that do not choose their own [default: the `profile` setting]
     #[arg(long, value_name = "NAME", value_parser = ["ratekeeper", "envoy"])]
     profile: Option<String>,
-    /// What the paths of service levels are relative to [default: the `slas_base` setting]
+    /// Path that the paths of service levels are relative to [default: the `slas_base` setting]
     #[arg(long, value_name = "PATH")]
     slas_base: Option<String>,
 }

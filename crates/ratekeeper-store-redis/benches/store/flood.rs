@@ -14,7 +14,7 @@ use crate::scene::{request, step};
 /// Decisions after which a task looks at the clock, and lets others have a turn.
 const BETWEEN_LOOKS: u64 = 32;
 
-/// Who asks for what.
+/// A load: its callers and their keys.
 #[derive(Clone, Copy)]
 pub(crate) struct Flood {
     pub(crate) tasks: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Flood {
     pub(crate) run: Duration,
 }
 
-/// What came of it.
+/// The outcome of a load.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Tally {
     pub(crate) decisions: f64,

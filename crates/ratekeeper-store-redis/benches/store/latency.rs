@@ -88,7 +88,7 @@ pub(crate) fn beside_a_bare_round_trip(plan: &Plan) {
     );
 }
 
-/// How far one server goes.
+/// Measures the latency of one server under rising load.
 pub(crate) fn by_offered_load(plan: &Plan) {
     table(
         "Offered load to one server, 100 k keys, sliding_window",

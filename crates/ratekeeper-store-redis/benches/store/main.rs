@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use ratekeeper_testkit::paired::Patience;
 
-/// How long and how often.
+/// The length and number of runs.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
     /// One run of a pair.
@@ -29,7 +29,7 @@ pub(crate) struct Plan {
     pub(crate) patience: Patience,
 }
 
-/// What is measured.
+/// A part of the benchmark.
 type Part = fn(&Plan);
 
 const FULL: Plan = Plan {

@@ -54,7 +54,7 @@ fn alone() -> RedisConfig {
     config
 }
 
-/// What few worker threads that ask one server may be set to.
+/// A configuration for few worker threads and one server.
 fn of_128() -> RedisConfig {
     let mut config = config();
     config.groups_max = 128;
@@ -141,7 +141,7 @@ impl Peer {
     }
 }
 
-/// What each of the three mechanisms is worth.
+/// Measures the gain from each of the three mechanisms.
 pub(crate) fn mechanisms(plan: &Plan) {
     table(
         "Each mechanism on and off (256 decisions under way, sliding_window)",

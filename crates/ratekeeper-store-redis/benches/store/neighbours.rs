@@ -23,7 +23,7 @@ const FLOOD: usize = 64;
 /// Pairs of a quiet run and a flooded one, of which the median is told.
 const PAIRS: usize = 7;
 
-/// What the others were answered.
+/// The answers that the other tenants got.
 struct Others {
     latencies: Latencies,
     allowed: u64,
@@ -91,7 +91,7 @@ fn one(plan: &Plan, name: &str, deny_cache_max: Duration) {
     ]);
 }
 
-/// What each of the other tenants may have of what it asks for in a run: half.
+/// The limit of each other tenant: half of the requests that it makes in a run.
 fn share(plan_run: Duration) -> Limit {
     let asked = RATE * plan_run.as_secs_f64() / TENANTS as f64;
     let spec = LimitSpec::new(

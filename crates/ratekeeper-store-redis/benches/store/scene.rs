@@ -9,7 +9,7 @@ use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
 use ratekeeper_testkit::redis::{Client, Server};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Where Redis runs, and where everything else does.
+/// The core that Redis runs on; everything else has the other one.
 const REDIS_CORE: &str = "0";
 const OUR_CORE: &str = "1";
 
@@ -39,7 +39,7 @@ impl Scene {
         connected(&self.runtime, endpoint, config)
     }
 
-    /// What the server has done so far.
+    /// Reads the server's counts so far.
     pub(crate) fn seen(&mut self) -> Seen {
         Seen::by(&mut self.client)
     }
@@ -59,7 +59,7 @@ pub(crate) fn connected(
     })
 }
 
-/// What a server has done.
+/// A server's counts.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) cpu_us: f64,
@@ -67,7 +67,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// What the server that `client` asks has done so far.
+    /// Reads the counts so far of the server that `client` is connected to.
     pub(crate) fn by(client: &mut Client) -> Self {
         let cpu = |client: &mut Client, name| field(client, "cpu", name);
         let seconds = cpu(client, "used_cpu_user:") + cpu(client, "used_cpu_sys:");
