@@ -1,6 +1,6 @@
 //! Settings whose value is a list or a mapping.
 //!
-//! Whichever layer sets it, such a value becomes JSON before it is parsed further: a settings file may write it over
+//! Such a value becomes JSON before it is parsed further, in every layer: a settings file may write it over
 //! many lines, a variable or a flag writes it in YAML's flow style or as JSON.
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
