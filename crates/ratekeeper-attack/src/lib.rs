@@ -7,18 +7,13 @@
 //! `cargo xtask attack` runs all of it. The campaign attacks from outside, as a stranger does, and knows no crate of the
 //! product.
 
-#[cfg(unix)]
+#![cfg(unix)]
+
 mod campaign;
-#[cfg(unix)]
 mod families;
-#[cfg(unix)]
 mod row;
-#[cfg(unix)]
 mod target;
-#[cfg(unix)]
 mod token;
-#[cfg(unix)]
 mod upstreams;
 
-#[cfg(unix)]
 pub use campaign::{Plan, run, spellings_that_must_pass};

@@ -7,28 +7,18 @@
 //! `cargo xtask chaos` runs all of it. It asks from outside, as any client does, and knows no crate of the product but
 //! its wire format.
 
-#[cfg(unix)]
+#![cfg(unix)]
+
 mod ask;
-#[cfg(unix)]
 mod campaign;
-#[cfg(unix)]
 mod fault;
-#[cfg(unix)]
 mod ledger;
-#[cfg(unix)]
 mod load;
-#[cfg(unix)]
 mod look;
-#[cfg(unix)]
 mod node;
-#[cfg(unix)]
 mod row;
-#[cfg(unix)]
 mod rules;
-#[cfg(unix)]
 mod scenes;
-#[cfg(unix)]
 mod verdict;
 
-#[cfg(unix)]
 pub use campaign::{Plan, run};

@@ -15,9 +15,9 @@ use crate::{Source, Waiting};
 /// Modes that apply to every rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Modes {
-    /// Nothing is denied; what would have been is counted (the incumbent's `SHADOW_MODE`).
+    /// Nothing is denied; what would have been is counted (envoyproxy/ratelimit's `SHADOW_MODE`).
     pub shadow: bool,
-    /// Every descriptor is in quota mode (the incumbent's `QUOTA_MODE`).
+    /// Every descriptor is in quota mode (envoyproxy/ratelimit's `QUOTA_MODE`).
     pub quota: bool,
 }
 

@@ -173,7 +173,7 @@ pub struct Binding {
     pub ceiling: u64,
     /// The window.
     pub window: Micros,
-    /// The unit that the incumbent has for this window, if any.
+    /// The unit that envoyproxy/ratelimit has for this window, if any.
     pub unit: Option<Unit>,
     /// True if it is in shadow mode.
     pub shadow: bool,

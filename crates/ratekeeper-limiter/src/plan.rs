@@ -264,7 +264,7 @@ impl Plan {
         let keep = |source: &Source| !matches!(source, Source::Rule(index) if replaced(*index));
         let kept: SmallVec<[bool; 8]> = self.sources.iter().map(keep).collect();
         self.keep(&kept);
-        // An unlimited descriptor stays so even if another rule replaces its own, as with the incumbent.
+        // An unlimited descriptor stays so even if another rule replaces its own, as with envoyproxy/ratelimit.
     }
 
     /// Takes out the steps that `is_apart` selects, as a plan of their own.

@@ -120,13 +120,13 @@ pub enum EnvoyCallers {
 /// The settings for Envoy's protocol, over gRPC and `/json`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RlsConfig {
-    /// The profile to follow where our answers and the incumbent's differ.
+    /// The profile to follow where our answers and envoyproxy/ratelimit's differ.
     pub profile: Profile,
     /// The rule for who may do what; see [`Self::callers`] for the default.
     pub callers: Option<EnvoyCallers>,
     /// True if answers carry `dynamic_metadata`.
     pub dynamic_metadata: bool,
-    /// The incumbent's three response headers, if enabled.
+    /// envoyproxy/ratelimit's three response headers, if enabled.
     pub limit_headers: Option<LimitHeaders>,
     /// True if answers carry the IETF draft's `RateLimit-Policy` and `RateLimit`.
     pub draft_headers: bool,
@@ -137,7 +137,7 @@ pub struct RlsConfig {
 
 impl RlsConfig {
     /// Returns the rule for who may do what. By default, anybody may do everything under the
-    /// incumbent's profile, and what their permissions allow under ours.
+    /// envoy profile, and what their permissions allow under ours.
     #[must_use]
     pub fn callers(&self) -> EnvoyCallers {
         self.callers.unwrap_or(match self.profile {
@@ -147,7 +147,7 @@ impl RlsConfig {
     }
 }
 
-/// The names of the incumbent's three response headers.
+/// The names of envoyproxy/ratelimit's three response headers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LimitHeaders {
     /// Of the quota.

@@ -32,7 +32,7 @@ use crate::rls::{self, ConstantAnswer, Needs, Refusal};
 use crate::store::ServedStore;
 use crate::v1;
 
-/// The name that the incumbent's health service answers to, besides the empty one.
+/// The name that envoyproxy/ratelimit's health service answers to, besides the empty one.
 const HEALTH_NAMES: [&str; 2] = ["", "ratelimit"];
 
 /// Envoy's service on top of an [`App`].
@@ -92,7 +92,7 @@ impl<S: ServedStore> RateLimitService for Rls<S> {
     }
 }
 
-/// Codes that Envoy does not take for an answer: it lets UNKNOWN, which the incumbent says, pass.
+/// Codes that Envoy does not take for an answer: it lets UNKNOWN, which envoyproxy/ratelimit says, pass.
 fn status(refusal: Refusal) -> Status {
     match refusal {
         Refusal::Invalid(_) => Status::invalid_argument(refusal.to_string()),

@@ -1,6 +1,6 @@
 //! The environment: our own `RATEKEEPER_*`, and what envoyproxy/ratelimit reads where we have a counterpart.
 
-use super::incumbent;
+use super::envoyproxy_ratelimit;
 use super::layer::{Layers, Origin, Said};
 use super::problem::{Problem, nearest};
 use super::setting::{PREFIX, Setting};
@@ -58,9 +58,9 @@ impl Environment {
             .map(|(found, text)| (found.as_str(), text.as_str()))
     }
 
-    /// Puts the incumbent's variables and then ours over `layers`.
+    /// Puts envoyproxy/ratelimit's variables and then ours over `layers`.
     pub(crate) fn put(&self, layers: &mut Layers, problems: &mut Vec<Problem>) {
-        incumbent::put(self, layers, problems);
+        envoyproxy_ratelimit::put(self, layers, problems);
         for setting in SETTINGS {
             let name = setting.variable();
             if let Some(text) = self.get(&name) {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_go_before_the_incumbents() {
+    fn ours_go_before_envoyproxy_ratelimits() {
         let (layers, problems) = put(&[
             ("PORT", "9000"),
             ("RATEKEEPER_HTTP", ":7000"),

@@ -69,8 +69,8 @@ pub(crate) struct Layers {
     said: BTreeMap<&'static str, Said>,
     /// Warnings about values that have no effect.
     warnings: Vec<Problem>,
-    /// The incumbent's variables that are used, unless a profile is named.
-    pub(super) incumbents: Option<String>,
+    /// envoyproxy/ratelimit's variables that are used, unless a profile is named.
+    pub(super) envoy_variables: Option<String>,
 }
 
 impl Layers {
@@ -88,7 +88,7 @@ impl Layers {
         Layers {
             said: SETTINGS.iter().map(default).collect(),
             warnings: Vec::new(),
-            incumbents: None,
+            envoy_variables: None,
         }
     }
 

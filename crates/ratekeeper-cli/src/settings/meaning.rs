@@ -152,7 +152,7 @@ pub(super) fn stall_timeout(text: &str) -> Result<Option<Duration>, String> {
 /// heard from `error` on, because a peer can make some of them warn at every frame it sends. Whoever
 /// wants more names them, as in `info,h2=debug`.
 pub(super) fn log_filter(text: &str) -> Result<String, String> {
-    // The incumbent's words for two levels.
+    // envoyproxy/ratelimit's words for two levels.
     let text = match text.to_ascii_lowercase().as_str() {
         "warning" => "warn".to_owned(),
         "fatal" | "panic" => "error".to_owned(),

@@ -5,11 +5,11 @@
 
 mod callers;
 mod environment;
+mod envoyproxy_ratelimit;
 mod file;
 mod flags;
 mod gateway;
 mod groups;
-mod incumbent;
 mod layer;
 mod meaning;
 mod nested;
@@ -75,7 +75,7 @@ pub(crate) struct Settings {
 pub(crate) struct RulesSettings {
     /// The file or folder; `None` where none was named and none was found.
     pub(crate) path: Option<PathBuf>,
-    /// True if every file in a folder contains rules, whatever its name (the incumbent's RUNTIME_ROOT).
+    /// True if every file in a folder contains rules, whatever its name (envoyproxy/ratelimit's RUNTIME_ROOT).
     pub(crate) every_file: bool,
     pub(crate) watch: bool,
     pub(crate) merge_domains: bool,
@@ -278,7 +278,7 @@ fn lay(
     }
     environment.put(&mut layers, problems);
     flags.put(&mut layers);
-    incumbent::judge(environment, &mut layers, problems);
+    envoyproxy_ratelimit::judge(environment, &mut layers, problems);
     layers
 }
 

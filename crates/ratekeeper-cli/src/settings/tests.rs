@@ -129,7 +129,7 @@ fn paths_in_a_file_count_from_its_folder() -> std::io::Result<()> {
 }
 
 #[test]
-fn under_the_incumbents_root_every_file_is_one_of_rules() {
+fn under_envoyproxy_ratelimits_root_every_file_is_one_of_rules() {
     let home = home(Path::new("/nowhere/at/all"));
     let environment = environment(&[("RUNTIME_ROOT", "/srv/runtime_data/current")]);
     let layers = layers(&Flags::default(), &environment, &home).expect("the names are good");

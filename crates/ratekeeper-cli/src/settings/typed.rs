@@ -1,7 +1,7 @@
 //! From text to types: parses every setting, and collects the errors.
 
 use super::callers;
-use super::incumbent::RUNTIME_ROOT;
+use super::envoyproxy_ratelimit::RUNTIME_ROOT;
 use super::layer::{Layers, Origin, Said};
 use super::meaning::{
     HeaderKinds, MEMORY_LIMIT_MIN, drain_delay, envoy_callers, failure_mode, header_name,
@@ -88,7 +88,7 @@ impl<'a> Typed<'a> {
             watch: self.get("watch", true, values::switch),
             merge_domains: self.get("merge_domains", false, values::switch),
             profile: self.get("profile", Profile::Ratekeeper, profile),
-            profile_unsaid: self.layers.incumbents.clone(),
+            profile_unsaid: self.layers.envoy_variables.clone(),
             on_store_failure: self.get("on_store_failure", FailureMode::Local, failure_mode),
             slas_base: self.get("slas_base", None, slas_base),
             stores: Vec::new(),

@@ -116,7 +116,7 @@ pub(crate) fn maybe<T>(
     (!text.is_empty()).then(|| parse(text)).transpose()
 }
 
-/// `true` or `false`, and the other spellings people and the incumbent use.
+/// `true` or `false`, and the other spellings people and envoyproxy/ratelimit use.
 pub(crate) fn switch(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "t" | "1" | "yes" | "on" => Ok(true),

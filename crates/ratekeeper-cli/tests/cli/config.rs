@@ -90,7 +90,7 @@ fn values_that_mean_nothing_are_refused_together() {
 }
 
 #[test]
-fn what_the_incumbent_can_and_we_cannot_stops_the_start() {
+fn what_envoyproxy_ratelimit_can_and_we_cannot_stops_the_start() {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", "domain: d\n");
     for (name, value) in [
@@ -112,7 +112,7 @@ fn what_the_incumbent_can_and_we_cannot_stops_the_start() {
 }
 
 #[test]
-fn what_the_incumbent_knows_and_nothing_depends_on_is_named() {
+fn what_envoyproxy_ratelimit_knows_and_nothing_depends_on_is_named() {
     let folder = tempdir().expect("a folder can be made");
     let mut command = ratekeeper(folder.path(), &["config", "show"]);
     command.env("STATSD_HOST", "localhost").env("PORT", "9000");

@@ -79,12 +79,8 @@ fn a_reload_says_which_rules_changed_and_how() {
     process.wait_for_output("serving");
     let changed = "domain: d\ndescriptors:\n- { key: user, rate_limit: { window: 1h, limit: 7 } }\n- { key: ip, rate_limit: { window: 1m, limit: 5 } }\n";
     write(folder.path(), "rules.yaml", changed);
-    eventually("the change is in force", || {
-        process.output().contains("d.ip")
-    });
-    let said = process.output();
-    assert!(said.contains("d.user: 3 per 1h -> 7 per 1h"), "{said}");
-    assert!(said.contains("d.ip: new, 5 per 1m"), "{said}");
+    process.wait_for_output("d.ip: new, 5 per 1m");
+    process.wait_for_output("d.user: 3 per 1h -> 7 per 1h");
     // However many there are.
     let many: String = (0..200)
         .map(|n| format!("- {{ key: k{n}, rate_limit: {{ window: 1m, limit: 5 }} }}\n"))
@@ -94,11 +90,8 @@ fn a_reload_says_which_rules_changed_and_how() {
         "rules.yaml",
         &format!("domain: d\ndescriptors:\n{many}"),
     );
-    eventually("the changes are in force", || {
-        process.output().contains("d.k10:")
-    });
+    process.wait_for_output("further changes");
     let said = process.output();
-    assert!(said.contains("further changes"), "{said}");
     assert!(said.matches(": new, 5 per 1m").count() < 60, "{said}");
 }
 

@@ -38,7 +38,7 @@ fn the_profile_is_named() {
 }
 
 #[test]
-fn the_incumbents_variables_without_a_profile_say_whose_semantics_hold() {
+fn envoyproxy_ratelimits_variables_without_a_profile_say_whose_semantics_hold() {
     let variables = [("RUNTIME_ROOT", "rt"), ("REDIS_TYPE", "SINGLE")];
     let (banner, log) = said(&[], &variables);
     for text in [&banner, &log] {

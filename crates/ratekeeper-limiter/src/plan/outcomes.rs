@@ -35,7 +35,7 @@ impl Plan {
     }
 
     /// Returns true if a descriptor has no limit at all, not even an unlimited one: with every
-    /// descriptor in quota mode, the incumbent treats it as one that is not over.
+    /// descriptor in quota mode, envoyproxy/ratelimit treats it as one that is not over.
     fn has_idle_descriptor(&self) -> bool {
         let mut limited = vec![false; usize::from(self.descriptors)];
         let stepped = self.steps.iter().map(|step| step.descriptor);

@@ -16,7 +16,7 @@ use crate::listen::Peer;
 use crate::pages;
 use crate::store::ServedStore;
 
-/// The incumbent's: 200 `OK`, or 500 and nothing.
+/// envoyproxy/ratelimit's: 200 `OK`, or 500 and nothing.
 pub(super) async fn healthcheck<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Response {
     if app.is_ready() {
         (StatusCode::OK, "OK").into_response()

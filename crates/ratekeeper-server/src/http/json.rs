@@ -1,4 +1,4 @@
-//! `/json`: Envoy's protocol as JSON, with the incumbent's status codes and our messages.
+//! `/json`: Envoy's protocol as JSON, with envoyproxy/ratelimit's status codes and our messages.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::rls::{self, Needs};
 use crate::store::ServedStore;
 use crate::v1::Refusal;
 
-/// Takes any method, as the incumbent does, but any content type only under its profile. A web page
+/// Takes any method, as envoyproxy/ratelimit does, but any content type only under its profile. A web page
 /// can have a browser post types other than JSON anywhere, without a preflight request.
 pub(super) async fn answer<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
@@ -59,7 +59,7 @@ pub(super) async fn answer<S: ServedStore>(
             let content_type = [(CONTENT_TYPE, "application/json")];
             (status, content_type, write_response(&response)).into_response()
         }
-        // Rules that are missing are a 400 to the incumbent as well.
+        // Rules that are missing are a 400 to envoyproxy/ratelimit as well.
         Err(refusal) => refused(StatusCode::BAD_REQUEST, &refusal.to_string()),
     }
 }

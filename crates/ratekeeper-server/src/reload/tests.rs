@@ -208,7 +208,7 @@ async fn a_config_map_is_swapped() {
     assert_eq!(fixture.status.borrow().refused, 0);
 }
 
-/// The incumbent's users do it like this: the folder itself is a link that is replaced.
+/// envoyproxy/ratelimit's users do it like this: the folder itself is a link that is replaced.
 #[tokio::test]
 async fn a_link_above_the_folder_is_swapped() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The incumbent's headers for the client, by way of Envoy.
+//! envoyproxy/ratelimit's headers for the client, by way of Envoy.
 
 use ratekeeper_limiter::Decision;
 use ratekeeper_proto::envoy::config::core::v3::HeaderValue;
@@ -8,10 +8,10 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::{
 
 use crate::config::LimitHeaders;
 
-/// The incumbent's three headers, from the status that it picks: the one with the least
+/// envoyproxy/ratelimit's three headers, from the status that it picks: the one with the least
 /// remaining, the first of several; but the last one, if any, that is over its limit and
 /// not in quota mode. None if no descriptor has a limit.
-pub(super) fn incumbents(
+pub(super) fn envoyproxy_ratelimit(
     names: &LimitHeaders,
     decision: &Decision,
     statuses: &[DescriptorStatus],

@@ -1,4 +1,4 @@
-//! `dynamic_metadata` for later filters and access logs, in the incumbent's form.
+//! `dynamic_metadata` for later filters and access logs, in envoyproxy/ratelimit's form.
 
 use std::fmt::Write;
 

@@ -42,7 +42,7 @@ pub(super) fn answer(
     if let Some(names) = &config.limit_headers {
         response
             .response_headers_to_add
-            .extend(headers::incumbents(names, decision, &statuses));
+            .extend(headers::envoyproxy_ratelimit(names, decision, &statuses));
     }
     if config.draft_headers {
         response.response_headers_to_add.extend(
@@ -78,7 +78,7 @@ fn descriptor_status(
         wire.current_limit = Some(current_limit(decision, binding));
         wire.limit_remaining = match status.code {
             Code::Ok if binding.answered.fits() => saturated(binding.answered.remaining),
-            // Over the limit, enforced or not, nothing is left, as the incumbent has it.
+            // Over the limit, enforced or not, nothing is left, as envoyproxy/ratelimit has it.
             _ => 0,
         };
         wire.duration_until_reset = Some(whole_seconds(until_reset(binding)));
@@ -114,7 +114,7 @@ const fn wire_unit(unit: Unit) -> WireUnit {
     }
 }
 
-/// The time until the window ends. The incumbent always reports it, even for a counter that has
+/// The time until the window ends. envoyproxy/ratelimit always reports it, even for a counter that has
 /// counted nothing and for an answer that was not counted.
 fn window_end(binding: &Binding, clock: &Clock) -> Micros {
     let answered = &binding.answered;

@@ -102,7 +102,7 @@ async fn strangers_bring_no_limits_and_give_nothing_back_over_grpc() {
 }
 
 #[tokio::test]
-async fn under_the_incumbents_profile_everybody_may_as_there() {
+async fn under_the_envoy_profile_everybody_may_as_there() {
     let running = start_with(RULES, |config| {
         open(config);
         envoy(config);

@@ -98,7 +98,7 @@ impl ServedStore for Full {
 }
 
 /// That some limit was not counted is told in each way that was asked for, and in no other:
-/// headers reach end clients. The incumbent's metadata has no word for it.
+/// headers reach end clients. envoyproxy/ratelimit's metadata has no word for it.
 #[tokio::test]
 async fn a_degraded_answer_is_marked() {
     type Change = fn(&mut ServerConfig);

@@ -32,7 +32,7 @@ fn named(service: &str) -> HealthCheckRequest {
 }
 
 #[tokio::test]
-async fn health_answers_to_the_incumbents_name_and_to_none() {
+async fn health_answers_to_envoyproxy_ratelimits_name_and_to_none() {
     let running = start(RULES).await;
     let mut client = HealthClient::new(channel(&running).await);
     for service in ["", "ratelimit"] {

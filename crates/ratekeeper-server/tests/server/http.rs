@@ -19,7 +19,7 @@ async fn remaining(running: &Running, value: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn json_answers_as_the_incumbent() {
+async fn json_answers_as_envoyproxy_ratelimit() {
     let running = start(RULES).await;
     for left in [2, 1, 0] {
         let (status, body) = running.http("POST", "/json", ONE).await;

@@ -104,7 +104,7 @@ async fn a_denied_request_takes_nothing() {
 }
 
 #[tokio::test]
-async fn under_the_incumbents_profile_a_denied_request_is_counted() {
+async fn under_the_envoy_profile_a_denied_request_is_counted() {
     let running = start_with(RULES, envoy).await;
     for _ in 0..4 {
         ask(&running, request("d", &[("user", "a"), ("user", "b")])).await;

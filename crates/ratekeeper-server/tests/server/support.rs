@@ -147,7 +147,7 @@ pub(crate) async fn start_on<S: ServedStore>(
     }
 }
 
-/// The incumbent to the letter.
+/// envoyproxy/ratelimit to the letter.
 pub(crate) fn envoy(config: &mut ServerConfig) {
     config.rls.profile = Profile::Envoy;
 }

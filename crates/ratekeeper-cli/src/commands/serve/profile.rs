@@ -29,7 +29,7 @@ pub(super) fn shown(rules: &RulesSettings) -> String {
     text
 }
 
-/// Logs that the incumbent's variables are heeded and its semantics are not.
+/// Logs that envoyproxy/ratelimit's variables are heeded and its semantics are not.
 pub(super) fn warn_if_unsaid(rules: &RulesSettings) {
     if let Some(variables) = &rules.profile_unsaid {
         warn!(

@@ -16,7 +16,7 @@ fn headers(response: &RateLimitResponse) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn the_incumbents_headers_tell_of_the_tightest_limit() {
+async fn envoyproxy_ratelimits_headers_tell_of_the_tightest_limit() {
     let running = start_with(RULES, |config| {
         config.rls.limit_headers = Some(LimitHeaders::default())
     })
@@ -122,9 +122,9 @@ async fn on_a_denial_the_reset_is_the_wait() {
     running.stop().await;
 }
 
-/// Over the limit, the incumbent says when the window ends, whatever would help sooner.
+/// Over the limit, envoyproxy/ratelimit says when the window ends, whatever would help sooner.
 #[tokio::test]
-async fn under_the_incumbents_profile_the_reset_is_the_windows_end() {
+async fn under_the_envoy_profile_the_reset_is_the_windows_end() {
     let rules = "domain: d\ndescriptors:\n  - key: k\n    rate_limit: { unit: year, requests_per_unit: 2 }\n";
     let running = start_with(rules, envoy).await;
     let year = 365 * 86_400;
@@ -155,7 +155,7 @@ async fn under_the_incumbents_profile_the_reset_is_the_windows_end() {
 
 /// The last descriptor that is over its limit wins; one in quota mode does not count as that.
 #[tokio::test]
-async fn the_incumbents_headers_tell_of_the_last_denial() {
+async fn envoyproxy_ratelimits_headers_tell_of_the_last_denial() {
     let rules = "
 domain: d
 descriptors:
@@ -233,7 +233,7 @@ descriptors:
     running.stop().await;
 }
 
-/// Access logs are where it goes: it holds no secret, but under the incumbent's profile.
+/// Access logs are where it goes: it holds no secret, but under the envoy profile.
 #[tokio::test]
 async fn dynamic_metadata_shows_secrets_as_fingerprints() {
     let rules = "

@@ -1,11 +1,11 @@
-//! The incumbent's variables, and what each corresponds to here.
+//! envoyproxy/ratelimit's variables, and what each corresponds to here.
 
 use super::{RUNTIME_ROOT, STOP_INCREMENT};
 use crate::settings::values;
 use Fine::{False, Nothing, Only};
 use Here::{Is, Makes, Moot, Stops, Unused};
 
-/// The counterpart of one of the incumbent's variables.
+/// The counterpart of one of envoyproxy/ratelimit's variables.
 #[derive(Debug)]
 pub(super) enum Here {
     /// A setting with the same values.
@@ -49,8 +49,8 @@ const OF_ITSELF: &str = "stores see to that by themselves";
 const POOL: &str = "connections and deadlines are of another kind";
 const ONE_REDIS: &str = "all counters are in one Redis";
 
-/// Every variable that the incumbent reads, in the order of its own settings, with its counterpart and the text about
-/// that. A name that ends with `*` stands for all names with that prefix.
+/// Every variable that envoyproxy/ratelimit reads, in the order of its own settings, with its counterpart and a text
+/// about that. A name that ends with `*` stands for all names with that prefix.
 pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     ("HOST", Makes, "`http`: the host"),
     ("PORT", Makes, "`http`: the port"),

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use variables::Here::{Is, Makes, Moot, Stops, Unused};
 use variables::VARIABLES;
 
-/// The incumbent's variable for the folder of its configuration. Every file in it contains rules, whatever its name.
+/// envoyproxy/ratelimit's variable for its configuration folder. Every file there contains rules, whatever its name.
 pub(crate) const RUNTIME_ROOT: &str = "RUNTIME_ROOT";
 /// The default of [`RUNTIME_ROOT`].
 const RUNTIME_ROOT_DEFAULT: &str = "/srv/runtime_data/current";
@@ -25,12 +25,12 @@ const RUNTIME_PARTS: [&str; 2] = ["RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"
 /// A switch that has a meaning under the profile `envoy` only.
 const STOP_INCREMENT: &str = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT";
 
-/// Names that any program may use: they do not show that somebody comes from the incumbent.
+/// Names that any program may use: they do not show that somebody comes from envoyproxy/ratelimit.
 const COMMON: [&str; 4] = ["HOST", "PORT", "LOG_LEVEL", "LOG_FORMAT"];
 /// The most variables that one message lists.
 const NAMED_MAX: usize = 5;
 
-/// Puts the incumbent's variables over `layers`; those that cannot be translated go to `problems`.
+/// Puts envoyproxy/ratelimit's variables over `layers`; those that cannot be translated go to `problems`.
 pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
     for (name, here, says) in VARIABLES {
         for (name, text) in environment.called(name) {
@@ -91,7 +91,7 @@ pub(super) fn judge(environment: &Environment, layers: &mut Layers, problems: &m
     }
 }
 
-/// Notes which of the incumbent's variables are used although no profile is set.
+/// Notes which of envoyproxy/ratelimit's variables are used although no profile is set.
 fn note_semantics(environment: &Environment, layers: &mut Layers) {
     let origin = layers.said("profile").map(|said| said.origin);
     if origin != Some(Origin::Default) {
@@ -108,11 +108,11 @@ fn note_semantics(environment: &Environment, layers: &mut Layers) {
     };
     names.truncate(NAMED_MAX);
     if !names.is_empty() {
-        layers.incumbents = Some(format!("{}{more}", names.join(", ")));
+        layers.envoy_variables = Some(format!("{}{more}", names.join(", ")));
     }
 }
 
-/// The incumbent keeps hosts and ports apart; one of the two leaves the other as it stands.
+/// envoyproxy/ratelimit keeps hosts and ports apart; one of the two leaves the other as it stands.
 fn put_address(
     environment: &Environment,
     layers: &mut Layers,
@@ -146,7 +146,7 @@ fn put_address(
     layers.put(setting, Said { text, origin });
 }
 
-/// The incumbent has files and a switch for them; here TLS is on where there are files.
+/// envoyproxy/ratelimit has files and a switch for them; here TLS is on where there are files.
 fn put_tls(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
     const USE: &str = "GRPC_SERVER_USE_TLS";
     if !is_true(environment, USE, problems) {

@@ -1,7 +1,7 @@
 //! Answers of envoyproxy/ratelimit, recorded, are ours.
 //!
-//! `cargo xtask compat --record crates/ratekeeper-server/tests/server/incumbent.jsonl` records them anew, where Go is:
-//! what the real service said to random requests under random rules, but for the differences that
+//! With Go installed, `cargo xtask compat --record crates/ratekeeper-server/tests/server/envoyproxy_ratelimit.jsonl`
+//! records them anew: what the real service said to random requests under random rules, but for the differences that
 //! docs/migrating-from-envoy-ratelimit.md lists.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -90,8 +90,8 @@ fn without_times(mut answer: Value) -> Value {
 }
 
 #[tokio::test]
-async fn recorded_answers_of_the_incumbent_are_ours() {
-    for line in include_str!("incumbent.jsonl").lines() {
+async fn recorded_answers_of_envoyproxy_ratelimit_are_ours() {
+    for line in include_str!("envoyproxy_ratelimit.jsonl").lines() {
         let Line { rules, asked } = serde_json::from_str(line).unwrap();
         today().await;
         let running = start_with(&rules, |config| {

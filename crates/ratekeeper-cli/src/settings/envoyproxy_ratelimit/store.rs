@@ -1,18 +1,18 @@
-//! The store as one URL, put together from the incumbent's separate variables.
+//! The store as one URL, put together from envoyproxy/ratelimit's separate variables.
 
 use super::super::environment::Environment;
 use super::super::layer::Layers;
 use super::super::problem::Problem;
 use super::{is_true, put_text};
 
-/// The kinds of Redis that the incumbent supports.
+/// The kinds of Redis that envoyproxy/ratelimit supports.
 enum Kind {
     Single,
     Sentinel,
     Cluster,
 }
 
-/// Puts together `store` from the incumbent's variables, and the files beside it.
+/// Puts together `store` from envoyproxy/ratelimit's variables, and the files beside it.
 pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
     let with_tls = is_true(environment, "REDIS_TLS", problems);
     let Some(at) = environment.get("REDIS_URL") else {
