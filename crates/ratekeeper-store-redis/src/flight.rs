@@ -18,6 +18,7 @@ use crate::lanes::Elsewhere;
 use crate::metrics::Fault;
 use crate::queue::{Member, Waiting, earliest};
 use crate::script::{Aside, Call, Clock, Group, Item, Told, decode_and_keep};
+use crate::stall::{Mark, SLICE};
 use crate::survey::told;
 use crate::topology::Topology;
 use crate::wire::{Refusal, Sent, ask, is_of_connection};
@@ -43,6 +44,8 @@ pub(crate) struct Flight<'a> {
     /// The time at which the server fails unless it has answered: it gets a whole deadline, however
     /// long the decisions waited for their turn.
     due: Instant,
+    /// The time that the process had stood still when `due` was set.
+    mark: Mark,
 }
 
 impl<'a> Flight<'a> {
@@ -65,6 +68,7 @@ impl<'a> Flight<'a> {
             clock: lane.shard.clock.sent(),
             returns: lane.asking.denied.returns(),
             due: sent + lane.config.deadline,
+            mark: lane.stall.mark(),
         }
     }
 
@@ -72,30 +76,40 @@ impl<'a> Flight<'a> {
     /// flight goes on, because the connection's answers come in order.
     pub(crate) async fn fly(mut self, mut connection: MultiplexedConnection) -> Landed {
         let calls = self.calls();
+        let mut wakes;
         let replies = {
             let lane = self.lane;
             let (script, metrics) = (&lane.asking.script, &lane.shard.metrics);
             let asked = ask(&mut connection, &calls, script, metrics);
             tokio::pin!(asked);
             let mut next = self.next_deadline();
+            wakes = next.min(self.sent + SLICE);
             loop {
                 tokio::select! {
                     biased;
                     replies = &mut asked => break replies,
-                    () = sleep_until(next.into()) => {
-                        // After a pause of this process the answer may already be in the socket:
-                        // read it before telling anybody that none came.
-                        yield_now().await;
-                        if let Some(replies) = asked.as_mut().now_or_never() {
-                            break replies;
+                    () = sleep_until(wakes.into()) => {
+                        let mut now = Instant::now();
+                        lane.stall.ran(wakes, now);
+                        if now >= next {
+                            // After a pause of this process the answer may already be in the
+                            // socket: read it before telling anybody that none came.
+                            yield_now().await;
+                            if let Some(replies) = asked.as_mut().now_or_never() {
+                                break replies;
+                            }
+                            now = Instant::now();
+                            next = self.overdue(now);
                         }
-                        next = self.overdue(Instant::now());
+                        wakes = next.min(now + SLICE);
                     }
                 }
             }
         };
         let took = self.sent.elapsed();
         self.lane.shard.metrics.answered(took);
+        // The answer may have come together with a timer that was late.
+        self.lane.stall.ran(wakes, self.sent + took);
         // Before anybody is told, and also if the outcome is unknown.
         let groups = self.batches.iter().flat_map(|batch| &batch.groups);
         let refunded = groups.flat_map(Group::refunded);
@@ -136,35 +150,43 @@ impl<'a> Flight<'a> {
 
     fn next_deadline(&self) -> Instant {
         let waiting = self.waiting().filter(|member| !member.is_answered());
-        waiting.fold(self.due, |first, member| first.min(member.deadline))
+        let stood = self.lane.stall.mark();
+        let due = self.mark.moved(self.due, stood);
+        waiting.fold(due, |first, member| first.min(member.deadline(stood)))
     }
 
     /// Fails the requests whose deadline has passed, and the server when it is due, and again with
     /// each deadline that passes. Returns the next time to look.
     fn overdue(&mut self, now: Instant) -> Instant {
-        let late = self.sent_late(now);
+        let stood = self.lane.stall.mark();
+        let late = self.sent_late(now, stood);
         let (mut expired, mut next) = (0, None);
         for members in self.batches.iter_mut().flat_map(|batch| &mut batch.members) {
-            let (count, then) = members.expire(now, StoreError::Timeout);
+            let (count, then) = members.expire(now, stood, StoreError::Timeout);
             expired += count;
             next = earliest(next, then);
         }
         let shard = &self.lane.shard;
         let timeouts = expired.saturating_sub(late);
         shard.metrics.fault(Fault::Overloaded, late);
-        if now < self.due {
+        if now < self.mark.moved(self.due, stood) {
             shard.metrics.fault(Fault::Timeout, timeouts);
         } else {
             shard.failed(Fault::Timeout, timeouts, "no answer within the deadline");
-            self.due = now + self.lane.config.deadline;
+            (self.due, self.mark) = (now + self.lane.config.deadline, stood);
         }
-        next.map_or(self.due, |next| next.min(self.due))
+        let due = self.mark.moved(self.due, stood);
+        next.map_or(due, |next| next.min(due))
     }
 
     /// Counts the requests now expired that had spent most of their time before they were sent.
-    fn sent_late(&self, now: Instant) -> usize {
+    fn sent_late(&self, now: Instant, stood: Mark) -> usize {
         let half = self.sent + self.lane.config.deadline / 2;
-        let late = |member: &&Member| member.deadline <= now && member.deadline < half;
+        let half = self.mark.moved(half, stood);
+        let late = |member: &&Member| {
+            let deadline = member.deadline(stood);
+            deadline <= now && deadline < half
+        };
         let waiting = self.waiting().filter(|member| !member.is_answered());
         waiting.filter(late).count()
     }
@@ -184,7 +206,9 @@ impl<'a> Flight<'a> {
             }
         }
         // Even if nobody was still waiting for it.
-        if has_served && took <= self.lane.config.deadline {
+        let due = self.sent + self.lane.config.deadline;
+        let due = self.mark.moved(due, self.lane.stall.mark());
+        if has_served && self.sent + took <= due {
             self.lane.shard.breaker.succeeded();
             self.lane.shard.served();
         }

@@ -21,7 +21,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use ratekeeper_store::{Request, StoreError};
 use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::breaker::{Circuit, Probe};
@@ -34,6 +34,7 @@ use crate::metrics::Fault;
 use crate::queue::{Member, Pushed, Queue, QueueBounds, Taken};
 use crate::script::{Clock, KeyName, Script};
 use crate::shard::Shard;
+use crate::stall::{SLICE, Stall};
 use crate::ticket::Reply;
 use crate::topology::Topology;
 
@@ -53,6 +54,8 @@ pub(crate) struct Lane {
     pub(crate) queue: Queue,
     pub(crate) config: Arc<RedisConfig>,
     pub(crate) asking: Arc<Asking>,
+    /// The time for which the runtime stood still.
+    pub(crate) stall: Arc<Stall>,
     is_connected: AtomicBool,
     /// True if the last attempt to connect failed: nobody waits for the next.
     is_missing: AtomicBool,
@@ -91,6 +94,7 @@ impl Lane {
         shard: Arc<Shard>,
         config: Arc<RedisConfig>,
         asking: Arc<Asking>,
+        stall: Arc<Stall>,
         lanes: Weak<Lanes>,
         runtime: &Handle,
     ) -> (Arc<Self>, LaneTask) {
@@ -103,6 +107,7 @@ impl Lane {
             queue: Queue::new(bounds),
             config,
             asking,
+            stall,
             is_connected: AtomicBool::new(false),
             is_missing: AtomicBool::new(false),
             flying: AtomicUsize::new(0),
@@ -113,7 +118,8 @@ impl Lane {
         let task = runtime.spawn(async move {
             let lane = &closing.0;
             tokio::select! {
-                _ = async { tokio::join!(lane.watch_deadlines(), lane.keep_connected()) } => {}
+                // After a pause of this process, requests get their turn before they are failed.
+                _ = async { tokio::join!(biased; lane.keep_connected(), lane.watch_deadlines()) } => {}
                 () = lane.leave() => {}
             }
         });
@@ -130,7 +136,7 @@ impl Lane {
         let pushed = self.queue.push(request, || {
             let (reply, ticket) = Reply::new();
             waiting = Some(ticket);
-            Member::new(reply, now, now + self.config.deadline)
+            Member::new(reply, now, now + self.config.deadline, self.stall.mark())
         });
         match pushed {
             Pushed::Merged | Pushed::Queued => waiting,
@@ -202,17 +208,36 @@ impl Lane {
             self.queue.begun.notified().await;
             loop {
                 let late = self.late();
-                let (expired, next) = self.queue.expire(Instant::now(), late);
+                let stood = self.stall.mark();
+                let (expired, next) = self.queue.expire(Instant::now(), stood, late);
                 self.missed(expired, late);
                 let Some(next) = next else {
                     break;
                 };
                 tokio::select! {
-                    () = sleep_until(next.into()) => {}
+                    () = self.sleep_until(next) => {}
                     // A group that was put back may have less time left.
                     () = self.queue.begun.notified() => {}
                 }
             }
+        }
+    }
+
+    /// Sleeps until `deadline`. What has come by then gets its turn before anybody is failed.
+    async fn sleep_until(&self, deadline: Instant) {
+        loop {
+            let now = Instant::now();
+            if now >= deadline {
+                return;
+            }
+            // With a connection, what is in flight measures pauses.
+            let wakes = match self.is_connected.load(Ordering::Relaxed) {
+                true => deadline,
+                false => deadline.min(now + SLICE),
+            };
+            sleep_until(wakes.into()).await;
+            self.stall.ran(wakes, Instant::now());
+            yield_now().await;
         }
     }
 
@@ -341,6 +366,8 @@ impl Drop for Closing {
 struct Serving<'a> {
     lane: &'a Lane,
     link: Link,
+    /// True if there was room in flight for everything that has come since the last look.
+    had_room: bool,
     flying: FuturesUnordered<Pin<Box<dyn Future<Output = Landed> + Send + 'a>>>,
 }
 
@@ -349,6 +376,7 @@ impl<'a> Serving<'a> {
         Self {
             lane,
             link,
+            had_room: false,
             flying: FuturesUnordered::new(),
         }
     }
@@ -363,6 +391,7 @@ impl<'a> Serving<'a> {
         tokio::pin!(opened);
         loop {
             let has_room = self.fill();
+            self.had_room = has_room;
             let flying = self.flying.len();
             lane.flying.store(flying, Ordering::Relaxed);
             tokio::select! {
@@ -381,13 +410,13 @@ impl<'a> Serving<'a> {
 
     /// Sends waiting groups as far as there is room. Returns true if there is room for more.
     fn fill(&mut self) -> bool {
-        let config = &self.lane.config;
+        let (config, stall) = (&self.lane.config, &self.lane.stall);
         while self.flying.len() < config.pipelines_max {
-            let late = StoreError::Overloaded;
+            let (late, now) = (StoreError::Overloaded, Instant::now());
             let taken = self
                 .lane
                 .queue
-                .take(config.groups_max, Instant::now(), late);
+                .take(config.groups_max, now, stall, self.had_room, late);
             self.lane.missed(taken.expired, late);
             if taken.waiting.is_empty() {
                 return true;

@@ -19,6 +19,7 @@ use crate::node::Address;
 use crate::queue::{Waiting, earliest};
 use crate::script::slot;
 use crate::shard::Shard;
+use crate::stall::Stall;
 use crate::topology::Topology;
 
 /// The first pause before asking again, and the amount by which each further attempt lengthens it.
@@ -34,6 +35,7 @@ pub(crate) struct Lanes {
     pub(crate) topology: Arc<Topology>,
     config: Arc<RedisConfig>,
     asking: Arc<Asking>,
+    stall: Arc<Stall>,
     list: Mutex<Vec<KeptLane>>,
     this: Weak<Self>,
 }
@@ -65,6 +67,7 @@ impl Lanes {
             topology,
             config,
             asking,
+            stall: Arc::new(Stall::new()),
             list: Mutex::default(),
             this: this.clone(),
         })
@@ -86,6 +89,7 @@ impl Lanes {
             Arc::clone(shard),
             Arc::clone(&self.config),
             Arc::clone(&self.asking),
+            Arc::clone(&self.stall),
             self.this.clone(),
             &self.runtime,
         );
@@ -129,24 +133,30 @@ impl Lanes {
         let (shard, elsewhere) = (Arc::clone(shard), elsewhere.clone());
         self.runtime.spawn(async move {
             let resumes = Instant::now() + pause;
+            let mut wakes = None;
             loop {
                 let now = Instant::now();
+                if let Some(due) = wakes {
+                    this.stall.ran(due, now);
+                }
                 if now >= resumes {
                     return this.send(&shard, waiting, &elsewhere);
                 }
                 let mut next = None;
                 for waiting in &mut waiting {
-                    let deadline = expire(&shard, waiting, now);
+                    let deadline = this.expire(&shard, waiting, now);
                     next = earliest(next, deadline);
                 }
-                sleep_until(next.map_or(resumes, |next| next.min(resumes)).into()).await;
+                let next = next.map_or(resumes, |next| next.min(resumes));
+                wakes = Some(next);
+                sleep_until(next.into()).await;
             }
         });
     }
 
     fn send(&self, from: &Arc<Shard>, waiting: Vec<Waiting>, elsewhere: &Elsewhere) {
         for mut waiting in waiting {
-            expire(from, &mut waiting, Instant::now());
+            self.expire(from, &mut waiting, Instant::now());
             if waiting.is_over() {
                 continue;
             }
@@ -168,11 +178,12 @@ impl Lanes {
             }
         }
     }
-}
 
-/// Fails the requests whose deadline passed without an answer from `shard`; returns the next deadline.
-fn expire(shard: &Shard, waiting: &mut Waiting, now: Instant) -> Option<Instant> {
-    let (expired, next) = waiting.members.expire(now, StoreError::Unavailable);
-    shard.metrics.fault(Fault::Refused, expired);
-    next
+    /// Fails the requests whose deadline passed without an answer from `shard`; returns the next deadline.
+    fn expire(&self, shard: &Shard, waiting: &mut Waiting, now: Instant) -> Option<Instant> {
+        let (members, stood) = (&mut waiting.members, self.stall.mark());
+        let (expired, next) = members.expire(now, stood, StoreError::Unavailable);
+        shard.metrics.fault(Fault::Refused, expired);
+        next
+    }
 }

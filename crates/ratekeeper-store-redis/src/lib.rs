@@ -30,6 +30,7 @@ mod sentinel;
 mod served;
 mod shard;
 mod slots;
+mod stall;
 mod store;
 mod survey;
 mod ticket;

@@ -16,6 +16,7 @@ use ratekeeper_store::{Request, StoreError};
 use tokio::sync::{Notify, oneshot};
 
 use crate::script::Group;
+use crate::stall::{Mark, Stall};
 use crate::ticket::Decided;
 
 /// The most requests in one group: the most that one script call may be asked to step through.
@@ -25,7 +26,9 @@ const MEMBERS_MAX: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) queued_at: Instant,
-    pub(crate) deadline: Instant,
+    deadline: Instant,
+    /// The time that the process had stood still when the deadline was set.
+    mark: Mark,
     reply: Option<oneshot::Sender<Decided>>,
 }
 
@@ -34,12 +37,19 @@ impl Member {
         reply: oneshot::Sender<Decided>,
         queued_at: Instant,
         deadline: Instant,
+        mark: Mark,
     ) -> Self {
         Self {
             queued_at,
             deadline,
+            mark,
             reply: Some(reply),
         }
+    }
+
+    /// The end of its time, not counting what the process has stood still since.
+    pub(crate) fn deadline(&self, stood: Mark) -> Instant {
+        self.mark.moved(self.deadline, stood)
     }
 
     /// Sends the answer, unless one was sent before or the caller has gone.
@@ -80,14 +90,20 @@ impl Members {
     }
 
     /// Fails the members whose deadline has come by `now`. Returns how many, and the earliest deadline of the others.
-    pub(crate) fn expire(&mut self, now: Instant, error: StoreError) -> (usize, Option<Instant>) {
+    pub(crate) fn expire(
+        &mut self,
+        now: Instant,
+        stood: Mark,
+        error: StoreError,
+    ) -> (usize, Option<Instant>) {
         let (mut expired, mut next) = (0, None);
         for member in self.list.iter_mut().filter(|it| !it.is_answered()) {
-            if member.deadline <= now {
+            let deadline = member.deadline(stood);
+            if deadline <= now {
                 member.answer(Err(error));
                 expired += 1;
             } else {
-                next = earliest(next, Some(member.deadline));
+                next = earliest(next, Some(deadline));
             }
         }
         (expired, next)
@@ -249,13 +265,26 @@ impl Queue {
     /// Takes up to `groups_max` groups, the oldest first, with their callers. Requests that nobody
     /// waits for any more are left out; those whose deadline has passed by `now` fail with `late`,
     /// and are counted.
-    pub(crate) fn take(&self, groups_max: usize, now: Instant, late: StoreError) -> Taken {
+    ///
+    /// With `had_room` nothing but the lane's own task kept them waiting.
+    pub(crate) fn take(
+        &self,
+        groups_max: usize,
+        now: Instant,
+        stall: &Stall,
+        had_room: bool,
+        late: StoreError,
+    ) -> Taken {
         let mut inner = self.inner.lock();
+        if had_room && let Some(since) = inner.fresh_since() {
+            stall.ran(since, now);
+        }
+        let stood = stall.mark();
         let mut taken = Taken::default();
         while taken.waiting.len() < groups_max
             && let Some(mut waiting) = inner.pop()
         {
-            let (expired, _) = waiting.members.expire(now, late);
+            let (expired, _) = waiting.members.expire(now, stood, late);
             taken.expired += expired;
             if waiting.is_over() {
                 continue;
@@ -268,11 +297,16 @@ impl Queue {
 
     /// Fails every request whose deadline has passed by `now`. Returns how many, and the earliest
     /// deadline of the rest.
-    pub(crate) fn expire(&self, now: Instant, error: StoreError) -> (usize, Option<Instant>) {
+    pub(crate) fn expire(
+        &self,
+        now: Instant,
+        stood: Mark,
+        error: StoreError,
+    ) -> (usize, Option<Instant>) {
         let mut inner = self.inner.lock();
         let (mut expired, mut next, mut removed) = (0, None, 0);
         for waiting in &mut inner.groups {
-            let (count, then) = waiting.members.expire(now, error);
+            let (count, then) = waiting.members.expire(now, stood, error);
             expired += count;
             next = earliest(next, then);
             // A group without requests is none, so its last request stays until the group goes.
@@ -309,6 +343,13 @@ impl Queue {
 }
 
 impl Inner {
+    /// The time at which the first request in line came, if it was never sent.
+    fn fresh_since(&self) -> Option<Instant> {
+        let first = self.groups.front()?;
+        let member = first.members.list.first()?;
+        (first.members.attempts == 0).then_some(member.queued_at)
+    }
+
     /// The last waiting group with that signature, if it has room for one more.
     fn same(&mut self, signature: u64) -> Option<&mut Waiting> {
         let place = self.last.get(&signature)?.checked_sub(self.gone)?;

@@ -7,6 +7,7 @@ mod hash_key;
 mod help;
 mod listeners;
 mod logs;
+mod pauses;
 mod profile;
 mod redis;
 mod replay;

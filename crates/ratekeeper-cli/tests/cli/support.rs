@@ -175,11 +175,16 @@ impl Service {
 
     /// Asks it to stop by that signal, `TERM` or `INT`, and waits until it has.
     pub(crate) fn stop_by(mut self, signal: &str) -> ExitStatus {
+        self.signal(signal);
+        self.child.wait().expect("its end can be waited for")
+    }
+
+    /// Sends it that signal, such as `STOP`.
+    pub(crate) fn signal(&self, signal: &str) {
         let kill = Command::new("kill")
             .args([format!("-{signal}"), self.child.id().to_string()])
             .status();
         assert!(kill.expect("kill starts").success());
-        self.child.wait().expect("its end can be waited for")
     }
 
     /// The lines it has logged so far.

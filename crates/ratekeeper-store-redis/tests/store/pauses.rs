@@ -1,14 +1,16 @@
-//! A node that stood still for longer than a deadline, while the server answered.
+//! A node that stood still for longer than a deadline, while its server was well: that is no failure of the server.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_core::Algorithm;
-use ratekeeper_store_redis::RedisConfig;
+use ratekeeper_core::{Algorithm, Mode, Timestamp};
+use ratekeeper_store::{Answer, Request, Store};
+use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
+use ratekeeper_testkit::proxy::Proxy;
 use ratekeeper_testkit::redis::{Client, Server};
 use tokio::task::yield_now;
 
-use crate::support::{LASTING, decide, limit, patient, step, store};
+use crate::support::{LASTING, decide, home, limit, patient, step, store};
 
 /// Long enough for a slow machine to connect, and to answer while the node stands still.
 const DEADLINE: Duration = Duration::from_millis(500);
@@ -35,6 +37,57 @@ async fn an_answer_that_is_there_is_taken_however_late_it_is_read() {
         std::thread::sleep(DEADLINE * 2);
         let verdicts = asked.await.expect("the task ends");
         assert!(verdicts.expect("the server has answered").allowed);
+    }
+}
+
+/// Nothing but this process kept them from being sent.
+#[tokio::test]
+async fn requests_that_were_not_sent_before_a_pause_are_sent_after_it() {
+    let server = Server::start();
+    let mut config: RedisConfig = patient();
+    config.deadline = DEADLINE;
+    let store = store(&server, config);
+    let limit = limit(Algorithm::FixedWindow, 1_000, LASTING);
+    while decide(&store, &[step(&limit, 1)]).await.is_err() {}
+    for _ in 0..3 {
+        let steps = [step(&limit, 2)];
+        let request = Request::new(&steps, Mode::default(), Timestamp::EPOCH);
+        let asked: Vec<_> = (0..10).map(|_| store.decide(&request)).collect();
+        // Queued, and nobody has looked at the queue yet.
+        std::thread::sleep(DEADLINE * 2);
+        for answer in asked {
+            let Answer::Pending(ticket) = answer else {
+                panic!("a server is asked");
+            };
+            assert!(ticket.await.expect("the server answers").allowed);
+        }
+    }
+}
+
+/// The reply is still under way when the process goes on: it has what was left of its time.
+#[tokio::test]
+async fn the_length_of_a_pause_does_not_count_as_waiting_for_the_server() {
+    const DELAY: Duration = Duration::from_millis(400);
+    let server = Server::start();
+    let proxy = Proxy::start(server.port());
+    let url = format!("redis://127.0.0.1:{}/", proxy.port());
+    let endpoint = Endpoint::parse(&url).expect("a good URL");
+    let mut config: RedisConfig = patient();
+    // Less than the two delays of a round trip: what is left after the pause is enough all the same.
+    config.deadline = DELAY * 3 / 2;
+    let store = Arc::new(RedisStore::new(endpoint, config, home()));
+    let limit = limit(Algorithm::FixedWindow, 1_000, LASTING);
+    while decide(&*store, &[step(&limit, 1)]).await.is_err() {}
+    proxy.delay(DELAY);
+    for _ in 0..3 {
+        let asking = Arc::clone(&store);
+        let asked = tokio::spawn(async move { decide(&*asking, &[step(&limit, 2)]).await });
+        for _ in 0..50 {
+            yield_now().await;
+        }
+        std::thread::sleep(DELAY * 5 / 4);
+        let verdicts = asked.await.expect("the task ends");
+        assert!(verdicts.expect("the server answers in time").allowed);
     }
 }
 
