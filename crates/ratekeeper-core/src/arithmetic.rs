@@ -40,6 +40,8 @@ pub struct Groups {
     pub bits: u32,
     /// The time unit of boundaries with that many bits.
     pub tick: Micros,
+    /// The time after their charge at which hits may still come: zero unless the limit is leased.
+    pub lead: Micros,
 }
 
 /// The refill rate of a bucket: one hit every `interval`.

@@ -10,6 +10,8 @@
 //! have many. The two must agree on what passed, or the answer is refused as
 //! [`AnswerError::Disagrees`].
 //!
+//! An [`Errand`] takes a lease or gives one back: calls of their own, by the same script.
+//!
 //! The scripts lie beside this file, one for each algorithm and `decide.lua`, which documents
 //! arguments and results; [`Script::new`] joins them into one. The same script serves every
 //! algorithm, so that one call can decide them all.
@@ -18,6 +20,7 @@ mod call;
 mod group;
 mod key;
 mod known;
+mod lease;
 mod params;
 mod replay;
 mod reply;
@@ -31,6 +34,7 @@ pub use group::Group;
 pub use key::{KeyName, slot};
 pub(crate) use key::{SLOTS, slot_of_key};
 pub(crate) use known::Known;
+pub use lease::{Aim, Errand, Outcome, decode_errands};
 pub use reply::{AnswerError, Item, decode};
 pub(crate) use reply::{Aside, Told, decode_and_keep};
 pub use text::{Clock, Script};

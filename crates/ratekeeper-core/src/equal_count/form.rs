@@ -192,6 +192,13 @@ impl EqualCount {
         })
     }
 
+    /// The longest lead with which every boundary in the window is closer to the newest than `gone`, in counters of any
+    /// form: one that is further away would be taken for one that has left.
+    pub(crate) fn lead_max(&self) -> u64 {
+        let room = |width: Width| (width.gone() - 1) * width.tick(self.window) - self.window;
+        Width::ALL.into_iter().map(room).min().unwrap_or(0)
+    }
+
     /// The same for hits that may come up to `lead` microseconds after they are charged.
     pub(crate) const fn with_lead(self, lead: u64) -> Self {
         Self { lead, ..self }
@@ -222,6 +229,7 @@ impl EqualCount {
             size: self.form.group,
             bits: self.form.width.bits(),
             tick: Micros::new(self.tick.get()),
+            lead: Micros::new(self.lead),
         }
     }
 

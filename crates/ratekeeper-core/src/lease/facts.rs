@@ -31,15 +31,13 @@ pub struct Facts {
 impl Facts {
     #[allow(clippy::cast_possible_truncation, reason = "the two halves of the id")]
     pub(super) fn to_words(self) -> [u64; WORDS] {
-        let [kind, first, second, third] = match self.place {
-            Place::Bucket => [0; 4],
-            Place::Window(start) => [1, start.as_micros(), 0, 0],
-            Place::Part(index) => [2, index, 0, 0],
-            Place::Groups(place) => {
-                let [base, form, hits] = place.to_words();
-                [3, base, form, hits]
-            }
+        let kind = match self.place {
+            Place::Bucket => 0,
+            Place::Window(_) => 1,
+            Place::Part(_) => 2,
+            Place::Groups(_) => 3,
         };
+        let [first, second, third] = self.place.numbers();
         [
             self.key.0,
             self.key.1,

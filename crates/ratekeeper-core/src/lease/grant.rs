@@ -35,6 +35,19 @@ pub enum Place {
     Groups(equal_count::Place),
 }
 
+impl Place {
+    /// The place in numbers, to be told a store that reads the algorithm from elsewhere; each is below 2^53.
+    #[must_use]
+    pub const fn numbers(self) -> [u64; 3] {
+        match self {
+            Self::Bucket => [0; 3],
+            Self::Window(start) => [start.as_micros(), 0, 0],
+            Self::Part(index) => [index, 0, 0],
+            Self::Groups(place) => place.to_words(),
+        }
+    }
+}
+
 /// Returns the part of `want` hits that one of `nodes` is granted of `room`: at most half of its share, so that what
 /// nodes hold shrinks as the limit comes near, and never less than one.
 #[must_use]
@@ -55,7 +68,11 @@ impl Terms {
             Kind::EqualCount(cut) => Some(equal_count::before_grant(cut, state.as_ref(), at.now)),
             _ => None,
         };
-        charge(limit, state, i64::try_from(hits).unwrap_or(i64::MAX), at);
+        // An empty grant writes nothing unless the clock has gone back; a bucket is moved by the next exact step.
+        let is_ahead = || !limit.algorithm().has_burst() && limit.is_ahead(state.as_ref(), at.now);
+        if hits > 0 || is_ahead() {
+            charge(limit, state, i64::try_from(hits).unwrap_or(i64::MAX), at);
+        }
         let (place, end) = match (&limit.kind, &*state) {
             (Kind::FixedWindow, State::Words(words)) => {
                 let end = fixed_window::expires_at(limit, words, at);

@@ -65,7 +65,7 @@ impl Terms {
                 let most = most / (u128::from(LEASED_BURST_MIN) * u128::from(quota));
                 ttl.get().min(u64::try_from(most).unwrap_or(u64::MAX))
             }
-            Kind::EqualCount(_) => ttl.get().min(window / PART_OF_WINDOW),
+            Kind::EqualCount(cut) => (ttl.get()).min(window / PART_OF_WINDOW).min(cut.lead_max()),
             Kind::FixedWindow | Kind::SlidingWindow(_) => ttl.get(),
         };
         if ttl < TTL_MIN.get() {
@@ -83,6 +83,12 @@ impl Terms {
             limit: limit.with_kind(kind),
             ttl: Micros::new(ttl),
         })
+    }
+
+    /// The terms that [`Self::limit`] and [`Self::ttl`] were read from.
+    #[must_use]
+    pub const fn from_parts(limit: Limit, ttl: Micros) -> Self {
+        Self { limit, ttl }
     }
 
     /// The limit as every step in the store has to charge it, exact ones too.

@@ -69,10 +69,10 @@ impl Plan {
         algorithm: Algorithm,
         without: Option<Guard>,
     ) -> Self {
-        let window = random.within(400, 2_000);
+        let (window, limits, terms) = leased(random, algorithm);
         let mut plan = Self {
-            limits: limits(random, algorithm, window),
-            terms: Vec::new(),
+            limits,
+            terms,
             without,
             nodes: random.pick(&[1, 2, 2, 3, 4, 6, 8, 16]),
             lost: random.pick(&[0, 20, 200]),
@@ -85,11 +85,6 @@ impl Plan {
             span: window * 1_000 * 4,
             requests: 0,
         };
-        let ttl = Micros::from_millis(random.within(10, 120));
-        for limit in &plan.limits {
-            plan.terms
-                .push(Terms::try_new(limit, ttl).expect("a limit that is leased"));
-        }
         let most = plan.limits.iter().map(Limit::quota).max().unwrap_or(1);
         plan.requests = (most * random.within(3, 9)).min(900);
         plan
@@ -97,6 +92,19 @@ impl Plan {
 
     pub(crate) fn has(&self, guard: Guard) -> bool {
         self.without != Some(guard)
+    }
+}
+
+/// A window in milliseconds, and limits that can be leased: some windows leave groups too little time for that.
+fn leased(random: &mut Random, algorithm: Algorithm) -> (u64, Vec<Limit>, Vec<Terms>) {
+    loop {
+        let window = random.within(400, 2_000);
+        let limits = limits(random, algorithm, window);
+        let ttl = Micros::from_millis(random.within(10, 120));
+        let terms = limits.iter().map(|limit| Terms::try_new(limit, ttl));
+        if let Ok(terms) = terms.collect() {
+            return (window, limits, terms);
+        }
     }
 }
 

@@ -74,6 +74,25 @@ impl Call {
         &self.plan
     }
 
+    /// Appends a key that `write` writes.
+    pub(super) fn key(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.keys);
+        self.ends.push(self.keys.len());
+    }
+
+    /// Appends bytes to the plan.
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.plan.extend_from_slice(bytes);
+    }
+
+    /// Appends numbers to the plan, cut to 2^53 - 1.
+    #[allow(clippy::cast_precision_loss, reason = "below 2^53")]
+    pub(super) fn numbers<const N: usize>(&mut self, numbers: [u64; N]) {
+        for number in numbers {
+            self.bytes(&(number.min(MAX_COUNT) as f64).to_le_bytes());
+        }
+    }
+
     fn pack_lone(&mut self, part: &Part, runs: &[Run]) {
         self.plan.extend_from_slice(&[LONE, part.params.code]);
         self.short(runs.len());

@@ -1,8 +1,8 @@
 -- Decides any number of independent groups of requests, each atomically, in one call.
 --
 -- KEYS     the counters, in the order in which the groups' steps name them; one that a group names twice is here
---          twice. After those of a group that is carried out once, the key that remembers it; then, if it undoes
---          another that was, the key to forget. In a cluster all of them lie in one slot.
+--          twice. After those of a group that is carried out once, and after the counter of a lease, the key that
+--          remembers it; then, if it undoes another that was, the key to forget. In a cluster all of them lie in one slot.
 -- ARGV[1]  the groups, one after the other, packed as by struct.pack('<...'); numbers are doubles (d) below 2^53.
 --
 --   a lone step:  B 1, B algorithm, H runs, 5 x d parameters, then for each run: I4 requests, d hits.
@@ -15,6 +15,13 @@
 --                 for each run:   I4 requests, then for each step d hits.
 --                 Plain: no counter twice, all hits positive, no step charged always, none in quota mode.
 --
+--   a grant:      B 3, B algorithm, 5 x d parameters, d hits wanted, d nodes, d time for which it is remembered.
+--                 Charges a part of the hits, so that a node may admit them later: at most half of its share of the room,
+--                 at least one if there is any.
+--   a return:     B 4, B algorithm, 5 x d parameters, d hits, d time of the grant, d until (the time after which nothing is
+--                 given back; it is remembered until then), 3 x d place: of a fixed window its start, of sub-windows the
+--                 number since the epoch, of a sliding window the tick of the newest group, its form and the hits in it.
+--
 --   A group is one list of steps, asked for by requests that differ in their hits only; a run is so many requests of
 --   the same hits, in the order in which they came. The parameters are explained in each algorithm's file.
 --
@@ -24,6 +31,8 @@
 --   the state of each step's counter as it was before the group (null if there was none; see the algorithms; -1 if
 --   something lies there that is no counter: then nothing of the group is carried out, and no other group is the worse
 --   for it); and for each run how many of its requests were allowed (a lone step: how many fitted).
+--   for a grant: the time, the state before, and the hits granted, all of the first time if it is a repeat;
+--   for a return: the hits given back, those of the first time if it is a repeat, or -1 if a key holds something else.
 -- From states and time the caller computes what is left and when to come back, by the same steps.
 --
 -- Commands: TIME once, and for each step a read, and a write with its expiry unless the request is denied.
@@ -96,6 +105,66 @@ while at <= size do
       if code ~= 7 then
         --@ set
       end
+    end
+  elseif byte(plan, at) > 2 then
+    local kind, code, a1, a2, a3, a4, a5, n1, n2, n3 = unpack_('<BBdddddddd', plan, at)
+    local key, once = KEYS[next_key], KEYS[next_key + 1]
+    next_key, at = next_key + 2, at + 66
+    local record, raw, room, settle, s1, s2, s3, s4, value, expiry = try('GET', once)
+    local is_whole, told = true, nil
+    if record then
+      is_whole, told = pcall(cmsgpack.unpack, record)
+      is_whole = is_whole and type(told) == 'table' and type(told[1]) == 'number'
+    end
+    if is_whole and not told then
+      --@ get
+      is_whole = raw ~= -1
+    end
+    if is_whole and not told then
+      --@ read
+    end
+    if kind == 3 then
+      if not is_whole then
+        told = {now, 0, -1}
+      elseif not told then
+        local hits = room >= 1 and min(n1, max(1, floor(room / (n2 * 2)))) or 0
+        if hits > 0 or settle == 2 then
+          --@ charge
+          --@ set
+        end
+        told = {now, hits, raw or false}
+        if hits > 0 then
+          key, value, expiry = once, cmsgpack.pack(told), now + n3
+          --@ set
+        end
+      end
+      out[filled + 1], out[filled + 2], out[filled + 3] = told[1], told[3], told[2]
+      filled = filled + 3
+    else
+      local left, granted_at, until_ = n1, n2, n3
+      local p1, p2, p3
+      p1, p2, p3, at = unpack_('<ddd', plan, at)
+      if not is_whole then
+        told = {-1}
+      elseif not told then
+        local given, hits, window = 0, 0, code == 3 and a4 or a2
+        if raw and now < until_ and now - granted_at < window and granted_at - now < window then
+          --@ return
+        end
+        if given > 0 then
+          if code ~= 9 then
+            --@ charge
+          end
+          --@ set
+        end
+        told = {given}
+        if now < until_ then
+          key, value, expiry = once, cmsgpack.pack(told), until_
+          --@ set
+        end
+      end
+      filled = filled + 1
+      out[filled] = told[1]
     end
   else
     local _, mode, plain, extras, steps, runs, until_, content, taken_at

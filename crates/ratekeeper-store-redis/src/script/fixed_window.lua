@@ -39,6 +39,12 @@ if raw then
   end
 end
 room = a1 - s1
+--@ return 1 2
+-- Into the window of the grant, while it is the current one.
+if raw and settle ~= 2 and s2 == p1 then
+  given = min(left, s1)
+  hits = -given
+end
 --@ charge 1
 s1 = max(0, min(s1 + hits, MOST))
 if s1 < a4 and s2 % a3 == 0 and s2 / a3 * a4 < MOST - s1 then

@@ -162,7 +162,7 @@ impl Group {
 }
 
 impl Part {
-    fn new(step: &Step, counter: u16) -> Self {
+    pub(super) fn new(step: &Step, counter: u16) -> Self {
         Self {
             key: step.key,
             limit: step.limit,

@@ -56,7 +56,8 @@ impl Params {
             }
             (Arithmetic::EqualCount(groups), _) => {
                 let tick = groups.tick.get();
-                let width = equal_count_width(groups.bits);
+                // A lead is at most 1/64 of the window, so that both fit.
+                let width = equal_count_width(groups.bits) + 4 * groups.lead.get();
                 (EQUAL_COUNT, [groups.most, window, tick, width, groups.size])
             }
             (Arithmetic::SlidingWindow(length), _) => {

@@ -50,7 +50,9 @@ impl Script {
         let mut text = String::new();
         for line in code(DECIDE) {
             match line.trim_start().strip_prefix(MARK) {
-                Some(place @ ("gone" | "read" | "answer" | "charge")) => branches(place, &mut text),
+                Some(place @ ("gone" | "read" | "answer" | "return" | "charge")) => {
+                    branches(place, &mut text);
+                }
                 Some(place) => section(clock.text(), place, &mut text),
                 None => push(line, &mut text),
             }

@@ -4,5 +4,6 @@ mod clock;
 mod conformance;
 mod differential;
 mod extras;
+mod leases;
 mod merging;
 mod told;

@@ -1,0 +1,171 @@
+//! Grants and returns of leases, encoded for the script, and its answers to them.
+
+use ratekeeper_core::lease::{Grant, Place, Terms};
+use ratekeeper_core::{Bounds, Micros, Moment, State, Timestamp};
+use ratekeeper_store::{CounterKey, Step};
+
+use super::call::Call;
+use super::group::Part;
+use super::key::KeyName;
+use super::reply::{AnswerError, Item};
+use super::state::Kept;
+
+/// The number of a grant in the script.
+const GRANT: u8 = 3;
+
+/// The number of a return in the script.
+const RETURN: u8 = 4;
+
+/// A grant or a return.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Errand {
+    /// The counter.
+    pub key: CounterKey,
+    /// The limit as it is leased.
+    pub terms: Terms,
+    /// The window's edges, if they follow a calendar.
+    pub calendar: Option<Bounds>,
+    /// The errand's own id, by which a repeat is recognized.
+    pub id: u128,
+    /// Its purpose.
+    pub aim: Aim,
+}
+
+/// The purpose of an errand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Aim {
+    /// Takes hits in advance.
+    Grant {
+        /// The most hits, at least 1.
+        want: u64,
+        /// The number of nodes that may ask for some.
+        nodes: u64,
+        /// The time for which a repeat is recognized.
+        kept: Micros,
+    },
+    /// Gives back what was not spent.
+    Return {
+        /// The time of the grant, by the store's clock.
+        granted_at: Timestamp,
+        /// The place of the grant's hits.
+        place: Place,
+        /// Hits to give back.
+        left: u64,
+        /// The time, by the store's clock, from which on nothing is given back; a repeat is recognized until then.
+        until: Timestamp,
+    },
+}
+
+/// The outcome of an errand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Hits were granted, or none: there is no room.
+    Granted(Grant),
+    /// So many hits were given back.
+    Returned(u64),
+    /// Nothing was done: a key holds something else.
+    Corrupt,
+}
+
+impl Call {
+    /// Adds an errand, carried out after the groups already here. In a cluster all keys of a call must lie in one slot.
+    pub fn push_errand(&mut self, errand: &Errand, names: &KeyName) {
+        self.key(|out| names.counter(errand.key, out));
+        self.key(|out| names.once(errand.key.subject, errand.id, out));
+        let params = errand.part().params;
+        let kind = match errand.aim {
+            Aim::Grant { .. } => GRANT,
+            Aim::Return { .. } => RETURN,
+        };
+        self.bytes(&[kind, params.code]);
+        self.numbers(params.numbers);
+        match errand.aim {
+            Aim::Grant { want, nodes, kept } => {
+                self.numbers([want, nodes, kept.get()]);
+            }
+            Aim::Return {
+                granted_at,
+                place,
+                left,
+                until,
+            } => {
+                self.numbers([left, granted_at.as_micros(), until.as_micros()]);
+                self.numbers(place.numbers());
+            }
+        }
+    }
+}
+
+impl Errand {
+    fn part(&self) -> Part {
+        let step = Step {
+            calendar: self.calendar,
+            ..Step::new(self.key, *self.terms.limit())
+        };
+        Part::new(&step, 0)
+    }
+
+    /// Core's answer to a grant of `want` hits, in a counter that was found in `state` at `now`.
+    fn granted(&self, state: Kept, (want, nodes): (u64, u64), now: Timestamp) -> Option<Grant> {
+        let mut state = match state {
+            Kept::Words(words) => State::Words(words),
+            Kept::Heap(heap) => State::Heap(heap),
+            Kept::Held(_) => return None,
+        };
+        let at = Moment {
+            now,
+            calendar: self.calendar,
+        };
+        Some(self.terms.grant(&mut state, want, nodes, &at))
+    }
+}
+
+/// Turns `reply` into the outcomes of `errands`, the only contents of their call.
+///
+/// # Errors
+/// If `reply` is no answer to these errands.
+pub fn decode_errands<'r>(
+    errands: &[Errand],
+    reply: impl IntoIterator<Item = Item<'r>>,
+) -> Result<Vec<Outcome>, AnswerError> {
+    let mut items = reply.into_iter();
+    // The time of the call.
+    integer(items.next())?;
+    let outcomes = errands.iter().map(|errand| outcome(errand, &mut items));
+    let outcomes = outcomes.collect::<Result<_, _>>()?;
+    match items.next() {
+        None => Ok(outcomes),
+        Some(_) => Err(AnswerError::Malformed),
+    }
+}
+
+fn outcome<'r>(
+    errand: &Errand,
+    items: &mut impl Iterator<Item = Item<'r>>,
+) -> Result<Outcome, AnswerError> {
+    let Aim::Grant { want, nodes, .. } = errand.aim else {
+        return Ok(match items.next() {
+            Some(Item::Int(-1)) => Outcome::Corrupt,
+            given => Outcome::Returned(integer(given)?),
+        });
+    };
+    let at = Timestamp::from_micros(integer(items.next())?);
+    let state = items.next().ok_or(AnswerError::Malformed)?;
+    let hits = integer(items.next())?;
+    if state == Item::Int(-1) {
+        return Ok(Outcome::Corrupt);
+    }
+    let state = Kept::read(&errand.part(), false, state).ok_or(AnswerError::Malformed)?;
+    let grant = errand.granted(state, (want, nodes), at);
+    match grant.ok_or(AnswerError::Malformed)? {
+        grant if grant.hits == hits => Ok(Outcome::Granted(grant)),
+        _ => Err(AnswerError::Disagrees),
+    }
+}
+
+fn integer(item: Option<Item<'_>>) -> Result<u64, AnswerError> {
+    match item {
+        Some(Item::Int(number)) => u64::try_from(number).map_err(|_| AnswerError::Malformed),
+        _ => Err(AnswerError::Malformed),
+    }
+}

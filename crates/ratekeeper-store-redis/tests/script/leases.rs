@@ -1,0 +1,441 @@
+//! Grants and returns in a real server and in core, on the same random histories, with exact steps between them.
+
+use std::collections::BTreeMap;
+
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use ratekeeper_core::lease::{Grant, Terms};
+use ratekeeper_core::{
+    Algorithm, Arithmetic, Ask, Limit, LimitSpec, MAX_COUNT, Micros, Mode, Moment, Spill, State,
+    Timestamp,
+};
+use ratekeeper_store::{CounterKey, Request, Step, StepOutcome};
+use ratekeeper_store_redis::script::{
+    Aim, Call, Errand, Group, KeyName, Outcome, Script, decode_errands,
+};
+use ratekeeper_testkit::model::history::{History, histories};
+use ratekeeper_testkit::redis::{Client, Reply, Server};
+
+use crate::told::{answers, items, load, names, push};
+
+/// Acts on each algorithm's counters: 60,000 in all.
+const ACTS: usize = 12_000;
+
+/// Counters that are used side by side.
+const LANES: usize = 200;
+
+/// The most grants of a counter that returns and repeats refer to.
+const GRANTS_MAX: usize = 6;
+
+const LEASABLE: [Algorithm; 4] = [
+    Algorithm::FixedWindow,
+    Algorithm::SlidingWindow,
+    Algorithm::TokenBucket,
+    Algorithm::Gcra,
+];
+
+#[test]
+fn grants_and_returns_equal_core() {
+    let server = Server::start();
+    let mut redis = Redis::new(&server);
+    for algorithm in LEASABLE {
+        let seen = redis.play(drawn(algorithm, 0.0));
+        assert!(seen.granted > ACTS / 20, "{algorithm:?}: {seen:?}");
+        assert!(seen.repeated > ACTS / 100, "{algorithm:?}: {seen:?}");
+        let is_bucket = algorithm.has_burst();
+        assert_eq!(seen.returned == 0, is_bucket, "{algorithm:?}: {seen:?}");
+    }
+}
+
+#[test]
+fn grants_and_returns_equal_core_while_the_clock_steps_both_ways() {
+    let server = Server::start();
+    let mut redis = Redis::new(&server);
+    for algorithm in LEASABLE {
+        let seen = redis.play(drawn(algorithm, 0.2));
+        assert!(seen.granted > ACTS / 20, "{algorithm:?}: {seen:?}");
+    }
+}
+
+/// The outcomes that a run has met.
+#[derive(Clone, Copy, Default, Debug)]
+struct Seen {
+    granted: usize,
+    returned: usize,
+    repeated: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Exact(i64),
+    Errand(Errand),
+}
+
+/// A counter, in core.
+struct Lane {
+    terms: Terms,
+    moves: std::vec::IntoIter<ratekeeper_testkit::model::history::Move>,
+    now: Timestamp,
+    end: Timestamp,
+    back: f64,
+    state: State,
+    grants: Vec<(u128, Aim, Grant)>,
+    /// Hits that were given back, by id.
+    returns: BTreeMap<u128, (Aim, u64)>,
+    random: u64,
+    key: CounterKey,
+}
+
+impl Lane {
+    fn new(history: History, back: f64) -> Option<Self> {
+        let limit = history.limit();
+        let random = history.start.as_micros() | 1;
+        let longest = Micros::new(limit.window().get() / 4);
+        let terms = Terms::try_new(&limit, longest).ok()?;
+        let windows = limit.capacity() / limit.quota().max(1) + 4;
+        let reach = limit.window().get().saturating_mul(windows);
+        Some(Self {
+            terms,
+            moves: history.moves.into_iter(),
+            now: history.start,
+            end: Timestamp::from_micros(MAX_COUNT.saturating_sub(reach)),
+            back,
+            state: State::new(terms.limit().shape()),
+            grants: Vec::new(),
+            returns: BTreeMap::new(),
+            random,
+            key: CounterKey {
+                subject: 0,
+                identity: 0,
+            },
+        })
+    }
+
+    fn word(&mut self) -> u64 {
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        self.random >> 33
+    }
+
+    fn chance(&mut self) -> f64 {
+        self.word() as f64 / (1_u64 << 31) as f64
+    }
+
+    fn limit(&self) -> &Limit {
+        self.terms.limit()
+    }
+
+    fn advance(&mut self) -> Option<Act> {
+        let moved = self.moves.next()?;
+        // Half of the time a lease's time passes, or none, so that returns find what they return.
+        self.now = match self.word() % 4 {
+            0 => self.now,
+            1 => self
+                .now
+                .after(Micros::new(self.word() % (self.terms.ttl().get() + 1))),
+            _ if self.chance() < self.back => moved.gap.before(self.now, self.limit(), None),
+            _ => moved.gap.after(self.now, self.limit(), None),
+        };
+        if self.now > self.end {
+            return None;
+        }
+        let hits = moved.hits.number(self.limit(), None);
+        Some(match self.word() % 4 {
+            0 => Act::Exact(hits.clamp(1, self.limit().capacity().max(1) as i64)),
+            1 | 2 => Act::Errand(self.grant(hits.unsigned_abs().clamp(1, 1 << 31))),
+            _ => Act::Errand(self.give_back()),
+        })
+    }
+
+    fn errand(&self, id: u128, aim: Aim) -> Errand {
+        Errand {
+            key: self.key,
+            terms: self.terms,
+            calendar: None,
+            id,
+            aim,
+        }
+    }
+
+    fn grant(&mut self, want: u64) -> Errand {
+        if self.word() % 8 == 0 && !self.grants.is_empty() {
+            let which = self.word() as usize % self.grants.len();
+            let (id, aim, _) = self.grants[which];
+            return self.errand(id, aim);
+        }
+        let aim = Aim::Grant {
+            want,
+            nodes: 1 + self.word() % 4,
+            // Records outlive their expiry by an hour of the server's clock.
+            kept: Micros::from_secs(1),
+        };
+        let id = u128::from(self.word()) << 64 | u128::from(self.word()) << 1;
+        self.errand(id, aim)
+    }
+
+    fn give_back(&mut self) -> Errand {
+        if self.grants.is_empty() {
+            return self.grant(3);
+        }
+        let which = self.word() as usize % self.grants.len();
+        let (id, _, grant) = self.grants[which];
+        let id = id | 1;
+        if let Some((aim, _)) = self.returns.get(&id) {
+            return self.errand(id, *aim);
+        }
+        let left = match self.word() % 3 {
+            0 => grant.hits,
+            _ => 1 + self.word() % grant.hits,
+        };
+        let until = match self.word() % 4 {
+            0 => grant.at.after(self.terms.ttl()),
+            _ => grant.at.after(self.limit().window()),
+        };
+        let aim = Aim::Return {
+            granted_at: grant.at,
+            place: grant.place,
+            left,
+            until,
+        };
+        self.errand(id, aim)
+    }
+
+    fn exact(&mut self, hits: i64) -> ratekeeper_core::Outcome {
+        let at = Moment::at(self.now);
+        let limit = *self.limit();
+        let outcome = limit.test(self.state.as_ref(), Ask::hits(hits), &at);
+        let settles = match (&self.state, limit.arithmetic()) {
+            (State::Words(words), Arithmetic::TokenBucket(rate)) => {
+                words[0] > rate.burst || words[1] > self.now.as_micros()
+            }
+            (State::Words(words), Arithmetic::Gcra(rate)) => {
+                let full = u128::from(rate.burst * rate.interval) << (32 - rate.bits);
+                let ahead = words[0].saturating_sub(self.now.as_micros());
+                u128::from(ahead) << 32 | u128::from(words[1]) > full
+            }
+            _ => limit.is_ahead(self.state.as_ref(), self.now),
+        };
+        if !outcome.fits() && !settles {
+            return outcome;
+        }
+        let charged = if outcome.fits() { hits } else { 0 };
+        if limit.charge(self.state.as_mut(), charged, &at) == Err(Spill) {
+            let State::Words(words) = &self.state else {
+                unreachable!("a heap never spills")
+            };
+            self.state = State::Heap(limit.spill(words));
+            let charged = limit.charge(self.state.as_mut(), charged, &at);
+            charged.expect("a heap never spills");
+        }
+        outcome
+    }
+
+    /// The outcome in core of an errand, and whether it is a repeat.
+    fn errand_in_core(&mut self, errand: &Errand) -> (Outcome, bool) {
+        let at = Moment::at(self.now);
+        match errand.aim {
+            Aim::Grant { want, nodes, .. } => {
+                let before = self.grants.iter().find(|(id, ..)| *id == errand.id);
+                if let Some((_, _, grant)) = before {
+                    return (Outcome::Granted(*grant), true);
+                }
+                let grant = self.terms.grant(&mut self.state, want, nodes, &at);
+                if grant.hits > 0 {
+                    self.grants.push((errand.id, errand.aim, grant));
+                }
+                if self.grants.len() > GRANTS_MAX {
+                    self.grants.remove(0);
+                }
+                (Outcome::Granted(grant), false)
+            }
+            Aim::Return {
+                granted_at,
+                place,
+                left,
+                until,
+            } => {
+                if let Some((_, given)) = self.returns.get(&errand.id) {
+                    return (Outcome::Returned(*given), true);
+                }
+                if self.now >= until {
+                    return (Outcome::Returned(0), false);
+                }
+                let lease = (granted_at, place);
+                let given = self.terms.give_back(&mut self.state, lease, left, &at);
+                self.returns.insert(errand.id, (errand.aim, given));
+                (Outcome::Returned(given), false)
+            }
+        }
+    }
+}
+
+fn drawn(algorithm: Algorithm, back: f64) -> Vec<Lane> {
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let strategy = histories(algorithm);
+    let (mut lanes, mut moves) = (Vec::new(), 0);
+    while moves < ACTS {
+        use proptest::strategy::Strategy;
+        let tree = strategy.new_tree(&mut runner).expect("there are histories");
+        if let Some(lane) = Lane::new(tree.current(), back) {
+            moves += lane.moves.len();
+            lanes.push(lane);
+        }
+    }
+    lanes
+}
+
+struct Redis {
+    client: Client,
+    script: Script,
+}
+
+impl Redis {
+    fn new(server: &Server) -> Self {
+        let mut client = server.client();
+        let script = load(&mut client);
+        Self { client, script }
+    }
+
+    fn play(&mut self, mut lanes: Vec<Lane>) -> Seen {
+        let mut seen = Seen::default();
+        for lanes in lanes.chunks_mut(LANES) {
+            let names = names();
+            for (number, lane) in lanes.iter_mut().enumerate() {
+                lane.key.subject = number as u64;
+            }
+            while self.round(lanes, &names, &mut seen) > 0 {}
+        }
+        seen
+    }
+
+    fn round(&mut self, lanes: &mut [Lane], names: &KeyName, seen: &mut Seen) -> usize {
+        let (mut pipeline, mut sent) = (Vec::new(), Vec::new());
+        for (index, lane) in lanes.iter_mut().enumerate() {
+            let Some(act) = lane.advance() else {
+                lane.moves = Vec::new().into_iter();
+                continue;
+            };
+            let mut call = Call::new();
+            match &act {
+                Act::Exact(hits) => call.push(&group(lane, *hits), names),
+                Act::Errand(errand) => call.push_errand(errand, names),
+            }
+            push(&self.script, &call, lane.now, &mut pipeline);
+            sent.push((index, act));
+        }
+        self.client.send(&pipeline);
+        for (index, act) in &sent {
+            let reply = self.client.read();
+            compare(&mut lanes[*index], act, &reply, seen);
+        }
+        sent.len()
+    }
+}
+
+fn group(lane: &Lane, hits: i64) -> Group {
+    let step = Step {
+        hits,
+        ..Step::new(lane.key, *lane.limit())
+    };
+    Group::new(&Request::new(&[step], Mode::default(), lane.now))
+}
+
+fn compare(lane: &mut Lane, act: &Act, reply: &Reply, seen: &mut Seen) {
+    let before = lane.state.clone();
+    let told = || {
+        format!(
+            "{act:?} at {:?}\nof {:?}\nin {before:?}\n{reply:?}",
+            lane.now, lane.terms
+        )
+    };
+    match act {
+        Act::Exact(hits) => {
+            let told = told();
+            let verdicts = answers(&[group(lane, *hits)], reply);
+            let expected = StepOutcome::Counted(lane.exact(*hits));
+            assert_eq!(verdicts[0].outcomes[0], expected, "{told}");
+        }
+        Act::Errand(errand) => {
+            let told = told();
+            let found = decode_errands(&[*errand], items(reply));
+            let found = found.unwrap_or_else(|why| panic!("{why}: {told}"));
+            let (expected, is_repeat) = lane.errand_in_core(errand);
+            assert!(
+                is_same(&found, &expected),
+                "{expected:?} is not {found:?}: {told}"
+            );
+            seen.repeated += usize::from(is_repeat);
+            match expected {
+                Outcome::Granted(grant) => seen.granted += usize::from(grant.hits > 0),
+                Outcome::Returned(given) => seen.returned += usize::from(given > 0),
+                Outcome::Corrupt => unreachable!("core has no such counters"),
+            }
+        }
+    }
+}
+
+/// An empty grant has no place.
+fn is_same(found: &[Outcome], expected: &Outcome) -> bool {
+    match (found, expected) {
+        ([Outcome::Granted(found)], Outcome::Granted(expected)) if expected.hits == 0 => {
+            (found.hits, found.at, found.outcome) == (0, expected.at, expected.outcome)
+        }
+        _ => found == [*expected],
+    }
+}
+
+/// A key that holds something else is told, and nothing is done.
+#[test]
+fn a_key_that_holds_something_else_is_told() {
+    let server = Server::start();
+    let mut redis = Redis::new(&server);
+    let spec = LimitSpec::new(Algorithm::FixedWindow, 100, Micros::from_secs(60));
+    let limit = Limit::try_new(spec).expect("a valid limit");
+    let terms = Terms::try_new(&limit, Micros::from_millis(100)).expect("it can be leased");
+    let names = KeyName::new("other:");
+    for (aim, is_counter) in [(0, true), (0, false), (1, true), (1, false)] {
+        let errand = Errand {
+            key: CounterKey {
+                subject: 1,
+                identity: 2 + aim + u64::from(is_counter) * 2,
+            },
+            terms,
+            calendar: None,
+            id: 8 + u128::from(aim) + u128::from(is_counter) * 2,
+            aim: match aim {
+                0 => Aim::Grant {
+                    want: 5,
+                    nodes: 1,
+                    kept: Micros::from_secs(1),
+                },
+                _ => Aim::Return {
+                    granted_at: Timestamp::from_micros(60_000_000),
+                    place: ratekeeper_core::lease::Place::Window(Timestamp::from_micros(
+                        60_000_000,
+                    )),
+                    left: 5,
+                    until: Timestamp::from_micros(120_000_000),
+                },
+            },
+        };
+        let mut call = Call::new();
+        call.push_errand(&errand, &names);
+        let keys: Vec<&[u8]> = call.keys().collect();
+        let key = String::from_utf8_lossy(keys[usize::from(!is_counter)]).into_owned();
+        assert_eq!(redis.client.ask(&["SADD", &key, "x"]), Reply::Int(1));
+        let mut pipeline = Vec::new();
+        push(
+            &redis.script,
+            &call,
+            Timestamp::from_micros(61_000_000),
+            &mut pipeline,
+        );
+        redis.client.send(&pipeline);
+        let reply = redis.client.read();
+        let found = decode_errands(&[errand], items(&reply));
+        assert_eq!(found, Ok(vec![Outcome::Corrupt]), "{reply:?}");
+    }
+}
