@@ -1,32 +1,39 @@
 //! Bodies of `/json` and of everything under `/v1`: refused, or a question that the limiter answers.
 #![no_main]
 
-use bodies::{OfPermit, ToAcquire, ToCancel, ToCommit, ToRefund, ToReserve};
 use libfuzzer_sys::fuzz_target;
-use question::{Question, Questions};
+use object::Object;
+use parse::parse;
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Limiter, LimiterOptions};
 use ratekeeper_rules::{Options, Source, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+use request::{
+    AcquireRequest, BatchRequest, CancelRequest, CheckRequest, CommitRequest, PermitRequest,
+    RefundRequest, ReserveRequest,
+};
 use std::sync::LazyLock;
+use subject::Subject;
 
 // The server shows its edges over the network only; these files of it need nothing but how refusals are made.
-#[path = "../../crates/ratekeeper-server/src/http/check/bodies.rs"]
-#[allow(
-    dead_code,
-    reason = "not all that the server reads of a body is read here"
-)]
-mod bodies;
 #[path = "../../crates/ratekeeper-server/src/http/malformed.rs"]
 mod malformed;
-#[path = "../../crates/ratekeeper-server/src/http/check/object.rs"]
+#[path = "../../crates/ratekeeper-server/src/v1/object.rs"]
 mod object;
-#[path = "../../crates/ratekeeper-server/src/http/check/question.rs"]
+#[path = "../../crates/ratekeeper-server/src/http/v1/parse.rs"]
+mod parse;
+#[path = "../../crates/ratekeeper-server/src/v1/request.rs"]
 #[allow(
     dead_code,
-    reason = "not all that the server asks of a question is asked here"
+    reason = "not all that the server reads of a request is read here"
 )]
-mod question;
+mod request;
+#[path = "../../crates/ratekeeper-server/src/v1/subject.rs"]
+#[allow(
+    dead_code,
+    reason = "not all that the server asks of a request is asked here"
+)]
+mod subject;
 
 /// A stand-in for the server's bounds.
 mod config {
@@ -35,37 +42,22 @@ mod config {
 }
 
 mod v1 {
-    use crate::http::ApiError;
-    use ratekeeper_core::Micros;
-    use ratekeeper_limiter::Waiting;
-
-    /// A stand-in for the server's function: the number of checks a batch may have.
-    pub(crate) fn check_count(count: usize) -> Result<(), ApiError> {
-        if (1..=1_000).contains(&count) {
-            return Ok(());
-        }
-        Err(ApiError)
-    }
-
-    /// A stand-in for the server's function: the time a caller can wait.
-    pub(crate) fn waiting(ms_max: Option<u64>) -> Waiting {
-        ms_max.map_or(Waiting::Can, |ms| Waiting::Within(Micros::from_millis(ms)))
-    }
+    pub(crate) use crate::object::Object;
 }
 
 mod http {
-    pub(crate) use crate::malformed;
+    pub(crate) use crate::{Refusal as ApiError, malformed};
+}
 
-    /// A stand-in for the server's error: what is wrong, and where in the body.
-    #[derive(Debug)]
-    pub(crate) struct ApiError;
+/// A stand-in for the server's errors: what is wrong, and where in the body.
+#[derive(Debug)]
+pub(crate) struct Refusal;
 
-    impl ApiError {
-        pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
-            let (_, message) = (field.into(), message.into());
-            assert!(!message.is_empty(), "refused without a reason");
-            ApiError
-        }
+impl Refusal {
+    pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        let (_, message) = (field.into(), message.into());
+        assert!(!message.is_empty(), "refused without a reason");
+        Refusal
     }
 }
 
@@ -97,34 +89,51 @@ static LIMITER: LazyLock<Limiter<MemoryStore>> = LazyLock::new(|| {
 
 fuzz_target!(|body: &[u8]| {
     let _ = ratekeeper_proto::json::read_request(body);
-    if let Ok(question) = question::parse::<Question<'_>>(body) {
-        ask(&question);
+    if let Ok(check) = parse::<CheckRequest<'_>>(body) {
+        decide(Subject::from(&check));
     }
-    if let Ok(questions) = question::parse::<Questions<'_>>(body)
-        && questions.validate().is_ok()
+    if let Ok(BatchRequest { checks }) = parse(body) {
+        checks
+            .iter()
+            .for_each(|check| decide(Subject::from(&check.0)));
+    }
+    if let Ok(AcquireRequest {
+        domain,
+        descriptors,
+        wait_ms_max,
+        ..
+    }) = parse(body)
     {
-        questions.checks.iter().for_each(|question| ask(question));
+        decide(Subject::new(&domain, &descriptors, wait_ms_max));
     }
-    if let Ok(wanted) = question::parse::<ToAcquire<'_>>(body) {
-        ask(&wanted.split().0);
+    if let Ok(RefundRequest {
+        domain,
+        descriptors,
+        ..
+    }) = parse(body)
+    {
+        decide(Subject::new(&domain, &descriptors, None));
     }
-    if let Ok(given) = question::parse::<ToRefund<'_>>(body) {
-        ask(&given.split().0);
+    if let Ok(ReserveRequest {
+        domain,
+        descriptors,
+        wait_ms_max,
+        ..
+    }) = parse(body)
+    {
+        decide(Subject::new(&domain, &descriptors, wait_ms_max));
     }
-    if let Ok(wanted) = question::parse::<ToReserve<'_>>(body) {
-        ask(&wanted.split().0);
-    }
-    let _ = question::parse::<OfPermit<'_>>(body);
-    let _ = question::parse::<ToCommit<'_>>(body);
-    let _ = question::parse::<ToCancel<'_>>(body);
+    let _ = parse::<PermitRequest<'_>>(body);
+    let _ = parse::<CommitRequest<'_>>(body);
+    let _ = parse::<CancelRequest<'_>>(body);
 });
 
-fn ask(question: &Question<'_>) {
-    if question.validate(format_args!("")).is_err() {
+fn decide(subject: Subject<'_>) {
+    if subject.validate(format_args!("")).is_err() {
         return;
     }
-    let entries = question.entries();
-    let descriptors = question.descriptors(&entries, 1);
-    let decision = LIMITER.check_at(&question.check(&descriptors), Timestamp::from_secs(1_000));
-    assert_eq!(decision.statuses().len(), descriptors.len());
+    let entries = subject.entries();
+    let views = subject.views(&entries, 1);
+    let decision = LIMITER.check_at(&subject.check(&views), Timestamp::from_secs(1_000));
+    assert_eq!(decision.statuses().len(), views.len());
 }

@@ -18,11 +18,11 @@ use crate::degraded::Degraded;
 use crate::drain::Drain;
 use crate::durations::Durations;
 use crate::front::Telling;
-use crate::http::LongAnswers;
 use crate::listen::Quiet;
 use crate::reload::ReloadStatus;
 use crate::store::ServedStore;
 use crate::tls::Tls;
+use crate::v1::LongAnswers;
 
 /// The limiter, and the other state that listeners need.
 #[derive(Debug)]

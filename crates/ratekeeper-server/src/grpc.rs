@@ -1,5 +1,7 @@
 //! The gRPC listener: Envoy's rate limit service, our own, health, reflection.
 
+mod v1;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -30,7 +32,7 @@ use crate::callers::Denied;
 use crate::listen::{Peer, PeerAddress};
 use crate::rls::{self, ConstantAnswer, Needs, Refusal};
 use crate::store::ServedStore;
-use crate::v1;
+use crate::v1::Refusal as V1Refusal;
 
 /// The name that envoyproxy/ratelimit's health service answers to, besides the empty one.
 const HEALTH_NAMES: [&str; 2] = ["", "ratelimit"];
@@ -66,7 +68,7 @@ impl<S: ServedStore> Rls<S> {
             Err(denied) => denied,
         };
         self.app.note_rls_refusal(&denied);
-        Err(v1::Refusal::from(denied).into())
+        Err(V1Refusal::from(denied).into())
     }
 }
 

@@ -1,13 +1,13 @@
 //! The HTTP listener: `/json`, our own API under `/v1`, `/v1/auth`, `/v1/limits`, health.
 
 mod auth;
-mod check;
 mod error;
 mod health;
 mod json;
 mod limits;
 mod malformed;
 mod root;
+mod v1;
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{any, get, post};
 use axum::{Router, middleware};
 
-pub(crate) use check::{LongAnswers, NoRoom, explain, is_json};
 pub(crate) use error::{ApiError, method_not_allowed, not_found, refuse_large};
 pub(crate) use health::{livez, readyz};
+pub(crate) use v1::{explain, is_json};
 
 use crate::app::App;
 use crate::store::ServedStore;
@@ -28,16 +28,16 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
     Router::new()
         .route("/", get(root::answer))
         .route("/json", any(json::answer::<S>))
-        .route("/v1/check", post(check::one::<S>))
-        .route("/v1/checks", post(check::many::<S>))
-        .route("/v1/peek", post(check::peek::<S>))
-        .route("/v1/acquire", post(check::acquire::<S>))
-        .route("/v1/release", post(check::release::<S>))
-        .route("/v1/renew", post(check::renew::<S>))
-        .route("/v1/reserve", post(check::reserve::<S>))
-        .route("/v1/commit", post(check::commit::<S>))
-        .route("/v1/cancel", post(check::cancel::<S>))
-        .route("/v1/refund", post(check::refund::<S>))
+        .route("/v1/check", post(v1::check::<S>))
+        .route("/v1/checks", post(v1::checks::<S>))
+        .route("/v1/peek", post(v1::peek::<S>))
+        .route("/v1/acquire", post(v1::acquire::<S>))
+        .route("/v1/release", post(v1::release::<S>))
+        .route("/v1/renew", post(v1::renew::<S>))
+        .route("/v1/reserve", post(v1::reserve::<S>))
+        .route("/v1/commit", post(v1::commit::<S>))
+        .route("/v1/cancel", post(v1::cancel::<S>))
+        .route("/v1/refund", post(v1::refund::<S>))
         .route("/v1/limits", get(limits::answer::<S>))
         .route("/healthcheck", get(health::healthcheck::<S>))
         .route("/livez", get(health::livez))

@@ -70,11 +70,6 @@ impl ApiError {
         }
     }
 
-    /// The same error at `field` of the body.
-    pub(super) fn at(self, field: String) -> Self {
-        Self { field, ..self }
-    }
-
     pub(crate) fn not_json() -> Self {
         let message = "send the body as Content-Type: application/json";
         Self::other(
@@ -120,6 +115,7 @@ impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         let (status, code) = match refusal.reason {
             Reason::Invalid => (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"),
+            Reason::Unmatched => (StatusCode::BAD_REQUEST, "UNMATCHED"),
             Reason::Unauthenticated => (StatusCode::UNAUTHORIZED, "UNAUTHENTICATED"),
             Reason::Forbidden => (StatusCode::FORBIDDEN, "PERMISSION_DENIED"),
             Reason::State(code) => (StatusCode::CONFLICT, code),

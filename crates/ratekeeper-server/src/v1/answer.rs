@@ -1,112 +1,152 @@
-//! From decisions to our protocol's words.
+//! Decisions, as both codecs report them.
 
 use ratekeeper_core::{Micros, Timestamp, Verdict};
-use ratekeeper_http::answer::{Quota, Standing, scope};
-use ratekeeper_limiter::{self as limiter, Binding, Check, Code, Decision, Status};
-use ratekeeper_proto::ratekeeper::v1;
+use ratekeeper_limiter::{Binding, Check, Code, Decision, Policy, Status};
 
-/// Builds the answer to a check.
-pub(super) fn check(decision: &Decision, statuses: bool, is_peek: bool) -> v1::CheckResponse {
-    v1::CheckResponse {
-        decision: word(decision.allowed()).into(),
-        limit: binding(decision, is_peek),
-        delay_ms: millis(decision.delay()).unwrap_or(0),
-        degraded: decision.is_degraded(),
-        unmatched: decision.is_unmatched(),
-        statuses: match statuses {
-            true => self::statuses(decision),
-            false => Vec::new(),
-        },
-        standing: None,
+use super::StandingAnswer;
+
+/// A decision. Times are whole milliseconds, rounded up.
+#[derive(Debug)]
+pub(crate) struct Answer<'a> {
+    decision: &'a Decision,
+    /// True if the request may pass, or, after a peek, if one hit would.
+    pub(crate) allowed: bool,
+    /// The most restrictive limit; none if no enforced limit matched.
+    pub(crate) limit: Option<LimitAnswer<'a>>,
+    /// Present if the request asked for it.
+    pub(crate) standing: Option<StandingAnswer<'a>>,
+}
+
+/// A limit and its state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LimitAnswer<'a> {
+    /// The id of its rule; none if the request brought the limit along.
+    pub(crate) rule: Option<&'a str>,
+    pub(crate) limit: u64,
+    pub(crate) remaining: u64,
+    /// Time until there is more than `remaining`; on a denial, until the same hits would pass.
+    pub(crate) reset_after_ms: u64,
+    /// Time until the full limit is available again.
+    pub(crate) full_after_ms: u64,
+    /// Time until the same hits would pass; after a peek, until one hit would. None if now or never.
+    pub(crate) retry_after_ms: Option<u64>,
+}
+
+/// The result of one descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StatusAnswer<'a> {
+    pub(crate) allowed: bool,
+    /// The most restrictive of its limits; none if none matched.
+    pub(crate) limit: Option<LimitAnswer<'a>>,
+    /// The id of the `unlimited` rule, if that is the one that matched.
+    pub(crate) unlimited_rule: Option<&'a str>,
+    pub(crate) delay_ms: Option<u64>,
+}
+
+/// A decision, and the permit or reservation that came with it.
+#[derive(Debug)]
+pub(crate) struct HeldAnswer<'a> {
+    pub(crate) answer: Answer<'a>,
+    /// The token of what is held; none if nothing is.
+    pub(crate) token: Option<&'a str>,
+    pub(crate) expires_after_ms: Option<u64>,
+    /// True if the idempotency key was used before, and this is the earlier answer.
+    pub(crate) repeated_before: bool,
+}
+
+impl<'a> Answer<'a> {
+    /// The answer to a request that charged. If it passed, it has no `retry_after_ms`, though one of
+    /// its limits may be exceeded without denying it (quota mode).
+    pub(super) fn charged(decision: &'a Decision) -> Self {
+        let allowed = decision.allowed();
+        let mut answer = Self::peeked(decision, allowed);
+        if let Some(limit) = &mut answer.limit
+            && allowed
+        {
+            limit.retry_after_ms = None;
+        }
+        answer
+    }
+
+    /// The answer to a request that charged nothing, and to one more hit.
+    pub(super) fn peeked(decision: &'a Decision, allowed: bool) -> Self {
+        let binding = decision.binding();
+        Self {
+            decision,
+            allowed,
+            limit: binding.map(|binding| LimitAnswer::new(decision, binding)),
+            standing: None,
+        }
+    }
+
+    /// Adds the standing of `check` against `policies`, as decided at the time `at`.
+    pub(super) fn with_standing(
+        self,
+        policies: &[Policy],
+        check: &Check<'_>,
+        at: Timestamp,
+    ) -> Self {
+        let standing = StandingAnswer::new(policies, self.decision, check, at);
+        Self {
+            standing: Some(standing),
+            ..self
+        }
+    }
+
+    /// The time to delay the request before it proceeds (leaky buckets).
+    pub(crate) fn delay_ms(&self) -> Option<u64> {
+        millis(self.decision.delay())
+    }
+
+    /// Returns true if a limit was answered without being counted.
+    pub(crate) fn is_degraded(&self) -> bool {
+        self.decision.is_degraded()
+    }
+
+    /// Returns true if no limit matched any descriptor.
+    pub(crate) fn is_unmatched(&self) -> bool {
+        self.decision.is_unmatched()
+    }
+
+    /// The results of the descriptors, in their order.
+    pub(crate) fn statuses(&self) -> impl Iterator<Item = StatusAnswer<'a>> + use<'a> {
+        let decision = self.decision;
+        let statuses = decision.statuses().iter();
+        statuses.map(move |status| StatusAnswer::new(decision, status))
     }
 }
 
-/// Describes the standing of `check` against `policies`, as decided at the time `at`.
-pub(super) fn standing(
-    policies: &[limiter::Policy],
-    decision: &Decision,
-    check: &Check<'_>,
-    at: Timestamp,
-) -> v1::Standing {
-    let standing = Standing::new(policies, decision, at);
-    let scope = match decision.allowed() {
-        true => None,
-        false => scope(decision, check.domain, check.descriptors),
-    };
-    v1::Standing {
-        decided_at_us: at.as_micros(),
-        policies: standing.quotas.iter().map(policy).collect(),
-        binding: standing.binding.as_ref().map(|bound| v1::Binding {
-            policy: Some(policy(&bound.quota)),
-            rule: bound.rule.clone().into_owned(),
-            remaining: bound.remaining,
-            reset_after_us: bound.reset_after.get(),
-            retry_after_us: bound.retry_after.map(Micros::get),
-        }),
-        scope: scope.unwrap_or_default(),
+impl<'a> StatusAnswer<'a> {
+    fn new(decision: &'a Decision, status: &'a Status) -> Self {
+        let binding = status.binding.as_ref();
+        let rules = decision.snapshot().rules();
+        Self {
+            allowed: status.code == Code::Ok,
+            limit: binding.map(|binding| LimitAnswer::new(decision, binding)),
+            unlimited_rule: status.unlimited.map(|index| &*rules.rule(index).id),
+            delay_ms: millis(status.delay),
+        }
     }
 }
 
-fn policy(quota: &Quota<'_>) -> v1::Policy {
-    v1::Policy {
-        name: quota.name.clone().into_owned(),
-        limit: quota.limit,
-        window_us: quota.window.map(Micros::get),
-    }
-}
-
-pub(super) const fn word(allowed: bool) -> v1::Decision {
-    match allowed {
-        true => v1::Decision::Allow,
-        false => v1::Decision::Deny,
-    }
-}
-
-/// The most restrictive limit. If the request passed, only a peek gets a time to come back, though
-/// one of its limits may be exceeded without denying it (quota mode).
-pub(super) fn binding(decision: &Decision, is_peek: bool) -> Option<v1::Limit> {
-    let mut limit = limit(decision, decision.binding()?);
-    if decision.allowed() && !is_peek {
-        limit.retry_after_ms = None;
-    }
-    Some(limit)
-}
-
-pub(super) fn statuses(decision: &Decision) -> Vec<v1::Status> {
-    let status = |status: &Status| v1::Status {
-        decision: word(status.code == Code::Ok).into(),
-        limit: status
-            .binding
-            .as_ref()
-            .map(|binding| limit(decision, binding)),
-        delay_ms: millis(status.delay).unwrap_or(0),
-        unlimited_rule: match status.unlimited {
-            Some(index) => decision.snapshot().rules().rule(index).id.to_string(),
-            None => String::new(),
-        },
-    };
-    decision.statuses().iter().map(status).collect()
-}
-
-fn limit(decision: &Decision, binding: &Binding) -> v1::Limit {
-    let answered = &binding.answered;
-    v1::Limit {
-        rule: decision
-            .rule(binding)
-            .map(|rule| String::from(&*rule.id))
-            .unwrap_or_default(),
-        limit: binding.ceiling,
-        remaining: answered.remaining,
-        reset_after_ms: answered.reset_after.as_millis_ceil(),
-        full_after_ms: answered.full_after.as_millis_ceil(),
-        retry_after_ms: match answered.verdict {
-            Verdict::Never => None,
-            Verdict::Fits | Verdict::Later => millis(answered.retry_after),
-        },
+impl<'a> LimitAnswer<'a> {
+    fn new(decision: &'a Decision, binding: &'a Binding) -> Self {
+        let answered = &binding.answered;
+        Self {
+            rule: decision.rule(binding).map(|rule| &*rule.id),
+            limit: binding.ceiling,
+            remaining: answered.remaining,
+            reset_after_ms: answered.reset_after.as_millis_ceil(),
+            full_after_ms: answered.full_after.as_millis_ceil(),
+            retry_after_ms: match answered.verdict {
+                Verdict::Never => None,
+                Verdict::Fits | Verdict::Later => millis(answered.retry_after),
+            },
+        }
     }
 }
 
 /// None if there is nothing to wait for, or no wait helps.
-pub(super) fn millis(span: Micros) -> Option<u64> {
+fn millis(span: Micros) -> Option<u64> {
     (span > Micros::ZERO && span < Micros::MAX).then(|| span.as_millis_ceil())
 }

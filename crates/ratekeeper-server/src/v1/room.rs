@@ -1,60 +1,43 @@
-//! The room that the answer to a large batch has until its client has taken it.
+//! The bytes that long answers may take until their clients have read them.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use http::Response;
-use hyper::body::{Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
-use tonic::Status;
-use tonic::body::Body;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Room of [`LongAnswers`](crate::http::LongAnswers), on its way among an answer's extensions.
-#[derive(Clone, Debug)]
-pub(super) struct AnswerRoom {
-    // Extensions are cloned.
-    _held: Arc<OwnedSemaphorePermit>,
-}
+use super::Refusal;
 
-impl AnswerRoom {
-    pub(super) fn new(held: OwnedSemaphorePermit) -> Self {
-        let _held = Arc::new(held);
-        Self { _held }
-    }
-}
+/// The most checks whose answers count as short.
+const CHECKS_OF_SHORT: usize = 64;
 
-/// Has the body of `answer` hold the room that the answer was given, if it was given any.
-pub(crate) fn hold_room(mut answer: Response<Body>) -> Response<Body> {
-    match answer.extensions_mut().remove() {
-        None => answer,
-        Some(room) => answer.map(|body| Body::new(RoomyBody { body, _room: room })),
-    }
-}
+/// The approximate size of one check's answer, in bytes.
+const BYTES_OF_CHECK: usize = 400;
 
-/// A body whose room is free again when it is dropped.
-struct RoomyBody {
-    body: Body,
-    _room: AnswerRoom,
-}
+/// The KiB that all long answers may take at a time.
+#[derive(Debug)]
+pub(crate) struct LongAnswers(Arc<Semaphore>);
 
-impl hyper::body::Body for RoomyBody {
-    type Data = Bytes;
-    type Error = Status;
+/// The room of one long answer, free again when this is dropped; none for a short one.
+pub(crate) type AnswerRoom = Option<OwnedSemaphorePermit>;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+impl LongAnswers {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        let kib = (bytes_max >> 10).min(Semaphore::MAX_PERMITS);
+        Self(Arc::new(Semaphore::new(kib)))
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    /// Reserves room for the answer to this many checks, before anything is decided.
+    ///
+    /// # Errors
+    /// Too many bytes wait to be read.
+    pub(super) fn room(&self, checks: usize) -> Result<AnswerRoom, Refusal> {
+        if checks <= CHECKS_OF_SHORT {
+            return Ok(None);
+        }
+        let kib = u32::try_from((checks * BYTES_OF_CHECK) >> 10).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.0).try_acquire_many_owned(kib);
+        room.map(Some).map_err(|_| {
+            let message = "too many long answers wait to be taken; ask for fewer checks at once";
+            Refusal::unavailable(message)
+        })
     }
 }

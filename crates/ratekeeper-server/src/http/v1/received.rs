@@ -8,27 +8,27 @@ use axum::extract::rejection::ExtensionRejection;
 use axum::extract::{Extension, FromRequest, Request};
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use serde::Deserialize;
 
 use super::ApiError;
-use super::question::Question;
-use super::strict::Names;
+use super::parse::parse;
 use crate::app::App;
 use crate::callers::Power;
 use crate::listen::Peer;
 use crate::pages::{self, Scheme};
 use crate::store::ServedStore;
-use crate::v1::Refusal;
+use crate::v1::{Api, Refusal, Sender};
 
 /// A request as handlers receive it. Its body, which is bounded, is read before the sender is
 /// checked.
-pub(crate) struct Asked<S> {
-    pub(super) app: Arc<App<S>>,
+pub(crate) struct Received<S> {
+    app: Arc<App<S>>,
     peer: Peer,
     headers: HeaderMap,
     body: Result<Bytes, ApiError>,
 }
 
-impl<S: ServedStore> FromRequest<Arc<App<S>>> for Asked<S> {
+impl<S: ServedStore> FromRequest<Arc<App<S>>> for Received<S> {
     type Rejection = ExtensionRejection;
 
     async fn from_request(
@@ -48,21 +48,30 @@ impl<S: ServedStore> FromRequest<Arc<App<S>>> for Asked<S> {
     }
 }
 
-impl<S: ServedStore> Asked<S> {
-    /// Returns the body, unless its content type is not JSON.
-    pub(super) fn json(&self) -> Result<&[u8], ApiError> {
+impl<S: ServedStore> Received<S> {
+    /// The handlers, for the sender of this request.
+    pub(super) fn api(&self) -> Api<'_, S, Self> {
+        Api::new(&self.app, self)
+    }
+
+    /// Parses the body, unless its content type is not JSON.
+    pub(super) fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ApiError> {
         if self.headers.contains_key(CONTENT_TYPE) && !is_json(&self.headers) {
             return Err(ApiError::not_json());
         }
         match &self.body {
-            Ok(body) => Ok(body),
+            Ok(body) => parse(body),
             Err(error) => Err(error.clone()),
         }
     }
+}
 
-    /// Returns the name of the sender if it has the permission. A sender that has it only for being
-    /// on this host must not be a web page in a browser here.
-    fn admit(&self, power: Power) -> Result<&str, ApiError> {
+impl<S: ServedStore> Sender for Received<S> {
+    type Error = ApiError;
+
+    /// A sender that has the permission only for being on this host must not be a web page in a
+    /// browser here.
+    fn permit(&self, power: Power) -> Result<&str, ApiError> {
         let authorization = self.headers.get(AUTHORIZATION);
         let authorization = authorization.map(|value| value.as_bytes());
         let callers = &self.app.callers;
@@ -73,36 +82,6 @@ impl<S: ServedStore> Asked<S> {
             pages::refuse(&self.headers, &self.peer, scheme)?;
         }
         Ok(admitted.name)
-    }
-
-    /// Returns the name of the sender, if it has the permission, and the body.
-    pub(super) fn admitted(&self, power: Power) -> Result<(&str, &[u8]), ApiError> {
-        let caller = self.admit(power)?;
-        Ok((caller, self.json()?))
-    }
-
-    /// Checks that the sender may use the overrides in `question`, if it has any.
-    pub(super) fn admit_override(&self, question: &Question<'_>) -> Result<(), ApiError> {
-        match question.has_override() {
-            true => self.admit(Power::Override).map(drop),
-            false => Ok(()),
-        }
-    }
-
-    /// Tells whether the sender may see names of rules: callers with a permission and this host
-    /// may.
-    pub(super) fn names(&self) -> Names {
-        match self.admit(Power::Override) {
-            Ok(_) => Names::Told,
-            Err(_) => Names::Kept,
-        }
-    }
-
-    pub(super) fn is_loaded(&self) -> Result<(), ApiError> {
-        match self.app.is_loaded() {
-            true => Ok(()),
-            false => Err(ApiError::no_rules()),
-        }
     }
 }
 

@@ -7,36 +7,36 @@ use ratekeeper_http::answer::{Quota, Standing, scope};
 use ratekeeper_limiter::{Check, Decision, Policy};
 use serde::Serialize;
 
-/// `ratekeeper.v1.Standing` as JSON. Spans are microseconds, and not rounded.
+/// A `ratekeeper.v1.Standing`. Spans are microseconds, and not rounded.
 #[derive(Serialize, Debug, Default)]
-pub(super) struct StandingAnswer<'a> {
-    decided_at_us: u64,
-    policies: Vec<PolicyAnswer<'a>>,
+pub(crate) struct StandingAnswer<'a> {
+    pub(crate) decided_at_us: u64,
+    pub(crate) policies: Vec<StandingPolicy<'a>>,
     /// Absent if no enforced limit matched.
     #[serde(skip_serializing_if = "Option::is_none")]
-    binding: Option<BindingAnswer<'a>>,
+    pub(crate) binding: Option<StandingBinding<'a>>,
     /// Of a denial.
     #[serde(skip_serializing_if = "Option::is_none")]
-    scope: Option<String>,
+    pub(crate) scope: Option<String>,
 }
 
 #[derive(Serialize, Debug)]
-struct PolicyAnswer<'a> {
-    name: Cow<'a, str>,
-    limit: u64,
+pub(crate) struct StandingPolicy<'a> {
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) limit: u64,
     /// Absent for concurrency, which has none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    window_us: Option<u64>,
+    pub(crate) window_us: Option<u64>,
 }
 
 #[derive(Serialize, Debug)]
-struct BindingAnswer<'a> {
-    policy: PolicyAnswer<'a>,
-    rule: Cow<'a, str>,
-    remaining: u64,
-    reset_after_us: u64,
+pub(crate) struct StandingBinding<'a> {
+    pub(crate) policy: StandingPolicy<'a>,
+    pub(crate) rule: Cow<'a, str>,
+    pub(crate) remaining: u64,
+    pub(crate) reset_after_us: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_us: Option<u64>,
+    pub(crate) retry_after_us: Option<u64>,
 }
 
 impl<'a> StandingAnswer<'a> {
@@ -51,12 +51,11 @@ impl<'a> StandingAnswer<'a> {
         let denied = (!decision.allowed()).then_some(check);
         Self {
             decided_at_us: at.as_micros(),
-            policies: standing
-                .quotas
+            policies: { standing.quotas }
                 .into_iter()
-                .map(PolicyAnswer::from)
+                .map(StandingPolicy::from)
                 .collect(),
-            binding: standing.binding.map(|bound| BindingAnswer {
+            binding: standing.binding.map(|bound| StandingBinding {
                 policy: bound.quota.into(),
                 rule: bound.rule,
                 remaining: bound.remaining,
@@ -68,7 +67,7 @@ impl<'a> StandingAnswer<'a> {
     }
 }
 
-impl<'a> From<Quota<'a>> for PolicyAnswer<'a> {
+impl<'a> From<Quota<'a>> for StandingPolicy<'a> {
     fn from(quota: Quota<'a>) -> Self {
         Self {
             name: quota.name,

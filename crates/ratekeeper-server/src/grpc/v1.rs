@@ -1,0 +1,213 @@
+//! `ratekeeper.v1` over gRPC: each method reads its message, calls a handler, writes its answer.
+
+mod messages;
+mod room_body;
+mod stream;
+
+use std::sync::Arc;
+
+use ratekeeper_proto::ratekeeper::v1;
+use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::RateLimiterService;
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::app::App;
+use crate::callers::{Callers, Denied, Power};
+use crate::listen::Peer;
+use crate::store::ServedStore;
+use crate::v1::{
+    AcquireRequest, Answer, Api, Batch, CheckRequest, HeldAnswer, RefundRequest, Refusal, Released,
+    Renewed, ReserveRequest, Sender, Unmatched,
+};
+use messages::{check_requests, check_response};
+use room_body::HeldRoom;
+use stream::{Answers, StreamSender, answers};
+
+pub(super) use room_body::hold_room;
+
+/// Our own service on top of an [`App`].
+#[derive(Debug)]
+pub(super) struct Service<S> {
+    app: Arc<App<S>>,
+}
+
+/// The sender of a message.
+struct MessageSender<'a> {
+    callers: &'a Callers,
+    peer: Option<&'a Peer>,
+    metadata: &'a MetadataMap,
+}
+
+impl Sender for MessageSender<'_> {
+    type Error = Status;
+
+    fn permit(&self, power: Power) -> Result<&str, Status> {
+        let authorization = self.metadata.get("authorization");
+        let authorization = authorization.map(|value| value.as_encoded_bytes());
+        let admitted = self.callers.admit(self.peer, authorization, power);
+        let admitted = admitted.map_err(Refusal::from)?;
+        if admitted.is_by_place && self.metadata.contains_key("origin") {
+            let denied = Denied::Forbidden("web pages may not ask for this".to_owned());
+            return Err(Refusal::from(denied).into());
+        }
+        Ok(admitted.name)
+    }
+}
+
+impl<S: ServedStore> Service<S> {
+    pub(super) const fn new(app: Arc<App<S>>) -> Self {
+        Self { app }
+    }
+
+    fn sender<'a, T>(&'a self, request: &'a Request<T>) -> MessageSender<'a> {
+        MessageSender {
+            callers: &self.app.callers,
+            peer: request.extensions().get(),
+            metadata: request.metadata(),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl<S: ServedStore> RateLimiterService for Service<S> {
+    type CheckStreamStream = Answers;
+
+    async fn check(
+        &self,
+        request: Request<v1::CheckRequest>,
+    ) -> Result<Response<v1::CheckResponse>, Status> {
+        let sender = self.sender(&request);
+        let check = request.get_ref().into();
+        let read = |answer: &Answer<'_>| check_response(&check, answer);
+        let api = Api::new(&self.app, &sender);
+        let response = api.check(&check, Unmatched::Allowed, read).await?;
+        Ok(Response::new(response))
+    }
+
+    async fn check_batch(
+        &self,
+        request: Request<v1::CheckBatchRequest>,
+    ) -> Result<Response<v1::CheckBatchResponse>, Status> {
+        let sender = self.sender(&request);
+        let checks = check_requests(&request.get_ref().checks);
+        let api = Api::new(&self.app, &sender);
+        let Batch { results, room } = api.check_all(&checks, check_response).await?;
+        let mut response = Response::new(v1::CheckBatchResponse { results });
+        if let Some(room) = room {
+            response.extensions_mut().insert(HeldRoom::new(room));
+        }
+        Ok(response)
+    }
+
+    async fn check_stream(
+        &self,
+        request: Request<Streaming<v1::CheckStreamRequest>>,
+    ) -> Result<Response<Answers>, Status> {
+        let may_override = self.sender(&request).permit(Power::Override).map(drop);
+        let sender = StreamSender { may_override };
+        let app = Arc::clone(&self.app);
+        Ok(Response::new(answers(app, sender, request.into_inner())))
+    }
+
+    async fn peek(
+        &self,
+        request: Request<v1::PeekRequest>,
+    ) -> Result<Response<v1::PeekResponse>, Status> {
+        let sender = self.sender(&request);
+        let request = CheckRequest::from(request.get_ref());
+        let api = Api::new(&self.app, &sender);
+        let read = |answer: &Answer<'_>| answer.into();
+        Ok(Response::new(api.peek((&request).into(), read).await?))
+    }
+
+    async fn acquire(
+        &self,
+        request: Request<v1::AcquireRequest>,
+    ) -> Result<Response<v1::AcquireResponse>, Status> {
+        let sender = self.sender(&request);
+        let holder = Api::new(&self.app, &sender).holder()?;
+        let request = AcquireRequest::from(request.get_ref());
+        let read = |held: &HeldAnswer<'_>| held.into();
+        let response = holder.acquire(&request, read).await?;
+        Ok(Response::new(response))
+    }
+
+    async fn release(
+        &self,
+        request: Request<v1::ReleaseRequest>,
+    ) -> Result<Response<v1::ReleaseResponse>, Status> {
+        let sender = self.sender(&request);
+        let holder = Api::new(&self.app, &sender).holder()?;
+        let Released { was_held } = holder.release(&request.get_ref().permit).await?;
+        Ok(Response::new(v1::ReleaseResponse { was_held }))
+    }
+
+    async fn renew(
+        &self,
+        request: Request<v1::RenewRequest>,
+    ) -> Result<Response<v1::RenewResponse>, Status> {
+        let sender = self.sender(&request);
+        let holder = Api::new(&self.app, &sender).holder()?;
+        let Renewed { expires_after_ms } = holder.renew(&request.get_ref().permit).await?;
+        Ok(Response::new(v1::RenewResponse { expires_after_ms }))
+    }
+
+    async fn reserve(
+        &self,
+        request: Request<v1::ReserveRequest>,
+    ) -> Result<Response<v1::ReserveResponse>, Status> {
+        let sender = self.sender(&request);
+        let holder = Api::new(&self.app, &sender).holder()?;
+        let request = ReserveRequest::from(request.get_ref());
+        let read = |held: &HeldAnswer<'_>| held.into();
+        let response = holder.reserve(&request, read).await?;
+        Ok(Response::new(response))
+    }
+
+    async fn commit(
+        &self,
+        request: Request<v1::CommitRequest>,
+    ) -> Result<Response<v1::CommitResponse>, Status> {
+        let sender = self.sender(&request);
+        let holder = Api::new(&self.app, &sender).holder()?;
+        let v1::CommitRequest { reservation, hits } = request.get_ref();
+        let settled = holder.commit(reservation, *hits).await?;
+        Ok(Response::new(v1::CommitResponse {
+            given_back: settled.given_back,
+            limits: count(settled.limits),
+            limits_gone: count(settled.limits_gone),
+            repeated_before: settled.repeated_before,
+        }))
+    }
+
+    async fn cancel(
+        &self,
+        request: Request<v1::CancelRequest>,
+    ) -> Result<Response<v1::CancelResponse>, Status> {
+        let sender = self.sender(&request);
+        let holder = Api::new(&self.app, &sender).holder()?;
+        let settled = holder.cancel(&request.get_ref().reservation).await?;
+        Ok(Response::new(v1::CancelResponse {
+            given_back: settled.given_back,
+            limits: count(settled.limits),
+            limits_gone: count(settled.limits_gone),
+            repeated_before: settled.repeated_before,
+        }))
+    }
+
+    async fn refund(
+        &self,
+        request: Request<v1::RefundRequest>,
+    ) -> Result<Response<v1::RefundResponse>, Status> {
+        let sender = self.sender(&request);
+        let refunder = Api::new(&self.app, &sender).refunder()?;
+        let request = RefundRequest::from(request.get_ref());
+        let read = |answer: &Answer<'_>| answer.into();
+        let response = refunder.refund(&request, read).await?;
+        Ok(Response::new(response))
+    }
+}
+
+fn count(limits: usize) -> u32 {
+    u32::try_from(limits).unwrap_or(u32::MAX)
+}

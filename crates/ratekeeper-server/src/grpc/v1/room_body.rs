@@ -1,0 +1,60 @@
+//! The room that the answer to a large batch has until its client has taken it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::Response;
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::OwnedSemaphorePermit;
+use tonic::Status;
+use tonic::body::Body;
+
+/// Room of [`LongAnswers`](crate::v1::LongAnswers), on its way among an answer's extensions.
+#[derive(Clone, Debug)]
+pub(super) struct HeldRoom {
+    // Extensions are cloned.
+    _held: Arc<OwnedSemaphorePermit>,
+}
+
+impl HeldRoom {
+    pub(super) fn new(held: OwnedSemaphorePermit) -> Self {
+        let _held = Arc::new(held);
+        Self { _held }
+    }
+}
+
+/// Has the body of `answer` hold the room that the answer was given, if it was given any.
+pub(crate) fn hold_room(mut answer: Response<Body>) -> Response<Body> {
+    match answer.extensions_mut().remove() {
+        None => answer,
+        Some(room) => answer.map(|body| Body::new(RoomBody { body, _room: room })),
+    }
+}
+
+/// A body whose room is free again when it is dropped.
+struct RoomBody {
+    body: Body,
+    _room: HeldRoom,
+}
+
+impl hyper::body::Body for RoomBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,76 @@
+//! Messages of checks on one stream.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::stream::{Stream, unfold};
+use ratekeeper_proto::ratekeeper::v1;
+use tonic::{Status, Streaming};
+
+use super::messages::{check_requests, check_response};
+use crate::app::App;
+use crate::callers::Power;
+use crate::store::ServedStore;
+use crate::v1::{Api, Batch, Sender};
+
+pub(crate) type Answers =
+    Pin<Box<dyn Stream<Item = Result<v1::CheckStreamResponse, Status>> + Send>>;
+
+/// The sender of a stream: its messages only ever need one permission.
+pub(super) struct StreamSender {
+    /// The error if it may not bring limits along.
+    pub(super) may_override: Result<(), Status>,
+}
+
+impl Sender for StreamSender {
+    type Error = Status;
+
+    fn permit(&self, power: Power) -> Result<&str, Status> {
+        debug_assert_eq!(power, Power::Override, "a stream has checks only");
+        self.may_override.clone().map(|()| "")
+    }
+}
+
+/// The answers to `questions`, in order. The next message is read once the last answer was taken: a
+/// slow reader is read slowly, and only that one answer is buffered for it, within the room for all
+/// [`LongAnswers`](crate::v1::LongAnswers). The stream ends with the client's, with the first
+/// message that is invalid, and with the service.
+pub(super) fn answers<S: ServedStore>(
+    app: Arc<App<S>>,
+    sender: StreamSender,
+    questions: Streaming<v1::CheckStreamRequest>,
+) -> Answers {
+    Box::pin(unfold(
+        Some((app, sender, questions, None)),
+        async |state| {
+            let (app, sender, mut questions, taken) = state?;
+            // The last answer's.
+            drop(taken);
+            let drain = Arc::clone(&app.drain);
+            let question = tokio::select! {
+                biased;
+                question = questions.message() => question,
+                () = drain.begun() => {
+                    let status = Status::unavailable("the service is shutting down; connect again");
+                    return Some((Err(status), None));
+                }
+            };
+            let answer = match question {
+                Ok(Some(v1::CheckStreamRequest { checks })) => {
+                    let checks = check_requests(&checks);
+                    let api = Api::new(&app, &sender);
+                    api.check_all(&checks, check_response).await
+                }
+                Ok(None) => return None,
+                Err(status) => Err(status),
+            };
+            match answer {
+                Ok(Batch { results, room }) => {
+                    let answer = v1::CheckStreamResponse { results };
+                    Some((Ok(answer), Some((app, sender, questions, room))))
+                }
+                Err(status) => Some((Err(status), None)),
+            }
+        },
+    ))
+}

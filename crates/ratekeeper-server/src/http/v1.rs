@@ -1,0 +1,183 @@
+//! `ratekeeper.v1` as JSON: each route reads its body, calls a handler, writes its answer.
+
+mod long_body;
+mod parse;
+mod received;
+mod write;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use serde::Deserialize;
+
+use super::ApiError;
+use crate::store::ServedStore;
+use crate::v1::{
+    AcquireRequest, Answer, Batch, BatchRequest, CancelRequest, CheckRequest, CommitRequest,
+    HeldAnswer, PermitRequest, RefundRequest, ReserveRequest, Unmatched,
+};
+use long_body::LongBody;
+use received::Received;
+use write::{write_answer, write_held};
+
+pub(crate) use received::is_json;
+
+type Answered = Result<Response, ApiError>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CheckOptions {
+    /// True if a denial is a 429 instead of a 200.
+    #[serde(default)]
+    status: bool,
+    /// True if a descriptor that no rule matches is a 400 instead of allowed.
+    #[serde(default)]
+    strict: bool,
+}
+
+/// `/v1/check`: one check.
+pub(super) async fn check<S: ServedStore>(
+    options: Result<Query<CheckOptions>, QueryRejection>,
+    received: Received<S>,
+) -> Answered {
+    let Query(options) =
+        options.map_err(|error| ApiError::invalid("?status", error.body_text()))?;
+    let body: CheckRequest<'_> = received.parse()?;
+    let unmatched = match options.strict {
+        true => Unmatched::Refused,
+        false => Unmatched::Allowed,
+    };
+    let respond = |answer: &Answer<'_>| {
+        let mut response = json(|out| write_answer(answer, out));
+        if options.status && !answer.allowed {
+            *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+            if let Some(millis) = answer.limit.and_then(|limit| limit.retry_after_ms) {
+                let seconds = millis.div_ceil(1_000);
+                response.headers_mut().insert(RETRY_AFTER, seconds.into());
+            }
+        }
+        response
+    };
+    received.api().check(&body, unmatched, respond).await
+}
+
+/// `/v1/checks`: up to a thousand checks.
+pub(super) async fn checks<S: ServedStore>(received: Received<S>) -> Answered {
+    let body: BatchRequest<'_> = received.parse()?;
+    let mut written = Vec::new();
+    let write = |_: &CheckRequest<'_>, answer: &Answer<'_>| {
+        let from = written.len();
+        write_answer(answer, &mut written);
+        from..written.len()
+    };
+    let Batch { results, room } = received.api().check_all(&body.checks, write).await?;
+    let mut text = Vec::with_capacity(written.len() + results.len() + 16);
+    // Late answers were written after those of later checks.
+    for result in results {
+        text.extend_from_slice(if text.is_empty() {
+            b"{\"results\":["
+        } else {
+            b","
+        });
+        text.extend_from_slice(&written[result]);
+    }
+    text.extend_from_slice(b"]}");
+    let body = match room {
+        None => Body::from(text),
+        Some(room) => Body::new(LongBody::new(text, room)),
+    };
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// Explains on the admin listener how one check would be decided.
+pub(crate) async fn explain<S: ServedStore>(received: Received<S>) -> Answered {
+    let body: CheckRequest<'_> = received.parse()?;
+    let explanation = received.api().explain((&body).into()).await?;
+    Ok(Json(explanation).into_response())
+}
+
+/// `/v1/peek`: the state of a request's limits.
+pub(super) async fn peek<S: ServedStore>(received: Received<S>) -> Answered {
+    let body: CheckRequest<'_> = received.parse()?;
+    if body.standing {
+        let message = "a peek has none; leave it out";
+        return Err(ApiError::invalid("standing", message));
+    }
+    received.api().peek((&body).into(), answer).await
+}
+
+/// `/v1/acquire`: decides, and takes a permit of each concurrency limit.
+pub(super) async fn acquire<S: ServedStore>(received: Received<S>) -> Answered {
+    let api = received.api();
+    let holder = api.holder()?;
+    let body: AcquireRequest<'_> = received.parse()?;
+    let respond = |held: &HeldAnswer<'_>| json(|out| write_held(held, "permit", out));
+    Ok(holder.acquire(&body, respond).await?)
+}
+
+/// `/v1/release`: gives a permit back.
+pub(super) async fn release<S: ServedStore>(received: Received<S>) -> Answered {
+    let api = received.api();
+    let holder = api.holder()?;
+    let PermitRequest { permit } = received.parse()?;
+    let released = holder.release(&permit).await?;
+    Ok(Json(released).into_response())
+}
+
+/// `/v1/renew`: extends a permit's deadline.
+pub(super) async fn renew<S: ServedStore>(received: Received<S>) -> Answered {
+    let api = received.api();
+    let holder = api.holder()?;
+    let PermitRequest { permit } = received.parse()?;
+    let renewed = holder.renew(&permit).await?;
+    Ok(Json(renewed).into_response())
+}
+
+/// `/v1/reserve`: charges the most that a request may turn out to cost.
+pub(super) async fn reserve<S: ServedStore>(received: Received<S>) -> Answered {
+    let api = received.api();
+    let holder = api.holder()?;
+    let body: ReserveRequest<'_> = received.parse()?;
+    let respond = |held: &HeldAnswer<'_>| json(|out| write_held(held, "reservation", out));
+    Ok(holder.reserve(&body, respond).await?)
+}
+
+/// `/v1/commit`: charges the actual cost, and gives the rest back.
+pub(super) async fn commit<S: ServedStore>(received: Received<S>) -> Answered {
+    let api = received.api();
+    let holder = api.holder()?;
+    let CommitRequest { reservation, hits } = received.parse()?;
+    let settled = holder.commit(&reservation, hits).await?;
+    Ok(Json(settled).into_response())
+}
+
+/// `/v1/cancel`: gives back everything that was reserved.
+pub(super) async fn cancel<S: ServedStore>(received: Received<S>) -> Answered {
+    let api = received.api();
+    let holder = api.holder()?;
+    let CancelRequest { reservation } = received.parse()?;
+    let settled = holder.cancel(&reservation).await?;
+    Ok(Json(settled).into_response())
+}
+
+/// `/v1/refund`: gives hits back without a reservation.
+pub(super) async fn refund<S: ServedStore>(received: Received<S>) -> Answered {
+    let api = received.api();
+    let refunder = api.refunder()?;
+    let body: RefundRequest<'_> = received.parse()?;
+    Ok(refunder.refund(&body, answer).await?)
+}
+
+fn answer(answer: &Answer<'_>) -> Response {
+    json(|out| write_answer(answer, out))
+}
+
+fn json(write: impl FnOnce(&mut Vec<u8>)) -> Response {
+    let mut text = Vec::with_capacity(256);
+    write(&mut text);
+    ([(CONTENT_TYPE, "application/json")], text).into_response()
+}

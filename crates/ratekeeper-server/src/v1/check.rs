@@ -1,0 +1,160 @@
+//! Checks, one or many, peeks and explanations.
+
+use std::time::Instant;
+
+use ratekeeper_core::Timestamp;
+use ratekeeper_limiter::{Check, Explanation, Ruling, Waiting};
+use ratekeeper_store::Answer::{Decided, Pending};
+
+use super::unmatched::{RuleNames, Unmatched, refuse_unmatched};
+use super::{
+    Answer, AnswerRoom, Api, CheckRequest, Object, Refusal, Sender, Subject, require_rules,
+};
+use crate::callers::Power;
+use crate::store::ServedStore;
+
+/// The most checks in one message or body.
+const CHECKS_MAX: usize = 1_000;
+
+/// The answers to many checks, in their order.
+#[derive(Debug)]
+pub(crate) struct Batch<R> {
+    pub(crate) results: Vec<R>,
+    pub(crate) room: AnswerRoom,
+}
+
+impl<S: ServedStore, C: Sender> Api<'_, S, C> {
+    /// Decides one check; `read` turns the answer into a message in place.
+    pub(crate) async fn check<R>(
+        &self,
+        request: &CheckRequest<'_>,
+        unmatched: Unmatched,
+        read: impl Fn(&Answer<'_>) -> R,
+    ) -> Result<R, C::Error> {
+        let subject = Subject::from(request);
+        subject.validate(format_args!(""))?;
+        self.permit_override(subject)?;
+        require_rules(self.app)?;
+        let entries = subject.entries();
+        let views = subject.views(&entries, 1);
+        let check = subject.check(&views);
+        let limiter = &self.app.limiter;
+        if unmatched == Unmatched::Refused {
+            refuse_unmatched(limiter.snapshot().rules(), &check, self.rule_names())?;
+        }
+        let now = limiter.clock().now();
+        let read = |ruling: &Ruling<'_>| read(&answer(request, ruling, now));
+        Ok(self.app.check(&check, now, read).await)
+    }
+
+    /// Decides up to a thousand checks, each by itself; none if one of them is malformed. Asks all of
+    /// them before it waits for any; `read` turns an immediate answer into a message in place.
+    pub(crate) async fn check_all<R>(
+        &self,
+        requests: &[Object<CheckRequest<'_>>],
+        mut read: impl FnMut(&CheckRequest<'_>, &Answer<'_>) -> R,
+    ) -> Result<Batch<R>, C::Error> {
+        self.validate_all(requests)?;
+        require_rules(self.app)?;
+        let room = self.app.long_answers.room(requests.len())?;
+        let start = Instant::now();
+        let limiter = &self.app.limiter;
+        let now = limiter.clock().now();
+        let ask = |request: &Object<CheckRequest<'_>>| {
+            let subject = Subject::from(&request.0);
+            let entries = subject.entries();
+            let views = subject.views(&entries, 1);
+            limiter.ask(&subject.check(&views), now, |ruling| {
+                read(request, &answer(request, ruling, now))
+            })
+        };
+        let asked: Vec<_> = requests.iter().map(ask).collect();
+        let mut results = Vec::with_capacity(asked.len());
+        for (request, asked) in requests.iter().zip(asked) {
+            results.push(match asked {
+                Decided(result) => result,
+                Pending(pending) => {
+                    let read = |ruling: &Ruling<'_>| read(request, &answer(request, ruling, now));
+                    limiter.finish(pending, read).await
+                }
+            });
+        }
+        self.app.durations.add(start.elapsed());
+        Ok(Batch { results, room })
+    }
+
+    fn validate_all<'r>(&self, requests: &[Object<CheckRequest<'_>>]) -> Result<(), C::Error> {
+        if requests.is_empty() || requests.len() > CHECKS_MAX {
+            let message = format!("expected 1 to {CHECKS_MAX} checks");
+            return Err(Refusal::invalid("checks", message).into());
+        }
+        let subjects = || requests.iter().map(|request| Subject::from(&request.0));
+        for (number, subject) in subjects().enumerate() {
+            subject.validate(format_args!("checks[{number}]."))?;
+        }
+        match subjects().find(Subject::has_override) {
+            Some(subject) => self.permit_override(subject),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the state of a request's limits. Charges nothing.
+    pub(crate) async fn peek<R>(
+        &self,
+        subject: Subject<'_>,
+        read: impl FnOnce(&Answer<'_>) -> R,
+    ) -> Result<R, C::Error> {
+        subject.validate(format_args!(""))?;
+        self.permit_override(subject)?;
+        require_rules(self.app)?;
+        let entries = subject.entries();
+        let views = subject.views(&entries, 0);
+        let (decision, would_allow) = self.app.limiter.peek(&subject.check(&views)).await;
+        Ok(read(&Answer::peeked(&decision, would_allow)))
+    }
+
+    /// Explains how a check would be decided. Charges nothing.
+    pub(crate) async fn explain(&self, subject: Subject<'_>) -> Result<Explanation, C::Error> {
+        subject.validate(format_args!(""))?;
+        let entries = subject.entries();
+        let views = subject.views(&entries, 1);
+        // As most edges ask: without a caller that could be made to wait.
+        let check = Check {
+            waiting: Waiting::Cannot,
+            ..subject.check(&views)
+        };
+        Ok(self.app.limiter.explain(&check).await)
+    }
+
+    /// Checks that the sender may bring limits along, if the request does.
+    fn permit_override(&self, subject: Subject<'_>) -> Result<(), C::Error> {
+        match subject.has_override() {
+            true => self.sender.permit(Power::Override).map(drop),
+            false => Ok(()),
+        }
+    }
+
+    /// Callers with a permission and this host may see names of rules.
+    fn rule_names(&self) -> RuleNames {
+        match self.sender.permit(Power::Override) {
+            Ok(_) => RuleNames::Shown,
+            Err(_) => RuleNames::Hidden,
+        }
+    }
+}
+
+/// The answer to `request`, decided `at` a time.
+fn answer<'a>(request: &CheckRequest<'_>, ruling: &Ruling<'a>, at: Timestamp) -> Answer<'a> {
+    let subject = Subject::from(request);
+    let decision = ruling.decision;
+    let answer = match subject.is_peek() {
+        true => Answer::peeked(decision, decision.allowed()),
+        false => Answer::charged(decision),
+    };
+    if !request.standing {
+        return answer;
+    }
+    let entries = subject.entries();
+    let views = subject.views(&entries, 1);
+    answer.with_standing(&ruling.policies(), &subject.check(&views), at)
+}

@@ -1,0 +1,232 @@
+//! Permits, reservations and refunds, for callers with the permission.
+
+use ratekeeper_core::Micros;
+use ratekeeper_limiter::{Caller, HoldError, MAX_HITS, Reservation, Reserve, Settled};
+use serde::Serialize;
+
+use super::{
+    AcquireRequest, Answer, Api, HeldAnswer, RefundRequest, Refusal, ReserveRequest, Sender,
+    Subject, require_rules,
+};
+use crate::app::App;
+use crate::callers::Power;
+use crate::store::ServedStore;
+
+/// The most bytes of an idempotency key.
+const KEY_BYTES_MAX: usize = 255;
+
+/// The default time that a reservation may be open, in milliseconds.
+const TTL_MS_DEFAULT: u64 = 60_000;
+
+/// The longest time that a request may ask for.
+const TTL_MS_MAX: u64 = 3_600_000;
+
+/// The outcome of a release.
+#[derive(Serialize, Debug)]
+pub(crate) struct Released {
+    pub(crate) was_held: bool,
+}
+
+/// A permit whose deadline was extended.
+#[derive(Serialize, Debug)]
+pub(crate) struct Renewed {
+    pub(crate) expires_after_ms: u64,
+}
+
+/// The outcome of settling a reservation.
+#[derive(Serialize, Debug)]
+pub(crate) struct Settlement {
+    pub(crate) given_back: u64,
+    pub(crate) limits: usize,
+    pub(crate) limits_gone: usize,
+    pub(crate) repeated_before: bool,
+}
+
+/// The methods of a sender with the permission `hold`.
+#[derive(Debug)]
+pub(crate) struct Holder<'a, S> {
+    app: &'a App<S>,
+    caller: Caller<'a, S>,
+}
+
+/// The method of a sender with the permission `refund`.
+#[derive(Debug)]
+pub(crate) struct Refunder<'a, S> {
+    app: &'a App<S>,
+    caller: Caller<'a, S>,
+}
+
+impl<'a, S: ServedStore, C: Sender> Api<'a, S, C> {
+    /// Admits a sender to permits and reservations.
+    pub(crate) fn holder(&self) -> Result<Holder<'a, S>, C::Error> {
+        let name = self.sender.permit(Power::Hold)?;
+        Ok(Holder {
+            app: self.app,
+            caller: self.app.limiter.caller(name),
+        })
+    }
+
+    /// Admits a sender to refunds.
+    pub(crate) fn refunder(&self) -> Result<Refunder<'a, S>, C::Error> {
+        let name = self.sender.permit(Power::Refund)?;
+        Ok(Refunder {
+            app: self.app,
+            caller: self.app.limiter.caller(name),
+        })
+    }
+}
+
+impl<S: ServedStore> Holder<'_, S> {
+    /// Decides, and takes a permit of each concurrency limit.
+    pub(crate) async fn acquire<R>(
+        &self,
+        request: &AcquireRequest<'_>,
+        read: impl FnOnce(&HeldAnswer<'_>) -> R,
+    ) -> Result<R, Refusal> {
+        let subject = Subject::new(&request.domain, &request.descriptors, request.wait_ms_max);
+        subject.validate(format_args!(""))?;
+        subject.refuse_overrides()?;
+        let key = key(&request.idempotency_key)?;
+        require_rules(self.app)?;
+        let entries = subject.entries();
+        let views = subject.views(&entries, 1);
+        let check = subject.check(&views);
+        let now = self.app.limiter.clock().now();
+        let acquired = self.caller.acquire(&check, key).await;
+        let acquired = acquired.map_err(Refusal::of_hold("idempotency_key"))?;
+        let mut answer = Answer::charged(&acquired.decision);
+        if request.standing {
+            answer = answer.with_standing(&acquired.policies, &check, now);
+        }
+        let permit = acquired.permit.as_ref();
+        Ok(read(&HeldAnswer {
+            answer,
+            token: permit.map(|permit| &*permit.token),
+            expires_after_ms: permit.map(|permit| permit.expires_after.as_millis_ceil()),
+            repeated_before: acquired.is_repeat,
+        }))
+    }
+
+    /// Gives a permit back.
+    pub(crate) async fn release(&self, permit: &str) -> Result<Released, Refusal> {
+        let released = self.caller.release(permit).await;
+        let was_held = released.map_err(Refusal::of_hold("permit"))?.was_held;
+        Ok(Released { was_held })
+    }
+
+    /// Extends a permit's deadline.
+    pub(crate) async fn renew(&self, permit: &str) -> Result<Renewed, Refusal> {
+        let held = self.caller.renew(permit).await;
+        let expires_after = held.map_err(Refusal::of_hold("permit"))?.expires_after;
+        Ok(Renewed {
+            expires_after_ms: expires_after.as_millis_ceil(),
+        })
+    }
+
+    /// Charges the most that a request may turn out to cost.
+    pub(crate) async fn reserve<R>(
+        &self,
+        request: &ReserveRequest<'_>,
+        read: impl FnOnce(&HeldAnswer<'_>) -> R,
+    ) -> Result<R, Refusal> {
+        let subject = Subject::new(&request.domain, &request.descriptors, request.wait_ms_max);
+        subject.validate(format_args!(""))?;
+        subject.refuse_overrides()?;
+        let hits = reserved_hits(request.hits)?;
+        let ttl = ttl(request.ttl_ms)?;
+        let key = key(&request.idempotency_key)?;
+        require_rules(self.app)?;
+        let entries = subject.entries();
+        let views = subject.views(&entries, hits);
+        let reserve = Reserve {
+            check: subject.check(&views),
+            hits: request.hits,
+            fixed: &subject.own_hits(),
+            ttl,
+            key,
+        };
+        let reserved = self.caller.reserve(&reserve).await;
+        let reserved = reserved.map_err(Refusal::of_hold("idempotency_key"))?;
+        let reservation = reserved.reservation.as_ref();
+        let left = |reservation: &Reservation| reservation.expires_after.as_millis_ceil();
+        Ok(read(&HeldAnswer {
+            answer: Answer::charged(&reserved.decision),
+            token: reservation.map(|reservation| &*reservation.token),
+            expires_after_ms: reservation.map(left),
+            repeated_before: reserved.is_repeat,
+        }))
+    }
+
+    /// Charges the actual cost of a reservation, and gives the rest back.
+    pub(crate) async fn commit(&self, reservation: &str, hits: u64) -> Result<Settlement, Refusal> {
+        let settled = self.caller.commit(reservation, hits).await;
+        settlement(settled)
+    }
+
+    /// Gives back everything that was reserved.
+    pub(crate) async fn cancel(&self, reservation: &str) -> Result<Settlement, Refusal> {
+        let settled = self.caller.cancel(reservation).await;
+        settlement(settled)
+    }
+}
+
+impl<S: ServedStore> Refunder<'_, S> {
+    /// Gives back hits that were not reserved.
+    pub(crate) async fn refund<R>(
+        &self,
+        request: &RefundRequest<'_>,
+        read: impl FnOnce(&Answer<'_>) -> R,
+    ) -> Result<R, Refusal> {
+        let subject = Subject::new(&request.domain, &request.descriptors, None);
+        subject.validate(format_args!(""))?;
+        subject.refuse_overrides()?;
+        subject.refuse_zero_hits()?;
+        let key = key(&request.idempotency_key)?;
+        require_rules(self.app)?;
+        let entries = subject.entries();
+        let views = subject.views(&entries, 1);
+        let decision = self.caller.refund(&subject.check(&views), key).await;
+        let decision = decision.map_err(Refusal::of_hold("idempotency_key"))?;
+        Ok(read(&Answer::peeked(&decision, decision.allowed())))
+    }
+}
+
+/// Returns the idempotency key, if there is one.
+fn key(key: &str) -> Result<Option<&str>, Refusal> {
+    if key.len() > KEY_BYTES_MAX {
+        let message = format!("at most {KEY_BYTES_MAX} bytes");
+        return Err(Refusal::invalid("idempotency_key", message));
+    }
+    Ok((!key.is_empty()).then_some(key))
+}
+
+/// Converts the time that a reservation may be open; 0 is the default.
+fn ttl(millis: u64) -> Result<Micros, Refusal> {
+    let millis = match millis {
+        0 => TTL_MS_DEFAULT,
+        millis => millis,
+    };
+    if millis > TTL_MS_MAX {
+        let message = format!("at most {TTL_MS_MAX}, which is an hour");
+        return Err(Refusal::invalid("ttl_ms", message));
+    }
+    Ok(Micros::from_millis(millis))
+}
+
+/// Checks the number of hits to reserve.
+fn reserved_hits(hits: u64) -> Result<i64, Refusal> {
+    let valid = i64::try_from(hits)
+        .ok()
+        .filter(|hits| (1..=MAX_HITS).contains(hits));
+    valid.ok_or_else(|| Refusal::invalid("hits", "expected 1 to 9007199254740991 (2^53 - 1)"))
+}
+
+fn settlement(settled: Result<Settled, HoldError>) -> Result<Settlement, Refusal> {
+    let settled = settled.map_err(Refusal::of_hold("reservation"))?;
+    Ok(Settlement {
+        given_back: settled.given_back,
+        limits: settled.limits,
+        limits_gone: settled.limits_gone,
+        repeated_before: settled.is_repeat,
+    })
+}

@@ -1,0 +1,92 @@
+//! Refusals: the reason, and the field that is wrong.
+
+use ratekeeper_limiter::HoldError;
+
+use crate::callers::Denied;
+
+/// The reason a request was refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) reason: Reason,
+    /// The path of the wrong field; empty if nothing in the request is wrong.
+    pub(crate) field: String,
+    pub(crate) message: String,
+}
+
+/// The kind of a refusal, which each codec maps to a status.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reason {
+    /// The request makes no sense.
+    Invalid,
+    /// No rule matches, and the request asked for this to be an error.
+    Unmatched,
+    /// The sender is not known.
+    Unauthenticated,
+    /// The sender lacks the permission.
+    Forbidden,
+    /// The permit, reservation or key is in another state.
+    State(&'static str),
+    /// There is no room to remember what is to be done once.
+    NoRoom,
+    /// Not now.
+    Unavailable,
+}
+
+impl Refusal {
+    pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            reason: Reason::Invalid,
+            field: field.into(),
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn unavailable(message: &str) -> Self {
+        Self {
+            reason: Reason::Unavailable,
+            field: String::new(),
+            message: message.to_owned(),
+        }
+    }
+
+    pub(crate) fn no_rules() -> Self {
+        Self::unavailable("no rules are loaded; see /readyz")
+    }
+
+    /// Turns the error of a permit, a reservation or a key, given in `field`, into a refusal.
+    pub(super) fn of_hold(field: &'static str) -> impl Fn(HoldError) -> Self {
+        move |error| {
+            let (reason, field) = match error {
+                HoldError::Malformed | HoldError::WrongKind(_) => (Reason::Invalid, field),
+                HoldError::TooMuch(_) => (Reason::Invalid, "hits"),
+                HoldError::TooManyLimits => (Reason::Invalid, "descriptors"),
+                HoldError::Foreign => (Reason::Forbidden, field),
+                HoldError::NotHeld | HoldError::KeySpent => (Reason::State("NOT_HELD"), field),
+                HoldError::Expired => (Reason::State("EXPIRED"), field),
+                HoldError::Conflict(_) => (Reason::State("CONFLICT"), field),
+                HoldError::Forgotten => (Reason::State("FORGOTTEN"), field),
+                HoldError::NoRoom => (Reason::NoRoom, ""),
+                _ => (Reason::Unavailable, ""),
+            };
+            Self {
+                reason,
+                field: field.to_owned(),
+                message: error.to_string(),
+            }
+        }
+    }
+}
+
+impl From<Denied> for Refusal {
+    fn from(denied: Denied) -> Self {
+        let (reason, message) = match denied {
+            Denied::Unknown(message) => (Reason::Unauthenticated, message.to_owned()),
+            Denied::Forbidden(message) => (Reason::Forbidden, message),
+        };
+        Self {
+            reason,
+            field: String::new(),
+            message,
+        }
+    }
+}

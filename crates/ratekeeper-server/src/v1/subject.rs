@@ -1,0 +1,200 @@
+//! The part of a request that selects its limits: validated, and as the limiter reads it.
+
+use std::fmt::Arguments;
+
+use ratekeeper_core::Micros;
+use ratekeeper_limiter::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Waiting};
+use ratekeeper_rules::Entry;
+use smallvec::SmallVec;
+
+use super::request::{CheckRequest, DescriptorRequest};
+use super::{Object, Refusal};
+use crate::config::{DESCRIPTORS_MAX, ENTRIES_MAX};
+
+/// The domain and the descriptors of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    domain: &'a str,
+    descriptors: &'a [Object<DescriptorRequest<'a>>],
+    waiting: Waiting,
+}
+
+type Entries<'a> = SmallVec<[Entry<'a>; 8]>;
+type Views<'a> = SmallVec<[Descriptor<'a>; 4]>;
+
+impl<'a> From<&'a CheckRequest<'a>> for Subject<'a> {
+    fn from(check: &'a CheckRequest<'a>) -> Self {
+        Self::new(&check.domain, &check.descriptors, check.wait_ms_max)
+    }
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn new(
+        domain: &'a str,
+        descriptors: &'a [Object<DescriptorRequest<'a>>],
+        wait_ms_max: Option<u64>,
+    ) -> Self {
+        Self {
+            domain,
+            descriptors,
+            // Clients of this protocol are told the delay, and can wait.
+            waiting: wait_ms_max
+                .map_or(Waiting::Can, |ms| Waiting::Within(Micros::from_millis(ms))),
+        }
+    }
+
+    /// Refuses a malformed request; `prefix` leads the paths of wrong fields.
+    pub(crate) fn validate(&self, prefix: Arguments<'_>) -> Result<(), Refusal> {
+        let refuse =
+            |field: &str, message: &str| Err(Refusal::invalid(format!("{prefix}{field}"), message));
+        if self.domain.is_empty() {
+            return refuse("domain", "the domain must not be empty");
+        }
+        if self.descriptors.is_empty() || self.descriptors.len() > DESCRIPTORS_MAX {
+            let message = format!("expected 1 to {DESCRIPTORS_MAX} descriptors");
+            return refuse("descriptors", &message);
+        }
+        for (number, descriptor) in self.descriptors.iter().enumerate() {
+            if let Err((field, message)) = descriptor.validate() {
+                return refuse(&format!("descriptors[{number}].{field}"), &message);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if a descriptor brings a limit along, which needs a permission.
+    pub(super) fn has_override(&self) -> bool {
+        self.descriptors
+            .iter()
+            .any(|descriptor| descriptor.limit.is_some())
+    }
+
+    /// Refuses limits that descriptors bring along to methods that have no use for them.
+    pub(super) fn refuse_overrides(&self) -> Result<(), Refusal> {
+        let message = "only a check can bring a limit along; leave it out";
+        self.refuse_if("limit", message, |descriptor| descriptor.limit.is_some())
+    }
+
+    /// Refuses descriptors whose hits are 0.
+    pub(super) fn refuse_zero_hits(&self) -> Result<(), Refusal> {
+        let message = "expected what is to be given back, at least 1";
+        self.refuse_if("hits", message, |descriptor| descriptor.hits == Some(0))
+    }
+
+    fn refuse_if(
+        &self,
+        field: &str,
+        message: &str,
+        is_wrong: impl Fn(&DescriptorRequest<'_>) -> bool,
+    ) -> Result<(), Refusal> {
+        match self
+            .descriptors
+            .iter()
+            .position(|descriptor| is_wrong(descriptor))
+        {
+            Some(number) => {
+                let field = format!("descriptors[{number}].{field}");
+                Err(Refusal::invalid(field, message))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Marks each descriptor that has hits of its own.
+    pub(super) fn own_hits(&self) -> SmallVec<[bool; 8]> {
+        let descriptors = self.descriptors.iter();
+        descriptors
+            .map(|descriptor| descriptor.hits.is_some())
+            .collect()
+    }
+
+    /// Returns true if the request takes nothing.
+    pub(super) fn is_peek(&self) -> bool {
+        let mut descriptors = self.descriptors.iter();
+        descriptors.all(|descriptor| descriptor.hits == Some(0))
+    }
+
+    /// Returns the entries of all descriptors, one after the other.
+    pub(crate) fn entries(&self) -> Entries<'a> {
+        let descriptors = self.descriptors.iter();
+        let entries = descriptors.flat_map(|descriptor| &descriptor.0.entries);
+        entries
+            .map(|entry| Entry {
+                key: &entry.key,
+                value: &entry.value,
+            })
+            .collect()
+    }
+
+    /// Returns the descriptors, given the result of [`Self::entries`]; those without hits of their
+    /// own cost `hits`.
+    pub(crate) fn views<'q>(&self, entries: &'q [Entry<'q>], hits: i64) -> Views<'q>
+    where
+        'a: 'q,
+    {
+        let mut rest = entries;
+        let view = |descriptor: &'a Object<DescriptorRequest<'a>>| {
+            let own;
+            (own, rest) = rest
+                .split_at_checked(descriptor.entries.len())
+                .unwrap_or_default();
+            // `validate` has refused larger ones.
+            let given = |hits| i64::try_from(hits).unwrap_or(MAX_HITS);
+            Descriptor {
+                domain: Some(&*descriptor.0.domain).filter(|domain| !domain.is_empty()),
+                hits: descriptor.hits.map_or(hits, given),
+                limit: descriptor.limit.as_ref().and_then(|limit| limit.limit()),
+                ..Descriptor::new(own)
+            }
+        };
+        self.descriptors.iter().map(view).collect()
+    }
+
+    /// Returns the check of `views`, the result of [`Self::views`].
+    pub(crate) const fn check<'q>(&self, views: &'q [Descriptor<'q>]) -> Check<'q>
+    where
+        'a: 'q,
+    {
+        Check {
+            domain: self.domain,
+            descriptors: views,
+            waiting: self.waiting,
+        }
+    }
+}
+
+impl DescriptorRequest<'_> {
+    /// Checks what the types do not. An error is a field and a message.
+    fn validate(&self) -> Result<(), (String, String)> {
+        let refuse = |field: String, message: String| Err((field, message));
+        if self.entries.len() > ENTRIES_MAX {
+            let message = format!("at most {ENTRIES_MAX} entries");
+            return refuse("entries".to_owned(), message);
+        }
+        for (number, entry) in self.entries.iter().enumerate() {
+            if entry.key.is_empty() {
+                let message = "the key must not be empty".to_owned();
+                return refuse(format!("entries[{number}].key"), message);
+            }
+            for (part, text) in [("key", &entry.key), ("value", &entry.value)] {
+                if text.len() > ENTRY_BYTES_MAX {
+                    let message = format!("at most {ENTRY_BYTES_MAX} bytes");
+                    return refuse(format!("entries[{number}].{part}"), message);
+                }
+            }
+        }
+        if self.hits.is_some_and(|hits| hits > MAX_HITS.unsigned_abs()) {
+            let message = "at most 9007199254740991 (2^53 - 1)".to_owned();
+            return refuse("hits".to_owned(), message);
+        }
+        if self
+            .limit
+            .as_ref()
+            .is_some_and(|limit| limit.limit().is_none())
+        {
+            let message = "expected a unit from UNIT_SECOND to UNIT_WEEK (1 to 7)".to_owned();
+            return refuse("limit.unit".to_owned(), message);
+        }
+        Ok(())
+    }
+}
