@@ -73,10 +73,10 @@ pub(crate) fn matrix(args: &[String]) -> Result<()> {
             })?,
         }
         let skips = server.lacks.iter().flat_map(|lacking| ["--skip", lacking]);
-        let script = vec!["-p", "ratekeeper-store-redis", "--test", "script"];
-        let store = ["-p", "ratekeeper-store-redis", "--test", "store", "--"];
+        let script = vec!["--workspace", "--test", "script"];
+        let store = ["--workspace", "--test", "store", "--"];
         let store = store.into_iter().chain(skips).collect();
-        let chaos = vec!["-p", "ratekeeper-cli", "--test", "chaos"];
+        let chaos = vec!["--workspace", "--test", "chaos"];
         for tests in [script, store, chaos] {
             let mut command = cargo(["test", "--locked"]);
             command.args(tests);

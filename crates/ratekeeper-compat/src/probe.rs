@@ -26,11 +26,45 @@ descriptors:
   - { key: a, rate_limit: { unit: year, requests_per_unit: 3 } }
   - { key: a_b, rate_limit: { unit: year, requests_per_unit: 3 } }
 ";
-const METADATA: &str = "
+/// A file that only one of the two checkers accepts.
+struct FileProbe {
+    difference: Difference,
+    accepted: By,
+    rules: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Them,
+    Us,
+}
+
+const FILES: [FileProbe; 4] = [
+    FileProbe {
+        difference: Difference::MetadataKey,
+        accepted: By::Us,
+        rules: "
 domain: p
 descriptors:
   - { key: a, metadata: { team: red }, rate_limit: { unit: year, requests_per_unit: 3 } }
-";
+",
+    },
+    FileProbe {
+        difference: Difference::YamlEndFirst,
+        accepted: By::Us,
+        rules: "...\ndomain: p\n",
+    },
+    FileProbe {
+        difference: Difference::YamlTwice,
+        accepted: By::Us,
+        rules: "domain: [p]\ndomain: p\n",
+    },
+    FileProbe {
+        difference: Difference::YamlDirective,
+        accepted: By::Them,
+        rules: "domain: p\n%YAML 1.1\n---\ndomain: q\n",
+    },
+];
 
 /// Demonstrates every difference.
 ///
@@ -61,7 +95,9 @@ pub(crate) async fn probes(args: &Args, redis: std::net::SocketAddr) -> Result<(
         );
     }
     the_process_ends(pair).await?;
-    checkers_differ(args, METADATA, Difference::MetadataKey).await?;
+    for file in &FILES {
+        checkers_differ(args, file).await?;
+    }
     refused_at_start(args, redis).await
 }
 
@@ -249,29 +285,28 @@ async fn the_process_ends(pair: Pair) -> Result<()> {
     ours.program.stop().await
 }
 
-/// Rules that its checker refuses and ours accepts.
-async fn checkers_differ(args: &Args, rules: &str, difference: Difference) -> Result<()> {
+/// Rules that one checker accepts and the other refuses.
+async fn checkers_differ(args: &Args, file: &FileProbe) -> Result<()> {
     let dir = tempfile::tempdir()?;
-    std::fs::write(dir.path().join("r.yaml"), rules)?;
+    std::fs::write(dir.path().join("r.yaml"), file.rules)?;
     let theirs = Command::new(&args.checker)
         .arg("-config_dir")
         .arg(dir.path())
         .output()
         .await?;
-    ensure!(
-        !theirs.status.success(),
-        "{}: it accepts this now:\n{rules}",
-        difference.name()
-    );
     let ours = Command::new(&args.ratekeeper)
-        .args(["rules", "check"])
+        .args(["rules", "check", "--profile", "envoy"])
         .arg(dir.path())
         .output()
         .await?;
+    let (name, rules) = (file.difference.name(), file.rules);
     ensure!(
-        ours.status.success(),
-        "{}: we refuse this:\n{rules}",
-        difference.name()
+        theirs.status.success() == (file.accepted == By::Them),
+        "{name}: envoyproxy/ratelimit does not differ as listed any more:\n{rules}"
+    );
+    ensure!(
+        ours.status.success() == (file.accepted == By::Us),
+        "{name}: we do not differ as listed:\n{rules}"
     );
     Ok(())
 }
