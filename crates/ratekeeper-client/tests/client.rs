@@ -11,12 +11,12 @@ use ratekeeper_client::{Client, Config, ConfigError, Error, Fallback, Question, 
 use ratekeeper_server::{ListenAddress, RulesLoader, RulesSource, Server, ServerConfig};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 /// Far more than any step needs; reached only when a test fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Windows that end decades from now, so that no test sees an edge.
 const RULES: &str = "
@@ -25,7 +25,7 @@ descriptors:
   - key: user
     rate_limit: { window: 10000d, limit: 3, algorithm: fixed_window }
   - key: job
-    concurrency: { limit: 1, timeout: 600ms }
+    concurrency: { limit: 1, timeout: 3s }
   - key: long_job
     concurrency: { limit: 1, timeout: 1h }
 ";
@@ -179,18 +179,16 @@ impl Drop for Gate {
 }
 
 /// Checks that the permit which `begin` makes the service grant, through a gate that holds the
-/// answer back, is released once the gate opens.
-async fn is_given_back(begin: impl AsyncFnOnce(&Client)) {
+/// answer back, is released once the gate opens. The second client of `begin` asks directly.
+async fn is_given_back(deadline: Duration, begin: impl AsyncFnOnce(&Client, &Client)) {
     let running = Running::start("127.0.0.1:0").await;
     let direct = running.client(|_| {});
     let gate = Gate::start(&running.address).await;
-    let client = client(&gate.address, |config| {
-        config.deadline = Duration::from_millis(300);
-    });
+    let client = client(&gate.address, |config| config.deadline = deadline);
     wait(async || client.peek(&long_job()).await.is_ok()).await;
     gate.open.send(false).unwrap();
-    begin(&client).await;
-    wait(async || !direct.peek(&long_job()).await.unwrap().would_allow).await;
+    begin(&client, &direct).await;
+    is_taken(&direct).await;
     gate.open.send(true).unwrap();
     wait(async || direct.peek(&long_job()).await.unwrap().would_allow).await;
     drop(gate);
@@ -199,7 +197,7 @@ async fn is_given_back(begin: impl AsyncFnOnce(&Client)) {
 
 #[tokio::test]
 async fn a_permit_whose_answer_is_late_is_given_back() {
-    is_given_back(async |client| {
+    is_given_back(Duration::from_secs(2), async |client, _| {
         let held = client.acquire(&long_job()).await.unwrap();
         assert!(held.answer.degraded && held.permit.is_none());
     })
@@ -208,20 +206,37 @@ async fn a_permit_whose_answer_is_late_is_given_back() {
 
 #[tokio::test]
 async fn a_permit_that_nobody_waits_for_is_given_back() {
-    is_given_back(async |client| {
+    is_given_back(PATIENCE, async |client, direct| {
         let question = long_job();
-        let waiting = client.acquire(&question);
-        let waited = tokio::time::timeout(Duration::from_millis(50), waiting).await;
-        assert!(waited.is_err());
+        tokio::select! {
+            _ = client.acquire(&question) => panic!("its answer is held back"),
+            () = is_taken(direct) => {}
+        }
     })
     .await;
+}
+
+/// Waits until the permit of [`long_job`] is taken.
+async fn is_taken(direct: &Client) {
+    wait(async || !direct.peek(&long_job()).await.unwrap().would_allow).await;
+}
+
+/// A port that nobody else is given while the socket is there: a service may come, go and come back to it.
+fn reserved() -> (TcpSocket, String) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket
+        .bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))
+        .unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    (socket, address)
 }
 
 /// Waits until `holds` returns true.
 async fn wait(mut holds: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !holds().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     tokio::time::timeout(PATIENCE, waiting).await.unwrap();
@@ -269,7 +284,7 @@ async fn a_permit_is_renewed_until_it_is_dropped() {
     let permit = held.permit.unwrap();
     // Twice its timeout by the service's clock: it can only be held because it was renewed.
     let clock = running.limiter.clock();
-    let end = clock.now().after(ratekeeper::Micros::from_millis(1_200));
+    let end = clock.now().after(ratekeeper::Micros::from_secs(6));
     wait(async || clock.now() > end).await;
     let denied = client.acquire(&job()).await.unwrap();
     assert!(!denied.answer.allowed && denied.permit.is_none());
@@ -347,8 +362,8 @@ async fn reservations_are_settled_once() {
 
 #[tokio::test]
 async fn a_service_that_is_away_is_answered_for_until_it_is_back() {
-    let running = Running::start("127.0.0.1:0").await;
-    let address = running.address.to_string();
+    let (_port, address) = reserved();
+    let running = Running::start(&address).await;
     let local = ratekeeper::from_yaml(&RULES.replace(": 3,", ": 1,")).unwrap();
     let clients = [
         Fallback::Allow,
@@ -390,9 +405,9 @@ fn first_is_up(client: &Client) -> bool {
 
 #[tokio::test]
 async fn the_next_service_is_asked_while_the_first_is_away() {
-    let first = Running::start("127.0.0.1:0").await;
+    let (_port, address) = reserved();
+    let first = Running::start(&address).await;
     let second = Running::start("127.0.0.1:0").await;
-    let address = first.address.to_string();
     let next = format!("http://{}", second.address);
     let client = client(&address, |config| config.endpoints.push(next));
     let left = async || {
@@ -470,9 +485,7 @@ async fn a_service_that_hangs_costs_a_deadline() {
 
 #[tokio::test]
 async fn retries_end_with_the_budget() {
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = gone.local_addr().unwrap().to_string();
-    drop(gone);
+    let (_gone, address) = reserved();
     let client = client(&address, |config| {
         config.retries.burst = 3;
         config.retries.percent = 0;

@@ -73,7 +73,7 @@ impl Running {
     fn service(&self, fallback: Fallback) -> Service {
         let mut config = Config::new(&self.address);
         // The tests are not about deadlines.
-        config.deadline = Duration::from_secs(10);
+        config.deadline = Duration::from_secs(60);
         config.fallback = fallback;
         Service::new(Client::new(config).unwrap())
     }

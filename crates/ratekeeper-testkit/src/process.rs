@@ -263,18 +263,22 @@ impl Process {
         self.wait_until(&format!("it listens on {address}"), listens);
     }
 
-    /// Waits until it has printed `text`, and returns all of its output.
+    /// Waits until it has printed `text` and ended that line, and returns all of its output: a program
+    /// may write a line in pieces.
     ///
     /// # Panics
     /// As [`Process::wait_until`].
     pub fn wait_for_output(&mut self, text: &str) -> String {
         let output = Arc::clone(&self.output);
-        let has_printed = move || {
-            let output = output.lock().unwrap_or_else(PoisonError::into_inner);
-            String::from_utf8_lossy(&output.end).contains(text)
-        };
+        let has_printed = move || has_line_with(&output, text);
         self.wait_until(&format!("it printed {text:?}"), has_printed);
         self.output()
+    }
+
+    /// Returns true if it has printed `text` and ended that line.
+    #[must_use]
+    pub fn has_printed(&self, text: &str) -> bool {
+        has_line_with(&self.output, text)
     }
 
     /// Its exit status, if it has ended.
@@ -373,6 +377,14 @@ impl Drop for Process {
             eprintln!("--- what {} printed ---\n{}", self.name, self.output());
         }
     }
+}
+
+/// Returns true if a line that has ended holds `text`.
+fn has_line_with(output: &Mutex<Output>, text: &str) -> bool {
+    let output = output.lock().unwrap_or_else(PoisonError::into_inner);
+    let printed = String::from_utf8_lossy(&output.end);
+    let after = printed.split_once(text).map(|(_, after)| after);
+    after.is_some_and(|after| after.contains('\n'))
 }
 
 /// Keeps the end of the output until the stream closes.

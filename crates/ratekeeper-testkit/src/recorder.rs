@@ -30,7 +30,7 @@ impl Asked {
 /// An upstream's answer to a request.
 #[derive(Debug)]
 pub enum Act {
-    /// Sends this, and waits for another request.
+    /// Sends this, and waits for another request; closes if the head says `Connection: close`.
     Say(String),
     /// Sends nothing and closes.
     Close,
@@ -110,6 +110,11 @@ fn serve(stream: TcpStream, kept: &Mutex<Vec<Asked>>, act: &dyn Fn(&Asked) -> Ac
         match act(&asked) {
             Act::Say(text) => {
                 if writer.write_all(text.as_bytes()).is_err() {
+                    return;
+                }
+                let head = text.split("\r\n\r\n").next().unwrap_or_default();
+                if header(head, "connection").is_some_and(|it| it.eq_ignore_ascii_case("close")) {
+                    let _ = writer.shutdown(Shutdown::Both);
                     return;
                 }
             }

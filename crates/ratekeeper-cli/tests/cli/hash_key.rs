@@ -17,9 +17,9 @@ const RULES: &str = "domain: d
 descriptors:
 - key: strict
   on_store_failure: deny
-  rate_limit: { window: 24h, limit: 200, algorithm: fixed_window }
+  rate_limit: { window: 10000d, limit: 200, algorithm: fixed_window }
 - { key: slots, concurrency: { limit: 5, timeout: 60s } }
-- { key: jobs, rate_limit: { window: 24h, limit: 100, algorithm: fixed_window } }
+- { key: jobs, rate_limit: { window: 10000d, limit: 100, algorithm: fixed_window } }
 ";
 
 /// Every hit that the limit of `strict` has for one subject.
@@ -71,6 +71,25 @@ fn admitted(nodes: &[Service], subject: &str, meanwhile: impl FnOnce()) -> usize
     })
 }
 
+/// Checks that the limit has passed. On a machine so slow that decisions miss the longest deadline that there is, hits of
+/// those may have been taken for nobody.
+fn assert_all_admitted(nodes: &[Service], passed: usize) {
+    let late: usize = nodes.iter().map(late).sum();
+    let is_all = passed <= LIMIT && passed + late >= LIMIT;
+    assert!(is_all, "{passed} passed, and {late} were too late");
+}
+
+/// The decisions of a node that missed their deadline.
+fn late(node: &Service) -> usize {
+    let (_, metrics) = http(node.admin, "GET", "/metrics", "");
+    let late = metrics.lines().filter_map(|line| {
+        let rest = line.strip_prefix("ratelimit_redis_errors_total{")?;
+        let (_, count) = rest.split_once("cause=\"timeout\"} ")?;
+        count.trim().parse::<usize>().ok()
+    });
+    late.sum()
+}
+
 fn faults(node: &Service) -> String {
     let (status, body) = http(node.http, "GET", "/readyz", "");
     assert_eq!(status, 200, "{body}");
@@ -97,7 +116,7 @@ fn nodes_that_start_before_their_redis_share_their_limits_from_the_first_hit_on(
         );
     }
     let passed = admitted(&nodes, "ada", || server.restart());
-    assert_eq!(passed, LIMIT);
+    assert_all_admitted(&nodes, passed);
     for node in &nodes {
         eventually("nothing is wrong", || faults(node) == "[]");
     }
@@ -116,7 +135,7 @@ fn nodes_that_start_before_their_sentinels_share_their_limits_from_the_first_hit
     let folder = tempdir().expect("a folder can be made");
     let nodes = ["one", "two"].map(|name| node(folder.path(), name, &store));
     let passed = admitted(&nodes, "ada", || set.servers()[0].restart());
-    assert_eq!(passed, LIMIT);
+    assert_all_admitted(&nodes, passed);
 }
 
 #[test]
@@ -136,7 +155,7 @@ fn a_new_node_does_not_take_an_empty_redis_from_those_that_were_there_before() {
         server.process().kill();
         nodes.push(node(folder.path(), &format!("new {round}"), &url(&server)));
         let passed = admitted(&nodes, &format!("user {round}"), || server.restart());
-        assert_eq!(passed, LIMIT);
+        assert_all_admitted(&nodes, passed);
         assert_eq!(server.client().ask(&["GET", "rk:seed"]), before);
         nodes.pop();
     }
@@ -152,7 +171,7 @@ fn what_lies_in_the_place_of_the_hash_key_parts_nobody_from_the_others() {
         server.client().ask(&garbage);
         let folder = tempdir().expect("a folder can be made");
         let nodes = ["one", "two"].map(|name| node(folder.path(), name, &url(&server)));
-        assert_eq!(admitted(&nodes, "ada", || {}), LIMIT);
+        assert_all_admitted(&nodes, admitted(&nodes, "ada", || {}));
         // And where it is overwritten under way.
         server.client().ask(&["DEL", "rk:seed"]);
         server.client().ask(&garbage);
@@ -160,7 +179,7 @@ fn what_lies_in_the_place_of_the_hash_key_parts_nobody_from_the_others() {
             "the key is put back",
             || matches!(server.client().ask(&["GET", "rk:seed"]), Reply::Bytes(key) if key != b"garbage"),
         );
-        assert_eq!(admitted(&nodes, "bob", || {}), LIMIT);
+        assert_all_admitted(&nodes, admitted(&nodes, "bob", || {}));
     }
 }
 

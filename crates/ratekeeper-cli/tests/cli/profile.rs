@@ -1,7 +1,6 @@
 //! The profile in the banner and the log.
 
 use crate::support::{FREE_PORTS, Service, ratekeeper, write};
-use ratekeeper_testkit::process::eventually;
 use tempfile::tempdir;
 
 const RULES: &str =
@@ -16,10 +15,8 @@ fn said(flags: &[&str], variables: &[(&str, &str)]) -> (String, String) {
     let mut command = ratekeeper(folder.path(), &args);
     command.envs(variables.iter().copied());
     let service = Service::start(command, folder.path());
-    eventually("it logs that it serves", || {
-        service.log().contains("serving")
-    });
-    (service.banner.clone(), service.log())
+    let log = service.wait_for_log("serving");
+    (service.banner.clone(), log)
 }
 
 #[test]

@@ -120,8 +120,13 @@ fn failed_saves_are_counted_and_in_readyz() {
     let (status, readyz) = http(service.http, "GET", "/readyz", "");
     assert_eq!(status, 200, "a node that cannot save still serves");
     assert!(readyz.contains("counters cannot be saved"), "{readyz}");
-    let said = service.log().matches("counters cannot be saved").count();
-    assert_eq!(said, 1, "{}", service.log());
+    // It is logged after it is counted.
+    let said = service.wait_for_log("counters cannot be saved");
+    assert_eq!(
+        said.matches("counters cannot be saved").count(),
+        1,
+        "{said}"
+    );
 
     fs::remove_dir(&in_the_way).expect("folders can be removed");
     // It tries again every ten seconds.

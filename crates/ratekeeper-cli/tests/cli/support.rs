@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
+use ratekeeper_testkit::process::eventually;
+
 /// The binary in `folder`, with nothing but PATH from this process's environment.
 pub(crate) fn ratekeeper(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
@@ -190,6 +192,17 @@ impl Service {
     /// The lines it has logged so far.
     pub(crate) fn log(&self) -> String {
         log_text(&self.log)
+    }
+
+    /// Waits until it has logged a line with `text`, and returns the log.
+    pub(crate) fn wait_for_log(&self, text: &str) -> String {
+        let is_logged = || {
+            let log = self.log();
+            let after = log.split_once(text).map(|(_, after)| after);
+            after.is_some_and(|after| after.contains('\n'))
+        };
+        eventually(&format!("it logs {text:?}"), is_logged);
+        self.log()
     }
 }
 

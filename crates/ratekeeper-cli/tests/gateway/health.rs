@@ -48,9 +48,8 @@ fn an_address_that_is_not_well_is_asked_last_until_it_is_again() {
     for _ in 0..6 {
         assert_eq!(gateway.get("/", &[]).body, "two");
     }
-    let readiness = gateway.told("/readyz");
     let fault = format!("fails its health check at 127.0.0.1:{}", one.port);
-    assert!(readiness.contains(&fault), "{readiness}");
+    gateway.tells("/readyz", &fault);
 
     two_is_well.store(false, Ordering::SeqCst);
     eventually("none is", || count(&gateway, "unhealthy") == 2);
@@ -73,7 +72,7 @@ fn an_address_that_does_not_answer_its_check_in_time_is_not_well() {
     let (one, _) = upstream("one");
     let stuck = Upstream::start(|_| Act::Hang);
     let settings = format!(
-        "upstreams:\n  app: {{ urls: [ '{}', '{}' ], health_check: {{ path: /healthz, timeout: 500ms }} }}\n",
+        "upstreams:\n  app: {{ urls: [ '{}', '{}' ], health_check: {{ path: /healthz, timeout: 5s }} }}\n",
         stuck.url(),
         one.url()
     );
@@ -118,6 +117,5 @@ fn a_change_of_settings_asks_no_address_that_is_not_well() {
     eventually("one is asked again where nobody checks", || {
         gateway.get("/", &[]).body == "one"
     });
-    let readiness = gateway.told("/readyz");
-    assert!(!readiness.contains("health check"), "{readiness}");
+    gateway.no_longer_tells("/readyz", "health check");
 }

@@ -16,18 +16,20 @@ fn python() -> Command {
 fn websockets_pass() {
     const SERVER: &str = "
 import asyncio, sys, websockets
+patient = dict(ping_interval=None, close_timeout=60)
 async def echo(ws, path=None):
     async for message in ws:
         await ws.send(message)
 async def main():
-    async with websockets.serve(echo, '127.0.0.1', int(sys.argv[1]), max_size=None):
+    async with websockets.serve(echo, '127.0.0.1', int(sys.argv[1]), max_size=None, **patient):
         await asyncio.Future()
 asyncio.run(main())
 ";
     const CLIENT: &str = "
 import asyncio, sys, websockets
+patient = dict(ping_interval=None, close_timeout=60)
 async def main():
-    async with websockets.connect(sys.argv[1], max_size=None) as ws:
+    async with websockets.connect(sys.argv[1], max_size=None, open_timeout=60, **patient) as ws:
         large = bytes(range(256)) * 4096
         for message in ['one', 'zwei \\u00fc', large]:
             await ws.send(message)

@@ -35,10 +35,16 @@ fn bench(gateways: &[Gateway], args: &[&str]) -> Value {
 
 #[test]
 fn three_gateways_let_exactly_the_threshold_of_each_window_pass() {
+    // A gateway that misses the longest deadline that there is lets ten pass by itself: then the machine was too slow.
+    let is_seen = (0..10).any(|_| is_seen_to_be_exact());
+    assert!(is_seen, "no gateway answered by Redis alone");
+}
+
+/// Asks three gateways with a Redis of their own, and checks what they let pass. False if some missed their deadline.
+fn is_seen_to_be_exact() -> bool {
     let redis = Server::start();
     let upstream = Upstream::start(|_| ok("hello"));
     let store = format!("redis://127.0.0.1:{}/", redis.port());
-    // The longest deadline that there is, for slow machines: each gateway by itself would let ten pass.
     let args = [
         "--upstream",
         &upstream.url(),
@@ -53,6 +59,13 @@ fn three_gateways_let_exactly_the_threshold_of_each_window_pass() {
     let load = ["--rate", "300", "--duration", "4s", "--windows", "1s"];
     let keys = ["--method", "PUT", "--path", path, "--keys", "uniform:5"];
     let report = bench(&gateways, &[&load[..], &keys[..]].concat());
+    let none = r#"ratelimit_gateway_held_total{what="degraded"} 0"#;
+    let are_exact = gateways
+        .iter()
+        .all(|gateway| gateway.told("/metrics").contains(none));
+    if !are_exact {
+        return false;
+    }
     let windows = &report["windows"];
     assert_eq!(windows["windows"], 3, "{report}");
     assert_eq!(report["errors"], serde_json::json!({}), "{report}");
@@ -69,6 +82,7 @@ fn three_gateways_let_exactly_the_threshold_of_each_window_pass() {
         each.contains("cmdstat_evalsha"),
         "they counted there: {each}"
     );
+    true
 }
 
 #[test]

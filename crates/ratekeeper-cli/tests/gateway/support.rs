@@ -123,6 +123,20 @@ impl Gateway {
         Answer::read(&text)
     }
 
+    /// Waits until the admin listener tells `text` at `path`: counts and faults may come after an answer.
+    pub(crate) fn tells(&self, path: &str, text: &str) {
+        process::eventually(&format!("{path} tells {text}"), || {
+            self.told(path).contains(text)
+        });
+    }
+
+    /// Waits until the admin listener no longer tells `text` at `path`.
+    pub(crate) fn no_longer_tells(&self, path: &str, text: &str) {
+        process::eventually(&format!("{path} no longer tells {text}"), || {
+            !self.told(path).contains(text)
+        });
+    }
+
     /// The answer of the admin listener at `path`.
     pub(crate) fn told(&self, path: &str) -> String {
         let request =

@@ -172,6 +172,8 @@ fn answers_are_the_same_through_a_service() {
             let (url, upstream_url) = (format!("grpc://127.0.0.1:{port}"), upstream.url());
             let settings = format!("{DESCRIPTORS}\nheaders: \"{headers}\"\ndenial_body: {body}\n");
             let common = ["--upstream", &upstream_url, "--wait-max", "1s"];
+            // The slow requests are under way until the end.
+            let common = [&common[..], &["--upstream-timeout", "1h"]].concat();
             let asking = ["--service", &url, "--service-permits"];
             let patient = ["--service-deadline", "10s"];
             let args = [common.as_slice(), &asking, &patient].concat();

@@ -75,7 +75,7 @@ fn an_answer_that_breaks_off_does_not_look_whole() {
         ),
         false => Act::Close,
     });
-    let gateway = Gateway::start(&upstream.url(), &["--upstream-timeout", "2s"]);
+    let gateway = Gateway::start(&upstream.url(), &[]);
     let answer = gateway.get("/", &[]);
     assert_eq!(answer.header("content-length"), Some("10"), "{answer:?}");
     assert!(answer.body.len() < 10, "{answer:?}");
@@ -149,9 +149,5 @@ fn addresses_take_turns_and_dead_ones_are_passed_over() {
         assert_eq!(gateway.get("/", &[]).status, 200);
     }
     assert!(one.asked().len() >= 3 && two.asked().len() >= 3);
-    let readiness = gateway.told("/readyz");
-    assert!(
-        readiness.contains(&format!("127.0.0.1:{dead}")),
-        "{readiness}"
-    );
+    gateway.tells("/readyz", &format!("127.0.0.1:{dead}"));
 }

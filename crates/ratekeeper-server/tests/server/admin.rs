@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::certificates::put;
 use crate::support::{PATIENCE, RULES, request, start, start_with};
 use ratekeeper_limiter::{Limiter, LimiterOptions};
 use ratekeeper_rules::{Options, ReadOptions, RuleSet};
@@ -175,7 +176,7 @@ async fn a_hangup_makes_it_look_at_the_rules() {
     // It answers, so it listens for signals as well.
     running.admin("/").await;
     let longer = RULES.replace("requests_per_unit: 3,", "requests_per_unit: 30,");
-    std::fs::write(running.dir.path().join("rules.yaml"), longer).unwrap();
+    put(&running.dir.path().join("rules.yaml"), &longer);
     let me = std::process::id().to_string();
     let sent = std::process::Command::new("kill")
         .args(["-HUP", &me])

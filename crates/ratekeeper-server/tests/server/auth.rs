@@ -5,6 +5,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use ratekeeper_server::{ServedStore, ServerConfig};
 
+use crate::certificates::put;
 use crate::support::{PATIENCE, Running, raw, start, start_with};
 
 /// Windows whose next edge is decades away.
@@ -329,9 +330,10 @@ async fn the_domain_is_the_only_one_or_named() {
     );
     assert_eq!(ask(&server, "GET", "/v1/auth", &path).await.status, 429);
 
-    std::fs::write(server.dir.path().join("more.yaml"), "domain: b\n").unwrap();
+    put(&server.dir.path().join("more.yaml"), "domain: b\n");
     let mut reloads = server.reloads.clone();
-    tokio::time::timeout(PATIENCE, reloads.changed())
+    let taken = reloads.wait_for(|status| status.accepted == 2);
+    tokio::time::timeout(PATIENCE, taken)
         .await
         .unwrap()
         .unwrap();

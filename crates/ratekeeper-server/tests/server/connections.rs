@@ -121,30 +121,35 @@ async fn connections_go_when_they_are_old() {
         config.bounds.connection_age_max = Some(Duration::from_millis(50));
     })
     .await;
-    let (mut sender, mut connection) = connect(&running).await;
+    // A client that the machine keeps from asking for so long asks nothing on that connection.
+    timeout(PATIENCE, async {
+        while asked_until_old(&running).await == 0 {}
+    })
+    .await
+    .expect("something is asked before the connection is old");
+    running.stop().await;
+}
+
+/// Asks on a connection of its own until that goes, and returns the number of answers.
+async fn asked_until_old(running: &Running) -> u64 {
+    let (mut sender, mut connection) = connect(running).await;
     let message = request("d", &[("other", "a")]);
     let mut answered = 0;
-    let ended = timeout(PATIENCE, async {
-        loop {
-            if connection.is_finished() || sender.is_closed() {
-                return (&mut connection).await;
-            }
-            if sender.ready().await.is_err() {
-                continue;
-            }
-            match sender.send_request(call(&message, None)).await {
-                Ok(answer) => {
-                    assert_eq!(status(answer).await, "0");
-                    answered += 1;
-                }
-                // It was not sent any more: the connection is closing.
-                Err(error) => assert!(error.is_canceled() || error.is_closed(), "{error:?}"),
-            }
+    while !connection.is_finished() && !sender.is_closed() {
+        if sender.ready().await.is_err() {
+            continue;
         }
-    });
-    ended.await.unwrap().unwrap().unwrap();
-    assert!(answered > 0);
-    running.stop().await;
+        match sender.send_request(call(&message, None)).await {
+            Ok(answer) => {
+                assert_eq!(status(answer).await, "0");
+                answered += 1;
+            }
+            // It was not sent any more: the connection is closing.
+            Err(error) => assert!(error.is_canceled() || error.is_closed(), "{error:?}"),
+        }
+    }
+    (&mut connection).await.unwrap().unwrap();
+    answered
 }
 
 /// A request that does not finish within the grace of an old connection is cut off.
@@ -172,15 +177,21 @@ async fn connections_go_when_nobody_asks() {
         config.bounds.ping_interval = Duration::from_millis(5);
     })
     .await;
-    let (mut sender, connection) = connect(&running).await;
-    let answer = sender.send_request(call(&request("d", &[("other", "a")]), None));
-    assert_eq!(status(answer.await.unwrap()).await, "0");
-    // GOAWAY, and no error.
-    timeout(PATIENCE, connection)
-        .await
-        .unwrap()
-        .unwrap()
-        .unwrap();
+    // A client that the machine keeps from asking for so long finds the connection closed.
+    timeout(PATIENCE, async {
+        loop {
+            let (mut sender, connection) = connect(&running).await;
+            let answer = sender.send_request(call(&request("d", &[("other", "a")]), None));
+            let Ok(answer) = answer.await else {
+                continue;
+            };
+            assert_eq!(status(answer).await, "0");
+            // GOAWAY, and no error.
+            return connection.await.unwrap().unwrap();
+        }
+    })
+    .await
+    .expect("a client asks, and its connection goes");
     running.stop().await;
 }
 
@@ -205,22 +216,13 @@ async fn connections_that_answer_no_ping_are_closed() {
     running.stop().await;
 }
 
-/// The time the other side takes to close.
-async fn closed_after(mut stream: TcpStream) -> Duration {
-    let begun = std::time::Instant::now();
-    let mut rest = Vec::new();
-    let _ = timeout(PATIENCE, stream.read_to_end(&mut rest))
-        .await
-        .expect("it is closed");
-    begun.elapsed()
-}
-
 /// A gRPC client that never begins is closed when its head is due; one that has begun is asked
 /// whether it is there, and stays.
 #[tokio::test]
 async fn grpc_connections_that_never_begin_are_closed() {
     let running = start_with(RULES, |config| {
-        config.bounds.head_timeout = Duration::from_millis(100);
+        // Long enough for one that begins on a busy machine.
+        config.bounds.head_timeout = Duration::from_secs(2);
     })
     .await;
     let mut begun = TcpStream::connect(running.addresses.grpc).await.unwrap();
@@ -229,9 +231,11 @@ async fn grpc_connections_that_never_begin_are_closed() {
     let silent = TcpStream::connect(running.addresses.grpc).await.unwrap();
     let mut partial = TcpStream::connect(running.addresses.grpc).await.unwrap();
     partial.write_all(&preface[..10]).await.unwrap();
-    for never in [silent, partial] {
-        let took = closed_after(never).await;
-        assert!(took < Duration::from_secs(30), "{took:?}");
+    for mut never in [silent, partial] {
+        let mut rest = Vec::new();
+        let _ = timeout(PATIENCE, never.read_to_end(&mut rest))
+            .await
+            .expect("it is closed");
     }
     // Its PING is answered.
     let ping = b"\0\0\x08\x06\0\0\0\0\0mornings";
@@ -251,7 +255,8 @@ async fn grpc_connections_that_never_begin_are_closed() {
 async fn long_answers_that_nobody_takes_are_bounded() {
     let running = start_with(RULES, |config| {
         config.bounds.long_answers_bytes_max = 400 << 10;
-        config.bounds.patience.stall_timeout = Some(Duration::from_secs(2));
+        // Long enough to see that there is no room, on a busy machine.
+        config.bounds.patience.stall_timeout = Some(Duration::from_secs(6));
         config.bounds.patience.rate_min = 1 << 20;
     })
     .await;

@@ -1,5 +1,6 @@
 //! Health, reflection, and what hostile or broken gRPC clients get.
 
+use crate::certificates::put;
 use crate::support::{PATIENCE, RULES, Running, request, start, start_with};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
@@ -55,7 +56,7 @@ async fn health_watchers_see_rules_come_and_the_shutdown() {
         answer.map(|answer| answer.status())
     };
     assert_eq!(next(&mut watch).await, Some(ServingStatus::NotServing));
-    std::fs::write(running.dir.path().join("rules.yaml"), RULES).unwrap();
+    put(&running.dir.path().join("rules.yaml"), RULES);
     assert_eq!(next(&mut watch).await, Some(ServingStatus::Serving));
     let (task, _dir) = running.begin_shutdown();
     // The stream ends, so that it does not keep the drain waiting; the last word may be lost

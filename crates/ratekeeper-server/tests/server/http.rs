@@ -1,5 +1,6 @@
 //! `/json`, `/v1/check`, `/v1/checks` and health, as a client sees them.
 
+use crate::certificates::put;
 use crate::support::{RULES, Running, start, start_with};
 use serde_json::{Value, json};
 
@@ -356,7 +357,7 @@ async fn health_says_whether_there_are_rules() {
         (400, "no rate limit configuration loaded\n")
     );
 
-    std::fs::write(running.dir.path().join("rules.yaml"), RULES).unwrap();
+    put(&running.dir.path().join("rules.yaml"), RULES);
     running
         .reloads
         .wait_for(|status| status.is_loaded())
@@ -374,7 +375,7 @@ async fn health_says_whether_there_are_rules() {
     let secret = "sk_live_4eC39HqLyjWDarjtT1zdp7dc";
     let typo =
         format!("domain: d\ndescriptors:\n  - {{ key: api_key, value: {secret}, limits: 5 }}\n");
-    std::fs::write(running.dir.path().join("rules.yaml"), typo).unwrap();
+    put(&running.dir.path().join("rules.yaml"), &typo);
     running
         .reloads
         .wait_for(|status| status.error.is_some())

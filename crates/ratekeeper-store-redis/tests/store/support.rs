@@ -7,8 +7,13 @@ use std::time::Duration;
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::{Answer, CounterKey, Request, Step, Store, StoreError, Verdicts};
 use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
+use ratekeeper_testkit::process::DEADLINE;
 use ratekeeper_testkit::redis::Server;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::time::{Instant, sleep};
+
+/// The interval between checks of a condition.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 static HOME: LazyLock<Runtime> = LazyLock::new(|| {
     let mut builder = Builder::new_multi_thread();
@@ -63,6 +68,18 @@ pub(crate) fn step(limit: &Limit, number: u64) -> Step {
         },
         *limit,
     )
+}
+
+/// Waits until `holds`. Meanwhile other tasks of this runtime have their turns.
+///
+/// # Panics
+/// If it does not within [`DEADLINE`].
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !holds().await {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        sleep(LOOK_EVERY).await;
+    }
 }
 
 /// Decides `steps` by the server's time.

@@ -34,6 +34,13 @@ fn both_streams_are_kept_in_the_order_they_came() {
 }
 
 #[test]
+fn a_line_in_pieces_is_waited_for_to_its_end() {
+    let mut process = shell("printf 'port '; sleep 0.2; echo 8080; exec sleep 60");
+    assert_eq!(process.wait_for_output("port"), "port 8080\n");
+    assert!(process.has_printed("8080") && !process.has_printed("8081"));
+}
+
+#[test]
 fn of_much_output_the_end_is_kept() {
     let mut process = shell("yes abcdefg | head -c 3000000; echo; echo done; exec sleep 60");
     let printed = process.wait_for_output("\ndone");

@@ -107,18 +107,16 @@ async fn dynamic_metadata_tells_the_request_and_what_passed() {
 
 #[tokio::test]
 async fn on_a_denial_the_reset_is_the_wait() {
-    // A bucket lets one hit through long before it is full again.
-    let rules = "domain: d\ndescriptors:\n  - key: k\n    rate_limit: { window: 1h, limit: 3600, algorithm: token_bucket }\n";
+    // A bucket lets one hit through long before it is full again: here every hour.
+    let rules = "domain: d\ndescriptors:\n  - key: k\n    rate_limit: { window: 3600h, limit: 3600, algorithm: token_bucket }\n";
     let running = start(rules).await;
     let mut all = request("d", &[("k", "a")]);
     all.hits_addend = 3_600;
     ask(&running, all).await;
     let response = ask(&running, request("d", &[("k", "a")])).await;
     assert_eq!(response.overall_code(), Code::OverLimit);
-    assert_eq!(
-        response.statuses[0].duration_until_reset.unwrap().seconds,
-        1
-    );
+    let reset = response.statuses[0].duration_until_reset.unwrap().seconds;
+    assert!((3_000..=3_600).contains(&reset), "{reset}");
     running.stop().await;
 }
 
@@ -148,7 +146,8 @@ async fn under_the_envoy_profile_the_reset_is_the_windows_end() {
             let now = at.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
             year - i64::try_from(now).unwrap() % year
         };
-        assert!(seconds == end(before) || seconds == end(after), "{seconds}");
+        let is_end = (end(after)..=end(before)).contains(&seconds);
+        assert!(is_end, "{seconds}");
     }
     running.stop().await;
 }

@@ -10,7 +10,7 @@ use ratekeeper_testkit::redis::Cluster;
 use tokio::task::JoinSet;
 
 use super::{patient, ready, shared, steps, store};
-use crate::support::{LASTING, decide, home, limit};
+use crate::support::{LASTING, decide, home, limit, until};
 
 const NODES: usize = 4;
 const TASKS: usize = 64;
@@ -82,14 +82,10 @@ async fn counters_of_several_shards_are_taken_together_or_not_at_all() {
     assert_eq!(admitted(&nodes, &limits).await, 1_000);
     for (step, quota) in together(&limits).into_iter().zip(quotas) {
         // A refund may still be on its way.
-        let mut taken = 0;
-        for _ in 0..1_000 {
-            taken = quota - left(&nodes[0], step).await;
-            if taken == 1_000 {
-                break;
-            }
-        }
-        assert_eq!(taken, 1_000, "of {quota}");
+        until(&format!("1000 of {quota} are taken"), async || {
+            quota - left(&nodes[0], step).await == 1_000
+        })
+        .await;
     }
     let counts = nodes.iter().flat_map(|node| node.shards());
     assert_eq!(counts.map(|it| it.stranded_hits).sum::<u64>(), 0);

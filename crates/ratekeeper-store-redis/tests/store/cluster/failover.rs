@@ -5,12 +5,14 @@ use std::time::Duration;
 use ratekeeper_core::{Algorithm, Mode};
 use ratekeeper_store::{Request, Step, StepOutcome, Store, StoreError};
 use ratekeeper_store_redis::{Circuit, RedisStore};
-use ratekeeper_testkit::process::{DEADLINE, eventually};
+use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Cluster, Reply};
-use tokio::task::yield_now;
 
 use super::{endpoint, patient, ready, step_of, steps};
-use crate::support::{LASTING, decide, home, limit};
+use crate::support::{LASTING, decide, home, limit, until};
+
+/// The time that a primary has to be gone before it is missed: more than a busy machine takes from it.
+const GONE: Duration = Duration::from_secs(5);
 
 fn is_primary(cluster: &Cluster, node: usize) -> bool {
     match cluster.client(node).ask(&["ROLE"]) {
@@ -36,7 +38,7 @@ fn left(outcome: &StepOutcome) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_shard_is_missed_by_its_own_counters_alone_until_its_replica_serves() {
-    let mut cluster = Cluster::of(3, 1, Duration::from_secs(2));
+    let mut cluster = Cluster::of(3, 1, GONE);
     let store = RedisStore::new(endpoint(&cluster), patient(), home());
     ready(&store).await;
     let limit = limit(Algorithm::FixedWindow, 1_000_000, LASTING);
@@ -47,26 +49,26 @@ async fn a_lost_shard_is_missed_by_its_own_counters_alone_until_its_replica_serv
     let gone = format!("127.0.0.1:{}", cluster.ports()[0]);
     cluster.servers()[0].process().kill();
     let mut failed = 0;
-    let recovered = async {
-        loop {
-            let verdicts = decide(&store, &[kept]).await;
-            assert!(verdicts.expect("the others serve on").allowed);
-            match decide(&store, &[lost]).await {
-                Ok(verdicts) => break assert!(verdicts.allowed),
-                Err(error) => {
-                    assert_eq!(error, StoreError::Unavailable);
-                    failed += 1;
-                }
-            }
-            // Its own breaker alone opens.
-            for shard in store.shards().iter().filter(|it| *it.shard != *gone) {
-                assert_eq!(shard.circuit, Circuit::Closed, "{}", shard.shard);
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+    until("the replica serves", async || {
+        let verdicts = decide(&store, &[kept]).await;
+        assert!(verdicts.expect("the others serve on").allowed);
+        // Its own breaker alone opens.
+        for shard in store.shards().iter().filter(|it| *it.shard != *gone) {
+            assert_eq!(shard.circuit, Circuit::Closed, "{}", shard.shard);
         }
-    };
-    let recovered = tokio::time::timeout(DEADLINE, recovered).await;
-    recovered.expect("the replica serves");
+        match decide(&store, &[lost]).await {
+            Ok(verdicts) => {
+                assert!(verdicts.allowed);
+                true
+            }
+            Err(error) => {
+                assert_eq!(error, StoreError::Unavailable);
+                failed += 1;
+                false
+            }
+        }
+    })
+    .await;
     assert!(failed > 0, "it was away");
     assert!(is_primary(&cluster, 3));
     // Its metrics have gone with it.
@@ -80,7 +82,7 @@ async fn a_lost_shard_is_missed_by_its_own_counters_alone_until_its_replica_serv
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shards_that_are_there_count_on_without_one_that_is_lost() {
-    let mut cluster = Cluster::of(3, 0, Duration::from_secs(2));
+    let mut cluster = Cluster::of(3, 0, GONE);
     let store = RedisStore::new(endpoint(&cluster), patient(), home());
     ready(&store).await;
     let limit = limit(Algorithm::FixedWindow, 1_000, LASTING);
@@ -99,17 +101,14 @@ async fn shards_that_are_there_count_on_without_one_that_is_lost() {
             store.give_back(&request, &verdicts);
         }
     }
-    let given_back = async {
-        for step in &all[..2] {
-            let look = [Step { hits: 0, ..*step }];
-            while remaining(&store, &look).await != 1_000 - 49 {
-                yield_now().await;
-            }
-        }
-    };
     // Nobody waits for that, so it may still be on its way.
-    let given_back = tokio::time::timeout(DEADLINE, given_back).await;
-    given_back.expect("what was taken last is given back");
+    for step in &all[..2] {
+        let look = [Step { hits: 0, ..*step }];
+        until("what was taken last is given back", async || {
+            remaining(&store, &look).await == 1_000 - 49
+        })
+        .await;
+    }
     eventually("it is said what is missing", || !store.faults().is_empty());
 }
 
@@ -133,13 +132,10 @@ async fn what_a_hung_shard_may_have_counted_is_not_asked_again() {
         assert!(decide(&store, &[kept]).await.expect("it serves").allowed);
     }
     cluster.servers()[0].process().resume();
-    let again = async {
-        while decide(&store, &[hung]).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let again = tokio::time::timeout(DEADLINE, again).await;
-    again.expect("it serves again");
+    until("it serves again", async || {
+        decide(&store, &[hung]).await.is_ok()
+    })
+    .await;
     let look = [Step { hits: 0, ..hung }];
     let looked = decide(&store, &look).await.expect("it serves again");
     let StepOutcome::Counted(outcome) = looked.outcomes[0] else {

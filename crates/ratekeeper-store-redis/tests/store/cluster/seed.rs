@@ -77,7 +77,7 @@ async fn all_nodes_share_one_seed() {
 /// Nor does one that starts when that shard is back, and has forgotten everything.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_starts_while_the_seeds_shard_is_away_names_counters_as_the_others_do() {
-    let mut cluster = Cluster::of(SHARDS, 0, Duration::from_secs(2));
+    let mut cluster = Cluster::of(SHARDS, 0, Duration::from_secs(5));
     let service = Service::new(&cluster);
     let lost = service.home_of_seed(&cluster);
     let first = service.node();
@@ -122,7 +122,7 @@ async fn a_node_that_starts_while_the_seeds_shard_is_away_names_counters_as_the_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_counted_by_a_secret_that_nobody_shares() {
-    let mut cluster = Cluster::of(SHARDS, 0, Duration::from_secs(2));
+    let mut cluster = Cluster::of(SHARDS, 0, Duration::from_secs(5));
     let service = Service::new(&cluster);
     let lost = service.home_of_seed(&cluster);
     cluster.servers()[lost].process().kill();
