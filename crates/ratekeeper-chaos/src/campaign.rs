@@ -60,7 +60,7 @@ impl Plan {
     pub const TEST: Self = Self {
         lasting: Duration::from_millis(2_500),
         after: Duration::from_secs(2),
-        deadline: Duration::from_millis(200),
+        deadline: Duration::from_millis(500),
         patience: Duration::from_secs(30),
         is_timed: false,
         extent: Extent::Tests,

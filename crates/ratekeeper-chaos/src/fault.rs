@@ -115,6 +115,19 @@ impl Stage {
         std::thread::sleep(self.lasting);
     }
 
+    /// Waits until every node has found the breaker of some server open, or until `patience` is over.
+    pub(crate) fn until_open(&self, patience: Duration) {
+        let end = Instant::now() + patience;
+        let is_open = || {
+            let looks = self.looks.as_ref();
+            let latest = looks.and_then(|looks| looks.latest(self.nodes.len(), Duration::ZERO));
+            latest.is_some_and(|latest| latest.iter().all(|look| look.is_open))
+        };
+        while Instant::now() < end && !is_open() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     /// Repeats `act` at intervals of `every` while the fault lasts.
     pub(crate) fn keep(&self, every: Duration, mut act: impl FnMut()) {
         let end = Instant::now() + self.lasting;

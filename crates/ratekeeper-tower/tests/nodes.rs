@@ -136,7 +136,7 @@ fn all_nodes_together_hold_no_more_than_the_limit() {
 #[test]
 fn a_place_outlives_its_timeout_while_it_is_held_and_not_the_node_that_held_it() {
     let server = Server::start();
-    let rules = rules(1, "3s");
+    let rules = rules(1, "6s");
     let (holder, other) = (Node::new(&server, &rules), Node::new(&server, &rules));
     let held = holder.ask();
     assert_eq!(held.status(), StatusCode::OK);

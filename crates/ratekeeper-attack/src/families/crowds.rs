@@ -30,7 +30,7 @@ const STREAMS: u32 = 20;
 const LONG: usize = 16 << 20;
 
 /// Times shorter than the defaults, so that the campaign need not wait half a minute for each kind.
-const IMPATIENT: &str = "stall_timeout: 2s\nmin_rate: 256KiB\nupstream_timeout: 5s\n";
+const IMPATIENT: &str = "stall_timeout: 4s\nmin_rate: 256KiB\nupstream_timeout: 20s\n";
 
 /// The time within which every peer must be gone: heads and idle connections have 30 seconds, and a busy machine adds some.
 const GONE: Duration = Duration::from_secs(60);
@@ -59,47 +59,58 @@ struct Kind {
     keep: fn(&mut TcpStream),
 }
 
+impl Kind {
+    const fn new(
+        name: &'static str,
+        (requests, each_kib): (u32, usize),
+        open: fn(u16) -> TcpStream,
+        keep: fn(&mut TcpStream),
+    ) -> Self {
+        Self {
+            name,
+            requests,
+            each_kib,
+            open,
+            keep,
+        }
+    }
+}
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const UPLOAD: &[u8] = b"POST /up HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n";
+const HALF_A_HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nX: ";
+
 const KINDS: &[Kind] = &[
-    Kind {
-        name: "clients that read nothing, HTTP/1.1",
-        requests: 1,
-        each_kib: 200,
-        open: |port| open(port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
-        keep: |_| {},
-    },
-    Kind {
-        name: "streams that read nothing, HTTP/2",
-        requests: STREAMS,
-        each_kib: 120,
-        open: stalling_streams,
-        keep: answer_pings,
-    },
-    Kind {
-        name: "uploads of a byte at a time, HTTP/1.1",
-        requests: 1,
-        each_kib: 300,
-        open: |port| {
-            open(
-                port,
-                b"POST /up HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n",
-            )
-        },
-        keep: trickle,
-    },
-    Kind {
-        name: "heads that never end, HTTP/1.1",
-        requests: 0,
-        each_kib: 120,
-        open: |port| open(port, b"GET / HTTP/1.1\r\nHost: a\r\nX: "),
-        keep: trickle,
-    },
-    Kind {
-        name: "connections that say nothing",
-        requests: 0,
-        each_kib: 60,
-        open: |port| open(port, b""),
-        keep: |_| {},
-    },
+    Kind::new(
+        "clients that read nothing, HTTP/1.1",
+        (1, 200),
+        |port| open(port, GET),
+        |_| {},
+    ),
+    Kind::new(
+        "streams that read nothing, HTTP/2",
+        (STREAMS, 120),
+        stalling_streams,
+        answer_pings,
+    ),
+    Kind::new(
+        "uploads of a byte at a time, HTTP/1.1",
+        (1, 300),
+        |port| open(port, UPLOAD),
+        trickle,
+    ),
+    Kind::new(
+        "heads that never end, HTTP/1.1",
+        (0, 120),
+        |port| open(port, HALF_A_HEAD),
+        trickle,
+    ),
+    Kind::new(
+        "connections that say nothing",
+        (0, 60),
+        |port| open(port, b""),
+        |_| {},
+    ),
 ];
 
 pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
@@ -125,12 +136,12 @@ fn crowd(program: &Path, plan: &Plan, kind: &Kind) -> Result<Row> {
     let (mut is_answered, mut most) = (true, 0);
     loop {
         peers.iter_mut().for_each(kind.keep);
-        is_answered &= honest(&gateway);
         let left = match kind.requests {
             0 => peers.iter().filter(|peer| !is_closed(peer)).count() as u64,
             _ => gateway.metric(CONNECTIONS).saturating_sub(KEPT),
         };
         most = left.max(most);
+        is_answered &= honest(&gateway);
         row.passed = left;
         // A crowd that has not come yet is not gone.
         if most > 0 && left == 0 || begun.elapsed() > GONE {

@@ -122,6 +122,8 @@ pub(crate) static FAULTS: &[Fault<Watched>] = &[
     },
     Fault {
         name: "sentinels: the primary replaced (SENTINEL FAILOVER)",
+        // On request alone: a busy machine takes longer to answer than a lost primary is waited for.
+        scene: || Watched(Sentinels::with_down_after(Duration::from_secs(3_600))),
         strike: |scene, _| scene.replace(),
         is_tested: true,
         ..FAULT

@@ -14,7 +14,7 @@ descriptors:
 ";
 
 /// Longer than the deadline.
-const PAUSE: Duration = Duration::from_millis(600);
+const PAUSE: Duration = Duration::from_millis(950);
 
 #[test]
 fn no_failure_mode_answers_for_a_pause_of_the_node() {
@@ -30,7 +30,7 @@ fn no_failure_mode_answers_for_a_pause_of_the_node() {
         "--store",
         &url,
         "--store-deadline",
-        "300ms",
+        "700ms",
     ];
     let args: Vec<&str> = args.iter().chain(&FREE_PORTS).copied().collect();
     let service = Service::start(ratekeeper(folder.path(), &args), folder.path());

@@ -5,23 +5,27 @@ use std::sync::Arc;
 use super::Progress;
 use crate::upstream::Place;
 
-/// A request's place at its upstream.
+/// A request's place at its upstream, free once this is dropped.
 #[derive(Debug)]
-pub(crate) enum HeldPlace {
-    Alone(#[allow(dead_code, reason = "it is held, and dropped")] Place),
-    /// Held also while the request's body is being sent.
-    WithRequest(#[allow(dead_code, reason = "it is held, and dropped")] Arc<Progress>),
+pub(crate) struct HeldPlace {
+    _alone: Option<Place>,
+    /// Holds the place also while the request's body is being sent.
+    _with_request: Option<Arc<Progress>>,
 }
 
 impl HeldPlace {
     pub(crate) fn new(place: Place, progress: Option<&Arc<Progress>>) -> Self {
-        match progress {
-            None => Self::Alone(place),
+        let alone = match progress {
+            None => Some(place),
             Some(progress) => {
                 // A request has one upstream, and so one place.
                 let _ = progress.place.set(place);
-                Self::WithRequest(Arc::clone(progress))
+                None
             }
+        };
+        Self {
+            _alone: alone,
+            _with_request: progress.map(Arc::clone),
         }
     }
 }
