@@ -50,8 +50,8 @@ fn store(cluster: &Cluster, config: RedisConfig) -> RedisStore {
 /// Deadlines that slow machines keep, even if one node is asked in vain first.
 fn patient() -> RedisConfig {
     let mut config = RedisConfig::default();
-    config.deadline = Duration::from_secs(10);
-    config.connect_timeout = Duration::from_secs(5);
+    config.deadline = Duration::from_secs(60);
+    config.connect_timeout = Duration::from_secs(20);
     config
 }
 

@@ -47,8 +47,8 @@ pub(crate) fn endpoint(server: &Server) -> Endpoint {
 /// Deadlines that slow machines keep, for tests that are not about them.
 pub(crate) fn patient() -> RedisConfig {
     let mut config = RedisConfig::default();
-    config.deadline = Duration::from_secs(20);
-    config.connect_timeout = Duration::from_secs(20);
+    config.deadline = Duration::from_secs(60);
+    config.connect_timeout = Duration::from_secs(30);
     config
 }
 

@@ -17,7 +17,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts three shards, each with one replica. Replicas take over only after 15 seconds, so
+    /// Starts three shards, each with one replica. Replicas take over only after a minute, so
     /// that a busy machine does not cause a failover, which would lose writes that were not
     /// replicated yet.
     ///
@@ -25,7 +25,7 @@ impl Cluster {
     /// If it does not come up.
     #[must_use]
     pub fn start() -> Self {
-        Self::of(3, 1, Duration::from_secs(15))
+        Self::of(3, 1, Duration::from_secs(60))
     }
 
     /// Starts this many shards with this many replicas each, which take over from a primary that is
@@ -49,7 +49,7 @@ impl Cluster {
             let options = [options, &["--tls-cluster", "yes"]].concat();
             Server::encrypted(files, &options)
         };
-        Self::made_of(shards, 0, Duration::from_secs(15), server)
+        Self::made_of(shards, 0, Duration::from_secs(60), server)
     }
 
     fn made_of(
