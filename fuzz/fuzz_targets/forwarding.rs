@@ -8,7 +8,7 @@ use ratekeeper_http::{
     ClientHeader, Describer, Forwarding, Hop, Identity, Mapping, Original, Source, Target,
     TrustedProxies,
 };
-use ratekeeper_rules::{Options, PathPattern, RuleSet, Standing};
+use ratekeeper_rules::{Options, PathPattern, RuleSet, LevelStatus};
 use std::sync::LazyLock;
 
 static DESCRIBER: LazyLock<Describer> = LazyLock::new(|| {
@@ -134,7 +134,7 @@ fuzz_target!(|bytes: &[u8]| {
                 let path = original.target.as_ref().map(|target| &*target.path);
                 let standings = path.map(|path| RULES.service_level_standings(method, path));
                 let mut standings = standings.unwrap_or_default().into_iter();
-                let holds = standings.find(|(_, standing)| *standing == Standing::Holds);
+                let holds = standings.find(|(_, standing)| *standing == LevelStatus::Holds);
                 assert_eq!(
                     question.level().map(|found| &found.level.id),
                     holds.map(|(level, _)| &level.id),

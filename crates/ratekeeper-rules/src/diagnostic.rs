@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// A position in a file.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Place {
+pub struct Position {
     /// The file's name, as in [`Source::name`](crate::Source::name).
     pub file: Arc<str>,
     /// Line number, from 1.
@@ -14,7 +14,7 @@ pub struct Place {
     pub column: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file: String = self.file.chars().map(printable).collect();
         write!(f, "{file}:{}:{}", self.line, self.column)
@@ -38,7 +38,7 @@ pub struct Diagnostic {
     /// Error or warning.
     pub severity: Severity,
     /// The position of the problem.
-    pub place: Place,
+    pub place: Position,
     /// The problem: one sentence, lower case, no full stop.
     pub message: String,
     /// A suggested fix, if one is known.

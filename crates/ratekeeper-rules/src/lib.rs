@@ -48,7 +48,7 @@ mod yaml;
 pub use calendar::{Calendar, CalendarUnit};
 pub use changes::{Change, ChangeKind};
 pub use cost::Cost;
-pub use diagnostic::{Diagnostic, Diagnostics, Excerpt, Place, Severity};
+pub use diagnostic::{Diagnostic, Diagnostics, Excerpt, Position, Severity};
 pub use load::{DEFAULT_STORE, Loaded, Options, Profile, load};
 pub use matching::{Entry, Matched, Visit, Walk};
 pub use nearest_name::Nearest;
@@ -57,6 +57,6 @@ pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, PlanLimit, Rule,
 pub use ruleset::{Domain, Evaluation, Node, RuleIndex, RuleSet};
 pub use schema::json_schema;
 pub use slas::{
-    LEVEL_KEYS, LevelMatch, PathPattern, SERVICE_LEVELS, Segment, ServiceLevel, Standing, TENANT,
+    LEVEL_KEYS, LevelMatch, LevelStatus, PathPattern, SERVICE_LEVELS, Segment, ServiceLevel, TENANT,
 };
 pub use words::Accuracy;

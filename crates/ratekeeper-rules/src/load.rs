@@ -18,8 +18,8 @@ use crate::report::Report;
 use crate::slas::{PathPattern, SERVICE_LEVELS, ServiceLevels};
 use crate::yaml::{self, Mark, Node as Tree};
 use crate::{
-    Diagnostic, Diagnostics, Domain, Evaluation, FailureMode, Node, Place, Rule, RuleSet, Source,
-    secret,
+    Diagnostic, Diagnostics, Domain, Evaluation, FailureMode, Node, Position, Rule, RuleSet,
+    Source, secret,
 };
 
 /// The defaults for keys that a file leaves out.
@@ -195,7 +195,7 @@ struct DomainBuilder {
 
 impl DomainBuilder {
     /// A domain without descriptors so far.
-    fn new(name: &str, settings: Settings, place: Place) -> Self {
+    fn new(name: &str, settings: Settings, place: Position) -> Self {
         Self {
             name: name.into(),
             settings,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use hashbrown::HashSet;
 
 use crate::diagnostic::Excerpt;
-use crate::{Diagnostic, Diagnostics, Options, Place, Severity, load};
+use crate::{Diagnostic, Diagnostics, Options, Position, Severity, load};
 
 /// The text of one file.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -294,7 +294,7 @@ impl NotText {
     fn into_diagnostic(self, name: &str) -> Diagnostic {
         Diagnostic {
             severity: Severity::Error,
-            place: Place {
+            place: Position {
                 file: name.into(),
                 line: self.line,
                 column: self.column,

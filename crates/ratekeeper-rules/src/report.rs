@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::diagnostic::Excerpt;
 use crate::parse::fields::At;
 use crate::yaml::Mark;
-use crate::{Diagnostic, Place, Severity, Source};
+use crate::{Diagnostic, Position, Severity, Source};
 
 /// The most errors (and the most warnings) reported for one file; the rest are only counted.
 const REPORTED_MAX: usize = 200;
@@ -39,8 +39,8 @@ impl<'s> Report<'s> {
         }
     }
 
-    pub(crate) fn place(&self, mark: Mark) -> Place {
-        Place {
+    pub(crate) fn place(&self, mark: Mark) -> Position {
+        Position {
             file: Arc::clone(&self.file),
             line: mark.line,
             column: mark.column,

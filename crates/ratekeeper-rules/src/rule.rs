@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ratekeeper_core::{Limit, Micros};
 use serde::{Deserialize, Serialize};
 
-use crate::{Calendar, Place};
+use crate::{Calendar, Position};
 
 /// A limit at a node of a domain. A list of limits makes one rule of each.
 #[derive(Clone, PartialEq, Debug)]
@@ -22,7 +22,7 @@ pub struct Rule {
     /// secret entries stand here in the clear: show [`Self::id`] instead.
     pub path: Arc<[Box<str>]>,
     /// The position of the rule in its file.
-    pub place: Place,
+    pub place: Position,
     /// The amount that may pass.
     pub limit: RuleLimit,
     /// The calendar that the window follows, if any.
@@ -109,7 +109,7 @@ pub struct PlanLimit {
     /// As [`Rule::consistency`]; [`None`] means the rule's.
     pub consistency: Option<Consistency>,
     /// The position of the limit in its file.
-    pub place: Place,
+    pub place: Position,
 }
 
 /// A window unit of envoyproxy/ratelimit. All have fixed lengths; none follows a calendar.

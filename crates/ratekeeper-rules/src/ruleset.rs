@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::matching::{Children, Walk};
-use crate::slas::{LevelMatch, ServiceLevel, ServiceLevels, Standing};
+use crate::slas::{LevelMatch, LevelStatus, ServiceLevel, ServiceLevels};
 use crate::{Entry, Rule, secret};
 
 /// All domains and rules of one load. A rule set never changes; a reload builds a new one.
@@ -90,7 +90,7 @@ impl RuleSet {
         &self,
         method: &str,
         path: &str,
-    ) -> Vec<(&ServiceLevel, Standing)> {
+    ) -> Vec<(&ServiceLevel, LevelStatus)> {
         self.service_levels.standings(method, path)
     }
 }

@@ -9,7 +9,7 @@ pub(crate) mod conflicts;
 mod pattern;
 mod router;
 
-use crate::{Place, RuleIndex};
+use crate::{Position, RuleIndex};
 
 pub use pattern::{PathPattern, Segment};
 use router::Router;
@@ -39,7 +39,7 @@ pub struct ServiceLevel {
     /// The rules made from its tiers, at least one; all must pass.
     pub rules: Vec<RuleIndex>,
     /// The position in its file.
-    pub place: Place,
+    pub place: Position,
 }
 
 impl ServiceLevel {
@@ -84,7 +84,7 @@ pub struct LevelMatch<'a> {
 
 /// The status of a service level, whose path matches a request, for that request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum LevelStatus {
     /// It applies: it is the most specific one.
     Holds,
     /// Another one is more specific.
@@ -148,7 +148,7 @@ impl ServiceLevels {
         })
     }
 
-    pub(crate) fn standings(&self, method: &str, path: &str) -> Vec<(&ServiceLevel, Standing)> {
+    pub(crate) fn standings(&self, method: &str, path: &str) -> Vec<(&ServiceLevel, LevelStatus)> {
         let mut about: Vec<_> = self
             .levels
             .iter()
@@ -165,10 +165,10 @@ impl ServiceLevels {
             as_get || level.counted_method(method).is_some()
         };
         let standing = |level: &ServiceLevel| match () {
-            () if !level.enabled => Standing::Disabled,
-            () if found.is_some_and(|found| std::ptr::eq(found, level)) => Standing::Holds,
-            () if is_about(level) => Standing::LessSpecific,
-            () => Standing::OtherMethod,
+            () if !level.enabled => LevelStatus::Disabled,
+            () if found.is_some_and(|found| std::ptr::eq(found, level)) => LevelStatus::Holds,
+            () if is_about(level) => LevelStatus::LessSpecific,
+            () => LevelStatus::OtherMethod,
         };
         about
             .into_iter()

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use super::{PathPattern, ServiceLevel, ServiceLevels, Standing};
-use crate::Place;
+use super::{LevelStatus, PathPattern, ServiceLevel, ServiceLevels};
+use crate::Position;
 
 fn level(id: &str, methods: &[&str], pattern: &str) -> ServiceLevel {
     ServiceLevel {
@@ -10,7 +10,7 @@ fn level(id: &str, methods: &[&str], pattern: &str) -> ServiceLevel {
         methods: methods.iter().map(|method| (*method).into()).collect(),
         pattern: PathPattern::parse(pattern).expect(pattern),
         rules: Vec::new(),
-        place: Place {
+        place: Position {
             file: "slas.yaml".into(),
             line: 1,
             column: 1,
@@ -92,7 +92,7 @@ fn head_counts_as_get_unless_it_is_listed() {
     let counted = |path| {
         let found = all.find("HEAD", path)?;
         let standings = all.standings("HEAD", path);
-        let mut holding = standings.iter().filter(|(_, it)| *it == Standing::Holds);
+        let mut holding = standings.iter().filter(|(_, it)| *it == LevelStatus::Holds);
         assert_eq!(
             holding.next().map(|(level, _)| &level.id),
             Some(&found.level.id)
@@ -132,7 +132,7 @@ fn a_disabled_service_level_matches_nothing() {
         .collect();
     assert_eq!(
         standings,
-        [("off", Standing::Disabled), ("on", Standing::Holds)]
+        [("off", LevelStatus::Disabled), ("on", LevelStatus::Holds)]
     );
 }
 
@@ -182,7 +182,7 @@ proptest! {
         let path = format!("/{}", path.join("/"));
         let found = levels.find(method, &path).map(|found| &*found.level.id);
         let scanned = levels.standings(method, &path);
-        let scanned = scanned.iter().find(|(_, standing)| *standing == Standing::Holds);
+        let scanned = scanned.iter().find(|(_, standing)| *standing == LevelStatus::Holds);
         prop_assert_eq!(found, scanned.map(|(level, _)| &*level.id));
         prop_assert_eq!(found, reversed.find(method, &path).map(|found| &*found.level.id));
     }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use ratekeeper_http::{Hop, Original, UnclearDomain};
 use ratekeeper_limiter::{Check, Explanation, Limiter};
-use ratekeeper_rules::{ServiceLevel, Standing};
+use ratekeeper_rules::{LevelStatus, ServiceLevel};
 use ratekeeper_store::memory::MemoryStore;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -106,17 +106,17 @@ fn headers(lines: &[String]) -> Result<HeaderMap> {
 }
 
 impl Candidate {
-    fn new((level, standing): (&ServiceLevel, Standing)) -> Self {
+    fn new((level, standing): (&ServiceLevel, LevelStatus)) -> Self {
         Self {
             id: level.id.to_string(),
             methods: level.methods.iter().map(ToString::to_string).collect(),
             path: level.pattern.as_str().to_owned(),
             place: level.place.to_string(),
             why: match standing {
-                Standing::Holds => "holds: the most specific one about this method",
-                Standing::LessSpecific => "does not hold: it is less specific",
-                Standing::OtherMethod => "does not hold: it is about other methods",
-                Standing::Disabled => "does not hold: it is disabled",
+                LevelStatus::Holds => "holds: the most specific one about this method",
+                LevelStatus::LessSpecific => "does not hold: it is less specific",
+                LevelStatus::OtherMethod => "does not hold: it is about other methods",
+                LevelStatus::Disabled => "does not hold: it is disabled",
             },
         }
     }
