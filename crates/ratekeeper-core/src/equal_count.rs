@@ -60,7 +60,7 @@ use crate::step::Finding;
 use crate::{Ask, Heap, Micros, Outcome, Spill, StateMut, StateRef, Timestamp, Verdict, Words};
 pub(crate) use form::EqualCount;
 pub use form::{EXACT_UP_TO, SHORTEST_WINDOW};
-pub use lease::Place;
+pub use lease::GrantedGroups;
 pub(crate) use lease::{before_grant, give_back, granted};
 use log::Log;
 pub use log::Parts;

@@ -17,7 +17,7 @@ use crate::{StateMut, StateRef, Timestamp};
 
 /// The place of a grant's hits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct GrantedGroups {
     /// Beginning of the newest of their groups, in ticks.
     base: u64,
     /// The counter's form.
@@ -26,7 +26,7 @@ pub struct Place {
     hits: u64,
 }
 
-impl Place {
+impl GrantedGroups {
     pub(crate) const fn to_words(self) -> [u64; 3] {
         [self.base, self.form, self.hits]
     }
@@ -64,13 +64,18 @@ impl Before {
 }
 
 /// The place of `hits` that were just charged.
-pub(crate) fn granted(cut: &EqualCount, state: StateRef<'_>, before: Before, hits: u64) -> Place {
+pub(crate) fn granted(
+    cut: &EqualCount,
+    state: StateRef<'_>,
+    before: Before,
+    hits: u64,
+) -> GrantedGroups {
     let log = Log::read(state);
     let there = match log.base == before.base {
         true => hits,
         false => hits.saturating_sub(before.left),
     };
-    Place {
+    GrantedGroups {
         base: log.base,
         form: log.form_or(cut.form()).to_bits(),
         hits: there,
@@ -81,7 +86,7 @@ pub(crate) fn granted(cut: &EqualCount, state: StateRef<'_>, before: Before, hit
 pub(crate) fn give_back(
     cut: &EqualCount,
     state: StateMut<'_>,
-    place: Place,
+    place: GrantedGroups,
     left: u64,
     now: Timestamp,
 ) -> u64 {
@@ -115,7 +120,7 @@ pub(crate) fn give_back(
 
 impl Reading<'_> {
     /// The part of `left` hits of a grant that can be taken from the newest groups.
-    fn newest_of(&self, place: Place, left: u64) -> u64 {
+    fn newest_of(&self, place: GrantedGroups, left: u64) -> u64 {
         let (log, form) = (self.log(), self.form());
         if place.base != log.base || place.form != form.to_bits() {
             return 0;

@@ -82,7 +82,9 @@ impl Facts {
             place: match kind {
                 1 => Place::Window(Timestamp::from_micros(first)),
                 2 => Place::Part(first),
-                3 => Place::Groups(equal_count::Place::from_words([first, second, third])),
+                3 => Place::Groups(equal_count::GrantedGroups::from_words([
+                    first, second, third,
+                ])),
                 _ => Place::Bucket,
             },
         }

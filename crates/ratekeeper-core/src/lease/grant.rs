@@ -32,7 +32,7 @@ pub enum Place {
     /// In the sub-window of this number since the epoch.
     Part(u64),
     /// In groups of equal count.
-    Groups(equal_count::Place),
+    Groups(equal_count::GrantedGroups),
 }
 
 impl Place {
