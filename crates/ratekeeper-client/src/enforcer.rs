@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
-use ratekeeper::tower::answer::{Bound, Denial, HeaderLines, Quota, Standing};
+use ratekeeper::tower::answer::{Bound, Denial, HeaderLines, LimitStatus, Quota};
 use ratekeeper::tower::{Admission, AnswerOf, Enforcer, Terms, Turn, Verdict};
 use ratekeeper::{Check, MemoryLimiter, Micros, RuleSet, Timestamp, tower};
 
@@ -185,8 +185,8 @@ fn undecided() -> Admission<Held, Queued> {
 }
 
 /// The limits' state as far as the answer has it, without the service's own account.
-fn known(answer: &Answer) -> Standing<'_> {
-    Standing {
+fn known(answer: &Answer) -> LimitStatus<'_> {
+    LimitStatus {
         allowed: answer.allowed,
         degraded: answer.degraded,
         at: now(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper::limiter::Ruling;
-use ratekeeper::tower::answer::{Standing, scope};
+use ratekeeper::tower::answer::{LimitStatus, scope};
 use ratekeeper::{Check, Descriptor, Entry, MemoryLimiter, Micros, Timestamp};
 
 use crate::{Answer, Limit, Question, Told};
@@ -90,7 +90,7 @@ fn local(limiter: &MemoryLimiter, question: &Question) -> Answer {
 fn told(ruling: &Ruling<'_>, question: &Question, check: &Check<'_>, now: Timestamp) -> Answer {
     let decision = ruling.decision;
     let standing = question.has_standing.then(|| {
-        let mut standing = Standing::new(&ruling.policies(), decision, now).into_owned();
+        let mut standing = LimitStatus::new(&ruling.policies(), decision, now).into_owned();
         standing.degraded = true;
         let denied = (!standing.allowed).then(|| scope(decision, check.domain, check.descriptors));
         Box::new(Told {

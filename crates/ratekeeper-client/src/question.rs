@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratekeeper::tower::answer::{Bound, Quota, Standing};
+use ratekeeper::tower::answer::{Bound, LimitStatus, Quota};
 use ratekeeper::{Check, Micros, Timestamp, Waiting};
 use ratekeeper_proto::ratekeeper::v1;
 
@@ -145,7 +145,7 @@ pub struct Answer {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Told {
     /// The limits and their state.
-    pub standing: Standing<'static>,
+    pub standing: LimitStatus<'static>,
     /// After a denial, the subject of the limit; secrets as fingerprints.
     pub scope: Option<String>,
 }
@@ -206,7 +206,7 @@ impl Answer {
     pub(crate) fn told(mut self, standing: Option<v1::Standing>) -> Self {
         self.standing = standing.map(|standing| {
             let scope = Some(standing.scope).filter(|scope| !scope.is_empty());
-            let standing = Standing {
+            let standing = LimitStatus {
                 allowed: self.allowed,
                 degraded: self.degraded,
                 at: Timestamp::from_micros(standing.decided_at_us),

@@ -1,6 +1,6 @@
 //! Reports limits to HTTP clients.
 //!
-//! A [`Standing`] is the state to report. [`Headers`] selects the headers, and a [`Refusal`] is the
+//! A [`LimitStatus`] is the state to report. [`Headers`] selects the headers, and a [`Refusal`] is the
 //! response to a request that may not pass, in the [`Form`] that its client reads.
 
 mod denial;
@@ -22,7 +22,7 @@ pub use form::{BodyForm, Form};
 pub use headers::{Headers, LimitHeaders, RetryAfter, UnknownHeaders};
 pub use lines::HeaderLines;
 pub use refusal::Refusal;
-pub use standing::{Bound, Quota, Standing};
+pub use standing::{Bound, LimitStatus, Quota};
 
 /// Marks a response if a limit was not counted.
 pub const DEGRADED: HeaderName = HeaderName::from_static("x-ratelimit-degraded");
@@ -33,8 +33,8 @@ pub fn draft(
     policies: &[Policy],
     decision: &Decision,
 ) -> impl Iterator<Item = (&'static str, String)> {
-    let standing = Standing::new(policies, decision, Timestamp::default());
-    let written = |write: fn(&Standing<'_>, &mut String)| {
+    let standing = LimitStatus::new(policies, decision, Timestamp::default());
+    let written = |write: fn(&LimitStatus<'_>, &mut String)| {
         let mut text = String::new();
         write(&standing, &mut text);
         text

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use ratekeeper_core::{Micros, Timestamp};
-use ratekeeper_http::answer::{BodyForm, Bound, Denial, Form, Headers, Quota, Refusal, Standing};
+use ratekeeper_http::answer::{
+    BodyForm, Bound, Denial, Form, Headers, LimitStatus, Quota, Refusal,
+};
 use serde_json::Value;
 
 fn manual() -> String {
@@ -23,7 +25,7 @@ fn blocks(text: &str) -> Vec<(String, String)> {
 }
 
 /// 42 of 100 left in this minute, or none.
-fn standing(allowed: bool) -> Standing<'static> {
+fn standing(allowed: bool) -> LimitStatus<'static> {
     let minute = Quota {
         window: Some(Micros::from_secs(60)),
         ..Quota::named("per-minute", 100)
@@ -33,7 +35,7 @@ fn standing(allowed: bool) -> Standing<'static> {
         ..Quota::named("in-flight", 20)
     };
     let reset_after = Micros::from_secs(18);
-    Standing {
+    LimitStatus {
         allowed,
         degraded: false,
         at: Timestamp::from_secs(1_767_225_600),

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ratekeeper_core::{Micros, Timestamp};
-use ratekeeper_http::answer::{Denial, Standing, shown};
+use ratekeeper_http::answer::{Denial, LimitStatus, shown};
 use ratekeeper_limiter::{Admitted, Check, Limiter, PendingAdmission, Snapshot};
 use ratekeeper_rules::RuleSet;
 use ratekeeper_store::{Answer, Store};
@@ -173,7 +173,7 @@ impl<S: Store> Stage<S> {
             queued,
         } = admitted;
         let scope = |number: usize| scope(decision.snapshot(), number);
-        let mut standing = Standing::new(&policies, &decision, now);
+        let mut standing = LimitStatus::new(&policies, &decision, now);
         let delay = span(decision.delay());
         if decision.allowed() && delay > terms.wait_max {
             standing.deny_for(delay - terms.wait_max);

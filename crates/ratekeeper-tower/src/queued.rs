@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ratekeeper_http::answer::{HeaderLines, Standing};
+use ratekeeper_http::answer::{HeaderLines, LimitStatus};
 use ratekeeper_limiter::{Limiter, PutOff, Receipt};
 use ratekeeper_store::Store;
 
@@ -80,7 +80,7 @@ pub(crate) struct LimitReport {
 }
 
 impl LimitReport {
-    pub(crate) fn new(standing: &Standing<'_>, terms: Terms) -> Self {
+    pub(crate) fn new(standing: &LimitStatus<'_>, terms: Terms) -> Self {
         Self {
             headers: terms.headers.lines(standing),
             degraded: standing.degraded,

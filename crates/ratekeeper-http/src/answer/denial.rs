@@ -5,7 +5,7 @@ use ratekeeper_rules::secret::is_secret_by_default;
 use ratekeeper_rules::window::format_duration;
 use serde::Serialize;
 
-use super::Standing;
+use super::LimitStatus;
 
 /// A denial: the caller is over a limit. Serialized to JSON, it is the body of the answer:
 /// `{"error": {"code", "message", "retry_after", "limit", "window", "scope"}}`.
@@ -33,7 +33,7 @@ struct Content {
 impl Denial {
     /// Builds the denial for `standing`. `scope` names the callers under the limit, without secrets.
     #[must_use]
-    pub fn of(standing: &Standing<'_>, scope: Option<String>) -> Self {
+    pub fn of(standing: &LimitStatus<'_>, scope: Option<String>) -> Self {
         let binding = standing.binding.as_ref();
         let retry_after = binding.and_then(super::Bound::retry_after_secs);
         let message = match retry_after {

@@ -1,10 +1,10 @@
 //! The headers of draft-ietf-httpapi-ratelimit-headers, as structured fields (RFC 9651).
 
-use super::Standing;
+use super::LimitStatus;
 use super::written::{INTEGER_MAX, with_written};
 
 /// Appends the value of `RateLimit-Policy` to `text`: all of the request's policies. Nothing if there are none.
-pub(super) fn policy(standing: &Standing<'_>, text: &mut String) {
+pub(super) fn policy(standing: &LimitStatus<'_>, text: &mut String) {
     for (number, quota) in standing.quotas.iter().enumerate() {
         if number > 0 {
             text.push_str(", ");
@@ -14,7 +14,7 @@ pub(super) fn policy(standing: &Standing<'_>, text: &mut String) {
 }
 
 /// Appends the value of `RateLimit` to `text`: the state of the binding policy, if it is among the request's.
-pub(super) fn state(standing: &Standing<'_>, text: &mut String) {
+pub(super) fn state(standing: &LimitStatus<'_>, text: &mut String) {
     let Some(binding) = &standing.binding else {
         return;
     };

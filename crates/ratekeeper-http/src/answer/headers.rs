@@ -8,7 +8,7 @@ use ratekeeper_core::Micros;
 
 use super::lines::{HeaderLines, Writer};
 use super::standing::shown;
-use super::{Bound, Standing, draft};
+use super::{Bound, LimitStatus, draft};
 
 static LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 static REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -104,7 +104,7 @@ impl Headers {
 
     /// The header lines for `standing`.
     #[must_use]
-    pub fn lines(&self, standing: &Standing<'_>) -> HeaderLines {
+    pub fn lines(&self, standing: &LimitStatus<'_>) -> HeaderLines {
         if *self == Self::NONE {
             return HeaderLines::new();
         }
@@ -132,7 +132,7 @@ impl Headers {
 }
 
 impl LimitHeaders {
-    fn put(self, standing: &Standing<'_>, binding: &Bound<'_>, lines: &mut Writer) {
+    fn put(self, standing: &LimitStatus<'_>, binding: &Bound<'_>, lines: &mut Writer) {
         let reset = match self {
             Self::Delta => binding.reset_after.as_secs_ceil(),
             Self::Epoch | Self::GitHub => epoch_secs(standing, binding.reset_after),
@@ -149,7 +149,7 @@ impl LimitHeaders {
 }
 
 impl RetryAfter {
-    fn put(self, standing: &Standing<'_>, seconds: u64, lines: &mut Writer) {
+    fn put(self, standing: &LimitStatus<'_>, seconds: u64, lines: &mut Writer) {
         let date = epoch_secs(standing, Micros::from_secs(seconds));
         if self == Self::Seconds || date >= DATES_END {
             return lines.number(&RETRY_AFTER, seconds);
@@ -159,7 +159,7 @@ impl RetryAfter {
     }
 }
 
-fn epoch_secs(standing: &Standing<'_>, span: Micros) -> u64 {
+fn epoch_secs(standing: &LimitStatus<'_>, span: Micros) -> u64 {
     standing.at.after(span).as_micros().div_ceil(1_000_000)
 }
 

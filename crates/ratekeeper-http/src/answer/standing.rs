@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 /// The state of a request's limits as reported to clients, whether a limiter in this process
 /// decided or a service.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Standing<'a> {
+pub struct LimitStatus<'a> {
     /// True if the request may pass.
     pub allowed: bool,
     /// True if a limit was answered without being counted.
@@ -62,7 +62,7 @@ impl Bound<'_> {
     }
 }
 
-impl<'a> Standing<'a> {
+impl<'a> LimitStatus<'a> {
     /// The state after `decision`, taken `at` this time, of a request to which `policies` apply.
     #[must_use]
     pub fn new(policies: &[Policy], decision: &'a Decision, at: Timestamp) -> Self {
@@ -92,8 +92,8 @@ impl<'a> Standing<'a> {
 
     /// A copy without borrowed parts.
     #[must_use]
-    pub fn into_owned(self) -> Standing<'static> {
-        Standing {
+    pub fn into_owned(self) -> LimitStatus<'static> {
+        LimitStatus {
             allowed: self.allowed,
             degraded: self.degraded,
             at: self.at,

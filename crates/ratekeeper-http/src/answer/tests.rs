@@ -3,7 +3,7 @@ use ratekeeper_limiter::{Check, Descriptor, Limiter, LimiterOptions};
 use ratekeeper_rules::{Entry, Options, Source, load};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
-use super::{Denial, Headers, Standing, scope};
+use super::{Denial, Headers, LimitStatus, scope};
 
 const RULES: &str = "
 domain: d
@@ -64,7 +64,7 @@ fn ask(
     let check = Check::new("d", &descriptors);
     let now = limiter.clock().now();
     limiter.ask_at(&check, now, |ruling| {
-        let standing = Standing::new(&ruling.policies(), ruling.decision, now);
+        let standing = LimitStatus::new(&ruling.policies(), ruling.decision, now);
         let headers = Headers::default().lines(&standing).into_iter().collect();
         let body = Denial::of(&standing, scope(ruling.decision, "d", &descriptors));
         let body = serde_json::to_value(&body).expect("it is JSON");
@@ -103,7 +103,7 @@ fn a_degraded_answer_is_told_where_that_is_wanted() {
     let limiter = limiter();
     let descriptors = [Descriptor::new(&ADA)];
     let decision = limiter.check_now(&Check::new("d", &descriptors));
-    let mut standing = Standing::new(&[], &decision, limiter.clock().now());
+    let mut standing = LimitStatus::new(&[], &decision, limiter.clock().now());
     standing.degraded = true;
     for (list, told) in [
         ("draft, x-ratelimit", false),
@@ -179,6 +179,6 @@ fn a_request_without_limits_gets_no_headers() {
     assert!(headers.is_empty());
     let descriptors = [Descriptor::new(&other)];
     let decision = limiter.check_now(&Check::new("d", &descriptors));
-    let standing = Standing::new(&[], &decision, ratekeeper_core::Timestamp::default());
+    let standing = LimitStatus::new(&[], &decision, ratekeeper_core::Timestamp::default());
     assert_eq!(standing.binding, None);
 }

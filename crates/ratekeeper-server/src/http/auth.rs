@@ -7,7 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
-use ratekeeper_http::answer::{BodyForm, Denial, Form, Refusal, Standing, scope};
+use ratekeeper_http::answer::{BodyForm, Denial, Form, LimitStatus, Refusal, scope};
 use ratekeeper_http::{Forwarding, Hop, Malformed, Original, Refused, UnclearDomain};
 use ratekeeper_limiter::{Check, Ruling};
 use serde::Deserialize;
@@ -56,7 +56,7 @@ pub(super) async fn answer<S: ServedStore>(
     let check = Check::new(question.domain(), &descriptors);
     let now = app.limiter.clock().now();
     let respond = |ruling: &Ruling<'_>| {
-        let standing = Standing::new(&ruling.policies(), ruling.decision, now);
+        let standing = LimitStatus::new(&ruling.policies(), ruling.decision, now);
         let told = app.auth.headers.lines(&standing);
         if ruling.decision.allowed() {
             let told: HeaderMap = told.into_iter().collect();

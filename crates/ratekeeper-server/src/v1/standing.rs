@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use ratekeeper_core::{Micros, Timestamp};
-use ratekeeper_http::answer::{Quota, Standing, scope};
+use ratekeeper_http::answer::{LimitStatus, Quota, scope};
 use ratekeeper_limiter::{Check, Decision, Policy};
 use serde::Serialize;
 
@@ -47,7 +47,7 @@ impl<'a> StandingAnswer<'a> {
         check: &Check<'_>,
         at: Timestamp,
     ) -> Self {
-        let standing = Standing::new(policies, decision, at);
+        let standing = LimitStatus::new(policies, decision, at);
         let denied = (!decision.allowed()).then_some(check);
         Self {
             decided_at_us: at.as_micros(),
