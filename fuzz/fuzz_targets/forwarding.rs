@@ -5,7 +5,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use libfuzzer_sys::fuzz_target;
 use ratekeeper_http::{
-    ClientHeader, Describer, Forwarding, Hop, Identity, Mapping, Original, Source, Target,
+    ClientHeader, Describer, Forwarding, Hop, Identity, Mapping, Original, Target, ValueSource,
     TrustedProxies,
 };
 use ratekeeper_rules::{Options, PathPattern, RuleSet, LevelStatus};
@@ -150,7 +150,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         let _ = text.parse::<TrustedProxies>();
         let _ = text.parse::<ClientHeader>();
-        if let Ok(source) = text.parse::<Source>() {
+        if let Ok(source) = text.parse::<ValueSource>() {
             assert_eq!(
                 source.to_string().parse(),
                 Ok(source),

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::mapping::Described;
 use crate::view::View;
 use crate::{
-    AmbiguousPaths, Caller, EncodedSlashes, Identity, Malformed, Mapping, Original, Source,
+    AmbiguousPaths, CallerName, EncodedSlashes, Identity, Malformed, Mapping, Original, ValueSource,
 };
 
 /// Turns requests into checks for a limiter: identifies the caller, finds the service level, and
@@ -140,7 +140,7 @@ impl Describer {
         request: &'a Original<'a>,
         domain: Option<&'a str>,
         rules: &'a RuleSet,
-    ) -> Result<Question<'a>, Refused> {
+    ) -> Result<RequestCheck<'a>, Refused> {
         self.check_path(request, domain, rules)?;
         let view = View::new(request, &self.identity)?;
         let mut described = match domain {
@@ -160,7 +160,7 @@ impl Describer {
                 (method_key, level.method.into()),
             ]);
         }
-        Ok(Question {
+        Ok(RequestCheck {
             domain: domain.unwrap_or(SERVICE_LEVELS),
             described,
             level,
@@ -172,7 +172,7 @@ impl Describer {
     ///
     /// # Errors
     /// As for [`Self::question`].
-    pub fn caller<'a>(&'a self, request: &'a Original<'a>) -> Result<Caller<'a>, Refused> {
+    pub fn caller<'a>(&'a self, request: &'a Original<'a>) -> Result<CallerName<'a>, Refused> {
         Ok(View::new(request, &self.identity)?.caller()?)
     }
 
@@ -183,8 +183,8 @@ impl Describer {
     #[must_use]
     pub fn secret_keys(&self) -> BTreeSet<Box<str>> {
         let mut of_callers = self.identity.secret_keys().peekable();
-        let is_secret = |source: &Source, names_secretly: bool| match source {
-            Source::Identity => names_secretly,
+        let is_secret = |source: &ValueSource, names_secretly: bool| match source {
+            ValueSource::Identity => names_secretly,
             source => source.is_secret(),
         };
         let names_secretly = of_callers.peek().is_some();
@@ -222,8 +222,8 @@ impl Describer {
     /// rules that are not known here.
     fn goes_by_path(&self, domain: Option<&Domain>) -> bool {
         let may_match = |key: &str| domain.is_none_or(|domain| domain.may_begin_with(key));
-        let by_path = |source: &Source| match source {
-            Source::Identity => self.identity.sources().any(Source::is_of_path),
+        let by_path = |source: &ValueSource| match source {
+            ValueSource::Identity => self.identity.sources().any(ValueSource::is_of_path),
             source => source.is_of_path(),
         };
         let mut descriptors = self.mapping.descriptors().iter();
@@ -256,14 +256,14 @@ impl Describer {
 
 /// A check for the limiter, built from a request.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Question<'a> {
+pub struct RequestCheck<'a> {
     domain: &'a str,
     described: Described<'a>,
     level: Option<LevelMatch<'a>>,
-    caller: Option<Caller<'a>>,
+    caller: Option<CallerName<'a>>,
 }
 
-impl<'a> Question<'a> {
+impl<'a> RequestCheck<'a> {
     /// The domain of the check.
     #[must_use]
     pub const fn domain(&self) -> &'a str {
@@ -278,7 +278,7 @@ impl<'a> Question<'a> {
 
     /// The caller, if a service level or a descriptor needed it.
     #[must_use]
-    pub const fn caller(&self) -> Option<&Caller<'a>> {
+    pub const fn caller(&self) -> Option<&CallerName<'a>> {
         self.caller.as_ref()
     }
 

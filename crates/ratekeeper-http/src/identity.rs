@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use ratekeeper_rules::secret::is_secret_by_default;
 
-use crate::source::Source;
+use crate::source::ValueSource;
 use crate::view::View;
 use crate::{Malformed, Original, Unauthenticated, mapping};
 use countries::Countries;
@@ -43,7 +43,7 @@ pub struct Identity {
 /// A part of a request that identifies a caller, with the kind of its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Named {
-    source: Source,
+    source: ValueSource,
     /// The key of the entry with the name. Different kinds of names have different keys, so that no
     /// caller reaches another one's counter with a name of another kind, and API keys are known to
     /// be secret.
@@ -59,7 +59,7 @@ impl Named {
 
 /// The caller of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Caller<'a> {
+pub struct CallerName<'a> {
     /// The kind of name, as the key of an entry: `api_key`, `remote_address`, `org`.
     pub key: &'a str,
     /// The name.
@@ -71,9 +71,11 @@ pub struct Caller<'a> {
 
 impl Default for Identity {
     fn default() -> Self {
-        let api_key = Source::Header(http::HeaderName::from_static("x-api-key"));
+        let api_key = ValueSource::Header(http::HeaderName::from_static("x-api-key"));
         Self {
-            sources: [api_key, Source::RemoteAddress].map(Named::from).into(),
+            sources: [api_key, ValueSource::RemoteAddress]
+                .map(Named::from)
+                .into(),
             default: NOBODY.into(),
             known: None,
             ipv6_prefix: mapping::IPV6_PREFIX,
@@ -85,14 +87,14 @@ impl Default for Identity {
 
 impl Identity {
     /// The caller of the request of `view`.
-    pub(crate) fn caller<'a>(&'a self, view: &View<'a>) -> Result<Caller<'a>, Malformed> {
+    pub(crate) fn caller<'a>(&'a self, view: &View<'a>) -> Result<CallerName<'a>, Malformed> {
         for named in &self.sources {
             if let Some(name) = named.source.value(view, self.ipv6_prefix)? {
                 let is_known = !named.source.is_said() || self.knows(&name);
                 let key = &named.key;
                 return Ok(if is_known {
                     let is_secret = named.is_secret();
-                    Caller {
+                    CallerName {
                         key,
                         name,
                         is_secret,
@@ -110,11 +112,11 @@ impl Identity {
         &'a self,
         key: &'static str,
         segment: &'a str,
-    ) -> Result<Caller<'a>, Malformed> {
+    ) -> Result<CallerName<'a>, Malformed> {
         let name = crate::source::name_in_path(segment)?;
         Ok(if self.knows(name) {
             let name = Cow::Borrowed(name);
-            Caller {
+            CallerName {
                 key,
                 name,
                 is_secret: false,
@@ -143,7 +145,7 @@ impl Identity {
     }
 
     /// The parts of a request that are tried, in order.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = &Source> {
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &ValueSource> {
         self.sources.iter().map(|named| &named.source)
     }
 
@@ -188,8 +190,8 @@ impl Identity {
         self.known.as_ref().is_none_or(|known| known.contains(name))
     }
 
-    fn nobody(&self) -> Caller<'_> {
-        Caller {
+    fn nobody(&self) -> CallerName<'_> {
+        CallerName {
             key: NOBODY_KEY,
             name: Cow::Borrowed(&self.default),
             is_secret: false,
@@ -197,17 +199,18 @@ impl Identity {
     }
 }
 
-impl From<Source> for Named {
-    fn from(source: Source) -> Self {
+impl From<ValueSource> for Named {
+    fn from(source: ValueSource) -> Self {
         let key = match &source {
-            Source::Header(_) | Source::Query(_) | Source::Cookie(_) | Source::Bearer => {
-                "api_key".to_owned()
-            }
-            Source::PathVariable(pattern) => {
+            ValueSource::Header(_)
+            | ValueSource::Query(_)
+            | ValueSource::Cookie(_)
+            | ValueSource::Bearer => "api_key".to_owned(),
+            ValueSource::PathVariable(pattern) => {
                 pattern.variables().next().unwrap_or_default().to_owned()
             }
-            Source::PathSegment(_) => "path_segment".to_owned(),
-            Source::Claim(name) => name.trim_start_matches('/').to_owned(),
+            ValueSource::PathSegment(_) => "path_segment".to_owned(),
+            ValueSource::Claim(name) => name.trim_start_matches('/').to_owned(),
             other => other.to_string(),
         };
         Self {

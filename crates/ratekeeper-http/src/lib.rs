@@ -46,13 +46,13 @@ mod target;
 mod view;
 
 pub use address::push_address;
-pub use describer::{Describer, Question, Refused, Unauthenticated, UnclearDomain};
+pub use describer::{Describer, Refused, RequestCheck, Unauthenticated, UnclearDomain};
 pub use forwarding::{ClientHeader, Forwarding, HOPS_MAX, Hop, TrustedProxies};
-pub use identity::{Caller, Identity, IdentityConfig, IdentityError};
+pub use identity::{CallerName, Identity, IdentityConfig, IdentityError};
 pub use logged::Logged;
 pub use malformed::Malformed;
-pub use mapping::{Described, Field, Mapping};
+pub use mapping::{Described, MappedEntry, Mapping};
 pub use original::Original;
 pub use slashes::{AmbiguousPaths, EncodedSlashes};
-pub use source::Source;
+pub use source::ValueSource;
 pub use target::Target;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use http::HeaderMap;
 
 use crate::original::host;
-use crate::{Describer, Forwarding, Hop, Malformed, Original, Source, Target};
+use crate::{Describer, Forwarding, Hop, Malformed, Original, Target, ValueSource};
 
 /// The data of a request in a log.
 #[derive(Clone, Copy, Debug)]
@@ -69,26 +69,29 @@ impl Describer {
     /// repetitions. They include those that identify the caller if `asks_caller` or a descriptor
     /// needs them. A country from a header is listed as that header.
     #[must_use]
-    pub fn parts(&self, asks_caller: bool) -> Vec<Source> {
+    pub fn parts(&self, asks_caller: bool) -> Vec<ValueSource> {
         let fields = self.mapping.descriptors().iter().flatten();
         let sources = fields.filter_map(|field| field.source.as_ref());
-        let asks_caller = asks_caller || sources.clone().any(|source| *source == Source::Identity);
+        let asks_caller = asks_caller
+            || sources
+                .clone()
+                .any(|source| *source == ValueSource::Identity);
         let callers = self.identity.sources().filter(|_| asks_caller);
         self.each_once(sources.chain(callers))
     }
 
     /// The parts of a request that identify its caller, in the order in which they are tried.
     #[must_use]
-    pub fn caller_parts(&self) -> Vec<Source> {
+    pub fn caller_parts(&self) -> Vec<ValueSource> {
         self.each_once(self.identity.sources())
     }
 
-    fn each_once<'a>(&self, sources: impl Iterator<Item = &'a Source>) -> Vec<Source> {
+    fn each_once<'a>(&self, sources: impl Iterator<Item = &'a ValueSource>) -> Vec<ValueSource> {
         let mut parts = Vec::new();
         for source in sources {
             let part = match (source, self.identity.country_header()) {
-                (Source::Identity, _) => continue,
-                (Source::Country, Some(header)) => Source::Header(header.clone()),
+                (ValueSource::Identity, _) => continue,
+                (ValueSource::Country, Some(header)) => ValueSource::Header(header.clone()),
                 (source, _) => source.clone(),
             };
             if !parts.contains(&part) {

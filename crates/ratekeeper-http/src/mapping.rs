@@ -11,7 +11,7 @@ use serde::Deserialize;
 use smallvec::SmallVec;
 
 use crate::view::View;
-use crate::{Identity, Malformed, Original, Source};
+use crate::{Identity, Malformed, Original, ValueSource};
 
 /// The most descriptors of a mapping.
 const DESCRIPTORS_MAX: usize = 100;
@@ -36,18 +36,18 @@ pub(crate) const IPV6_PREFIX: u8 = 64;
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(try_from = "Raw")]
 pub struct Mapping {
-    descriptors: Vec<Vec<Field>>,
+    descriptors: Vec<Vec<MappedEntry>>,
     ipv6_prefix: u8,
 }
 
 /// An entry of a descriptor: a key, and the source of its value.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(try_from = "RawField")]
-pub struct Field {
+pub struct MappedEntry {
     /// The key in rules.
     pub key: Box<str>,
     /// The source; None for a value that is always `default`.
-    pub source: Option<Source>,
+    pub source: Option<ValueSource>,
     /// The value if the source is missing. Without a default, the whole descriptor is then left
     /// out.
     pub default: Option<Box<str>>,
@@ -60,7 +60,7 @@ impl Mapping {
     /// # Errors
     /// There is no descriptor, or one without entries; there are more than 100, or 32 entries in
     /// one; the prefix is not 1 to 128.
-    pub fn new(descriptors: Vec<Vec<Field>>, ipv6_prefix: u8) -> Result<Self, String> {
+    pub fn new(descriptors: Vec<Vec<MappedEntry>>, ipv6_prefix: u8) -> Result<Self, String> {
         if descriptors.is_empty() || descriptors.len() > DESCRIPTORS_MAX {
             return Err(format!(
                 "descriptors: expected 1 to {DESCRIPTORS_MAX} of them"
@@ -85,7 +85,7 @@ impl Mapping {
 
     /// The descriptors, each a list of entries.
     #[must_use]
-    pub fn descriptors(&self) -> &[Vec<Field>] {
+    pub fn descriptors(&self) -> &[Vec<MappedEntry>] {
         &self.descriptors
     }
 
@@ -98,7 +98,8 @@ impl Mapping {
     /// Drops the descriptors whose first key no rule can match, according to `matches`, so that
     /// their values need not be looked up.
     pub fn retain_first_keys(&mut self, matches: impl Fn(&str) -> bool) {
-        let may_match = |fields: &[Field]| fields.first().is_some_and(|field| matches(&field.key));
+        let may_match =
+            |fields: &[MappedEntry]| fields.first().is_some_and(|field| matches(&field.key));
         self.descriptors.retain(|fields| may_match(fields));
     }
 
@@ -138,7 +139,7 @@ impl Mapping {
 impl Default for Mapping {
     fn default() -> Self {
         let one = |key: &str, source| {
-            vec![Field {
+            vec![MappedEntry {
                 key: key.into(),
                 source: Some(source),
                 default: None,
@@ -147,17 +148,17 @@ impl Default for Mapping {
         let api_key = HeaderName::from_static("x-api-key");
         Self {
             descriptors: vec![
-                one("remote_address", Source::RemoteAddress),
-                one("api_key", Source::Header(api_key)),
-                one("method", Source::Method),
-                one("path", Source::Path),
+                one("remote_address", ValueSource::RemoteAddress),
+                one("api_key", ValueSource::Header(api_key)),
+                one("method", ValueSource::Method),
+                one("path", ValueSource::Path),
             ],
             ipv6_prefix: IPV6_PREFIX,
         }
     }
 }
 
-impl Field {
+impl MappedEntry {
     fn value<'a>(
         &'a self,
         view: &View<'a>,
@@ -217,7 +218,7 @@ impl<'a> Described<'a> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
-    descriptors: Option<Vec<Vec<Field>>>,
+    descriptors: Option<Vec<Vec<MappedEntry>>>,
     ipv6_prefix: Option<u8>,
 }
 
@@ -261,7 +262,7 @@ impl From<Text> for Box<str> {
     }
 }
 
-impl TryFrom<RawField> for Field {
+impl TryFrom<RawField> for MappedEntry {
     type Error = String;
 
     fn try_from(raw: RawField) -> Result<Self, String> {
@@ -269,7 +270,7 @@ impl TryFrom<RawField> for Field {
             return Err("the key must not be empty".to_owned());
         }
         let (source, default) = match (raw.from, raw.value, raw.default) {
-            (Some(from), None, default) => (Some(Source::from_str(&from)?), default),
+            (Some(from), None, default) => (Some(ValueSource::from_str(&from)?), default),
             (None, Some(value), None) => (None, Some(value)),
             (None, Some(_), Some(_)) => return Err("a fixed value needs no default".to_owned()),
             (Some(_), Some(_), _) => return Err("write `from` or `value`, not both".to_owned()),

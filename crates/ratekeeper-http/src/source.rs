@@ -21,7 +21,7 @@ const IPV4_BYTES_MAX: usize = 15;
 
 /// A part of a request. An absent or empty part is missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Source {
+pub enum ValueSource {
     /// `remote_address`: the client's address; for IPv6 its network, with the mapping's prefix.
     RemoteAddress,
     /// `method`: `GET`.
@@ -58,7 +58,7 @@ pub enum Source {
 const KNOWN: &str = "remote_address, method, path, path:PATTERN, endpoint, path_segment:N, host, scheme, header:NAME, \
                      query:NAME, cookie:NAME, bearer, claim:NAME, country or identity";
 
-impl FromStr for Source {
+impl FromStr for ValueSource {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -101,7 +101,7 @@ impl FromStr for Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ValueSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RemoteAddress => f.write_str("remote_address"),
@@ -134,9 +134,9 @@ fn path_variable(text: &str, pattern: &str) -> Result<PathPattern, String> {
     }
 }
 
-impl Source {
+impl ValueSource {
     /// The value in the request, None if it is missing or empty; `ipv6_prefix` is for
-    /// [`Source::RemoteAddress`].
+    /// [`ValueSource::RemoteAddress`].
     ///
     /// # Errors
     /// The request has two different values: since the upstream may use either, neither is counted.

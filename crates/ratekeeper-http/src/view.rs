@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::credentials::bearer_token;
 use crate::describer::Refused;
 use crate::identity::{Claims, claim};
-use crate::{Caller, Identity, Malformed, Original};
+use crate::{CallerName, Identity, Malformed, Original};
 
 /// A request, with the facts found out about it so far.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct View<'a> {
     pub(crate) request: &'a Original<'a>,
     identity: &'a Identity,
     claims: Option<Arc<Claims>>,
-    caller: OnceCell<Caller<'a>>,
+    caller: OnceCell<CallerName<'a>>,
 }
 
 impl<'a> View<'a> {
@@ -49,7 +49,7 @@ impl<'a> View<'a> {
     }
 
     /// The caller; identified once.
-    pub(crate) fn caller(&self) -> Result<Caller<'a>, Malformed> {
+    pub(crate) fn caller(&self) -> Result<CallerName<'a>, Malformed> {
         if let Some(caller) = self.caller.get() {
             return Ok(caller.clone());
         }
@@ -58,7 +58,7 @@ impl<'a> View<'a> {
     }
 
     /// The caller, if it was identified.
-    pub(crate) fn into_caller(self) -> Option<Caller<'a>> {
+    pub(crate) fn into_caller(self) -> Option<CallerName<'a>> {
         self.caller.into_inner()
     }
 }

@@ -2,8 +2,8 @@
 
 use http::header::{AUTHORIZATION, COOKIE, HOST, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use ratekeeper_http::{Describer, Forwarding, Logged, Malformed, Mapping, Original, Source};
-use ratekeeper_http::{Question, Refused};
+use ratekeeper_http::{Describer, Forwarding, Logged, Malformed, Mapping, Original, ValueSource};
+use ratekeeper_http::{Refused, RequestCheck};
 use ratekeeper_rules::{RuleSet, TENANT};
 
 use crate::fields::Fields;
@@ -29,7 +29,7 @@ pub(crate) struct Requests {
 /// A part of requests that matters, and that not every log has.
 #[derive(Debug)]
 struct Part {
-    source: Source,
+    source: ValueSource,
     /// None if no log has it.
     field: Option<Field>,
     is_seen: bool,
@@ -65,11 +65,11 @@ impl Requests {
         requests.has_targets |= parts.iter().any(is_of_target);
         for source in parts {
             let field = match &source {
-                Source::Header(name) => requests.want(name, fields),
-                Source::Cookie(_) => requests.want(&COOKIE, fields),
-                Source::Query(_) => Some(Field::Query),
-                Source::Host => Some(Field::Host),
-                Source::Bearer | Source::Claim(_) | Source::Scheme => None,
+                ValueSource::Header(name) => requests.want(name, fields),
+                ValueSource::Cookie(_) => requests.want(&COOKIE, fields),
+                ValueSource::Query(_) => Some(Field::Query),
+                ValueSource::Host => Some(Field::Host),
+                ValueSource::Bearer | ValueSource::Claim(_) | ValueSource::Scheme => None,
                 _ => continue,
             };
             requests.parts.push(Part {
@@ -139,7 +139,7 @@ impl Requests {
         &'a self,
         original: &'a Original<'a>,
         rules: &'a RuleSet,
-    ) -> Result<Question<'a>, Refused> {
+    ) -> Result<RequestCheck<'a>, Refused> {
         self.describer
             .question(original, self.domain.as_deref(), rules)
     }
@@ -151,14 +151,14 @@ impl Requests {
     }
 }
 
-const fn is_of_target(source: &Source) -> bool {
+const fn is_of_target(source: &ValueSource) -> bool {
     matches!(
         source,
-        Source::Path
-            | Source::Endpoint
-            | Source::PathSegment(_)
-            | Source::PathVariable(_)
-            | Source::Query(_)
+        ValueSource::Path
+            | ValueSource::Endpoint
+            | ValueSource::PathSegment(_)
+            | ValueSource::PathVariable(_)
+            | ValueSource::Query(_)
     )
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn with_user_agent(mapping: Mapping) -> Mapping {
     }
     let user_agent = ratekeeper_http::Field {
         key: "user_agent".into(),
-        source: Some(Source::Header(USER_AGENT)),
+        source: Some(ValueSource::Header(USER_AGENT)),
         default: None,
     };
     let mut descriptors = mapping.descriptors().to_vec();

@@ -1,7 +1,7 @@
 //! Replays a log through the rules at the times in the log.
 
 use ratekeeper_core::{Micros, Timestamp, Vote};
-use ratekeeper_http::{Describer, Forwarding, Question, Refused};
+use ratekeeper_http::{Describer, Forwarding, Refused, RequestCheck};
 use ratekeeper_limiter::{Check, Decision, Limiter, LimiterOptions, Source, Waiting};
 use ratekeeper_rules::{RuleIndex, RuleSet, SERVICE_LEVELS};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
@@ -307,7 +307,10 @@ impl Replay {
                 }
             }
         };
-        let of_request = question.as_ref().map(Question::entries).unwrap_or_default();
+        let of_request = question
+            .as_ref()
+            .map(RequestCheck::entries)
+            .unwrap_or_default();
         let filled = self.options.descriptors.as_ref().map(|own| own.of(record));
         let of_record = filled.as_ref().map(Filled::entries).unwrap_or_default();
         let mut descriptors: SmallVec<[_; 8]> = SmallVec::new();

@@ -8,7 +8,7 @@ use super::countries::{Countries, CountryConfig};
 use super::tokens::{JwtConfig, Tokens};
 use super::{Identity, NOBODY, NOBODY_KEY, Named};
 use crate::mapping::IPV6_PREFIX;
-use crate::source::Source;
+use crate::source::ValueSource;
 
 /// The most parts of a request to try.
 const SOURCES_MAX: usize = 16;
@@ -105,8 +105,8 @@ impl Identity {
         }
         for named in &sources {
             let (is_missing, key) = match &named.source {
-                Source::Claim(_) => (config.jwt.is_none(), "jwt"),
-                Source::Country => (config.country.is_none(), "country"),
+                ValueSource::Claim(_) => (config.jwt.is_none(), "jwt"),
+                ValueSource::Country => (config.country.is_none(), "country"),
                 _ => continue,
             };
             if is_missing {
@@ -157,10 +157,12 @@ fn keep_apart(named: &[Named], list: &[RawNamed]) -> Result<(), IdentityError> {
 }
 
 /// The kind of name of a source: names of one kind are equal in any place.
-fn kind(source: &Source) -> Discriminant<Source> {
+fn kind(source: &ValueSource) -> Discriminant<ValueSource> {
     discriminant(match source {
         // All of them carry a secret, and its holder is its owner.
-        Source::Header(_) | Source::Query(_) | Source::Cookie(_) => &Source::Bearer,
+        ValueSource::Header(_) | ValueSource::Query(_) | ValueSource::Cookie(_) => {
+            &ValueSource::Bearer
+        }
         other => other,
     })
 }
@@ -172,8 +174,8 @@ impl RawNamed {
             Self::Keyed(keyed) if keyed.key.is_empty() => return Err("the key is empty".to_owned()),
             Self::Keyed(keyed) => (&keyed.from, Some(keyed.key.clone())),
         };
-        let source: Source = from.parse()?;
-        if source == Source::Identity {
+        let source: ValueSource = from.parse()?;
+        if source == ValueSource::Identity {
             return Err("`identity` is what this list says; name a part of the request".to_owned());
         }
         let named = Named::from(source);

@@ -268,11 +268,11 @@ fn sources_are_written_as_they_are_read() {
         "scheme",
         "bearer",
     ] {
-        let source: crate::Source = text.parse().expect("a source");
+        let source: crate::ValueSource = text.parse().expect("a source");
         assert_eq!(source.to_string(), text);
     }
     for text in ["header:x-a", "query:q:r", "cookie:c"] {
-        let source: crate::Source = text.parse().expect("a source");
+        let source: crate::ValueSource = text.parse().expect("a source");
         assert_eq!(source.to_string(), text);
     }
 }

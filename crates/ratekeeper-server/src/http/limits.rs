@@ -7,7 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, State};
 use http::HeaderMap;
 use http::header::HOST;
-use ratekeeper_http::{Caller, Original, Target};
+use ratekeeper_http::{CallerName, Original, Target};
 use ratekeeper_limiter::{Check, Descriptor, ExplainedLimit, Explanation, Limiter, Snapshot};
 use ratekeeper_rules::window::format_duration;
 use ratekeeper_rules::{Entry, LEVEL_KEYS, RuleSet, SERVICE_LEVELS, ServiceLevel, TENANT};
@@ -123,7 +123,7 @@ pub(super) async fn answer<S: ServedStore>(
 /// The tiers of every service level; what is left, where the caller's name and one method decide.
 async fn all_levels<S: ServedStore>(
     limiter: &Limiter<S>,
-    caller: &Caller<'_>,
+    caller: &CallerName<'_>,
     rules: &RuleSet,
     limits: &mut Vec<OwnLimit>,
 ) {
@@ -171,7 +171,7 @@ async fn looked_at<S: ServedStore>(
 }
 
 impl OwnName {
-    fn new(caller: &Caller<'_>, snapshot: &Snapshot) -> Self {
+    fn new(caller: &CallerName<'_>, snapshot: &Snapshot) -> Self {
         let name = &*caller.name;
         Self {
             kind: caller.key.to_owned(),
