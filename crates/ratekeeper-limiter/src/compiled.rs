@@ -10,7 +10,7 @@ use ratekeeper_store::{Charge, FullMode, RuleSlot, StoreSlot};
 use crate::hold::token::Sealer;
 use crate::identity::{DomainIdentity, LimitIdentity, Namer};
 use crate::stats::RuleStats;
-use crate::{Source, Waiting};
+use crate::{LimitSource, Waiting};
 
 /// Modes that apply to every rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -155,10 +155,10 @@ impl Snapshot {
 
     /// The rule that answered, if it was one of the file's.
     #[must_use]
-    pub fn rule(&self, source: Source) -> Option<&Rule> {
+    pub fn rule(&self, source: LimitSource) -> Option<&Rule> {
         match source {
-            Source::Rule(index) => Some(self.rules.rule(index)),
-            Source::Override => None,
+            LimitSource::Rule(index) => Some(self.rules.rule(index)),
+            LimitSource::Override => None,
         }
     }
 

@@ -19,7 +19,7 @@ use ratekeeper_store::{
 use smallvec::SmallVec;
 
 use crate::Snapshot;
-use crate::decision::{Answered, Decision, Policies, Source};
+use crate::decision::{Answered, Decision, LimitSource, Policies};
 use crate::explain::Explanation;
 use crate::limiter::Limiter;
 use crate::plan::{Context, Plan};
@@ -90,7 +90,7 @@ impl<'a> Ruling<'a> {
     /// Every limit that took part, in the order of the descriptors: the step the store was asked to
     /// decide, the limit's origin, and its answer. A decision has room for one limit of each
     /// descriptor; statistics want them all.
-    pub fn limits(&self) -> impl Iterator<Item = (&'a Step, Source, Answered)> + use<'a> {
+    pub fn limits(&self) -> impl Iterator<Item = (&'a Step, LimitSource, Answered)> + use<'a> {
         self.plan.answers(self.decision.snapshot(), self.verdicts)
     }
 }

@@ -155,7 +155,7 @@ impl Status {
 
 /// The origin of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
+pub enum LimitSource {
     /// A rule of the snapshot.
     Rule(RuleIndex),
     /// The request itself.
@@ -166,7 +166,7 @@ pub enum Source {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Binding {
     /// The origin of the limit.
-    pub source: Source,
+    pub source: LimitSource,
     /// Hits a window holds.
     pub quota: u64,
     /// The limit as callers are told it: the quota, or a larger burst.
@@ -188,7 +188,7 @@ pub struct Binding {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Policy {
     /// The origin of the limit.
-    pub source: Source,
+    pub source: LimitSource,
     /// The limit as callers are told it: hits a window holds, or a larger burst.
     pub ceiling: u64,
     /// The window; of a concurrency limit, the timeout of a permit.

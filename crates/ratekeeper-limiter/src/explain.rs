@@ -5,7 +5,7 @@ use ratekeeper_rules::{Domain, Entry, Evaluation, Matched, Rule, RuleIndex, secr
 use ratekeeper_store::{Step, Verdicts};
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Answered, Source};
+use crate::decision::{Answered, LimitSource};
 use crate::plan::Plan;
 use crate::{Check, Descriptor, Snapshot};
 
@@ -230,7 +230,7 @@ impl Explainer<'_> {
         match self.plan.answered(
             self.snapshot,
             self.number,
-            Source::Rule(index),
+            LimitSource::Rule(index),
             self.verdicts,
         ) {
             Some((step, answered)) => explained.fill(rule, step, &answered),

@@ -14,10 +14,10 @@ use ratekeeper_core::{Micros, Mode, Timestamp};
 use ratekeeper_store::{Answer, Execution, Extra, Request, Step, Store, StoreError, Verdicts};
 use smallvec::SmallVec;
 
-pub use admission::{Admitted, PendingAdmission, PutOff, Slots};
-pub use caller::Caller;
-pub use permits::{Acquired, Held, Released};
-pub use receipt::{Queued, Receipt, Turn};
+pub use admission::{Admitted, HeldSlots, PendingAdmission, PutOff};
+pub use caller::CallerHolds;
+pub use permits::{Acquired, IssuedPermit, Released};
+pub use receipt::{BucketTurn, Queued, Receipt};
 pub use reservations::{Reservation, Reserve, Reserved, Settled};
 pub use token::TOKEN_CHARS_MAX;
 

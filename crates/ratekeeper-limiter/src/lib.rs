@@ -24,12 +24,13 @@ mod stray;
 pub use clock::Clock;
 pub use compiled::{Modes, Snapshot};
 pub use decide::{Pending, Ruling};
-pub use decision::{Answered, Binding, Code, Decision, Policies, Policy, Source, Status};
+pub use decision::{Answered, Binding, Code, Decision, LimitSource, Policies, Policy, Status};
 pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
 pub use fallback::{Fallback, FallbackConfig, FallbackError};
 pub use hold::{
-    Acquired, Admitted, Caller, Held, HoldError, PendingAdmission, PutOff, Queued, Receipt,
-    Released, Reservation, Reserve, Reserved, Settled, Slots, TOKEN_CHARS_MAX, Turn,
+    Acquired, Admitted, BucketTurn, CallerHolds, HeldSlots, HoldError, IssuedPermit,
+    PendingAdmission, PutOff, Queued, Receipt, Released, Reservation, Reserve, Reserved, Settled,
+    TOKEN_CHARS_MAX,
 };
 pub use identity::Seed;
 pub use limiter::{Limiter, LimiterOptions};

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::Snapshot;
 use crate::compiled::OVERRIDES;
-use crate::decision::Source;
+use crate::decision::LimitSource;
 use crate::identity::{Naming, stable_hash};
 use crate::request::{Check, Descriptor, MAX_HITS, Override, Waiting};
 
@@ -31,7 +31,7 @@ pub(crate) struct Plan {
     descriptors: u16,
     pub(crate) steps: SmallVec<[Step; 4]>,
     /// The origin of each step's limit; as long as `steps`.
-    sources: SmallVec<[Source; 4]>,
+    sources: SmallVec<[LimitSource; 4]>,
     unlimited: SmallVec<[(u16, RuleIndex); 2]>,
     /// Metric labels by step, for the few rules whose metrics tell values apart.
     details: Vec<(usize, String)>,
@@ -186,7 +186,7 @@ impl Plan {
             self.details
                 .push((self.steps.len(), matched.detail(rule, snapshot)));
         }
-        self.sources.push(Source::Rule(index));
+        self.sources.push(LimitSource::Rule(index));
         self.steps.push(Step {
             key: matched.naming.counter(matched.subject_name, made.identity),
             limit: *limit,
@@ -223,7 +223,7 @@ impl Plan {
         let none = Entry { key: "", value: "" };
         let subject = entries.get(tenant(domain, entries)).unwrap_or(&none);
         let subject = namer.domain(domain.name()).subject(subject, None);
-        self.sources.push(Source::Override);
+        self.sources.push(LimitSource::Override);
         self.steps.push(Step {
             key: naming.counter(subject, namer.limit(domain.name(), &limit, None)),
             limit,
@@ -246,8 +246,8 @@ impl Plan {
     fn drop_replaced(&mut self, snapshot: &Snapshot) {
         let rules = snapshot.rules();
         let matched = self.sources.iter().filter_map(|source| match source {
-            Source::Rule(index) => Some(*index),
-            Source::Override => None,
+            LimitSource::Rule(index) => Some(*index),
+            LimitSource::Override => None,
         });
         let matched: SmallVec<[RuleIndex; 8]> = matched
             .chain(self.unlimited.iter().map(|(_, index)| *index))
@@ -261,7 +261,8 @@ impl Plan {
                 .flat_map(|other| &rules.rule(*other).replaces)
                 .any(|replaced| replaced == name)
         };
-        let keep = |source: &Source| !matches!(source, Source::Rule(index) if replaced(*index));
+        let keep =
+            |source: &LimitSource| !matches!(source, LimitSource::Rule(index) if replaced(*index));
         let kept: SmallVec<[bool; 8]> = self.sources.iter().map(keep).collect();
         self.keep(&kept);
         // An unlimited descriptor stays so even if another rule replaces its own, as with envoyproxy/ratelimit.

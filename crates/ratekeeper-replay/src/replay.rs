@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{Micros, Timestamp, Vote};
 use ratekeeper_http::{Describer, Forwarding, Refused, RequestCheck};
-use ratekeeper_limiter::{Check, Decision, Limiter, LimiterOptions, Source, Waiting};
+use ratekeeper_limiter::{Check, Decision, LimitSource, Limiter, LimiterOptions, Waiting};
 use ratekeeper_rules::{RuleIndex, RuleSet, SERVICE_LEVELS};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use smallvec::SmallVec;
@@ -335,7 +335,9 @@ impl Replay {
         let (summary, tallies) = (&mut self.summary, &mut self.tallies);
         self.limiter.ask_at(&check, now, |ruling| {
             for (step, source, answered) in ruling.limits() {
-                let Source::Rule(rule) = source else { continue };
+                let LimitSource::Rule(rule) = source else {
+                    continue;
+                };
                 let fits = answered.fits();
                 seen.push(Seen {
                     rule,

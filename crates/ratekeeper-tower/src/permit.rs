@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_limiter::{HoldError, Limiter, Slots};
+use ratekeeper_limiter::{HeldSlots, HoldError, Limiter};
 use ratekeeper_store::Store;
 use tokio::runtime::Handle;
 
@@ -23,11 +23,11 @@ pub struct Permit<S: Store> {
 #[derive(Debug)]
 struct PermitState<S: Store> {
     limiter: Arc<Limiter<S>>,
-    slots: Slots,
+    slots: HeldSlots,
 }
 
 impl<S: Store> Permit<S> {
-    pub(crate) fn new(limiter: Arc<Limiter<S>>, slots: Slots) -> Self {
+    pub(crate) fn new(limiter: Arc<Limiter<S>>, slots: HeldSlots) -> Self {
         let held = Arc::new(PermitState { limiter, slots });
         let expires_after = held.expires_after();
         Self {
@@ -64,7 +64,7 @@ impl<S: Store> Renew for PermitState<S> {
 }
 
 /// Releases slots: at once, or in the background.
-pub(crate) fn release<S: Store>(limiter: &Limiter<S>, slots: &Slots) {
+pub(crate) fn release<S: Store>(limiter: &Limiter<S>, slots: &HeldSlots) {
     send(slots.release(limiter));
 }
 

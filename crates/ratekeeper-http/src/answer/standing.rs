@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use ratekeeper_core::{Micros, Timestamp, Verdict};
-use ratekeeper_limiter::{Binding, Decision, Policy, Source};
+use ratekeeper_limiter::{Binding, Decision, LimitSource, Policy};
 use ratekeeper_rules::RuleSet;
 use smallvec::SmallVec;
 
@@ -174,10 +174,10 @@ impl<'a> Bound<'a> {
 const OVERRIDE: &str = "override";
 
 /// The name of a policy: the rule's name, or its id if another policy has that name.
-fn name<'a>(source: Source, taken: &[Quota<'_>], rules: &'a RuleSet) -> Cow<'a, str> {
+fn name<'a>(source: LimitSource, taken: &[Quota<'_>], rules: &'a RuleSet) -> Cow<'a, str> {
     let (name, id) = match source {
-        Source::Override => (OVERRIDE, OVERRIDE),
-        Source::Rule(index) => {
+        LimitSource::Override => (OVERRIDE, OVERRIDE),
+        LimitSource::Rule(index) => {
             let rule = rules.rule(index);
             (rule.name.as_deref().unwrap_or(&rule.id), &*rule.id)
         }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::permits::is_concurrency;
 use super::token::Part;
-use super::{HoldError, Queued, Turn, fully};
+use super::{BucketTurn, HoldError, Queued, fully};
 use crate::decide::{Concurrency, Evaluation};
 use crate::plan::Plan;
 use crate::{Check, Decision, Limiter, Policies, Snapshot};
@@ -26,8 +26,8 @@ pub struct Admitted {
     /// The enforced limits that it is held to, each once.
     pub policies: Policies,
     /// Slots of concurrency limits that it holds, or may hold if the store gave no answer: to be
-    /// [released](Slots::release), even after a denial. None if it holds nothing.
-    pub slots: Option<Slots>,
+    /// [released](HeldSlots::release), even after a denial. None if it holds nothing.
+    pub slots: Option<HeldSlots>,
     /// The queued request, if it was allowed and may not go on yet, because it must wait for its turn
     /// or still has to get its permits.
     pub queued: Option<Box<Queued>>,
@@ -49,7 +49,7 @@ struct Pending<T> {
 struct Terms {
     policies: Policies,
     /// Slots that it will hold if it is admitted.
-    slots: Option<Slots>,
+    slots: Option<HeldSlots>,
     put_off: Option<PutOff>,
 }
 
@@ -70,7 +70,7 @@ impl<T> PendingAdmission<T> {
     /// Slots that the request will hold if it is admitted: to be released if its answer is not waited
     /// for.
     #[must_use]
-    pub const fn slots(&self) -> Option<&Slots> {
+    pub const fn slots(&self) -> Option<&HeldSlots> {
         self.0.terms.slots.as_ref()
     }
 
@@ -120,12 +120,12 @@ fn read<S: Store>(
     limiter: &Limiter<S>,
     evaluation: &mut Evaluation,
     verdicts: &Verdicts,
-) -> Option<Turn> {
+) -> Option<BucketTurn> {
     let now = evaluation.now;
     let mut turn = None;
     evaluation.fill(verdicts, |step, answered| {
         limiter.note(step, answered, now);
-        Turn::put_later(&mut turn, step, answered);
+        BucketTurn::put_later(&mut turn, step, answered);
     });
     turn
 }
@@ -144,7 +144,7 @@ impl Terms {
         decision: Decision,
         plan: &Plan,
         verdicts: &Verdicts,
-        turn: Option<Turn>,
+        turn: Option<BucketTurn>,
         may_be_held: bool,
         heard: Timestamp,
     ) -> Admitted {
@@ -168,15 +168,15 @@ impl Terms {
 }
 
 /// A permit of each concurrency limit that a request is held to, kept by this process: equivalent to
-/// the token of [`Caller::acquire`](super::Caller::acquire), but never serialized.
+/// the token of [`CallerHolds::acquire`](super::CallerHolds::acquire), but never serialized.
 #[derive(Clone, Debug)]
-pub struct Slots {
+pub struct HeldSlots {
     id: u128,
     parts: SmallVec<[Part; 2]>,
     expires_after: Micros,
 }
 
-impl Slots {
+impl HeldSlots {
     /// The time until they expire, counted from when they were taken or renewed: the shortest
     /// timeout of their limits.
     #[must_use]
@@ -310,7 +310,7 @@ impl<S: Store> Limiter<S> {
     }
 
     /// The permits that the steps of `plan` take.
-    fn slots(&self, plan: &Plan, snapshot: &Snapshot) -> Option<Slots> {
+    fn slots(&self, plan: &Plan, snapshot: &Snapshot) -> Option<HeldSlots> {
         let mut parts = SmallVec::new();
         let mut expires_after = Micros::MAX;
         let takes = |step: &ratekeeper_store::Step| is_concurrency(step) && step.hits > 0;
@@ -318,7 +318,7 @@ impl<S: Store> Limiter<S> {
             expires_after = expires_after.min(taken.window);
             parts.push(taken.part);
         }
-        (!parts.is_empty()).then(|| Slots {
+        (!parts.is_empty()).then(|| HeldSlots {
             id: self.new_id(),
             parts,
             expires_after,

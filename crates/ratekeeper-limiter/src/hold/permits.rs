@@ -4,7 +4,7 @@ use ratekeeper_core::{Algorithm, Micros};
 use ratekeeper_store::{Extra, Once, Permit, PermitAct, Step, StepOutcome, Store, Until, Verdicts};
 
 use super::token::{Claim, Kind};
-use super::{Caller, HoldError, Taken, content_of};
+use super::{CallerHolds, HoldError, Taken, content_of};
 use crate::{Check, Decision, Limiter, Policies};
 
 /// The time for which an idempotency key is remembered unless something else sets it.
@@ -19,14 +19,14 @@ pub struct Acquired {
     pub policies: Policies,
     /// The permit; None if the request was denied, or no concurrency limit applies to it, or
     /// the store gave no answer and the failure mode let it pass.
-    pub permit: Option<Held>,
+    pub permit: Option<IssuedPermit>,
     /// True if the idempotency key was used before and this repeats that answer.
     pub is_repeat: bool,
 }
 
 /// A permit that is held.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct IssuedPermit {
     /// The token to release or renew it with.
     pub token: String,
     /// The time until it expires, counted from now: the shortest timeout of its limits.
@@ -45,7 +45,7 @@ pub(super) fn is_concurrency(step: &Step) -> bool {
     step.limit.algorithm() == Algorithm::Concurrency
 }
 
-impl<S: Store> Caller<'_, S> {
+impl<S: Store> CallerHolds<'_, S> {
     /// Decides `check` now, concurrency limits included, and takes a permit of each of those.
     /// Rates and permits are taken together or not at all. Only this caller can release it.
     ///
@@ -104,7 +104,7 @@ impl<S: Store> Caller<'_, S> {
                 true => limiter.prolong(&claim).await?.ok_or(HoldError::KeySpent)?,
                 false => timeout,
             };
-            permit = Some(Held {
+            permit = Some(IssuedPermit {
                 token: sealer.seal(&claim),
                 expires_after,
             });
@@ -122,14 +122,14 @@ impl<S: Store> Caller<'_, S> {
     /// # Errors
     /// [`HoldError::NotHeld`] if it is no longer held in one of its limits, and the errors of a token
     /// that is malformed, another caller's, or a reservation; [`HoldError::Store`].
-    pub async fn renew(&self, token: &str) -> Result<Held, HoldError> {
+    pub async fn renew(&self, token: &str) -> Result<IssuedPermit, HoldError> {
         let claim = self.limiter.open(self.name, Kind::Permit, token)?;
         let expires_after = self
             .limiter
             .prolong(&claim)
             .await?
             .ok_or(HoldError::NotHeld)?;
-        Ok(Held {
+        Ok(IssuedPermit {
             token: token.to_owned(),
             expires_after,
         })

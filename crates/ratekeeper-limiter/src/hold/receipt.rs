@@ -14,7 +14,7 @@ use crate::request::MAX_HITS;
 #[derive(Debug)]
 pub struct Queued {
     /// Its turn; None if it need not wait.
-    pub turn: Option<Turn>,
+    pub turn: Option<BucketTurn>,
     /// Its concurrency limits. They have not been checked yet, since a request that waits is not in
     /// flight: they [are](Limiter::admit_put_off) once its turn has come.
     pub permits: Option<PutOff>,
@@ -24,7 +24,7 @@ pub struct Queued {
 
 /// A turn in a leaky bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Turn {
+pub struct BucketTurn {
     /// The bucket's counter: those that wait for the same one leave one by one.
     pub counter: CounterKey,
     /// The rule that made the bucket.
@@ -35,7 +35,7 @@ pub struct Turn {
     pub span: Micros,
 }
 
-impl Turn {
+impl BucketTurn {
     /// Sets `turn` to the one that `step` `answered`, if that is enforced and later.
     pub(super) fn put_later(turn: &mut Option<Self>, step: &Step, answered: &Answered) {
         let after = turn.map_or(Micros::ZERO, |turn| turn.after);

@@ -4,7 +4,7 @@ use ratekeeper_core::{Micros, Moment, Timestamp};
 use ratekeeper_store::{Execution, Extra, Once, Step, Store, Until};
 
 use super::token::{Claim, Kind, Part, Sealer};
-use super::{Caller, HoldError, Taken, TakenPart, content_of};
+use super::{CallerHolds, HoldError, Taken, TakenPart, content_of};
 use crate::request::{MAX_HITS, recosted};
 use crate::{Check, Decision, Limiter};
 
@@ -61,7 +61,7 @@ pub struct Settled {
     pub is_repeat: bool,
 }
 
-impl<S: Store> Caller<'_, S> {
+impl<S: Store> CallerHolds<'_, S> {
     /// Takes `reserve.hits` now; the caller says later how many it needed.
     ///
     /// Concurrency limits are left out, as in a check. A reservation that is neither committed nor

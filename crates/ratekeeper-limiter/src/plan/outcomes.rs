@@ -6,7 +6,7 @@ use ratekeeper_store::{Charge, Step, Verdicts};
 
 use super::Plan;
 use crate::Snapshot;
-use crate::decision::{Answered, Binding, Code, Policies, Policy, Source, Status, Statuses};
+use crate::decision::{Answered, Binding, Code, LimitSource, Policies, Policy, Status, Statuses};
 use crate::hold::token::Part;
 use crate::hold::{Receipt, TakenPart};
 use crate::stats::{Answer, RuleStats};
@@ -29,8 +29,8 @@ impl Plan {
     ) -> impl Iterator<Item = FailureMode> + 'p {
         let rules = snapshot.rules();
         self.sources.iter().map(|source| match source {
-            Source::Rule(index) => rules.rule(*index).on_store_failure,
-            Source::Override => FailureMode::default(),
+            LimitSource::Rule(index) => rules.rule(*index).on_store_failure,
+            LimitSource::Override => FailureMode::default(),
         })
     }
 
@@ -50,7 +50,7 @@ impl Plan {
         &'p self,
         snapshot: &'p Snapshot,
         number: u16,
-        source: Source,
+        source: LimitSource,
         verdicts: &'p Verdicts,
     ) -> Option<(&'p Step, Answered)> {
         let mut answers = self.answers(snapshot, verdicts);
@@ -68,7 +68,7 @@ impl Plan {
         &'p self,
         snapshot: &'p Snapshot,
         verdicts: &'p Verdicts,
-    ) -> impl Iterator<Item = (&'p Step, Source, Answered)> {
+    ) -> impl Iterator<Item = (&'p Step, LimitSource, Answered)> {
         let places = self.steps.iter().zip(&self.sources);
         places
             .zip(&verdicts.outcomes)
@@ -101,7 +101,7 @@ impl Plan {
                 && !verdicts.allowed
                 && (!step.quota_mode || quota_denies);
             let detail = details.next_if(|(at, _)| *at == number);
-            if let Source::Rule(index) = source {
+            if let LimitSource::Rule(index) = source {
                 let stats = &snapshot.compiled(index).stats;
                 let detail = detail.map(|(_, detail)| detail);
                 record(stats, step, &answered, denies, detail);
@@ -148,7 +148,7 @@ impl Plan {
                     && step.hits > 0
                     && is_part(step)
             });
-        let part = |(step, source, _): (&Step, Source, Answered)| part(snapshot, step, source);
+        let part = |(step, source, _): (&Step, LimitSource, Answered)| part(snapshot, step, source);
         answers.filter_map(part).collect()
     }
 
@@ -238,29 +238,29 @@ impl Plan {
 }
 
 /// The unit that the window is named by, if there is one.
-fn unit(snapshot: &Snapshot, step: &Step, source: Source) -> Option<Unit> {
+fn unit(snapshot: &Snapshot, step: &Step, source: LimitSource) -> Option<Unit> {
     match source {
-        Source::Rule(index) => snapshot.rules().rule(index).unit,
-        Source::Override => Unit::from_window(step.limit.window()),
+        LimitSource::Rule(index) => snapshot.rules().rule(index).unit,
+        LimitSource::Override => Unit::from_window(step.limit.window()),
     }
 }
 
 /// The wait that a concurrency limit's rule suggests before a retry: nobody knows when a permit
 /// comes back.
-fn retry_hint(snapshot: &Snapshot, step: &Step, source: Source) -> Option<Micros> {
+fn retry_hint(snapshot: &Snapshot, step: &Step, source: LimitSource) -> Option<Micros> {
     if step.limit.algorithm() != Algorithm::Concurrency {
         return None;
     }
     match source {
-        Source::Rule(index) => snapshot.rules().rule(index).retry_after,
-        Source::Override => None,
+        LimitSource::Rule(index) => snapshot.rules().rule(index).retry_after,
+        LimitSource::Override => None,
     }
 }
 
 /// The part that `step` takes of its limit; None for a limit that came with the request, since it
 /// would be unknown at settlement.
-fn part(snapshot: &Snapshot, step: &Step, source: Source) -> Option<TakenPart> {
-    let Source::Rule(index) = source else {
+fn part(snapshot: &Snapshot, step: &Step, source: LimitSource) -> Option<TakenPart> {
+    let LimitSource::Rule(index) = source else {
         return None;
     };
     Some(TakenPart {

@@ -1,7 +1,7 @@
 //! Permits, reservations and refunds, for callers with the permission.
 
 use ratekeeper_core::Micros;
-use ratekeeper_limiter::{Caller, HoldError, MAX_HITS, Reservation, Reserve, Settled};
+use ratekeeper_limiter::{CallerHolds, HoldError, MAX_HITS, Reservation, Reserve, Settled};
 use serde::Serialize;
 
 use super::{
@@ -46,14 +46,14 @@ pub(crate) struct Settlement {
 #[derive(Debug)]
 pub(crate) struct Holder<'a, S> {
     app: &'a App<S>,
-    caller: Caller<'a, S>,
+    caller: CallerHolds<'a, S>,
 }
 
 /// The method of a sender with the permission `refund`.
 #[derive(Debug)]
 pub(crate) struct Refunder<'a, S> {
     app: &'a App<S>,
-    caller: Caller<'a, S>,
+    caller: CallerHolds<'a, S>,
 }
 
 impl<'a, S: ServedStore, C: Sender> Api<'a, S, C> {
