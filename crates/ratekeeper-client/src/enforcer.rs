@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use ratekeeper::tower::answer::{Bound, Denial, HeaderLines, LimitStatus, Quota};
-use ratekeeper::tower::{Admission, AnswerOf, Enforcer, Terms, Turn, Verdict};
+use ratekeeper::tower::{Admission, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn};
 use ratekeeper::{Check, MemoryLimiter, Micros, RuleSet, Timestamp, tower};
 
 use crate::{Answer, Client, Error, Limit, Permit, Question};
@@ -114,7 +114,7 @@ impl Service {
 impl Enforcer for Service {
     type Permit = Held;
     type Queued = Queued;
-    type Asking = Asking;
+    type Future = Asking;
 
     /// The service has the rules; only its service levels are known here.
     fn with_rules<T>(&self, read: impl FnOnce(&RuleSet) -> T) -> T {
@@ -125,7 +125,7 @@ impl Enforcer for Service {
         }
     }
 
-    fn ask(&self, check: &Check<'_>, terms: Terms) -> AnswerOf<Self> {
+    fn ask(&self, check: &Check<'_>, terms: EnforceOptions) -> AnswerOf<Self> {
         let question = Question::of(check);
         let service = self.clone();
         tower::Answer::Pending(Box::pin(async move {
@@ -141,7 +141,11 @@ impl Enforcer for Service {
     }
 }
 
-fn admission(mut answer: Answer, permit: Option<Permit>, terms: Terms) -> Admission<Held, Queued> {
+fn admission(
+    mut answer: Answer,
+    permit: Option<Permit>,
+    terms: EnforceOptions,
+) -> Admission<Held, Queued> {
     let told = answer.standing.take();
     let is_told = told.is_some();
     let (mut standing, scope) = match told {
@@ -153,11 +157,11 @@ fn admission(mut answer: Answer, permit: Option<Permit>, terms: Terms) -> Admiss
         standing.deny_for(answer.delay - terms.wait_max);
     }
     let verdict = match standing.allowed {
-        true => Verdict::Pass(permit),
+        true => AdmissionVerdict::Pass(permit),
         false if is_told || standing.binding.is_some() => {
-            Verdict::Deny(Box::new(Denial::of(&standing, scope)))
+            AdmissionVerdict::Deny(Box::new(Denial::of(&standing, scope)))
         }
-        false => Verdict::Unavailable,
+        false => AdmissionVerdict::Unavailable,
     };
     let is_to_wait = standing.allowed && !answer.delay.is_zero();
     let admission = Admission {
@@ -180,7 +184,7 @@ fn undecided() -> Admission<Held, Queued> {
     Admission {
         headers: HeaderLines::new(),
         degraded: false,
-        verdict: Verdict::Unavailable,
+        verdict: AdmissionVerdict::Unavailable,
     }
 }
 

@@ -15,19 +15,19 @@ use ratekeeper_store::{Answer, Store};
 use smallvec::SmallVec;
 
 use crate::permit::{Permit, release, send};
-use crate::queued::{LimitReport, Queued};
-use crate::{Admission, AnswerOf, Enforcer, Terms, Turn, Verdict};
+use crate::queued::{LimitReport, QueuedRequest};
+use crate::{Admission, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn};
 
 impl<S: Store> Enforcer for Arc<Limiter<S>> {
     type Permit = Permit<S>;
-    type Queued = Box<Queued<S>>;
-    type Asking = Asking<S>;
+    type Queued = Box<QueuedRequest<S>>;
+    type Future = AdmissionFuture<S>;
 
     fn with_rules<T>(&self, read: impl FnOnce(&RuleSet) -> T) -> T {
         read(self.snapshot().rules())
     }
 
-    fn ask(&self, check: &Check<'_>, terms: Terms) -> AnswerOf<Self> {
+    fn ask(&self, check: &Check<'_>, terms: EnforceOptions) -> AnswerOf<Self> {
         let now = self.clock().now();
         let stage = Stage {
             terms,
@@ -44,7 +44,7 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
                 let snapshot = self.snapshot();
                 let all = 0..check.descriptors.len();
                 let scopes = all.filter_map(|number| scope(&snapshot, number));
-                Answer::Pending(Asking {
+                Answer::Pending(AdmissionFuture {
                     limiter: Arc::clone(self),
                     pending: Some(Pending {
                         admission,
@@ -56,7 +56,7 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
         }
     }
 
-    fn at_turn(&self, mut queued: Box<Queued<S>>) -> AnswerOf<Self> {
+    fn at_turn(&self, mut queued: Box<QueuedRequest<S>>) -> AnswerOf<Self> {
         let Some((put_off, scopes, terms)) = queued.take_permits() else {
             return Answer::Decided(queued.pass(None));
         };
@@ -71,7 +71,7 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
                 let scope = |_: &Snapshot, number: usize| scopes.get(number).cloned();
                 Answer::Decided(stage.conclude(self, admitted, scope))
             }
-            Answer::Pending(admission) => Answer::Pending(Asking {
+            Answer::Pending(admission) => Answer::Pending(AdmissionFuture {
                 limiter: Arc::clone(self),
                 pending: Some(Pending {
                     admission,
@@ -90,7 +90,7 @@ pub(crate) type Scopes = SmallVec<[String; 2]>;
 /// A pending decision of a store. Dropping it gives back what the store may have taken: permits at
 /// once, and a turn with the hits taken along with it once the store has answered. Hits counted by
 /// windows stay counted.
-pub struct Asking<S: Store> {
+pub struct AdmissionFuture<S: Store> {
     limiter: Arc<Limiter<S>>,
     pending: Option<Pending<S>>,
 }
@@ -101,8 +101,8 @@ struct Pending<S: Store> {
     stage: Stage<S>,
 }
 
-impl<S: Store> Future for Asking<S> {
-    type Output = Admission<Permit<S>, Box<Queued<S>>>;
+impl<S: Store> Future for AdmissionFuture<S> {
+    type Output = Admission<Permit<S>, Box<QueuedRequest<S>>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         const ONCE: &str = "a future is not polled after it was ready";
@@ -119,7 +119,7 @@ impl<S: Store> Future for Asking<S> {
     }
 }
 
-impl<S: Store> Drop for Asking<S> {
+impl<S: Store> Drop for AdmissionFuture<S> {
     fn drop(&mut self) {
         let Some(Pending { admission, .. }) = self.pending.take() else {
             return;
@@ -132,9 +132,9 @@ impl<S: Store> Drop for Asking<S> {
     }
 }
 
-impl<S: Store> fmt::Debug for Asking<S> {
+impl<S: Store> fmt::Debug for AdmissionFuture<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asking").finish_non_exhaustive()
+        f.debug_struct("AdmissionFuture").finish_non_exhaustive()
     }
 }
 
@@ -151,10 +151,10 @@ async fn give_back<S: Store>(mut admission: PendingAdmission<S::Ticket>, limiter
 /// The inputs of a decision besides the limits.
 #[derive(Debug)]
 struct Stage<S: Store> {
-    terms: Terms,
+    terms: EnforceOptions,
     now: Timestamp,
     /// The state of its rate limits, when its permits are decided.
-    before: Option<Box<Queued<S>>>,
+    before: Option<Box<QueuedRequest<S>>>,
 }
 
 impl<S: Store> Stage<S> {
@@ -164,7 +164,7 @@ impl<S: Store> Stage<S> {
         limiter: &Arc<Limiter<S>>,
         admitted: Admitted,
         scope: impl Fn(&Snapshot, usize) -> Option<String>,
-    ) -> Admission<Permit<S>, Box<Queued<S>>> {
+    ) -> Admission<Permit<S>, Box<QueuedRequest<S>>> {
         let Self { terms, now, before } = self;
         let Admitted {
             decision,
@@ -187,11 +187,13 @@ impl<S: Store> Stage<S> {
                 send(queued.receipt.give_back(limiter));
             }
             let scope = decision.binding_descriptor().and_then(scope);
-            return report.admission(Verdict::Deny(Box::new(Denial::of(&standing, scope))));
+            return report.admission(AdmissionVerdict::Deny(Box::new(Denial::of(
+                &standing, scope,
+            ))));
         }
         let permit = slots.map(|slots| Permit::new(Arc::clone(limiter), slots));
         match (queued, before) {
-            (None, None) => report.admission(Verdict::Pass(permit)),
+            (None, None) => report.admission(AdmissionVerdict::Pass(permit)),
             (None, Some(mut before)) => {
                 before.replace_report(report);
                 before.pass(permit)
@@ -207,7 +209,8 @@ impl<S: Store> Stage<S> {
                 let permits = queued
                     .permits
                     .map(|put_off| (put_off, descriptors.filter_map(scope).collect(), terms));
-                let queued = Queued::new(Arc::clone(limiter), queued.receipt, report, permits);
+                let queued =
+                    QueuedRequest::new(Arc::clone(limiter), queued.receipt, report, permits);
                 Admission::waiting(turn.unwrap_or_default(), Box::new(queued))
             }
         }

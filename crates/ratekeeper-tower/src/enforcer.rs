@@ -21,13 +21,13 @@ pub trait Enforcer: Clone + Send + Sync + 'static {
     /// A pending decision. Dropping it releases permits that may have been granted. A limiter in
     /// this process also gives back a turn that nobody waits for; hits counted by windows stay
     /// counted.
-    type Asking: Future<Output = Admission<Self::Permit, Self::Queued>> + Send + 'static;
+    type Future: Future<Output = Admission<Self::Permit, Self::Queued>> + Send + 'static;
 
     /// Calls `read` with the rules known here, in which service levels and domains are looked up.
     fn with_rules<T>(&self, read: impl FnOnce(&RuleSet) -> T) -> T;
 
     /// Decides `check` on `terms`.
-    fn ask(&self, check: &Check<'_>, terms: Terms) -> AnswerOf<Self>;
+    fn ask(&self, check: &Check<'_>, terms: EnforceOptions) -> AnswerOf<Self>;
 
     /// Decides the part that was deferred until the request's turn: the concurrency limits, if any.
     /// The request does not wait again.
@@ -35,14 +35,14 @@ pub trait Enforcer: Clone + Send + Sync + 'static {
 }
 
 /// The answer of an enforcer, ready or pending.
-pub type AnswerOf<E> = Answer<<E as Enforcer>::Asking, AdmissionOf<E>>;
+pub type AnswerOf<E> = Answer<<E as Enforcer>::Future, AdmissionOf<E>>;
 
 /// The admission type of an enforcer.
 pub type AdmissionOf<E> = Admission<<E as Enforcer>::Permit, <E as Enforcer>::Queued>;
 
 /// The terms on which a request is decided, besides its limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Terms {
+pub struct EnforceOptions {
     /// The headers that report limits to its client.
     pub headers: Headers,
     /// The longest delay: a request that would have to wait longer is denied.
@@ -56,7 +56,7 @@ pub struct Admission<P, Q> {
     /// waits: its headers are determined at its turn.
     pub headers: HeaderLines,
     /// The verdict.
-    pub verdict: Verdict<P, Q>,
+    pub verdict: AdmissionVerdict<P, Q>,
     /// True if a limit was answered without being counted in its store.
     pub degraded: bool,
 }
@@ -67,7 +67,7 @@ impl<P, Q> Admission<P, Q> {
     pub const fn waiting(turn: Turn, queued: Q) -> Self {
         Self {
             headers: HeaderLines::new(),
-            verdict: Verdict::Wait(turn, queued),
+            verdict: AdmissionVerdict::Wait(turn, queued),
             degraded: false,
         }
     }
@@ -75,7 +75,7 @@ impl<P, Q> Admission<P, Q> {
 
 /// The verdict on a request.
 #[derive(Debug)]
-pub enum Verdict<P, Q> {
+pub enum AdmissionVerdict<P, Q> {
     /// It passes, and holds this permit until it has ended.
     Pass(Option<P>),
     /// It waits for its turn, and is then [decided](Enforcer::at_turn) again.

@@ -15,14 +15,14 @@ use tower_service::Service;
 use crate::body::ResponseBody;
 use crate::layer::Shared;
 use crate::turn::{InLine, Next, Stamp};
-use crate::{AdmissionOf, Enforcer, Mode};
+use crate::{AdmissionOf, Enforcer, LayerMode};
 
 /// A request that has not reached the inner service yet, with everything that it needs to proceed.
 pub(crate) struct Later<S, E, B> {
     pub(crate) service: S,
     pub(crate) shared: Arc<Shared<E>>,
     /// The mode when the request arrived.
-    pub(crate) mode: Mode,
+    pub(crate) mode: LayerMode,
     pub(crate) request: Request<B>,
 }
 
@@ -82,7 +82,7 @@ pin_project! {
     {
         Asking {
             #[pin]
-            asking: E::Asking,
+            asking: E::Future,
             later: Option<Later<S, E, B>>,
         },
         Waiting {
@@ -109,7 +109,7 @@ where
     S: Service<Request<B>>,
     E: Enforcer,
 {
-    pub(crate) fn asking(asking: E::Asking, later: Later<S, E, B>) -> Self {
+    pub(crate) fn asking(asking: E::Future, later: Later<S, E, B>) -> Self {
         let state = State::asking(asking, later);
         Self { state }
     }
@@ -135,7 +135,7 @@ where
     S: Service<Request<B>>,
     E: Enforcer,
 {
-    fn asking(asking: E::Asking, later: Later<S, E, B>) -> Self {
+    fn asking(asking: E::Future, later: Later<S, E, B>) -> Self {
         let later = Some(later);
         Self::Asking { asking, later }
     }

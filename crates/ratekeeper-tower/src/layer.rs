@@ -10,7 +10,7 @@ use ratekeeper_http::{Describer, Forwarding, Hop, Identity, Mapping};
 use tower_layer::Layer;
 
 use crate::pacer::Pacer;
-use crate::watch::{Counts, Watch};
+use crate::watch::{LayerCounts, Watch};
 use crate::{RateLimit, Switch};
 
 /// The default for the longest delay of a request.
@@ -85,7 +85,7 @@ impl<E: Clone> RateLimitLayer<E> {
     /// Sets domain, mapping and identity at once, as settings have them. Without a domain it is the
     /// only one in the rules. If the rules get several, or belong to a service, it is the layer's
     /// own domain, or the first of the rules if they do not have that one; this is logged and
-    /// counted as [`unclear`](Counts::unclear).
+    /// counted as [`unclear`](LayerCounts::unclear).
     #[must_use]
     pub fn describer(self, describer: Describer) -> Self {
         self.with(|shared| shared.describer = describer)
@@ -152,7 +152,7 @@ impl<E: Clone> RateLimitLayer<E> {
 impl<E> RateLimitLayer<E> {
     /// Returns the counts since the layer was made.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> LayerCounts {
         self.shared.watch.counts()
     }
 }

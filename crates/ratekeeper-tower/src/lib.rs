@@ -67,18 +67,20 @@ mod turn;
 mod watch;
 
 pub use body::ResponseBody;
-pub use embedded::Asking;
-pub use enforcer::{Admission, AdmissionOf, AnswerOf, Enforcer, Terms, Turn, Verdict};
+pub use embedded::AdmissionFuture;
+pub use enforcer::{
+    Admission, AdmissionOf, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn,
+};
 pub use future::ResponseFuture;
 pub use hold::Hold;
 pub use layer::RateLimitLayer;
 pub use permit::Permit;
-pub use queued::Queued;
+pub use queued::QueuedRequest;
 pub use ratekeeper_http::answer;
 pub use ratekeeper_http::answer::{BodyForm, Headers, LimitHeaders, RetryAfter};
 pub use ratekeeper_http::{Describer, Forwarding, Hop, Identity, Mapping, TrustedProxies};
 pub use ratekeeper_store::Answer;
 pub use renewal::{Renew, Renewal};
 pub use service::RateLimit;
-pub use switch::{Mode, Switch};
-pub use watch::Counts;
+pub use switch::{LayerMode, Switch};
+pub use watch::LayerCounts;

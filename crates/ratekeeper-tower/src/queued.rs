@@ -8,26 +8,26 @@ use ratekeeper_store::Store;
 
 use crate::embedded::Scopes;
 use crate::permit::{Permit, send};
-use crate::{Admission, Terms, Verdict};
+use crate::{Admission, AdmissionVerdict, EnforceOptions};
 
 /// The hits that a waiting request took from its rate limits: given back if it is dropped before
 /// the request went on.
 #[derive(Debug)]
-pub struct Queued<S: Store> {
+pub struct QueuedRequest<S: Store> {
     limiter: Arc<Limiter<S>>,
     /// None once the request went on.
     receipt: Option<Receipt>,
     report: LimitReport,
     /// Its concurrency limits, which are decided at its turn.
-    permits: Option<(PutOff, Scopes, Terms)>,
+    permits: Option<(PutOff, Scopes, EnforceOptions)>,
 }
 
-impl<S: Store> Queued<S> {
+impl<S: Store> QueuedRequest<S> {
     pub(crate) const fn new(
         limiter: Arc<Limiter<S>>,
         receipt: Receipt,
         report: LimitReport,
-        permits: Option<(PutOff, Scopes, Terms)>,
+        permits: Option<(PutOff, Scopes, EnforceOptions)>,
     ) -> Self {
         Self {
             limiter,
@@ -37,7 +37,7 @@ impl<S: Store> Queued<S> {
         }
     }
 
-    pub(crate) const fn take_permits(&mut self) -> Option<(PutOff, Scopes, Terms)> {
+    pub(crate) const fn take_permits(&mut self) -> Option<(PutOff, Scopes, EnforceOptions)> {
         self.permits.take()
     }
 
@@ -58,11 +58,11 @@ impl<S: Store> Queued<S> {
     /// Lets the request go on and keep its hits.
     pub(crate) fn pass<Q>(mut self, permit: Option<Permit<S>>) -> Admission<Permit<S>, Q> {
         self.receipt = None;
-        std::mem::take(&mut self.report).admission(Verdict::Pass(permit))
+        std::mem::take(&mut self.report).admission(AdmissionVerdict::Pass(permit))
     }
 }
 
-impl<S: Store> Drop for Queued<S> {
+impl<S: Store> Drop for QueuedRequest<S> {
     fn drop(&mut self) {
         if let Some(receipt) = self.receipt.take() {
             send(receipt.give_back(&self.limiter));
@@ -80,7 +80,7 @@ pub(crate) struct LimitReport {
 }
 
 impl LimitReport {
-    pub(crate) fn new(standing: &LimitStatus<'_>, terms: Terms) -> Self {
+    pub(crate) fn new(standing: &LimitStatus<'_>, terms: EnforceOptions) -> Self {
         Self {
             headers: terms.headers.lines(standing),
             degraded: standing.degraded,
@@ -88,7 +88,7 @@ impl LimitReport {
         }
     }
 
-    pub(crate) fn admission<P, Q>(self, verdict: Verdict<P, Q>) -> Admission<P, Q> {
+    pub(crate) fn admission<P, Q>(self, verdict: AdmissionVerdict<P, Q>) -> Admission<P, Q> {
         Admission {
             headers: self.headers,
             degraded: self.degraded,

@@ -12,7 +12,7 @@ use crate::body::ResponseBody;
 use crate::future::{Later, ResponseFuture};
 use crate::layer::Shared;
 use crate::turn::Next;
-use crate::{Enforcer, Mode};
+use crate::{Enforcer, LayerMode};
 
 /// A service with limited requests, made by a [`RateLimitLayer`](crate::RateLimitLayer).
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ where
 
 impl<S: Clone, E> RateLimit<S, E> {
     /// Prepares the call: takes the service that reported ready, and leaves a clone in its place.
-    fn later<B>(&mut self, request: Request<B>, mode: Mode) -> Later<S, E, B> {
+    fn later<B>(&mut self, request: Request<B>, mode: LayerMode) -> Later<S, E, B> {
         let clone = self.inner.clone();
         Later {
             service: std::mem::replace(&mut self.inner, clone),

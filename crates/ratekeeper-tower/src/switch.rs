@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The mode of a layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mode {
+pub enum LayerMode {
     /// Off: no limit is checked, nothing is counted.
     Off,
     /// Checks and counts as if it enforced, but lets every request pass at once, without headers.
@@ -21,30 +21,30 @@ pub struct Switch(Arc<AtomicU8>);
 
 impl Default for Switch {
     fn default() -> Self {
-        Self::new(Mode::On)
+        Self::new(LayerMode::On)
     }
 }
 
 impl Switch {
     /// A switch with this mode.
     #[must_use]
-    pub fn new(mode: Mode) -> Self {
+    pub fn new(mode: LayerMode) -> Self {
         Self(Arc::new(AtomicU8::new(mode as u8)))
     }
 
     /// Sets the mode for every request from now on.
-    pub fn set(&self, mode: Mode) {
+    pub fn set(&self, mode: LayerMode) {
         // Relaxed, here and below: it orders no other access.
         self.0.store(mode as u8, Ordering::Relaxed);
     }
 
     /// The current mode.
     #[must_use]
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> LayerMode {
         match self.0.load(Ordering::Relaxed) {
-            0 => Mode::Off,
-            1 => Mode::Shadow,
-            _ => Mode::On,
+            0 => LayerMode::Off,
+            1 => LayerMode::Shadow,
+            _ => LayerMode::On,
         }
     }
 }

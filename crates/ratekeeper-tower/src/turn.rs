@@ -22,7 +22,7 @@ use crate::hold::HeldPermit;
 use crate::layer::Shared;
 use crate::pacer::Paced;
 use crate::places::Place;
-use crate::{AdmissionOf, AnswerOf, Enforcer, Mode, Terms, Turn, Verdict};
+use crate::{AdmissionOf, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, LayerMode, Turn};
 
 /// The `Retry-After` of a request that is refused for lack of a decision or of room to wait.
 const OVERLOADED_RETRY_SECS: u64 = 1;
@@ -38,7 +38,7 @@ pub(crate) enum Next<E: Enforcer> {
     /// Wait for its turn.
     Wait(InLine<E::Queued>),
     /// Wait for the enforcer's answer.
-    Ask(E::Asking),
+    Ask(E::Future),
     /// Answer without calling the inner service.
     Refuse(Response<Bytes>),
 }
@@ -102,14 +102,14 @@ impl<E: Enforcer> Shared<E> {
     pub(crate) fn ask<B>(
         &self,
         request: &Request<B>,
-        mode: Mode,
+        mode: LayerMode,
     ) -> Result<Option<AnswerOf<E>>, Refused> {
-        if mode == Mode::Off {
+        if mode == LayerMode::Off {
             return Ok(None);
         }
         let peer = (self.peer)(request.extensions());
         let original = original(request, peer, &self.forwarding)?;
-        let terms = Terms {
+        let terms = EnforceOptions {
             headers: self.headers,
             wait_max: self.wait_max(original.client),
         };
@@ -153,7 +153,12 @@ impl<E: Enforcer> Shared<E> {
     }
 
     /// Returns the next step for `request` after the enforcer's answer.
-    pub(crate) fn next<B>(&self, asked: AnswerOf<E>, mode: Mode, request: &Request<B>) -> Next<E> {
+    pub(crate) fn next<B>(
+        &self,
+        asked: AnswerOf<E>,
+        mode: LayerMode,
+        request: &Request<B>,
+    ) -> Next<E> {
         match asked {
             Answer::Decided(admission) => self.admitted(admission, mode, request),
             Answer::Pending(asking) => Next::Ask(asking),
@@ -164,7 +169,7 @@ impl<E: Enforcer> Shared<E> {
     pub(crate) fn at_turn<B>(
         &self,
         queued: E::Queued,
-        mode: Mode,
+        mode: LayerMode,
         request: &Request<B>,
     ) -> Next<E> {
         self.next(self.enforcer.at_turn(queued), mode, request)
@@ -174,7 +179,7 @@ impl<E: Enforcer> Shared<E> {
     pub(crate) fn admitted<B>(
         &self,
         admission: AdmissionOf<E>,
-        mode: Mode,
+        mode: LayerMode,
         request: &Request<B>,
     ) -> Next<E> {
         let headers = request.headers();
@@ -183,27 +188,29 @@ impl<E: Enforcer> Shared<E> {
         }
         let lines = admission.headers;
         match (admission.verdict, mode) {
-            (Verdict::Pass(permit), Mode::Off | Mode::Shadow) => Next::Call(Pass {
-                lines: HeaderLines::new(),
-                permit,
-            }),
-            (Verdict::Pass(permit), Mode::On) => Next::Call(Pass { lines, permit }),
-            (Verdict::Wait(turn, queued), Mode::On) if !turn.after.is_zero() => {
+            (AdmissionVerdict::Pass(permit), LayerMode::Off | LayerMode::Shadow) => {
+                Next::Call(Pass {
+                    lines: HeaderLines::new(),
+                    permit,
+                })
+            }
+            (AdmissionVerdict::Pass(permit), LayerMode::On) => Next::Call(Pass { lines, permit }),
+            (AdmissionVerdict::Wait(turn, queued), LayerMode::On) if !turn.after.is_zero() => {
                 self.wait(turn, queued, request)
             }
-            (Verdict::Wait(_, queued), _) => self.at_turn(queued, mode, request),
-            (Verdict::Deny(denial), Mode::On) => {
+            (AdmissionVerdict::Wait(_, queued), _) => self.at_turn(queued, mode, request),
+            (AdmissionVerdict::Deny(denial), LayerMode::On) => {
                 self.watch.denied(&denial, true);
                 self.refuse(Refusal::Denied(denial), lines, headers)
             }
-            (Verdict::Deny(denial), Mode::Off | Mode::Shadow) => {
+            (AdmissionVerdict::Deny(denial), LayerMode::Off | LayerMode::Shadow) => {
                 self.watch.denied(&denial, false);
                 Next::CALL
             }
-            (Verdict::Unavailable, Mode::On) => {
+            (AdmissionVerdict::Unavailable, LayerMode::On) => {
                 self.overloaded("nobody could say whether this may pass", headers)
             }
-            (Verdict::Unavailable, Mode::Off | Mode::Shadow) => Next::CALL,
+            (AdmissionVerdict::Unavailable, LayerMode::Off | LayerMode::Shadow) => Next::CALL,
         }
     }
 
@@ -236,15 +243,20 @@ impl<E: Enforcer> Shared<E> {
     }
 
     /// Refuses a request that is ambiguous or whose token is invalid.
-    pub(crate) fn malformed(&self, refused: Refused, mode: Mode, headers: &HeaderMap) -> Next<E> {
+    pub(crate) fn malformed(
+        &self,
+        refused: Refused,
+        mode: LayerMode,
+        headers: &HeaderMap,
+    ) -> Next<E> {
         self.watch.malformed(&refused);
         let refusal = match refused {
             Refused::Malformed(malformed) => Refusal::Malformed(malformed),
             Refused::Unauthenticated(why) => Refusal::Unauthenticated(why),
         };
         match mode {
-            Mode::On => self.refuse(refusal, HeaderLines::new(), headers),
-            Mode::Off | Mode::Shadow => Next::CALL,
+            LayerMode::On => self.refuse(refusal, HeaderLines::new(), headers),
+            LayerMode::Off | LayerMode::Shadow => Next::CALL,
         }
     }
 

@@ -15,7 +15,7 @@ const LINES_PER_SECOND: u64 = 10;
 
 /// The counts of a layer since it was made. The limiter counts decisions by rule.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counts {
+pub struct LayerCounts {
     /// Denied requests: 429.
     pub denied: u64,
     /// Requests that would have been denied outside shadow mode.
@@ -66,10 +66,10 @@ impl Watch {
         }
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> LayerCounts {
         // Relaxed, here and below: the counts are independent.
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Counts {
+        LayerCounts {
             denied: of(&self.denied),
             shadow_denied: of(&self.shadow_denied),
             waited: of(&self.waited),

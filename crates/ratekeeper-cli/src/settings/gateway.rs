@@ -5,7 +5,7 @@ use super::typed::Typed;
 use super::{ServiceSettings, nested, values};
 use ratekeeper_gateway::{LogFormat, RouteConfig, RoutesConfig, UpstreamConfig};
 use ratekeeper_server::{ListenAddress, TlsConfig};
-use ratekeeper_tower::Mode;
+use ratekeeper_tower::LayerMode;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -25,7 +25,7 @@ pub(crate) struct GatewaySettings {
     pub(crate) body_max: u64,
     /// Of one HTTP/2 connection.
     pub(crate) connection_requests_max: u32,
-    pub(crate) limits: Mode,
+    pub(crate) limits: LayerMode,
     /// The longest time a request is held back; `waiting_max` is the most requests held at a time.
     pub(crate) wait_max: Duration,
     pub(crate) waiting_max: u64,
@@ -50,9 +50,9 @@ impl Typed<'_> {
         let nowhere = ListenAddress::Tcp(([0, 0, 0, 0], 0).into());
         let formats = [("json", LogFormat::Json), ("combined", LogFormat::Combined)];
         let modes = [
-            ("on", Mode::On),
-            ("shadow", Mode::Shadow),
-            ("off", Mode::Off),
+            ("on", LayerMode::On),
+            ("shadow", LayerMode::Shadow),
+            ("off", LayerMode::Off),
         ];
         GatewaySettings {
             listen: self.get("listen", nowhere, values::listen_address),
@@ -67,7 +67,7 @@ impl Typed<'_> {
             connection_requests_max: self.get("connection_requests_max", 1, |text| {
                 requests(text, 1..=1_000)
             }),
-            limits: self.get("limits", Mode::On, |text| values::one_of(text, &modes)),
+            limits: self.get("limits", LayerMode::On, |text| values::one_of(text, &modes)),
             wait_max: self.get("wait_max", Duration::ZERO, wait),
             waiting_max: self.get("waiting_max", 0, |text| requests(text, 0..=REQUESTS_MAX)),
             service: self.service(),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use ratekeeper_testkit::paired::difference;
-use ratekeeper_tower::{Headers, Mode, Switch};
+use ratekeeper_tower::{Headers, LayerMode, Switch};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
 use tower::{Layer, Service, service_fn};
@@ -51,19 +51,19 @@ pub(crate) fn beside_the_service_alone() {
     println!(
         "\nnanoseconds of processor time added to a request by the layer, beside the service alone"
     );
-    added("off", RATE, Headers::default(), Mode::Off);
-    added("one limit, no headers", RATE, Headers::NONE, Mode::On);
-    added("one limit", RATE, Headers::default(), Mode::On);
+    added("off", RATE, Headers::default(), LayerMode::Off);
+    added("one limit, no headers", RATE, Headers::NONE, LayerMode::On);
+    added("one limit", RATE, Headers::default(), LayerMode::On);
     added(
         "two limits and a permit",
         TWO_RATES_AND_PERMITS,
         Headers::default(),
-        Mode::On,
+        LayerMode::On,
     );
-    added("denied", DENIED, Headers::default(), Mode::On);
+    added("denied", DENIED, Headers::default(), LayerMode::On);
 }
 
-fn added(name: &str, rules: &str, headers: Headers, mode: Mode) {
+fn added(name: &str, rules: &str, headers: Headers, mode: LayerMode) {
     let called = |_: Request<()>| {
         std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())))
     };

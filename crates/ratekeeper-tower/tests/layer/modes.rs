@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use http::Request;
-use ratekeeper_tower::{Mode, Switch};
+use ratekeeper_tower::{LayerMode, Switch};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{full, layer, of};
@@ -16,7 +16,7 @@ descriptors:
 - key: api_key
   rate_limit: { window: 1h, limit: 1 }
 ";
-    let switch = Switch::new(Mode::Off);
+    let switch = Switch::new(LayerMode::Off);
     let layer = layer(rules).switch(switch.clone());
     let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
     let limited = layer.layer(called);
@@ -26,15 +26,15 @@ descriptors:
         (answer.status().as_u16(), told)
     };
     assert_eq!(ask().await, (200, false));
-    switch.set(Mode::Shadow);
+    switch.set(LayerMode::Shadow);
     assert_eq!(ask().await, (200, false));
     assert_eq!(layer.counts().shadow_denied, 0);
     assert_eq!(ask().await, (200, false));
     // The first request was not checked, the second took the only hit.
     assert_eq!(layer.counts().shadow_denied, 1);
-    switch.set(Mode::On);
+    switch.set(LayerMode::On);
     assert_eq!(ask().await, (429, true));
     assert_eq!(layer.counts().denied, 1);
-    switch.set(Mode::Off);
+    switch.set(LayerMode::Off);
     assert_eq!(ask().await, (200, false));
 }
