@@ -13,7 +13,7 @@ use crate::channel::{authorization, endpoints};
 use crate::health::{ServiceHealth, Trouble};
 use crate::pool::Pool;
 use crate::unsettled::{self, ReleaseTasks, Unsettled};
-use crate::{Answer, Config, ConfigError, Error, Fallback, Peek, Permit, Question};
+use crate::{CheckAnswer, CheckRequest, Config, ConfigError, Error, FallbackPolicy, Peek, Permit};
 
 /// A client. Clones share its connections, budget and counts.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Inner {
     pub(crate) calls: Calls,
     /// Bounds the tasks that release permits whose answers were lost.
     pub(crate) release_tasks: ReleaseTasks,
-    fallback: Fallback,
+    fallback: FallbackPolicy,
     degraded: AtomicU64,
     refused: AtomicU64,
     health: ServiceHealth,
@@ -32,12 +32,12 @@ pub(crate) struct Inner {
 
 /// Counters of a client since its creation.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counts {
+pub struct ClientCounts {
     /// Calls without retries.
     pub calls: u64,
     /// Retries.
     pub retries: u64,
-    /// Checks that the [`Fallback`] answered.
+    /// Checks that the [`FallbackPolicy`] answered.
     pub fallbacks: u64,
     /// Checks, acquires and reserves [refused](Error::Invalid) because of their content.
     pub refused: u64,
@@ -47,7 +47,7 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Acquired {
     /// The decision.
-    pub answer: Answer,
+    pub answer: CheckAnswer,
     /// The permit; none if the request was denied, no concurrency limit applies to it, or the
     /// service is away.
     pub permit: Option<Permit>,
@@ -58,7 +58,7 @@ pub struct Acquired {
 pub struct ToReserve {
     /// The domain and descriptors. A descriptor with hits of its own costs those, whatever is
     /// committed later.
-    pub question: Question,
+    pub question: CheckRequest,
     /// The most hits that the request may cost: at least 1.
     pub hits: u64,
     /// Time within which it must be settled: at most an hour, a minute if none.
@@ -70,7 +70,7 @@ pub struct ToReserve {
 impl ToReserve {
     /// Reserves `hits` for a minute, without a key.
     #[must_use]
-    pub const fn new(question: Question, hits: u64) -> Self {
+    pub const fn new(question: CheckRequest, hits: u64) -> Self {
         Self {
             question,
             hits,
@@ -84,7 +84,7 @@ impl ToReserve {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reserved {
     /// The decision.
-    pub answer: Answer,
+    pub answer: CheckAnswer,
     /// The reservation to settle; none if the request was denied or the service is away.
     pub reservation: Option<Reservation>,
 }
@@ -113,7 +113,7 @@ pub struct Settled {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Refund {
     /// The limit with the least remaining; none if none matched.
-    pub limit: Option<crate::Limit>,
+    pub limit: Option<crate::LimitState>,
 }
 
 impl Client {
@@ -144,10 +144,10 @@ impl Client {
 
     /// Returns the counters so far.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ClientCounts {
         let calls = &self.0.calls;
         // Relaxed: the counts are independent.
-        Counts {
+        ClientCounts {
             calls: calls.made.load(Ordering::Relaxed),
             retries: calls.retried.load(Ordering::Relaxed),
             fallbacks: self.0.degraded.load(Ordering::Relaxed),
@@ -161,7 +161,7 @@ impl Client {
         self.trouble() == Some(Trouble::Away)
     }
 
-    /// The reason why the [`Fallback`] decides; none if the service answered the last check,
+    /// The reason why the [`FallbackPolicy`] decides; none if the service answered the last check,
     /// acquire or reserve.
     #[must_use]
     pub fn trouble(&self) -> Option<Trouble> {
@@ -174,19 +174,19 @@ impl Client {
         self.0.calls.pool.up()
     }
 
-    /// Decides a request. While the service is away, the [`Fallback`] answers, and the answer is
+    /// Decides a request. While the service is away, the [`FallbackPolicy`] answers, and the answer is
     /// marked as degraded.
     ///
     /// # Errors
     /// The service refuses the request or the caller; retrying does not help.
-    pub async fn check(&self, question: &Question) -> Result<Answer, Error> {
+    pub async fn check(&self, question: &CheckRequest) -> Result<CheckAnswer, Error> {
         let call = async |mut stub: crate::calls::Stub, request| stub.check(request).await;
         let answer = self
             .0
             .calls
             .call(&question.check(), Repeat::Charged, call)
             .await;
-        self.0.or_fallback(answer.map(Answer::from), || {
+        self.0.or_fallback(answer.map(CheckAnswer::from), || {
             self.0.fallback.answer(question)
         })
     }
@@ -195,15 +195,16 @@ impl Client {
     ///
     /// # Errors
     /// As for [`Self::check`]; no request was decided then.
-    pub async fn check_batch(&self, questions: &[Question]) -> Result<Vec<Answer>, Error> {
+    pub async fn check_batch(&self, questions: &[CheckRequest]) -> Result<Vec<CheckAnswer>, Error> {
         if questions.is_empty() {
             return Ok(Vec::new());
         }
-        let checks = questions.iter().map(Question::check).collect();
+        let checks = questions.iter().map(CheckRequest::check).collect();
         let call = async |mut stub: crate::calls::Stub, request| stub.check_batch(request).await;
         let message = v1::CheckBatchRequest { checks };
         let answer = self.0.calls.call(&message, Repeat::Charged, call).await;
-        let answers = answer.map(|answer| answer.results.into_iter().map(Answer::from).collect());
+        let answers =
+            answer.map(|answer| answer.results.into_iter().map(CheckAnswer::from).collect());
         let fallback = |question| self.0.fallback.answer(question);
         self.0
             .or_fallback(answers, || questions.iter().map(fallback).collect())
@@ -213,7 +214,7 @@ impl Client {
     ///
     /// # Errors
     /// Any; the fallback does not apply, since nothing is decided.
-    pub async fn peek(&self, question: &Question) -> Result<Peek, Error> {
+    pub async fn peek(&self, question: &CheckRequest) -> Result<Peek, Error> {
         let message = v1::PeekRequest {
             domain: question.domain.clone(),
             descriptors: question.descriptors.clone(),
@@ -229,13 +230,13 @@ impl Client {
     }
 
     /// Decides a request, concurrency limits included, and holds permits of those until dropped.
-    /// While the service is away, the [`Fallback`] answers and nothing is held. Permits that the
+    /// While the service is away, the [`FallbackPolicy`] answers and nothing is held. Permits that the
     /// service granted in an answer that came late, or that the caller no longer waits for, are
     /// released in the background. Rate limits stay charged.
     ///
     /// # Errors
     /// As for [`Self::check`].
-    pub async fn acquire(&self, question: &Question) -> Result<Acquired, Error> {
+    pub async fn acquire(&self, question: &CheckRequest) -> Result<Acquired, Error> {
         let message = v1::AcquireRequest {
             domain: question.domain.clone(),
             descriptors: question.descriptors.clone(),
@@ -249,7 +250,7 @@ impl Client {
             let decision = answer.decision();
             let permit = Some(answer.permit).filter(|token| !token.is_empty());
             Acquired {
-                answer: Answer::new(decision, answer.limit, answer.delay_ms, answer.degraded)
+                answer: CheckAnswer::new(decision, answer.limit, answer.delay_ms, answer.degraded)
                     .told(answer.standing),
                 permit: permit.map(|token| Permit::new(self, token, left)),
             }
@@ -260,7 +261,7 @@ impl Client {
         })
     }
 
-    /// Takes the most that a request may cost. While the service is away, the [`Fallback`] answers
+    /// Takes the most that a request may cost. While the service is away, the [`FallbackPolicy`] answers
     /// (a local one takes the hits), and there is nothing to settle.
     ///
     /// # Errors
@@ -289,7 +290,7 @@ impl Client {
             let decision = answer.decision();
             let token = Some(answer.reservation).filter(|token| !token.is_empty());
             Reserved {
-                answer: Answer::new(decision, answer.limit, answer.delay_ms, answer.degraded),
+                answer: CheckAnswer::new(decision, answer.limit, answer.delay_ms, answer.degraded),
                 reservation: token.map(|token| Reservation {
                     token,
                     expires_after,
@@ -348,7 +349,11 @@ impl Client {
     ///
     /// # Errors
     /// Any.
-    pub async fn refund(&self, question: &Question, key: Option<&str>) -> Result<Refund, Error> {
+    pub async fn refund(
+        &self,
+        question: &CheckRequest,
+        key: Option<&str>,
+    ) -> Result<Refund, Error> {
         let message = v1::RefundRequest {
             domain: question.domain.clone(),
             descriptors: question.descriptors.clone(),
@@ -397,7 +402,7 @@ impl Inner {
     }
 
     /// The fallback's answer to a question that the service did not answer.
-    pub(crate) fn fall_back(&self, question: &Question) -> Answer {
+    pub(crate) fn fall_back(&self, question: &CheckRequest) -> CheckAnswer {
         self.degraded.fetch_add(1, Ordering::Relaxed);
         self.fallback.answer(question)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratekeeper_tls::TlsFileCause;
 
-use crate::Fallback;
+use crate::FallbackPolicy;
 
 /// The settings of a client: endpoints, deadline, retries and fallback.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub struct Config {
     /// The limit on retries.
     pub retries: RetryBudget,
     /// The answer to checks while the service is away: allow, by default.
-    pub fallback: Fallback,
+    pub fallback: FallbackPolicy,
 }
 
 /// Trust in the service, and the client's own certificate.
@@ -40,21 +40,21 @@ pub struct Tls {
     /// The name that the service's certificate must have, if it is not the endpoint's host.
     pub server_name: Option<String>,
     /// The client certificate, for services that require one (mTLS).
-    pub identity: Option<Identity>,
+    pub identity: Option<ClientCertificate>,
 }
 
 /// A certificate and its key.
 #[derive(Clone)]
-pub struct Identity {
+pub struct ClientCertificate {
     /// The certificate and its chain up to the authority, as PEM.
     pub certificate_pem: String,
     /// Its private key, as PEM.
     pub key_pem: String,
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for ClientCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Identity(secret)")
+        f.write_str("ClientCertificate(secret)")
     }
 }
 
@@ -89,7 +89,7 @@ impl Config {
             token: None,
             deadline: Duration::from_millis(20),
             retries: RetryBudget::default(),
-            fallback: Fallback::Allow,
+            fallback: FallbackPolicy::Allow,
         }
     }
 }

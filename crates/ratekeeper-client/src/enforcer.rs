@@ -9,47 +9,45 @@ use ratekeeper::tower::answer::{Bound, Denial, HeaderLines, LimitStatus, Quota};
 use ratekeeper::tower::{Admission, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn};
 use ratekeeper::{Check, MemoryLimiter, Micros, RuleSet, Timestamp, tower};
 
-use crate::{Answer, Client, Error, Limit, Permit, Question};
+use crate::{CheckAnswer, CheckRequest, Client, Error, LimitState, Permit};
 
 /// Decides the requests of a `RateLimitLayer` by asking a service.
 ///
 /// A request costs a round trip to the service. While the service is away or refuses to answer, the
-/// client's [`Fallback`](crate::Fallback) decides, counted in
-/// [`Counts::fallbacks`](crate::Counts::fallbacks). If the fallback denies, the layer answers 503,
+/// client's [`FallbackPolicy`](crate::FallbackPolicy) decides, counted in
+/// [`ClientCounts::fallbacks`](crate::ClientCounts::fallbacks). If the fallback denies, the layer answers 503,
 /// since no limit was exceeded. It also answers 503, with any fallback, to a request that the
 /// service cannot decide because of its content, such as a question of more than 64 KiB;
-/// [`Counts::refused`](crate::Counts::refused) counts those. Clones share the client.
+/// [`ClientCounts::refused`](crate::ClientCounts::refused) counts those. Clones share the client.
 ///
 /// ```no_run
 /// use ratekeeper::tower::RateLimitLayer;
-/// use ratekeeper_client::{Client, Config, Fallback, Service};
+/// use ratekeeper_client::{Client, Config, FallbackPolicy, ServiceEnforcer};
 ///
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut config = Config::new("http://ratekeeper.internal:8081");
-/// config.fallback = Fallback::Allow;
-/// let layer = RateLimitLayer::new(Service::new(Client::new(config)?), "api_platform");
+/// config.fallback = FallbackPolicy::Allow;
+/// let layer = RateLimitLayer::new(ServiceEnforcer::new(Client::new(config)?), "api_platform");
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Service {
+pub struct ServiceEnforcer {
     client: Client,
     permits: bool,
     /// The rules with the service levels to match requests against.
     levels: Option<Arc<MemoryLimiter>>,
 }
 
-/// The permit that a request holds at the service until it has ended.
-pub type Held = Permit;
-
 /// A request that the service has admitted, permits included, and that waits for its turn.
 #[derive(Debug)]
-pub struct Queued(Box<Admission<Held, Self>>);
+pub struct QueuedAtService(Box<Admission<Permit, Self>>);
 
 /// A call to the service in progress.
-pub type Asking = Pin<Box<dyn Future<Output = Admission<Held, Queued>> + Send>>;
+pub type ServiceAdmission =
+    Pin<Box<dyn Future<Output = Admission<Permit, QueuedAtService>> + Send>>;
 
-impl Service {
+impl ServiceEnforcer {
     /// An enforcer that asks the service of `client`; concurrency limits are left out.
     #[must_use]
     pub fn new(client: Client) -> Self {
@@ -90,7 +88,7 @@ impl Service {
     /// Asks the service. Returns none if the service cannot decide the request because of its
     /// content: callers influence that content, so the fallback must not apply, or it would be a
     /// way around the limits.
-    async fn answer(&self, question: &Question) -> Option<(Answer, Option<Permit>)> {
+    async fn answer(&self, question: &CheckRequest) -> Option<(CheckAnswer, Option<Permit>)> {
         let answer = match self.permits {
             true => {
                 let acquired = self.client.acquire(question).await;
@@ -111,10 +109,10 @@ impl Service {
     }
 }
 
-impl Enforcer for Service {
-    type Permit = Held;
-    type Queued = Queued;
-    type Future = Asking;
+impl Enforcer for ServiceEnforcer {
+    type Permit = Permit;
+    type Queued = QueuedAtService;
+    type Future = ServiceAdmission;
 
     /// The service has the rules; only its service levels are known here.
     fn with_rules<T>(&self, read: impl FnOnce(&RuleSet) -> T) -> T {
@@ -126,7 +124,7 @@ impl Enforcer for Service {
     }
 
     fn ask(&self, check: &Check<'_>, terms: EnforceOptions) -> AnswerOf<Self> {
-        let question = Question::of(check);
+        let question = CheckRequest::of(check);
         let service = self.clone();
         tower::Answer::Pending(Box::pin(async move {
             match service.answer(&question).await {
@@ -136,16 +134,16 @@ impl Enforcer for Service {
         }))
     }
 
-    fn at_turn(&self, queued: Queued) -> AnswerOf<Self> {
+    fn at_turn(&self, queued: QueuedAtService) -> AnswerOf<Self> {
         tower::Answer::Decided(*queued.0)
     }
 }
 
 fn admission(
-    mut answer: Answer,
+    mut answer: CheckAnswer,
     permit: Option<Permit>,
     terms: EnforceOptions,
-) -> Admission<Held, Queued> {
+) -> Admission<Permit, QueuedAtService> {
     let told = answer.standing.take();
     let is_told = told.is_some();
     let (mut standing, scope) = match told {
@@ -176,11 +174,11 @@ fn admission(
         after: answer.delay,
         ..Turn::default()
     };
-    Admission::waiting(turn, Queued(Box::new(admission)))
+    Admission::waiting(turn, QueuedAtService(Box::new(admission)))
 }
 
 /// The admission of a request that nobody can decide.
-fn undecided() -> Admission<Held, Queued> {
+fn undecided() -> Admission<Permit, QueuedAtService> {
     Admission {
         headers: HeaderLines::new(),
         degraded: false,
@@ -189,7 +187,7 @@ fn undecided() -> Admission<Held, Queued> {
 }
 
 /// The limits' state as far as the answer has it, without the service's own account.
-fn known(answer: &Answer) -> LimitStatus<'_> {
+fn known(answer: &CheckAnswer) -> LimitStatus<'_> {
     LimitStatus {
         allowed: answer.allowed,
         degraded: answer.degraded,
@@ -205,7 +203,7 @@ fn known(answer: &Answer) -> LimitStatus<'_> {
     }
 }
 
-fn quota(limit: &Limit) -> Quota<'_> {
+fn quota(limit: &LimitState) -> Quota<'_> {
     Quota::named(&limit.rule, limit.limit)
 }
 

@@ -8,12 +8,12 @@ use ratekeeper::limiter::Ruling;
 use ratekeeper::tower::answer::{LimitStatus, scope};
 use ratekeeper::{Check, Descriptor, Entry, MemoryLimiter, Micros, Timestamp};
 
-use crate::{Answer, Limit, Question, Told};
+use crate::{CheckAnswer, CheckRequest, LimitState, RequestStatus};
 
 /// The answer to checks while the service is away.
 #[derive(Clone, Default)]
 #[non_exhaustive]
-pub enum Fallback {
+pub enum FallbackPolicy {
     /// Checks pass.
     #[default]
     Allow,
@@ -24,7 +24,7 @@ pub enum Fallback {
     Local(Arc<MemoryLimiter>),
 }
 
-impl fmt::Debug for Fallback {
+impl fmt::Debug for FallbackPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Allow => "Allow",
@@ -34,9 +34,9 @@ impl fmt::Debug for Fallback {
     }
 }
 
-impl Fallback {
+impl FallbackPolicy {
     /// The answer to `question`, marked as degraded.
-    pub(crate) fn answer(&self, question: &Question) -> Answer {
+    pub(crate) fn answer(&self, question: &CheckRequest) -> CheckAnswer {
         match self {
             Self::Allow => plain(true),
             Self::Deny => plain(false),
@@ -45,8 +45,8 @@ impl Fallback {
     }
 }
 
-fn plain(allowed: bool) -> Answer {
-    Answer {
+fn plain(allowed: bool) -> CheckAnswer {
+    CheckAnswer {
         allowed,
         limit: None,
         delay: Duration::ZERO,
@@ -55,7 +55,7 @@ fn plain(allowed: bool) -> Answer {
     }
 }
 
-fn local(limiter: &MemoryLimiter, question: &Question) -> Answer {
+fn local(limiter: &MemoryLimiter, question: &CheckRequest) -> CheckAnswer {
     let entries: Vec<Vec<Entry<'_>>> = question
         .descriptors
         .iter()
@@ -87,18 +87,23 @@ fn local(limiter: &MemoryLimiter, question: &Question) -> Answer {
     limiter.ask_at(&check, now, |ruling| told(ruling, question, &check, now))
 }
 
-fn told(ruling: &Ruling<'_>, question: &Question, check: &Check<'_>, now: Timestamp) -> Answer {
+fn told(
+    ruling: &Ruling<'_>,
+    question: &CheckRequest,
+    check: &Check<'_>,
+    now: Timestamp,
+) -> CheckAnswer {
     let decision = ruling.decision;
     let standing = question.has_standing.then(|| {
         let mut standing = LimitStatus::new(&ruling.policies(), decision, now).into_owned();
         standing.degraded = true;
         let denied = (!standing.allowed).then(|| scope(decision, check.domain, check.descriptors));
-        Box::new(Told {
+        Box::new(RequestStatus {
             standing,
             scope: denied.flatten(),
         })
     });
-    let limit = decision.binding().map(|binding| Limit {
+    let limit = decision.binding().map(|binding| LimitState {
         rule: decision
             .rule(binding)
             .map(|rule| rule.id.to_string())
@@ -111,7 +116,7 @@ fn told(ruling: &Ruling<'_>, question: &Question, check: &Check<'_>, now: Timest
             .filter(|wait| *wait > Micros::ZERO && *wait < Micros::MAX)
             .map(span),
     });
-    Answer {
+    CheckAnswer {
         allowed: decision.allowed(),
         limit,
         delay: span(decision.delay()),

@@ -5,11 +5,11 @@
 //! the API that it protects. While the service answers, the client decides nothing by itself.
 //!
 //! ```no_run
-//! use ratekeeper_client::{Client, Config, Question};
+//! use ratekeeper_client::{Client, Config, CheckRequest};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = Client::new(Config::new("http://127.0.0.1:8081"))?;
-//! let question = Question::new("api_platform").descriptor([("api_key", "abc"), ("endpoint", "GET /orders")]);
+//! let question = CheckRequest::new("api_platform").descriptor([("api_key", "abc"), ("endpoint", "GET /orders")]);
 //! let answer = client.check(&question).await?;
 //! if !answer.allowed {
 //!     println!("come back in {:?}", answer.retry_after());
@@ -21,9 +21,9 @@
 //! A permit is renewed while it is held, and released when dropped:
 //!
 //! ```no_run
-//! # use ratekeeper_client::{Client, Question};
+//! # use ratekeeper_client::{Client, CheckRequest};
 //! # async fn example(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
-//! let acquired = client.acquire(&Question::new("jobs").descriptor([("tenant", "abc")])).await?;
+//! let acquired = client.acquire(&CheckRequest::new("jobs").descriptor([("tenant", "abc")])).await?;
 //! if acquired.answer.allowed {
 //!     // The work, while `acquired.permit` is held.
 //!     drop(acquired.permit);
@@ -32,16 +32,16 @@
 //! # }
 //! ```
 //!
-//! [`Service`] puts the client behind the tower layer of `ratekeeper`: the service limits requests
-//! to an axum or tonic application, and the [`Fallback`] does while the service is away.
+//! [`ServiceEnforcer`] puts the client behind the tower layer of `ratekeeper`: the service limits requests
+//! to an axum or tonic application, and the [`FallbackPolicy`] does while the service is away.
 //!
 //! If the cost of a request is known only afterwards, reserve and commit:
 //!
 //! ```no_run
 //! # use std::time::Duration;
-//! # use ratekeeper_client::{Client, Question, ToReserve};
+//! # use ratekeeper_client::{Client, CheckRequest, ToReserve};
 //! # async fn example(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
-//! let question = Question::new("llm").descriptor([("tenant", "abc")]);
+//! let question = CheckRequest::new("llm").descriptor([("tenant", "abc")]);
 //! let reserved = client.reserve(&ToReserve::new(question, 4_000)).await?;
 //! if let Some(reservation) = reserved.reservation {
 //!     let tokens_used = 1_234;
@@ -65,11 +65,13 @@ mod pool;
 mod question;
 mod unsettled;
 
-pub use client::{Acquired, Client, Counts, Refund, Reservation, Reserved, Settled, ToReserve};
-pub use config::{Config, ConfigError, Identity, RetryBudget, Tls};
-pub use enforcer::{Asking, Held, Service};
+pub use client::{
+    Acquired, Client, ClientCounts, Refund, Reservation, Reserved, Settled, ToReserve,
+};
+pub use config::{ClientCertificate, Config, ConfigError, RetryBudget, Tls};
+pub use enforcer::{ServiceAdmission, ServiceEnforcer};
 pub use error::Error;
-pub use fallback::Fallback;
+pub use fallback::FallbackPolicy;
 pub use health::Trouble;
 pub use permit::Permit;
-pub use question::{Answer, Limit, Peek, Question, Told};
+pub use question::{CheckAnswer, CheckRequest, LimitState, Peek, RequestStatus};

@@ -8,7 +8,7 @@ use ratekeeper_proto::ratekeeper::v1;
 
 /// A request to decide: a domain, and descriptors of the request.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Question {
+pub struct CheckRequest {
     pub(crate) domain: String,
     pub(crate) descriptors: Vec<v1::Descriptor>,
     /// In milliseconds.
@@ -16,7 +16,7 @@ pub struct Question {
     pub(crate) has_standing: bool,
 }
 
-impl Question {
+impl CheckRequest {
     /// A question in `domain` without descriptors; the service requires at least one.
     #[must_use]
     pub fn new(domain: impl Into<String>) -> Self {
@@ -99,7 +99,7 @@ impl Question {
         }
     }
 
-    /// Asks for [`Answer::standing`], the information that an HTTP response has on the limits.
+    /// Asks for [`CheckAnswer::standing`], the information that an HTTP response has on the limits.
     #[must_use]
     pub fn with_standing(self) -> Self {
         Self {
@@ -126,24 +126,24 @@ impl Question {
 
 /// The decision on a request.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Answer {
+pub struct CheckAnswer {
     /// True if the request may pass.
     pub allowed: bool,
     /// The most restrictive limit; none if no enforced limit matched.
-    pub limit: Option<Limit>,
+    pub limit: Option<LimitState>,
     /// The time to delay the request before it proceeds.
     pub delay: Duration,
     /// True if the request was not counted in its store: the store did not answer the service, or
-    /// the service did not answer and the [`Fallback`](crate::Fallback) decided.
+    /// the service did not answer and the [`FallbackPolicy`](crate::FallbackPolicy) decided.
     pub degraded: bool,
-    /// The information for an HTTP response, if the question [asked](Question::with_standing) for
+    /// The information for an HTTP response, if the question [asked](CheckRequest::with_standing) for
     /// it. None if the fallback let the request pass, or denied it, without counting.
-    pub standing: Option<Box<Told>>,
+    pub standing: Option<Box<RequestStatus>>,
 }
 
 /// The state of a request's limits, for an HTTP response.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Told {
+pub struct RequestStatus {
     /// The limits and their state.
     pub standing: LimitStatus<'static>,
     /// After a denial, the subject of the limit; secrets as fingerprints.
@@ -152,7 +152,7 @@ pub struct Told {
 
 /// A limit and its state after the request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Limit {
+pub struct LimitState {
     /// The rule's id; empty if the request brought the limit along.
     pub rule: String,
     /// Hits per window, or a larger burst; for concurrency limits, permits.
@@ -174,12 +174,12 @@ pub struct Peek {
     /// True if one hit on each descriptor would pass now.
     pub would_allow: bool,
     /// The most restrictive limit; none if no enforced limit matched.
-    pub limit: Option<Limit>,
+    pub limit: Option<LimitState>,
     /// True if the service's store did not answer.
     pub degraded: bool,
 }
 
-impl Answer {
+impl CheckAnswer {
     /// The time to wait after a denial; none if the request was allowed, or no wait helps.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
@@ -195,7 +195,7 @@ impl Answer {
     ) -> Self {
         Self {
             allowed: decision == v1::Decision::Allow,
-            limit: limit.map(Limit::from),
+            limit: limit.map(LimitState::from),
             delay: Duration::from_millis(delay_ms),
             degraded,
             standing: None,
@@ -219,7 +219,7 @@ impl Answer {
                     retry_after: binding.retry_after_us.map(Micros::new),
                 }),
             };
-            Box::new(Told { standing, scope })
+            Box::new(RequestStatus { standing, scope })
         });
         self
     }
@@ -234,14 +234,14 @@ fn quota(policy: v1::Policy) -> Quota<'static> {
     }
 }
 
-impl From<v1::CheckResponse> for Answer {
+impl From<v1::CheckResponse> for CheckAnswer {
     fn from(answer: v1::CheckResponse) -> Self {
         let decision = answer.decision();
         Self::new(decision, answer.limit, answer.delay_ms, answer.degraded).told(answer.standing)
     }
 }
 
-impl From<v1::Limit> for Limit {
+impl From<v1::Limit> for LimitState {
     fn from(limit: v1::Limit) -> Self {
         Self {
             rule: limit.rule,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper::{Limiter, LimiterOptions, MemoryConfig, MemoryStore};
-use ratekeeper_client::{Client, Config, ConfigError, Error, Fallback, Question, ToReserve};
+use ratekeeper_client::{
+    CheckRequest, Client, Config, ConfigError, Error, FallbackPolicy, ToReserve,
+};
 use ratekeeper_server::{ListenAddress, RulesLoader, RulesSource, Server, ServerConfig};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -108,17 +110,17 @@ fn client(address: &str, change: impl FnOnce(&mut Config)) -> Client {
     Client::new(config).unwrap()
 }
 
-fn user(name: &str) -> Question {
-    Question::new("d").descriptor([("user", name)])
+fn user(name: &str) -> CheckRequest {
+    CheckRequest::new("d").descriptor([("user", name)])
 }
 
-fn job() -> Question {
-    Question::new("d").descriptor([("job", "a")])
+fn job() -> CheckRequest {
+    CheckRequest::new("d").descriptor([("job", "a")])
 }
 
 /// A concurrency limit whose permits outlive any test.
-fn long_job() -> Question {
-    Question::new("d").descriptor([("long_job", "a")])
+fn long_job() -> CheckRequest {
+    CheckRequest::new("d").descriptor([("long_job", "a")])
 }
 
 /// A proxy between client and service that holds answers back until told otherwise.
@@ -265,7 +267,7 @@ async fn checks_are_the_services() {
     let refund = client.refund(&user("b").hits(2), Some("k")).await.unwrap();
     assert_eq!(refund.limit.unwrap().remaining, 2);
     assert!(client.peek(&user("b")).await.unwrap().would_allow);
-    let refused = client.check(&Question::new("d")).await.unwrap_err();
+    let refused = client.check(&CheckRequest::new("d")).await.unwrap_err();
     assert!(matches!(refused, Error::Invalid(why) if why.starts_with("descriptors: ")));
     let long = user(&"x".repeat(70_000));
     let refused = client.check(&long).await.unwrap_err();
@@ -307,7 +309,7 @@ async fn permits_are_taken_where_no_more_keys_can_be_remembered() {
     let client = running.client(|_| {});
     // The service remembers each key for five minutes, in 64 KiB.
     for number in 0..2_000 {
-        let job = Question::new("d").descriptor([("long_job", number.to_string())]);
+        let job = CheckRequest::new("d").descriptor([("long_job", number.to_string())]);
         let held = client.acquire(&job).await.unwrap();
         assert!(!held.answer.degraded, "{number}");
         assert!(held.permit.unwrap().release().await.unwrap());
@@ -366,9 +368,9 @@ async fn a_service_that_is_away_is_answered_for_until_it_is_back() {
     let running = Running::start(&address).await;
     let local = ratekeeper::from_yaml(&RULES.replace(": 3,", ": 1,")).unwrap();
     let clients = [
-        Fallback::Allow,
-        Fallback::Deny,
-        Fallback::Local(Arc::new(local)),
+        FallbackPolicy::Allow,
+        FallbackPolicy::Deny,
+        FallbackPolicy::Local(Arc::new(local)),
     ]
     .map(|fallback| running.client(|config| config.fallback = fallback));
     for client in &clients {

@@ -12,7 +12,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use ratekeeper::tower::RateLimitLayer;
 use ratekeeper::{Limiter, LimiterOptions, MemoryConfig, MemoryStore};
-use ratekeeper_client::{Client, Config, Fallback, Service};
+use ratekeeper_client::{Client, Config, FallbackPolicy, ServiceEnforcer};
 use ratekeeper_server::{ListenAddress, RulesLoader, RulesSource, Server, ServerConfig};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -70,12 +70,12 @@ impl Running {
         }
     }
 
-    fn service(&self, fallback: Fallback) -> Service {
+    fn service(&self, fallback: FallbackPolicy) -> ServiceEnforcer {
         let mut config = Config::new(&self.address);
         // The tests are not about deadlines.
         config.deadline = Duration::from_secs(60);
         config.fallback = fallback;
-        Service::new(Client::new(config).unwrap())
+        ServiceEnforcer::new(Client::new(config).unwrap())
     }
 
     async fn stop(self) {
@@ -85,13 +85,13 @@ impl Running {
 }
 
 /// Sends a request through a layer over `service` and returns the response.
-async fn ask(service: &Service, path: &str) -> Response<Bytes> {
+async fn ask(service: &ServiceEnforcer, path: &str) -> Response<Bytes> {
     let (answer, body) = held(service, path).await.into_parts();
     Response::from_parts(answer, body.collect().await.unwrap().to_bytes())
 }
 
 async fn held(
-    service: &Service,
+    service: &ServiceEnforcer,
     path: &str,
 ) -> Response<impl http_body::Body<Data = Bytes, Error = Infallible> + use<>> {
     let full =
@@ -107,10 +107,10 @@ async fn held(
 #[tokio::test]
 async fn a_service_decides_until_it_is_gone_and_then_the_fallback() {
     let running = Running::start().await;
-    let allow = running.service(Fallback::Allow);
-    let deny = running.service(Fallback::Deny);
+    let allow = running.service(FallbackPolicy::Allow);
+    let deny = running.service(FallbackPolicy::Deny);
     let local = ratekeeper::from_yaml(&RULES.replace("limit: 2", "limit: 1"));
-    let local = running.service(Fallback::Local(Arc::new(local.unwrap())));
+    let local = running.service(FallbackPolicy::Local(Arc::new(local.unwrap())));
     for (service, left) in [(&allow, "1"), (&deny, "0")] {
         let answer = ask(service, "/").await;
         assert_eq!(answer.status(), 200);
@@ -144,7 +144,7 @@ async fn a_service_decides_until_it_is_gone_and_then_the_fallback() {
 #[tokio::test]
 async fn a_permit_is_released_when_the_answer_has_ended() {
     let running = Running::start().await;
-    let service = running.service(Fallback::Deny).with_permits();
+    let service = running.service(FallbackPolicy::Deny).with_permits();
     let first = held(&service, "/jobs").await;
     assert_eq!(first.status(), 200);
     assert_eq!(ask(&service, "/jobs").await.status(), 429);

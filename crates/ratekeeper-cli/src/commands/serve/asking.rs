@@ -9,7 +9,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
-use ratekeeper_client::{Client, Config, Fallback, Identity, Service, Tls, Trouble};
+use ratekeeper_client::{
+    Client, ClientCertificate, Config, FallbackPolicy, ServiceEnforcer, Tls, Trouble,
+};
 use ratekeeper_gateway::Gateway;
 use ratekeeper_http::UnclearDomain;
 use ratekeeper_limiter::Limiter;
@@ -37,7 +39,7 @@ pub(super) async fn run(
     let domain = domain(settings, snapshot.rules())?;
     has_room_for_a_level(settings, snapshot.rules())?;
     let client = Client::new(client_config(service, &limiter)?)?;
-    let mut enforcer = Service::new(client.clone());
+    let mut enforcer = ServiceEnforcer::new(client.clone());
     if service.permits {
         enforcer = enforcer.with_permits();
     }
@@ -139,9 +141,9 @@ fn client_config(service: &ServiceSettings, limiter: &Arc<Limiter<MemoryStore>>)
     };
     config.deadline = service.deadline;
     config.fallback = match service.on_failure {
-        FailureMode::Allow => Fallback::Allow,
-        FailureMode::Deny => Fallback::Deny,
-        FailureMode::Local => Fallback::Local(Arc::clone(limiter)),
+        FailureMode::Allow => FallbackPolicy::Allow,
+        FailureMode::Deny => FallbackPolicy::Deny,
+        FailureMode::Local => FallbackPolicy::Local(Arc::clone(limiter)),
     };
     config.tls =
         tls(service).map_err(|error| anyhow!("{}", service.file_settings.blame(&error)))?;
@@ -165,7 +167,7 @@ fn tls(service: &ServiceSettings) -> Result<Tls, TlsFileError> {
             let pair = PemPair::read(identity)?;
             pair.certificates()?;
             pair.private_key()?;
-            Some(Identity {
+            Some(ClientCertificate {
                 certificate_pem: text(&pair.certificate),
                 key_pem: text(&pair.key),
             })
@@ -204,14 +206,14 @@ fn shown(settings: &Settings, service: &ServiceSettings, domain: &str, rules: &R
 /// A gateway, and the client of the service it asks.
 #[derive(Debug)]
 struct Asking {
-    gateway: Gateway<Service>,
+    gateway: Gateway<ServiceEnforcer>,
     client: Client,
     /// The fate of a request without an answer, for labels.
     on_failure: &'static str,
 }
 
 impl Front for Asking {
-    type Answer = <Gateway<Service> as Front>::Answer;
+    type Answer = <Gateway<ServiceEnforcer> as Front>::Answer;
 
     fn answer(&self) -> Self::Answer {
         self.gateway.answer()
