@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use lock::{Claim, ClaimError};
 use parking_lot::Mutex;
 use ratekeeper_limiter::{Clock, Seed};
-use ratekeeper_store::memory::{LoadError, MemoryStore};
+use ratekeeper_store::memory::{MemoryStore, StateFileError};
 use regular::OpenError;
 use report::Report;
 use std::fs::{self, File};
@@ -82,7 +82,7 @@ impl State {
                 Ok(Some(seed))
             }
             // Named by mistake: moving it away would remove somebody's rules or settings.
-            Err(Unusable::Load(LoadError::NotAStateFile)) if is_yaml(path) => bail!(
+            Err(Unusable::Load(StateFileError::NotAStateFile)) if is_yaml(path) => bail!(
                 "{} is not a file that counters were saved to; name another with --state, it is overwritten",
                 path.display()
             ),
@@ -115,7 +115,7 @@ impl State {
 #[derive(Debug, thiserror::Error)]
 enum Unusable {
     #[error(transparent)]
-    Load(#[from] LoadError),
+    Load(#[from] StateFileError),
     #[error("the state file lacks its hash key")]
     NoSeed,
 }

@@ -45,7 +45,7 @@ use ratekeeper_core::{Mode, Timestamp, combine};
 use smallvec::SmallVec;
 
 pub use config::{MemoryConfig, MemoryError};
-pub use load::{LoadError, Loaded};
+pub use load::{LoadedState, StateFileError};
 pub use save::Saved;
 pub use stats::{MemoryStats, Refusing};
 

@@ -22,7 +22,7 @@ const CLOCK_SLACK: Micros = Micros::from_secs(10);
 
 /// The result of loading a state file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Loaded {
+pub struct LoadedState {
     /// The header given when it was saved.
     pub header: Vec<u8>,
     /// The time at which it was saved.
@@ -38,7 +38,7 @@ pub struct Loaded {
 /// The reason why a state file was refused. Nothing was loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum LoadError {
+pub enum StateFileError {
     /// The file cannot be read.
     #[error("the state file cannot be read")]
     Io(#[from] io::Error),
@@ -66,16 +66,16 @@ impl MemoryStore {
     /// ones belong to no rule until they are first used.
     ///
     /// # Errors
-    /// [`LoadError`]; nothing was loaded.
+    /// [`StateFileError`]; nothing was loaded.
     pub fn load(
         &self,
         input: &mut (impl Read + Seek),
         now: Timestamp,
-    ) -> Result<Loaded, LoadError> {
+    ) -> Result<LoadedState, StateFileError> {
         let mut loaded = read_header(input)?;
         let ahead = loaded.saved_at.since(now);
         if ahead > CLOCK_SLACK {
-            return Err(LoadError::FromTheFuture(ahead.as_secs_ceil()));
+            return Err(StateFileError::FromTheFuture(ahead.as_secs_ceil()));
         }
         // Records of idempotent requests are not in the file.
         self.records.begin(now);
@@ -101,8 +101,8 @@ impl MemoryStore {
     /// Loads the file at `path`.
     ///
     /// # Errors
-    /// Those of [`Self::load`]; a file that does not exist is [`LoadError::Io`].
-    pub fn load_file(&self, path: &Path, now: Timestamp) -> Result<Loaded, LoadError> {
+    /// Those of [`Self::load`]; a file that does not exist is [`StateFileError::Io`].
+    pub fn load_file(&self, path: &Path, now: Timestamp) -> Result<LoadedState, StateFileError> {
         self.load(&mut File::open(path)?, now)
     }
 
@@ -148,26 +148,26 @@ enum Put {
     NoRoom,
 }
 
-fn read_header(input: &mut impl Read) -> Result<Loaded, LoadError> {
+fn read_header(input: &mut impl Read) -> Result<LoadedState, StateFileError> {
     let mut bytes = read(input, FIXED_BYTES).map_err(|error| match error {
-        LoadError::Truncated => LoadError::NotAStateFile,
+        StateFileError::Truncated => StateFileError::NotAStateFile,
         error => error,
     })?;
     if !bytes.starts_with(&MAGIC) {
-        return Err(LoadError::NotAStateFile);
+        return Err(StateFileError::NotAStateFile);
     }
     let version = u32_at(&bytes, 8);
     if version != VERSION {
-        return Err(LoadError::Version(version));
+        return Err(StateFileError::Version(version));
     }
     let len = u32_at(&bytes, 12) as usize;
     if len > HEADER_BYTES_MAX {
-        return Err(LoadError::Corrupt);
+        return Err(StateFileError::Corrupt);
     }
     let saved_at = Timestamp::from_micros(u64_at(&bytes, 16));
     bytes.extend(read(input, len)?);
     check(input, &bytes)?;
-    Ok(Loaded {
+    Ok(LoadedState {
         header: bytes.split_off(FIXED_BYTES),
         saved_at,
         counters: 0,
@@ -180,7 +180,7 @@ fn read_header(input: &mut impl Read) -> Result<Loaded, LoadError> {
 fn read_blocks(
     input: &mut impl Read,
     mut each: impl FnMut(CounterKey, Meta, State<'_>),
-) -> Result<(), LoadError> {
+) -> Result<(), StateFileError> {
     let mut total = 0_u64;
     let mut heap = Vec::new();
     loop {
@@ -193,47 +193,47 @@ fn read_blocks(
             return if whole {
                 Ok(())
             } else {
-                Err(LoadError::Corrupt)
+                Err(StateFileError::Corrupt)
             };
         }
         bytes.extend(read(input, len)?);
         check(input, &bytes)?;
-        let mut words = Words::of(&bytes[8..]).ok_or(LoadError::Corrupt)?;
+        let mut words = Words::of(&bytes[8..]).ok_or(StateFileError::Corrupt)?;
         for _ in 0..counters {
-            let (key, meta, state) = words.counter(&mut heap).ok_or(LoadError::Corrupt)?;
+            let (key, meta, state) = words.counter(&mut heap).ok_or(StateFileError::Corrupt)?;
             each(key, meta, state);
         }
         if !words.is_empty() {
-            return Err(LoadError::Corrupt);
+            return Err(StateFileError::Corrupt);
         }
         total += u64::from(counters);
     }
 }
 
 /// Reads `len` bytes; memory grows with the data received, so a damaged length does no harm.
-fn read(input: &mut impl Read, len: usize) -> Result<Vec<u8>, LoadError> {
+fn read(input: &mut impl Read, len: usize) -> Result<Vec<u8>, StateFileError> {
     let mut bytes = Vec::new();
     input.take(len as u64).read_to_end(&mut bytes)?;
     if bytes.len() < len {
-        return Err(LoadError::Truncated);
+        return Err(StateFileError::Truncated);
     }
     Ok(bytes)
 }
 
 /// Reads and verifies the checksum of `bytes`.
-fn check(input: &mut impl Read, bytes: &[u8]) -> Result<(), LoadError> {
+fn check(input: &mut impl Read, bytes: &[u8]) -> Result<(), StateFileError> {
     let sum = u64_at(&read(input, 8)?, 0);
     if sum == checksum(bytes) {
         Ok(())
     } else {
-        Err(LoadError::Corrupt)
+        Err(StateFileError::Corrupt)
     }
 }
 
-fn at_end(input: &mut impl Read) -> Result<bool, LoadError> {
+fn at_end(input: &mut impl Read) -> Result<bool, StateFileError> {
     match read(input, 1) {
         Ok(_) => Ok(false),
-        Err(LoadError::Truncated) => Ok(true),
+        Err(StateFileError::Truncated) => Ok(true),
         Err(error) => Err(error),
     }
 }

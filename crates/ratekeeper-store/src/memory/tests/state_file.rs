@@ -4,7 +4,7 @@ use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Timestamp};
 
 use super::{decide, limit, step, store};
 use crate::Step;
-use crate::memory::{LoadError, MemoryConfig, MemoryStore};
+use crate::memory::{MemoryConfig, MemoryStore, StateFileError};
 
 fn spilling() -> Limit {
     let spec = LimitSpec::new(Algorithm::SlidingWindow, 1 << 40, Micros::from_secs(3_600));
@@ -117,7 +117,10 @@ fn a_damaged_file_is_refused_and_nothing_is_loaded() {
     };
     for len in 0..file.len() {
         let error = load(&file[..len]);
-        let early = matches!(error, LoadError::Truncated | LoadError::NotAStateFile);
+        let early = matches!(
+            error,
+            StateFileError::Truncated | StateFileError::NotAStateFile
+        );
         assert!(early, "{len}: {error}");
     }
     for byte in 0..file.len() {
@@ -127,11 +130,14 @@ fn a_damaged_file_is_refused_and_nothing_is_loaded() {
     }
     let mut longer = file.clone();
     longer.push(0);
-    assert!(matches!(load(&longer), LoadError::Corrupt));
+    assert!(matches!(load(&longer), StateFileError::Corrupt));
     let mut newer = file;
     newer[8] = 2;
-    assert!(matches!(load(&newer), LoadError::Version(2)));
-    assert!(matches!(load(b"domain: api"), LoadError::NotAStateFile));
+    assert!(matches!(load(&newer), StateFileError::Version(2)));
+    assert!(matches!(
+        load(b"domain: api"),
+        StateFileError::NotAStateFile
+    ));
 }
 
 #[test]
@@ -155,7 +161,7 @@ fn a_file_is_replaced_whole_or_not_at_all() {
     assert_eq!(names.len(), 1);
     assert!(matches!(
         store().load_file(&folder.path().join("other"), now),
-        Err(LoadError::Io(_))
+        Err(StateFileError::Io(_))
     ));
 }
 
@@ -224,7 +230,7 @@ fn a_file_from_the_future_is_refused_whole() {
     let new = store();
     let refused = new.load(&mut Cursor::new(&file), Timestamp::from_secs(99_000));
     assert!(
-        matches!(refused, Err(LoadError::FromTheFuture(1_000))),
+        matches!(refused, Err(StateFileError::FromTheFuture(1_000))),
         "{refused:?}"
     );
     assert_eq!(new.stats().counters, 0);
