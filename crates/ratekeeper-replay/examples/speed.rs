@@ -12,7 +12,7 @@ use std::io::{BufWriter, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use ratekeeper_core::Micros;
-use ratekeeper_replay::generate::{Shape, Traffic};
+use ratekeeper_replay::generate::{Traffic, TrafficShape};
 use ratekeeper_replay::{CompareWith, Descriptors, Log, Replay, ReplayOptions};
 use ratekeeper_rules::{Options, RuleSet, Source};
 use rustix::time::{ClockId, clock_gettime};
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map_or(Ok(1_000_000), |lines| lines.parse())?;
     let traffic = Traffic {
         seed: 1,
-        shape: Shape::Bursts,
+        shape: TrafficShape::Bursts,
         quota: 20,
         window: Micros::from_secs(60),
         requests: lines,

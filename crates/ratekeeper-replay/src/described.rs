@@ -7,7 +7,7 @@ use ratekeeper_http::{Refused, RequestCheck};
 use ratekeeper_rules::{RuleSet, TENANT};
 
 use crate::fields::Fields;
-use crate::record::{Field, Record};
+use crate::record::{LogField, Record};
 
 /// Turns lines into requests, and requests into checks, as a gateway does with the requests it
 /// receives.
@@ -18,7 +18,7 @@ pub(crate) struct Requests {
     /// The domain for the mapping's descriptors; None if only service levels are checked.
     domain: Option<String>,
     /// The headers that matter, with the field of each.
-    wanted: Vec<(HeaderName, Field)>,
+    wanted: Vec<(HeaderName, LogField)>,
     /// The headers of the current line.
     headers: HeaderMap,
     /// True if a rule depends on the target: a path that no rule reads need not be normalized.
@@ -31,7 +31,7 @@ pub(crate) struct Requests {
 struct Part {
     source: ValueSource,
     /// None if no log has it.
-    field: Option<Field>,
+    field: Option<LogField>,
     is_seen: bool,
 }
 
@@ -67,8 +67,8 @@ impl Requests {
             let field = match &source {
                 ValueSource::Header(name) => requests.want(name, fields),
                 ValueSource::Cookie(_) => requests.want(&COOKIE, fields),
-                ValueSource::Query(_) => Some(Field::Query),
-                ValueSource::Host => Some(Field::Host),
+                ValueSource::Query(_) => Some(LogField::Query),
+                ValueSource::Host => Some(LogField::Host),
                 ValueSource::Bearer | ValueSource::Claim(_) | ValueSource::Scheme => None,
                 _ => continue,
             };
@@ -83,13 +83,13 @@ impl Requests {
 
     /// The field that holds a header of requests. Secrets are used only if `fields` names their
     /// place: servers log them as `REDACTED`, which would merge all callers into one.
-    fn want(&mut self, name: &HeaderName, fields: &mut Fields) -> Option<Field> {
+    fn want(&mut self, name: &HeaderName, fields: &mut Fields) -> Option<LogField> {
         let field = if name == USER_AGENT {
-            Field::UserAgent
+            LogField::UserAgent
         } else if name == REFERER {
-            Field::Referer
+            LogField::Referer
         } else if name == HOST {
-            Field::Host
+            LogField::Host
         } else if name == AUTHORIZATION {
             // An old token cannot be judged today.
             return None;
@@ -168,7 +168,7 @@ pub(crate) fn with_user_agent(mapping: Mapping) -> Mapping {
     if mapping != Mapping::default() {
         return mapping;
     }
-    let user_agent = ratekeeper_http::Field {
+    let user_agent = ratekeeper_http::MappedEntry {
         key: "user_agent".into(),
         source: Some(ValueSource::Header(USER_AGENT)),
         default: None,

@@ -7,7 +7,7 @@ use ratekeeper_rules::Entry;
 use smallvec::SmallVec;
 
 use crate::fields::Fields;
-use crate::record::{Field, Record};
+use crate::record::{LogField, Record};
 
 /// The reason why a `--descriptors` text is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -64,7 +64,7 @@ struct EntryTemplate {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Piece {
-    Field(Field),
+    Field(LogField),
     Text(Box<str>),
 }
 
@@ -220,12 +220,12 @@ impl Piece {
     }
 }
 
-fn field(name: &str, fields: &Fields) -> Result<Field, DescriptorsError> {
+fn field(name: &str, fields: &Fields) -> Result<LogField, DescriptorsError> {
     fields
         .field(name)
         .ok_or_else(|| DescriptorsError::UnknownField {
             name: name.to_owned(),
-            known: Field::NAMED.map(|(known, _)| known).join(", "),
+            known: LogField::NAMED.map(|(known, _)| known).join(", "),
         })
 }
 

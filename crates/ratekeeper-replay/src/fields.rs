@@ -5,7 +5,7 @@ mod defaults;
 use http::HeaderName;
 use smallvec::SmallVec;
 
-use crate::record::Field;
+use crate::record::LogField;
 use defaults::DEFAULTS;
 
 /// The prefix of field names that stand for headers.
@@ -19,7 +19,7 @@ pub(crate) enum Target {
     /// A complete request line, to be split.
     Request,
     /// A field that descriptors can name.
-    Field(Field),
+    Field(LogField),
 }
 
 /// The reason why a `--fields` mapping is refused.
@@ -134,11 +134,11 @@ impl Fields {
 
     /// The field with that name, as descriptors refer to it.
     #[must_use]
-    pub fn field(&self, name: &str) -> Option<Field> {
-        Field::from_name(name).or_else(|| self.extra_field(name))
+    pub fn field(&self, name: &str) -> Option<LogField> {
+        LogField::from_name(name).or_else(|| self.extra_field(name))
     }
 
-    /// The additional names, in the order of [`Field::Extra`].
+    /// The additional names, in the order of [`LogField::Extra`].
     #[must_use]
     pub fn extra(&self) -> &[String] {
         &self.extra
@@ -153,9 +153,9 @@ impl Fields {
         }
     }
 
-    fn extra_field(&self, name: &str) -> Option<Field> {
+    fn extra_field(&self, name: &str) -> Option<LogField> {
         let index = self.extra.iter().position(|extra| extra == name)?;
-        u8::try_from(index).ok().map(Field::Extra)
+        u8::try_from(index).ok().map(LogField::Extra)
     }
 
     /// The target with that name; a new name becomes an additional field.
@@ -192,7 +192,7 @@ impl Fields {
 
     /// The field of a header. Without an explicit path it is looked up under the names that servers
     /// commonly log it by. None if there are too many fields.
-    pub(crate) fn look_for_header(&mut self, name: &HeaderName) -> Option<Field> {
+    pub(crate) fn look_for_header(&mut self, name: &HeaderName) -> Option<LogField> {
         let known = self.extra.len();
         let field = self.header_field(name)?;
         if self.extra.len() > known {
@@ -216,13 +216,13 @@ impl Fields {
     }
 
     /// The field of a header, added if it is new.
-    fn header_field(&mut self, name: &HeaderName) -> Option<Field> {
+    fn header_field(&mut self, name: &HeaderName) -> Option<LogField> {
         let named = format!("{HEADER}{name}");
         if let Some(field) = self.extra_field(&named) {
             return Some(field);
         }
         self.extra.push(named);
-        let field = u8::try_from(self.extra.len() - 1).ok().map(Field::Extra);
+        let field = u8::try_from(self.extra.len() - 1).ok().map(LogField::Extra);
         if field.is_none() {
             self.extra.pop();
         }
@@ -285,7 +285,7 @@ mod tests {
         let fields = Fields::parse("time=when, method = http.verb").expect("a good mapping");
         assert_eq!(fields.look_up(b"when"), (&[(Target::Time, 0)][..], false));
         assert_eq!(fields.look_up(b"ts"), (&[][..], false));
-        let method = (Target::Field(Field::Method), 0);
+        let method = (Target::Field(LogField::Method), 0);
         assert_eq!(fields.look_up(b"http.verb"), (&[method][..], false));
         assert_eq!(fields.look_up(b"http"), (&[][..], true));
         assert!(!fields.look_up(b"remote_addr").0.is_empty());
@@ -304,10 +304,10 @@ mod tests {
     fn one_value_may_serve_two_fields() {
         let fields = Fields::parse("api_key=remote_addr").expect("a good mapping");
         let (uses, _) = fields.look_up(b"remote_addr");
-        assert_eq!(uses.first(), Some(&(Target::Field(Field::Extra(0)), 0)));
+        assert_eq!(uses.first(), Some(&(Target::Field(LogField::Extra(0)), 0)));
         assert_eq!(
             uses.get(1).map(|used| used.0),
-            Some(Target::Field(Field::RemoteAddress))
+            Some(Target::Field(LogField::RemoteAddress))
         );
     }
 
@@ -315,7 +315,7 @@ mod tests {
     fn the_manual_lists_every_name() {
         let manual = include_str!("../../../docs/replay.md");
         for (target, paths) in DEFAULTS {
-            let named = Field::NAMED
+            let named = LogField::NAMED
                 .into_iter()
                 .find(|(_, field)| target == Target::Field(*field));
             let name = match target {

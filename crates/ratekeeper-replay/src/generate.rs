@@ -2,7 +2,7 @@
 //!
 //! Public logs are benign: hardly a client in them comes near a limit, and every algorithm looks
 //! perfect. Here half of the requests exceed the limit. The error of an approximation depends on
-//! how bots exceed it, so there are several [`Shape`]s, all scaled to the limit: from bots far
+//! how bots exceed it, so there are several [`TrafficShape`]s, all scaled to the limit: from bots far
 //! above it, whose excess every algorithm denies, to bots that stay near it, where most decisions
 //! can swap.
 
@@ -19,7 +19,7 @@ use random::Random;
 
 /// The pattern in which bots exceed the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Shape {
+pub enum TrafficShape {
     /// Scrapers and credential stuffers: bursts at 5 to 50 times the limit, for a twentieth of a
     /// window to two windows, with pauses of three windows on average.
     Bursts,
@@ -30,7 +30,7 @@ pub enum Shape {
     Steady,
 }
 
-impl Shape {
+impl TrafficShape {
     /// All shapes.
     pub const ALL: [Self; 3] = [Self::Bursts, Self::Turns, Self::Steady];
 
@@ -77,7 +77,7 @@ pub struct Traffic {
     /// The random seed: the same seed gives the same log.
     pub seed: u64,
     /// The pattern in which bots exceed the limit.
-    pub shape: Shape,
+    pub shape: TrafficShape,
     /// The limit that half of the requests exceed: hits per window, at least 1.
     pub quota: u64,
     /// The window of that limit.
@@ -88,7 +88,7 @@ pub struct Traffic {
 
 /// One generated request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Request {
+pub struct GeneratedRequest {
     /// The time.
     pub time: Timestamp,
     /// The client: a small number.
@@ -107,7 +107,7 @@ impl Traffic {
     /// Adds people to the bots until half of all requests exceed the limit, by the exact log. If
     /// less than half of the bots' requests exceed it, no people are added.
     #[must_use]
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<GeneratedRequest> {
         let mut random = Random(self.seed);
         let bots: Vec<Client> = (0..BOTS)
             .map(|id| Client::bot(id, *self, random.fork()))
@@ -168,7 +168,7 @@ impl Traffic {
     }
 
     /// The number of `requests` that the exact log denies.
-    fn over(&self, requests: &[Request]) -> usize {
+    fn over(&self, requests: &[GeneratedRequest]) -> usize {
         let mut logs = vec![ExactLog::default(); BOTS as usize];
         let mut over = 0;
         for request in requests {
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
     use crate::{Fields, LineParser};
 
-    fn traffic(shape: Shape) -> Traffic {
+    fn traffic(shape: TrafficShape) -> Traffic {
         Traffic {
             seed: 3,
             shape,
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn half_of_the_requests_are_over_the_limit_whatever_the_shape() {
-        for shape in Shape::ALL {
+        for shape in TrafficShape::ALL {
             let traffic = traffic(shape);
             let requests = traffic.requests();
             assert_eq!(requests.len(), traffic.requests);
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_seed_is_a_log() {
-        let (traffic, mut one, mut other) = (traffic(Shape::Bursts), Vec::new(), Vec::new());
+        let (traffic, mut one, mut other) = (traffic(TrafficShape::Bursts), Vec::new(), Vec::new());
         traffic
             .write_combined(&mut one)
             .expect("memory takes every write");
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn every_line_reads_as_what_it_was_made_from() {
-        let (traffic, mut log) = (traffic(Shape::Turns), Vec::new());
+        let (traffic, mut log) = (traffic(TrafficShape::Turns), Vec::new());
         traffic
             .write_combined(&mut log)
             .expect("memory takes every write");

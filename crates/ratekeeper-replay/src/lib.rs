@@ -32,6 +32,6 @@ pub use error::ReplayError;
 pub use fields::{Fields, FieldsError};
 pub use input::{LINE_BYTES_MAX, Log};
 pub use parse::{Format, LineParser};
-pub use record::{BadLine, Field, Malformed, Record};
+pub use record::{BadLine, LogField, MalformedLine, Record};
 pub use replay::{CompareWith, Progress, Replay, ReplayOptions};
 pub use report::{Compared, DeniedKey, LineCounts, Report, RuleReport, Summary, WorstMinute};

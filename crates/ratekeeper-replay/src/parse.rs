@@ -6,7 +6,7 @@ mod request;
 mod text;
 
 use crate::fields::Fields;
-use crate::record::{Malformed, Record};
+use crate::record::{MalformedLine, Record};
 use crate::time::TimeReader;
 
 /// The format of a log.
@@ -51,7 +51,7 @@ impl Format {
 /// let record = parser.parse(line)?;
 /// assert_eq!(record.remote_address, "192.0.2.7");
 /// assert_eq!(record.path.as_deref(), Some("/a"));
-/// # Ok::<(), ratekeeper_replay::Malformed>(())
+/// # Ok::<(), ratekeeper_replay::MalformedLine>(())
 /// ```
 #[derive(Debug)]
 pub struct LineParser {
@@ -84,8 +84,8 @@ impl LineParser {
     /// only for values with escapes or invalid UTF-8, and for extra fields.
     ///
     /// # Errors
-    /// [`Malformed`] if it has no time or no address.
-    pub fn parse<'a>(&mut self, line: &'a [u8]) -> Result<Record<'a>, Malformed> {
+    /// [`MalformedLine`] if it has no time or no address.
+    pub fn parse<'a>(&mut self, line: &'a [u8]) -> Result<Record<'a>, MalformedLine> {
         match self.format {
             Some(Format::Json) => json::parse(line, &self.fields, &mut self.time),
             Some(Format::Common | Format::Combined) => access::parse(line, &mut self.time),
@@ -98,12 +98,12 @@ impl LineParser {
         &mut self,
         format: Format,
         line: &'a [u8],
-    ) -> Result<Record<'a>, Malformed> {
+    ) -> Result<Record<'a>, MalformedLine> {
         self.format = Some(format);
         self.parse(line)
     }
 
-    fn detect<'a>(&mut self, line: &'a [u8]) -> Result<Record<'a>, Malformed> {
+    fn detect<'a>(&mut self, line: &'a [u8]) -> Result<Record<'a>, MalformedLine> {
         let (format, record) = if line.trim_ascii_start().starts_with(b"{") {
             (
                 Format::Json,

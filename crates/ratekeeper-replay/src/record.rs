@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 /// A value of a log line that rules can be given.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Field {
+pub enum LogField {
     /// The client's address, without the port. Every parsed line has one.
     RemoteAddress,
     /// The method, as it was sent.
@@ -31,7 +31,7 @@ pub enum Field {
     Extra(u8),
 }
 
-impl Field {
+impl LogField {
     /// The fields that any log may have, with their names.
     pub const NAMED: [(&'static str, Self); 9] = [
         ("remote_address", Self::RemoteAddress),
@@ -62,25 +62,25 @@ impl Field {
 pub struct Record<'a> {
     /// The time in the log.
     pub time: Timestamp,
-    /// [`Field::RemoteAddress`]
+    /// [`LogField::RemoteAddress`]
     pub remote_address: Cow<'a, str>,
-    /// [`Field::Method`]
+    /// [`LogField::Method`]
     pub method: Option<Cow<'a, str>>,
-    /// [`Field::Path`]
+    /// [`LogField::Path`]
     pub path: Option<Cow<'a, str>>,
-    /// [`Field::UserAgent`]
+    /// [`LogField::UserAgent`]
     pub user_agent: Option<Cow<'a, str>>,
-    /// [`Field::Status`]
+    /// [`LogField::Status`]
     pub status: Option<Cow<'a, str>>,
-    /// [`Field::Host`]
+    /// [`LogField::Host`]
     pub host: Option<Cow<'a, str>>,
-    /// [`Field::User`]
+    /// [`LogField::User`]
     pub user: Option<Cow<'a, str>>,
-    /// [`Field::Referer`]
+    /// [`LogField::Referer`]
     pub referer: Option<Cow<'a, str>>,
-    /// [`Field::Query`]
+    /// [`LogField::Query`]
     pub query: Option<Cow<'a, str>>,
-    /// [`Field::Extra`], in the order of `--fields`; empty where the format has none.
+    /// [`LogField::Extra`], in the order of `--fields`; empty where the format has none.
     pub extra: SmallVec<[Option<Cow<'a, str>>; 1]>,
 }
 
@@ -103,25 +103,25 @@ impl<'a> Record<'a> {
 
     /// The value of `field`, if the line has it.
     #[must_use]
-    pub fn get(&self, field: Field) -> Option<&str> {
+    pub fn get(&self, field: LogField) -> Option<&str> {
         match field {
-            Field::RemoteAddress => Some(&self.remote_address),
-            Field::Method => self.method.as_deref(),
-            Field::Path => self.path.as_deref(),
-            Field::UserAgent => self.user_agent.as_deref(),
-            Field::Status => self.status.as_deref(),
-            Field::Host => self.host.as_deref(),
-            Field::User => self.user.as_deref(),
-            Field::Referer => self.referer.as_deref(),
-            Field::Query => self.query.as_deref(),
-            Field::Extra(index) => self.extra.get(usize::from(index))?.as_deref(),
+            LogField::RemoteAddress => Some(&self.remote_address),
+            LogField::Method => self.method.as_deref(),
+            LogField::Path => self.path.as_deref(),
+            LogField::UserAgent => self.user_agent.as_deref(),
+            LogField::Status => self.status.as_deref(),
+            LogField::Host => self.host.as_deref(),
+            LogField::User => self.user.as_deref(),
+            LogField::Referer => self.referer.as_deref(),
+            LogField::Query => self.query.as_deref(),
+            LogField::Extra(index) => self.extra.get(usize::from(index))?.as_deref(),
         }
     }
 }
 
 /// The reason why a line is not a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedLine {
     /// The line has no client address, or `-` in its place.
     #[error("no client address")]
     NoAddress,
@@ -145,7 +145,7 @@ pub struct BadLine {
     /// The line's number in its log, from 1.
     pub number: u64,
     /// The reason why it is not a request.
-    pub reason: Malformed,
+    pub reason: MalformedLine,
     /// The start of the line: at most [`BadLine::EXCERPT_BYTES`], with everything but printable
     /// ASCII escaped, so that it cannot harm a terminal.
     pub excerpt: String,
@@ -155,7 +155,7 @@ impl BadLine {
     /// The most bytes of a line to show.
     pub const EXCERPT_BYTES: usize = 80;
 
-    pub(crate) fn new(number: u64, reason: Malformed, line: &[u8]) -> Self {
+    pub(crate) fn new(number: u64, reason: MalformedLine, line: &[u8]) -> Self {
         let clipped = line.get(..Self::EXCERPT_BYTES).unwrap_or(line);
         let mut excerpt = clipped.escape_ascii().to_string().replace("\\\"", "\"");
         if clipped.len() < line.len() {

@@ -15,7 +15,7 @@ use crate::fields::Fields;
 use crate::input::{Line, Lines, Log};
 use crate::keys::Keys;
 use crate::parse::{Format, LineParser};
-use crate::record::{BadLine, Malformed, Record};
+use crate::record::{BadLine, MalformedLine, Record};
 use crate::reorder::{HeldLine, Reorder};
 use crate::report::{LineCounts, Report, Summary};
 use crate::tally::Tally;
@@ -255,7 +255,7 @@ impl Replay {
         let (text, parsed) = match line {
             Line::Whole(text) if text.trim_ascii().is_empty() => return,
             Line::Whole(text) => (text, parser.parse(text)),
-            Line::TooLong(start) => (start, Err(Malformed::TooLong)),
+            Line::TooLong(start) => (start, Err(MalformedLine::TooLong)),
         };
         self.lines.read += 1;
         match parsed {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ratekeeper_core::Timestamp;
 
-use crate::generate::Request;
+use crate::generate::GeneratedRequest;
 use crate::input::{Line, Lines, Log};
 use crate::parse::LineParser;
 use crate::{Fields, ReplayError};
@@ -15,7 +15,7 @@ use crate::{Fields, ReplayError};
 ///
 /// # Errors
 /// [`ReplayError`] if the log cannot be read.
-pub fn of_log(path: &Path) -> Result<Vec<Request>, ReplayError> {
+pub fn of_log(path: &Path) -> Result<Vec<GeneratedRequest>, ReplayError> {
     let log = Log::File(path.to_owned());
     let mut lines = log
         .open()
@@ -26,7 +26,7 @@ pub fn of_log(path: &Path) -> Result<Vec<Request>, ReplayError> {
         })?;
     let mut parser = LineParser::new(None, Fields::default());
     let mut clients: HashMap<String, u32> = HashMap::new();
-    let mut requests: Vec<Request> = Vec::new();
+    let mut requests: Vec<GeneratedRequest> = Vec::new();
     while let Some(line) = lines.next().map_err(|source| ReplayError::Read {
         log: log.name(),
         source,
@@ -40,7 +40,7 @@ pub fn of_log(path: &Path) -> Result<Vec<Request>, ReplayError> {
         let client = *clients
             .entry(record.remote_address.into_owned())
             .or_insert(fresh);
-        requests.push(Request { time, client });
+        requests.push(GeneratedRequest { time, client });
     }
     // Servers write a line when they have answered, so start times are out of order.
     requests.sort_by_key(|request| request.time);
@@ -49,11 +49,11 @@ pub fn of_log(path: &Path) -> Result<Vec<Request>, ReplayError> {
 
 /// The same requests with their times in whole seconds, as in most logs.
 #[must_use]
-pub fn in_seconds(requests: &[Request]) -> Vec<Request> {
+pub fn in_seconds(requests: &[GeneratedRequest]) -> Vec<GeneratedRequest> {
     let whole = |time: Timestamp| Timestamp::from_secs(time.as_micros() / 1_000_000);
     requests
         .iter()
-        .map(|&request| Request {
+        .map(|&request| GeneratedRequest {
             time: whole(request.time),
             ..request
         })

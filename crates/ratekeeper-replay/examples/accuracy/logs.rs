@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use ratekeeper_core::Micros;
-use ratekeeper_replay::generate::{Request, Shape, Traffic};
+use ratekeeper_replay::generate::{GeneratedRequest, Traffic, TrafficShape};
 use ratekeeper_replay::requests;
 use ratekeeper_testkit::accuracy::{Counters, Form, Ledger, Tally};
 
@@ -42,7 +42,12 @@ struct Cell {
 
 impl Cell {
     /// Decides the requests, with a counter for each client.
-    fn measure(form: Form, quota: u64, window: Micros, requests: &[Request]) -> Option<Self> {
+    fn measure(
+        form: Form,
+        quota: u64,
+        window: Micros,
+        requests: &[GeneratedRequest],
+    ) -> Option<Self> {
         let counters = Counters::new(form, quota, window)?;
         let mut ledgers: Vec<Option<Ledger>> = Vec::new();
         for request in requests {
@@ -73,7 +78,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn measure(name: String, requests: impl Fn(u64, Micros) -> Vec<Request>) -> Self {
+    fn measure(name: String, requests: impl Fn(u64, Micros) -> Vec<GeneratedRequest>) -> Self {
         let mut cells: Vec<(Form, Vec<Cell>)> = forms().map(|form| (form, Vec::new())).collect();
         for (quota, seconds) in LIMITS {
             let window = Micros::from_secs(seconds);
@@ -156,7 +161,7 @@ pub(super) fn print(
         rows.hold(false, broken);
         rows.print();
     }
-    for shape in Shape::ALL {
+    for shape in TrafficShape::ALL {
         let generated = |quota, window| {
             let traffic = Traffic {
                 seed: 1,
@@ -168,7 +173,7 @@ pub(super) fn print(
             requests::in_seconds(&traffic.requests())
         };
         let rows = Rows::measure(format!("generated: {}", shape.name()), generated);
-        rows.hold(shape != Shape::Bursts, broken);
+        rows.hold(shape != TrafficShape::Bursts, broken);
         rows.print();
     }
     println!();

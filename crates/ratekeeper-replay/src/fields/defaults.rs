@@ -1,7 +1,7 @@
 //! The names under which servers commonly log each field.
 
 use super::Target;
-use crate::record::Field;
+use crate::record::LogField;
 
 /// The paths of each value, in order of preference. A dot descends into an object or is part of the
 /// name: `request.method` is found either way.
@@ -23,7 +23,7 @@ pub(super) const DEFAULTS: [(Target, &[&str]); 11] = [
         ],
     ),
     (
-        Target::Field(Field::RemoteAddress),
+        Target::Field(LogField::RemoteAddress),
         &[
             "remote_address",
             "client_ip",
@@ -48,7 +48,7 @@ pub(super) const DEFAULTS: [(Target, &[&str]); 11] = [
     ),
     (Target::Request, &["request", "request_line"]),
     (
-        Target::Field(Field::Method),
+        Target::Field(LogField::Method),
         &[
             "method",
             "request_method",
@@ -62,7 +62,7 @@ pub(super) const DEFAULTS: [(Target, &[&str]); 11] = [
         ],
     ),
     (
-        Target::Field(Field::Path),
+        Target::Field(LogField::Path),
         &[
             "path",
             "request_path",
@@ -79,7 +79,7 @@ pub(super) const DEFAULTS: [(Target, &[&str]); 11] = [
         ],
     ),
     (
-        Target::Field(Field::UserAgent),
+        Target::Field(LogField::UserAgent),
         &[
             "user_agent",
             "http_user_agent",
@@ -95,7 +95,7 @@ pub(super) const DEFAULTS: [(Target, &[&str]); 11] = [
         ],
     ),
     (
-        Target::Field(Field::Status),
+        Target::Field(LogField::Status),
         &[
             "status",
             "response_code",
@@ -108,7 +108,7 @@ pub(super) const DEFAULTS: [(Target, &[&str]); 11] = [
         ],
     ),
     (
-        Target::Field(Field::Host),
+        Target::Field(LogField::Host),
         &[
             "host",
             "http_host",
@@ -122,7 +122,7 @@ pub(super) const DEFAULTS: [(Target, &[&str]); 11] = [
         ],
     ),
     (
-        Target::Field(Field::User),
+        Target::Field(LogField::User),
         &[
             "user",
             "remote_user",
@@ -132,7 +132,7 @@ pub(super) const DEFAULTS: [(Target, &[&str]); 11] = [
         ],
     ),
     (
-        Target::Field(Field::Referer),
+        Target::Field(LogField::Referer),
         &[
             "referer",
             "http_referer",
@@ -144,7 +144,7 @@ pub(super) const DEFAULTS: [(Target, &[&str]); 11] = [
         ],
     ),
     (
-        Target::Field(Field::Query),
+        Target::Field(LogField::Query),
         &["query", "args", "query_string", "url.query"],
     ),
 ];

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use ratekeeper_core::Micros;
 
 use super::random::Random;
-use super::{Request, START, Traffic};
+use super::{GeneratedRequest, START, Traffic};
 
 /// The number of the first person; bots have lower numbers.
 pub(super) const FIRST_PERSON: u32 = 1_000;
@@ -78,14 +78,14 @@ impl Client {
         }
     }
 
-    fn request(&mut self) -> Request {
+    fn request(&mut self) -> GeneratedRequest {
         let client = match &self.habit {
             Habit::Bot { .. } => self.id,
             Habit::Person { visits, .. } => FIRST_PERSON + visits * VISITORS + self.id,
         };
         let time = START.after(Micros::new(self.now as u64));
         self.go_on();
-        Request { time, client }
+        GeneratedRequest { time, client }
     }
 
     fn go_on(&mut self) {
@@ -148,8 +148,8 @@ impl Client {
 }
 
 /// The first `most` requests of all clients, in order of time.
-pub(super) fn merge(mut clients: Vec<Client>, most: usize) -> Vec<Request> {
-    let mut next: BinaryHeap<Reverse<(Request, usize)>> = BinaryHeap::new();
+pub(super) fn merge(mut clients: Vec<Client>, most: usize) -> Vec<GeneratedRequest> {
+    let mut next: BinaryHeap<Reverse<(GeneratedRequest, usize)>> = BinaryHeap::new();
     for (index, client) in clients.iter_mut().enumerate() {
         next.push(Reverse((client.request(), index)));
     }

@@ -12,15 +12,18 @@ use memchr::{memchr, memchr_iter, memchr2};
 
 use super::request;
 use super::text::{lossy, present, unescaped, without_port};
-use crate::record::{Malformed, Record};
+use crate::record::{MalformedLine, Record};
 use crate::time::TimeReader;
 
-pub(super) fn parse<'a>(line: &'a [u8], time: &mut TimeReader) -> Result<Record<'a>, Malformed> {
+pub(super) fn parse<'a>(
+    line: &'a [u8],
+    time: &mut TimeReader,
+) -> Result<Record<'a>, MalformedLine> {
     let line = line.trim_ascii_start();
-    let end = memchr(b' ', line).ok_or(Malformed::NoTime)?;
+    let end = memchr(b' ', line).ok_or(MalformedLine::NoTime)?;
     let (address, rest) = (without_port(&line[..end]), &line[end + 1..]);
     if matches!(address, b"" | b"-") || address.starts_with(b"[") {
-        return Err(Malformed::NoAddress);
+        return Err(MalformedLine::NoAddress);
     }
     let (before, at, rest) = find_time(rest, time)?;
     let mut record = Record::new(at, lossy(address));
@@ -48,8 +51,8 @@ pub(super) fn parse<'a>(line: &'a [u8], time: &mut TimeReader) -> Result<Record<
 fn find_time<'a>(
     rest: &'a [u8],
     time: &mut TimeReader,
-) -> Result<(&'a [u8], ratekeeper_core::Timestamp, &'a [u8]), Malformed> {
-    let mut found = Malformed::NoTime;
+) -> Result<(&'a [u8], ratekeeper_core::Timestamp, &'a [u8]), MalformedLine> {
+    let mut found = MalformedLine::NoTime;
     for open in memchr_iter(b'[', rest).take(BRACKETS_MAX) {
         let inside = &rest[open + 1..];
         let near = inside.get(..TimeReader::LONGEST).unwrap_or(inside);
@@ -58,7 +61,7 @@ fn find_time<'a>(
         };
         match time.read(&inside[..close]) {
             Some(at) => return Ok((&rest[..open], at, &inside[close + 1..])),
-            None => found = Malformed::BadTime,
+            None => found = MalformedLine::BadTime,
         }
     }
     Err(found)

@@ -12,14 +12,14 @@ use smallvec::SmallVec;
 use super::request::{self, RequestTarget};
 use super::text::{lossy, present, unescape, unescaped, without_port};
 use crate::fields::{Fields, Target};
-use crate::record::{Field, Malformed, Record};
+use crate::record::{LogField, MalformedLine, Record};
 use crate::time::TimeReader;
 
 pub(super) fn parse<'a>(
     line: &'a [u8],
     fields: &Fields,
     time: &mut TimeReader,
-) -> Result<Record<'a>, Malformed> {
+) -> Result<Record<'a>, MalformedLine> {
     let mut found = Found {
         fields,
         values: SmallVec::new(),
@@ -29,32 +29,32 @@ pub(super) fn parse<'a>(
     rest.spaces();
     rest.eat(b'{')
         .and_then(|()| found.object(&mut rest, &[], 0))
-        .ok_or(Malformed::NotJson)?;
+        .ok_or(MalformedLine::NotJson)?;
 
     let address = found
-        .bytes(Target::Field(Field::RemoteAddress))
-        .ok_or(Malformed::NoAddress)?;
-    let at = found.bytes(Target::Time).ok_or(Malformed::NoTime)?;
-    let at = time.read(&unescape(at)).ok_or(Malformed::BadTime)?;
-    let mut record = Record::new(at, address_text(address).ok_or(Malformed::NoAddress)?);
+        .bytes(Target::Field(LogField::RemoteAddress))
+        .ok_or(MalformedLine::NoAddress)?;
+    let at = found.bytes(Target::Time).ok_or(MalformedLine::NoTime)?;
+    let at = time.read(&unescape(at)).ok_or(MalformedLine::BadTime)?;
+    let mut record = Record::new(at, address_text(address).ok_or(MalformedLine::NoAddress)?);
     if let Some(line) = found.bytes(Target::Request) {
         (record.method, (record.path, record.query)) = method_and_target(line);
     }
-    if let Some(method) = found.text(Field::Method) {
+    if let Some(method) = found.text(LogField::Method) {
         record.method = Some(method);
     }
-    let target = found.bytes(Target::Field(Field::Path)).map(target_text);
+    let target = found.bytes(Target::Field(LogField::Path)).map(target_text);
     if let Some((Some(path), query)) = target {
         (record.path, record.query) = (Some(path), query);
     }
-    if let Some(query) = found.text(Field::Query) {
+    if let Some(query) = found.text(LogField::Query) {
         record.query = Some(query);
     }
-    record.user_agent = found.text(Field::UserAgent);
-    record.status = found.text(Field::Status);
-    record.host = found.text(Field::Host);
-    record.user = found.text(Field::User);
-    record.referer = found.text(Field::Referer);
+    record.user_agent = found.text(LogField::UserAgent);
+    record.status = found.text(LogField::Status);
+    record.host = found.text(LogField::Host);
+    record.user = found.text(LogField::User);
+    record.referer = found.text(LogField::Referer);
     record.extra = found.values[SLOT_EXTRA..]
         .iter()
         .map(|value| unescaped(value.as_ref()?.1))
@@ -124,16 +124,16 @@ fn slot(target: Target) -> usize {
     match target {
         Target::Time => 0,
         Target::Request => 1,
-        Target::Field(Field::RemoteAddress) => 2,
-        Target::Field(Field::Method) => 3,
-        Target::Field(Field::Path) => 4,
-        Target::Field(Field::UserAgent) => 5,
-        Target::Field(Field::Status) => 6,
-        Target::Field(Field::Host) => 7,
-        Target::Field(Field::User) => 8,
-        Target::Field(Field::Referer) => 9,
-        Target::Field(Field::Query) => 10,
-        Target::Field(Field::Extra(index)) => SLOT_EXTRA + usize::from(index),
+        Target::Field(LogField::RemoteAddress) => 2,
+        Target::Field(LogField::Method) => 3,
+        Target::Field(LogField::Path) => 4,
+        Target::Field(LogField::UserAgent) => 5,
+        Target::Field(LogField::Status) => 6,
+        Target::Field(LogField::Host) => 7,
+        Target::Field(LogField::User) => 8,
+        Target::Field(LogField::Referer) => 9,
+        Target::Field(LogField::Query) => 10,
+        Target::Field(LogField::Extra(index)) => SLOT_EXTRA + usize::from(index),
     }
 }
 
@@ -146,7 +146,7 @@ impl<'a> Found<'a, '_> {
             .map(|(_, raw)| raw)
     }
 
-    fn text(&self, field: Field) -> Option<Cow<'a, str>> {
+    fn text(&self, field: LogField) -> Option<Cow<'a, str>> {
         self.bytes(Target::Field(field)).and_then(unescaped)
     }
 

@@ -1,7 +1,7 @@
 //! Lines as real servers write them.
 
 use super::*;
-use crate::record::Field;
+use crate::record::LogField;
 
 #[track_caller]
 fn record(line: &str) -> Record<'_> {
@@ -12,7 +12,7 @@ fn record(line: &str) -> Record<'_> {
 }
 
 #[track_caller]
-fn malformed(line: &[u8]) -> Malformed {
+fn malformed(line: &[u8]) -> MalformedLine {
     LineParser::new(None, Fields::default())
         .parse(line)
         .expect_err("a line that cannot be read")
@@ -36,9 +36,9 @@ fn common_log_format() {
     );
     assert_is(&record, "192.0.2.7", "GET", "/a.gif", None);
     assert_eq!(record.time.as_micros(), MAY_17);
-    assert_eq!(record.get(Field::User), Some("frank"));
-    assert_eq!(record.get(Field::Status), Some("200"));
-    assert_eq!(record.get(Field::Referer), None);
+    assert_eq!(record.get(LogField::User), Some("frank"));
+    assert_eq!(record.get(LogField::Status), Some("200"));
+    assert_eq!(record.get(LogField::Referer), None);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn combined_with_a_missing_quote_and_with_more_fields() {
     let more = r#"2001:db8::7 - - [17/May/2015:10:05:03 +0000] "POST /b HTTP/2.0" 499 0 "https://example.com/" "curl/8" "10.0.0.1" rt=0.003"#;
     let more = record(more);
     assert_is(&more, "2001:db8::7", "POST", "/b", Some("curl/8"));
-    assert_eq!(more.get(Field::Referer), Some("https://example.com/"));
+    assert_eq!(more.get(LogField::Referer), Some("https://example.com/"));
 }
 
 #[test]
@@ -105,9 +105,9 @@ fn garbage_for_a_request_is_still_a_request() {
         let record = record(&line);
         assert_eq!(record.remote_address, "192.0.2.7", "{line}");
         assert_eq!(record.time.as_micros(), MAY_17, "{line}");
-        assert_eq!(record.get(Field::Path), None, "{line}");
-        assert_eq!(record.get(Field::Status), Some("400"), "{line}");
-        assert_eq!(record.get(Field::UserAgent), Some("scanner"), "{line}");
+        assert_eq!(record.get(LogField::Path), None, "{line}");
+        assert_eq!(record.get(LogField::Status), Some("400"), "{line}");
+        assert_eq!(record.get(LogField::UserAgent), Some("scanner"), "{line}");
     }
     record(r#"192.0.2.7 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1"#);
     record("192.0.2.7 - - [17/May/2015:10:05:03 +0000]");
@@ -127,7 +127,7 @@ fn raw_quotes_and_bytes_of_servers_that_do_not_escape() {
 #[test]
 fn users_may_hold_spaces_and_brackets() {
     let line = r#"192.0.2.7 - a [b] c [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 5"#;
-    assert_eq!(record(line).get(Field::User), Some("a [b] c"));
+    assert_eq!(record(line).get(LogField::User), Some("a [b] c"));
 }
 
 #[test]
@@ -154,7 +154,10 @@ fn nginx_json() {
     let line = r#"{"time_local":"17/May/2015:10:05:03 +0000","remote_addr":"192.0.2.7","request":"\u0016\u0003\u0001","status":"400","http_user_agent":"-"}"#;
     let scanned = record(line);
     assert_eq!(
-        (scanned.get(Field::Path), scanned.get(Field::UserAgent)),
+        (
+            scanned.get(LogField::Path),
+            scanned.get(LogField::UserAgent)
+        ),
         (None, None)
     );
     // Without escape=json, NGINX writes invalid JSON.
@@ -168,8 +171,8 @@ fn caddy_json() {
     let record = record(line);
     assert_is(&record, "192.0.2.7", "GET", "/a", Some("curl/7.82.0"));
     assert_eq!(record.time.as_micros(), MAY_17);
-    assert_eq!(record.get(Field::Status), Some("200"));
-    assert_eq!(record.get(Field::Host), Some("localhost"));
+    assert_eq!(record.get(LogField::Status), Some("200"));
+    assert_eq!(record.get(LogField::Host), Some("localhost"));
 }
 
 #[test]
@@ -177,7 +180,7 @@ fn envoy_json() {
     let line = r#"{"start_time":"2015-05-17T10:05:03.000Z","method":"GET","path":"/a?b","protocol":"HTTP/1.1","response_code":200,"response_flags":"-","x_forwarded_for":null,"user_agent":"grpc-go","authority":"api.example.com","upstream_host":"10.0.0.9:8080","downstream_remote_address":"192.0.2.7:58412","downstream_local_address":"10.0.0.1:443"}"#;
     let record = record(line);
     assert_is(&record, "192.0.2.7", "GET", "/a", Some("grpc-go"));
-    assert_eq!(record.get(Field::Host), Some("api.example.com"));
+    assert_eq!(record.get(LogField::Host), Some("api.example.com"));
     // A connection that never became a request.
     let line = r#"{"start_time":"2015-05-17T10:05:03.000Z","method":null,"path":null,"response_code":0,"user_agent":null,"downstream_remote_address":"[2001:db8::7]:58412"}"#;
     let empty = super::LineParser::new(None, Fields::default())
@@ -205,30 +208,30 @@ fn mapped_fields() {
     let line = br#"{"a":{"t":1431857103,"who":"192.0.2.7"},"time":5,"request":{"headers":{"X-Api-Key":["k1","k2"]}}}"#;
     let record = parser.parse(line).expect("a good line");
     assert_eq!(record.time.as_micros(), MAY_17);
-    assert_eq!(record.get(Field::Extra(0)), Some("k1"));
-    assert_eq!(record.get(Field::Extra(1)), None);
+    assert_eq!(record.get(LogField::Extra(0)), Some("k1"));
+    assert_eq!(record.get(LogField::Extra(1)), None);
 }
 
 #[test]
 fn malformed_lines() {
-    assert_eq!(malformed(b"hello"), Malformed::NoTime);
-    assert_eq!(malformed(b"hello world"), Malformed::NoTime);
+    assert_eq!(malformed(b"hello"), MalformedLine::NoTime);
+    assert_eq!(malformed(b"hello world"), MalformedLine::NoTime);
     assert_eq!(
         malformed(b"- - - [17/May/2015:10:05:03 +0000]"),
-        Malformed::NoAddress
+        MalformedLine::NoAddress
     );
     assert_eq!(
         malformed(b"192.0.2.7 - - [yesterday] x"),
-        Malformed::BadTime
+        MalformedLine::BadTime
     );
-    assert_eq!(malformed(br#"{"ts":1}"#), Malformed::NoAddress);
+    assert_eq!(malformed(br#"{"ts":1}"#), MalformedLine::NoAddress);
     assert_eq!(
         malformed(br#"{"remote_ip":"192.0.2.7"}"#),
-        Malformed::NoTime
+        MalformedLine::NoTime
     );
     assert_eq!(
         malformed(br#"{"remote_ip":"192.0.2.7","ts":"soon"}"#),
-        Malformed::BadTime
+        MalformedLine::BadTime
     );
     for cut in [
         &br#"{"#[..],
@@ -237,13 +240,13 @@ fn malformed_lines() {
         br#"{"a":[{"b":1}"#,
         b"{\"a\\",
     ] {
-        assert_eq!(malformed(cut), Malformed::NotJson);
+        assert_eq!(malformed(cut), MalformedLine::NotJson);
     }
-    assert_eq!(malformed(&[b'['; 100_000]), Malformed::NoTime);
+    assert_eq!(malformed(&[b'['; 100_000]), MalformedLine::NoTime);
     let mut deep = br#"{"request":"#.repeat(100_000);
-    assert_eq!(malformed(&deep), Malformed::NotJson);
+    assert_eq!(malformed(&deep), MalformedLine::NotJson);
     deep.splice(0..0, br#"{"x":"#.iter().copied());
-    assert_eq!(malformed(&deep), Malformed::NotJson);
+    assert_eq!(malformed(&deep), MalformedLine::NotJson);
 }
 
 #[test]
@@ -255,5 +258,5 @@ fn the_first_good_line_decides_the_format() {
     assert!(parser.parse(br#"{"ts":1,"remote_ip":"192.0.2.7"}"#).is_ok());
     assert_eq!(parser.format(), Some(Format::Json));
     let combined = br#"192.0.2.7 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 5"#;
-    assert_eq!(parser.parse(combined), Err(Malformed::NotJson));
+    assert_eq!(parser.parse(combined), Err(MalformedLine::NotJson));
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::record::Malformed;
+use crate::record::MalformedLine;
 
 fn report() -> Report {
     let compared = Compared {
@@ -66,7 +66,7 @@ fn report() -> Report {
             late_by_max: Micros::ZERO,
             has_fractions: true,
             uncounted: 0,
-            bad_lines: vec![BadLine::new(7, Malformed::NoTime, b"hello \x1b[2J")],
+            bad_lines: vec![BadLine::new(7, MalformedLine::NoTime, b"hello \x1b[2J")],
             notes: vec!["something to know.".into()],
         },
     }
