@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use ratekeeper_http::{Forwarding, Hop};
-use ratekeeper_server::{Followed, Front, Patience, Peer, Telling};
+use ratekeeper_server::{Followed, GatewayService, Monitored, Patience, Peer};
 use ratekeeper_tower::{Enforcer, RateLimit, RateLimitLayer};
 use tokio::sync::Notify;
 use tower::Layer;
@@ -98,7 +98,7 @@ impl Shared {
     }
 }
 
-/// A reverse proxy that limits what it forwards: the [`Front`] of a server.
+/// A reverse proxy that limits what it forwards: the [`GatewayService`] of a server.
 #[derive(Debug)]
 pub struct Gateway<E> {
     shared: Arc<Shared>,
@@ -153,10 +153,10 @@ fn peer(extensions: &Extensions) -> Option<Hop> {
     extensions.get::<Peer>().map(crate::head::hop)
 }
 
-impl<E: Enforcer + fmt::Debug> Front for Gateway<E> {
-    type Answer = Edge<RateLimit<Proxy, E>>;
+impl<E: Enforcer + fmt::Debug> GatewayService for Gateway<E> {
+    type Service = Edge<RateLimit<Proxy, E>>;
 
-    fn answer(&self) -> Self::Answer {
+    fn service(&self) -> Self::Service {
         let proxy = Proxy::new(Arc::clone(&self.shared));
         Edge::new(self.layer.layer(proxy), Arc::clone(&self.shared))
     }
@@ -170,7 +170,7 @@ impl<E: Enforcer + fmt::Debug> Front for Gateway<E> {
     }
 }
 
-impl<E: Enforcer + fmt::Debug> Telling for Gateway<E> {
+impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
     fn subject(&self) -> &'static str {
         "gateway"
     }

@@ -12,12 +12,12 @@ use tokio::sync::watch;
 
 use crate::callers::{Callers, Denied};
 use crate::chores::Chores;
-use crate::config::{AuthConfig, Bounds, RlsConfig};
+use crate::config::{AuthConfig, RlsConfig, ServerBounds};
 use crate::crowded::Crowded;
 use crate::degraded::Degraded;
 use crate::drain::Drain;
 use crate::durations::Durations;
-use crate::front::Telling;
+use crate::front::Monitored;
 use crate::listen::Quiet;
 use crate::reload::ReloadStatus;
 use crate::store::ServedStore;
@@ -33,14 +33,14 @@ pub(crate) struct App<S> {
     rls_refusals: Quiet,
     pub(crate) auth: AuthConfig,
     pub(crate) callers: Callers,
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: ServerBounds,
     pub(crate) long_answers: LongAnswers,
     pub(crate) drain: Arc<Drain>,
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) durations: Durations,
     pub(crate) chores: Chores,
     /// The parts other than the limiter that have their own metrics and faults.
-    telling: RwLock<Vec<Arc<dyn Telling>>>,
+    monitored: RwLock<Vec<Arc<dyn Monitored>>>,
     /// Tracks whether a rule's counters are about to fill with denials.
     pub(crate) crowded: Crowded,
     /// The share of decisions that failure modes gave of late.
@@ -60,7 +60,7 @@ impl<S: ServedStore> App<S> {
         rls: RlsConfig,
         auth: AuthConfig,
         callers: Callers,
-        bounds: Bounds,
+        bounds: ServerBounds,
         reloads: watch::Receiver<ReloadStatus>,
         tls: Vec<Arc<Tls>>,
     ) -> Self {
@@ -77,7 +77,7 @@ impl<S: ServedStore> App<S> {
             reloads,
             durations: Durations::default(),
             chores: Chores::default(),
-            telling: RwLock::default(),
+            monitored: RwLock::default(),
             crowded: Crowded::default(),
             degraded: Degraded::default(),
             tls,
@@ -173,13 +173,13 @@ impl<S: ServedStore> App<S> {
     }
 
     /// Adds `part` to those that operators are told about.
-    pub(crate) fn tell_of(&self, part: Arc<dyn Telling>) {
-        self.telling.write().push(part);
+    pub(crate) fn monitor(&self, part: Arc<dyn Monitored>) {
+        self.monitored.write().push(part);
     }
 
     /// The parts, other than the limiter, that operators are told about.
-    pub(crate) fn telling(&self) -> Vec<Arc<dyn Telling>> {
-        self.telling.read().clone()
+    pub(crate) fn monitored(&self) -> Vec<Arc<dyn Monitored>> {
+        self.monitored.read().clone()
     }
 
     /// Not ready any more, from now on.

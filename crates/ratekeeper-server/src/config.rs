@@ -11,7 +11,7 @@ use ratekeeper_http::{Describer, Forwarding};
 use ratekeeper_proto::MESSAGE_BYTES_MAX;
 use ratekeeper_rules::{Options, Profile, ReadOptions};
 
-use crate::front::FrontConfig;
+use crate::front::GatewayListener;
 use crate::listen::{ListenAddress, Patience};
 use crate::rls::ConstantAnswer;
 use crate::tls::TlsConfig;
@@ -30,7 +30,7 @@ pub struct ServerConfig {
     pub metrics: Option<ListenAddress>,
     /// The gateway's listener, for the front that [`Server::run_behind`](crate::Server::run_behind)
     /// is given.
-    pub front: Option<FrontConfig>,
+    pub front: Option<GatewayListener>,
     /// The permissions of Unix socket files, such as 0o660; without them, the process's umask
     /// decides.
     pub unix_mode: Option<u32>,
@@ -47,7 +47,7 @@ pub struct ServerConfig {
     /// that only this host can reach may do so as well.
     pub callers: Vec<Caller>,
     /// The limits on sizes, counts and times.
-    pub bounds: Bounds,
+    pub bounds: ServerBounds,
     /// The most connections of all listeners together, at least 1; more wait to be accepted.
     /// Connections of operators do not count: [`OPERATORS_MAX`](crate::OPERATORS_MAX) of them are
     /// kept free for each operators' listener.
@@ -77,7 +77,7 @@ impl Default for ServerConfig {
             rls: RlsConfig::default(),
             auth: AuthConfig::default(),
             callers: Vec::new(),
-            bounds: Bounds::default(),
+            bounds: ServerBounds::default(),
             connections_max: usize::MAX,
             drain_delay: Duration::from_secs(3),
             watch: WatchConfig::default(),
@@ -127,7 +127,7 @@ pub struct RlsConfig {
     /// True if answers carry `dynamic_metadata`.
     pub dynamic_metadata: bool,
     /// envoyproxy/ratelimit's three response headers, if enabled.
-    pub limit_headers: Option<LimitHeaders>,
+    pub limit_headers: Option<LimitHeaderNames>,
     /// True if answers carry the IETF draft's `RateLimit-Policy` and `RateLimit`.
     pub draft_headers: bool,
     /// True if an answer with an uncounted limit says so in a header, which Envoy passes on to end
@@ -149,7 +149,7 @@ impl RlsConfig {
 
 /// The names of envoyproxy/ratelimit's three response headers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LimitHeaders {
+pub struct LimitHeaderNames {
     /// Of the quota.
     pub limit: String,
     /// Of the hits left.
@@ -158,7 +158,7 @@ pub struct LimitHeaders {
     pub reset: String,
 }
 
-impl Default for LimitHeaders {
+impl Default for LimitHeaderNames {
     fn default() -> Self {
         Self {
             limit: "RateLimit-Limit".to_owned(),
@@ -183,7 +183,7 @@ pub struct AuthConfig {
 
 /// The bounds that keep one client from taking everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bounds {
+pub struct ServerBounds {
     /// The most connections of one listener, at least 1; more wait to be accepted.
     pub connections_max: usize,
     /// The most of those from one address of another host, or from one IPv6 /64, which a host often
@@ -233,7 +233,7 @@ pub struct Bounds {
     pub drain_timeout: Duration,
 }
 
-impl Default for Bounds {
+impl Default for ServerBounds {
     fn default() -> Self {
         Self {
             connections_max: 10_000,

@@ -12,32 +12,32 @@ use hyper::body::{Body, Frame, Incoming};
 use prometheus_client::encoding::DescriptorEncoder;
 use tower::Service;
 
-use crate::config::Bounds;
+use crate::config::ServerBounds;
 use crate::follow::Followed;
-use crate::listen::{Answer, ListenAddress};
+use crate::listen::{HttpService, ListenAddress};
 use crate::tls::TlsConfig;
 
 /// The settings of the gateway's listener. It speaks HTTP/1.1 and HTTP/2, and connections may be
 /// upgraded.
 #[derive(Clone, Debug)]
-pub struct FrontConfig {
+pub struct GatewayListener {
     /// The address it listens on.
     pub address: ListenAddress,
     /// Its certificate, if it encrypts.
     pub tls: Option<TlsConfig>,
-    /// Its limits. The time of a request and the size of its body are for the [`Front`] to bound.
-    pub bounds: Bounds,
+    /// Its limits. The time of a request and the size of its body are for the [`GatewayService`] to bound.
+    pub bounds: ServerBounds,
 }
 
 /// The service behind the gateway's listener. The worker threads that serve checks serve it too,
-/// each with its own [`Self::Answer`], so that its state (connections to an upstream) never crosses
+/// each with its own [`Self::Service`], so that its state (connections to an upstream) never crosses
 /// threads.
-pub trait Front: Telling {
+pub trait GatewayService: Monitored {
     /// The service that one worker runs.
-    type Answer: Answer;
+    type Service: HttpService;
 
     /// Creates the service of the next worker; called once for each.
-    fn answer(&self) -> Self::Answer;
+    fn service(&self) -> Self::Service;
 
     /// Its own files, which are followed as certificates are.
     fn files(&self) -> Option<Arc<dyn Followed>> {
@@ -52,7 +52,7 @@ pub trait Front: Telling {
 }
 
 /// A part of the service, other than the limiter, with its own metrics and faults.
-pub trait Telling: fmt::Debug + Send + Sync + 'static {
+pub trait Monitored: fmt::Debug + Send + Sync + 'static {
     /// Its metrics, as they are now.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ pub trait Telling: fmt::Debug + Send + Sync + 'static {
 
 /// The type of the front where there is none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum NoFront {}
+pub(crate) enum NoGateway {}
 
 /// The type of its answers' bodies.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Body for NoBody {
     }
 }
 
-impl Service<Request<Incoming>> for NoFront {
+impl Service<Request<Incoming>> for NoGateway {
     type Response = Response<NoBody>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
@@ -100,7 +100,7 @@ impl Service<Request<Incoming>> for NoFront {
     }
 }
 
-impl Telling for NoFront {
+impl Monitored for NoGateway {
     fn encode(&self, _: &mut DescriptorEncoder<'_>) -> fmt::Result {
         match *self {}
     }
@@ -114,10 +114,10 @@ impl Telling for NoFront {
     }
 }
 
-impl Front for NoFront {
-    type Answer = Self;
+impl GatewayService for NoGateway {
+    type Service = Self;
 
-    fn answer(&self) -> Self {
+    fn service(&self) -> Self {
         *self
     }
 }

@@ -52,13 +52,15 @@ mod v1;
 
 pub use callers::{Caller, Powers, Proof};
 pub use config::{
-    AuthConfig, Bounds, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, LimitHeaders, ListenersTls,
-    RlsConfig, RulesSource, ServerConfig, WatchConfig,
+    AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, LimitHeaderNames, ListenersTls,
+    RlsConfig, RulesSource, ServerBounds, ServerConfig, WatchConfig,
 };
 pub use drain::DrainDelay;
 pub use follow::{FilesRead, Followed};
-pub use front::{Front, FrontConfig, Telling};
-pub use listen::{Answer, Fault, FramedTwice, ListenAddress, Pace, Patience, Peer, PeerAddress};
+pub use front::{GatewayListener, GatewayService, Monitored};
+pub use listen::{
+    Fault, FramedTwice, HttpService, ListenAddress, Pace, Patience, Peer, PeerAddress,
+};
 pub use reload::{LoadError, ReloadStatus, RulesLoader};
 pub use rls::{ConstantAnswer, NoAnswer};
 pub use server::{Addresses, BindError, Drained, OPERATORS_MAX, Reload, Server};

@@ -40,7 +40,7 @@ pub use pace::{Pace, Patience};
 pub use peer::{Peer, PeerAddress};
 pub(crate) use workers::{Turns, Workers};
 
-use crate::config::Bounds;
+use crate::config::ServerBounds;
 use crate::drain::Drain;
 use crate::tls::Tls;
 use connection::Terms;
@@ -67,10 +67,10 @@ pub(crate) enum Protocol {
 pub(crate) type IsBlind = fn(path: &str) -> bool;
 
 /// A service that answers the requests of a listener: always ready, and cheap to clone.
-pub trait Answer:
+pub trait HttpService:
     Service<
         Request<Incoming>,
-        Response = Response<<Self as Answer>::Body>,
+        Response = Response<<Self as HttpService>::Body>,
         Error = Infallible,
         Future: Send,
     > + Clone
@@ -84,7 +84,7 @@ pub trait Answer:
 /// Any error, as hyper takes it.
 pub type Fault = Box<dyn std::error::Error + Send + Sync>;
 
-impl<B, S> Answer for S
+impl<B, S> HttpService for S
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>
         + Clone
@@ -141,10 +141,10 @@ impl Listener {
     /// Serves until the drain begins, and then until every connection is done or the drain timeout
     /// is over. Returns the number of connections that were cut off. `services` gives the service
     /// of a worker, by its number.
-    pub(crate) async fn serve<A: Answer>(
+    pub(crate) async fn serve<A: HttpService>(
         self,
         mut services: impl FnMut(usize) -> A,
-        bounds: Bounds,
+        bounds: ServerBounds,
         room: Room,
         drain: Arc<Drain>,
         mut turns: Turns,

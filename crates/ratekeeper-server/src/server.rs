@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::callers::Callers;
 use crate::config::ServerConfig;
 use crate::drain::DrainDelay;
-use crate::front::Telling;
+use crate::front::Monitored;
 use crate::grpc::{BadDescriptors, Grpc, Health};
 use crate::listen::{ListenAddress, Listener, Workers};
 use crate::reload::{ReloadStatus, RulesLoader};
@@ -185,8 +185,8 @@ impl<S: ServedStore> Server<S> {
     }
 
     /// Shows the metrics and faults of `part` beside the server's own.
-    pub fn tell_of(&self, part: Arc<dyn Telling>) {
-        self.app.tell_of(part);
+    pub fn monitor(&self, part: Arc<dyn Monitored>) {
+        self.app.monitor(part);
     }
 
     /// The status of the rules, to read or to wait for.

@@ -18,8 +18,8 @@ use anyhow::{Result, anyhow};
 use files::Files;
 use ratekeeper_rules::{Loaded, ReadOptions, RuleSet};
 use ratekeeper_server::{
-    BindError, ConstantAnswer, DrainDelay, Drained, Front, ListenAddress, RlsConfig, RulesLoader,
-    RulesSource, ServedStore, Server, ServerConfig,
+    BindError, ConstantAnswer, DrainDelay, Drained, GatewayService, ListenAddress, RlsConfig,
+    RulesLoader, RulesSource, ServedStore, Server, ServerConfig,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -117,7 +117,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     let upstreams = front.as_ref().map(|front| front.upstreams());
     welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
     if let Some(state) = &state {
-        server.tell_of(state.report());
+        server.monitor(state.report());
     }
     let saver = state.map(|state| Saver::start(Arc::clone(&limiter), state));
     let code = until_stopped(server, front, &stop).await;
@@ -174,7 +174,7 @@ fn welcome<S: ServedStore>(
 }
 
 /// Serves until a signal says to stop, and drains.
-async fn until_stopped<S: ServedStore, F: Front>(
+async fn until_stopped<S: ServedStore, F: GatewayService>(
     server: Server<S>,
     front: Option<Arc<F>>,
     stop: &stop::Signals,

@@ -43,7 +43,7 @@ use crate::home::Home;
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Options, PathPattern, Profile};
 use ratekeeper_server::{
-    AuthConfig, Caller, EnvoyCallers, LimitHeaders, ListenAddress, ListenersTls, Patience,
+    AuthConfig, Caller, EnvoyCallers, LimitHeaderNames, ListenAddress, ListenersTls, Patience,
 };
 use ratekeeper_store_redis::{Endpoint, RedisConfig};
 use std::collections::BTreeSet;
@@ -182,7 +182,7 @@ pub(crate) struct NamedStore {
 /// The answers to Envoy.
 #[derive(Debug)]
 pub(crate) struct EnvoySettings {
-    pub(crate) limit_headers: Option<LimitHeaders>,
+    pub(crate) limit_headers: Option<LimitHeaderNames>,
     pub(crate) draft_headers: bool,
     pub(crate) degraded_header: bool,
     pub(crate) dynamic_metadata: bool,

@@ -18,7 +18,9 @@ use ratekeeper_http::answer::{BodyForm, Headers, UnknownHeaders};
 use ratekeeper_http::{AmbiguousPaths, Describer, EncodedSlashes, Forwarding, Identity};
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Profile};
-use ratekeeper_server::{AuthConfig, Caller, EnvoyCallers, LimitHeaders, ListenAddress, Patience};
+use ratekeeper_server::{
+    AuthConfig, Caller, EnvoyCallers, LimitHeaderNames, ListenAddress, Patience,
+};
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -165,7 +167,7 @@ impl<'a> Typed<'a> {
 
     pub(super) fn envoy(&mut self) -> EnvoySettings {
         let kinds = self.get("response_headers", HeaderKinds::default(), str::parse);
-        let headers = LimitHeaders {
+        let headers = LimitHeaderNames {
             limit: self.get("limit_header", String::new(), header_name),
             remaining: self.get("remaining_header", String::new(), header_name),
             reset: self.get("reset_header", String::new(), header_name),

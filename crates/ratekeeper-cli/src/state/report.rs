@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
-use ratekeeper_server::Telling;
+use ratekeeper_server::Monitored;
 use std::fmt;
 
 /// The results of loading and saving since the start.
@@ -43,7 +43,7 @@ impl Report {
     }
 }
 
-impl Telling for Report {
+impl Monitored for Report {
     fn subject(&self) -> &'static str {
         "state file"
     }

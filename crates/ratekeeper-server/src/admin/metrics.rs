@@ -17,7 +17,7 @@ use ratekeeper_rules::FailureMode;
 
 use crate::app::App;
 use crate::durations::DurationCounts;
-use crate::front::Telling;
+use crate::front::Monitored;
 use crate::reload::ReloadStatus;
 use crate::store::{Agreement, ServedStore, ServerGauges, StoreGauges};
 use crate::tls::TlsCounts;
@@ -49,7 +49,7 @@ struct Scrape {
     failures: [(&'static str, u64); 2],
     /// By listener.
     tls: Vec<TlsCounts>,
-    telling: Vec<Arc<dyn Telling>>,
+    monitored: Vec<Arc<dyn Monitored>>,
 }
 
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Scrape {
             unmatched: totals.unmatched.load(Ordering::Relaxed),
             failures: app.chores.all().map(|chore| (chore.name, chore.failures())),
             concurrency_skipped: totals.concurrency_skipped.load(Ordering::Relaxed),
-            telling: app.telling(),
+            monitored: app.monitored(),
             tls: app.tls.iter().map(|tls| tls.counts()).collect(),
         }
     }
@@ -106,7 +106,7 @@ impl Collector for Scrape {
         self.tls(&mut encoder)?;
         self.store(&mut encoder)?;
         servers::encode(&self.servers, self.agreement, &mut encoder)?;
-        let mut parts = self.telling.iter();
+        let mut parts = self.monitored.iter();
         parts.try_for_each(|part| part.encode(&mut encoder))
     }
 }

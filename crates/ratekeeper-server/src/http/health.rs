@@ -69,7 +69,7 @@ fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
         .chain(app.limiter.store().faults())
         .chain(app.crowded.fault(&app.limiter))
         .chain(app.degraded.faults(snapshot))
-        .chain(app.telling().iter().flat_map(|part| part.faults()))
+        .chain(app.monitored().iter().flat_map(|part| part.faults()))
         .collect()
 }
 
@@ -90,7 +90,7 @@ fn faults_in_short<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<Str
         (false, false) => Some("store: at fault"),
         (false, true) => None,
     };
-    let parts = app.telling().into_iter();
+    let parts = app.monitored().into_iter();
     let parts = parts.filter(|part| !part.faults().is_empty());
     has_failed
         .then(|| "a background task ended early".to_owned())

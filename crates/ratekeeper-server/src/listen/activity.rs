@@ -190,7 +190,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     use super::*;
-    use crate::config::Bounds;
+    use crate::config::ServerBounds;
     use crate::drain::Drain;
     use crate::listen::line::Line;
     use crate::listen::{Peer, PeerAddress, Protocol};
@@ -198,7 +198,7 @@ mod tests {
     #[tokio::test]
     async fn what_follows_a_change_of_protocols_is_not_followed() {
         let peer = Peer::unnamed(PeerAddress::Unix, true);
-        let (bounds, drain) = (Bounds::default(), Arc::new(Drain::new()));
+        let (bounds, drain) = (ServerBounds::default(), Arc::new(Drain::new()));
         let line = Arc::new(Line::new(peer, Protocol::Either, bounds, drain, |_| false));
         let framing = Framing::new(Arc::clone(&line), 100);
         let (mut client, server) = duplex(1 << 10);

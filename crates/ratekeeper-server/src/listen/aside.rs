@@ -135,7 +135,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::config::Bounds;
+    use crate::config::ServerBounds;
     use crate::drain::Drain;
     use crate::listen::{Peer, PeerAddress, Protocol};
 
@@ -152,7 +152,13 @@ mod tests {
     fn line() -> Arc<Line> {
         let peer = Peer::unnamed(PeerAddress::Unix, true);
         let drain = Arc::new(Drain::new());
-        let line = Line::new(peer, Protocol::Http2, Bounds::default(), drain, |_| false);
+        let line = Line::new(
+            peer,
+            Protocol::Http2,
+            ServerBounds::default(),
+            drain,
+            |_| false,
+        );
         Arc::new(line)
     }
 

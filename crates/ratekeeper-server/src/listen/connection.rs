@@ -24,8 +24,8 @@ use super::framing::Framing;
 use super::line::Line;
 use super::looks::Looks;
 use super::socket::{Accepted, ForgetUnsent};
-use super::{Answer, IsBlind, Peer, Protocol};
-use crate::config::Bounds;
+use super::{HttpService, IsBlind, Peer, Protocol};
+use crate::config::ServerBounds;
 use crate::drain::Drain;
 use crate::tls::Tls;
 
@@ -56,7 +56,7 @@ pub(super) struct Terms<S> {
     pub(super) service: S,
     pub(super) protocol: Protocol,
     pub(super) tls: Option<Arc<Tls>>,
-    pub(super) bounds: Bounds,
+    pub(super) bounds: ServerBounds,
     pub(super) drain: Arc<Drain>,
     pub(super) is_blind: IsBlind,
     /// True if only this host can reach the listener.
@@ -64,7 +64,7 @@ pub(super) struct Terms<S> {
 }
 
 /// Serves one connection until either side ends it.
-pub(super) async fn serve(accepted: Accepted, terms: Terms<impl Answer>) {
+pub(super) async fn serve(accepted: Accepted, terms: Terms<impl HttpService>) {
     let stream = match accepted.stream.attach() {
         Ok(stream) => stream,
         Err(error) => {
@@ -101,7 +101,7 @@ pub(super) async fn serve(accepted: Accepted, terms: Terms<impl Answer>) {
 }
 
 /// Speaks HTTP with `peer`.
-async fn speak<IO>(stream: IO, peer: Peer, terms: Terms<impl Answer>)
+async fn speak<IO>(stream: IO, peer: Peer, terms: Terms<impl HttpService>)
 where
     IO: AsyncRead + AsyncWrite + ForgetUnsent + Unpin + Send + 'static,
 {
@@ -160,11 +160,11 @@ async fn linger(mut socket: impl AsyncRead + AsyncWrite + Unpin) {
     .await;
 }
 
-fn head_bytes_read(bounds: &Bounds) -> usize {
+fn head_bytes_read(bounds: &ServerBounds) -> usize {
     bounds.head_bytes_max as usize * HEAD_ROOM
 }
 
-fn http1(bounds: &Bounds) -> http1::Builder {
+fn http1(bounds: &ServerBounds) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -174,7 +174,7 @@ fn http1(bounds: &Bounds) -> http1::Builder {
     builder
 }
 
-fn http2(bounds: &Bounds, aside: Aside) -> http2::Builder<Aside> {
+fn http2(bounds: &ServerBounds, aside: Aside) -> http2::Builder<Aside> {
     let mut builder = http2::Builder::new(aside);
     builder
         .timer(TokioTimer::new())
@@ -189,7 +189,7 @@ fn http2(bounds: &Bounds, aside: Aside) -> http2::Builder<Aside> {
 }
 
 /// Reads as many bytes as it takes to tell. Anything but the HTTP/2 preface is HTTP/1.
-fn either(bounds: &Bounds, aside: Aside) -> auto::Builder<Aside> {
+fn either(bounds: &ServerBounds, aside: Aside) -> auto::Builder<Aside> {
     let mut builder = auto::Builder::new(aside);
     builder
         .http1()

@@ -17,7 +17,7 @@ use super::body::AnswerBody;
 use super::framing::FramedTwice;
 use super::line::{Line, UnderWay};
 use super::refusal::Refusal;
-use super::{Answer, Protocol};
+use super::{HttpService, Protocol};
 
 /// Refuses a request that is too large, answers "too late" itself when the inner service takes
 /// longer than allowed or than the client waits, and tells HTTP/1 clients to reconnect once the
@@ -34,7 +34,7 @@ impl<S> Deadline<S> {
     }
 }
 
-impl<S: Answer> hyper::service::Service<Request<Incoming>> for Deadline<S> {
+impl<S: HttpService> hyper::service::Service<Request<Incoming>> for Deadline<S> {
     type Response = Response<AnswerBody<S::Body>>;
     type Error = Infallible;
     type Future = Answering<S::Future>;
@@ -210,7 +210,7 @@ fn finish<B>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Bounds;
+    use crate::config::ServerBounds;
     use crate::drain::Drain;
     use crate::listen::{Peer, PeerAddress};
 
@@ -218,7 +218,7 @@ mod tests {
     fn an_answer_that_changes_protocols_is_noticed() {
         for (status, has_switched) in [(200, false), (101, true)] {
             let peer = Peer::unnamed(PeerAddress::Unix, true);
-            let (bounds, drain) = (Bounds::default(), Arc::new(Drain::new()));
+            let (bounds, drain) = (ServerBounds::default(), Arc::new(Drain::new()));
             let line = Arc::new(Line::new(peer, Protocol::Either, bounds, drain, |_| false));
             let mut answer = Response::new(());
             *answer.status_mut() = StatusCode::from_u16(status).expect("it is one");

@@ -14,7 +14,7 @@ use memchr::memchr;
 use super::line::Line;
 
 /// Among a request's extensions where it has both a `Content-Length` and a `Transfer-Encoding`,
-/// only the second of which is left: for a [`Front`](crate::Front) to refuse.
+/// only the second of which is left: for a [`GatewayService`](crate::GatewayService) to refuse.
 #[derive(Clone, Copy, Debug)]
 pub struct FramedTwice;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use super::{IsBlind, Peer, Protocol};
-use crate::config::Bounds;
+use crate::config::ServerBounds;
 use crate::drain::Drain;
 
 /// One connection, as its requests see it.
@@ -12,7 +12,7 @@ use crate::drain::Drain;
 pub(super) struct Line {
     pub(super) peer: Peer,
     pub(super) protocol: Protocol,
-    pub(super) bounds: Bounds,
+    pub(super) bounds: ServerBounds,
     pub(super) drain: Arc<Drain>,
     pub(super) is_blind: IsBlind,
     /// The requests so far in the upper half, those under way in the lower: one counter to
@@ -81,7 +81,7 @@ impl Line {
     pub(super) fn new(
         peer: Peer,
         protocol: Protocol,
-        bounds: Bounds,
+        bounds: ServerBounds,
         drain: Arc<Drain>,
         is_blind: IsBlind,
     ) -> Self {
@@ -202,7 +202,7 @@ mod tests {
         let line = Arc::new(Line::new(
             peer,
             Protocol::Http2,
-            Bounds::default(),
+            ServerBounds::default(),
             drain,
             |_| false,
         ));

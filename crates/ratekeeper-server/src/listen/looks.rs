@@ -6,13 +6,13 @@ use tokio::time::Instant;
 
 use super::activity::Activity;
 use super::pace::Pace;
-use crate::config::Bounds;
+use crate::config::ServerBounds;
 
 /// The number of looks at a connection during the stall timeout.
 const LOOKS: u32 = 4;
 
 /// The interval between two looks at a connection.
-pub(super) fn looks_each(bounds: &Bounds) -> Duration {
+pub(super) fn looks_each(bounds: &ServerBounds) -> Duration {
     let stall = bounds.patience.stall_timeout.map(|stall| stall / LOOKS);
     stall.map_or(bounds.idle_timeout, |stall| stall.min(bounds.idle_timeout))
 }
@@ -28,7 +28,7 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    pub(super) fn new(activity: &Activity, bounds: &Bounds) -> Self {
+    pub(super) fn new(activity: &Activity, bounds: &ServerBounds) -> Self {
         Self {
             at: Instant::now(),
             moves: activity.count(),

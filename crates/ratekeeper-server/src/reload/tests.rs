@@ -18,7 +18,7 @@ use super::*;
 use crate::app::App;
 use crate::callers::Callers;
 use crate::chores;
-use crate::config::{AuthConfig, Bounds, RlsConfig, RulesSource};
+use crate::config::{AuthConfig, RlsConfig, RulesSource, ServerBounds};
 
 /// Far more than any change needs; reached only where the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -456,7 +456,7 @@ fn app() -> Arc<App<MemoryStore>> {
         RlsConfig::default(),
         AuthConfig::default(),
         Callers::new(Vec::new()),
-        Bounds::default(),
+        ServerBounds::default(),
         reloads,
         Vec::new(),
     ))

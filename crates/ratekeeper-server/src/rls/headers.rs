@@ -6,13 +6,13 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::{
     Code as WireCode, DescriptorStatus,
 };
 
-use crate::config::LimitHeaders;
+use crate::config::LimitHeaderNames;
 
 /// envoyproxy/ratelimit's three headers, from the status that it picks: the one with the least
 /// remaining, the first of several; but the last one, if any, that is over its limit and
 /// not in quota mode. None if no descriptor has a limit.
 pub(super) fn envoyproxy_ratelimit(
-    names: &LimitHeaders,
+    names: &LimitHeaderNames,
     decision: &Decision,
     statuses: &[DescriptorStatus],
 ) -> impl Iterator<Item = HeaderValue> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::BindError;
-use crate::config::{Bounds, ServerConfig};
+use crate::config::{ServerBounds, ServerConfig};
 use crate::grpc::is_rls;
 use crate::listen::{Listener, Opening, Protocol};
 use crate::tls::{Tls, TlsConfig};
@@ -15,7 +15,7 @@ pub(super) struct Listeners {
     pub(super) http: Option<Listener>,
     pub(super) admin: Listener,
     pub(super) metrics: Option<Listener>,
-    pub(super) front: Option<(Listener, Bounds)>,
+    pub(super) front: Option<(Listener, ServerBounds)>,
 }
 
 impl Listeners {

@@ -13,10 +13,10 @@ use super::{Drained, Server};
 use crate::admin;
 use crate::app::App;
 use crate::chores;
-use crate::config::{Bounds, WatchConfig};
+use crate::config::{ServerBounds, WatchConfig};
 use crate::drain::Drain;
 use crate::follow::{Followed, follow};
-use crate::front::{Front, NoFront};
+use crate::front::{GatewayService, NoGateway};
 use crate::grpc::Health;
 use crate::http;
 use crate::listen::{Listener, Room, Workers};
@@ -29,13 +29,13 @@ impl<S: ServedStore> Server<S> {
     /// and requests under way are answered, within the drain timeout. The admin listener stops
     /// last.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Drained {
-        self.run_behind(None::<Arc<NoFront>>, shutdown).await
+        self.run_behind(None::<Arc<NoGateway>>, shutdown).await
     }
 
     /// Runs as [`Self::run`] does, with `front` on the listener of the configuration's `front`,
     /// which drains as the others do. Without that listener, or without `front`, there is no
     /// gateway.
-    pub async fn run_behind<F: Front>(
+    pub async fn run_behind<F: GatewayService>(
         self,
         front: Option<Arc<F>>,
         shutdown: impl Future<Output = ()>,
@@ -83,7 +83,7 @@ impl<S: ServedStore> Server<S> {
             serving.spawn(http.serve(service, bounds, room, drain, workers.turns()));
         }
         if let Some(((listener, bounds), front)) = front_listener.zip(front) {
-            let answers: Vec<_> = (0..workers.count()).map(|_| front.answer()).collect();
+            let answers: Vec<_> = (0..workers.count()).map(|_| front.service()).collect();
             let answers = move |worker: usize| answers[worker].clone();
             let drain = Arc::clone(&app.drain);
             serving.spawn(listener.serve(answers, bounds, room, drain, workers.turns()));
@@ -106,7 +106,7 @@ impl<S: ServedStore> Server<S> {
 }
 
 /// Starts the background work. SIGHUP reloads certificates and, through `wake`, the rules' files.
-fn begin_chores<S: ServedStore, F: Front>(
+fn begin_chores<S: ServedStore, F: GatewayService>(
     tasks: &mut JoinSet<()>,
     app: &Arc<App<S>>,
     front: Option<&Arc<F>>,
@@ -115,7 +115,7 @@ fn begin_chores<S: ServedStore, F: Front>(
 ) {
     tasks.spawn(chores::tend(Arc::clone(app)));
     if let Some(front) = front {
-        app.tell_of(Arc::clone(front) as _);
+        app.monitor(Arc::clone(front) as _);
         tasks.spawn(front.chores());
     }
     let mut wakes = vec![wake];
@@ -140,10 +140,10 @@ fn serve_operators<S: ServedStore>(
     app: &Arc<App<S>>,
     admin: Listener,
     metrics: Option<Listener>,
-    bounds: Bounds,
+    bounds: ServerBounds,
     drain: &Arc<Drain>,
 ) -> JoinSet<usize> {
-    let bounds = Bounds {
+    let bounds = ServerBounds {
         connections_max: OPERATORS_MAX,
         connections_per_address_max: OPERATORS_MAX / 2,
         ..bounds

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ratekeeper_server::LimitHeaders;
+use ratekeeper_server::LimitHeaderNames;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -102,7 +102,7 @@ async fn recorded_answers_of_envoyproxy_ratelimit_are_ours() {
         today().await;
         let running = start_with(&rules, |config| {
             envoy(config);
-            config.rls.limit_headers = Some(LimitHeaders::default());
+            config.rls.limit_headers = Some(LimitHeaderNames::default());
             config.rls.dynamic_metadata = true;
         })
         .await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::support::{PATIENCE, RULES, envoy, memory, request, start_on};
 use ratekeeper_core::Timestamp;
-use ratekeeper_server::{LimitHeaders, ServedStore, ServerConfig, StoreGauges};
+use ratekeeper_server::{LimitHeaderNames, ServedStore, ServerConfig, StoreGauges};
 use ratekeeper_store::{
     Answer, Execution, FullMode, MemoryConfig, MemoryStore, Never, Request, StepOutcome, Store,
     Verdicts,
@@ -104,7 +104,7 @@ async fn a_degraded_answer_is_marked() {
     type Change = fn(&mut ServerConfig);
     let headers: Change = |config| {
         config.rls.draft_headers = true;
-        config.rls.limit_headers = Some(LimitHeaders::default());
+        config.rls.limit_headers = Some(LimitHeaderNames::default());
     };
     let degraded: Change = |config| config.rls.degraded_header = true;
     let metadata: Change = |config| config.rls.dynamic_metadata = true;

@@ -16,7 +16,9 @@ use ratekeeper_gateway::Gateway;
 use ratekeeper_http::UnclearDomain;
 use ratekeeper_limiter::Limiter;
 use ratekeeper_rules::{FailureMode, RuleSet};
-use ratekeeper_server::{DESCRIPTORS_MAX, Followed, Front, RulesLoader, Server, Telling};
+use ratekeeper_server::{
+    DESCRIPTORS_MAX, Followed, GatewayService, Monitored, RulesLoader, Server,
+};
 use ratekeeper_store::memory::MemoryStore;
 use ratekeeper_tls::{PemFile, PemPair, TlsFile, TlsFileError};
 use std::fmt;
@@ -212,11 +214,11 @@ struct Asking {
     on_failure: &'static str,
 }
 
-impl Front for Asking {
-    type Answer = <Gateway<ServiceEnforcer> as Front>::Answer;
+impl GatewayService for Asking {
+    type Service = <Gateway<ServiceEnforcer> as GatewayService>::Service;
 
-    fn answer(&self) -> Self::Answer {
-        self.gateway.answer()
+    fn service(&self) -> Self::Service {
+        self.gateway.service()
     }
 
     fn files(&self) -> Option<Arc<dyn Followed>> {
@@ -228,7 +230,7 @@ impl Front for Asking {
     }
 }
 
-impl Telling for Asking {
+impl Monitored for Asking {
     fn subject(&self) -> &'static str {
         "gateway or service"
     }

@@ -1,7 +1,7 @@
 //! File descriptors: their number, and what they are used for.
 
 use crate::settings::Settings;
-use ratekeeper_server::{Bounds, OPERATORS_MAX, ServerConfig};
+use ratekeeper_server::{OPERATORS_MAX, ServerBounds, ServerConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
@@ -55,7 +55,7 @@ impl Files {
 
     fn tell(&self) {
         let (limit, clients) = (self.limit, self.clients_max);
-        let wanted = Bounds::default().connections_per_address_max;
+        let wanted = ServerBounds::default().connections_per_address_max;
         match clients < wanted {
             true => warn!(
                 limit,

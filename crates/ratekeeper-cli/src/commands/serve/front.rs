@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use ratekeeper_gateway::{AccessLog, Gateway, GatewayConfig, RoutesConfig, RoutesHandle};
 use ratekeeper_http::EncodedSlashes;
 use ratekeeper_limiter::Limiter;
-use ratekeeper_server::{FilesRead, Followed, FrontConfig, ServerConfig};
+use ratekeeper_server::{FilesRead, Followed, GatewayListener, ServerConfig};
 use ratekeeper_tower::{Enforcer, RateLimitLayer, Switch};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub(super) fn open_only(config: &mut ServerConfig, settings: &Settings) {
     bounds.connection_idle_max = Some(CONNECTION_IDLE_MAX);
     // One that has closed its side is: the upstream need not work for it, and what it held is free.
     bounds.half_close = false;
-    config.front = Some(FrontConfig {
+    config.front = Some(GatewayListener {
         address: gateway.listen.clone(),
         tls: gateway.tls.clone(),
         bounds,

@@ -21,10 +21,10 @@ fn opened() -> DuplexStream {
     let (client, server) = tokio::io::duplex(1 << 10);
     let service =
         service_fn(|_| async { Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())) });
-    let bounds = Bounds {
+    let bounds = ServerBounds {
         head_timeout: HEAD_TIMEOUT,
         idle_timeout: Duration::from_secs(24 * 3_600),
-        ..Bounds::default()
+        ..ServerBounds::default()
     };
     let terms = Terms {
         service,

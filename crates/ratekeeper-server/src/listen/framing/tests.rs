@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::Bounds;
+use crate::config::ServerBounds;
 use crate::drain::Drain;
 use crate::listen::{Peer, PeerAddress, Protocol};
 
@@ -10,7 +10,7 @@ const BOTH: &str =
 fn found(bytes: &str, size: usize) -> Option<u32> {
     let peer = Peer::unnamed(PeerAddress::Unix, true);
     let drain = Arc::new(Drain::new());
-    let bounds = Bounds::default();
+    let bounds = ServerBounds::default();
     let line = Arc::new(Line::new(peer, Protocol::Either, bounds, drain, |_| false));
     let mut framing = Framing::new(Arc::clone(&line), 100);
     for piece in bytes.as_bytes().chunks(size) {

@@ -3,7 +3,7 @@
 use prost_types::value::Kind;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitResponse;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
-use ratekeeper_server::LimitHeaders;
+use ratekeeper_server::LimitHeaderNames;
 
 use super::{ask, with_override};
 use crate::support::{RULES, descriptor, envoy, request, start, start_with};
@@ -18,7 +18,7 @@ fn headers(response: &RateLimitResponse) -> Vec<(&str, &str)> {
 #[tokio::test]
 async fn envoyproxy_ratelimits_headers_tell_of_the_tightest_limit() {
     let running = start_with(RULES, |config| {
-        config.rls.limit_headers = Some(LimitHeaders::default())
+        config.rls.limit_headers = Some(LimitHeaderNames::default())
     })
     .await;
     let response = ask(&running, request("d", &[("other", "a"), ("user", "a")])).await;
@@ -168,7 +168,7 @@ descriptors:
 ";
     let running = start_with(rules, |config| {
         envoy(config);
-        config.rls.limit_headers = Some(LimitHeaders::default());
+        config.rls.limit_headers = Some(LimitHeaderNames::default());
     })
     .await;
     for (keys, picked) in [(["a", "b", "q"], 1), (["b", "q", "a"], 2)] {
