@@ -1,0 +1,193 @@
+//! Holds the names of public types to one meaning each, and ARCHITECTURE.md's glossary to the code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Crates that test or measure the product. Nothing is built on them, so their names may repeat.
+const TOOLS: [&str; 5] = [
+    "ratekeeper-attack",
+    "ratekeeper-bench",
+    "ratekeeper-chaos",
+    "ratekeeper-compat",
+    "ratekeeper-testkit",
+];
+
+/// Names that say what an item is to its crate: readers expect each crate to have its own.
+const OF_EACH_CRATE: [&str; 3] = ["Builder", "Config", "Error"];
+
+/// Names with two definitions, and why both have the right name.
+const DEFINED_AGAIN: &[(&str, &str)] = &[
+    (
+        "Acquired",
+        "the client's is the limiter's, as a service answered it",
+    ),
+    (
+        "Clock",
+        "the limiter's reads the time; the script's says whose time counts",
+    ),
+    (
+        "Outcome",
+        "core's is a limit's, the script's that of a call about leases",
+    ),
+    (
+        "Permit",
+        "one held permit: its id in a store, and its guard in the layer and the client",
+    ),
+    (
+        "Place",
+        "`across` decides in several places; a lease was charged in one part of a counter",
+    ),
+    (
+        "Reservation",
+        "the client's is the limiter's, as a service answered it",
+    ),
+    (
+        "Reserved",
+        "the client's is the limiter's, as a service answered it",
+    ),
+    (
+        "Settled",
+        "the client's is the limiter's, as a service answered it",
+    ),
+    (
+        "Ticket",
+        "a store's pending answer; that of Redis wraps the one of `across`",
+    ),
+];
+
+/// The words that open the definition of a type.
+const DEFINITIONS: [&str; 5] = ["struct ", "enum ", "trait ", "type ", "union "];
+
+#[test]
+fn a_public_type_has_a_name_of_its_own() {
+    let known: BTreeMap<_, _> = DEFINED_AGAIN.iter().copied().collect();
+    assert_eq!(known.len(), DEFINED_AGAIN.len(), "a name is listed twice");
+    let again: BTreeMap<String, BTreeSet<String>> = public_types()
+        .into_iter()
+        .filter(|(name, _)| !OF_EACH_CRATE.contains(&name.as_str()))
+        .filter(|(_, files)| files.len() > 1)
+        .collect();
+    let new: Vec<_> = again
+        .iter()
+        .filter(|(name, _)| !known.contains_key(name.as_str()))
+        .collect();
+    assert!(
+        new.is_empty(),
+        "these names mean two things; find a better word for one of them: {new:#?}"
+    );
+    let gone: Vec<_> = known
+        .keys()
+        .filter(|name| !again.contains_key(**name))
+        .collect();
+    assert!(gone.is_empty(), "these are defined once now: {gone:?}");
+}
+
+#[test]
+fn the_glossary_names_types_that_exist() {
+    let types = public_types();
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page is there");
+    let glossary = text
+        .split_once("\n## Glossary\n")
+        .expect("the page has a glossary")
+        .1;
+    let glossary = glossary.split("\n## ").next().unwrap_or_default();
+    let rows: Vec<_> = glossary
+        .lines()
+        .filter_map(|line| line.strip_prefix("| *"))
+        .collect();
+    assert!(rows.len() >= 20, "the glossary has {} words", rows.len());
+    let mut words = BTreeSet::new();
+    for row in rows {
+        let cells: Vec<_> = row.split(" | ").collect();
+        let [word, meaning, names] = cells[..] else {
+            panic!("expected a word, a meaning and a type: {row}");
+        };
+        assert!(words.insert(word.to_owned()), "{word} is explained twice");
+        assert!(!meaning.trim().is_empty(), "{word} has no meaning");
+        // Every other piece stands between backticks.
+        for name in names.split('`').skip(1).step_by(2) {
+            assert!(types.contains_key(name), "{word}: there is no type {name}");
+        }
+    }
+}
+
+#[test]
+fn definitions_are_found() {
+    let text = "
+        /// A `pub struct Quoted;`
+        pub struct Plain { field: u8 }
+            pub enum Inner<T> {}
+        pub(crate) struct Internal;
+        pub type Alias = Plain;
+        struct Private;
+        pub unsafe trait Odd {}
+        pub fn function() -> Plain {}
+        #[cfg(test)]
+        mod tests {
+            pub struct OfTests;
+        }
+    ";
+    let found: Vec<_> = definitions(text).collect();
+    assert_eq!(found, ["Plain", "Inner", "Alias", "Odd"]);
+}
+
+/// Every public type of the product, with the files that define it.
+fn public_types() -> BTreeMap<String, BTreeSet<String>> {
+    let mut types: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let crates = fs::read_dir(root().join("crates")).expect("there are crates");
+    for folder in crates.map(|folder| folder.expect("a folder can be listed").path()) {
+        let name = folder.file_name().and_then(|name| name.to_str());
+        if name.is_none_or(|name| TOOLS.contains(&name)) {
+            continue;
+        }
+        for file in sources(&folder.join("src")) {
+            let text = fs::read_to_string(&file).expect("a source file is text");
+            for name in definitions(&text) {
+                let file = file.display().to_string();
+                types.entry(name.to_owned()).or_default().insert(file);
+            }
+        }
+    }
+    assert!(types.len() > 200, "{} types were found", types.len());
+    types
+}
+
+/// The names of the public types that `text` defines outside its tests, which come last in a file.
+fn definitions(text: &str) -> impl Iterator<Item = &str> {
+    let product = text.lines().take_while(|line| line.trim() != "mod tests {");
+    product.filter_map(|line| {
+        let line = line.trim_start().strip_prefix("pub ")?;
+        let line = line.strip_prefix("unsafe ").unwrap_or(line);
+        let name = DEFINITIONS
+            .iter()
+            .find_map(|word| line.strip_prefix(word))?;
+        name.split(|c: char| !c.is_alphanumeric() && c != '_')
+            .next()
+    })
+}
+
+/// The Rust files under `folder`, without generated ones and files of tests.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder can be listed") {
+        let path = entry.expect("an entry can be read").path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        match path.is_dir() {
+            true if matches!(name, Some("generated" | "tests")) => {}
+            true => found.append(&mut sources(&path)),
+            false if name == Some("tests.rs") => {}
+            false if path.extension().is_some_and(|end| end == "rs") => found.push(path),
+            false => {}
+        }
+    }
+    found
+}
+
+fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask
+        .parent()
+        .expect("xtask lies in the repository")
+        .to_path_buf()
+}
