@@ -45,6 +45,8 @@ pub(crate) enum Start {
 pub(crate) enum Spares {
     /// None.
     Nothing,
+    /// All but one in a hundred: Redis is well.
+    Everything,
     /// Those of every limit but the damaged one.
     AllButVictim,
     /// Those of more than a third of the tenants, whose shards are not lost.

@@ -65,6 +65,16 @@ impl Node {
         self.wait();
     }
 
+    /// Stops it (SIGSTOP).
+    pub(crate) fn pause(&mut self) {
+        self.process.pause();
+    }
+
+    /// Continues it after [`Node::pause`].
+    pub(crate) fn resume(&self) {
+        self.process.resume();
+    }
+
     pub(crate) fn ports(&self) -> Ports {
         self.ports
     }

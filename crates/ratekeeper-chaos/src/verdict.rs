@@ -66,12 +66,12 @@ fn excused(period: u64, span: Span, counters: Counters) -> u64 {
     }
 }
 
-/// The number of hits that Redis charged without an unmarked answer that granted them; `charged` has the hits by key.
+/// The number of hits that Redis charged beyond those that passed, by whatever answer; `charged` has the hits by key.
 pub(crate) fn charged_twice(entries: &[Entry], charged: &[(Key, u64)]) -> u64 {
     let surplus = charged.iter().map(|(key, charged)| {
         let granted = entries
             .iter()
-            .filter(|entry| entry.key == *key && entry.answer.allowed && !entry.answer.degraded);
+            .filter(|entry| entry.key == *key && entry.answer.allowed);
         charged.saturating_sub(granted.count() as u64)
     });
     surplus.sum()

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ratekeeper_core::Timestamp;
+use ratekeeper_core::{Micros, Timestamp};
 
 /// The most that one [`Clock::reanchor`] moves the clock back, in microseconds: called once a
 /// second, that is 500 parts in a million, as NTP slews.
@@ -35,6 +35,11 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         // Relaxed: a check that sees the old anchor is as right as one that came just before.
         Timestamp::from_micros(boot_micros() + self.offset.load(Ordering::Relaxed))
+    }
+
+    /// The time since the machine started, which no change of the wall clock moves.
+    pub(crate) fn boot(&self) -> Micros {
+        Micros::new(boot_micros())
     }
 
     /// Follows the wall clock; to be called about once a second.

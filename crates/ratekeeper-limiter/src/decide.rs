@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use crate::Snapshot;
 use crate::decision::{Answered, Decision, LimitSource, Policies};
 use crate::explain::Explanation;
+use crate::fallback::Passed;
 use crate::limiter::Limiter;
 use crate::plan::{Context, Plan};
 use crate::request::{Check, recosted};
@@ -303,19 +304,24 @@ impl<S: Store> Limiter<S> {
         answer: Result<Verdicts, StoreError>,
     ) -> Verdicts {
         match answer {
-            Ok(verdicts) if verdicts.fault().is_none() => verdicts,
-            answer => self.unanswered(evaluation, extra, answer.ok()),
+            Ok(verdicts) if verdicts.fault().is_none() => {
+                if self.fallback().is_some_and(|it| it.owed().owes()) {
+                    self.post_owed(evaluation.now);
+                }
+                verdicts
+            }
+            answer => self.unanswered(evaluation, extra, answer),
         }
     }
 
-    /// The verdicts when the store gave none, or `answered` only some of the steps: each rule's
+    /// The verdicts when the store gave none, or its `answer` is about only some of the steps: each rule's
     /// failure mode decides the others. This is the one place in which a fault becomes an answer.
     #[cold]
     fn unanswered(
         &self,
         evaluation: &Evaluation,
         extra: Option<&Extra>,
-        answered: Option<Verdicts>,
+        answer: Result<Verdicts, StoreError>,
     ) -> Verdicts {
         // A store that has learned its hash key since then does not serve counters named by another key.
         if let Some(key) = self.store().hash_key() {
@@ -331,9 +337,20 @@ impl<S: Store> Limiter<S> {
             extra,
             ..Request::new(&plan.steps, plan.mode(snapshot), *now)
         };
-        let answered = answered.as_ref();
+        let answered = answer.as_ref().ok();
         let verdicts = match self.fallback() {
-            Some(fallback) => fallback.decide(&request, plan.failure_modes(snapshot), answered),
+            Some(fallback) => {
+                let modes = || plan.failure_modes(snapshot);
+                let verdicts = fallback.decide(&request, modes(), answered);
+                let passed = Passed {
+                    now: *now,
+                    boot: self.clock().boot(),
+                    named_by: snapshot.namer.seed().hash_key(),
+                };
+                let fault = |number| fault_of(&answer, number);
+                fallback.owe(&request, modes(), &verdicts, fault, &passed);
+                verdicts
+            }
             None => uncounted(&request, answered),
         };
         if let Some(taken) = answered.filter(|taken| taken.allowed && !verdicts.allowed) {
@@ -383,6 +400,17 @@ impl<S: Store<Ticket = Never>> Limiter<S> {
                 return explanation;
             }
         }
+    }
+}
+
+/// The reason why the store has not decided step `number`; [`None`] if it has.
+fn fault_of(answer: &Result<Verdicts, StoreError>, number: usize) -> Option<StoreError> {
+    match answer {
+        Err(error) => Some(*error),
+        Ok(verdicts) => match verdicts.outcomes.get(number) {
+            Some(StepOutcome::Unanswered(error)) => Some(*error),
+            _ => None,
+        },
     }
 }
 

@@ -2,22 +2,28 @@
 //!
 //! `local` enforces each limit with counters of this node, at the limit times a factor. Such a
 //! counter starts from what the store last reported as remaining, lives to the end of its window however
-//! often the store comes and goes, and is never added to the store's: once the store is back, its
-//! answers count. `allow` and `deny` count nothing, and neither does `local` for permits: one that
-//! is taken here could not be released, so it would be missing until its timeout.
+//! often the store comes and goes. `allow` and `deny` count nothing, and neither does `local` for
+//! permits: one that is taken here could not be released, so it would be missing until its timeout.
+//!
+//! Hits that `local` and `allow` let pass are owed to the store ([`owed`]), which counts them once
+//! it answers again.
 
 mod known;
+mod owed;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_rules::FailureMode;
 use ratekeeper_store::memory::{MemoryConfig, MemoryError};
 use ratekeeper_store::{
-    Charge, CounterKey, Execution, FullMode, MemoryStore, Request, Step, StepOutcome, Verdicts,
+    Charge, CounterKey, Execution, FullMode, MemoryStore, Request, Step, StepOutcome, StoreError,
+    Verdicts,
 };
 use smallvec::SmallVec;
 
 use crate::decision::Answered;
 use known::{Known, Said};
+pub use owed::OwedCounts;
+pub(crate) use owed::{Debt, Fate, Owed, Passed};
 
 /// The settings by which a node enforces limits on its own.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -46,6 +52,7 @@ pub enum FallbackError {
 pub struct Fallback {
     store: MemoryStore,
     known: Known,
+    owed: Owed,
     factor: f64,
 }
 
@@ -96,6 +103,7 @@ impl Fallback {
         Ok(Self {
             store: MemoryStore::new(config.memory)?,
             known: Known::new(),
+            owed: Owed::default(),
             factor: config.local_factor,
         })
     }
@@ -103,6 +111,37 @@ impl Fallback {
     /// Drops a share of the expired counters; to be called about once a second.
     pub(crate) fn tend(&self, now: Timestamp) {
         self.store.sweep(now, SWEPT);
+    }
+
+    /// Hits that the store is to count.
+    pub(crate) const fn owed(&self) -> &Owed {
+        &self.owed
+    }
+
+    /// Notes that the hits of `request` which the failure modes let pass are owed: not those of requests
+    /// that are carried out once, of permits and of refunds, and not those that the store has charged.
+    pub(crate) fn owe(
+        &self,
+        request: &Request<'_>,
+        modes: impl Iterator<Item = FailureMode>,
+        verdicts: &Verdicts,
+        fault: impl Fn(usize) -> Option<StoreError>,
+        passed: &Passed,
+    ) {
+        if request.extra.is_some() {
+            return;
+        }
+        let steps = request.steps.iter().zip(modes).zip(&verdicts.outcomes);
+        for (number, ((step, mode), outcome)) in steps.enumerate() {
+            let is_charged = outcome.fits() && verdicts.allowed;
+            let passes = is_charged || step.charge == Charge::Always;
+            let counts = mode != FailureMode::Deny
+                && step.limit.algorithm() != Algorithm::Concurrency
+                && step.hits > 0;
+            if let Some(fault) = fault(number).filter(|_| passes && counts) {
+                self.owed.add(step, fault, passed);
+            }
+        }
     }
 
     /// Remembers what the store reported as remaining of the counter of `step`.

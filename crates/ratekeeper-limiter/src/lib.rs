@@ -16,6 +16,7 @@ mod hold;
 mod identity;
 mod limiter;
 mod plan;
+mod posting;
 mod request;
 mod sip;
 mod stats;
@@ -26,7 +27,7 @@ pub use compiled::{Modes, Snapshot};
 pub use decide::{Pending, Ruling};
 pub use decision::{Answered, Binding, Code, Decision, LimitSource, Policies, Policy, Status};
 pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
-pub use fallback::{Fallback, FallbackConfig, FallbackError};
+pub use fallback::{Fallback, FallbackConfig, FallbackError, OwedCounts};
 pub use hold::{
     Acquired, Admitted, BucketTurn, CallerHolds, HeldSlots, HoldError, IssuedPermit,
     PendingAdmission, PutOff, Queued, Receipt, Released, Reservation, Reserve, Reserved, Settled,

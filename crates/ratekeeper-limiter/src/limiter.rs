@@ -12,9 +12,10 @@ use ratekeeper_store::{Step, Store};
 use crate::Clock;
 use crate::compiled::{Modes, Snapshot};
 use crate::decision::Answered;
-use crate::fallback::Fallback;
+use crate::fallback::{Fallback, Owed, OwedCounts};
 use crate::hold::token::Sealer;
 use crate::identity::{Namer, Seed};
+use crate::posting::Posting;
 use crate::stats::Totals;
 
 /// The settings of a limiter besides its rules and its store.
@@ -41,6 +42,8 @@ pub struct Limiter<S> {
     replacing: Mutex<()>,
     /// [`None`] for a store that always answers.
     fallback: Option<Fallback>,
+    /// Posts to the store that are under way.
+    posting: Posting,
     options: LimiterOptions,
     totals: Totals,
     /// The generator of ids that nobody can guess.
@@ -62,6 +65,7 @@ impl<S: Store> Limiter<S> {
             clock: Clock::new(),
             replacing: Mutex::new(()),
             fallback: None,
+            posting: Posting::default(),
             options,
             totals: Totals::default(),
             ids: Sealer::new(Seed::random()),
@@ -77,11 +81,27 @@ impl<S: Store> Limiter<S> {
         self
     }
 
-    /// Drops a share of the expired state kept outside the store; to be called about once a second.
+    /// Drops a share of the expired state kept outside the store, and posts to the store what is owed to
+    /// it; to be called about once a second.
     pub fn tend(&self) {
         if let Some(fallback) = &self.fallback {
-            fallback.tend(self.clock.now());
+            let now = self.clock.now();
+            fallback.tend(now);
+            if fallback.owed().owes() && self.store.away().is_none() {
+                self.post_owed(now);
+            }
         }
+    }
+
+    /// Counts of the hits that failure modes let pass, and that the store is to count afterwards.
+    #[must_use]
+    pub fn owed(&self) -> OwedCounts {
+        let owed = self.fallback.as_ref().map(Fallback::owed);
+        owed.map(Owed::counts).unwrap_or_default()
+    }
+
+    pub(crate) const fn posting(&self) -> &Posting {
+        &self.posting
     }
 
     /// Puts `rules` in force, all at once: a check sees the old ones or the new ones. Counters

@@ -35,9 +35,9 @@ impl Batch {
     }
 
     /// Fails every request still waiting, and returns how many there were.
-    pub(crate) fn fail(&mut self) -> usize {
+    pub(crate) fn fail(&mut self, error: StoreError) -> usize {
         let members = self.members.iter_mut();
-        members.map(|it| it.fail(StoreError::Unavailable)).sum()
+        members.map(|it| it.fail(error)).sum()
     }
 }
 

@@ -269,12 +269,14 @@ impl<'a> Flight<'a> {
 
     /// Fails every request still waiting, and returns how many there were.
     fn fail_all(&mut self) -> usize {
-        self.batches.iter_mut().map(Batch::fail).sum()
+        let batches = self.batches.iter_mut();
+        batches.map(|batch| batch.fail(StoreError::Lost)).sum()
     }
 
     /// The script returned nonsense, or failed: not the server's fault.
     fn malformed(&self, mut batch: Batch, why: &str) {
-        let failed = batch.fail();
+        // It may have been carried out.
+        let failed = batch.fail(StoreError::Lost);
         self.lane.shard.garbled(failed.max(1), why);
     }
 
@@ -282,7 +284,8 @@ impl<'a> Flight<'a> {
     fn refused(&self, mut batch: Batch, error: &RedisError) -> Option<Landed> {
         let (shard, why) = (&self.lane.shard, error.to_string());
         if is_of_connection(error) {
-            shard.metrics.fault(Fault::Connection, batch.fail());
+            let failed = batch.fail(StoreError::Lost);
+            shard.metrics.fault(Fault::Connection, failed);
             return Some(Landed::Lost(why));
         }
         let lanes = self
@@ -292,7 +295,10 @@ impl<'a> Flight<'a> {
             .filter(|lanes| lanes.topology.is_found());
         match (Refusal::of(error), lanes) {
             (Refusal::Script, _) => self.malformed(batch, &why),
-            (Refusal::Unable, _) => shard.failed(Fault::Refused, batch.fail().max(1), &why),
+            (Refusal::Unable, _) => {
+                let failed = batch.fail(StoreError::Unavailable);
+                shard.failed(Fault::Refused, failed.max(1), &why);
+            }
             (refusal, Some(lanes)) => {
                 shard.metrics.redirected();
                 debug!(shard = %shard.name, why, "asked again elsewhere or later");
@@ -303,10 +309,14 @@ impl<'a> Flight<'a> {
                 lanes.again(shard, batch.into_waiting(), &elsewhere);
             }
             (Refusal::Elsewhere, None) => {
-                shard.metrics.fault(Fault::Refused, batch.fail());
+                let failed = batch.fail(StoreError::Unavailable);
+                shard.metrics.fault(Fault::Refused, failed);
                 return Some(Landed::Lost(why));
             }
-            (_, None) => shard.failed(Fault::Refused, batch.fail().max(1), &why),
+            (_, None) => {
+                let failed = batch.fail(StoreError::Unavailable);
+                shard.failed(Fault::Refused, failed.max(1), &why);
+            }
         }
         None
     }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use ratekeeper_store::{Request, StoreError};
+use ratekeeper_store::{Post, Request, StoreError};
 use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, sleep_until, timeout};
@@ -128,15 +128,30 @@ impl Lane {
 
     /// Queues `request`. [`None`] if the lane has ended.
     pub(crate) fn push(&self, request: &Request<'_>, now: Instant) -> Option<Reply> {
+        self.wait(now, |member| self.queue.push(request, member))
+    }
+
+    /// Queues `post`. [`None`] if the lane has ended.
+    pub(crate) fn push_post(&self, post: &Post, now: Instant) -> Option<Reply> {
+        self.wait(now, |member| self.queue.push_post(post, member))
+    }
+
+    /// Gets what `queue` queues for the member that it is given.
+    fn wait(
+        &self,
+        now: Instant,
+        queue: impl FnOnce(&mut dyn FnMut() -> Member) -> Pushed,
+    ) -> Option<Reply> {
         if self.is_missing() && !self.queue.is_closed() {
             self.missed(1, StoreError::Unavailable);
             return Some(Reply::failed(StoreError::Unavailable));
         }
         let mut waiting = None;
-        let pushed = self.queue.push(request, || {
+        let pushed = queue(&mut || {
             let (reply, ticket) = Reply::new();
             waiting = Some(ticket);
-            Member::new(reply, now, now + self.config.deadline, self.stall.mark())
+            let deadline = now + self.config.deadline;
+            Member::new(reply, now, deadline, self.stall.mark())
         });
         match pushed {
             Pushed::Merged | Pushed::Queued => waiting,

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use ratekeeper_core::Timestamp;
-use ratekeeper_store::{Request, StoreError};
+use ratekeeper_store::{Post, Request, StoreError};
 use tokio::sync::{Notify, oneshot};
 
 use crate::script::Group;
@@ -230,6 +230,40 @@ impl Queue {
                 list: vec![member()],
                 signature,
                 now: request.now,
+                attempts: 0,
+                is_asking: false,
+            },
+        });
+        drop(inner);
+        self.filled.notify_one();
+        if begins {
+            self.begun.notify_one();
+        }
+        Pushed::Queued
+    }
+
+    /// Queues a post; `member` is only made if there is room.
+    pub(crate) fn push_post(&self, post: &Post, member: impl FnOnce() -> Member) -> Pushed {
+        let mut inner = self.inner.lock();
+        if self.closed.load(Ordering::Relaxed) {
+            return Pushed::Closed;
+        }
+        if inner.waiting >= self.bounds.waiting_max {
+            return Pushed::Full;
+        }
+        inner.waiting += 1;
+        let begins = inner.groups.is_empty();
+        let [high, low] = [
+            (post.id >> 64) as u64,
+            (post.id & u128::from(u64::MAX)) as u64,
+        ];
+        inner.begin(Waiting {
+            group: Group::of_post(post),
+            members: Members {
+                list: vec![member()],
+                // One of its own: no request is merged with it.
+                signature: high ^ low,
+                now: Timestamp::EPOCH,
                 attempts: 0,
                 is_asking: false,
             },

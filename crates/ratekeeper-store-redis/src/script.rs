@@ -12,6 +12,8 @@
 //!
 //! An [`Errand`] takes a lease or gives one back: calls of their own, by the same script.
 //!
+//! A [`Post`](ratekeeper_store::Post) is a group of its own kind.
+//!
 //! The scripts lie beside this file, one for each algorithm and `decide.lua`, which documents
 //! arguments and results; [`Script::new`] joins them into one. The same script serves every
 //! algorithm, so that one call can decide them all.
@@ -22,6 +24,7 @@ mod key;
 mod known;
 mod lease;
 mod params;
+mod post;
 mod replay;
 mod reply;
 mod state;

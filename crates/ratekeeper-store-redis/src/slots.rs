@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use ratekeeper_store::across::{Place, Places, Rest};
-use ratekeeper_store::{Answer, Request, StoreError, Verdicts};
+use ratekeeper_store::{Answer, Post, Request, StoreError, Verdicts};
 use tokio::runtime::Handle;
 
 use crate::config::RedisConfig;
@@ -141,6 +141,17 @@ impl Slots {
         );
         all.push(Arc::clone(&lanes));
         lanes
+    }
+
+    /// Sends a post to the server of its slot.
+    pub(crate) fn post(&self, place: Place, post: &Post) -> Reply {
+        let unavailable = || Reply::failed(StoreError::Unavailable);
+        let asked = self.live_lane(Self::slot_of(place), |lane| match lane {
+            Some(lane) if lane.shard.breaker.is_closed() => lane.push_post(post, Instant::now()),
+            Some(lane) => (!lane.queue.is_closed()).then(unavailable),
+            None => Some(unavailable()),
+        });
+        asked.unwrap_or_else(unavailable)
     }
 
     fn slot_of(place: Place) -> u16 {

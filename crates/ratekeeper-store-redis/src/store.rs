@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use ratekeeper_store::across::{self, Place, Places};
-use ratekeeper_store::{Answer, Execution, HashKey, Request, Step, Store, StoreError, Verdicts};
+use ratekeeper_store::{
+    Answer, Execution, HashKey, Post, Request, Step, Store, StoreError, Verdicts,
+};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
@@ -253,6 +255,15 @@ impl Store for RedisStore {
 
     fn recall(&self, request: &Request<'_>) -> Option<Verdicts> {
         self.slots.recall(Place(0), request)
+    }
+
+    fn post(&self, post: &Post) -> Option<Ticket> {
+        let place = match self.slots.topology().is_cluster() {
+            true => place_of(&post.step),
+            false => Place(0),
+        };
+        let reply = self.slots.post(place, post);
+        Some(Ticket(across::Ticket::one(reply)))
     }
 
     fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {

@@ -36,7 +36,8 @@ enum Inner {
 }
 
 impl Reply {
-    /// Makes a reply and its sender. If the sender is dropped, the reply is that the store is unavailable.
+    /// Makes a reply and its sender. If the sender is dropped, the reply is lost: only what was sent
+    /// goes without an answer.
     pub(crate) fn new() -> (oneshot::Sender<Decided>, Self) {
         let (sender, receiver) = oneshot::channel();
         (sender, Self(Inner::Waiting(receiver)))
@@ -56,7 +57,7 @@ impl Future for Reply {
             Inner::Failed(error) => Poll::Ready(Err(*error)),
             Inner::Waiting(receiver) => Pin::new(receiver)
                 .poll(cx)
-                .map(|answer| answer.unwrap_or(Err(StoreError::Unavailable))),
+                .map(|answer| answer.unwrap_or(Err(StoreError::Lost))),
         }
     }
 }

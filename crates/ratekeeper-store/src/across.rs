@@ -145,7 +145,7 @@ pub fn give_back<P: Places>(
     let legs = parts.ranges().filter_map(|(place, range)| {
         let is_lost = |at: usize| {
             let outcome = taken.outcomes[parts.number(at)];
-            outcome == StepOutcome::Unanswered(StoreError::Timeout)
+            matches!(outcome, StepOutcome::Unanswered(error) if error.may_be_executed())
         };
         if range.clone().all(is_lost) {
             verdict::strand(places, place, &steps[range]);

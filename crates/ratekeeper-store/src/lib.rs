@@ -11,6 +11,7 @@ pub mod across;
 mod extra;
 mod hash_key;
 pub mod memory;
+mod post;
 mod router;
 pub mod served;
 mod step;
@@ -18,6 +19,7 @@ mod step;
 pub use extra::{Execution, Extra, Once, Permit, PermitAct, Until};
 pub use hash_key::HashKey;
 pub use memory::{MemoryConfig, MemoryStore};
+pub use post::Post;
 pub use router::{Backend, Background, Router};
 pub use served::ServedStore;
 pub use step::{
@@ -44,6 +46,13 @@ pub trait Store: Send + Sync + 'static {
     /// several places leave steps unanswered.
     fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
         let _ = (request, taken);
+    }
+
+    /// Counts hits that were admitted while the store did not answer. The verdicts of its answer
+    /// mean nothing. [`None`] from a store that always answers, to which nothing is owed.
+    fn post(&self, post: &Post) -> Option<Self::Ticket> {
+        let _ = post;
+        None
     }
 
     /// The secret that counters are to be named by, for a store whose nodes share one: None before
@@ -75,16 +84,27 @@ pub trait Store: Send + Sync + 'static {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The store cannot be reached.
+    /// The store cannot be reached, or has refused: nothing was carried out.
     #[error("the store is unavailable")]
     Unavailable,
-    /// The store did not answer before the decision's deadline.
+    /// The store did not answer before the decision's deadline. It may still carry the request out.
     #[error("the store did not answer in time")]
     Timeout,
+    /// The connection broke before the answer came: nobody knows if the request was carried out.
+    #[error("the connection to the store broke before it answered")]
+    Lost,
     /// This process asks the store for more than it answers: the decision could not be sent in time.
     #[error("too many decisions wait for the store")]
     Overloaded,
     /// The store holds something else than a counter where a counter of the request belongs.
     #[error("the store returned something that is not a counter")]
     Corrupt,
+}
+
+impl StoreError {
+    /// Returns true if the request was sent, so that it may have been carried out, or may be later.
+    #[must_use]
+    pub const fn may_be_executed(self) -> bool {
+        matches!(self, Self::Timeout | Self::Lost)
+    }
 }

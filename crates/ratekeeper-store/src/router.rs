@@ -14,7 +14,9 @@ use ratekeeper_core::Timestamp;
 
 use crate::across::{self, Place, Places, Rest};
 use crate::served::{Agreement, ServedStore, ServerGauges, StoreGauges};
-use crate::{Answer, HashKey, MemoryStore, Request, Step, Store, StoreError, StoreSlot, Verdicts};
+use crate::{
+    Answer, HashKey, MemoryStore, Post, Request, Step, Store, StoreError, StoreSlot, Verdicts,
+};
 
 /// The default store and those that have names, `R` being those that nodes share. Clones are the
 /// same router.
@@ -140,6 +142,13 @@ impl<R: Store> Store for Router<R> {
             // A store of several places may have taken part of a request.
             Backend::Shared(store) if self.0.named.is_empty() => store.give_back(request, taken),
             _ => across::give_back(self, request, taken, place_of),
+        }
+    }
+
+    fn post(&self, post: &Post) -> Option<Self::Ticket> {
+        match &self.member(place_of(&post.step)).store {
+            Backend::Memory(_) => None,
+            Backend::Shared(store) => store.post(post).map(across::Ticket::one),
         }
     }
 

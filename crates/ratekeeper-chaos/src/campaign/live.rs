@@ -381,6 +381,10 @@ fn unspared(spares: Spares, evidence: &Evidence) -> Option<String> {
     };
     match spares {
         Spares::Nothing => None,
+        Spares::Everything => {
+            let share = verdict::share(during());
+            (share > 0.01).then(|| format!("{:.1} % degraded", share * 100.0))
+        }
         Spares::AllButVictim => {
             let share = verdict::share(during().filter(|entry| entry.key.rule != Rule::Victim));
             (share > 0.05).then(|| format!("{:.0} % of others degraded", share * 100.0))

@@ -1,6 +1,7 @@
 //! Faults of one server, and of the network to it.
 
 mod network;
+mod pauses;
 mod server;
 mod start;
 
@@ -67,7 +68,12 @@ const FAULT: Fault<Single> = Fault {
 };
 
 /// All of them.
-pub(crate) static FAULTS: &[&[Fault<Single>]] = &[start::FAULTS, server::FAULTS, network::FAULTS];
+pub(crate) static FAULTS: &[&[Fault<Single>]] = &[
+    start::FAULTS,
+    server::FAULTS,
+    pauses::FAULTS,
+    network::FAULTS,
+];
 
 /// The interval between repeated acts of a fault.
 const OFTEN: Duration = Duration::from_millis(10);

@@ -7,6 +7,7 @@ mod hash_key;
 mod help;
 mod listeners;
 mod logs;
+mod owed;
 mod pauses;
 mod profile;
 mod redis;

@@ -12,7 +12,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
-use ratekeeper_limiter::{REMAINING_BOUNDS, RuleCounts, Snapshot};
+use ratekeeper_limiter::{OwedCounts, REMAINING_BOUNDS, RuleCounts, Snapshot};
 use ratekeeper_rules::FailureMode;
 
 use crate::app::App;
@@ -42,6 +42,7 @@ struct Scrape {
     agreement: Option<Agreement>,
     /// By store.
     degraded: Vec<(Box<str>, f64)>,
+    owed: OwedCounts,
     unknown_domain: u64,
     unmatched: u64,
     concurrency_skipped: u64,
@@ -74,6 +75,7 @@ impl Scrape {
             servers: app.limiter.store().servers(),
             agreement: app.limiter.store().agreement(),
             degraded: app.degraded.shares(&snapshot),
+            owed: app.limiter.owed(),
             unknown_domain: totals.unknown_domain.load(Ordering::Relaxed),
             unmatched: totals.unmatched.load(Ordering::Relaxed),
             failures: app.chores.all().map(|chore| (chore.name, chore.failures())),
@@ -187,6 +189,17 @@ impl Scrape {
         for (store, share) in &self.degraded {
             let labels = [("store", &**store)];
             metric.encode_family(&labels)?.encode_gauge(share)?;
+        }
+        let help = "Hits that failure modes let pass and the store is to count: those owed, and what became of them; \
+            unknown are hits that were sent, while nobody knows if they were counted";
+        let mut metric = counter(encoder, "ratelimit_owed_hits", help)?;
+        for (state, hits) in [
+            ("owed", self.owed.owed),
+            ("posted", self.owed.posted),
+            ("dropped", self.owed.dropped),
+            ("unknown", self.owed.unknown),
+        ] {
+            count_of(&mut metric, [("state", state)], hits)?;
         }
         Ok(())
     }

@@ -39,6 +39,9 @@ impl Call {
 
     /// Adds a group, decided after those already here. In a cluster all counters of a call must lie in one slot.
     pub fn push(&mut self, group: &Group, names: &KeyName) {
+        if let Some(posted) = &group.posted {
+            return self.push_post(group, **posted, names);
+        }
         for part in &group.parts {
             names.counter(part.key, &mut self.keys);
             self.ends.push(self.keys.len());

@@ -1,8 +1,8 @@
 -- Decides any number of independent groups of requests, each atomically, in one call.
 --
 -- KEYS     the counters, in the order in which the groups' steps name them; one that a group names twice is here
---          twice. After those of a group that is carried out once, and after the counter of a lease, the key that
---          remembers it; then, if it undoes another that was, the key to forget. In a cluster all of them lie in one slot.
+--          twice. After those of a group that is carried out once, and after the counter of a lease or a post, the
+--          key that remembers it; then, if it undoes another that was, the key to forget. In a cluster all of them lie in one slot.
 -- ARGV[1]  the groups, one after the other, packed as by struct.pack('<...'); numbers are doubles (d) below 2^53.
 --
 --   a lone step:  B 1, B algorithm, H runs, 5 x d parameters, then for each run: I4 requests, d hits.
@@ -21,6 +21,8 @@
 --   a return:     B 4, B algorithm, 5 x d parameters, d hits, d time of the grant, d until (the time after which nothing is
 --                 given back; it is remembered until then), 3 x d place: of a fixed window its start, of sub-windows the
 --                 number since the epoch, of a sliding window the tick of the newest group, its form and the hits in it.
+--   a post:       B 5, B algorithm, 5 x d parameters, d hits, d age, d time for which it is remembered.
+--                 Hits that were admitted so long ago while nobody asked here: charged as far as there is room.
 --
 --   A group is one list of steps, asked for by requests that differ in their hits only; a run is so many requests of
 --   the same hits, in the order in which they came. The parameters are explained in each algorithm's file.
@@ -33,6 +35,7 @@
 --   for it); and for each run how many of its requests were allowed (a lone step: how many fitted).
 --   for a grant: the time, the state before, and the hits granted, all of the first time if it is a repeat;
 --   for a return: the hits given back, those of the first time if it is a repeat, or -1 if a key holds something else.
+--   for a post: the hits that were charged, those of the first time if it is a repeat, or -1 if a key holds something else.
 -- From states and time the caller computes what is left and when to come back, by the same steps.
 --
 -- Commands: TIME once, and for each step a read, and a write with its expiry unless the request is denied.
@@ -62,6 +65,8 @@ end
 --@ clock
 local out, filled, next_key, at, size = {now}, 1, 1, 1, #plan
 local act, permit = 0, nil
+-- When the hits of a post were admitted, while it is charged.
+local dated
 
 while at <= size do
   if byte(plan, at) == 1 then
@@ -106,6 +111,35 @@ while at <= size do
         --@ set
       end
     end
+  elseif byte(plan, at) == 5 then
+    local _, code, a1, a2, a3, a4, a5, hits, age, kept
+    _, code, a1, a2, a3, a4, a5, hits, age, kept, at = unpack_('<BBdddddddd', plan, at)
+    local key, once = KEYS[next_key], KEYS[next_key + 1]
+    next_key = next_key + 2
+    local record, charged = try('GET', once), -1
+    if type(record) == 'string' then
+      charged = tonumber(record) or -1
+    elseif not record then
+      local raw, room, settle, s1, s2, s3, s4, value, expiry
+      --@ get
+      if raw ~= -1 then
+        local taken_at = max(0, now - age)
+        --@ gone
+        --@ read
+        hits = max(0, min(hits, floor(room)))
+        charged = hits
+        if hits > 0 then
+          dated = taken_at
+          --@ charge
+          --@ set
+          dated = nil
+        end
+        key, value, expiry = once, format('%.0f', charged), now + kept
+        --@ set
+      end
+    end
+    filled = filled + 1
+    out[filled] = charged
   elseif byte(plan, at) > 2 then
     local kind, code, a1, a2, a3, a4, a5, n1, n2, n3 = unpack_('<BBdddddddd', plan, at)
     local key, once = KEYS[next_key], KEYS[next_key + 1]

@@ -5,6 +5,7 @@ use ratekeeper_store::{Charge, CounterKey, Extra, Request, Step};
 use smallvec::SmallVec;
 
 use super::params::{LEAKY_WITHIN, Params};
+use super::post::Posted;
 
 /// The most requests that are merged if each must be stepped by itself: more would hold up everybody else.
 const STEPPED_MAX: u32 = 64;
@@ -19,6 +20,8 @@ pub struct Group {
     pub(super) parts: SmallVec<[Part; 2]>,
     pub(super) mode: Mode,
     pub(super) extra: Option<Box<Extra>>,
+    /// Set if this is a post, which is no request.
+    pub(super) posted: Option<Box<Posted>>,
     pub(super) runs: SmallVec<[Run; 1]>,
     requests: u32,
     /// True if the script may take a run at once, rather than request by request.
@@ -62,6 +65,7 @@ impl Group {
             parts,
             mode: request.mode,
             extra: request.extra.copied().map(Box::new),
+            posted: None,
             runs: SmallVec::new(),
             requests: 0,
             is_plain: true,
@@ -96,6 +100,7 @@ impl Group {
     /// Returns true if `request` asks for the same counters under the same limits, and for nothing else.
     pub(crate) fn asks(&self, request: &Request<'_>) -> bool {
         self.extra.is_none()
+            && self.posted.is_none()
             && request.extra.is_none()
             && self.mode == request.mode
             && self.parts.len() == request.steps.len()

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::group::Group;
 use super::known::Known;
+use super::post;
 use super::replay::Replay;
 use super::state::Kept;
 
@@ -111,6 +112,13 @@ fn decode_group<'r>(
     mut answer: impl FnMut(Verdicts),
     moved: &mut u64,
 ) -> Result<Option<Aside>, AnswerError> {
+    if group.posted.is_some() {
+        if post::decode(items.next())? {
+            answer(post::verdicts(now));
+            return Ok(None);
+        }
+        return Ok(group.first_key().map(Aside::Corrupt));
+    }
     let extra = group.extra.as_deref().copied().unwrap_or_default();
     let mut execution = Execution::Now;
     if extra.once.is_some() {

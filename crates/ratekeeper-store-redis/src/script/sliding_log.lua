@@ -61,7 +61,15 @@ while excess > 0 and #kept > 0 do
     kept = pack('<I7H', time, oldest - taken) .. kept
   end
 end
-if more > 0 then
+if more > 0 and dated and dated < s3 then
+  -- A post goes where its hits were admitted: before the first moment that is later.
+  local place = 1
+  while place < #kept and unpack_('<I7', kept, place) <= dated do
+    place = place + 9
+  end
+  sum = sum + more
+  kept = string.sub(kept, 1, place - 1) .. pack('<I7H', dated, more) .. string.sub(kept, place)
+elseif more > 0 then
   sum = sum + more
   if #kept > 0 and s4 == s3 then
     local _, newest = unpack_('<I7H', kept, #kept - 8)

@@ -69,8 +69,13 @@ elseif s1 and s3 <= a3 then
     lanes[s3 + lane] = s1[lane]
   end
 end
-local count = lanes[1] or 0
-lanes[1] = max(0, min(count + hits, MOST))
+-- A post goes where its hits were admitted.
+local into = dated and max(1, min(s2 - floor(dated / a2), a3) + 1) or 1
+for lane = #lanes + 1, into - 1 do
+  lanes[lane] = 0
+end
+local count = lanes[into] or 0
+lanes[into] = max(0, min(count + hits, MOST))
 if hits < 0 then
   local refund = max(0, -hits - count)
   for lane = 2, min(a3, #lanes) do

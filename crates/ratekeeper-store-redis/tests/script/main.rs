@@ -6,4 +6,5 @@ mod differential;
 mod extras;
 mod leases;
 mod merging;
+mod posts;
 mod told;

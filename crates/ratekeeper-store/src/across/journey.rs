@@ -135,7 +135,7 @@ fn conclude<P: Places>(
     if answer.is_ok() && has_taken {
         let lost = legs
             .iter()
-            .filter(|leg| leg.may_take && leg.answer() == Err(StoreError::Timeout));
+            .filter(|leg| leg.may_take && leg.answer().is_err_and(|it| it.may_be_executed()));
         lost.for_each(|leg| verdict::strand(places, leg.place, &steps[leg.range.clone()]));
     }
     let back = legs.iter().filter(|_| has_taken);

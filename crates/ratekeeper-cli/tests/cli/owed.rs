@@ -1,0 +1,129 @@
+//! Hits that passed while Redis was away count there once it is back.
+
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, write};
+use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::redis::Server;
+use std::path::Path;
+use tempfile::tempdir;
+
+/// Limits of a day, which no test sees end, of every algorithm that counts.
+const RULES: &str = "domain: d
+descriptors:
+- { key: warm, rate_limit: { window: 24h, limit: 1000000 } }
+- { key: fixed, rate_limit: { window: 24h, limit: 100, algorithm: fixed_window } }
+- { key: sliding, rate_limit: { window: 24h, limit: 100 } }
+- { key: parts, rate_limit: { window: 24h, limit: 100, sub_windows: 12 } }
+- { key: log, rate_limit: { window: 24h, limit: 100, algorithm: sliding_log } }
+- { key: bucket, rate_limit: { window: 24h, limit: 100, algorithm: token_bucket } }
+- { key: gcra, rate_limit: { window: 24h, limit: 100, algorithm: gcra } }
+- { key: open, rate_limit: { window: 24h, limit: 100, algorithm: fixed_window }, on_store_failure: allow }
+- { key: shut, rate_limit: { window: 24h, limit: 100, algorithm: fixed_window }, on_store_failure: deny }
+";
+
+/// The limit of each.
+const LIMIT: u64 = 100;
+
+/// Checks of each limit that pass on each node while Redis is away.
+const AWAY: u64 = 30;
+
+fn node(folder: &Path, name: &str, server: &Server) -> Service {
+    let folder = folder.join(name);
+    write(&folder, "rules.yaml", RULES);
+    let url = format!("redis://127.0.0.1:{}/", server.port());
+    let args = ["serve", "--rules", "rules.yaml", "--store", &url];
+    let args: Vec<&str> = args
+        .iter()
+        .chain(&["--store-deadline", "300ms"])
+        .chain(&FREE_PORTS)
+        .copied()
+        .collect();
+    Service::start(ratekeeper(&folder, &args), &folder)
+}
+
+/// Asks once; returns true if the check passed.
+fn passes(service: &Service, key: &str) -> bool {
+    service.check(&[(key, "a")])["decision"] == "allow"
+}
+
+fn is_degraded(service: &Service) -> bool {
+    service.check(&[("warm", "a")])["degraded"] == true
+}
+
+fn owed(service: &Service, state: &str) -> u64 {
+    let (_, metrics) = http(service.admin, "GET", "/metrics", "");
+    let series = format!("ratelimit_owed_hits_total{{state=\"{state}\"}} ");
+    let line = metrics.lines().find_map(|line| line.strip_prefix(&*series));
+    let count = line.and_then(|count| count.parse().ok());
+    count.unwrap_or_else(|| panic!("no {series} in {metrics}"))
+}
+
+/// Asks both nodes in turn until one check is denied; returns how many passed.
+fn left(nodes: &[Service; 2], key: &str) -> u64 {
+    (0..3 * LIMIT)
+        .take_while(|number| passes(&nodes[(number % 2) as usize], key))
+        .count() as u64
+}
+
+#[test]
+fn what_passed_while_redis_hung_counts_once_it_goes_on() {
+    let mut server = Server::start();
+    let folder = tempdir().expect("a folder can be made");
+    let nodes = ["one", "two"].map(|name| node(folder.path(), name, &server));
+    eventually("Redis decides", || !nodes.iter().any(is_degraded));
+    server.process().pause();
+    // Calls that are sent to a server that hangs may be carried out later: none of the limits below has any.
+    eventually("the nodes leave it alone", || {
+        nodes.iter().all(|node| {
+            let (_, ready) = http(node.admin, "GET", "/readyz", "");
+            is_degraded(node) && ready.contains("does not serve")
+        })
+    });
+    let keys = ["fixed", "sliding", "parts", "log", "bucket", "gcra", "open"];
+    for node in &nodes {
+        for key in keys {
+            let passed = (0..AWAY).filter(|_| passes(node, key)).count() as u64;
+            assert_eq!(passed, AWAY, "{key}");
+        }
+        assert!(!passes(node, "shut"));
+        assert!(owed(node, "owed") >= AWAY * keys.len() as u64);
+    }
+    server.process().resume();
+    eventually("everything is posted", || {
+        let is_posted = |node: &Service| owed(node, "posted") == owed(node, "owed");
+        nodes.iter().all(is_posted)
+    });
+    for key in keys {
+        assert_eq!(left(&nodes, key), LIMIT - 2 * AWAY, "{key}");
+    }
+    assert_eq!(left(&nodes, "shut"), LIMIT, "a denial owes nothing");
+}
+
+/// However many nodes post, nobody waits longer than for one full counter.
+#[test]
+fn a_post_fills_a_counter_to_its_limit_at_most() {
+    let mut server = Server::start();
+    let folder = tempdir().expect("a folder can be made");
+    let nodes = ["one", "two"].map(|name| node(folder.path(), name, &server));
+    eventually("Redis decides", || !nodes.iter().any(is_degraded));
+    server.process().kill();
+    eventually("failure modes answer", || nodes.iter().all(is_degraded));
+    for node in &nodes {
+        assert_eq!(
+            (0..LIMIT + 10).filter(|_| passes(node, "fixed")).count() as u64,
+            LIMIT
+        );
+        assert!((0..2 * LIMIT).all(|_| passes(node, "open")));
+    }
+    server.restart();
+    eventually("everything is posted", || {
+        let is_posted = |node: &Service| owed(node, "posted") == owed(node, "owed");
+        nodes
+            .iter()
+            .all(|node| is_posted(node) && !is_degraded(node))
+    });
+    for key in ["fixed", "open"] {
+        let counter = nodes[0].check(&[(key, "a")]);
+        assert_eq!(counter["decision"], "deny", "{key}");
+        assert_eq!(counter["remaining"], 0, "{counter}");
+    }
+}

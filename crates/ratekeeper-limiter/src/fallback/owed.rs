@@ -1,0 +1,230 @@
+//! Hits that a failure mode let pass, which the store is to count once it answers again.
+//!
+//! ```text
+//!   store away:  a hit passes -> Owed (by counter and slice of time)
+//!   store back:  Owed -> Post (an id of its own) -> charged, or repeated under the same id
+//! ```
+//!
+//! A hit whose call was sent is not owed: the server may still carry the call out. It is counted as
+//! unknown.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use ratekeeper_core::{Algorithm, Micros, Timestamp};
+use ratekeeper_store::{CounterKey, HashKey, Step, StoreError};
+
+/// The most entries that are kept; hits beyond it are dropped, and counted.
+const ENTRIES_MAX: usize = 1 << 16;
+
+/// Slices of a window whose hits are posted together, for algorithms without windows that end.
+const SLICES: u64 = 4;
+
+/// Hits that this node let pass while the store did not answer, and those posted since.
+#[derive(Debug, Default)]
+pub(crate) struct Owed {
+    ledger: Mutex<Ledger>,
+    /// True while anything is owed: a check that the store answered looks at nothing else.
+    owes: AtomicBool,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Ledger {
+    entries: HashMap<(CounterKey, u64), Debt>,
+    /// Entries taken to be posted, and not settled yet.
+    taken: usize,
+    /// The time by the boot clock at which entries that no longer count were last dropped.
+    swept: Micros,
+}
+
+/// Hits on one counter, of one slice of time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Debt {
+    /// The counter, with the hits.
+    pub(crate) step: Step,
+    /// The time of the latest hit by the boot clock.
+    pub(crate) latest: Micros,
+    /// The secret that the counter was named by.
+    pub(crate) named_by: HashKey,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    owed: AtomicU64,
+    posted: AtomicU64,
+    dropped: AtomicU64,
+    unknown: AtomicU64,
+}
+
+/// Counts of hits since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct OwedCounts {
+    /// Hits that a failure mode let pass and the store is to count.
+    pub owed: u64,
+    /// Hits of them that were posted.
+    pub posted: u64,
+    /// Hits of them that no longer counted when the store answered, or for which there was no room.
+    pub dropped: u64,
+    /// Hits whose call or post was sent, while nobody knows if it was carried out.
+    pub unknown: u64,
+}
+
+/// The outcome of trying to post.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Posted,
+    Dropped,
+    Unknown,
+}
+
+/// The circumstances under which a hit passed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passed {
+    /// The time of the request by the limiter's clock.
+    pub(crate) now: Timestamp,
+    /// The same by the boot clock.
+    pub(crate) boot: Micros,
+    /// The secret that counters are named by.
+    pub(crate) named_by: HashKey,
+}
+
+impl Owed {
+    /// Returns true if anything is owed.
+    #[inline]
+    pub(crate) fn owes(&self) -> bool {
+        // Relaxed: who sees it late posts late.
+        self.owes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn counts(&self) -> OwedCounts {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        OwedCounts {
+            owed: load(&self.counts.owed),
+            posted: load(&self.counts.posted),
+            dropped: load(&self.counts.dropped),
+            unknown: load(&self.counts.unknown),
+        }
+    }
+
+    /// Notes that the hits of `step` passed although the store failed to decide by that `fault`.
+    pub(crate) fn add(&self, step: &Step, fault: StoreError, passed: &Passed) {
+        let Ok(hits @ 1..) = u64::try_from(step.hits) else {
+            return;
+        };
+        match fault {
+            StoreError::Unavailable | StoreError::Overloaded => {}
+            error if error.may_be_executed() => return add(&self.counts.unknown, hits),
+            // The counter cannot be charged.
+            _ => return,
+        }
+        let mut ledger = self.ledger.lock();
+        let dropped = ledger.sweep(passed.boot);
+        add(&self.counts.dropped, dropped);
+        let is_full = ledger.entries.len() + ledger.taken >= ENTRIES_MAX;
+        let key = (step.key, slice(step, passed.now));
+        if is_full && !ledger.entries.contains_key(&key) {
+            drop(ledger);
+            add(&self.counts.owed, hits);
+            return add(&self.counts.dropped, hits);
+        }
+        let debt = ledger.entries.entry(key).or_insert(Debt {
+            step: Step { hits: 0, ..*step },
+            latest: passed.boot,
+            named_by: passed.named_by,
+        });
+        // A post fills a counter to its limit at most.
+        let most = i64::try_from(step.limit.capacity()).unwrap_or(i64::MAX);
+        let before = debt.step.hits;
+        debt.step = Step {
+            hits: before.saturating_add(step.hits).min(most).max(before),
+            ..*step
+        };
+        debt.latest = debt.latest.max(passed.boot);
+        debt.named_by = passed.named_by;
+        let more = debt.step.hits - before;
+        drop(ledger);
+        add(&self.counts.owed, more.unsigned_abs());
+        self.owes.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes an entry to post it, to be [settled](Self::settle).
+    pub(crate) fn take(&self) -> Option<Debt> {
+        let mut ledger = self.ledger.lock();
+        let key = *ledger.entries.keys().next()?;
+        let debt = ledger.entries.remove(&key)?;
+        ledger.taken += 1;
+        Some(debt)
+    }
+
+    /// Counts an entry that was taken.
+    pub(crate) fn settle(&self, debt: &Debt, settled: Fate) {
+        let count = match settled {
+            Fate::Posted => &self.counts.posted,
+            Fate::Dropped => &self.counts.dropped,
+            Fate::Unknown => &self.counts.unknown,
+        };
+        add(count, debt.step.hits.unsigned_abs());
+        let mut ledger = self.ledger.lock();
+        ledger.taken -= 1;
+        if ledger.taken == 0 && ledger.entries.is_empty() {
+            self.owes.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Debt {
+    /// Returns true if none of its hits counts any more at `boot`.
+    pub(crate) fn is_over(&self, boot: Micros) -> bool {
+        let age = boot.get().saturating_sub(self.latest.get());
+        match self.step.calendar {
+            Some(bounds) => age >= bounds.end.since(bounds.start).get(),
+            None => age >= self.step.limit.window().get(),
+        }
+    }
+}
+
+impl Ledger {
+    /// Drops entries that no longer count, once a second, and returns their hits.
+    fn sweep(&mut self, boot: Micros) -> u64 {
+        if boot.get().saturating_sub(self.swept.get()) < Micros::from_secs(1).get() {
+            return 0;
+        }
+        self.swept = boot;
+        let mut dropped = 0;
+        self.entries.retain(|_, debt| {
+            let is_over = debt.is_over(boot);
+            dropped += u64::from(is_over) * debt.step.hits.unsigned_abs();
+            !is_over
+        });
+        dropped
+    }
+}
+
+/// The slice of time whose hits on a counter are posted together: a window or sub-window, by this
+/// node's clock, so that the store counts them where they belong.
+fn slice(step: &Step, now: Timestamp) -> u64 {
+    if let Some(bounds) = step.calendar {
+        let window = if now < bounds.end {
+            bounds.start
+        } else {
+            bounds.end
+        };
+        return window.as_micros();
+    }
+    let limit = &step.limit;
+    let parts = match limit.algorithm() {
+        Algorithm::FixedWindow => 1,
+        _ => u64::from(limit.sub_windows()).max(SLICES),
+    };
+    now.as_micros() / (limit.window().get() / parts).max(1)
+}
+
+/// Relaxed: counts that nothing else goes by.
+fn add(count: &AtomicU64, hits: u64) {
+    count.fetch_add(hits, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests;

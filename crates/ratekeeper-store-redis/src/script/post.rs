@@ -1,0 +1,69 @@
+//! Posts, encoded for the script, and its answers to them.
+
+use ratekeeper_core::{Micros, Mode, Timestamp};
+use ratekeeper_store::{Execution, FullMode, Post, Request, StepOutcome, Verdicts};
+use smallvec::SmallVec;
+
+use super::call::Call;
+use super::group::Group;
+use super::key::KeyName;
+use super::reply::{AnswerError, Item};
+
+/// The number of a post in the script.
+const POST: u8 = 5;
+
+/// The time for which the server remembers a post: as long again as it may be repeated, since the
+/// last repeat may be under way for a while.
+const REMEMBERED: Micros = Micros::new(2 * Post::REPEATED.get());
+
+/// The parts of a post that no other group has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Posted {
+    id: u128,
+    age: Micros,
+}
+
+impl Group {
+    /// Makes a group of a post. It has one request, which nobody is refused by.
+    #[must_use]
+    pub fn of_post(post: &Post) -> Self {
+        let steps = [post.step];
+        let mut group = Self::new(&Request::new(&steps, Mode::default(), Timestamp::EPOCH));
+        group.posted = Some(Box::new(Posted {
+            id: post.id,
+            age: post.age,
+        }));
+        group
+    }
+}
+
+impl Call {
+    pub(super) fn push_post(&mut self, group: &Group, posted: Posted, names: &KeyName) {
+        let part = &group.parts[0];
+        self.key(|out| names.counter(part.key, out));
+        self.key(|out| names.once(part.key.subject, posted.id, out));
+        self.bytes(&[POST, part.params.code]);
+        self.numbers(part.params.numbers);
+        let hits = u64::try_from(group.runs[0].hits[0]).unwrap_or(0);
+        self.numbers([hits, posted.age.get(), REMEMBERED.get()]);
+    }
+}
+
+/// Reads the answer to a post: true if it was carried out, false if a key holds something else.
+pub(super) fn decode(item: Option<Item<'_>>) -> Result<bool, AnswerError> {
+    match item {
+        Some(Item::Int(-1)) => Ok(false),
+        Some(Item::Int(0..)) => Ok(true),
+        _ => Err(AnswerError::Malformed),
+    }
+}
+
+/// The verdicts on a post, which mean nothing but that it was carried out.
+pub(super) fn verdicts(at: Timestamp) -> Verdicts {
+    Verdicts {
+        allowed: true,
+        outcomes: SmallVec::from_elem(StepOutcome::Full(FullMode::Allow), 1),
+        at,
+        execution: Execution::Now,
+    }
+}
