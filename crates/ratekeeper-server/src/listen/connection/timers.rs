@@ -3,11 +3,11 @@
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
-use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::listen::Protocol;
 use crate::listen::line::Line;
@@ -31,18 +31,13 @@ pub(super) enum Ring {
 }
 
 pin_project! {
-    /// The timers of one connection. Those that are off are not polled, and so cost nothing.
+    /// The timers of one connection.
     pub(super) struct Timers {
-        look: Interval,
-        idle: Option<Interval>,
+        times: Times,
+        // Until the first of all: the timers are polled several times for each request, and each sleep costs
+        // a hundred instructions a poll.
         #[pin]
-        age: Option<Sleep>,
-        // Runs once the connection was told to go for another reason than the drain.
-        #[pin]
-        grace: Option<Sleep>,
-        // hyper measures heads once it knows the protocol, and waits for that as long as it takes.
-        #[pin]
-        head: Option<Sleep>,
+        first: Sleep,
         is_leaving: bool,
     }
 }
@@ -50,13 +45,25 @@ pin_project! {
 impl Timers {
     pub(super) fn new(line: &Line) -> Self {
         let bounds = &line.bounds;
+        let now = Instant::now();
         let is_unknown = line.protocol != Protocol::Http1;
-        Self {
-            look: every(looks_each(bounds)),
-            idle: bounds.connection_idle_max.map(every),
-            age: bounds.connection_age_max.map(|age| sleep(jittered(age))),
+        Self::until(Times {
+            look: Periodic::new(looks_each(bounds), now),
+            idle: bounds
+                .connection_idle_max
+                .map(|idle| Periodic::new(idle, now)),
+            age: bounds
+                .connection_age_max
+                .map(|age| after(now, jittered(age))),
             grace: None,
-            head: is_unknown.then(|| sleep(bounds.head_timeout)),
+            head: is_unknown.then(|| after(now, bounds.head_timeout)),
+        })
+    }
+
+    fn until(times: Times) -> Self {
+        Self {
+            first: sleep_until(times.first()),
+            times,
             is_leaving: false,
         }
     }
@@ -68,50 +75,105 @@ impl Timers {
 
     /// Notes that the connection was told to go, and starts its grace, if that is bounded here.
     pub(super) fn leave(self: Pin<&mut Self>, grace: Option<Duration>) {
-        let mut this = self.project();
+        let this = self.project();
         *this.is_leaving = true;
-        *this.idle = None;
-        this.age.set(None);
+        this.times.idle = None;
+        this.times.age = None;
         if let Some(grace) = grace {
-            this.grace.set(Some(sleep(grace)));
+            this.times.grace = Some(after(Instant::now(), grace));
         }
+        this.first.reset(this.times.first());
     }
 
     /// Returns the next event that is due.
     pub(super) fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ring> {
         let mut this = self.project();
-        let rings = |timer: Pin<&mut Option<Sleep>>, cx: &mut Context<'_>| {
-            let timer = timer.as_pin_mut();
-            timer.is_some_and(|timer| timer.poll(cx).is_ready())
-        };
-        if rings(this.head.as_mut(), cx) {
-            this.head.set(None);
-            return Poll::Ready(Ring::HeadDue);
+        loop {
+            ready!(this.first.as_mut().poll(cx));
+            let ring = this.times.ring(Instant::now());
+            this.first.as_mut().reset(this.times.first());
+            if let Some(ring) = ring {
+                return Poll::Ready(ring);
+            }
         }
-        if rings(this.age.as_mut(), cx) {
-            this.age.set(None);
-            return Poll::Ready(Ring::Old);
-        }
-        if rings(this.grace.as_mut(), cx) {
-            this.grace.set(None);
-            return Poll::Ready(Ring::GraceOver);
-        }
-        if let Some(idle) = this.idle
-            && idle.poll_tick(cx).is_ready()
-        {
-            return Poll::Ready(Ring::Idle);
-        }
-        this.look.poll_tick(cx).map(Ring::Look)
     }
 }
 
-/// Rings every `period`, first one `period` from now.
-fn every(period: Duration) -> Interval {
-    // A period of zero is a panic.
-    let period = period.max(Duration::from_millis(1));
-    let mut interval = interval_at(Instant::now() + period, period);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    interval
+/// The times at which timers ring; those that are off have none.
+struct Times {
+    look: Periodic,
+    idle: Option<Periodic>,
+    age: Option<Instant>,
+    /// Set once the connection was told to go for another reason than the drain.
+    grace: Option<Instant>,
+    /// hyper measures heads once it knows the protocol, and waits for that as long as it takes.
+    head: Option<Instant>,
+}
+
+impl Times {
+    /// The earliest.
+    fn first(&self) -> Instant {
+        let idle = self.idle.as_ref().map(|idle| idle.next);
+        let others = [idle, self.age, self.grace, self.head];
+        others
+            .into_iter()
+            .flatten()
+            .fold(self.look.next, Instant::min)
+    }
+
+    /// The event that is due at `now`, if any; sets its timer anew or switches it off.
+    fn ring(&mut self, now: Instant) -> Option<Ring> {
+        let mut rings = |timer: fn(&mut Self) -> &mut Option<Instant>| {
+            timer(self).take_if(|time| *time <= now).is_some()
+        };
+        if rings(|times| &mut times.head) {
+            return Some(Ring::HeadDue);
+        }
+        if rings(|times| &mut times.age) {
+            return Some(Ring::Old);
+        }
+        if rings(|times| &mut times.grace) {
+            return Some(Ring::GraceOver);
+        }
+        let idle = self.idle.as_mut().and_then(|idle| idle.ring(now));
+        if idle.is_some() {
+            return Some(Ring::Idle);
+        }
+        self.look.ring(now).map(Ring::Look)
+    }
+}
+
+/// A timer that rings again and again.
+struct Periodic {
+    next: Instant,
+    period: Duration,
+}
+
+impl Periodic {
+    /// Rings every `period`, first one `period` from now.
+    fn new(period: Duration, now: Instant) -> Self {
+        // A period of zero would ring without end.
+        let period = period.max(Duration::from_millis(1));
+        Self {
+            next: after(now, period),
+            period,
+        }
+    }
+
+    /// The time at which it was to ring, if that has come; it rings again a whole period from `now`, however late it is.
+    fn ring(&mut self, now: Instant) -> Option<Instant> {
+        let due = self.next;
+        (due <= now).then(|| {
+            self.next = after(now, self.period);
+            due
+        })
+    }
+}
+
+/// The time `wait` after `now`; a wait too long to be represented ends in a year.
+fn after(now: Instant, wait: Duration) -> Instant {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
+    now.checked_add(wait).unwrap_or_else(|| now + YEAR)
 }
 
 /// Varies by up to a tenth, so that connections that were opened together do not all come back
@@ -125,7 +187,79 @@ fn jittered(age: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+
     use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A look each 4 s, an idle check each 10 s, an age of 15 s and a head within 3 s.
+    fn times() -> Times {
+        let now = Instant::now();
+        Times {
+            look: Periodic::new(4 * SECOND, now),
+            idle: Some(Periodic::new(10 * SECOND, now)),
+            age: Some(now + 15 * SECOND),
+            grace: None,
+            head: Some(now + 3 * SECOND),
+        }
+    }
+
+    /// The name of the next event, and the second in which it came.
+    async fn next(timers: &mut Pin<&mut Timers>, start: Instant) -> (char, u64) {
+        let ring = poll_fn(|cx| timers.as_mut().poll(cx)).await;
+        let name = match ring {
+            Ring::Leave => 'd',
+            Ring::Old => 'o',
+            Ring::Idle => 'i',
+            Ring::HeadDue => 'h',
+            Ring::GraceOver => 'g',
+            Ring::Look(_) => 'l',
+        };
+        (name, start.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_timer_rings_when_it_is_due() {
+        let start = Instant::now();
+        let mut timers = pin!(Timers::until(times()));
+        for expected in [
+            ('h', 3),
+            ('l', 4),
+            ('l', 8),
+            ('i', 10),
+            ('l', 12),
+            ('o', 15),
+        ] {
+            assert_eq!(next(&mut timers, start).await, expected);
+        }
+        timers.as_mut().leave(Some(3 * SECOND));
+        for expected in [('l', 16), ('g', 18), ('l', 20), ('l', 24)] {
+            assert_eq!(next(&mut timers, start).await, expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn timers_that_are_late_ring_once_each() {
+        let start = Instant::now();
+        let mut timers = pin!(Timers::until(times()));
+        tokio::time::advance(40 * SECOND).await;
+        for expected in [('h', 40), ('o', 40), ('i', 40), ('l', 40), ('l', 44)] {
+            assert_eq!(next(&mut timers, start).await, expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_grace_that_ends_before_all_others_is_waited_for() {
+        let start = Instant::now();
+        let mut timers = pin!(Timers::until(times()));
+        let early =
+            async { tokio::time::timeout(SECOND, poll_fn(|cx| timers.as_mut().poll(cx))).await };
+        assert!(early.await.is_err());
+        timers.as_mut().leave(Some(SECOND));
+        assert_eq!(next(&mut timers, start).await, ('g', 2));
+    }
 
     #[test]
     fn ages_are_spread_over_a_fifth() {
