@@ -87,6 +87,9 @@ SIGTERM and Ctrl-C drain: requests in flight are answered first.")]
     /// Show settings
     #[command(subcommand)]
     Config(Config),
+    /// Hash secrets, so that files can name them
+    #[command(subcommand)]
+    Key(Key),
     /// Print a shell completion script
     #[command(after_help = "\
 Examples:
@@ -143,9 +146,12 @@ pub(crate) struct RulesCheck {
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) reading: Reading,
-    /// The settings file whose `stores` the rules may name
+    /// The settings file whose `stores` the rules may name, and whose `tenant_key` made the tenants' hashes
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Tenants to check with the rules: a file, or a folder of *.yaml and *.yml
+    #[arg(long, value_name = "PATH")]
+    pub(crate) tenants: Option<PathBuf>,
     /// Print problems and nothing else
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -214,6 +220,23 @@ pub(crate) struct RulesExplain {
     /// The entries of a descriptor, in order: key=value,key=value. Several descriptors form one request
     #[arg(value_name = "KEY=VALUE,…", required_unless_present = "request")]
     pub(crate) descriptors: Vec<String>,
+}
+
+/// The commands about secrets.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Key {
+    /// Print the hashes of tenants' API keys, by which `tenants:` can name them
+    #[command(after_help = "\
+Reads one key a line from standard input, so that none of them shows in the list of processes. The `tenant_key` setting has to be the one that the service has.
+
+Examples:
+  openssl rand -hex 16                                 a new tenant_key
+  RATEKEEPER_TENANT_KEY=… ratekeeper key hash < keys.txt")]
+    Hash {
+        /// The settings file with the `tenant_key` [default: as for `serve`]
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

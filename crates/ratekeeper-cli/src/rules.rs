@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use ratekeeper_rules::{Diagnostics, Loaded, Options, ReadError, ReadOptions, Unreadable};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// The sources that were read, and the errors of files that could not be.
@@ -12,19 +13,25 @@ pub(crate) type Read = Unreadable;
 /// # Errors
 /// One of them does not exist, or has no rules files in it.
 pub(crate) fn read_all(paths: &[PathBuf], every_file: bool) -> Result<Read> {
-    let mut all = Read {
-        errors: Vec::new(),
-        sources: Vec::new(),
-    };
+    let mut all = Read::default();
     for path in paths {
-        let read = read(path, every_file)?;
-        all.errors.extend(read.errors);
-        all.sources.extend(read.sources);
+        add(&mut all, read(path, every_file)?);
     }
     Ok(all)
 }
 
-fn read(path: &Path, every_file: bool) -> Result<Read> {
+/// Adds the files of `more` that are not among `all` yet: tenants may lie among the rules.
+pub(crate) fn add(all: &mut Read, more: Read) {
+    all.errors.extend(more.errors);
+    let known: HashSet<String> = all.sources.iter().map(|known| known.name.clone()).collect();
+    let new = more
+        .sources
+        .into_iter()
+        .filter(|source| !known.contains(&source.name));
+    all.sources.extend(new);
+}
+
+pub(crate) fn read(path: &Path, every_file: bool) -> Result<Read> {
     let options = ReadOptions { every_file };
     let sources = match ratekeeper_rules::read(path, &options) {
         Ok(sources) => sources,
@@ -57,11 +64,19 @@ pub(crate) fn compile(read: Read, options: &Options) -> Result<Loaded, Diagnosti
     }
 }
 
-/// Reads and compiles the rules at `path`, for a command that goes on with them.
+/// Reads and compiles the rules at `path` and the tenants at `tenants`, for a command that goes on with them.
 ///
 /// # Errors
 /// All errors in them.
-pub(crate) fn load(path: &Path, every_file: bool, options: &Options) -> Result<Loaded> {
-    compile(read(path, every_file)?, options)
-        .with_context(|| format!("the rules in {} are refused:\n", path.display()))
+pub(crate) fn load(
+    path: &Path,
+    tenants: Option<&Path>,
+    every_file: bool,
+    options: &Options,
+) -> Result<Loaded> {
+    let mut all = read(path, every_file)?;
+    if let Some(tenants) = tenants {
+        add(&mut all, read(tenants, false)?);
+    }
+    compile(all, options).with_context(|| format!("the rules in {} are refused:\n", path.display()))
 }

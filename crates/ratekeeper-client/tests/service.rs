@@ -50,6 +50,7 @@ impl Running {
         std::fs::write(dir.path().join("rules.yaml"), RULES).unwrap();
         let mut loader = RulesLoader::new(RulesSource {
             path: dir.path().to_owned(),
+            tenants: None,
             read: ratekeeper::rules::ReadOptions::default(),
             options: ratekeeper::rules::Options::default(),
         });

@@ -1,10 +1,11 @@
 //! The rules as a check sees them: one snapshot, complete and immutable.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use ratekeeper_core::Limit;
-use ratekeeper_rules::{Domain, FailureMode, LeakyOverRls, Rule, RuleIndex, RuleSet};
+use ratekeeper_rules::{CUSTOM, Domain, FailureMode, LeakyOverRls, Rule, RuleIndex, RuleSet};
 use ratekeeper_store::{Charge, FullMode, RuleSlot, StoreSlot};
 
 use crate::hold::token::Sealer;
@@ -49,6 +50,8 @@ pub(crate) struct Compiled {
     pub(crate) charge: Charge,
     pub(crate) full_mode: FullMode,
     pub(crate) stats: Arc<RuleStats>,
+    /// True if an earlier rule of the same id has these statistics too.
+    shares_stats: bool,
 }
 
 #[derive(Debug)]
@@ -87,16 +90,27 @@ impl Snapshot {
     ) -> Self {
         let mut kept = before.map(Self::by_id).unwrap_or_default();
         let mut slots = Slots::without(&rules, &kept);
+        // Limits that single tenants have in one place have one id, and are counted together.
+        let mut customs: HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)> = HashMap::new();
         let compiled = rules.rules().iter().map(|rule| {
-            let plans = rules.domain(&rule.domain).map(Domain::plans);
-            let plan = plans.and_then(<[_]>::first).map_or("", |plan| plan);
+            let plan = rules.plan_of(rule);
+            let store = rule.store.as_deref().map(&store).unwrap_or_default();
+            if let Some((stats, slot)) = customs.get(&*rule.id) {
+                let stats = Arc::clone(stats);
+                return Compiled {
+                    shares_stats: true,
+                    ..Compiled::new(rule, (*slot, store), stats, &namer)
+                };
+            }
             let (stats, slot) = match kept.remove(&*rule.id) {
                 // The plan is a label of the statistics.
                 Some((stats, slot)) if *stats.plan == *plan => (stats, slot),
                 Some((_, slot)) => (Arc::new(RuleStats::new(rule, plan)), slot),
                 None => (Arc::new(RuleStats::new(rule, plan)), slots.next()),
             };
-            let store = rule.store.as_deref().map(&store).unwrap_or_default();
+            if plan == CUSTOM {
+                customs.insert(rule.id.clone(), (Arc::clone(&stats), slot));
+            }
             Compiled::new(rule, (slot, store), stats, &namer)
         });
         let compiled: Vec<Compiled> = compiled.collect();
@@ -162,9 +176,17 @@ impl Snapshot {
         }
     }
 
-    /// The statistics of every rule, in the order of the files.
+    /// The statistics of every rule, in the order of the files. The limits that single tenants have in
+    /// one place have the first one's.
     pub fn stats(&self) -> impl Iterator<Item = &RuleStats> {
-        self.compiled.iter().map(|made| &*made.stats)
+        self.counted().map(|(_, stats)| stats)
+    }
+
+    /// As [`Self::stats`], each with its rule.
+    pub fn counted(&self) -> impl Iterator<Item = (&Rule, &RuleStats)> {
+        let rules = self.rules.rules().iter().zip(&self.compiled);
+        let own = rules.filter(|(_, made)| !made.shares_stats);
+        own.map(|(rule, made)| (rule, &*made.stats))
     }
 
     pub(crate) fn domain(&self, name: &str) -> Option<&Domain> {
@@ -212,14 +234,24 @@ impl Compiled {
         let identity = limit.as_ref().map(|limit| limit.identity);
         Self {
             domain: namer.domain(&rule.domain),
-            token: namer.token(&rule.id, identity),
+            token: namer.token(&held_as(rule), identity),
             limit,
             slot,
             store,
             charge,
             full_mode,
             stats,
+            shares_stats: false,
         }
+    }
+}
+
+/// The name that permits and reservations have for a rule: limits that single tenants have in one
+/// place have one id, and are told apart by what they let pass.
+fn held_as(rule: &Rule) -> Cow<'_, str> {
+    match rule.plan.as_deref() {
+        Some(CUSTOM) => format!("{}: {}", rule.id, rule.in_words()).into(),
+        _ => Cow::Borrowed(&rule.id),
     }
 }
 

@@ -210,7 +210,8 @@ impl<S: Store> Limiter<S> {
         self.match_rules(&mut evaluation, &check, Concurrency::Skipped);
         let verdicts = self.verdicts(&evaluation, None).await;
         let snapshot = evaluation.decision.snapshot();
-        Explanation::new(snapshot, &check, &evaluation.plan, &verdicts)
+        let (plan, now) = (&evaluation.plan, evaluation.now);
+        Explanation::new(snapshot, &check, plan, (&verdicts, now))
     }
 
     /// Matches `check`, and counts the parts that no limit matched.

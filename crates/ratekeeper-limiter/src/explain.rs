@@ -1,7 +1,9 @@
 //! Explanations of decisions in words: for `rules explain`, and for whoever is on call at 3 a.m.
 
-use ratekeeper_core::{Algorithm, Micros, Verdict};
-use ratekeeper_rules::{Domain, Entry, Evaluation, Matched, Rule, RuleIndex, secret};
+use ratekeeper_core::{Algorithm, Micros, Timestamp, Verdict};
+use ratekeeper_rules::{
+    Domain, Entry, Evaluation, Matched, Rule, RuleIndex, Subscription, Visit, secret,
+};
 use ratekeeper_store::{Step, Verdicts};
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +40,12 @@ pub struct ExplainedDescriptor {
     pub domain: Option<String>,
     /// `key=value` of every entry; secrets are fingerprinted.
     pub entries: Vec<String>,
-    /// The nodes that matched, one for each entry up to the first that matched none.
+    /// The plan of the tenant that the entries name, and its term: `pro until
+    /// 2027-01-01T00:00:00Z`. None if the domain has no plans, or no entry names a tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// The nodes that matched, one for each entry up to the first that matched none; and after them
+    /// the entries that only an override of the tenant is for.
     pub nodes: Vec<ExplainedNode>,
     /// The reason why no limit applies, if none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,7 +57,7 @@ pub struct ExplainedDescriptor {
 pub struct ExplainedNode {
     /// The composite key as the file has it; a secret in it is fingerprinted.
     pub pattern: String,
-    /// `exact`, `wildcard` or `key only`.
+    /// `exact`, `wildcard` or `key only`; `no rule` where only an override of the tenant is.
     pub how: String,
     /// The limits at this node.
     pub limits: Vec<ExplainedLimit>,
@@ -68,6 +75,9 @@ pub struct ExplainedLimit {
     pub place: String,
     /// The limit in words: `100 per 1m, sliding_window, at most 6 more in any window`.
     pub limit: String,
+    /// The plan whose limit it is, if not the default one: `custom` for an override of the tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
     /// The store that keeps the counter, where it is not the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
@@ -95,7 +105,7 @@ impl Explanation {
         snapshot: &'a Snapshot,
         check: &Check<'_>,
         plan: &'a Plan,
-        verdicts: &'a Verdicts,
+        (verdicts, now): (&'a Verdicts, Timestamp),
     ) -> Self {
         let domain = snapshot.domain(check.domain);
         let descriptors = (0_u16..)
@@ -109,6 +119,7 @@ impl Explanation {
                     domain,
                     plan,
                     verdicts,
+                    now,
                     number,
                 }
                 .descriptor(descriptor)
@@ -152,6 +163,7 @@ impl ExplainedDescriptor {
         Self {
             domain: descriptor.domain.map(str::to_owned),
             entries: descriptor.entries.iter().map(shown).collect(),
+            plan: None,
             nodes: Vec::new(),
             note: Some(format!(
                 "the domain has no rules: everything is allowed{meant}"
@@ -166,26 +178,33 @@ struct Explainer<'a> {
     domain: &'a Domain,
     plan: &'a Plan,
     verdicts: &'a Verdicts,
+    now: Timestamp,
     number: u16,
 }
 
 impl Explainer<'_> {
     fn descriptor(&self, descriptor: &Descriptor<'_>) -> ExplainedDescriptor {
         let walk = self.domain.walk(descriptor.entries);
-        let last = walk.len().saturating_sub(1);
-        let nodes = walk.iter().enumerate().map(|(depth, visit)| {
-            let reached = self.domain.evaluation() == Evaluation::Path
-                || (walk.is_complete() && depth == last);
-            let limits = visit
-                .node
-                .rules()
-                .iter()
-                .map(|index| self.limit(*index, reached));
-            ExplainedNode {
-                pattern: self.domain.composite(visit.node.key(), visit.node.value()),
-                how: how(visit.how).to_owned(),
-                limits: limits.collect(),
-            }
+        let entries = descriptor.entries;
+        let subscription = self.domain.subscription(entries, self.now);
+        let depths = 1..=entries.len();
+        let nodes = depths.filter_map(|depth| {
+            let visit = walk.get(depth - 1);
+            let visits = &walk[..depth.min(walk.len())];
+            let limits = self.limits(&subscription, (&entries[..depth], visits), entries.len());
+            let (pattern, how) = match visit {
+                Some(visit) => ((visit.node.key(), visit.node.value()), how(visit.how)),
+                None if limits.is_empty() => return None,
+                None => {
+                    let entry = &entries[depth - 1];
+                    ((entry.key, Some(entry.value)), "no rule")
+                }
+            };
+            Some(ExplainedNode {
+                pattern: self.domain.composite(pattern.0, pattern.1),
+                how: how.to_owned(),
+                limits,
+            })
         });
         let nodes: Vec<_> = nodes.collect();
         let counted = nodes
@@ -207,9 +226,39 @@ impl Explainer<'_> {
         ExplainedDescriptor {
             domain: descriptor.domain.map(str::to_owned),
             entries: descriptor.entries.iter().map(shown).collect(),
+            plan: self.plan(&subscription, entries),
             nodes,
             note,
         }
+    }
+
+    /// The plan of the tenant, where an entry names one.
+    fn plan(&self, subscription: &Subscription<'_>, entries: &[Entry<'_>]) -> Option<String> {
+        let tenant = self.domain.tenant()?;
+        let names = entries.iter().any(|entry| entry.key == tenant);
+        names.then(|| subscription.plan_in_words()).flatten()
+    }
+
+    /// The limits that are in force for the first entries of a descriptor that has `all`.
+    fn limits<'s>(
+        &self,
+        subscription: &Subscription<'s>,
+        (entries, visits): (&[Entry<'_>], &[Visit<'s>]),
+        all: usize,
+    ) -> Vec<ExplainedLimit> {
+        let reached = entries.len() == all || self.domain.evaluation() == Evaluation::Path;
+        let in_force = subscription.rules(entries, visits);
+        let limits = in_force.iter().map(|index| self.limit(index, reached));
+        let mut limits: Vec<_> = limits.collect();
+        let term = subscription.override_in_words(entries, visits);
+        if let (Some(own), Some(term)) = (limits.first_mut(), term) {
+            let alone = format!("an override of this tenant{term}");
+            own.note = Some(match own.note.take() {
+                Some(note) => format!("{alone}; {note}"),
+                None => alone,
+            });
+        }
+        limits
     }
 
     fn limit(&self, index: RuleIndex, reached: bool) -> ExplainedLimit {
@@ -219,6 +268,7 @@ impl Explainer<'_> {
             rule: rule.id.to_string(),
             place: rule.place.to_string(),
             limit: rule.in_words(),
+            plan: rule.plan.as_deref().map(str::to_owned),
             store: rule.store.as_deref().map(str::to_owned),
             counts: false,
             answer: String::new(),

@@ -1,5 +1,6 @@
 //! From a request to the steps that a store decides; their outcomes are read in [`outcomes`].
 
+mod alone;
 mod outcomes;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT, Timestamp};
@@ -125,17 +126,21 @@ impl Plan {
         let entries = descriptor.entries;
         let tenant = tenant(domain, entries);
         let walk = domain.walk(entries);
+        let subscription = domain.subscription(entries, context.now);
         let mut naming = context.snapshot.namer.descriptor();
         for (depth, (entry, visit)) in (1..).zip(entries.iter().zip(&*walk)) {
             naming.add(entry, Some(visit));
-            let rules = visit.node.rules();
             let counts = depth == entries.len() || domain.evaluation() == Evaluation::Path;
-            let Some(first) = rules.first().filter(|_| counts) else {
+            if !counts {
+                continue;
+            }
+            let in_force = subscription.rules(&entries[..depth], &walk[..depth]);
+            let Some(first) = in_force.first() else {
                 continue;
             };
             let subject = if tenant < depth { tenant } else { 0 };
-            let named = context.snapshot.compiled(*first).domain;
-            let matched = Matched {
+            let named = context.snapshot.compiled(first).domain;
+            let mut matched = Matched {
                 domain,
                 number,
                 descriptor,
@@ -145,9 +150,19 @@ impl Plan {
                 subject,
                 subject_name: named.subject(&entries[subject], walk.get(subject)),
             };
-            rules
+            let own_naming;
+            if in_force.is_override {
+                // Others may share a counter by a pattern; the tenant's own limit is its own.
+                own_naming = alone::naming(context.snapshot, &entries[..depth], &walk, subject);
+                matched.naming = &own_naming;
+                matched.subject_name = named.subject(&entries[subject], None);
+            }
+            in_force
                 .iter()
-                .for_each(|index| self.add_rule(context, &matched, *index));
+                .for_each(|index| self.add_rule(context, &matched, index));
+        }
+        if subscription.has_overrides() && walk.len() < entries.len() {
+            self.add_unruled(context, &subscription, &walk, number, descriptor);
         }
     }
 

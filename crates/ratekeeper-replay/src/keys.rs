@@ -80,7 +80,8 @@ fn write_entry(text: &mut String, domain: Option<&Domain>, entry: &Entry<'_>) {
 /// has bounded.
 fn mark_shared(node: &Node, above: bool, shares: &mut [bool]) {
     let shared = above || node.share_threshold();
-    for rule in node.rules() {
+    let of_plans = node.by_plan().flat_map(|(_, rules)| rules);
+    for rule in node.rules().iter().chain(of_plans) {
         if let Some(marked) = shares.get_mut(rule.get()) {
             *marked = shared;
         }

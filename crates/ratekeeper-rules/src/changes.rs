@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::{Enforce, Rule, RuleLimit, RuleSet};
+use crate::{CUSTOM, Enforce, Rule, RuleLimit, RuleSet};
 
 /// The change to one rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,15 +72,12 @@ impl fmt::Display for Change {
 
 impl RuleSet {
     /// Returns the rules that were added, removed or changed since `old`, sorted by id. Unchanged
-    /// rules are left out.
+    /// rules are left out, and so are the limits that single tenants have.
     #[must_use]
     pub fn changes_since(&self, old: &Self) -> Vec<Change> {
-        let before: HashMap<_, _> = old.rules().iter().map(|rule| (&rule.id, rule)).collect();
-        let after: HashMap<_, _> = self.rules().iter().map(|rule| (&rule.id, rule)).collect();
-        let removed = old
-            .rules()
-            .iter()
-            .filter(|rule| !after.contains_key(&rule.id));
+        let before: HashMap<_, _> = shared(old).map(|rule| (&rule.id, rule)).collect();
+        let after: HashMap<_, _> = shared(self).map(|rule| (&rule.id, rule)).collect();
+        let removed = shared(old).filter(|rule| !after.contains_key(&rule.id));
         let mut changes: Vec<_> = removed
             .map(|rule| {
                 change(
@@ -91,7 +88,7 @@ impl RuleSet {
                 )
             })
             .collect();
-        for rule in self.rules() {
+        for rule in shared(self) {
             let kind = match before.get(&rule.id) {
                 None => Some(ChangeKind::Added {
                     limit: described(rule),
@@ -103,6 +100,12 @@ impl RuleSet {
         changes.sort_by(|one, other| one.rule.cmp(&other.rule));
         changes
     }
+}
+
+/// The rules that are not a single tenant's.
+fn shared(rules: &RuleSet) -> impl Iterator<Item = &Rule> {
+    let rules = rules.rules().iter();
+    rules.filter(|rule| rule.plan.as_deref() != Some(CUSTOM))
 }
 
 fn change(rule: &Rule, kind: ChangeKind) -> Change {
@@ -124,33 +127,17 @@ fn difference(before: &Rule, after: &Rule) -> Option<ChangeKind> {
     // A rule that only moved within its file has not changed.
     let moved = Rule {
         place: after.place.clone(),
-        plans: Arc::clone(&after.plans),
         ..before.clone()
     };
-    let same_plans = before.plans.len() == after.plans.len()
-        && before
-            .plans
-            .iter()
-            .zip(after.plans.iter())
-            .all(|(one, other)| {
-                (&one.plan, &one.limit, &one.window_text)
-                    == (&other.plan, &other.limit, &other.window_text)
-            });
-    (moved != *after || !same_plans).then(|| ChangeKind::Adjusted {
+    (moved != *after).then(|| ChangeKind::Adjusted {
         from: described(before),
         to: described(after),
     })
 }
 
-/// The limits of a rule and its plans with their enforcement: `100 per 1m, pro 1000 per 1m,
-/// shadow`.
+/// The limit of a rule with its enforcement: `100 per 1m, shadow`.
 fn described(rule: &Rule) -> String {
     let mut parts = vec![amount(&rule.limit, &rule.window_text)];
-    let plans = rule.plans.iter().take(PLANS_LISTED_MAX);
-    parts.extend(plans.map(|plan| {
-        let amount = amount(&plan.limit, &plan.window_text);
-        format!("{} {amount}", plan.plan)
-    }));
     if !rule.enabled {
         parts.push("off".to_owned());
     }
@@ -161,9 +148,6 @@ fn described(rule: &Rule) -> String {
     }
     parts.join(", ")
 }
-
-/// The most plans that one change lists.
-const PLANS_LISTED_MAX: usize = 8;
 
 fn amount(limit: &RuleLimit, window: &str) -> String {
     match limit {

@@ -19,20 +19,22 @@ pub(crate) struct Draft {
     pub(crate) domain: Arc<str>,
     /// The composite keys; secret values are replaced by fingerprints.
     pub(crate) path: Box<[Box<str>]>,
+    /// The plan, if it is not the default one.
+    pub(crate) plan: Option<Arc<str>>,
     pub(crate) suffix: Option<Box<str>>,
     /// Positions of the names in `replaces:`, in their order.
     pub(crate) replaces: Vec<Mark>,
 }
 
 impl Draft {
-    /// `domain.key_value.key#window`, as in the metrics of envoyproxy/ratelimit.
+    /// `domain.key_value.key@plan#window`, as in the metrics of envoyproxy/ratelimit.
     fn joined(&self) -> String {
         let mut id = self.domain.to_string();
         for composite in &self.path {
             id.push('.');
             id.push_str(composite);
         }
-        with_suffix(id, self.suffix.as_deref())
+        self.ended(id, self.suffix.as_deref())
     }
 
     /// As [`Self::joined`], with the separators escaped within the parts. Different rules never get
@@ -43,22 +45,33 @@ impl Draft {
             id.push('.');
             id.push_str(&escape(composite));
         }
-        with_suffix(id, self.suffix.as_deref())
+        self.ended(id, self.suffix.as_deref())
     }
-}
 
-fn with_suffix(mut id: String, suffix: Option<&str>) -> String {
-    if let Some(suffix) = suffix {
-        // Writing to a string cannot fail.
-        let _ = write!(id, "#{suffix}");
+    /// The id of the limit of another plan in the same place, without the part for a list.
+    pub(crate) fn on_plan(&self, id: &str, plan: &str) -> String {
+        let end = self.suffix.as_ref().map(|suffix| format!("#{suffix}"));
+        let id = end.and_then(|end| id.strip_suffix(&end)).unwrap_or(id);
+        format!("{id}@{plan}")
     }
-    id
+
+    /// `id` with the plan and the suffix at its end.
+    fn ended(&self, mut id: String, suffix: Option<&str>) -> String {
+        // Writing to a string cannot fail.
+        if let Some(plan) = &self.plan {
+            let _ = write!(id, "@{plan}");
+        }
+        if let Some(suffix) = suffix {
+            let _ = write!(id, "#{suffix}");
+        }
+        id
+    }
 }
 
 fn escape(part: &str) -> String {
     let mut escaped = String::with_capacity(part.len());
     for character in part.chars() {
-        if matches!(character, '.' | '#' | '\\') {
+        if matches!(character, '.' | '#' | '@' | '\\') {
             escaped.push('\\');
         }
         escaped.push(character);
@@ -78,7 +91,7 @@ pub(crate) fn assign(rules: &mut [Rule], drafts: &[Draft], reports: &mut [Report
         let Some((id, suffix)) = &draft.explicit else {
             continue;
         };
-        let id = with_suffix(id.to_string(), suffix.as_deref());
+        let id = draft.ended(id.to_string(), suffix.as_deref());
         let Some(report) = reports.get_mut(draft.file) else {
             continue;
         };

@@ -41,6 +41,7 @@ mod ruleset;
 mod schema;
 pub mod secret;
 mod slas;
+mod tenants;
 pub mod window;
 mod words;
 mod yaml;
@@ -53,10 +54,11 @@ pub use load::{DEFAULT_STORE, Loaded, Options, Profile, load};
 pub use matching::{Entry, Matched, Visit, Walk};
 pub use nearest_name::Nearest;
 pub use read::{ReadError, ReadOptions, Source, Unreadable, read};
-pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, PlanLimit, Rule, RuleLimit, Unit};
-pub use ruleset::{Domain, Evaluation, Node, RuleIndex, RuleSet};
+pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, Rule, RuleLimit, Unit};
+pub use ruleset::{Domain, Evaluation, Node, PlanIndex, RuleIndex, RuleSet};
 pub use schema::json_schema;
 pub use slas::{
     LEVEL_KEYS, LevelMatch, LevelStatus, PathPattern, SERVICE_LEVELS, Segment, ServiceLevel, TENANT,
 };
+pub use tenants::{CUSTOM, InForce, NotATenantHash, Subscription, TenantHash, TenantKey};
 pub use words::Accuracy;

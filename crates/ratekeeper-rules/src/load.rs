@@ -1,6 +1,7 @@
 //! Compiles texts into a [`RuleSet`].
 
 mod levels;
+mod tenants;
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -16,10 +17,11 @@ use crate::parse::nearest::nearest;
 use crate::parse::root::{Defaults, Root, Settings, parse_root};
 use crate::report::Report;
 use crate::slas::{PathPattern, SERVICE_LEVELS, ServiceLevels};
+use crate::tenants::TenantTable;
 use crate::yaml::{self, Mark, Node as Tree};
 use crate::{
     Diagnostic, Diagnostics, Domain, Evaluation, FailureMode, Node, Position, Rule, RuleSet,
-    Source, secret,
+    Source, TenantKey, secret,
 };
 
 /// The defaults for keys that a file leaves out.
@@ -49,6 +51,9 @@ pub struct Options {
     /// Keys whose values are secrets in every domain, besides those that files list: the entries
     /// that settings make from credentials.
     pub secrets: BTreeSet<Box<str>>,
+    /// The secret under which tenants in files are hashed; without it, files can name tenants by
+    /// their values only.
+    pub tenant_key: Option<TenantKey>,
 }
 
 /// The result of [`load`].
@@ -189,6 +194,7 @@ struct DomainBuilder {
     settings: Settings,
     nodes: Vec<Node>,
     level: Level,
+    tenants: TenantTable,
     /// The file that named the domain first.
     place: String,
 }
@@ -201,6 +207,7 @@ impl DomainBuilder {
             settings,
             nodes: Vec::new(),
             level: Level::new(),
+            tenants: TenantTable::default(),
             place: place.to_string(),
         }
     }
@@ -246,9 +253,17 @@ fn compile(
             (&mut rules, &mut drafts),
         );
     }
+    let listed = roots.iter_mut().map(|root| root.tenants.take()).collect();
     let levels = levels::compile(roots, options, reports, (&mut rules, &mut drafts));
     id::assign(&mut rules, &drafts, reports);
     check_replaces(&rules, &drafts, reports);
+    tenants::compile(
+        listed,
+        &mut domains,
+        options,
+        reports,
+        (&mut rules, &drafts),
+    );
     assemble(domains, rules, levels, &options.secrets)
 }
 
@@ -398,6 +413,7 @@ fn assemble(
                 .map(|at| at.value)
                 .unwrap_or_default(),
             secrets: &builder.settings.secrets | known_secrets,
+            tenants: builder.tenants,
             root: Children::new(builder.nodes),
         })
         .collect();
@@ -408,6 +424,7 @@ fn assemble(
             tenant: None,
             plans: Vec::new(),
             secrets: known_secrets.clone(),
+            tenants: TenantTable::default(),
             root: Children::new(nodes),
         });
     }

@@ -97,8 +97,8 @@ pub(crate) struct Children {
     hasher: DefaultHashBuilder,
     /// Bit `n` is set if a pattern has `n` bytes (mod 64): most misses end here.
     lengths: u64,
-    /// Indexes of the nodes with a `*`, in the order of the file.
-    wildcards: Vec<Pattern>,
+    /// The nodes with a `*`, by index, in the order of the file.
+    wildcards: Vec<(usize, Wildcard)>,
     /// Bytes of the longest pattern.
     longest: usize,
 }
@@ -121,7 +121,8 @@ impl Children {
             children.lengths |= length_bit(pattern.len());
             children.longest = children.longest.max(pattern.len());
             if pattern.contains(&b'*') {
-                children.wildcards.push(Pattern::new(index, node.pattern()));
+                let wildcard = Wildcard::new(node.pattern());
+                children.wildcards.push((index, wildcard));
             }
         }
         if children.nodes.len() > SCAN_MAX {
@@ -145,23 +146,17 @@ impl Children {
         if self.nodes.is_empty() {
             return None;
         }
-        let composite = Composite {
-            key: entry.key.as_bytes(),
-            value: entry.value.as_bytes(),
-        };
+        let composite = Composite::new(entry);
         if let Some(node) = self.exact(&composite) {
             return Some(Visit {
                 node,
                 how: Matched::Exact,
             });
         }
-        if let Some(pattern) = self
-            .wildcards
-            .iter()
-            .find(|pattern| pattern.matches(&composite))
-        {
+        let mut wildcards = self.wildcards.iter();
+        if let Some((node, _)) = wildcards.find(|(_, pattern)| pattern.matches(&composite)) {
             return Some(Visit {
-                node: &self.nodes[pattern.node],
+                node: &self.nodes[*node],
                 how: Matched::Wildcard,
             });
         }
@@ -213,17 +208,24 @@ const fn length_bit(length: usize) -> u64 {
 }
 
 /// `key_value`, kept as its two halves.
-struct Composite<'a> {
+pub(crate) struct Composite<'a> {
     key: &'a [u8],
     value: &'a [u8],
 }
 
-impl Composite<'_> {
+impl<'a> Composite<'a> {
+    pub(crate) const fn new(entry: &Entry<'a>) -> Self {
+        Self {
+            key: entry.key.as_bytes(),
+            value: entry.value.as_bytes(),
+        }
+    }
+
     const fn len(&self) -> usize {
         self.key.len() + 1 + self.value.len()
     }
 
-    fn is(&self, pattern: &[u8]) -> bool {
+    pub(crate) fn is(&self, pattern: &[u8]) -> bool {
         pattern.len() == self.len() && self.has_at(0, pattern)
     }
 
@@ -290,16 +292,15 @@ impl Composite<'_> {
 
 /// A pattern with at least one `*`; each stands for any number of characters.
 #[derive(Debug)]
-struct Pattern {
-    node: usize,
+pub(crate) struct Wildcard {
     prefix: Box<[u8]>,
     /// The parts between the stars; none is empty.
     middle: Box<[Finder<'static>]>,
     suffix: Box<[u8]>,
 }
 
-impl Pattern {
-    fn new(node: usize, pattern: &str) -> Self {
+impl Wildcard {
+    pub(crate) fn new(pattern: &str) -> Self {
         let mut parts = pattern.split('*');
         let prefix = parts.next().unwrap_or_default().as_bytes().into();
         let suffix = parts.next_back().unwrap_or_default().as_bytes().into();
@@ -307,7 +308,6 @@ impl Pattern {
             .filter(|part| !part.is_empty())
             .map(|part| Finder::new(part).into_owned());
         Self {
-            node,
             prefix,
             middle: middle.collect(),
             suffix,
@@ -316,7 +316,7 @@ impl Pattern {
 
     /// Tests a composite. Prefix and suffix are anchored; the parts between are found leftmost, in
     /// order. Leftmost is enough: a later place only leaves less room for the parts that follow.
-    fn matches(&self, composite: &Composite<'_>) -> bool {
+    pub(crate) fn matches(&self, composite: &Composite<'_>) -> bool {
         let length = composite.len();
         let mut from = self.prefix.len();
         let Some(end) = length.checked_sub(self.suffix.len()) else {

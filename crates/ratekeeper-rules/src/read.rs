@@ -51,9 +51,9 @@ pub enum ReadError {
 }
 
 /// Files that could not be read as text, and the other files that could.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Unreadable {
-    /// One error for each unreadable file, in the order of files; at least one.
+    /// One error for each unreadable file, in the order of files; at least one in a [`ReadError`].
     pub errors: Vec<Diagnostic>,
     /// The files that could be read.
     pub sources: Vec<Source>,

@@ -13,8 +13,10 @@ use crate::{Calendar, Position};
 #[non_exhaustive]
 pub struct Rule {
     /// Unique in its [`RuleSet`](crate::RuleSet), whatever the order of the files: the `id:` of the
-    /// file, else domain and path joined by dots, with `#window` for each limit of a list. Secret
-    /// values are replaced by fingerprints, so the id may be shown and logged.
+    /// file, else domain and path joined by dots, with `@plan` for the limits of a plan other than the
+    /// default, and `#window` for each limit of a list. Only the limits that single tenants have at one
+    /// path share theirs, `path@custom`. Secret values are replaced by fingerprints, so the id may be
+    /// shown and logged.
     pub id: Arc<str>,
     /// The domain it belongs to.
     pub domain: Arc<str>,
@@ -53,9 +55,9 @@ pub struct Rule {
     pub value_to_metric: bool,
     /// Dynamic metadata for the answer to a descriptor that passes.
     pub metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
-    /// The limits of the plans other than the default, in the order of the domain's `plans:`;
-    /// several for a plan that has a list. The same for every rule of the node.
-    pub plans: Arc<[PlanLimit]>,
+    /// The plan whose limit it is; [`None`] for the limits of the domain's default plan, and where
+    /// there are no plans. [`CUSTOM`](crate::CUSTOM) for a limit that one tenant has alone.
+    pub plan: Option<Arc<str>>,
     /// The consistency of the counter between nodes; [`None`] leaves it to the store.
     pub consistency: Option<Consistency>,
     /// The store that keeps the counter; [`None`] means the default store.
@@ -86,30 +88,6 @@ pub enum RuleLimit {
     Limited(Limit),
     /// Everything.
     Unlimited,
-}
-
-/// The limit of a plan other than the default.
-#[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
-pub struct PlanLimit {
-    /// The plan's name, one of the domain's `plans:`.
-    pub plan: Box<str>,
-    /// The amount that may pass.
-    pub limit: RuleLimit,
-    /// The calendar that the window follows, if any.
-    pub calendar: Option<Calendar>,
-    /// As [`Rule::unit`].
-    pub unit: Option<Unit>,
-    /// As [`Rule::window_text`].
-    pub window_text: Box<str>,
-    /// As [`Rule::name`].
-    pub name: Option<Box<str>>,
-    /// The store that keeps this plan's counters; [`None`] means the rule's.
-    pub store: Option<Box<str>>,
-    /// As [`Rule::consistency`]; [`None`] means the rule's.
-    pub consistency: Option<Consistency>,
-    /// The position of the limit in its file.
-    pub place: Position,
 }
 
 /// A window unit of envoyproxy/ratelimit. All have fixed lengths; none follows a calendar.

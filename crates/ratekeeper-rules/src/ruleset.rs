@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::matching::{Children, Walk};
 use crate::slas::{LevelMatch, LevelStatus, ServiceLevel, ServiceLevels};
+use crate::tenants::TenantTable;
 use crate::{Entry, Rule, secret};
 
 /// All domains and rules of one load. A rule set never changes; a reload builds a new one.
@@ -63,6 +64,17 @@ impl RuleSet {
         &self.rules[index.get()]
     }
 
+    /// The plan that a rule's limit is of: [`CUSTOM`](crate::CUSTOM) for a single tenant's, the
+    /// domain's default plan for a rule that names none; empty if the domain has no plans.
+    #[must_use]
+    pub fn plan_of<'a>(&'a self, rule: &'a Rule) -> &'a str {
+        if let Some(plan) = &rule.plan {
+            return plan;
+        }
+        self.domain(&rule.domain)
+            .map_or("", |domain| domain.plan_name(PlanIndex::DEFAULT))
+    }
+
     /// The HTTP service levels (`slas:`) of all files.
     #[must_use]
     pub fn service_levels(&self) -> &[ServiceLevel] {
@@ -107,6 +119,21 @@ impl RuleIndex {
     }
 }
 
+/// An index into [`Domain::plans`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct PlanIndex(pub u16);
+
+impl PlanIndex {
+    /// The default plan.
+    pub const DEFAULT: Self = Self(0);
+
+    /// The index as a `usize`.
+    #[must_use]
+    pub const fn get(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// The choice of matched nodes whose limits apply.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, schemars::JsonSchema,
@@ -142,6 +169,7 @@ pub struct Domain {
     pub(crate) tenant: Option<Box<str>>,
     pub(crate) plans: Vec<Box<str>>,
     pub(crate) secrets: BTreeSet<Box<str>>,
+    pub(crate) tenants: TenantTable,
     pub(crate) root: Children,
 }
 
@@ -169,6 +197,18 @@ impl Domain {
     #[must_use]
     pub fn plans(&self) -> &[Box<str>] {
         &self.plans
+    }
+
+    /// The name of a plan; empty if the domain has no such plan.
+    #[must_use]
+    pub fn plan_name(&self, plan: PlanIndex) -> &str {
+        self.plans.get(plan.get()).map_or("", |name| name)
+    }
+
+    /// The number of tenants that files give a plan or limits of their own.
+    #[must_use]
+    pub fn tenants_listed(&self) -> usize {
+        self.tenants.len()
     }
 
     /// Returns true if values of entries with this key are secrets (API keys, tokens), to be shown
@@ -238,6 +278,10 @@ pub struct Node {
     pub(crate) pattern: Box<str>,
     pub(crate) key: Box<str>,
     pub(crate) rules: Vec<RuleIndex>,
+    /// The rules of the plans that have limits of their own here.
+    pub(crate) by_plan: Box<[(PlanIndex, Box<[RuleIndex]>)]>,
+    /// The concurrency limit of this node; it is among the rules of every plan.
+    pub(crate) permits: Option<RuleIndex>,
     pub(crate) share_threshold: bool,
     pub(crate) value_to_metric: bool,
     pub(crate) children: Children,
@@ -262,10 +306,28 @@ impl Node {
         self.pattern.get(self.key.len() + 1..)
     }
 
-    /// The rules of this node, one for each limit. Empty if the file has no limit here.
+    /// The rules of the default plan at this node, one for each limit. Empty if the file has no
+    /// limit here.
     #[must_use]
     pub fn rules(&self) -> &[RuleIndex] {
         &self.rules
+    }
+
+    /// The rules of a plan at this node: its own, else those of the default plan.
+    #[must_use]
+    pub fn rules_on(&self, plan: PlanIndex) -> &[RuleIndex] {
+        if plan == PlanIndex::DEFAULT {
+            return &self.rules;
+        }
+        // A node has the limits of a handful of plans: a scan is as fast as anything.
+        let own = self.by_plan.iter().find(|(owner, _)| *owner == plan);
+        own.map_or(&self.rules, |(_, rules)| rules)
+    }
+
+    /// The plans that have limits of their own here, with their rules, in the order of the domain's
+    /// plans. A concurrency limit holds for every plan, and is among the rules of each.
+    pub fn by_plan(&self) -> impl Iterator<Item = (PlanIndex, &[RuleIndex])> {
+        self.by_plan.iter().map(|(plan, rules)| (*plan, &**rules))
     }
 
     /// Returns true if all values that match the pattern share one counter.

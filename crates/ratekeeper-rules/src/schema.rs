@@ -68,7 +68,7 @@ enum RulesFile {
 #[schemars(extend("patternProperties" = { "^x-": true }))]
 #[expect(dead_code, reason = "only its shape is used")]
 struct File {
-    /// The namespace of the rules; required unless the file has service levels only.
+    /// The namespace of the rules; required unless the file has only service levels or tenants.
     domain: Option<Text>,
     /// The descriptors to limit.
     descriptors: Option<Vec<Descriptor>>,
@@ -80,6 +80,8 @@ struct File {
     plans: Option<Vec<String>>,
     /// Keys of entries whose values are secrets, besides api_key, token, authorization and the like.
     secrets: Option<Vec<String>>,
+    /// The tenants that have a plan or limits of their own; a file may have nothing else.
+    tenants: Option<Vec<Tenant>>,
     /// Service levels of an HTTP API.
     slas: Option<Vec<ServiceLevel>>,
     /// The path that patterns of `slas` are relative to: `/v1/organizations/{tenant}`.
@@ -240,6 +242,89 @@ struct PlanLimit {
     consistency: Option<Consistency>,
     /// The store that keeps the counters.
     store: Option<String>,
+}
+
+/// A tenant, its plan and the limits that it has alone.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its shape is used")]
+struct Tenant {
+    /// The value of the entry that names the tenant.
+    tenant: Option<Text>,
+    /// The hash of that value, as `ratekeeper key hash` prints it, for values that are secrets.
+    hash: Option<Text>,
+    /// The plan; by default the domain's first. A list has plans of different times.
+    plan: Option<OneOrMany<PlanOfTenant>>,
+    /// Limits that this tenant has alone.
+    overrides: Option<Vec<TenantOverride>>,
+    /// The time from which plan and overrides are in force: 2027-01-31T00:00:00Z.
+    effective_at: Option<String>,
+    /// The time from which they no longer are.
+    expires_at: Option<String>,
+}
+
+/// The name of a plan, with its term in a list.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its shape is used")]
+enum PlanOfTenant {
+    /// The name.
+    Name(Text),
+    /// The name and the term.
+    Term(TenantPlan),
+}
+
+/// A plan that a tenant is on for a time.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its shape is used")]
+struct TenantPlan {
+    /// The plan.
+    name: Text,
+    /// The time from which the tenant is on it: 2027-01-31T00:00:00Z.
+    effective_at: Option<String>,
+    /// The time from which it no longer is.
+    expires_at: Option<String>,
+}
+
+/// A limit that one tenant has alone, in place of its plan's.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its shape is used")]
+struct TenantOverride {
+    /// The entries after the tenant's, each as `key:value`; without it the tenant as a whole.
+    descriptor: Option<OneOrMany<String>>,
+    /// The time from which it is in force; by default as the tenant.
+    effective_at: Option<String>,
+    /// The time from which it no longer is; by default as the tenant.
+    expires_at: Option<String>,
+    /// The window: second, minute, hour, day, week (7 days), month (30 days) or year (365 days).
+    unit: Option<Unit>,
+    /// Requests per window, up to 4294967295; 0 blocks everything.
+    #[schemars(range(max = 4_294_967_295_u32))]
+    requests_per_unit: Option<u64>,
+    /// No limit.
+    unlimited: Option<bool>,
+    /// The name that clients see.
+    name: Option<Text>,
+    /// Hits per window, up to 2^53 - 1; 0 blocks everything.
+    #[schemars(range(max = 9_007_199_254_740_991_u64))]
+    limit: Option<u64>,
+    /// The length of the window: 10s, 250ms, 1m, 1h, 1d.
+    window: Option<Duration>,
+    /// The time zone whose calendar the window follows, with `unit: day`, `week` or `month`.
+    calendar: Option<String>,
+    /// The counting algorithm; by default that of the limit whose place it takes.
+    algorithm: Option<Algorithm>,
+    /// The most hits that can pass at once after idle time: token_bucket, gcra and leaky_bucket.
+    #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
+    burst: Option<u64>,
+    /// Cuts a sliding_window into this many parts of equal time; up to twice the limit passes in a
+    /// window.
+    #[schemars(range(min = 1, max = 64))]
+    sub_windows: Option<u32>,
+    /// A sliding_window that never exceeds its limit, and refuses some hits near it.
+    strict: Option<bool>,
 }
 
 /// A limit that this one replaces.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ratekeeper_core::{Algorithm, Limit};
 
-use crate::{PlanLimit, Rule, RuleLimit};
+use crate::{Rule, RuleLimit};
 
 /// The accuracy of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,16 +97,7 @@ fn in_words(limit: &RuleLimit, window: &str) -> String {
 }
 
 impl Rule {
-    /// The limit of callers whose plan has none of its own: how much passes, by which algorithm, how
-    /// exactly.
-    #[must_use]
-    pub fn in_words(&self) -> String {
-        in_words(&self.limit, &self.window_text)
-    }
-}
-
-impl PlanLimit {
-    /// As [`Rule::in_words`].
+    /// The limit in words: how much passes, by which algorithm, how exactly.
     #[must_use]
     pub fn in_words(&self) -> String {
         in_words(&self.limit, &self.window_text)

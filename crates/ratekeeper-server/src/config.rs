@@ -264,6 +264,8 @@ impl Default for ServerBounds {
 pub struct RulesSource {
     /// A file or a folder.
     pub path: PathBuf,
+    /// A file or a folder of tenants, if they are not among the rules.
+    pub tenants: Option<PathBuf>,
     /// The options for reading a folder.
     pub read: ReadOptions,
     /// The options for parsing.

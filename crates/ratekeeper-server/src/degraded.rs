@@ -82,7 +82,7 @@ impl Degraded {
 /// Sums the decisions that the rules of `snapshot` have counted since the start, by store.
 fn sums(snapshot: &Snapshot) -> BTreeMap<&str, Decided> {
     let mut sums: BTreeMap<&str, Decided> = BTreeMap::new();
-    for (stats, rule) in snapshot.stats().zip(snapshot.rules().rules()) {
+    for (rule, stats) in snapshot.counted() {
         let counts = stats.counts();
         let sum = sums.entry(rule.store.as_deref().unwrap_or(DEFAULT));
         let sum = sum.or_default();

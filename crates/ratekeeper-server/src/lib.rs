@@ -16,6 +16,7 @@
 //!
 //! let mut loader = RulesLoader::new(RulesSource {
 //!     path: "config".into(),
+//!     tenants: None,
 //!     read: ReadOptions::default(),
 //!     options: Options::default(),
 //! });

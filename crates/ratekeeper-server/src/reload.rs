@@ -15,7 +15,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_rules::{Change, RuleSet};
+use ratekeeper_rules::{Change, Domain, RuleSet};
 use tokio::sync::{Notify, watch as channel};
 use tokio::time::sleep;
 use tracing::{error, info, warn};
@@ -117,15 +117,17 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
         self.status.clone()
     }
 
-    /// A fresh watch; None if there is to be none, or the system has none to give.
-    fn watch(&mut self) -> Option<Watch> {
+    /// A fresh watch of all files; None if there is to be none, or the system has none to give.
+    fn watch(&mut self) -> Option<Vec<Watch>> {
         if !self.config.enabled {
             return None;
         }
-        match Watch::new(self.loader.path(), &self.wake) {
-            Ok(watch) => {
+        let paths = self.loader.paths();
+        let watches = paths.map(|path| Watch::new(path, &self.wake));
+        match watches.collect::<Result<Vec<_>, _>>() {
+            Ok(watches) => {
                 self.is_blind = false;
-                Some(watch)
+                Some(watches)
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.is_blind, true) {
@@ -185,6 +187,8 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
                     warn!("{}", warning.brief());
                 }
                 let rules = loaded.rules.rules().len();
+                let tenants = loaded.rules.domains().map(Domain::tenants_listed);
+                let tenants: usize = tenants.sum();
                 let apply = Arc::clone(&self.apply);
                 let changes = blocking(move || apply(loaded.rules)).await;
                 self.loader.set_in_force(fingerprint);
@@ -192,7 +196,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
                     status.accepted += 1;
                     status.error = None;
                 });
-                info!(rules, changes = changes.len(), "new rules in use");
+                info!(rules, tenants, changes = changes.len(), "new rules in use");
                 log_changes(&changes);
             }
             Err(error) => {

@@ -103,6 +103,7 @@ impl Drop for TestServer {
 fn limiter(folder: &Path) -> (Arc<Limiter<MemoryStore>>, RulesLoader) {
     let mut loader = RulesLoader::new(RulesSource {
         path: folder.to_path_buf(),
+        tenants: None,
         read: ReadOptions::default(),
         options: Options::default(),
     });

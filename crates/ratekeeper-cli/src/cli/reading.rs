@@ -4,6 +4,7 @@ use crate::settings::{self, Flags};
 use anyhow::{Result, anyhow};
 use clap::Args;
 use ratekeeper_rules::Options;
+use std::path::PathBuf;
 
 /// Those of commands that read rules and no settings.
 #[derive(Debug, Args)]
@@ -42,6 +43,9 @@ pub(crate) struct ReadingBySettings {
     /// Path that the paths of service levels are relative to [default: the `slas_base` setting]
     #[arg(long, value_name = "PATH")]
     slas_base: Option<String>,
+    /// Tenants with a plan or limits of their own [default: the `tenants` setting]
+    #[arg(long, value_name = "PATH")]
+    tenants: Option<PathBuf>,
 }
 
 impl ReadingBySettings {
@@ -55,6 +59,9 @@ impl ReadingBySettings {
         }
         if let Some(base) = &self.slas_base {
             flags = flags.with("slas_base", base.clone());
+        }
+        if let Some(path) = &self.tenants {
+            flags = flags.with("tenants", path.display().to_string());
         }
         flags
     }

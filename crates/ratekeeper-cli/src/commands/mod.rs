@@ -3,6 +3,7 @@
 mod bench;
 mod completions;
 mod config_show;
+mod key_hash;
 mod replay;
 mod rules_check;
 mod rules_explain;
@@ -10,7 +11,7 @@ mod rules_publish;
 mod rules_schema;
 mod serve;
 
-use crate::cli::{Cli, Command, Config, Rules};
+use crate::cli::{Cli, Command, Config, Key, Rules};
 use anyhow::Result;
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Config(Config::Show { flags, json })) => config_show::run(&flags, json),
+        Some(Command::Key(Key::Hash { config })) => key_hash::run(config),
         Some(Command::Completions { shell }) => completions::run(shell),
     }
 }

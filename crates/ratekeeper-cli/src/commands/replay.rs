@@ -17,7 +17,12 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
     let (_, settings) = settings::load(&flags(args), &Environment::of_process(), &Home::find())?;
     let options: Options = settings.rules.options();
-    let loaded = rules::load(&args.rules, settings.rules.every_file, &options)?;
+    let loaded = rules::load(
+        &args.rules,
+        settings.rules.tenants.as_deref(),
+        settings.rules.every_file,
+        &options,
+    )?;
     let mut replay = Replay::new(replay_options(args, settings.auth)?, loaded.rules)?;
     for log in &args.logs {
         let bar = bar();

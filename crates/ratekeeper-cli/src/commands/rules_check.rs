@@ -4,7 +4,7 @@ use crate::cli::RulesCheck;
 use crate::home::Home;
 use crate::output::{self, count};
 use crate::rules;
-use crate::settings::{self, Environment, Flags};
+use crate::settings::{self, Environment, Flags, RulesSettings};
 use anyhow::Result;
 use ratekeeper_rules::{Diagnostic, Diagnostics, Loaded};
 use std::fmt::Write as _;
@@ -14,9 +14,14 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
     let mut options = args.reading.options()?;
     if let Some(path) = &args.config {
-        options.stores = Some(stores(path)?);
+        let settings = settings(path)?;
+        options.stores = Some(settings.stores);
+        options.tenant_key = settings.tenant_key;
     }
-    let read = rules::read_all(&args.paths, false)?;
+    let mut read = rules::read_all(&args.paths, false)?;
+    if let Some(tenants) = &args.tenants {
+        rules::add(&mut read, rules::read(tenants, false)?);
+    }
     let files = read.sources.len();
     match rules::compile(read, &options) {
         Ok(loaded) => {
@@ -34,12 +39,12 @@ pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
     }
 }
 
-/// The stores that the settings file at `path` names, with what goes before it.
-fn stores(path: &Path) -> Result<Vec<Box<str>>> {
+/// The settings of the file at `path`, with what goes before it.
+fn settings(path: &Path) -> Result<RulesSettings> {
     let mut flags = Flags::default();
     flags.config = Some(path.to_path_buf());
     let (_, settings) = settings::load(&flags, &Environment::of_process(), &Home::find())?;
-    Ok(settings.rules.stores)
+    Ok(settings.rules)
 }
 
 fn warn(warnings: &[Diagnostic]) {
@@ -65,21 +70,24 @@ fn summary(loaded: &Loaded, files: usize) -> String {
         let _ = write!(text, ", {}", count(loaded.warnings.len(), "warning"));
     }
     text.push('\n');
-    let mut node = None;
+    for domain in loaded
+        .rules
+        .domains()
+        .filter(|domain| domain.tenants_listed() > 0)
+    {
+        let tenants = count(domain.tenants_listed(), "tenant");
+        let _ = writeln!(
+            text,
+            "  {}: {tenants} with a plan or limits of their own",
+            domain.name()
+        );
+    }
     for rule in rules {
         // The costs of what outgrows the table of counters are worth knowing before it is in force.
         let cost = rule.cost().filter(|cost| cost.heap_bytes_max > 0);
         let cost = cost.map(|cost| format!("; {cost}")).unwrap_or_default();
         let off = if rule.enabled { "" } else { " (off)" };
         let _ = writeln!(text, "  {}: {}{cost}{off}", rule.id, rule.in_words());
-        // Rules of one node follow each other, and have the same plans.
-        let of_node = Some((&rule.domain, &rule.path));
-        if node != of_node {
-            for plan in rule.plans.iter() {
-                let _ = writeln!(text, "    plan {}: {}", plan.plan, plan.in_words());
-            }
-        }
-        node = of_node;
     }
     text
 }

@@ -113,7 +113,12 @@ fn fresh_limiter(args: &RulesExplain) -> Result<(Limiter<MemoryStore>, Settings)
         anyhow!("there are no rules here; name them: --rules PATH, or ask a service: --address URL")
     })?;
     let options: Options = settings.rules.options();
-    let loaded = rules::load(path, settings.rules.every_file, &options)?;
+    let loaded = rules::load(
+        path,
+        settings.rules.tenants.as_deref(),
+        settings.rules.every_file,
+        &options,
+    )?;
     let limiter = limiter::fresh(loaded.rules, &settings)?;
     Ok((limiter, settings))
 }

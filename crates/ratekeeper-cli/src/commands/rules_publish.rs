@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 pub(crate) fn run(args: &RulesPublish) -> Result<ExitCode> {
     let options = args.reading.options()?;
-    let loaded = rules::load(&args.rules, false, &options)?;
+    let loaded = rules::load(&args.rules, None, false, &options)?;
     let agreement = Agreement::of(&loaded.rules);
     let title = args.title.as_deref().unwrap_or("Service level agreement");
     let text = match args.format {
@@ -117,7 +117,15 @@ fn collect(
 ) {
     let mut applies_to = above.to_vec();
     applies_to.push(entry(domain, node));
-    let limits = limits(rules, node.rules());
+    let mut limits = limits(rules, node.rules());
+    for (_, own) in node.by_plan() {
+        // Requests in flight are limited alike on all plans.
+        let rates = own
+            .iter()
+            .filter(|index| rules.rule(**index).plan.is_some());
+        let rates: Vec<RuleIndex> = rates.copied().collect();
+        limits.extend(self::limits(rules, &rates));
+    }
     if !limits.is_empty() {
         published.push(PublishedRule {
             applies_to: applies_to.clone(),
@@ -143,28 +151,19 @@ fn entry(domain: &Domain, node: &Node) -> String {
 }
 
 fn limits(rules: &RuleSet, indexes: &[RuleIndex]) -> Vec<PublishedLimit> {
-    let mut published = Vec::new();
-    for (number, rule) in indexes.iter().map(|index| rules.rule(*index)).enumerate() {
-        if !rule.enabled || rule.shadow || rule.enforce.hundredths() == 0 {
-            continue;
-        }
-        if let Some(limit) = rule.limited() {
-            published.push(PublishedLimit::new(rule, None, limit, &rule.window_text));
-        }
-        // They are the same for every rule of a node.
-        let plans = rule.plans.iter().filter(|_| number == 0);
-        for plan in plans {
-            if let ratekeeper_rules::RuleLimit::Limited(limit) = &plan.limit {
-                let text = &plan.window_text;
-                published.push(PublishedLimit::new(rule, Some(&plan.plan), limit, text));
-            }
-        }
-    }
-    published
+    let rules = indexes.iter().map(|index| rules.rule(*index));
+    let is_told = |rule: &&Rule| rule.enabled && !rule.shadow && rule.enforce.hundredths() > 0;
+    let limited = rules
+        .filter(is_told)
+        .filter_map(|rule| Some((rule, rule.limited()?)));
+    limited
+        .map(|(rule, limit)| PublishedLimit::new(rule, limit))
+        .collect()
 }
 
 impl PublishedLimit {
-    fn new(rule: &Rule, plan: Option<&str>, limit: &Limit, window: &str) -> Self {
+    fn new(rule: &Rule, limit: &Limit) -> Self {
+        let (plan, window) = (rule.plan.as_deref(), &rule.window_text);
         let algorithm = limit.algorithm();
         let is_rate = algorithm != Algorithm::Concurrency;
         let burst =
@@ -181,7 +180,7 @@ impl PublishedLimit {
             policy: rule.name.as_deref().unwrap_or(&rule.id).to_owned(),
             plan: plan.map(str::to_owned),
             limit: limit.quota(),
-            period: is_rate.then(|| window.to_owned()),
+            period: is_rate.then(|| window.to_string()),
             burst,
             algorithm: algorithm.name(),
             enforced_for: (!rule.enforce.is_all()).then(|| rule.enforce.to_string()),

@@ -236,6 +236,7 @@ fn no_rules() -> anyhow::Error {
 fn source(settings: &Settings, path: &Path) -> RulesSource {
     RulesSource {
         path: path.to_path_buf(),
+        tenants: settings.rules.tenants.clone(),
         read: ReadOptions {
             every_file: settings.rules.every_file,
         },

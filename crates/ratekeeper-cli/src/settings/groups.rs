@@ -61,6 +61,8 @@ pub(super) static GROUPS: &[Group] = &[
             "watch",
             "merge_domains",
             "slas_base",
+            "tenants",
+            "tenant_key",
             "shadow_mode",
             "quota_mode",
         ],

@@ -41,7 +41,7 @@ pub(crate) use values::{masked, masked_within};
 
 use crate::home::Home;
 use ratekeeper_limiter::Modes;
-use ratekeeper_rules::{FailureMode, Options, PathPattern, Profile};
+use ratekeeper_rules::{FailureMode, Options, PathPattern, Profile, TenantKey};
 use ratekeeper_server::{
     AuthConfig, Caller, EnvoyCallers, LimitHeaderNames, ListenAddress, ListenersTls, Patience,
 };
@@ -88,6 +88,10 @@ pub(crate) struct RulesSettings {
     pub(crate) slas_base: Option<PathPattern>,
     /// The stores that they may name.
     pub(crate) stores: Vec<Box<str>>,
+    /// The file or folder of tenants, where they are not among the rules.
+    pub(crate) tenants: Option<PathBuf>,
+    /// The secret under which tenants are hashed in files.
+    pub(crate) tenant_key: Option<TenantKey>,
     /// The keys of entries that are made from credentials.
     pub(crate) secrets: BTreeSet<Box<str>>,
 }
@@ -102,6 +106,7 @@ impl RulesSettings {
         options.slas_base = self.slas_base.clone();
         options.stores = Some(self.stores.clone());
         options.secrets = self.secrets.clone();
+        options.tenant_key = self.tenant_key.clone();
         options
     }
 }

@@ -48,6 +48,19 @@ pub(crate) static SETTINGS: &[Setting] = &[
          tenant: /v1/organizations/{tenant}",
     ),
     value(
+        "tenants",
+        "PATH",
+        "",
+        "The tenants that have a plan or limits of their own: a file, or a folder of `*.yaml` and `*.yml`, reloaded as \
+         the rules are. Unset: only those that the rules list",
+    ),
+    secret(
+        "tenant_key",
+        "HEX",
+        "Key of the hashes that name tenants in files (`ratekeeper key hash`): 32 hexadecimal digits. Unset: tenants \
+         can be named by their values only",
+    ),
+    value(
         "profile",
         "NAME",
         "ratekeeper",

@@ -17,7 +17,7 @@ use crate::home::Home;
 use ratekeeper_http::answer::{BodyForm, Headers, UnknownHeaders};
 use ratekeeper_http::{AmbiguousPaths, Describer, EncodedSlashes, Forwarding, Identity};
 use ratekeeper_limiter::Modes;
-use ratekeeper_rules::{FailureMode, Profile};
+use ratekeeper_rules::{FailureMode, Profile, TenantKey};
 use ratekeeper_server::{
     AuthConfig, Caller, EnvoyCallers, LimitHeaderNames, ListenAddress, Patience,
 };
@@ -93,6 +93,11 @@ impl<'a> Typed<'a> {
             profile_unsaid: self.layers.envoy_variables.clone(),
             on_store_failure: self.get("on_store_failure", FailureMode::Local, failure_mode),
             slas_base: self.get("slas_base", None, slas_base),
+            tenants: self.path("tenants"),
+            tenant_key: self.get("tenant_key", None, |text| {
+                let key = values::maybe(text, values::hash_key)?;
+                Ok(key.map(TenantKey::from_bytes))
+            }),
             stores: Vec::new(),
             secrets: BTreeSet::new(),
         }

@@ -18,3 +18,4 @@ mod signals;
 mod state;
 mod stores;
 mod support;
+mod tenants;

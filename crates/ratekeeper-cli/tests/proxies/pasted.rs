@@ -8,9 +8,10 @@ use crate::support::example;
 use ratekeeper_testkit::process::{Process, free_port, tool};
 
 /// Files of the repository that the blocks read.
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "config/ratekeeper.yaml",
     "config/rules/api.yaml",
+    "config/rules/tenants.yaml",
     "examples/envoy/envoy.yaml",
     "examples/envoy/ratekeeper.yaml",
     "examples/envoy/rules.yaml",

@@ -5,4 +5,5 @@ mod modes;
 mod overrides;
 mod support;
 mod telling;
+mod tenants;
 mod times;

@@ -44,17 +44,24 @@ pub(crate) enum Context {
     ServiceMatch,
     /// An item of `tiers:`.
     Tier,
+    /// An item of `tenants:`.
+    Tenant,
+    /// An item of a tenant's `plan:`.
+    TenantPlan,
+    /// An item of a tenant's `overrides:`.
+    TenantOverride,
     /// A key of envoyproxy/ratelimit where it has no meaning; the keys in it have none either.
     Ignored,
 }
 
-const ROOT: [&str; 16] = [
+const ROOT: [&str; 17] = [
     "domain",
     "descriptors",
     "evaluation",
     "tenant",
     "plans",
     "secrets",
+    "tenants",
     "slas",
     "slas_base",
     "algorithm",
@@ -169,6 +176,32 @@ const TIER: [&str; 6] = [
     "strict",
 ];
 
+const TENANT: [&str; 6] = [
+    "tenant",
+    "hash",
+    "plan",
+    "overrides",
+    "effective_at",
+    "expires_at",
+];
+const TENANT_PLAN: [&str; 3] = ["name", "effective_at", "expires_at"];
+const TENANT_OVERRIDE: [&str; 14] = [
+    "descriptor",
+    "limit",
+    "window",
+    "effective_at",
+    "expires_at",
+    "unit",
+    "requests_per_unit",
+    "unlimited",
+    "name",
+    "calendar",
+    "algorithm",
+    "burst",
+    "sub_windows",
+    "strict",
+];
+
 impl Context {
     /// The keys that have a meaning here.
     pub(crate) const fn keys(self) -> &'static [&'static str] {
@@ -182,6 +215,9 @@ impl Context {
             Self::ServiceLevel => &SERVICE_LEVEL,
             Self::ServiceMatch => &SERVICE_MATCH,
             Self::Tier => &TIER,
+            Self::Tenant => &TENANT,
+            Self::TenantPlan => &TENANT_PLAN,
+            Self::TenantOverride => &TENANT_OVERRIDE,
             Self::Ignored => &[],
         }
     }
@@ -207,6 +243,9 @@ impl Context {
             Self::ServiceLevel => "in a service level",
             Self::ServiceMatch => "in match",
             Self::Tier => "in a tier",
+            Self::Tenant => "in a tenant",
+            Self::TenantPlan => "in a tenant's plan",
+            Self::TenantOverride => "in an override",
             Self::Ignored => "here",
         }
     }

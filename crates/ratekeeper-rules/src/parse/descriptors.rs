@@ -1,5 +1,6 @@
 //! Descriptors: their patterns, and the rules below them.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,13 +12,13 @@ use super::context::Context;
 use super::fields::{At, Fields, not_a_map};
 use super::limits::{LimitDefaults, ParsedLimit, parse_id};
 use super::metadata::parse_metadata;
-use super::plans::{ParsedPlans, parse_limits, parse_plans};
+use super::plans::{ParsedPlans, PlanLimits, parse_limits, parse_plans};
 use super::policy::Policy;
 use crate::id::Draft;
 use crate::matching::Children;
 use crate::report::Report;
 use crate::yaml::{Mark, Node as Tree};
-use crate::{Enforce, FailureMode, Node, PlanLimit, Profile, Rule, RuleIndex, RuleLimit, secret};
+use crate::{Enforce, FailureMode, Node, PlanIndex, Profile, Rule, RuleIndex, RuleLimit, secret};
 
 /// The settings of a domain that its descriptors need.
 pub(crate) struct DomainContext<'a> {
@@ -83,7 +84,17 @@ pub(super) struct Owner<'p> {
     pub(super) detailed_metric: bool,
     pub(super) value_to_metric: bool,
     pub(super) metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
-    pub(super) plans: Arc<[PlanLimit]>,
+    /// The plan whose limits are being compiled, if it is not the default one.
+    pub(super) plan: Option<Arc<str>>,
+}
+
+/// The rules of one descriptor.
+#[derive(Default)]
+struct NodeRules {
+    default: Vec<RuleIndex>,
+    by_plan: Vec<(PlanIndex, Box<[RuleIndex]>)>,
+    /// The concurrency limit, which is in each of the lists.
+    permits: Option<RuleIndex>,
 }
 
 impl Compiler<'_, '_, '_> {
@@ -121,19 +132,17 @@ impl Compiler<'_, '_, '_> {
         );
         let is_unique = self.check_unique(&pattern, &path, key.mark, level);
         let share_threshold = self.share_threshold(&fields, &pattern, path.last_shown());
-        let first_rule = self.rules.len();
         let value_to_metric = self.flag(&fields, "value_to_metric");
-        self.limits(&fields, &path, value_to_metric);
-        let rules =
-            (first_rule..self.rules.len()).filter_map(|at| u32::try_from(at).ok().map(RuleIndex));
-        let rules = rules.collect();
+        let rules = self.limits(&fields, &path, value_to_metric);
         let children = fields.list("descriptors", self.report).unwrap_or_default();
         let children = Children::new(self.nodes(children, &path, &mut Level::new()));
         // The duplicate has been reported. Kept in the tree, each of many would be compared with all others.
         is_unique.then_some(Node {
             pattern,
             key: key.value.into(),
-            rules,
+            rules: rules.default,
+            by_plan: rules.by_plan.into(),
+            permits: rules.permits,
             share_threshold,
             value_to_metric,
             children,
@@ -233,7 +242,7 @@ impl Compiler<'_, '_, '_> {
     }
 
     /// Compiles all rules of one descriptor.
-    fn limits(&mut self, fields: &Fields<'_>, path: &Path, value_to_metric: bool) {
+    fn limits(&mut self, fields: &Fields<'_>, path: &Path, value_to_metric: bool) -> NodeRules {
         let policy = Policy::parse(fields, self.report).within(self.around.policy);
         let around = LimitDefaults {
             policy: &policy,
@@ -241,10 +250,12 @@ impl Compiler<'_, '_, '_> {
         };
         self.check_null(fields);
         let rate = fields.get("rate_limit");
-        let is_list = rate.is_some_and(|node| node.as_list().is_some());
-        let mut limits = rate
-            .map(|node| parse_limits(node, Context::RateLimit, around, self.report))
-            .unwrap_or_default();
+        let mut limits = PlanLimits {
+            limits: rate
+                .map(|node| parse_limits(node, Context::RateLimit, around, self.report))
+                .unwrap_or_default(),
+            is_list: rate.is_some_and(|node| node.as_list().is_some()),
+        };
         let plans = fields.get("plans");
         let plans = plans
             .map(|node| parse_plans(node, self.around.plans, around, self.report))
@@ -256,7 +267,7 @@ impl Compiler<'_, '_, '_> {
         let metadata = fields
             .get("metadata")
             .and_then(|node| parse_metadata(node, self.report));
-        let owner = Owner {
+        let mut owner = Owner {
             path,
             id: parse_id(fields, self.report),
             shadow: self.flag(fields, "shadow_mode"),
@@ -264,13 +275,31 @@ impl Compiler<'_, '_, '_> {
             detailed_metric: self.flag(fields, "detailed_metric"),
             value_to_metric,
             metadata: metadata.map(Arc::new),
-            plans,
+            plan: None,
             policy,
         };
-        self.rules_of(limits, is_list, &owner);
+        let first = self.rules.len();
+        self.rules_of(limits.limits, limits.is_list, &owner);
+        let rates = self.rules.len();
         if let Some(limit) = concurrency {
             self.rule(limit, Some("concurrency".to_owned()), &owner);
         }
+        // Plans have rates of their own; requests in flight are limited alike on all of them.
+        let permits = indexes(rates..self.rules.len()).next();
+        let mut rules = NodeRules {
+            default: indexes(first..self.rules.len()).collect(),
+            by_plan: Vec::new(),
+            permits,
+        };
+        for (plan, limits) in plans {
+            let name = self.around.plans.get(plan.get());
+            owner.plan = name.map(|name| Arc::from(&**name));
+            let first = self.rules.len();
+            self.rules_of(limits.limits, limits.is_list, &owner);
+            let own = indexes(first..self.rules.len()).chain(permits);
+            rules.by_plan.push((plan, own.collect()));
+        }
+        rules
     }
 
     /// Adds one rule for each limit; in a list, the window becomes the id's suffix.
@@ -301,9 +330,9 @@ impl Compiler<'_, '_, '_> {
         &mut self,
         plans: ParsedPlans,
         has_rate_limit: bool,
-        limits: &mut Vec<ParsedLimit>,
+        limits: &mut PlanLimits,
         fields: &Fields<'_>,
-    ) -> Arc<[PlanLimit]> {
+    ) -> Vec<(PlanIndex, PlanLimits)> {
         match plans.default {
             Some(default) if has_rate_limit => {
                 let message =
@@ -312,15 +341,15 @@ impl Compiler<'_, '_, '_> {
                     .error(default.mark, message, "leave one of them out");
             }
             Some(default) => *limits = default.value,
-            // The default plan has no limit, but the limits of the other plans need a rule to belong to.
+            // The default plan has no limit here, which is something else than a request that no rule knows.
             None if !has_rate_limit && !plans.others.is_empty() => {
-                limits.push(ParsedLimit::unlimited(
+                limits.limits.push(ParsedLimit::unlimited(
                     fields.key_mark("plans").unwrap_or(fields.mark),
                 ));
             }
             None => {}
         }
-        plans.others.into()
+        plans.others
     }
 
     fn rule(&mut self, limit: ParsedLimit, suffix: Option<String>, owner: &Owner<'_>) {
@@ -333,6 +362,7 @@ impl Compiler<'_, '_, '_> {
             explicit: explicit.map(|(id, suffix)| (id.value, suffix)),
             domain: Arc::clone(self.around.domain),
             path: owner.path.shown.as_slice().into(),
+            plan: owner.plan.clone(),
             suffix: suffix.map(Into::into),
             replaces: limit.replaces.iter().map(|at| at.mark).collect(),
         });
@@ -360,7 +390,7 @@ impl Compiler<'_, '_, '_> {
             detailed_metric: owner.detailed_metric,
             value_to_metric: owner.value_to_metric,
             metadata: owner.metadata.clone(),
-            plans: Arc::clone(&owner.plans),
+            plan: owner.plan.clone(),
             consistency: policy.consistency,
             store: policy.store,
             on_store_failure: policy
@@ -379,6 +409,11 @@ impl Compiler<'_, '_, '_> {
             self.report.warn(mark, message, None);
         }
     }
+}
+
+/// The indexes of rules, of which there are far fewer than 2^32: files are bounded.
+fn indexes(rules: Range<usize>) -> impl Iterator<Item = RuleIndex> {
+    rules.filter_map(|at| u32::try_from(at).ok().map(RuleIndex))
 }
 
 /// `key`, or `key_value`.

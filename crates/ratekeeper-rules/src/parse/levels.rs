@@ -36,7 +36,7 @@ impl Compiler<'_, '_, '_> {
             detailed_metric: false,
             value_to_metric: false,
             metadata: None,
-            plans: [].into(),
+            plan: None,
         };
         let first = self.rules.len();
         let is_list = parsed.tiers.len() > 1;
@@ -61,6 +61,8 @@ fn node(pattern: Box<str>, key: &str, rules: Vec<RuleIndex>, children: Vec<Node>
         pattern,
         key: key.into(),
         rules,
+        by_plan: [].into(),
+        permits: None,
         share_threshold: false,
         value_to_metric: false,
         children: Children::new(children),

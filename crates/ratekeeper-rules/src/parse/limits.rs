@@ -60,16 +60,25 @@ pub(crate) fn parse_limit(
     report: &mut Report<'_>,
 ) -> Option<ParsedLimit> {
     let fields = Fields::new(node, context, report)?;
+    limit_of(&fields, around, report)
+}
+
+/// Reads the limit of a mapping whose keys have been checked.
+pub(crate) fn limit_of(
+    fields: &Fields<'_>,
+    around: LimitDefaults<'_>,
+    report: &mut Report<'_>,
+) -> Option<ParsedLimit> {
     let name: Option<Box<str>> = fields
         .text("name", report)
         .filter(|at| !at.value.is_empty())
         .map(|at| at.value.into());
-    let own = Policy::parse(&fields, report);
+    let own = Policy::parse(fields, report);
     let own_algorithm = own.algorithm;
     let unlimited = ParsedLimit {
-        replaces: parse_replaces(&fields, name.as_deref(), report),
+        replaces: parse_replaces(fields, name.as_deref(), report),
         name,
-        id: parse_id(&fields, report),
+        id: parse_id(fields, report),
         policy: own.within(around.policy),
         ..ParsedLimit::unlimited(fields.mark)
     };
@@ -77,11 +86,11 @@ pub(crate) fn parse_limit(
         .boolean("unlimited", report)
         .is_some_and(|at| at.value)
     {
-        check_unlimited(&fields, report);
+        check_unlimited(fields, report);
         return Some(unlimited);
     }
-    let window = parse_window(&fields, report);
-    let quota = parse_quota(&fields, report);
+    let window = parse_window(fields, report);
+    let quota = parse_quota(fields, report);
     let (window, quota) = (window?, quota?);
     let default = match window {
         Window::Calendar(_) => Algorithm::FixedWindow,
@@ -89,7 +98,7 @@ pub(crate) fn parse_limit(
     };
     let algorithm = own_algorithm.unwrap_or(default);
     let length = (window.length(), matches!(window, Window::Calendar(_)));
-    let limit = checked_limit(&fields, algorithm, quota, length, report)?;
+    let limit = checked_limit(fields, algorithm, quota, length, report)?;
     Some(ParsedLimit {
         limit: RuleLimit::Limited(limit),
         unit: window.unit(),

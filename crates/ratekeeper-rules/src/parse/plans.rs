@@ -6,15 +6,22 @@ use super::limits::{LimitDefaults, ParsedLimit, parse_limit};
 use super::nearest::nearest;
 use crate::report::Report;
 use crate::yaml::{Kind, Mark, Node, Resolved, Scalar};
-use crate::{PlanLimit, RuleLimit};
+use crate::{PlanIndex, RuleLimit};
 
 /// The `plans:` of a descriptor.
 #[derive(Default)]
 pub(super) struct ParsedPlans {
     /// The limits of the default plan and their position, if it is listed here as well.
-    pub(super) default: Option<At<Vec<ParsedLimit>>>,
+    pub(super) default: Option<At<PlanLimits>>,
     /// The limits of the other plans, in the order of the domain's plans.
-    pub(super) others: Vec<PlanLimit>,
+    pub(super) others: Vec<(PlanIndex, PlanLimits)>,
+}
+
+/// The limits of one plan.
+pub(super) struct PlanLimits {
+    pub(super) limits: Vec<ParsedLimit>,
+    /// True if the file has a list of them, even of one.
+    pub(super) is_list: bool,
 }
 
 /// Reads `plans:`; `known` are the domain's plans, of which the first is the default.
@@ -37,38 +44,31 @@ pub(super) fn parse_plans(
         return ParsedPlans::default();
     };
     let mut plans = ParsedPlans::default();
-    let mut others = Vec::new();
     for pair in pairs {
-        let Some(plan) = plan_index(&pair.key, known, report) else {
+        let Some(name) = plan_text(&pair.key, report) else {
             continue;
         };
-        let limits = parse_limits(&pair.value, Context::PlanLimit, around, report);
-        match known.get(plan) {
-            Some(_) if plan == 0 => {
-                plans.default = Some(At {
-                    value: limits,
-                    mark: pair.key.mark,
-                })
-            }
-            Some(name) => others.extend(
-                limits
-                    .into_iter()
-                    .map(|limit| (plan, plan_limit(name, limit, report))),
-            ),
-            None => {}
+        let Some(plan) = plan_index(name, known, report) else {
+            continue;
+        };
+        let limits = PlanLimits {
+            limits: parse_limits(&pair.value, Context::PlanLimit, around, report),
+            is_list: pair.value.as_list().is_some(),
+        };
+        if plan == PlanIndex::DEFAULT {
+            plans.default = Some(At {
+                value: limits,
+                mark: pair.key.mark,
+            });
+        } else {
+            plans.others.push((plan, limits));
         }
     }
-    if let (false, Some(pair)) = (others.is_empty(), pairs.first()) {
-        let message = "no tenant can be on another plan than the default one in this version; \
-                       the limits of the others are checked and wait";
-        report.warn(pair.key.mark, message, None);
-    }
-    others.sort_by_key(|&(plan, _)| plan);
-    plans.others = others.into_iter().map(|(_, limit)| limit).collect();
+    plans.others.sort_by_key(|&(plan, _)| plan);
     plans
 }
 
-fn plan_index(key: &Node, known: &[Box<str>], report: &mut Report<'_>) -> Option<usize> {
+fn plan_text<'t>(key: &'t Node, report: &mut Report<'_>) -> Option<At<&'t str>> {
     let Kind::Scalar(Scalar {
         text,
         resolved: Resolved::Text,
@@ -78,7 +78,20 @@ fn plan_index(key: &Node, known: &[Box<str>], report: &mut Report<'_>) -> Option
         report.error(key.mark, "the name of a plan is text", "quote it");
         return None;
     };
-    let index = known.iter().position(|name| name == text);
+    Some(At {
+        value: text,
+        mark: key.mark,
+    })
+}
+
+/// The plan of that name; one that the domain does not have is reported.
+pub(crate) fn plan_index(
+    name: At<&str>,
+    known: &[Box<str>],
+    report: &mut Report<'_>,
+) -> Option<PlanIndex> {
+    let At { value: text, mark } = name;
+    let index = known.iter().position(|name| **name == *text);
     if index.is_none() {
         let help = match nearest(text, known.iter().map(|name| &**name)) {
             Some(name) => format!("did you mean `{name}`?"),
@@ -89,23 +102,10 @@ fn plan_index(key: &Node, known: &[Box<str>], report: &mut Report<'_>) -> Option
             }
             None => format!("the plans are {}", known.join(", ")),
         };
-        report.error(key.mark, format!("the domain has no plan '{text}'"), help);
+        report.error(mark, format!("the domain has no plan '{text}'"), help);
     }
-    index
-}
-
-fn plan_limit(plan: &str, limit: ParsedLimit, report: &Report<'_>) -> PlanLimit {
-    PlanLimit {
-        plan: plan.into(),
-        limit: limit.limit,
-        calendar: limit.calendar,
-        unit: limit.unit,
-        window_text: limit.window_text,
-        name: limit.name,
-        store: limit.policy.store,
-        consistency: limit.policy.consistency,
-        place: report.place(limit.mark),
-    }
+    // More plans than the index has room for have been reported.
+    index.and_then(|index| u16::try_from(index).ok().map(PlanIndex))
 }
 
 /// Reads a limit or a list of limits; two of one list must differ in algorithm or window.

@@ -10,7 +10,11 @@ use super::service_levels::{LevelContext, ParsedLevel, parse_service_levels};
 use crate::Evaluation;
 use crate::report::Report;
 use crate::slas::PathPattern;
+use crate::tenants::CUSTOM;
 use crate::yaml::{Mark, Node};
+
+/// The most plans of a domain.
+const PLANS_MAX: usize = 1_000;
 
 /// The settings of a domain that one file has, apart from the descriptors.
 #[derive(Debug, Default)]
@@ -30,6 +34,16 @@ pub(crate) struct Root<'t> {
     pub(crate) settings: Settings,
     pub(crate) descriptors: Option<&'t [Rc<Node>]>,
     pub(crate) service_levels: Vec<ParsedLevel>,
+    pub(crate) tenants: Option<Tenants<'t>>,
+}
+
+/// The `tenants:` of one file, not read yet: that takes the rules of all files.
+#[derive(Debug)]
+pub(crate) struct Tenants<'t> {
+    /// The domain that the file names.
+    pub(crate) domain: Option<At<&'t str>>,
+    pub(crate) items: &'t [Rc<Node>],
+    pub(crate) mark: Mark,
 }
 
 /// Defaults that apply to all files.
@@ -64,20 +78,45 @@ pub(crate) fn parse_root<'t>(
     let domain = fields
         .text("domain", report)
         .filter(|at| !at.value.is_empty());
-    let only_levels =
-        fields.has("slas") && fields.key_mark("domain").is_none() && !fields.has("descriptors");
+    let tenants = parse_tenants(&fields, domain, report);
+    let only_levels = (fields.has("slas") || tenants.is_some())
+        && fields.key_mark("domain").is_none()
+        && !fields.has("descriptors");
     if domain.is_none() && !only_levels && fields.get("domain").is_none_or(is_empty_text) {
         empty_domain(
             fields.get("domain").map_or(fields.mark, |node| node.mark),
             report,
         );
     }
+    // A file of tenants alone belongs to a domain, and is none of the files that make it.
+    let is_apart = tenants.is_some() && has_nothing_else(&fields);
     Some(Root {
-        domain,
+        domain: domain.filter(|_| !is_apart),
         settings,
         descriptors: fields.list("descriptors", report),
         service_levels,
+        tenants,
     })
+}
+
+fn parse_tenants<'t>(
+    fields: &Fields<'t>,
+    domain: Option<At<&'t str>>,
+    report: &mut Report<'_>,
+) -> Option<Tenants<'t>> {
+    let mark = fields.key_mark("tenants")?;
+    let items = fields.list("tenants", report).unwrap_or_default();
+    Some(Tenants {
+        domain,
+        items,
+        mark,
+    })
+}
+
+/// Returns true if a file has no key that says anything about a domain or a service level.
+fn has_nothing_else(fields: &Fields<'_>) -> bool {
+    let mut others = Context::Root.keys().iter();
+    others.all(|key| matches!(*key, "domain" | "tenants") || fields.key_mark(key).is_none())
 }
 
 /// Returns true if a `domain` that was not accepted is empty text: any other fault has been
@@ -125,9 +164,19 @@ fn parse_plan_names(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<V
                 format!("plan '{}' is there twice", name.value),
                 "leave one of them out",
             );
+        } else if name.value == CUSTOM {
+            report.error(
+                name.mark,
+                format!("a plan cannot be called '{CUSTOM}': limits that one tenant has alone are"),
+                "choose another name",
+            );
         } else {
             names.push(name.value.into());
         }
+    }
+    if names.len() > PLANS_MAX {
+        let message = format!("a domain has at most {PLANS_MAX} plans");
+        report.error(mark, message, "give single tenants `overrides` instead");
     }
     Some(At { value: names, mark })
 }

@@ -36,6 +36,9 @@ fn the_schema_has_the_keys_that_files_may_have() {
         ("ServiceLevel", Context::ServiceLevel),
         ("ServiceMatch", Context::ServiceMatch),
         ("Tier", Context::Tier),
+        ("Tenant", Context::Tenant),
+        ("TenantPlan", Context::TenantPlan),
+        ("TenantOverride", Context::TenantOverride),
     ];
     for (name, context) in pairs {
         let properties = schema["$defs"][name]["properties"].as_object().expect(name);

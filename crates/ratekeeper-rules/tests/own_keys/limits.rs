@@ -1,7 +1,7 @@
 //! Limits: windows, algorithms, plans, concurrency.
 
 use ratekeeper_core::{Algorithm, Micros};
-use ratekeeper_rules::{CalendarUnit, RuleLimit, Unit};
+use ratekeeper_rules::{CalendarUnit, Unit};
 
 use crate::support::{errors, limits, loaded, refused, rules};
 
@@ -179,47 +179,6 @@ fn two_limits_of_a_list_differ_in_algorithm_or_window() {
     let rules = rules(body);
     let ids: Vec<_> = rules.iter().map(|rule| &*rule.id).collect();
     assert_eq!(ids, ["d.k#1m:sliding_window", "d.k#1m:gcra", "d.k#1s"]);
-}
-
-#[test]
-fn plans_wait_with_the_default_ones_limit_in_force() {
-    let loaded = loaded(
-        "domain: d\nplans: [free, pro, max]\ndescriptors:\n\
-         \x20 - key: a\n    rate_limit: { unit: minute, limit: 10 }\n\
-         \x20   plans:\n      max: [ { unit: minute, limit: 1000 }, { unit: day, limit: 5000 } ]\n      pro: { unit: minute, limit: 100, algorithm: gcra, burst: 20 }\n\
-         \x20 - key: b\n    plans: { free: { unit: day, limit: 3 }, pro: { unlimited: true } }\n\
-         \x20 - key: c\n    plans: { pro: { unit: day, limit: 3 } }\n",
-    );
-    let [a, b, c] = loaded.rules.rules() else {
-        panic!("three rules")
-    };
-    let plans: Vec<_> = a
-        .plans
-        .iter()
-        .map(|plan| (&*plan.plan, &*plan.window_text))
-        .collect();
-    assert_eq!(plans, [("pro", "1m"), ("max", "1m"), ("max", "1d")]);
-    assert_eq!(a.limited().map(|limit| limit.quota()), Some(10));
-    assert_eq!(b.limited().map(|limit| limit.quota()), Some(3));
-    assert_eq!(b.plans[0].limit, RuleLimit::Unlimited);
-    assert_eq!((c.limit, c.plans.len()), (RuleLimit::Unlimited, 1));
-    let warnings: Vec<_> = loaded
-        .warnings
-        .iter()
-        .map(|warning| warning.place.line)
-        .collect();
-    assert_eq!(warnings, [7, 10, 12]);
-    assert_eq!(
-        errors(
-            "domain: d\nplans: [free, pro, pro]\ndescriptors:\n  - key: a\n    rate_limit: { unit: day, limit: 1 }\n\
-                \x20   plans: { prro: { unit: day, limit: 1 }, free: { unit: day, limit: 2 } }\n"
-        ),
-        [
-            "plan 'pro' is there twice",
-            "the domain has no plan 'prro'",
-            "the default plan's limit is there twice: `rate_limit` is the default plan's"
-        ]
-    );
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod ids;
 mod limits;
+mod plans;
 mod policies;
 mod service_levels;
 mod support;

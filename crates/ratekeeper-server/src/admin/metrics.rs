@@ -87,8 +87,7 @@ impl Scrape {
 }
 
 fn rows(snapshot: &Snapshot) -> Vec<RuleRow> {
-    let rules = snapshot.stats().zip(snapshot.rules().rules());
-    let row = |(stats, rule): (&ratekeeper_limiter::RuleStats, &ratekeeper_rules::Rule)| RuleRow {
+    let row = |(rule, stats): (&ratekeeper_rules::Rule, &ratekeeper_limiter::RuleStats)| RuleRow {
         domain: (*stats.domain).into(),
         rule: (*stats.rule).into(),
         plan: stats.plan.clone(),
@@ -96,7 +95,7 @@ fn rows(snapshot: &Snapshot) -> Vec<RuleRow> {
         counts: stats.counts(),
         details: stats.details(),
     };
-    rules.map(row).collect()
+    snapshot.counted().map(row).collect()
 }
 
 impl Collector for Scrape {

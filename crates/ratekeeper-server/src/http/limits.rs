@@ -53,6 +53,9 @@ struct OwnLimit {
     /// The service level that it is a tier of, and what that is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     service_level: Option<OwnLevel>,
+    /// The plan that the limit is of: the caller's, or `custom` for one that only this tenant has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<String>,
     limit: u64,
     window: String,
     /// Absent if it depends on more than the client: a tenant in the path, or the method.
@@ -205,6 +208,7 @@ impl OwnLimit {
         Some(Self {
             rule: explained.rule.clone(),
             service_level: level.cloned(),
+            plan: Some(rules.plan_of(rule).to_owned()).filter(|plan| !plan.is_empty()),
             limit: limit.ceiling(),
             window: format_duration(limit.window()),
             state: Some(LimitState {
@@ -224,6 +228,7 @@ impl OwnLimit {
             Some(Self {
                 rule: rule.id.to_string(),
                 service_level: Some(about.clone()),
+                plan: None,
                 limit: limit.ceiling(),
                 window: format_duration(limit.window()),
                 state: None,

@@ -1,10 +1,11 @@
 //! Reads rules, and knows what it has read before.
 
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
-use ratekeeper_rules::{Diagnostics, Loaded, ReadError, Source, load, read};
+use ratekeeper_rules::{Diagnostics, Loaded, ReadError, ReadOptions, Unreadable, load, read};
 
 use super::ReloadStatus;
 use crate::config::RulesSource;
@@ -96,8 +97,10 @@ impl RulesLoader {
         &self.status
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.source.path
+    /// The paths of the rules and of the tenants.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let tenants = self.source.tenants.as_deref();
+        std::iter::once(&*self.source.path).chain(tenants)
     }
 
     /// Reads the files, off the threads that answer requests.
@@ -137,28 +140,27 @@ impl RulesLoader {
 
 /// The contents of the files at one moment, or the reason they could not be read.
 pub(super) struct Reading {
-    sources: Result<Vec<Source>, ReadError>,
+    /// The texts, and the errors of files that are none.
+    read: Result<Unreadable, LoadError>,
     fingerprint: u64,
 }
 
 impl Reading {
     fn new(source: &RulesSource) -> Self {
-        let sources = read(&source.path, &source.read);
+        let read = read_all(source);
         // Only compared with others of this process, so the hash need not last.
         let mut hasher = DefaultHasher::new();
-        match &sources {
-            Ok(sources) => {
-                for source in sources {
+        match &read {
+            Ok(read) => {
+                for source in &read.sources {
                     (&source.name, &source.text).hash(&mut hasher);
                 }
+                read.to_string().hash(&mut hasher);
             }
-            Err(error) => (error.to_string(), source_of(error)).hash(&mut hasher),
-        }
-        if let Err(ReadError::Unreadable(unreadable)) = &sources {
-            unreadable.sources.hash(&mut hasher);
+            Err(error) => error.to_string().hash(&mut hasher),
         }
         Self {
-            sources,
+            read,
             fingerprint: hasher.finish(),
         }
     }
@@ -168,17 +170,40 @@ impl Reading {
     }
 
     fn compile(self, source: &RulesSource) -> Result<Loaded, LoadError> {
-        let sources = self.sources.map_err(|error| match error {
-            ReadError::Unreadable(unreadable) => {
-                LoadError::Refused(unreadable.all(&source.options))
-            }
-            error => LoadError::Read(error),
-        })?;
-        if sources.is_empty() {
-            return Err(LoadError::Empty(source.path.display().to_string()));
+        let read = self.read?;
+        if !read.errors.is_empty() {
+            return Err(LoadError::Refused(read.all(&source.options)));
         }
-        load(&sources, &source.options).map_err(LoadError::Refused)
+        load(&read.sources, &source.options).map_err(LoadError::Refused)
     }
+}
+
+/// Reads the rules and the tenants.
+fn read_all(source: &RulesSource) -> Result<Unreadable, LoadError> {
+    let mut all = Unreadable::default();
+    let mut known = HashSet::new();
+    let rules = std::iter::once((&source.path, source.read));
+    let tenants = source
+        .tenants
+        .iter()
+        .map(|path| (path, ReadOptions::default()));
+    for (path, options) in rules.chain(tenants) {
+        let (more, errors) = match read(path, &options) {
+            Ok(more) if more.is_empty() => {
+                return Err(LoadError::Empty(path.display().to_string()));
+            }
+            Ok(more) => (more, Vec::new()),
+            Err(ReadError::Unreadable(some)) => (some.sources, some.errors),
+            Err(error) => return Err(LoadError::Read(error)),
+        };
+        all.errors.extend(errors);
+        // A file of tenants may lie among the rules.
+        let new = more
+            .into_iter()
+            .filter(|source| known.insert(source.name.clone()));
+        all.sources.extend(new);
+    }
+    Ok(all)
 }
 
 /// Runs `work` where blocking is allowed; a panic in it is passed on.

@@ -43,6 +43,7 @@ impl Fixture {
     fn start(path: &Path, config: WatchConfig) -> Self {
         let source = RulesSource {
             path: path.to_owned(),
+            tenants: None,
             read: ReadOptions::default(),
             options: Options::default(),
         };
@@ -421,6 +422,7 @@ async fn a_panic_is_survived() {
     let (_dir, folder) = folder_with(1);
     let source = RulesSource {
         path: folder.clone(),
+        tenants: None,
         read: ReadOptions::default(),
         options: Options::default(),
     };

@@ -131,6 +131,7 @@ async fn the_metrics_listener_shows_metrics_to_everyone_and_nothing_else() {
 pub(crate) async fn bind(config: ServerConfig) -> Result<Server<MemoryStore>, BindError> {
     let source = RulesSource {
         path: "does-not-matter".into(),
+        tenants: None,
         read: ReadOptions::default(),
         options: Options::default(),
     };

@@ -122,6 +122,7 @@ pub(crate) async fn start_on<S: ServedStore>(
     options.profile = config.rls.profile;
     let source = RulesSource {
         path: dir.path().to_owned(),
+        tenants: None,
         read: ReadOptions::default(),
         options,
     };

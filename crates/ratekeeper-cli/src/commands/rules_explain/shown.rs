@@ -40,6 +40,9 @@ fn descriptor(text: &mut String, descriptor: &ExplainedDescriptor) {
         None => String::new(),
     };
     let _ = writeln!(text, "\n[{domain}{}]", descriptor.entries.join(", "));
+    if let Some(plan) = &descriptor.plan {
+        let _ = writeln!(text, "  plan: {plan}");
+    }
     for each in &descriptor.nodes {
         node(text, each);
     }

@@ -37,7 +37,7 @@ fn everything_that_is_enforced_is_in_markdown() {
         r"# Limits of \*our\* API",
         "| GET | `/v1/organizations/{tenant}/product/*` | 200 per 1s<br>1000 per 10s | `get-product#1s`<br>`get-product#10s` |",
         r"## shop \<b\>",
-        r"| each api\_key | 100 per 1m<br>1000 per 1m, at most 50 at once on the plan pro | `shop <b>.api_key`<br>`shop <b>.api_key` |",
+        r"| each api\_key | 100 per 1m<br>1000 per 1m, at most 50 at once on the plan pro | `shop <b>.api_key`<br>`shop <b>.api_key@pro` |",
         r#"| each api\_key, endpoint = POST /orders\|\<script\> | 5 per 1s | `a"b` |"#,
         r"| each user = bot-\* | 20 at a time | `shop <b>.user_bot-*#concurrency` |",
     ] {

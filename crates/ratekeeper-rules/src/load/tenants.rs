@@ -1,0 +1,266 @@
+//! Compiles the tenants of all files, once the rules of all files are known.
+
+mod overrides;
+mod terms;
+
+use hashbrown::HashMap;
+
+use super::{DomainBuilder, Options};
+use crate::id::Draft;
+use crate::parse::context::Context;
+use crate::parse::fields::{At, Fields, not_a_map};
+use crate::parse::nearest::nearest;
+use crate::parse::root::Tenants;
+use crate::report::Report;
+use crate::tenants::{Tenant, TenantTable, Term};
+use crate::yaml::Node as Tree;
+use crate::{Rule, TenantHash, TenantKey, secret};
+use overrides::Overrides;
+
+/// Puts the tenants of all files into their domains, and their own limits among the rules.
+pub(super) fn compile(
+    files: Vec<Option<Tenants<'_>>>,
+    domains: &mut [DomainBuilder],
+    options: &Options,
+    reports: &mut [Report<'_>],
+    (rules, drafts): (&mut Vec<Rule>, &[Draft]),
+) {
+    let mut compilers: HashMap<usize, Compiler> = HashMap::new();
+    for (tenants, report) in files.into_iter().zip(reports) {
+        let Some(tenants) = tenants else {
+            continue;
+        };
+        let Some(index) = domain_of(&tenants, domains, report) else {
+            continue;
+        };
+        let compiler = compilers.entry(index).or_default();
+        let around = Around {
+            domain: &domains[index],
+            options,
+            drafts,
+        };
+        for item in tenants.items {
+            if item.as_map().is_some() {
+                compiler.tenant(item, &around, rules, report);
+            } else {
+                not_a_map(item, report);
+            }
+        }
+    }
+    for (index, compiler) in compilers {
+        let key = options.tenant_key.clone().unwrap_or_default();
+        let mut table = TenantTable::new(key);
+        for (name, tenant) in compiler.tenants {
+            let hash = name.hash(table.key());
+            table.insert(hash, tenant);
+        }
+        domains[index].tenants = table;
+    }
+}
+
+/// The domain whose tenants these are: the one that the file names, else the only one that has any.
+fn domain_of(
+    tenants: &Tenants<'_>,
+    domains: &[DomainBuilder],
+    report: &mut Report<'_>,
+) -> Option<usize> {
+    let has_tenants = |domain: &DomainBuilder| domain.settings.tenant.is_some();
+    if let Some(At { value: name, mark }) = tenants.domain {
+        let index = domains.iter().position(|domain| *domain.name == *name);
+        let Some(index) = index else {
+            let names = domains.iter().map(|domain| &*domain.name);
+            let help = nearest(name, names).map(|name| format!("did you mean `{name}`?"));
+            report.error(mark, format!("there is no domain '{name}'"), help);
+            return None;
+        };
+        if !domains.get(index).is_some_and(has_tenants) {
+            let message = format!("the domain '{name}' does not say which entry names the tenant");
+            let help = "write `tenant: api_key`, the key of that entry, at the top of its rules";
+            report.error(mark, message, help);
+            return None;
+        }
+        return Some(index);
+    }
+    let mut with_tenants = (0..).zip(domains).filter(|(_, domain)| has_tenants(domain));
+    match (with_tenants.next(), with_tenants.next()) {
+        (Some((index, _)), None) => Some(index),
+        (None, _) => {
+            let message = "no domain says which entry names the tenant";
+            let help = "write `tenant: api_key`, the key of that entry, at the top of the rules";
+            report.error(tenants.mark, message, help);
+            None
+        }
+        (Some((_, one)), Some((_, other))) => {
+            let message = "several domains have tenants";
+            let help = format!("write `domain: {}`, or {}, …", one.name, other.name);
+            report.error(tenants.mark, message, help);
+            None
+        }
+    }
+}
+
+/// The surroundings that a tenant is compiled against.
+struct Around<'a> {
+    domain: &'a DomainBuilder,
+    options: &'a Options,
+    drafts: &'a [Draft],
+}
+
+impl Around<'_> {
+    fn tenant_key(&self) -> &str {
+        let tenant = self.domain.settings.tenant.as_ref();
+        tenant.map_or("", |at| &at.value)
+    }
+
+    fn plans(&self) -> &[Box<str>] {
+        let plans = self.domain.settings.plans.as_ref();
+        plans.map(|at| at.value.as_slice()).unwrap_or_default()
+    }
+
+    fn is_secret(&self, key: &str) -> bool {
+        secret::is_secret_by_default(key)
+            || self.domain.settings.secrets.contains(key)
+            || self.options.secrets.contains(key)
+    }
+
+    /// `key_value`; a secret value is replaced by its fingerprint.
+    fn shown(&self, (key, value): (&str, Option<&str>)) -> String {
+        match value {
+            None => key.to_owned(),
+            Some(value) if self.is_secret(key) && !value.contains('*') => {
+                format!("{key}_{}", secret::fingerprint(value))
+            }
+            Some(value) => format!("{key}_{value}"),
+        }
+    }
+}
+
+/// A tenant as a file names it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Name {
+    Value(Box<str>),
+    Hash(TenantHash),
+}
+
+impl Name {
+    fn hash(&self, key: &TenantKey) -> TenantHash {
+        match self {
+            Self::Value(value) => key.hash(value),
+            Self::Hash(hash) => *hash,
+        }
+    }
+}
+
+/// The tenants of one domain so far.
+#[derive(Default)]
+struct Compiler {
+    tenants: Vec<(Name, Tenant)>,
+    /// The position of each tenant, by its hash where there is a key.
+    places: HashMap<Name, String>,
+    overrides: Overrides,
+}
+
+impl Compiler {
+    fn tenant(
+        &mut self,
+        item: &Tree,
+        around: &Around<'_>,
+        rules: &mut Vec<Rule>,
+        report: &mut Report<'_>,
+    ) {
+        let Some(fields) = Fields::new(item, Context::Tenant, report) else {
+            return;
+        };
+        let name = self.name(&fields, around, report);
+        let term = terms::term(&fields, Term::ALWAYS, report);
+        let plans = terms::plans(&fields, term, around, report);
+        let limits = self.overrides.read(&fields, term, around, rules, report);
+        let is_bare = ["plan", "overrides"]
+            .iter()
+            .all(|key| fields.key_mark(key).is_none());
+        if is_bare {
+            let message = "this tenant has neither a plan nor overrides";
+            report.error(fields.mark, message, "write `plan: pro`, or leave it out");
+        }
+        if let Some(name) = name {
+            self.tenants.push((name, Tenant::new(plans, limits)));
+        }
+    }
+
+    /// Reads the value or the hash of a tenant.
+    fn name(
+        &mut self,
+        fields: &Fields<'_>,
+        around: &Around<'_>,
+        report: &mut Report<'_>,
+    ) -> Option<Name> {
+        let value = fields.text("tenant", report);
+        let hash = fields.text("hash", report);
+        let (name, mark) = match (value, hash) {
+            (Some(_), Some(At { mark, .. })) => {
+                let message = "`tenant` and `hash` name the same thing";
+                report.error(mark, message, "leave one of them out");
+                return None;
+            }
+            (Some(value), None) => (self.value(value, around, report)?, value.mark),
+            (None, Some(hash)) => (hashed(hash, around, report)?, hash.mark),
+            (None, None) => {
+                if !fields.has("tenant") && !fields.has("hash") {
+                    let help = "write `tenant:` and its value, or `hash:` and what `ratekeeper key hash` prints";
+                    report.error(fields.mark, "there is no tenant", help);
+                }
+                return None;
+            }
+        };
+        // The same tenant may be there once by its value and once by its hash.
+        let unique = match &around.options.tenant_key {
+            Some(key) => Name::Hash(name.hash(key)),
+            None => name.clone(),
+        };
+        let place = report.place(mark).to_string();
+        if let Some(earlier) = self.places.insert(unique, place) {
+            let help = format!("it is at {earlier} already: put both into one");
+            report.error(mark, "this tenant is there twice", help);
+            return None;
+        }
+        Some(name)
+    }
+
+    fn value(&self, value: At<&str>, around: &Around<'_>, report: &mut Report<'_>) -> Option<Name> {
+        let key = around.tenant_key();
+        if value.value.is_empty() {
+            let help = format!("write the value of its `{key}`");
+            report.error(value.mark, "a tenant cannot be empty", help);
+            return None;
+        }
+        if around.is_secret(key) {
+            let message = format!("the value of `{key}` is a secret, and stands here in the clear");
+            let help = "write `hash:` and what `ratekeeper key hash` prints for it";
+            report.warn(value.mark, message, help);
+        }
+        Some(Name::Value(value.value.into()))
+    }
+}
+
+fn hashed(hash: At<&str>, around: &Around<'_>, report: &mut Report<'_>) -> Option<Name> {
+    if around.options.tenant_key.is_none() {
+        let message = "a hash means nothing without the `tenant_key` that it was made with";
+        let help =
+            "set `tenant_key` in the settings; `rules check --config ratekeeper.yaml` reads them";
+        // Who knows the settings knows the stores.
+        if around.options.stores.is_some() {
+            report.error(hash.mark, message, help);
+            return None;
+        }
+        report.warn(hash.mark, message, help);
+    }
+    match hash.value.parse() {
+        Ok(hash) => Some(Name::Hash(hash)),
+        Err(_) => {
+            let message = "this is no hash of a tenant: it has 32 hexadecimal digits";
+            let help = "write what `ratekeeper key hash` prints, in quotes";
+            report.error(hash.mark, message, help);
+            None
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Keyed hashes of tenants' values.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::str::FromStr;
+
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+/// The secret under which tenants' values are hashed. Without it nobody can tell from a hash which
+/// value it is of, not even by trying values.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TenantKey([u8; 16]);
+
+impl TenantKey {
+    /// The key with those bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The hash of a tenant's value.
+    #[must_use]
+    pub fn hash(&self, tenant: &str) -> TenantHash {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(b"tenant\0");
+        hasher.write(tenant.as_bytes());
+        TenantHash(hasher.finish128().as_u128())
+    }
+}
+
+impl Default for TenantKey {
+    /// A key that no other process has, for tenants that files name by their values: nobody can make
+    /// another value of the same hash.
+    fn default() -> Self {
+        let word = || RandomState::new().build_hasher().finish().to_le_bytes();
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&word());
+        key[8..].copy_from_slice(&word());
+        Self(key)
+    }
+}
+
+impl fmt::Debug for TenantKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TenantKey(secret)")
+    }
+}
+
+/// The keyed hash of a tenant's value: 32 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TenantHash(u128);
+
+impl TenantHash {
+    /// Half of the hash, for a table.
+    #[expect(clippy::cast_possible_truncation, reason = "half of it is wanted")]
+    pub(crate) const fn low(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+impl fmt::Display for TenantHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// A text that is no hash of a tenant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a hash has 32 hexadecimal digits")]
+pub struct NotATenantHash;
+
+impl FromStr for TenantHash {
+    type Err = NotATenantHash;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let hash = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
+        hash.map(Self).ok_or(NotATenantHash)
+    }
+}

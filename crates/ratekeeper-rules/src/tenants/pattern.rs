@@ -1,0 +1,84 @@
+//! The descriptor of an override: the entries after the tenant's.
+
+use crate::matching::{Composite, Wildcard};
+use crate::{Entry, Matched, Visit};
+
+/// The entries that an override is for; none for the tenant as a whole.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    parts: Box<[Part]>,
+}
+
+#[derive(Debug)]
+enum Part {
+    /// Key and value, as `key_value`.
+    Exact(Box<str>),
+    /// Key and value with `*` in them.
+    Wildcard(Box<Wildcard>),
+    /// A key; each value has its own counter.
+    KeyOnly(Box<str>),
+}
+
+impl Pattern {
+    /// The pattern of some keys with their values.
+    pub(crate) fn new<'a>(parts: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> Self {
+        let part = |(key, value): (&str, Option<&str>)| match value {
+            Some(value) if key.contains('*') || value.contains('*') => {
+                Part::Wildcard(Box::new(Wildcard::new(&format!("{key}_{value}"))))
+            }
+            Some(value) => Part::Exact(format!("{key}_{value}").into()),
+            None if key.contains('*') => Part::Wildcard(Box::new(Wildcard::new(key))),
+            None => Part::KeyOnly(key.into()),
+        };
+        Self {
+            parts: parts.map(part).collect(),
+        }
+    }
+
+    /// Orders patterns of as many entries: the more specific comes first.
+    pub(crate) fn ranks(&self) -> Vec<u8> {
+        self.parts.iter().map(Part::rank).collect()
+    }
+
+    /// Returns true if all `entries` match, and none of their nodes matched more specifically.
+    pub(super) fn matches(&self, entries: &[Entry<'_>], visits: &[Visit<'_>]) -> bool {
+        let no_closer = |number: usize, part: &Part| {
+            let visit = visits.get(number);
+            visit.is_none_or(|visit| part.rank() <= rank(visit.how))
+        };
+        self.parts.len() == entries.len()
+            && self
+                .parts
+                .iter()
+                .zip(entries)
+                .enumerate()
+                .all(|(number, (part, entry))| part.matches(entry) && no_closer(number, part))
+    }
+}
+
+impl Part {
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::Exact(_) => rank(Matched::Exact),
+            Self::Wildcard(_) => rank(Matched::Wildcard),
+            Self::KeyOnly(_) => rank(Matched::KeyOnly),
+        }
+    }
+
+    fn matches(&self, entry: &Entry<'_>) -> bool {
+        match self {
+            Self::Exact(composite) => Composite::new(entry).is(composite.as_bytes()),
+            Self::Wildcard(wildcard) => wildcard.matches(&Composite::new(entry)),
+            Self::KeyOnly(key) => **key == *entry.key,
+        }
+    }
+}
+
+/// Orders the ways to match, the most specific first.
+const fn rank(how: Matched) -> u8 {
+    match how {
+        Matched::Exact => 0,
+        Matched::Wildcard => 1,
+        Matched::KeyOnly => 2,
+    }
+}
