@@ -70,6 +70,8 @@ async fn an_idle_node_sees_it_as_well() {
     eventually("it has looked", || scripts().contains("cmdstat_evalsha"));
     server.set_clock(-20);
     eventually("it is seen", || tells(&store));
+    // Nor does a probe's own counter count as moved, which had not expired.
+    assert_eq!(store.shards()[0].moved_counters, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
