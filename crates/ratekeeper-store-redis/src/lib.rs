@@ -6,6 +6,7 @@
 //! asked for again. A server that fails is left alone until it answers a probe; meanwhile every
 //! decision fails at once, and the caller applies its failure mode.
 
+mod answers;
 mod batch;
 mod breaker;
 mod clock;

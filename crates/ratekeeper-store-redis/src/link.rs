@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use crate::answers::Bounded;
 use crate::node::{Address, Node};
 
 /// Error codes by which servers say that they do not serve us, so that asking again is no use.
@@ -74,7 +75,7 @@ impl Link {
     }
 
     async fn enter(node: &Node) -> Result<Self, LinkError> {
-        let stream = connect(node).await?;
+        let stream = Bounded::new(connect(node).await?);
         // Deadlines are the callers': theirs end earlier than any that could be set here.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         // The client library would log in as well, but hide the server's answer.
