@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use crate::families::{
-    addresses, costs, crowds, floods, h2spec, http2, secrets, smuggling, spellings, tables, tokens,
+    addresses, batches, costs, crowds, floods, h2spec, http2, lifted, places, secrets, smuggling,
+    spellings, stores, tables, tokens,
 };
 use crate::row::{HEAD, Row};
 
@@ -68,6 +69,10 @@ const FAMILIES: &[(&str, Attack)] = &[
     ("secrets", secrets::attack),
     ("costs", costs::attack),
     ("tables", tables::attack),
+    ("places", places::attack),
+    ("permissions", lifted::attack),
+    ("stores", stores::attack),
+    ("batches", batches::attack),
     ("crowds", crowds::attack),
     ("floods", floods::attack),
     ("h2spec", h2spec::attack),

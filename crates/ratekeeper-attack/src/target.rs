@@ -54,6 +54,15 @@ impl Target {
         Self::start(setup, command, port, admin)
     }
 
+    /// `ratekeeper serve` for other hosts as well, with the port of gRPC.
+    pub(crate) fn serve_all(setup: &Setup<'_>) -> Result<(Self, u16)> {
+        let (port, admin, grpc) = (free_port(), free_port(), free_port());
+        let mut command = Command::new(setup.program);
+        command.args(["serve", "--grpc", &format!("0.0.0.0:{grpc}")]);
+        command.args(["--http", &format!("0.0.0.0:{port}")]);
+        Ok((Self::start(setup, command, port, admin)?, grpc))
+    }
+
     /// `ratekeeper gateway` in front of the upstream at a URL.
     pub(crate) fn gateway(setup: &Setup<'_>, upstream: &str) -> Result<Self> {
         let (port, admin) = (free_port(), free_port());

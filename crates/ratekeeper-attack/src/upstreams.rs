@@ -22,12 +22,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    pub(crate) const ALL: [Self; 4] = [Self::Flask, Self::Django, Self::Express, Self::LaxExpress];
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Flask => "gunicorn, Flask",
             Self::Django => "uWSGI, Django",
-            Self::Express => "Express",
-            Self::LaxExpress => "Express, lax routes",
+            Self::Express => "Express, strict routes",
+            Self::LaxExpress => "Express",
         }
     }
 }

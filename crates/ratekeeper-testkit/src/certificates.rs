@@ -77,8 +77,23 @@ impl Authority {
     /// If the name is none of these.
     #[must_use]
     pub fn issue(&self, name: &str, validity: Validity) -> Identity {
+        self.issue_with((name, name), validity)
+    }
+
+    /// Issues a certificate with another common name than the name that counts.
+    ///
+    /// # Panics
+    /// As [`Self::issue`].
+    #[must_use]
+    pub fn issue_as(&self, common_name: &str, name: &str) -> Identity {
+        self.issue_with((common_name, name), Validity::Valid)
+    }
+
+    fn issue_with(&self, (common_name, name): (&str, &str), validity: Validity) -> Identity {
         let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, name);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, common_name);
         params.subject_alt_names = vec![match name.parse::<IpAddr>() {
             Ok(address) => SanType::IpAddress(address),
             Err(_) if name.contains("://") => {

@@ -155,12 +155,18 @@ pub fn outcome(stream: &mut TcpStream) -> Outcome {
 
 /// The type of the next frame and its payload; None at the end.
 pub fn read_frame(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+    let (kind, _, payload) = read_flagged(stream)?;
+    Some((kind, payload))
+}
+
+/// The type of the next frame, its flags and its payload; None at the end.
+pub fn read_flagged(stream: &mut TcpStream) -> Option<(u8, u8, Vec<u8>)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).ok()?;
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
     let mut payload = vec![0; length as usize];
     stream.read_exact(&mut payload).ok()?;
-    Some((head[3], payload))
+    Some((head[3], head[4], payload))
 }
 
 #[cfg(test)]

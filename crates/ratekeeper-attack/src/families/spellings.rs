@@ -63,11 +63,14 @@ pub(crate) const STRANGERS: &str = "trusted_proxies: 192.0.2.0/24\n";
 /// Settings that let through what services read in different ways.
 const PERMISSIVE: &str = "ambiguous_paths: accept\nencoded_slashes: keep\n";
 
+/// Settings that tell paths apart which Express serves alike.
+const EXACT: &str = "ignore_path_case: false\nignore_trailing_slash: false\n";
+
 /// Every spelling, to every application, behind NGINX and behind the gateway.
 pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let mut table = Table::default();
-    for kind in [Kind::Flask, Kind::Django, Kind::Express] {
+    for kind in Kind::ALL {
         let app = App::start(kind)?;
         let service = serve(program, MAPPING)?;
         let nginx = Nginx::start(&app, service.port)?;
@@ -90,7 +93,7 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
 }
 
 /// The same where some spellings must pass, or the campaign could not tell: behind settings that let ambiguous paths through,
-/// and in front of Express as it comes, which reads paths in upper and lower case alike.
+/// and behind settings by which case and a slash at the end count, in front of Express, where they do not.
 pub(crate) fn permissive(program: &Path) -> Result<[Row; 2]> {
     let row = |name: &str, kind, settings| -> Result<Row> {
         let app = App::start(kind)?;
@@ -102,7 +105,7 @@ pub(crate) fn permissive(program: &Path) -> Result<[Row; 2]> {
     };
     Ok([
         row("permissive settings", Kind::Flask, PERMISSIVE)?,
-        row("lax routes", Kind::LaxExpress, "")?,
+        row("exact settings", Kind::LaxExpress, EXACT)?,
     ])
 }
 

@@ -1,0 +1,129 @@
+//! Batches: large answers over gRPC that nobody takes.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use ratekeeper_testkit::http1::{Answer, connect, say};
+use ratekeeper_testkit::http2::{
+    DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, block, frame,
+};
+
+use crate::campaign::Plan;
+use crate::row::{Fate, Row};
+use crate::target::{Setup, Target};
+
+/// Peers in the full form.
+const PEERS: u32 = 400;
+
+/// Checks in each batch.
+const CHECKS: usize = 1_000;
+
+/// The memory that all answers under way may take, with what the process needs besides, in KiB.
+const GROWTH_KIB: usize = 128 << 10;
+
+/// The time within which peers that take nothing must be gone.
+const GONE: Duration = Duration::from_secs(60);
+
+/// Peers that take nothing are to be gone soon.
+const SETTINGS_FILE: &str = "stall_timeout: 2s\n";
+
+pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
+    // Each answer names the rule, at length, for each check.
+    let rules = format!(
+        "domain: api\ndescriptors:\n  - key: user\n    rate_limit: {{ window: 10000d, limit: 1000000, name: {} }}\n",
+        "n".repeat(200)
+    );
+    let (service, grpc) = Target::serve_all(&Setup::new(program, &rules, SETTINGS_FILE))?;
+    let before = service.process.resident_kib();
+    let mut row = Row::new("batches whose answers nobody takes, gRPC");
+    let batch = batch();
+    let mut peers: Vec<_> = (0..PEERS / plan.divisor)
+        .map(|_| open(grpc, &batch))
+        .collect();
+    let begun = Instant::now();
+    while peers.iter().any(|peer| !is_closed(peer)) && begun.elapsed() < GONE {
+        let request = "GET /healthcheck HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        let honest = Answer::try_read(&say(service.port, request));
+        row.bound(honest.is_some_and(|honest| honest.status == 200), || {
+            "an honest client got no answer".to_owned()
+        });
+        row.measure(&service.process);
+        sleep(Duration::from_millis(100));
+    }
+    for peer in peers.drain(..) {
+        let fate = match is_closed(&peer) {
+            true => Fate::Refused,
+            false => Fate::Passed,
+        };
+        row.count(fate, || format!("a peer is left after {GONE:?}"));
+    }
+    row.measure(&service.process);
+    let grown = row.peak_kib.saturating_sub(before);
+    row.bound(grown <= GROWTH_KIB, || {
+        format!("{grown} KiB more, not {GROWTH_KIB} at most")
+    });
+    Ok(vec![row])
+}
+
+/// A message of `CheckBatch`, with its prefix.
+fn batch() -> Vec<u8> {
+    let field = |number: u8, value: &[u8]| {
+        let length = u8::try_from(value.len()).unwrap_or(0x7f);
+        [&[number << 3 | 2, length][..], value].concat()
+    };
+    let entry = [field(1, b"user"), field(2, b"ada")].concat();
+    let descriptor = field(1, &entry);
+    let check = field(1, &[field(1, b"api"), field(2, &descriptor)].concat());
+    let message = check.repeat(CHECKS);
+    let length = u32::try_from(message.len()).unwrap_or(0).to_be_bytes();
+    [&[0][..], &length, &message].concat()
+}
+
+/// Asks for a batch, with a window of one byte for the answer.
+fn open(port: u16, batch: &[u8]) -> TcpStream {
+    const INITIAL_WINDOW_SIZE: [u8; 6] = [0, 4, 0, 0, 0, 1];
+    let fields = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":authority", "a"),
+        (":path", "/ratekeeper.v1.RateLimiterService/CheckBatch"),
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+    ];
+    let mut bytes = PREFACE.to_vec();
+    bytes.extend(frame(SETTINGS, 0, 0, &INITIAL_WINDOW_SIZE));
+    bytes.extend(frame(HEADERS, END_HEADERS, 1, &block(&fields)));
+    let mut pieces = batch.chunks(16 << 10).peekable();
+    while let Some(piece) = pieces.next() {
+        let flags = if pieces.peek().is_none() {
+            END_STREAM
+        } else {
+            0
+        };
+        bytes.extend(frame(DATA, flags, 1, piece));
+    }
+    let mut stream = connect(port);
+    let _ = stream.write_all(&bytes);
+    stream
+}
+
+/// True if the other side has closed the connection, or reset its only stream.
+fn is_closed(mut stream: &TcpStream) -> bool {
+    use std::io::Read;
+    let _ = stream.set_nonblocking(true);
+    let mut piece = [0; 4 << 10];
+    match stream.read(&mut piece) {
+        Ok(0) => true,
+        // RST_STREAM, or GOAWAY.
+        Ok(read) => {
+            let came = piece.get(..read).unwrap_or_default();
+            came.windows(9)
+                .any(|head| matches!(head, [0, 0, 4, 3, 0, 0, 0, 0, 1]))
+        }
+        Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+    }
+}
