@@ -14,6 +14,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use ratekeeper_http::{Describer, Forwarding, Hop, Identity, IdentityConfig, Original};
+use ratekeeper_rules::RuleSet;
 use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256,
@@ -70,7 +71,7 @@ fn cost<'a>(describer: &Describer, all: impl Iterator<Item = &'a HeaderMap>) -> 
     let begun = clock_gettime(ClockId::ThreadCPUTime);
     for headers in all {
         let original = Original::received(hop, "http", &Method::GET, &uri, headers, &forwarding)?;
-        let caller = describer.caller(&original)?;
+        let caller = describer.caller(&original, &RuleSet::default())?;
         assert_eq!(caller.key, "sub", "the token is believed");
     }
     let ended = clock_gettime(ClockId::ThreadCPUTime);

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use http::{HeaderValue, StatusCode};
 use ratekeeper_limiter::Descriptor;
-use ratekeeper_rules::{Domain, Entry, LEVEL_KEYS, LevelMatch, RuleSet, SERVICE_LEVELS, TENANT};
+use ratekeeper_rules::{
+    Domain, Entry, LEVEL_KEYS, LevelMatch, Options, PathKeys, RuleSet, SERVICE_LEVELS, TENANT,
+};
 use smallvec::SmallVec;
 
 use crate::mapping::Described;
@@ -142,15 +144,16 @@ impl Describer {
         rules: &'a RuleSet,
     ) -> Result<RequestCheck<'a>, Refused> {
         self.check_path(request, domain, rules)?;
-        let view = View::new(request, &self.identity)?;
+        let folding = rules.path_folding();
+        let view = View::new(request, &self.identity, folding)?;
         let mut described = match domain {
-            Some(_) => self.mapping.describe_view(&view)?,
+            Some(_) => self.mapping.describe(&view, rules)?,
             None => Described::default(),
         };
         let level = self.level(request, rules)?;
         if let Some(level) = &level {
             let caller = match level.tenant {
-                Some(tenant) => self.identity.tenant(TENANT, tenant)?,
+                Some(tenant) => self.identity.tenant(TENANT, tenant, folding)?,
                 None => view.caller()?,
             };
             let [level_key, method_key] = LEVEL_KEYS;
@@ -168,12 +171,44 @@ impl Describer {
         })
     }
 
-    /// Identifies the caller of `request`.
+    /// Identifies the caller of `request`, with paths as `rules` count them.
     ///
     /// # Errors
     /// As for [`Self::question`].
-    pub fn caller<'a>(&'a self, request: &'a Original<'a>) -> Result<CallerName<'a>, Refused> {
-        Ok(View::new(request, &self.identity)?.caller()?)
+    pub fn caller<'a>(
+        &'a self,
+        request: &'a Original<'a>,
+        rules: &RuleSet,
+    ) -> Result<CallerName<'a>, Refused> {
+        let view = View::new(request, &self.identity, rules.path_folding())?;
+        Ok(view.caller()?)
+    }
+
+    /// The keys of entries that are made from paths, and `path` and `endpoint`. Pass them to the
+    /// rules ([`Options::path_keys`](ratekeeper_rules::Options::path_keys)), so that
+    /// `/Orders/Export/` is counted as `/orders/export`: only values under these keys are folded.
+    #[must_use]
+    pub fn path_keys(&self) -> PathKeys {
+        let mut keys = Options::default().path_keys;
+        let mut add = |key: &str, source: &ValueSource| {
+            if let Some(form) = source.path_form() {
+                keys.entry(key.into()).or_default().insert(form);
+            }
+        };
+        self.identity
+            .named()
+            .for_each(|(key, source)| add(key, source));
+        for field in self.mapping.descriptors().iter().flatten() {
+            match &field.source {
+                Some(ValueSource::Identity) => {
+                    let mut sources = self.identity.sources();
+                    sources.by_ref().for_each(|source| add(&field.key, source));
+                }
+                Some(source) => add(&field.key, source),
+                None => {}
+            }
+        }
+        keys
     }
 
     /// The keys of entries whose values are secrets because of their source: cookies, bearer

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ratekeeper_rules::secret::is_secret_by_default;
+use ratekeeper_rules::{PathFolding, PathForm};
 
 use crate::source::ValueSource;
 use crate::view::View;
@@ -94,6 +95,7 @@ impl Identity {
                 let key = &named.key;
                 return Ok(if is_known {
                     let is_secret = named.is_secret();
+                    let name = named.source.counted(name, view.folding);
                     CallerName {
                         key,
                         name,
@@ -112,10 +114,11 @@ impl Identity {
         &'a self,
         key: &'static str,
         segment: &'a str,
+        folding: PathFolding,
     ) -> Result<CallerName<'a>, Malformed> {
         let name = crate::source::name_in_path(segment)?;
         Ok(if self.knows(name) {
-            let name = Cow::Borrowed(name);
+            let name = folding.fold(PathForm::Segment, name);
             CallerName {
                 key,
                 name,
@@ -147,6 +150,12 @@ impl Identity {
     /// The parts of a request that are tried, in order.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &ValueSource> {
         self.sources.iter().map(|named| &named.source)
+    }
+
+    /// The keys of the entries with the caller's name, each with the part that it is.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&str, &ValueSource)> {
+        let named = self.sources.iter();
+        named.map(|named| (&*named.key, &named.source))
     }
 
     /// The keys of entries whose names are secrets.

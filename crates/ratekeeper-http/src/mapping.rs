@@ -2,16 +2,15 @@
 
 use std::borrow::Cow;
 use std::str::FromStr;
-use std::sync::LazyLock;
 
 use http::HeaderName;
 use ratekeeper_limiter::Descriptor;
-use ratekeeper_rules::Entry;
+use ratekeeper_rules::{Entry, RuleSet};
 use serde::Deserialize;
 use smallvec::SmallVec;
 
 use crate::view::View;
-use crate::{Identity, Malformed, Original, ValueSource};
+use crate::{Malformed, ValueSource};
 
 /// The most descriptors of a mapping.
 const DESCRIPTORS_MAX: usize = 100;
@@ -103,24 +102,18 @@ impl Mapping {
         self.descriptors.retain(|fields| may_match(fields));
     }
 
-    /// The descriptors of `request`, for callers without service levels. The default [`Identity`]
-    /// identifies its caller.
-    ///
-    /// # Errors
-    /// A source has two values in the request. See [`Malformed`].
-    pub fn describe<'a>(&'a self, request: &'a Original<'a>) -> Result<Described<'a>, Malformed> {
-        static IDENTITY: LazyLock<Identity> = LazyLock::new(Identity::default);
-        self.describe_view(&View::unchecked(request, &IDENTITY))
-    }
-
-    /// The descriptors of the request of `view`.
-    pub(crate) fn describe_view<'a>(&'a self, view: &View<'a>) -> Result<Described<'a>, Malformed> {
+    /// The descriptors of the request of `view`, with paths as `rules` count them.
+    pub(crate) fn describe<'a>(
+        &'a self,
+        view: &View<'a>,
+        rules: &RuleSet,
+    ) -> Result<Described<'a>, Malformed> {
         let mut described = Described::default();
         for fields in &self.descriptors {
             let start = described.pairs.len();
             let mut is_whole = true;
             for field in fields {
-                match field.value(view, self.ipv6_prefix)? {
+                match field.value(view, self.ipv6_prefix, rules)? {
                     Some(value) => described.pairs.push((&field.key, value)),
                     None => is_whole = false,
                 }
@@ -163,9 +156,16 @@ impl MappedEntry {
         &'a self,
         view: &View<'a>,
         ipv6_prefix: u8,
+        rules: &RuleSet,
     ) -> Result<Option<Cow<'a, str>>, Malformed> {
         let found = match &self.source {
-            Some(source) => source.value(view, ipv6_prefix)?,
+            Some(source) => {
+                let found = source.value(view, ipv6_prefix)?;
+                found.map(|value| match source.is_of_path() {
+                    true => source.counted(value, rules.path_folding_of(&self.key)),
+                    false => value,
+                })
+            }
             None => None,
         };
         Ok(found.or_else(|| self.default.as_deref().map(Cow::Borrowed)))

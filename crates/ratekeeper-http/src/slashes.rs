@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use ratekeeper_rules::{LevelMatch, PathPattern, RuleSet, Segment};
+use ratekeeper_rules::{LevelMatch, PathFolding, PathPattern, RuleSet, Segment};
 
 use crate::malformed::excerpt;
 use crate::spelling::Ambiguity;
@@ -46,7 +46,8 @@ impl EncodedSlashes {
             return Ok(());
         }
         let level = rules.service_level(method, path);
-        if level.is_some_and(|found| is_spelt_out(&found.level.pattern, path)) {
+        if level.is_some_and(|found| is_spelt_out(&found.level.pattern, path, rules.path_folding()))
+        {
             return Ok(());
         }
         let is_same = |slashes: &&[&str]| {
@@ -150,7 +151,7 @@ fn what_counts<'a>(found: Option<LevelMatch<'a>>) -> Option<(&'a str, Option<&'a
 }
 
 /// Returns true if every ambiguous segment of `path` is a literal of `pattern`, which matches it.
-fn is_spelt_out(pattern: &PathPattern, path: &str) -> bool {
+fn is_spelt_out(pattern: &PathPattern, path: &str, folding: PathFolding) -> bool {
     let mut own = pattern.segments().iter();
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
     segments.all(|segment| {
@@ -159,7 +160,8 @@ fn is_spelt_out(pattern: &PathPattern, path: &str) -> bool {
             true => None,
             false => own.next(),
         };
-        !has_any(segment) || matches!(own, Some(Segment::Literal(own)) if **own == *segment)
+        !has_any(segment)
+            || matches!(own, Some(Segment::Literal(own)) if folding.is_same(own, segment))
     })
 }
 

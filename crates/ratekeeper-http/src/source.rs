@@ -7,11 +7,11 @@ use std::str::FromStr;
 
 use http::HeaderName;
 use http::header::AUTHORIZATION;
-use ratekeeper_rules::PathPattern;
 use ratekeeper_rules::secret::is_secret_by_default;
+use ratekeeper_rules::{PathFolding, PathForm, PathPattern};
 
 use crate::address::push_address;
-use crate::spelling::decode;
+use crate::spelling::{self, decode};
 use crate::target::split;
 use crate::view::View;
 use crate::{Malformed, credentials};
@@ -176,7 +176,7 @@ impl ValueSource {
             Self::Cookie(name) => credentials::cookie(request.headers, name)?,
             Self::Bearer => credentials::bearer_token(request.headers)?.map(Cow::Borrowed),
             Self::PathVariable(pattern) => target
-                .and_then(|target| pattern.capture(&target.path))
+                .and_then(|target| pattern.capture(&target.path, view.folding))
                 .map(name_in_path)
                 .transpose()?
                 .map(Cow::Borrowed),
@@ -202,10 +202,25 @@ impl ValueSource {
 
     /// Returns true if it is the path or a part of it.
     pub(crate) const fn is_of_path(&self) -> bool {
-        matches!(
-            self,
-            Self::Path | Self::Endpoint | Self::PathSegment(_) | Self::PathVariable(_)
-        )
+        self.path_form().is_some()
+    }
+
+    /// The form of its values, if it is the path or a part of it.
+    pub(crate) const fn path_form(&self) -> Option<PathForm> {
+        match self {
+            Self::Path => Some(PathForm::Path),
+            Self::Endpoint => Some(PathForm::Endpoint),
+            Self::PathSegment(_) | Self::PathVariable(_) => Some(PathForm::Segment),
+            _ => None,
+        }
+    }
+
+    /// The form under which `value` is counted.
+    pub(crate) fn counted<'a>(&self, value: Cow<'a, str>, folding: PathFolding) -> Cow<'a, str> {
+        match self.path_form() {
+            Some(form) => spelling::folded(folding, form, value),
+            None => value,
+        }
     }
 
     /// Returns true if callers can choose the value freely, unlike an address.

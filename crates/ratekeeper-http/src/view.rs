@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use ratekeeper_rules::PathFolding;
+
 use crate::credentials::bearer_token;
 use crate::describer::Refused;
 use crate::identity::{Claims, claim};
@@ -14,30 +16,31 @@ use crate::{CallerName, Identity, Malformed, Original};
 pub(crate) struct View<'a> {
     pub(crate) request: &'a Original<'a>,
     identity: &'a Identity,
+    /// The differences in paths that do not count.
+    pub(crate) folding: PathFolding,
     claims: Option<Arc<Claims>>,
     caller: OnceCell<CallerName<'a>>,
 }
 
 impl<'a> View<'a> {
     /// Verifies the request's bearer token, if tokens are verified.
-    pub(crate) fn new(request: &'a Original<'a>, identity: &'a Identity) -> Result<Self, Refused> {
-        let mut view = Self::unchecked(request, identity);
-        if identity.checks_tokens()
-            && let Some(token) = bearer_token(request.headers)?
-        {
-            view.claims = identity.claims(token, request.client)?;
-        }
-        Ok(view)
-    }
-
-    /// A request whose token is not verified: it has no claims.
-    pub(crate) const fn unchecked(request: &'a Original<'a>, identity: &'a Identity) -> Self {
-        Self {
+    pub(crate) fn new(
+        request: &'a Original<'a>,
+        identity: &'a Identity,
+        folding: PathFolding,
+    ) -> Result<Self, Refused> {
+        let claims = match identity.checks_tokens() {
+            true => bearer_token(request.headers)?,
+            false => None,
+        };
+        let claims = claims.map(|token| identity.claims(token, request.client));
+        Ok(Self {
             request,
             identity,
-            claims: None,
+            folding,
+            claims: claims.transpose()?.flatten(),
             caller: OnceCell::new(),
-        }
+        })
     }
 
     pub(crate) fn claim(&self, name: &str) -> Option<String> {

@@ -348,11 +348,11 @@ slas:
     };
     assert_eq!(
         denied(0),
-        r#"[{"denied":1,"key":"tenant=A,sla=get-product,method=GET"}]"#
+        r#"[{"denied":1,"key":"tenant=a,sla=get-product,method=GET"}]"#
     );
     assert_eq!(
         denied(1),
-        r#"[{"denied":1,"key":"tenant=A,sla=any,method=PUT"}]"#
+        r#"[{"denied":1,"key":"tenant=a,sla=any,method=PUT"}]"#
     );
     assert_eq!(
         (

@@ -20,8 +20,8 @@ use crate::slas::{PathPattern, SERVICE_LEVELS, ServiceLevels};
 use crate::tenants::TenantTable;
 use crate::yaml::{self, Mark, Node as Tree};
 use crate::{
-    Diagnostic, Diagnostics, Domain, Evaluation, FailureMode, Node, Position, Rule, RuleSet,
-    Source, TenantKey, secret,
+    Diagnostic, Diagnostics, Domain, Evaluation, FailureMode, Node, PathFolding, PathForm,
+    PathKeys, Position, Rule, RuleSet, Source, TenantKey, secret,
 };
 
 /// The defaults for keys that a file leaves out.
@@ -35,7 +35,7 @@ pub enum Profile {
 }
 
 /// Options for loading rules.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Options {
     /// Lets several files add to one domain; otherwise that is an error.
@@ -54,6 +54,31 @@ pub struct Options {
     /// The secret under which tenants in files are hashed; without it, files can name tenants by
     /// their values only.
     pub tenant_key: Option<TenantKey>,
+    /// The differences between paths that do not count.
+    pub path_folding: PathFolding,
+    /// The keys of entries that are made from paths: their values are folded. `path` and
+    /// `endpoint` unless set.
+    pub path_keys: PathKeys,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let key = |key: &str, form| (key.into(), BTreeSet::from([form]));
+        Self {
+            merge_domains: false,
+            profile: Profile::default(),
+            on_store_failure: FailureMode::default(),
+            stores: None,
+            slas_base: None,
+            secrets: BTreeSet::new(),
+            tenant_key: None,
+            path_folding: PathFolding::default(),
+            path_keys: PathKeys::from([
+                key("path", PathForm::Path),
+                key("endpoint", PathForm::Endpoint),
+            ]),
+        }
+    }
 }
 
 /// The result of [`load`].
@@ -206,7 +231,7 @@ impl DomainBuilder {
             name: name.into(),
             settings,
             nodes: Vec::new(),
-            level: Level::new(),
+            level: Level::default(),
             tenants: TenantTable::default(),
             place: place.to_string(),
         }
@@ -264,7 +289,7 @@ fn compile(
         reports,
         (&mut rules, &drafts),
     );
-    assemble(domains, rules, levels, &options.secrets)
+    assemble(domains, rules, levels, options)
 }
 
 /// Finds or creates the domain of a file; reports a domain that may not be in two files.
@@ -356,6 +381,8 @@ fn descriptors(
         },
         profile: options.profile,
         on_store_failure: options.on_store_failure,
+        path_folding: options.path_folding,
+        path_keys: &options.path_keys,
         file,
     };
     let mut compiler = Compiler {
@@ -395,9 +422,10 @@ fn assemble(
     builders: Vec<DomainBuilder>,
     rules: Vec<Rule>,
     (nodes, service_levels): (Vec<Node>, ServiceLevels),
-    known_secrets: &BTreeSet<Box<str>>,
+    options: &Options,
 ) -> RuleSet {
     let named_by_files = builders.len();
+    let known_secrets = &options.secrets;
     let mut domains: Vec<_> = builders
         .into_iter()
         .map(|builder| Domain {
@@ -417,6 +445,9 @@ fn assemble(
             root: Children::new(builder.nodes),
         })
         .collect();
+    for domain in &mut domains {
+        domain.root.fold(options.path_folding, &options.path_keys);
+    }
     if !nodes.is_empty() {
         domains.push(Domain {
             name: SERVICE_LEVELS.into(),
@@ -438,5 +469,7 @@ fn assemble(
         by_name,
         rules,
         service_levels,
+        path_folding: options.path_folding,
+        path_keys: options.path_keys.clone(),
     }
 }

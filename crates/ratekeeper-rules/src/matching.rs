@@ -7,11 +7,12 @@
 use std::hash::BuildHasher;
 use std::ops::Deref;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use memchr::memmem::Finder;
 use smallvec::SmallVec;
 
 use crate::Node;
+use crate::folding::{PathFolding, PathKeys};
 
 /// One entry of a request's descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -101,6 +102,8 @@ pub(crate) struct Children {
     wildcards: Vec<(usize, Wildcard)>,
     /// Bytes of the longest pattern.
     longest: usize,
+    /// Indexes into `nodes` by the folded composite, where that differs from the pattern.
+    folded: HashMap<Box<[u8]>, u32>,
 }
 
 /// Up to this many nodes are scanned instead of hashed.
@@ -140,6 +143,22 @@ impl Children {
         &self.nodes
     }
 
+    /// Lets folded values find the nodes here and below. The patterns as they are written go first.
+    pub(crate) fn fold(&mut self, folding: PathFolding, keys: &PathKeys) {
+        for (index, node) in (0_u32..).zip(&mut self.nodes) {
+            node.children.fold(folding, keys);
+            for alias in folding.aliases(&node.pattern, keys) {
+                if node.pattern.contains('*') {
+                    self.wildcards.push((index as usize, Wildcard::new(&alias)));
+                } else {
+                    let alias = alias.into_bytes().into_boxed_slice();
+                    self.folded.entry(alias).or_insert(index);
+                }
+            }
+        }
+        self.wildcards.sort_by_key(|(node, _)| *node);
+    }
+
     /// Finds the node of an entry: exact match, then the first pattern in file order, then the key
     /// alone.
     pub(crate) fn find(&self, entry: &Entry<'_>) -> Option<Visit<'_>> {
@@ -147,7 +166,7 @@ impl Children {
             return None;
         }
         let composite = Composite::new(entry);
-        if let Some(node) = self.exact(&composite) {
+        if let Some(node) = self.exact(&composite).or_else(|| self.folded(&composite)) {
             return Some(Visit {
                 node,
                 how: Matched::Exact,
@@ -181,6 +200,23 @@ impl Children {
         let mut buffer = [0_u8; HASHED_MAX];
         let joined = composite.write_to(&mut buffer)?;
         self.look_up(joined)
+    }
+
+    /// The node whose pattern folds to a composite.
+    fn folded(&self, composite: &Composite<'_>) -> Option<&Node> {
+        if self.folded.is_empty() {
+            return None;
+        }
+        let mut buffer = [0_u8; HASHED_MAX];
+        let index = match composite.write_to(&mut buffer) {
+            Some(joined) => self.folded.get(joined),
+            None => {
+                let mut all = self.folded.iter();
+                let found = all.find(|(pattern, _)| composite.is(pattern));
+                found.map(|(_, index)| index)
+            }
+        };
+        self.nodes.get(*index? as usize)
     }
 
     fn key_only(&self, key: &[u8]) -> Option<&Node> {
@@ -290,9 +326,11 @@ impl<'a> Composite<'a> {
     }
 }
 
-/// A pattern with at least one `*`; each stands for any number of characters.
+/// A pattern in which each `*` stands for any number of characters.
 #[derive(Debug)]
 pub(crate) struct Wildcard {
+    /// False for the folder of a pattern that ends in `/*`: `prefix` is all of it.
+    has_stars: bool,
     prefix: Box<[u8]>,
     /// The parts between the stars; none is empty.
     middle: Box<[Finder<'static>]>,
@@ -308,6 +346,7 @@ impl Wildcard {
             .filter(|part| !part.is_empty())
             .map(|part| Finder::new(part).into_owned());
         Self {
+            has_stars: pattern.contains('*'),
             prefix,
             middle: middle.collect(),
             suffix,
@@ -317,6 +356,9 @@ impl Wildcard {
     /// Tests a composite. Prefix and suffix are anchored; the parts between are found leftmost, in
     /// order. Leftmost is enough: a later place only leaves less room for the parts that follow.
     pub(crate) fn matches(&self, composite: &Composite<'_>) -> bool {
+        if !self.has_stars {
+            return composite.is(&self.prefix);
+        }
         let length = composite.len();
         let mut from = self.prefix.len();
         let Some(end) = length.checked_sub(self.suffix.len()) else {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::matching::{Children, Walk};
 use crate::slas::{LevelMatch, LevelStatus, ServiceLevel, ServiceLevels};
 use crate::tenants::TenantTable;
-use crate::{Entry, Rule, secret};
+use crate::{Entry, PathFolding, PathKeys, Rule, secret};
 
 /// All domains and rules of one load. A rule set never changes; a reload builds a new one.
 #[derive(Debug, Default)]
@@ -20,6 +20,8 @@ pub struct RuleSet {
     pub(crate) by_name: HashMap<Box<str>, u32>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) service_levels: ServiceLevels,
+    pub(crate) path_folding: PathFolding,
+    pub(crate) path_keys: PathKeys,
 }
 
 impl RuleSet {
@@ -46,6 +48,35 @@ impl RuleSet {
     #[must_use]
     pub fn service_level_domain(&self) -> Option<&Domain> {
         self.domains.get(self.named_by_files)
+    }
+
+    /// The differences between paths that do not count. Values made from paths are folded before
+    /// they are matched.
+    #[must_use]
+    pub const fn path_folding(&self) -> PathFolding {
+        self.path_folding
+    }
+
+    /// The differences that do not count in values of entries with this key: none unless they are
+    /// made from paths ([`Options::path_keys`](crate::Options::path_keys)).
+    #[must_use]
+    pub fn path_folding_of(&self, key: &str) -> PathFolding {
+        match self.path_keys.contains_key(key) {
+            true => self.path_folding,
+            false => PathFolding::NONE,
+        }
+    }
+
+    /// Returns true if a descriptor or a service level goes by a path. Tries all nodes.
+    #[must_use]
+    pub fn goes_by_path(&self) -> bool {
+        fn any_of(nodes: &[Node], keys: &PathKeys) -> bool {
+            let is_it = |node: &Node| keys.contains_key(node.key()) || any_of(node.nodes(), keys);
+            nodes.iter().any(is_it)
+        }
+        let mut domains = self.domains();
+        !self.service_levels().is_empty()
+            || domains.any(|domain| any_of(domain.nodes(), &self.path_keys))
     }
 
     /// All rules, in the order of the files. A [`RuleIndex`] of this set's nodes is an index into
@@ -87,9 +118,9 @@ impl RuleSet {
     /// Patterns are compared from the left, segment by segment. At the first difference a literal
     /// comes before a placeholder (`*`, `{name}`), a placeholder before the end of the pattern, and
     /// the end before `**`. Of two equal patterns, the one that lists the method comes before the
-    /// one for all methods. `path` is decoded and has no dot segments; a slash at its end and the
-    /// text after a `;` in a segment are ignored. No allocation; about as many steps as the path
-    /// has segments.
+    /// one for all methods. `path` is decoded and has no dot segments; a slash at its end, the text
+    /// after a `;` in a segment and, with [`PathFolding::ignores_case`], case are ignored. No
+    /// allocation for a path in lower case; about as many steps as the path has segments.
     #[must_use]
     pub fn service_level<'a>(&'a self, method: &'a str, path: &'a str) -> Option<LevelMatch<'a>> {
         self.service_levels.find(method, path)

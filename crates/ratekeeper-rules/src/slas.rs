@@ -9,7 +9,7 @@ pub(crate) mod conflicts;
 mod pattern;
 mod router;
 
-use crate::{Position, RuleIndex};
+use crate::{PathFolding, PathForm, Position, RuleIndex};
 
 pub use pattern::{PathPattern, Segment};
 use router::Router;
@@ -100,12 +100,17 @@ pub enum LevelStatus {
 pub(crate) struct ServiceLevels {
     levels: Vec<ServiceLevel>,
     router: Router,
+    folding: PathFolding,
 }
 
 impl ServiceLevels {
-    pub(crate) fn new(levels: Vec<ServiceLevel>) -> Self {
-        let router = Router::new(&levels);
-        Self { levels, router }
+    pub(crate) fn new(levels: Vec<ServiceLevel>, folding: PathFolding) -> Self {
+        let router = Router::new(&levels, folding);
+        Self {
+            levels,
+            router,
+            folding,
+        }
     }
 
     pub(crate) fn as_slice(&self) -> &[ServiceLevel] {
@@ -138,7 +143,10 @@ impl ServiceLevels {
         counted: impl Fn(&'a ServiceLevel) -> Option<&'a str>,
     ) -> Option<LevelMatch<'a>> {
         let counted = |index: u32| counted(self.levels.get(index as usize)?);
-        let index = self.router.find(path, |index| counted(index).is_some())?;
+        let folded = self.folding.fold(PathForm::Path, path);
+        let index = self
+            .router
+            .find(&folded, |index| counted(index).is_some())?;
         let level = self.levels.get(index as usize)?;
         let tenant = level.pattern.variable(TENANT);
         Some(LevelMatch {
@@ -152,7 +160,7 @@ impl ServiceLevels {
         let mut about: Vec<_> = self
             .levels
             .iter()
-            .filter(|level| level.pattern.matches(path))
+            .filter(|level| level.pattern.matches(path, self.folding))
             .collect();
         about.sort_by(|one, other| {
             let methods = one.methods.is_empty().cmp(&other.methods.is_empty());

@@ -25,6 +25,7 @@ impl Reading {
         let mut options = Options::default();
         options.merge_domains = self.merge_domains;
         options.profile = settings::profile(&self.profile).map_err(|message| anyhow!(message))?;
+        options.path_folding = settings::path_folding(options.profile);
         options.slas_base = settings::slas_base(self.slas_base.as_deref().unwrap_or_default())
             .map_err(|message| anyhow!("--slas-base: {message}"))?;
         Ok(options)

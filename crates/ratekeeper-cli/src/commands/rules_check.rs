@@ -6,7 +6,7 @@ use crate::output::{self, count};
 use crate::rules;
 use crate::settings::{self, Environment, Flags, RulesSettings};
 use anyhow::Result;
-use ratekeeper_rules::{Diagnostic, Diagnostics, Loaded};
+use ratekeeper_rules::{Diagnostic, Diagnostics, Loaded, Options, PathFolding, RuleSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,9 +14,11 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
     let mut options = args.reading.options()?;
     if let Some(path) = &args.config {
-        let settings = settings(path)?;
+        let settings = settings_at(path)?;
         options.stores = Some(settings.stores);
         options.tenant_key = settings.tenant_key;
+        options.path_folding = settings.path_folding;
+        options.path_keys = settings.path_keys;
     }
     let mut read = rules::read_all(&args.paths, false)?;
     if let Some(tenants) = &args.tenants {
@@ -27,7 +29,8 @@ pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
         Ok(loaded) => {
             warn(&loaded.warnings);
             if !args.quiet {
-                output::print(&summary(&loaded, files))?;
+                let text = summary(&loaded, files) + &paths_shown(&loaded.rules, &options);
+                output::print(&text)?;
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -39,8 +42,8 @@ pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
     }
 }
 
-/// The settings of the file at `path`, with what goes before it.
-fn settings(path: &Path) -> Result<RulesSettings> {
+/// What the settings file at `path` says of rules, with what goes before it.
+fn settings_at(path: &Path) -> Result<RulesSettings> {
     let mut flags = Flags::default();
     flags.config = Some(path.to_path_buf());
     let (_, settings) = settings::load(&flags, &Environment::of_process(), &Home::find())?;
@@ -56,6 +59,34 @@ fn warn(warnings: &[Diagnostic]) {
 fn refuse(problems: &Diagnostics) {
     let errors = count(problems.errors().len(), "error");
     output::complain(&format!("{problems}\n\nrefused: {errors}"));
+}
+
+/// The differences between paths that do not count, if a rule goes by a path.
+fn paths_shown(rules: &RuleSet, options: &Options) -> String {
+    if !rules.goes_by_path() {
+        return String::new();
+    }
+    let (told, else_told) = match options.path_folding {
+        PathFolding {
+            ignores_case: true,
+            ignores_trailing_slash: true,
+        } => (
+            "upper and lower case and a slash at the end are ignored",
+            "",
+        ),
+        PathFolding {
+            ignores_case: true, ..
+        } => ("upper and lower case are ignored", "/orders/"),
+        PathFolding {
+            ignores_trailing_slash: true,
+            ..
+        } => ("a slash at the end is ignored", "/Orders"),
+        PathFolding::NONE => ("compared letter by letter", "/Orders or /orders/"),
+    };
+    match else_told {
+        "" => format!("paths: {told}\n"),
+        other => format!("paths: {told}; a rule for /orders does not limit {other}\n"),
+    }
 }
 
 fn summary(loaded: &Loaded, files: usize) -> String {

@@ -4,6 +4,7 @@ mod asking;
 mod envoy;
 mod files;
 mod front;
+mod paths;
 mod profile;
 mod sample;
 mod stop;
@@ -144,6 +145,7 @@ fn welcome<S: ServedStore>(
         upstreams,
     });
     let rls = rls(settings);
+    paths::warn_if_told_apart(&settings.rules, rules, in_front.is_some());
     if settings.log.format == LogFormat::Text {
         let profile = profile::shown(&settings.rules) + &envoy::shown(&rls, settings, &addresses);
         let welcome = Welcome {

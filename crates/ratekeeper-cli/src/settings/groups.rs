@@ -156,6 +156,8 @@ pub(super) static GROUPS: &[Group] = &[
             "client_header",
             "encoded_slashes",
             "ambiguous_paths",
+            "ignore_path_case",
+            "ignore_trailing_slash",
             "headers",
             "denial_body",
             "callers",

@@ -1,7 +1,7 @@
 //! Parsers for settings that are like no other.
 
 use super::values;
-use ratekeeper_rules::{FailureMode, Profile};
+use ratekeeper_rules::{FailureMode, PathFolding, Profile};
 use ratekeeper_server::EnvoyCallers;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
@@ -19,6 +19,16 @@ pub(crate) fn profile(text: &str) -> Result<Profile, String> {
             ("envoy", Profile::Envoy),
         ],
     )
+}
+
+/// The differences between paths that do not count unless the settings say which: envoyproxy/ratelimit
+/// compares letter by letter.
+pub(crate) const fn path_folding(profile: Profile) -> PathFolding {
+    let ignores = matches!(profile, Profile::Ratekeeper);
+    PathFolding {
+        ignores_case: ignores,
+        ignores_trailing_slash: ignores,
+    }
 }
 
 /// Parses the permissions that requests over Envoy's protocol need.

@@ -28,7 +28,7 @@ pub(crate) use environment::Environment;
 pub(crate) use flags::{Flags, ServeFlags, is_gateways};
 pub(crate) use gateway::{GatewaySettings, LogTo};
 pub(crate) use layer::Layers;
-pub(crate) use meaning::profile;
+pub(crate) use meaning::{path_folding, profile};
 pub(crate) use nested::parse as nested;
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use requests::slas_base;
@@ -41,7 +41,9 @@ pub(crate) use values::{masked, masked_within};
 
 use crate::home::Home;
 use ratekeeper_limiter::Modes;
-use ratekeeper_rules::{FailureMode, Options, PathPattern, Profile, TenantKey};
+use ratekeeper_rules::{
+    FailureMode, Options, PathFolding, PathKeys, PathPattern, Profile, TenantKey,
+};
 use ratekeeper_server::{
     AuthConfig, Caller, EnvoyCallers, LimitHeaderNames, ListenAddress, ListenersTls, Patience,
 };
@@ -94,6 +96,10 @@ pub(crate) struct RulesSettings {
     pub(crate) tenant_key: Option<TenantKey>,
     /// The keys of entries that are made from credentials.
     pub(crate) secrets: BTreeSet<Box<str>>,
+    /// The differences between paths that do not count.
+    pub(crate) path_folding: PathFolding,
+    /// The keys of entries that are made from paths.
+    pub(crate) path_keys: PathKeys,
 }
 
 impl RulesSettings {
@@ -107,6 +113,8 @@ impl RulesSettings {
         options.stores = Some(self.stores.clone());
         options.secrets = self.secrets.clone();
         options.tenant_key = self.tenant_key.clone();
+        options.path_folding = self.path_folding;
+        options.path_keys = self.path_keys.clone();
         options
     }
 }
@@ -322,6 +330,7 @@ impl Settings {
         };
         let stores = settings.counters.stores.iter();
         settings.rules.secrets = settings.auth.describer.secret_keys();
+        settings.rules.path_keys = settings.auth.describer.path_keys();
         settings.rules.stores = stores.map(|store| store.name.clone()).collect();
         typed.finish(settings)
     }

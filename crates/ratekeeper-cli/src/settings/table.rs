@@ -357,6 +357,21 @@ pub(crate) static SETTINGS: &[Setting] = &[
          the gateway, where a rule or a service level uses the path: `refuse` with 400, or `accept`, which lets \
          callers choose between two counters if the service behind reads them differently",
     ),
+    value(
+        "ignore_path_case",
+        "true|false",
+        "",
+        "Limit `/Orders` as `/orders`, by rules and service levels, on /v1/auth and at the gateway: `false` only for \
+         services that tell the two apart. What is forwarded is not changed. Unset: true, or false under `--profile \
+         envoy`",
+    ),
+    value(
+        "ignore_trailing_slash",
+        "true|false",
+        "",
+        "Limit `/orders/` as `/orders`, likewise. Service levels always do. Unset: true, or false under `--profile \
+         envoy`",
+    ),
     nested(
         "auth",
         "MAPPING",

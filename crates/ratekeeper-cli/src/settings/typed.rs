@@ -5,7 +5,8 @@ use super::envoyproxy_ratelimit::RUNTIME_ROOT;
 use super::layer::{Layers, Origin, Said};
 use super::meaning::{
     HeaderKinds, MEMORY_LIMIT_MIN, drain_delay, envoy_callers, failure_mode, header_name,
-    keepalive, log_filter, memory_limit, percent, profile, stall_timeout, worker_threads,
+    keepalive, log_filter, memory_limit, path_folding, percent, profile, stall_timeout,
+    worker_threads,
 };
 use super::problem::{Problem, Problems};
 use super::requests::{auth, identity, slas_base};
@@ -17,7 +18,7 @@ use crate::home::Home;
 use ratekeeper_http::answer::{BodyForm, Headers, UnknownHeaders};
 use ratekeeper_http::{AmbiguousPaths, Describer, EncodedSlashes, Forwarding, Identity};
 use ratekeeper_limiter::Modes;
-use ratekeeper_rules::{FailureMode, Profile, TenantKey};
+use ratekeeper_rules::{FailureMode, PathFolding, PathKeys, Profile, TenantKey};
 use ratekeeper_server::{
     AuthConfig, Caller, EnvoyCallers, LimitHeaderNames, ListenAddress, Patience,
 };
@@ -81,6 +82,7 @@ impl<'a> Typed<'a> {
     /// All but the stores that rules may name.
     pub(super) fn rules(&mut self, home: &Home) -> RulesSettings {
         let runtime_root = Origin::Variable(RUNTIME_ROOT.to_owned());
+        let profile = self.get("profile", Profile::Ratekeeper, profile);
         RulesSettings {
             every_file: self
                 .layers
@@ -89,7 +91,9 @@ impl<'a> Typed<'a> {
             path: self.path("rules").or_else(|| home.rules()),
             watch: self.get("watch", true, values::switch),
             merge_domains: self.get("merge_domains", false, values::switch),
-            profile: self.get("profile", Profile::Ratekeeper, profile),
+            profile,
+            path_folding: self.path_folding(profile),
+            path_keys: PathKeys::new(),
             profile_unsaid: self.layers.envoy_variables.clone(),
             on_store_failure: self.get("on_store_failure", FailureMode::Local, failure_mode),
             slas_base: self.get("slas_base", None, slas_base),
@@ -100,6 +104,16 @@ impl<'a> Typed<'a> {
             }),
             stores: Vec::new(),
             secrets: BTreeSet::new(),
+        }
+    }
+
+    fn path_folding(&mut self, profile: Profile) -> PathFolding {
+        let unset = path_folding(profile);
+        let mut said = |key| self.get(key, None, |text| values::maybe(text, values::switch));
+        PathFolding {
+            ignores_case: said("ignore_path_case").unwrap_or(unset.ignores_case),
+            ignores_trailing_slash: said("ignore_trailing_slash")
+                .unwrap_or(unset.ignores_trailing_slash),
         }
     }
 

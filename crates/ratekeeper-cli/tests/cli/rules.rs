@@ -325,7 +325,7 @@ fn requests_are_explained_and_limits_published() {
         "caller: remote_address=127.0.0.1",
         "holds: the most specific one about this method",
         "does not hold: it is less specific",
-        "[slas: tenant=A, sla=get-product, method=GET]",
+        "[slas: tenant=a, sla=get-product, method=GET]",
         "allow, 1000 left",
     ] {
         assert!(told.out.contains(wanted), "{wanted}\n\n{}", told.out);

@@ -69,6 +69,49 @@ fn a_path_or_a_method_written_another_way_is_counted_or_refused() {
     );
 }
 
+/// Other ways to write `/orders/export` and `/admin/users` for services that ignore case, or a slash at the end.
+const LAX: [(&str, &str); 6] = [
+    ("POST", "/Orders/Export"),
+    ("POST", "/ORDERS/%45XPORT"),
+    ("POST", "/orders/export/"),
+    ("POST", "/Orders/Export//?x"),
+    ("GET", "/Admin/users"),
+    ("GET", "/admin/USERS/"),
+];
+
+#[test]
+fn case_and_a_slash_at_the_end_get_nobody_past_a_limit() {
+    let upstream = Upstream::start(|_| ok(""));
+    let gateway = Gateway::start_with(RULES, MAPPING, &["--upstream", &upstream.url()]);
+    assert_eq!(ask(&gateway, "POST", "/Orders/Export/", &[]), 200);
+    assert_eq!(ask(&gateway, "GET", "/admin/users", &[]), 200);
+    for (method, path) in LAX {
+        assert_eq!(ask(&gateway, method, path, &[]), 429, "{method} {path}");
+    }
+    assert_eq!(ask(&gateway, "GET", "/Admin/", &[]), 200, "the folder");
+    assert_eq!(ask(&gateway, "GET", "/admin", &[]), 429, "the folder");
+    let [first, ..] = &upstream.asked()[..] else {
+        panic!("nothing reached the upstream");
+    };
+    assert!(
+        first.head.starts_with("POST /Orders/Export/ "),
+        "forwarded as it came"
+    );
+}
+
+/// The limit that they would pass.
+#[test]
+fn where_case_and_a_slash_count_they_make_another_path() {
+    let upstream = Upstream::start(|_| ok(""));
+    let settings = format!("{MAPPING}ignore_path_case: false\nignore_trailing_slash: false\n");
+    let gateway = Gateway::start_with(RULES, &settings, &["--upstream", &upstream.url()]);
+    assert_eq!(ask(&gateway, "POST", "/orders/export", &[]), 200);
+    assert_eq!(ask(&gateway, "GET", "/admin/users", &[]), 200);
+    for (method, path) in LAX {
+        assert_eq!(ask(&gateway, method, path, &[]), 200, "{method} {path}");
+    }
+}
+
 #[test]
 fn what_two_services_read_in_two_ways_passes_where_the_settings_say_so() {
     let upstream = Upstream::start(|_| ok(""));

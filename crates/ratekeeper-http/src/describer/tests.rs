@@ -1,5 +1,5 @@
 use http::{HeaderMap, HeaderValue, Method, Uri};
-use ratekeeper_rules::{Options, RuleSet, Source, load};
+use ratekeeper_rules::{Options, PathFolding, RuleSet, Source, load};
 use serde_json::json;
 
 use super::{Describer, UnclearDomain};
@@ -72,13 +72,13 @@ fn a_service_level_adds_a_descriptor_of_its_own_domain() {
         [
             "shop: tenant=k1",
             "shop: host=shop.example",
-            "slas: tenant=A,sla=get-product,method=GET",
+            "slas: tenant=a,sla=get-product,method=GET",
         ]
     );
     let alone = rules(&[LEVELS]);
     assert_eq!(
         asked(&describer, &alone, uri),
-        ["slas: tenant=A,sla=get-product,method=GET"]
+        ["slas: tenant=a,sla=get-product,method=GET"]
     );
     assert!(asked(&describer, &alone, "/v1/organizations/A/users").is_empty());
     let base_alone = LEVELS.replace("slas_base: '/v1/organizations/{tenant}'\n", "");
@@ -110,4 +110,99 @@ fn the_domain_is_the_only_one_or_said() {
         said.domain(Some("a"), &two),
         Err(UnclearDomain::Contradicted)
     );
+}
+
+const BY_PATH: &str = "domain: d
+descriptors:
+  - { key: path, value: /Orders/Export, rate_limit: { unit: hour, requests_per_unit: 3 } }
+";
+
+/// A mapping of each form of a path.
+fn by_path() -> Describer {
+    let part = |key: &str, from: &str| json!([{ "key": key, "from": from }]);
+    let all = json!([
+        part("path", "path"),
+        part("endpoint", "endpoint"),
+        part("first", "path_segment:1"),
+        part("org", "path:/orders/{org}"),
+        part("key", "header:x-api-key"),
+    ]);
+    Describer {
+        mapping: serde_json::from_value(json!({ "descriptors": all })).expect("a mapping"),
+        ..Describer::default()
+    }
+}
+
+fn by_path_with(change: impl FnOnce(&mut Options), uri: &str) -> Vec<String> {
+    let describer = by_path();
+    let mut options = Options::default();
+    options.path_keys = describer.path_keys();
+    change(&mut options);
+    let source = Source {
+        name: "d.yaml".to_owned(),
+        text: BY_PATH.to_owned(),
+    };
+    let rules = load(&[source], &options).expect("good rules").rules;
+    asked(&describer, &rules, uri)
+}
+
+#[test]
+fn paths_are_counted_folded_in_every_form() {
+    let folded = [
+        "d: path=/orders/acme",
+        "d: endpoint=GET /orders/acme",
+        "d: first=orders",
+        "d: org=acme",
+        "d: key=k1",
+    ];
+    for uri in ["/orders/acme", "/Orders/ACME/", "/ORDERS//Acme?X=Y"] {
+        assert_eq!(by_path_with(|_| (), uri), folded, "{uri}");
+    }
+    let exact = by_path_with(
+        |options| options.path_folding = PathFolding::NONE,
+        "/orders/Acme/",
+    );
+    assert_eq!(
+        exact[..2],
+        ["d: path=/orders/Acme/", "d: endpoint=GET /orders/Acme/"]
+    );
+    assert_eq!(exact[3], "d: org=Acme");
+}
+
+/// A rule that no value can match is worse than two spellings.
+#[test]
+fn values_whose_rules_are_not_folded_are_left_as_they_are() {
+    let unknown = by_path_with(|options| options.path_keys.clear(), "/Orders/Export");
+    assert_eq!(unknown[0], "d: path=/Orders/Export");
+}
+
+#[test]
+fn a_tenant_is_one_in_upper_and_lower_case() {
+    let describer = Describer::default();
+    let rules = rules(&[LEVELS]);
+    let of = |uri| asked(&describer, &rules, uri).pop();
+    let wanted = Some("slas: tenant=acme,sla=get-product,method=GET".to_owned());
+    assert_eq!(of("/v1/organizations/acme/product/7"), wanted);
+    assert_eq!(of("/V1/Organizations/ACME/Product/7/"), wanted);
+}
+
+#[test]
+fn a_caller_named_by_the_path_is_known_as_it_is_written() {
+    let identity = json!({ "from": ["path:/orgs/{org}/**"], "known": ["Acme"] });
+    let config: crate::IdentityConfig = serde_json::from_value(identity).expect("settings");
+    let describer = Describer {
+        identity: crate::Identity::open(&config).expect("an identity"),
+        ..Describer::default()
+    };
+    let caller = |uri: &'static str| {
+        let (uri, headers) = (Uri::from_static(uri), HeaderMap::new());
+        let (hop, forwarding) = (Hop::Unix, Forwarding::default());
+        let original = Original::received(hop, "http", &Method::GET, &uri, &headers, &forwarding);
+        let original = original.expect("a good request");
+        let caller = describer.caller(&original, &RuleSet::default());
+        caller.expect("a caller").name.into_owned()
+    };
+    assert_eq!(caller("/orgs/Acme/x"), "acme");
+    assert_eq!(caller("/ORGS/Acme"), "acme");
+    assert_eq!(caller("/orgs/ACME/x"), "anonymous");
 }

@@ -28,7 +28,7 @@ pub(super) fn compile(
     }
     let domain: Arc<str> = SERVICE_LEVELS.into();
     let mut ids: HashMap<Box<str>, String> = HashMap::new();
-    let mut taken = Taken::default();
+    let mut taken = Taken::new(options.path_folding);
     let (mut levels, mut nodes) = (Vec::new(), Vec::new());
     for (file, (root, report)) in roots.into_iter().zip(reports).enumerate() {
         // Each service level's policy already includes the file's.
@@ -39,6 +39,8 @@ pub(super) fn compile(
             is_secret: &|key| secret::is_secret_by_default(key) || options.secrets.contains(key),
             profile: options.profile,
             on_store_failure: options.on_store_failure,
+            path_folding: options.path_folding,
+            path_keys: &options.path_keys,
             file,
         };
         for parsed in root.service_levels {
@@ -69,7 +71,7 @@ pub(super) fn compile(
         true => Vec::new(),
         false => vec![anybody(nodes)],
     };
-    (nodes, ServiceLevels::new(levels))
+    (nodes, ServiceLevels::new(levels, options.path_folding))
 }
 
 fn refuse_namesake(roots: &[Root<'_>], reports: &mut [Report<'_>]) {

@@ -18,7 +18,10 @@ use crate::id::Draft;
 use crate::matching::Children;
 use crate::report::Report;
 use crate::yaml::{Mark, Node as Tree};
-use crate::{Enforce, FailureMode, Node, PlanIndex, Profile, Rule, RuleIndex, RuleLimit, secret};
+use crate::{
+    Enforce, FailureMode, Node, PathFolding, PathKeys, PlanIndex, Profile, Rule, RuleIndex,
+    RuleLimit, secret,
+};
 
 /// The settings of a domain that its descriptors need.
 pub(crate) struct DomainContext<'a> {
@@ -28,6 +31,8 @@ pub(crate) struct DomainContext<'a> {
     pub(crate) is_secret: &'a dyn Fn(&str) -> bool,
     pub(crate) profile: Profile,
     pub(crate) on_store_failure: FailureMode,
+    pub(crate) path_folding: PathFolding,
+    pub(crate) path_keys: &'a PathKeys,
     /// Index of the file, for checks that run once all files are read.
     pub(crate) file: usize,
 }
@@ -41,8 +46,12 @@ impl DomainContext<'_> {
     }
 }
 
-/// The composites of one level, each with its position.
-pub(crate) type Level = HashMap<Box<str>, String>;
+/// The composites of one level, each with its position: as they are written, and folded.
+#[derive(Default)]
+pub(crate) struct Level {
+    written: HashMap<Box<str>, String>,
+    folded: HashMap<Box<str>, String>,
+}
 
 /// Compiles descriptors into nodes and rules.
 pub(crate) struct Compiler<'c, 'a, 's> {
@@ -135,7 +144,7 @@ impl Compiler<'_, '_, '_> {
         let value_to_metric = self.flag(&fields, "value_to_metric");
         let rules = self.limits(&fields, &path, value_to_metric);
         let children = fields.list("descriptors", self.report).unwrap_or_default();
-        let children = Children::new(self.nodes(children, &path, &mut Level::new()));
+        let children = Children::new(self.nodes(children, &path, &mut Level::default()));
         // The duplicate has been reported. Kept in the tree, each of many would be compared with all others.
         is_unique.then_some(Node {
             pattern,
@@ -206,15 +215,41 @@ impl Compiler<'_, '_, '_> {
             return true;
         }
         let place = self.report.place(mark).to_string();
-        if let Some(earlier) = level.get(pattern) {
+        if let Some(earlier) = level.written.get(pattern) {
             let shown = format!("{}.{}", self.around.domain, path.shown.join("."));
             let message = format!("duplicate descriptor composite key '{shown}'");
             let help = format!("it is at {earlier} already: put both into one descriptor");
             self.report.error(mark, message, help);
             return false;
         }
-        level.insert(pattern.into(), place);
+        if !pattern.contains('*') {
+            self.warn_of_one_path(pattern, path, (mark, &place), level);
+        }
+        level.written.insert(pattern.into(), place);
         true
+    }
+
+    /// Warns of a second descriptor for a path that differs only in what does not count.
+    fn warn_of_one_path(
+        &mut self,
+        pattern: &str,
+        path: &Path,
+        (mark, place): (Mark, &str),
+        level: &mut Level,
+    ) {
+        let around = self.around;
+        let folded = around.path_folding.aliases(pattern, around.path_keys);
+        let folded = folded.first().map_or(pattern, |folded| folded);
+        let Some(earlier) = level.folded.insert(folded.into(), place.to_owned()) else {
+            return;
+        };
+        let shown = path.last_shown();
+        let message = format!(
+            "'{shown}' is the same path as that at {earlier}: an HTTP request finds only one of the two"
+        );
+        let help = "keep one; or set `ignore_path_case: false` or `ignore_trailing_slash: false` if your service \
+                    tells such paths apart";
+        self.report.warn(mark, message, help);
     }
 
     fn share_threshold(&mut self, fields: &Fields<'_>, pattern: &str, shown: &str) -> bool {

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use crate::{PathFolding, PathForm};
+
 /// A path pattern with placeholders.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathPattern {
@@ -110,19 +112,21 @@ impl PathPattern {
     /// The segment of `path` at the first variable; None if the path does not match or the pattern
     /// has no variable.
     #[must_use]
-    pub fn capture<'p>(&self, path: &'p str) -> Option<&'p str> {
+    pub fn capture<'p>(&self, path: &'p str, folding: PathFolding) -> Option<&'p str> {
         let is_variable = |segment: &Segment| matches!(segment, Segment::Variable(_));
         let at = self.segments.iter().position(is_variable)?;
-        segments_of(path).nth(at).filter(|_| self.matches(path))
+        segments_of(path)
+            .nth(at)
+            .filter(|_| self.matches(path, folding))
     }
 
     /// Returns true if a request's path, normalized, matches.
-    pub(super) fn matches(&self, path: &str) -> bool {
+    pub(super) fn matches(&self, path: &str, folding: PathFolding) -> bool {
         let mut rest = segments_of(path);
         for segment in &self.segments {
             let is_met = match (segment, rest.next()) {
                 (Segment::Rest, _) => return true,
-                (Segment::Literal(literal), Some(part)) => **literal == *part,
+                (Segment::Literal(literal), Some(part)) => folding.is_same(literal, part),
                 (Segment::Any | Segment::Variable(_), Some(_)) => true,
                 (_, None) => false,
             };
@@ -140,9 +144,11 @@ impl PathPattern {
     }
 
     /// A text that is equal for patterns that match the same paths: variables lose their names.
-    pub(super) fn shape(&self) -> String {
+    pub(super) fn shape(&self, folding: PathFolding) -> String {
         let part = |segment: &Segment| match segment {
-            Segment::Literal(literal) => format!("/{literal}"),
+            Segment::Literal(literal) => {
+                format!("/{}", folding.fold(PathForm::Segment, literal))
+            }
             Segment::Any | Segment::Variable(_) => "/*".to_owned(),
             Segment::Rest => "/**".to_owned(),
         };

@@ -2,6 +2,7 @@
 
 use super::pattern::segments_of;
 use super::{Segment, ServiceLevel};
+use crate::{PathFolding, PathForm};
 
 /// A tree of segments. A path descends at each segment first along the literal, then along the
 /// placeholder, then to a `**`; where one way ends without a match, the next is tried. No branch
@@ -25,42 +26,46 @@ struct Branch {
 
 impl Router {
     /// Builds a router of the enabled ones of `levels`.
-    pub(super) fn new(levels: &[ServiceLevel]) -> Self {
+    pub(super) fn new(levels: &[ServiceLevel], folding: PathFolding) -> Self {
         let mut root = Branch::default();
         let enabled = || (0..).zip(levels).filter(|(_, level)| level.enabled);
         for lists_methods in [true, false] {
             for (index, level) in
                 enabled().filter(|(_, level)| level.methods.is_empty() != lists_methods)
             {
-                root.add(level.pattern.segments(), index);
+                root.add(level.pattern.segments(), index, folding);
             }
         }
         Self { root }
     }
 
-    /// The index of the most specific service level for `path` for which `is_about` returns true.
+    /// The index of the most specific service level for `path`, folded, for which `is_about` returns true.
     pub(super) fn find(&self, path: &str, is_about: impl Fn(u32) -> bool) -> Option<u32> {
         self.root.find(segments_of(path), &is_about)
     }
 }
 
 impl Branch {
-    fn add(&mut self, segments: &[Segment], index: u32) {
+    fn add(&mut self, segments: &[Segment], index: u32, folding: PathFolding) {
         let Some((first, rest)) = segments.split_first() else {
             return self.ends.push(index);
         };
         match first {
             Segment::Rest => self.rests.push(index),
             Segment::Any | Segment::Variable(_) => {
-                self.placeholder.get_or_insert_default().add(rest, index);
+                let placeholder = self.placeholder.get_or_insert_default();
+                placeholder.add(rest, index, folding);
             }
             Segment::Literal(literal) => {
-                let found = self.literals.binary_search_by(|(own, _)| own.cmp(literal));
+                let literal = folding.fold(PathForm::Segment, literal);
+                let found = self
+                    .literals
+                    .binary_search_by(|(own, _)| (**own).cmp(&literal));
                 let at = found.unwrap_or_else(|at| {
-                    self.literals.insert(at, (literal.clone(), Self::default()));
+                    self.literals.insert(at, (literal.into(), Self::default()));
                     at
                 });
-                self.literals[at].1.add(rest, index);
+                self.literals[at].1.add(rest, index, folding);
             }
         }
     }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::{LevelStatus, PathPattern, ServiceLevel, ServiceLevels};
-use crate::Position;
+use crate::{PathFolding, Position};
 
 fn level(id: &str, methods: &[&str], pattern: &str) -> ServiceLevel {
     ServiceLevel {
@@ -20,7 +20,7 @@ fn level(id: &str, methods: &[&str], pattern: &str) -> ServiceLevel {
 
 fn levels(patterns: &[(&[&str], &str)]) -> ServiceLevels {
     let level = |(methods, pattern): &(&[&str], &str)| level(pattern, methods, pattern);
-    ServiceLevels::new(patterns.iter().map(level).collect())
+    ServiceLevels::new(patterns.iter().map(level).collect(), PathFolding::default())
 }
 
 /// The pattern of the service level that applies, `-` if none does.
@@ -123,7 +123,10 @@ fn the_tenant_is_a_variable_of_the_path() {
 fn a_disabled_service_level_matches_nothing() {
     let mut off = level("off", &[], "/product/7");
     off.enabled = false;
-    let all = ServiceLevels::new(vec![off, level("on", &[], "/product/*")]);
+    let all = ServiceLevels::new(
+        vec![off, level("on", &[], "/product/*")],
+        PathFolding::default(),
+    );
     assert_eq!(holds(&all, "GET", "/product/7"), "on");
     let standings: Vec<_> = all
         .standings("GET", "/product/7")
@@ -171,14 +174,15 @@ proptest! {
         path in prop::collection::vec(prop::sample::select(vec!["a", "b", "c", "d", ""]), 0..6),
         method in prop::sample::select(vec!["GET", "PUT", "POST"]),
     ) {
-        let mut taken = super::conflicts::Taken::default();
+        let mut taken = super::conflicts::Taken::new(PathFolding::default());
         let all = patterns.iter().enumerate();
         let all: Vec<_> = all
             .map(|(number, (pattern, methods))| level(&number.to_string(), methods, pattern))
             .filter(|level| taken.take(level).is_none())
             .collect();
-        let reversed = ServiceLevels::new(all.iter().rev().cloned().collect());
-        let levels = ServiceLevels::new(all);
+        let folding = PathFolding::default();
+        let reversed = ServiceLevels::new(all.iter().rev().cloned().collect(), folding);
+        let levels = ServiceLevels::new(all, folding);
         let path = format!("/{}", path.join("/"));
         let found = levels.find(method, &path).map(|found| &*found.level.id);
         let scanned = levels.standings(method, &path);
@@ -186,4 +190,25 @@ proptest! {
         prop_assert_eq!(found, scanned.map(|(level, _)| &*level.id));
         prop_assert_eq!(found, reversed.find(method, &path).map(|found| &*found.level.id));
     }
+}
+
+#[test]
+fn case_is_ignored_unless_services_tell_it_apart() {
+    let all = || {
+        vec![
+            level("product", &[], "/v1/{tenant}/Product/*"),
+            level("files", &[], "/FILES/**"),
+        ]
+    };
+    let folded = ServiceLevels::new(all(), PathFolding::default());
+    let found = folded.find("GET", "/V1/Acme/product/7").expect("a level");
+    assert_eq!((&*found.level.id, found.tenant), ("product", Some("Acme")));
+    for path in ["/files/a", "/Files", "/fILES/a/b/"] {
+        assert!(folded.find("GET", path).is_some(), "{path}");
+        assert_eq!(folded.standings("GET", path).len(), 1, "{path}");
+    }
+    let exact = ServiceLevels::new(all(), PathFolding::NONE);
+    assert!(exact.find("GET", "/files/a").is_none());
+    assert!(exact.find("GET", "/FILES/a").is_some());
+    assert!(exact.standings("GET", "/files/a").is_empty());
 }

@@ -105,7 +105,7 @@ pub(super) async fn answer<S: ServedStore>(
     let (describer, rules) = (&app.auth.describer, snapshot.rules());
     let domain = describer.domain(options.domain.as_deref(), rules)?;
     let question = describer.question(&original, domain, rules)?;
-    let caller = describer.caller(&original)?;
+    let caller = describer.caller(&original, rules)?;
     let mut limits = Vec::new();
     if !question.is_empty() {
         let entries = question.entries();

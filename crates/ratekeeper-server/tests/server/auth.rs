@@ -437,7 +437,7 @@ slas:
     assert_eq!(told.status, 429);
     assert_eq!(
         told.body["error"]["scope"],
-        "tenant:A:sla:get-product:method:GET"
+        "tenant:a:sla:get-product:method:GET"
     );
     assert_eq!(ask(&server, "GET", "/v1/auth", &b).await.status, 200);
     let put = calls("PUT", "/v1/organizations/A/product/8");

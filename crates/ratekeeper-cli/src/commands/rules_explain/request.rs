@@ -53,7 +53,7 @@ pub(super) fn explain(
         UnclearDomain::Contradicted => anyhow!("{unclear}, under `auth`"),
     })?;
     let question = describer.question(&original, domain, rules)?;
-    let caller = describer.caller(&original)?;
+    let caller = describer.caller(&original, rules)?;
     let path = original.target.as_ref().map_or("", |target| &*target.path);
     let standings = rules.service_level_standings(method.as_str(), path);
     let told = Request {

@@ -78,7 +78,7 @@ struct Known {
 impl Known {
     fn new(settings: &Settings, service: &ServiceSettings) -> Result<Self> {
         let (rules, loader) = match service.reads_rules {
-            false => (RuleSet::default(), None),
+            false => (load_none(settings)?, None),
             true => {
                 let path = settings.rules.path.as_deref().ok_or_else(no_rules)?;
                 let mut loader = RulesLoader::new(source(settings, path));
@@ -90,6 +90,11 @@ impl Known {
         let limiter = Arc::new(limiter::fresh(rules, settings)?);
         Ok(Self { limiter, loader })
     }
+}
+
+/// No rules: only what the settings say of paths.
+fn load_none(settings: &Settings) -> Result<RuleSet> {
+    Ok(ratekeeper_rules::load(&[], &settings.rules.options())?.rules)
 }
 
 /// The domain that the service is asked about: the settings', else the only one of the rules that are known here; empty
