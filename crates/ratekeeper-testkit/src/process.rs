@@ -200,6 +200,12 @@ impl Process {
         self.status("VmRSS")
     }
 
+    /// The number of files that are open now, sockets included; 0 once it has ended.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.id())).map_or(0, Iterator::count)
+    }
+
     /// The most memory that was resident at once so far, in KiB; 0 once it has ended.
     #[must_use]
     pub fn resident_peak_kib(&self) -> usize {

@@ -41,6 +41,9 @@ const WARMED_UP_KIB: usize = 6 << 10;
 /// Upstream connections that may be kept for honest clients.
 const KEPT: u64 = 4;
 
+/// Files for honest clients and operators.
+const FILES_SPARE: usize = 32;
+
 /// The metric of connections to the upstream.
 const CONNECTIONS: &str = "ratelimit_gateway_upstream_connections{upstream=\"upstream\"} ";
 
@@ -72,6 +75,15 @@ impl Kind {
             each_kib,
             open,
             keep,
+        }
+    }
+
+    /// The most files that each request, or each peer without one, may cost.
+    const fn files(&self) -> u32 {
+        match self.requests {
+            0 => 1,
+            // One for an upstream connection, and one for the client's, which HTTP/2 requests share.
+            _ => 2,
         }
     }
 }
@@ -134,6 +146,8 @@ fn crowd(program: &Path, plan: &Plan, kind: &Kind) -> Result<Row> {
     let mut peers: Vec<TcpStream> = (0..count).map(|_| (kind.open)(gateway.port)).collect();
     let begun = Instant::now();
     let (mut is_answered, mut most) = (true, 0);
+    let files_before = gateway.process.open_files();
+    let mut files = 0;
     loop {
         peers.iter_mut().for_each(kind.keep);
         let left = match kind.requests {
@@ -141,6 +155,7 @@ fn crowd(program: &Path, plan: &Plan, kind: &Kind) -> Result<Row> {
             _ => gateway.metric(CONNECTIONS).saturating_sub(KEPT),
         };
         most = left.max(most);
+        files = gateway.process.open_files().max(files);
         is_answered &= honest(&gateway);
         row.passed = left;
         // A crowd that has not come yet is not gone.
@@ -157,6 +172,11 @@ fn crowd(program: &Path, plan: &Plan, kind: &Kind) -> Result<Row> {
     row.bound(left == 0, || format!("{left} are left after {GONE:?}"));
     row.bound(is_answered, || {
         format!("an honest client or an operator waited for more than {HONEST:?}")
+    });
+    let files = files.saturating_sub(files_before + FILES_SPARE);
+    let files_max = (count * each * kind.files()) as usize;
+    row.bound(files <= files_max, || {
+        format!("{files} files, not {files_max} at most")
     });
     row.bound(cost <= kind.each_kib, || {
         format!("{cost} KiB each, not {} at most", kind.each_kib)
