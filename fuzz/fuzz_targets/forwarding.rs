@@ -8,7 +8,7 @@ use ratekeeper_http::{
     ClientHeader, Describer, Forwarding, Hop, Identity, Mapping, Original, Target, ValueSource,
     TrustedProxies,
 };
-use ratekeeper_rules::{Options, PathPattern, RuleSet, LevelStatus};
+use ratekeeper_rules::{LevelStatus, Options, PathFolding, PathPattern, RuleSet};
 use std::sync::LazyLock;
 
 static DESCRIBER: LazyLock<Describer> = LazyLock::new(|| {
@@ -145,7 +145,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
         if let Ok(pattern) = PathPattern::parse(text) {
-            let _ = pattern.capture("/o/acme/users");
+            let _ = pattern.capture("/o/acme/users", PathFolding::default());
             assert_eq!(pattern.as_str(), text);
         }
         let _ = text.parse::<TrustedProxies>();
