@@ -33,7 +33,7 @@ fn node(folder: &Path, name: &str, server: &Server) -> Service {
     let args = ["serve", "--rules", "rules.yaml", "--store", &url];
     let args: Vec<&str> = args
         .iter()
-        .chain(&["--store-deadline", "300ms"])
+        .chain(&["--store-deadline", "1s"])
         .chain(&FREE_PORTS)
         .copied()
         .collect();
