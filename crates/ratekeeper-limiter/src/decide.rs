@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use crate::Snapshot;
 use crate::decision::{Answered, Decision, LimitSource, Policies};
 use crate::explain::Explanation;
-use crate::fallback::Passed;
+use crate::fallback::{Passed, owes};
 use crate::limiter::Limiter;
 use crate::plan::{Context, Plan};
 use crate::request::{Check, recosted};
@@ -104,7 +104,25 @@ pub struct Pending<T>(Box<Inner<T>>);
 #[derive(Debug)]
 struct Inner<T> {
     evaluation: Evaluation,
-    ticket: T,
+    /// [`None`] once it has been awaited.
+    ticket: Option<T>,
+}
+
+impl<T: Future<Output = Result<Verdicts, StoreError>> + Unpin> Inner<T> {
+    fn new(evaluation: Evaluation, ticket: T) -> Box<Self> {
+        Box::new(Self {
+            evaluation,
+            ticket: Some(ticket),
+        })
+    }
+
+    /// Waits for the store's answer.
+    async fn answer(&mut self) -> Result<Verdicts, StoreError> {
+        match &mut self.ticket {
+            Some(ticket) => ticket.await,
+            None => Err(StoreError::Unavailable),
+        }
+    }
 }
 
 impl<T> Pending<T> {
@@ -128,14 +146,14 @@ impl<S: Store> Limiter<S> {
                 self.read(&mut evaluation, verdicts);
                 Answer::Decided(evaluation.decision)
             }
-            Answer::Pending(ticket) => Answer::Pending(Box::new(Inner { evaluation, ticket })),
+            Answer::Pending(ticket) => Answer::Pending(Inner::new(evaluation, ticket)),
         };
         async move {
             match answer {
                 Answer::Decided(decision) => decision,
                 Answer::Pending(mut pending) => {
-                    let answer = (&mut pending.ticket).await;
-                    self.conclude(&mut pending.evaluation, answer);
+                    let answer = pending.answer().await;
+                    self.conclude(&mut pending, answer);
                     pending.evaluation.decision
                 }
             }
@@ -161,9 +179,7 @@ impl<S: Store> Limiter<S> {
                 self.read(&mut evaluation, verdicts);
                 Answer::Decided(read(&Ruling::new(&evaluation, verdicts)))
             }
-            Answer::Pending(ticket) => {
-                Answer::Pending(Pending(Box::new(Inner { evaluation, ticket })))
-            }
+            Answer::Pending(ticket) => Answer::Pending(Pending(Inner::new(evaluation, ticket))),
         }
     }
 
@@ -175,8 +191,8 @@ impl<S: Store> Limiter<S> {
         read: impl FnOnce(&Ruling<'_>) -> D,
     ) -> D {
         let mut pending = pending.0;
-        let answer = (&mut pending.ticket).await;
-        let verdicts = self.conclude(&mut pending.evaluation, answer);
+        let answer = pending.answer().await;
+        let verdicts = self.conclude(&mut pending, answer);
         read(&Ruling::new(&pending.evaluation, &verdicts))
     }
 
@@ -282,10 +298,17 @@ impl<S: Store> Limiter<S> {
     /// Reads the answer of a store that answered later.
     fn conclude(
         &self,
-        evaluation: &mut Evaluation,
+        pending: &mut Inner<S::Ticket>,
         answer: Result<Verdicts, StoreError>,
     ) -> Verdicts {
-        let verdicts = self.heard(evaluation, None, answer);
+        let evaluation = &mut pending.evaluation;
+        let verdicts = match answer {
+            Err(StoreError::Timeout) => {
+                let late = pending.ticket.take().and_then(S::late);
+                self.timed_out(evaluation, late)
+            }
+            answer => self.heard(evaluation, None, answer),
+        };
         self.read(evaluation, &verdicts);
         verdicts
     }
@@ -313,6 +336,34 @@ impl<S: Store> Limiter<S> {
             }
             answer => self.unanswered(evaluation, extra, answer),
         }
+    }
+
+    /// The verdicts when no answer of the store has come in time: those of the failure modes, which are
+    /// settled with the store when its answer comes after all.
+    #[cold]
+    fn timed_out(&self, evaluation: &Evaluation, late: Option<S::Ticket>) -> Verdicts {
+        let Some((late, fallback)) = late.zip(self.fallback()) else {
+            return self.unanswered(evaluation, None, Err(StoreError::Timeout));
+        };
+        let Evaluation {
+            decision,
+            plan,
+            now,
+        } = evaluation;
+        let snapshot = decision.snapshot();
+        let request = Request::new(&plan.steps, plan.mode(snapshot), *now);
+        let verdicts = fallback.decide(&request, plan.failure_modes(snapshot), None);
+        let passed = Passed {
+            now: *now,
+            boot: self.clock().boot(),
+            named_by: snapshot.namer.seed().hash_key(),
+        };
+        let modes = plan.failure_modes(snapshot);
+        let owed = plan.steps.iter().zip(modes).zip(&verdicts.outcomes);
+        let owed =
+            owed.map(|((step, mode), outcome)| owes(step, mode, outcome.fits(), verdicts.allowed));
+        self.expect_late(late, &plan.steps, owed.collect(), verdicts.allowed, passed);
+        verdicts
     }
 
     /// The verdicts when the store gave none, or its `answer` is about only some of the steps: each rule's

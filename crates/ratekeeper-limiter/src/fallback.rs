@@ -133,12 +133,8 @@ impl Fallback {
         }
         let steps = request.steps.iter().zip(modes).zip(&verdicts.outcomes);
         for (number, ((step, mode), outcome)) in steps.enumerate() {
-            let is_charged = outcome.fits() && verdicts.allowed;
-            let passes = is_charged || step.charge == Charge::Always;
-            let counts = mode != FailureMode::Deny
-                && step.limit.algorithm() != Algorithm::Concurrency
-                && step.hits > 0;
-            if let Some(fault) = fault(number).filter(|_| passes && counts) {
+            let owes = owes(step, mode, outcome.fits(), verdicts.allowed);
+            if let Some(fault) = fault(number).filter(|_| owes) {
                 self.owed.add(step, fault, passed);
             }
         }
@@ -267,6 +263,13 @@ impl Fallback {
             self.store.decide_as_of(&Step { hits, ..look }, at);
         }
     }
+}
+
+/// Returns true if the hits of `step` pass by its failure mode, so that the store is to count them.
+pub(crate) fn owes(step: &Step, mode: FailureMode, fits: bool, allowed: bool) -> bool {
+    let passes = (fits && allowed) || step.charge == Charge::Always;
+    let is_counted = step.limit.algorithm() != Algorithm::Concurrency && step.hits > 0;
+    passes && is_counted && mode != FailureMode::Deny
 }
 
 /// Counters looked at in one call of [`Fallback::tend`].

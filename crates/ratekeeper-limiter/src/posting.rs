@@ -7,14 +7,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
-use ratekeeper_core::{Micros, Timestamp};
-use ratekeeper_store::{Post, Store, StoreError, Verdicts};
+use ratekeeper_core::{Algorithm, Micros, Mode, Timestamp};
+use ratekeeper_store::{
+    Answer, Charge, Extra, Post, Request, Step, StepOutcome, Store, StoreError, Verdicts,
+};
 
 use crate::Limiter;
-use crate::fallback::{Debt, Fate};
+use crate::fallback::{Debt, Fate, Passed};
 
 /// The most posts under way.
 const POSTS_MAX: usize = 256;
+
+/// The most late answers that are waited for; hits beyond count as unknown.
+const LATE_MAX: usize = 1 << 14;
 
 /// The least time between two rounds.
 const ROUND: Micros = Micros::from_millis(1);
@@ -26,9 +31,12 @@ const AGAIN: Micros = Micros::from_millis(100);
 #[derive(Debug, Default)]
 pub(crate) struct Posting(Mutex<Round>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Round {
     sent: Vec<Sent>,
+    late: Vec<Late>,
+    /// Charges being given back.
+    returns: Vec<Ticket>,
     /// The time of the last round, by the limiter's clock.
     at: Timestamp,
 }
@@ -46,6 +54,17 @@ struct Sent {
     is_unknown: bool,
 }
 
+/// A request that the failure modes answered, whose own answer may still come.
+struct Late {
+    ticket: Ticket,
+    steps: Box<[Step]>,
+    /// True of the steps whose hits passed.
+    owed: Box<[bool]>,
+    /// True if the request was allowed.
+    allowed: bool,
+    passed: Passed,
+}
+
 /// The answer to a post.
 type Ticket = Pin<Box<dyn Future<Output = Result<Verdicts, StoreError>> + Send>>;
 
@@ -55,6 +74,21 @@ impl std::fmt::Debug for Sent {
             .field("debt", &self.debt)
             .finish_non_exhaustive()
     }
+}
+
+impl std::fmt::Debug for Round {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Round")
+            .field("sent", &self.sent)
+            .field("late", &self.late.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns true if the store has charged the hits of `step`.
+fn is_charged(verdicts: &Verdicts, number: usize, step: &Step) -> bool {
+    let fits = verdicts.outcomes.get(number).is_some_and(StepOutcome::fits);
+    step.charge == Charge::Always || (verdicts.allowed && fits)
 }
 
 impl<S: Store> Limiter<S> {
@@ -89,6 +123,103 @@ impl<S: Store> Limiter<S> {
             kept.extend(self.follow(sent, boot));
         }
         round.sent = kept;
+        self.hear_late(&mut round);
+        if round.sent.is_empty() && round.late.is_empty() && round.returns.is_empty() {
+            self.fallback().iter().for_each(|it| it.owed().rest());
+        }
+    }
+
+    /// Waits in the background for the answer to a request that the failure modes have answered meanwhile:
+    /// `owed` says of which steps the hits passed.
+    pub(crate) fn expect_late(
+        &self,
+        ticket: S::Ticket,
+        steps: &[Step],
+        owed: Box<[bool]>,
+        allowed: bool,
+        passed: Passed,
+    ) {
+        let late = Late {
+            ticket: Box::pin(ticket),
+            steps: steps.into(),
+            owed,
+            allowed,
+            passed,
+        };
+        let mut round = self.posting().0.lock();
+        if round.late.len() >= LATE_MAX {
+            return self.add_owed(&late, None, StoreError::Lost);
+        }
+        round.late.push(late);
+        self.fallback()
+            .iter()
+            .for_each(|it| it.owed().await_answers());
+    }
+
+    /// Settles what late answers say: what Redis charged is not owed, and given back if it was denied here.
+    fn hear_late(&self, round: &mut Round) {
+        let mut context = Context::from_waker(Waker::noop());
+        round
+            .returns
+            .retain_mut(|ticket| ticket.as_mut().poll(&mut context).is_pending());
+        let late = std::mem::take(&mut round.late);
+        for mut late in late {
+            match late.ticket.as_mut().poll(&mut context) {
+                Poll::Pending => round.late.push(late),
+                Poll::Ready(Err(error)) => self.add_owed(&late, None, error),
+                Poll::Ready(Ok(verdicts)) => {
+                    self.add_owed(&late, Some(&verdicts), StoreError::Unavailable);
+                    if verdicts.allowed && !late.allowed {
+                        round.returns.extend(self.return_charge(&late, &verdicts));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Owes the hits that passed and that the store has not charged, as far as is known.
+    fn add_owed(&self, late: &Late, charged: Option<&Verdicts>, fault: StoreError) {
+        let Some(fallback) = self.fallback() else {
+            return;
+        };
+        for (number, step) in late.steps.iter().enumerate() {
+            let is_charged = charged.is_some_and(|it| is_charged(it, number, step));
+            if late.owed[number] && !is_charged {
+                fallback.owed().add(step, fault, &late.passed);
+            }
+        }
+    }
+
+    /// Gives back what the store charged for a request that was denied here.
+    fn return_charge(&self, late: &Late, verdicts: &Verdicts) -> Option<Ticket> {
+        let steps = late.steps.iter().enumerate().filter(|(number, step)| {
+            // Others may have turns behind one of a leaky bucket.
+            let is_returned = step.limit.algorithm() != Algorithm::LeakyBucket;
+            let is_due = step.charge == Charge::IfAllowed && step.hits > 0;
+            is_returned && is_due && is_charged(verdicts, *number, step)
+        });
+        let steps: Vec<Step> = steps
+            .map(|(_, step)| Step {
+                hits: -step.hits,
+                ..*step
+            })
+            .collect();
+        if steps.is_empty() {
+            return None;
+        }
+        let extra = Extra {
+            taken_at: Some(verdicts.at),
+            ..Extra::default()
+        };
+        let request = Request {
+            extra: Some(&extra),
+            named_by: Some(late.passed.named_by),
+            ..Request::new(&steps, Mode::default(), late.passed.now)
+        };
+        match self.store().decide(&request) {
+            Answer::Decided(_) => None,
+            Answer::Pending(ticket) => Some(Box::pin(ticket)),
+        }
     }
 
     /// Reads the answer to a post, or sends it, if it is time for that. [`None`] once it is settled.

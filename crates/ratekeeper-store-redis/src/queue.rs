@@ -17,7 +17,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::script::Group;
 use crate::stall::{Mark, Stall};
-use crate::ticket::Decided;
+use crate::ticket::{Decided, Told};
 
 /// The most requests in one group: the most that one script call may be asked to step through.
 const MEMBERS_MAX: usize = 1_024;
@@ -29,12 +29,14 @@ pub(crate) struct Member {
     deadline: Instant,
     /// The time that the process had stood still when the deadline was set.
     mark: Mark,
-    reply: Option<oneshot::Sender<Decided>>,
+    reply: Option<oneshot::Sender<Told>>,
+    /// The way for an answer that comes after the deadline.
+    late: Option<oneshot::Sender<Decided>>,
 }
 
 impl Member {
     pub(crate) fn new(
-        reply: oneshot::Sender<Decided>,
+        reply: oneshot::Sender<Told>,
         queued_at: Instant,
         deadline: Instant,
         mark: Mark,
@@ -44,6 +46,7 @@ impl Member {
             deadline,
             mark,
             reply: Some(reply),
+            late: None,
         }
     }
 
@@ -55,7 +58,18 @@ impl Member {
     /// Sends the answer, unless one was sent before or the caller has gone.
     pub(crate) fn answer(&mut self, decided: Decided) {
         if let Some(reply) = self.reply.take() {
-            let _ = reply.send(decided);
+            let _ = reply.send(Told::Decided(decided));
+        } else if let Some(late) = self.late.take() {
+            let _ = late.send(decided);
+        }
+    }
+
+    /// Says that no answer has come in time. One that comes later is sent all the same.
+    fn time_out(&mut self) {
+        if let Some(reply) = self.reply.take() {
+            let (late, receiver) = oneshot::channel();
+            self.late = Some(late);
+            let _ = reply.send(Told::Late(receiver));
         }
     }
 
@@ -100,7 +114,10 @@ impl Members {
         for member in self.list.iter_mut().filter(|it| !it.is_answered()) {
             let deadline = member.deadline(stood);
             if deadline <= now {
-                member.answer(Err(error));
+                match error {
+                    StoreError::Timeout => member.time_out(),
+                    error => member.answer(Err(error)),
+                }
                 expired += 1;
             } else {
                 next = earliest(next, Some(deadline));

@@ -199,6 +199,10 @@ impl Places for Slots {
         self.0.asking.clock == Clock::Told
     }
 
+    fn late(reply: Reply) -> Option<Reply> {
+        reply.is_late().then_some(reply)
+    }
+
     fn detach(&self, rest: Rest<Self>) {
         Handle::try_current()
             .unwrap_or_else(|_| self.0.home.clone())

@@ -257,6 +257,10 @@ impl Store for RedisStore {
         self.slots.recall(Place(0), request)
     }
 
+    fn late(ticket: Ticket) -> Option<Ticket> {
+        ticket.0.late().map(Ticket)
+    }
+
     fn post(&self, post: &Post) -> Option<Ticket> {
         let place = match self.slots.topology().is_cluster() {
             true => place_of(&post.step),

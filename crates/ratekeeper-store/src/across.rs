@@ -89,6 +89,12 @@ pub trait Places: Clone + Send + Sync + 'static {
         false
     }
 
+    /// The ticket to await a late answer with, as in [`Store::late`](crate::Store::late).
+    fn late(ticket: Self::Ticket) -> Option<Self::Ticket> {
+        let _ = ticket;
+        None
+    }
+
     /// Awaits `rest` in the background, because the caller has gone, or has its answer.
     fn detach(&self, rest: Rest<Self>);
 

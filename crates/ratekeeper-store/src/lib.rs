@@ -55,6 +55,14 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// The ticket of a request that failed with [`StoreError::Timeout`], to be awaited once more: for the
+    /// answer if it comes after all, and for [`StoreError::Lost`] if it cannot come any more. [`None`] if
+    /// the store cannot tell.
+    fn late(ticket: Self::Ticket) -> Option<Self::Ticket> {
+        let _ = ticket;
+        None
+    }
+
     /// The secret that counters are to be named by, for a store whose nodes share one: None before
     /// it is known. Until then, and for counters that were named by another one, such a store is
     /// unavailable.

@@ -152,6 +152,10 @@ impl<R: Store> Store for Router<R> {
         }
     }
 
+    fn late(ticket: Self::Ticket) -> Option<Self::Ticket> {
+        ticket.late()
+    }
+
     /// All stores' counters are named by one key, which those that nodes share have in common.
     fn hash_key(&self) -> Option<HashKey> {
         self.shared().and_then(R::hash_key)
@@ -187,6 +191,10 @@ impl<R: Store> Places for Router<R> {
             Backend::Memory(_) => None,
             Backend::Shared(store) => store.recall(request),
         }
+    }
+
+    fn late(ticket: R::Ticket) -> Option<R::Ticket> {
+        R::late(ticket)
     }
 
     fn detach(&self, rest: Rest<Self>) {

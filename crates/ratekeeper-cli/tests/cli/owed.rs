@@ -127,3 +127,24 @@ fn a_post_fills_a_counter_to_its_limit_at_most() {
         assert_eq!(counter["remaining"], 0, "{counter}");
     }
 }
+
+/// Redis carries out what was sent, however late: that is neither owed nor kept from anybody.
+#[test]
+fn a_charge_that_comes_late_is_not_owed_and_given_back_if_the_failure_mode_denied() {
+    let mut server = Server::start();
+    let folder = tempdir().expect("a folder can be made");
+    let nodes = ["one", "two"].map(|name| node(folder.path(), name, &server));
+    eventually("Redis decides", || !nodes.iter().any(is_degraded));
+    for (key, passes_now, charged) in [("shut", false, 0), ("fixed", true, 1)] {
+        server.process().pause();
+        let answer = nodes[0].check(&[(key, "a")]);
+        server.process().resume();
+        assert_eq!(answer["degraded"], true, "{answer}");
+        assert_eq!(answer["decision"] == "allow", passes_now, "{answer}");
+        for _ in 0..10 {
+            eventually("Redis decides again", || !nodes.iter().any(is_degraded));
+        }
+        assert_eq!(left(&nodes, key), LIMIT - charged, "{key}");
+    }
+    assert_eq!(owed(&nodes[0], "owed"), 0);
+}

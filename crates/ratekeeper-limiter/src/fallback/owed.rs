@@ -144,9 +144,9 @@ impl Owed {
         debt.latest = debt.latest.max(passed.boot);
         debt.named_by = passed.named_by;
         let more = debt.step.hits - before;
+        self.owes.store(true, Ordering::Relaxed);
         drop(ledger);
         add(&self.counts.owed, more.unsigned_abs());
-        self.owes.store(true, Ordering::Relaxed);
     }
 
     /// Takes an entry to post it, to be [settled](Self::settle).
@@ -166,9 +166,19 @@ impl Owed {
             Fate::Unknown => &self.counts.unknown,
         };
         add(count, debt.step.hits.unsigned_abs());
-        let mut ledger = self.ledger.lock();
-        ledger.taken -= 1;
+        self.ledger.lock().taken -= 1;
+    }
+
+    /// Notes that answers are awaited on which it depends if anything is owed.
+    pub(crate) fn await_answers(&self) {
+        self.owes.store(true, Ordering::Relaxed);
+    }
+
+    /// Owes nothing any more, if there is no entry. To be called if no answer is awaited.
+    pub(crate) fn rest(&self) {
+        let ledger = self.ledger.lock();
         if ledger.taken == 0 && ledger.entries.is_empty() {
+            // Under the lock, so that nobody adds an entry in between.
             self.owes.store(false, Ordering::Relaxed);
         }
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_core::{Algorithm, Limit};
-use ratekeeper_store::StoreError;
+use ratekeeper_core::{Algorithm, Limit, Mode, Timestamp};
+use ratekeeper_store::{Answer, Request, Store, StoreError};
 use ratekeeper_store_redis::{Circuit, Endpoint, RedisConfig, RedisStore};
 use ratekeeper_testkit::proxy::Proxy;
 use ratekeeper_testkit::redis::{Reply, Server};
@@ -89,6 +89,36 @@ async fn a_hung_server_costs_a_deadline_and_then_nothing() {
     );
     server.process().resume();
     until_told(&store, "it answers again", |answer| answer == Ok(true)).await;
+}
+
+/// A call that was sent may be carried out after its deadline; if the connection breaks, nobody knows.
+#[tokio::test]
+async fn an_answer_that_comes_late_is_told_and_one_that_cannot_come_any_more_is_lost() {
+    let mut server = Server::start();
+    let proxy = Proxy::start(server.port());
+    let url = format!("redis://127.0.0.1:{}/", proxy.port());
+    let endpoint = Endpoint::parse(&url).expect("a good URL");
+    let store = RedisStore::new(endpoint, short(), home());
+    until_told(&store, "it answers", |answer| answer == Ok(true)).await;
+    for breaks in [false, true] {
+        let steps = [step(&yearly(10), 7)];
+        server.process().pause();
+        let request = Request::new(&steps, Mode::default(), Timestamp::EPOCH);
+        let Answer::Pending(mut ticket) = store.decide(&request) else {
+            panic!("a server is asked");
+        };
+        assert_eq!((&mut ticket).await, Err(StoreError::Timeout));
+        let late = RedisStore::late(ticket).expect("its answer may still come");
+        if breaks {
+            proxy.cut_all();
+            assert_eq!(late.await, Err(StoreError::Lost));
+        } else {
+            server.process().resume();
+            assert!(late.await.expect("the answer comes").allowed);
+        }
+        server.process().resume();
+        until_told(&store, "it answers again", |answer| answer == Ok(true)).await;
+    }
 }
 
 #[tokio::test]

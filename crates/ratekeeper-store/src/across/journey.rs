@@ -164,6 +164,15 @@ impl<P: Places> Ticket<P> {
         Self(State::One(ticket))
     }
 
+    /// The ticket of a late answer, as in [`Store::late`](crate::Store::late), of a request in one place.
+    #[must_use]
+    pub fn late(mut self) -> Option<Self> {
+        match std::mem::replace(&mut self.0, State::Failed(StoreError::Lost)) {
+            State::One(ticket) => P::late(ticket).map(Self::one),
+            State::Failed(_) | State::Several(_) => None,
+        }
+    }
+
     /// A ticket that has already failed.
     #[must_use]
     pub const fn failed(error: StoreError) -> Self {

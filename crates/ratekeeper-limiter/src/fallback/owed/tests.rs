@@ -65,6 +65,7 @@ fn it_owes_until_everything_taken_is_settled() {
         assert!(owed.owes());
         owed.settle(debt, fate);
     }
+    owed.rest();
     assert!(!owed.owes());
     let counts = OwedCounts {
         owed: 5,
