@@ -91,7 +91,7 @@ pub trait Places: Clone + Send + Sync + 'static {
 
     /// The ticket to await a late answer with, as in [`Store::late`](crate::Store::late).
     fn late(ticket: Self::Ticket) -> Option<Self::Ticket> {
-        let _ = ticket;
+        drop(ticket);
         None
     }
 

@@ -59,7 +59,7 @@ pub trait Store: Send + Sync + 'static {
     /// answer if it comes after all, and for [`StoreError::Lost`] if it cannot come any more. [`None`] if
     /// the store cannot tell.
     fn late(ticket: Self::Ticket) -> Option<Self::Ticket> {
-        let _ = ticket;
+        drop(ticket);
         None
     }
 
