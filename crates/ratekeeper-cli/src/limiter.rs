@@ -49,7 +49,12 @@ pub(crate) async fn served(
         warn!("counters are in Redis, so --state and --data-dir have no effect");
     }
     let names = counters.stores.iter().map(|it| it.name.clone());
-    let store = joined(default, names.zip(shared));
+    // Rules with `consistency: local` count in memory, whatever store the others share.
+    let own = match &default {
+        Backend::Shared(_) => Some(self::store(settings)?),
+        Backend::Memory(_) => None,
+    };
+    let store = joined(default, names.zip(shared), own);
     options.seed = store.hash_key().map(Seed::from).or(options.seed);
     let limiter = Limiter::new(rules, store, options);
     if counters.redis.is_none() && counters.stores.is_empty() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use ratekeeper_store::{Backend, Router};
+use ratekeeper_store::{Backend, MemoryStore, Router};
 use ratekeeper_store_redis::RedisStore;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -19,15 +19,20 @@ pub(crate) type NodeStore = Router<RedisStore>;
 const GREETING: Duration = Duration::from_secs(4);
 
 /// Joins the stores: counters are in `default`, except for those that rules put into one of `named`. To be called
-/// from the runtime that does the stores' chores.
+/// from the runtime that does the stores' chores. `own` has the counters of rules that count on each node by itself.
 pub(crate) fn joined(
     default: Backend<RedisStore>,
     named: impl IntoIterator<Item = (Box<str>, RedisStore)>,
+    own: Option<MemoryStore>,
 ) -> NodeStore {
     let home = Handle::current();
     let named = named.into_iter();
     let named = named.map(|(name, store)| (name, Backend::Shared(store)));
-    Router::new(default, named.collect(), move |rest| drop(home.spawn(rest)))
+    let router = Router::new(default, named.collect(), move |rest| drop(home.spawn(rest)));
+    match own {
+        Some(own) => router.with_own(own),
+        None => router,
+    }
 }
 
 /// Connects to all Redis servers of a service; the stores of those that cannot be reached go on trying.

@@ -73,14 +73,7 @@ fn wall_micros() -> u64 {
 }
 
 fn boot_micros() -> u64 {
-    #[cfg(target_os = "linux")]
-    let id = rustix::time::ClockId::Boottime;
-    #[cfg(not(target_os = "linux"))]
-    let id = rustix::time::ClockId::Monotonic;
-    let time = rustix::time::clock_gettime(id);
-    let secs = u64::try_from(time.tv_sec).unwrap_or(0);
-    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-    secs * 1_000_000 + nanos / 1_000
+    ratekeeper_store::boot_time().get()
 }
 
 #[cfg(test)]

@@ -4,9 +4,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ratekeeper_core::Limit;
-use ratekeeper_rules::{CUSTOM, Domain, FailureMode, LeakyOverRls, Rule, RuleIndex, RuleSet};
-use ratekeeper_store::{Charge, FullMode, RuleSlot, StoreSlot};
+use ratekeeper_core::lease::Terms;
+use ratekeeper_core::{Limit, Micros};
+use ratekeeper_rules::{
+    CUSTOM, Consistency, Domain, FailureMode, LeakyOverRls, Rule, RuleIndex, RuleSet,
+};
+use ratekeeper_store::{Charge, FullMode, RuleSlot, Store, StoreSlot};
 
 use crate::hold::token::Sealer;
 use crate::identity::{DomainIdentity, LimitIdentity, Namer};
@@ -59,6 +62,33 @@ pub(crate) struct CompiledLimit {
     pub(crate) identity: LimitIdentity,
     delayed: Limit,
     undelayed: Limit,
+    /// The time of its leases; zero if there are none.
+    pub(crate) lease: Micros,
+}
+
+/// The places of a store's counters, as rules are compiled for them.
+pub(crate) struct Places<'a, S>(pub(crate) &'a S);
+
+impl<S: Store> Places<'_, S> {
+    fn of(&self, rule: &Rule) -> StoreSlot {
+        if rule.consistency == Some(Consistency::Local)
+            && let Some(own) = self.0.own_slot()
+        {
+            return own;
+        }
+        let named = rule.store.as_deref().map(|name| self.0.slot(name));
+        named.unwrap_or_default()
+    }
+
+    /// The terms of the rule's leases, if its store leases counters. Rules that cannot be leased are refused when they
+    /// are read.
+    fn terms(&self, rule: &Rule, limit: &Limit) -> Option<Terms> {
+        let is_leased = rule.consistency == Some(Consistency::Leased) && !rule.count_denied;
+        if !is_leased || !self.0.leases(self.of(rule)) {
+            return None;
+        }
+        Terms::try_new(limit, rule.lease).ok()
+    }
 }
 
 impl CompiledLimit {
@@ -79,13 +109,13 @@ impl CompiledLimit {
 }
 
 impl Snapshot {
-    /// Compiles `rules`, whose counters lie where `store` says of a name. Rules that `before` had
+    /// Compiles `rules`, whose counters lie at `places`. Rules that `before` had
     /// as well, by id, keep their statistics and slots.
     pub(crate) fn new(
         rules: Arc<RuleSet>,
         modes: Modes,
         namer: Namer,
-        store: impl Fn(&str) -> StoreSlot,
+        places: &Places<'_, impl Store>,
         before: Option<&Self>,
     ) -> Self {
         let mut kept = before.map(Self::by_id).unwrap_or_default();
@@ -94,12 +124,11 @@ impl Snapshot {
         let mut customs: HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)> = HashMap::new();
         let compiled = rules.rules().iter().map(|rule| {
             let plan = rules.plan_of(rule);
-            let store = rule.store.as_deref().map(&store).unwrap_or_default();
             if let Some((stats, slot)) = customs.get(&*rule.id) {
                 let stats = Arc::clone(stats);
                 return Compiled {
                     shares_stats: true,
-                    ..Compiled::new(rule, (*slot, store), stats, &namer)
+                    ..Compiled::new(rule, *slot, places, stats, &namer)
                 };
             }
             let (stats, slot) = match kept.remove(&*rule.id) {
@@ -111,7 +140,7 @@ impl Snapshot {
             if plan == CUSTOM {
                 customs.insert(rule.id.clone(), (Arc::clone(&stats), slot));
             }
-            Compiled::new(rule, (slot, store), stats, &namer)
+            Compiled::new(rule, slot, places, stats, &namer)
         });
         let compiled: Vec<Compiled> = compiled.collect();
         let limited = (0..).map(RuleIndex).zip(&compiled);
@@ -209,17 +238,24 @@ impl Snapshot {
 impl Compiled {
     fn new(
         rule: &Rule,
-        (slot, store): (RuleSlot, StoreSlot),
+        slot: RuleSlot,
+        places: &Places<'_, impl Store>,
         stats: Arc<RuleStats>,
         namer: &Namer,
     ) -> Self {
-        let limit = rule.limited().map(|limit| CompiledLimit {
-            identity: namer.limit(&rule.domain, limit, rule.calendar.as_ref()),
-            delayed: *limit,
-            undelayed: match rule.leaky_over_rls {
-                LeakyOverRls::Deny => limit.without_delay(),
-                LeakyOverRls::Allow => *limit,
-            },
+        let limit = rule.limited().map(|limit| {
+            let identity = namer.limit(&rule.domain, limit, rule.calendar.as_ref());
+            let terms = places.terms(rule, limit);
+            let limit = terms.as_ref().map_or(limit, Terms::limit);
+            CompiledLimit {
+                identity,
+                delayed: *limit,
+                undelayed: match rule.leaky_over_rls {
+                    LeakyOverRls::Deny => limit.without_delay(),
+                    LeakyOverRls::Allow => *limit,
+                },
+                lease: terms.map_or(Micros::ZERO, |terms| terms.ttl()),
+            }
         });
         let charge = if rule.count_denied {
             Charge::Always
@@ -237,7 +273,7 @@ impl Compiled {
             token: namer.token(&held_as(rule), identity),
             limit,
             slot,
-            store,
+            store: places.of(rule),
             charge,
             full_mode,
             stats,

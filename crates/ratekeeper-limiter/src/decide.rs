@@ -227,7 +227,8 @@ impl<S: Store> Limiter<S> {
         let verdicts = self.verdicts(&evaluation, None).await;
         let snapshot = evaluation.decision.snapshot();
         let (plan, now) = (&evaluation.plan, evaluation.now);
-        Explanation::new(snapshot, &check, plan, (&verdicts, now))
+        let held = |step: &Step| self.store().held(step);
+        Explanation::new(snapshot, &check, plan, (&verdicts, now), &held)
     }
 
     /// Matches `check`, and counts the parts that no limit matched.

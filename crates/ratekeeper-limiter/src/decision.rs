@@ -218,6 +218,8 @@ pub struct Answered {
     pub delay: Micros,
     /// False if the store had no room or no answer, and the failure mode answered instead.
     pub counted: bool,
+    /// True if this node admitted it from a lease, without asking the store.
+    pub leased: bool,
 }
 
 impl Answered {
@@ -225,7 +227,9 @@ impl Answered {
     pub(crate) fn new(outcome: StepOutcome, step: &Step, request_allowed: bool) -> Self {
         let capacity = step.limit.capacity();
         match outcome {
-            StepOutcome::Counted(found) | StepOutcome::Aside(found) => {
+            StepOutcome::Counted(found)
+            | StepOutcome::Aside(found)
+            | StepOutcome::Leased(found) => {
                 let kept = !request_allowed && step.charge == Charge::IfAllowed && found.fits();
                 let kept = if kept {
                     u64::try_from(step.hits).unwrap_or(0)
@@ -248,7 +252,8 @@ impl Answered {
                     } else {
                         Micros::ZERO
                     },
-                    counted: matches!(outcome, StepOutcome::Counted(_)),
+                    counted: !matches!(outcome, StepOutcome::Aside(_)),
+                    leased: matches!(outcome, StepOutcome::Leased(_)),
                 }
             }
             // No step is left unanswered by now.
@@ -270,6 +275,7 @@ impl Answered {
                     retry_after,
                     delay: Micros::ZERO,
                     counted: false,
+                    leased: false,
                 }
             }
         }

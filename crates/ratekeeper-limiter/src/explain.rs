@@ -4,7 +4,7 @@ use ratekeeper_core::{Algorithm, Micros, Timestamp, Verdict};
 use ratekeeper_rules::{
     Domain, Entry, Evaluation, Matched, Rule, RuleIndex, Subscription, Visit, secret,
 };
-use ratekeeper_store::{Step, Verdicts};
+use ratekeeper_store::{Held, Step, Verdicts};
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{Answered, LimitSource};
@@ -100,12 +100,14 @@ pub struct ExplainedLimit {
 }
 
 impl Explanation {
-    /// Explains `check` from `plan`, which consists of peeks, and its `verdicts`, against all rules on its path.
+    /// Explains `check` from `plan`, which consists of peeks, and its `verdicts`, against all rules on its path. `held`
+    /// says what this node holds of a step's counter in leases.
     pub(crate) fn new<'a>(
         snapshot: &'a Snapshot,
         check: &Check<'_>,
         plan: &'a Plan,
         (verdicts, now): (&'a Verdicts, Timestamp),
+        held: &'a dyn Fn(&Step) -> Option<Held>,
     ) -> Self {
         let domain = snapshot.domain(check.domain);
         let descriptors = (0_u16..)
@@ -120,6 +122,7 @@ impl Explanation {
                     plan,
                     verdicts,
                     now,
+                    held,
                     number,
                 }
                 .descriptor(descriptor)
@@ -179,6 +182,7 @@ struct Explainer<'a> {
     plan: &'a Plan,
     verdicts: &'a Verdicts,
     now: Timestamp,
+    held: &'a dyn Fn(&Step) -> Option<Held>,
     number: u16,
 }
 
@@ -283,7 +287,12 @@ impl Explainer<'_> {
             LimitSource::Rule(index),
             self.verdicts,
         ) {
-            Some((step, answered)) => explained.fill(rule, step, &answered),
+            Some((step, answered)) => {
+                explained.fill(rule, step, &answered);
+                if let Some(held) = (self.held)(step) {
+                    explained.add_note(&leased(&held));
+                }
+            }
             None if self.plan.is_unlimited(self.number, index) => {
                 explained.counts = true;
                 explained.answer = "allow".to_owned();
@@ -295,6 +304,13 @@ impl Explainer<'_> {
 }
 
 impl ExplainedLimit {
+    fn add_note(&mut self, more: &str) {
+        self.note = Some(match self.note.take() {
+            Some(note) => format!("{note}; {more}"),
+            None => more.to_owned(),
+        });
+    }
+
     fn fill(&mut self, rule: &Rule, step: &Step, answered: &Answered) {
         // The step was a peek: its wait is that of one hit.
         let wait = answered.retry_after;
@@ -322,6 +338,24 @@ impl ExplainedLimit {
         } else {
             None
         };
+    }
+}
+
+/// The hits that a node holds of a counter, in words.
+fn leased(held: &Held) -> String {
+    let Held {
+        leases,
+        granted,
+        left,
+        until,
+    } = *held;
+    let until = until.as_millis_ceil();
+    match leases {
+        0 => "leased: this node holds nothing now".to_owned(),
+        1 => format!("leased: this node holds {left} of {granted} in a lease, until in {until} ms"),
+        _ => format!(
+            "leased: this node holds {left} of {granted} in {leases} leases, until in {until} ms"
+        ),
     }
 }
 

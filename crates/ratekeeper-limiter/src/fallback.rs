@@ -142,7 +142,8 @@ impl Fallback {
 
     /// Remembers what the store reported as remaining of the counter of `step`.
     pub(crate) fn note(&self, step: &Step, answered: &Answered, now: Timestamp) {
-        if answered.counted {
+        // What comes from a lease waits for nobody else, and tells no more than the grant did.
+        if answered.counted && !answered.leased {
             let until = now.after(answered.full_after);
             let said = Said {
                 remaining: answered.remaining,

@@ -10,7 +10,7 @@ use ratekeeper_rules::{Profile, RuleSet};
 use ratekeeper_store::{Step, Store};
 
 use crate::Clock;
-use crate::compiled::{Modes, Snapshot};
+use crate::compiled::{Modes, Places, Snapshot};
 use crate::decision::Answered;
 use crate::fallback::{Fallback, Owed, OwedCounts};
 use crate::hold::token::Sealer;
@@ -57,8 +57,8 @@ impl<S: Store> Limiter<S> {
         let shared = || store.hash_key().map(Seed::from);
         let seed = options.seed.or_else(shared);
         let namer = Namer::new(seed.unwrap_or_else(Seed::random));
-        let slot = |name: &str| store.slot(name);
-        let snapshot = Snapshot::new(Arc::new(rules), options.modes, namer, slot, None);
+        let places = Places(&store);
+        let snapshot = Snapshot::new(Arc::new(rules), options.modes, namer, &places, None);
         Self {
             snapshot: ArcSwap::from_pointee(snapshot),
             store,
@@ -130,8 +130,8 @@ impl<S: Store> Limiter<S> {
     }
 
     fn put(&self, rules: Arc<RuleSet>, namer: Namer, before: &Snapshot) {
-        let slot = |name: &str| self.store.slot(name);
-        let after = Snapshot::new(rules, self.options.modes, namer, slot, Some(before));
+        let places = Places(&self.store);
+        let after = Snapshot::new(rules, self.options.modes, namer, &places, Some(before));
         self.snapshot.store(Arc::new(after));
     }
 

@@ -3,7 +3,7 @@
 mod alone;
 mod outcomes;
 
-use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT, Timestamp};
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT, Micros, Timestamp};
 use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, Visit};
 use ratekeeper_store::{Charge, FullMode, Step, StoreSlot};
 use smallvec::SmallVec;
@@ -214,6 +214,7 @@ impl Plan {
             rule: compiled.slot,
             store: compiled.store,
             full_mode: compiled.full_mode,
+            lease: made.lease,
         });
     }
 
@@ -254,6 +255,7 @@ impl Plan {
             rule: OVERRIDES,
             store: StoreSlot::default(),
             full_mode: FullMode::Allow,
+            lease: Micros::ZERO,
         });
     }
 

@@ -60,6 +60,8 @@ pub struct Rule {
     pub plan: Option<Arc<str>>,
     /// The consistency of the counter between nodes; [`None`] leaves it to the store.
     pub consistency: Option<Consistency>,
+    /// The time of the counter's leases, if it is leased: the longest, where the limit bears no more.
+    pub lease: Micros,
     /// The store that keeps the counter; [`None`] means the default store.
     pub store: Option<Box<str>>,
     /// The answer while the store is unavailable.
@@ -262,23 +264,24 @@ impl FailureMode {
     }
 }
 
+/// The time of a lease, where the limit bears it.
+pub(crate) const LEASE: Micros = Micros::from_millis(100);
+
 /// The way in which the nodes of a cluster share a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Consistency {
     /// The shared store takes every decision.
     Exact,
-    /// Nodes decide from hits leased in advance; never over the limit.
+    /// Nodes admit hits that were charged in the shared store in advance; never over the limit.
     Leased,
-    /// Nodes count by themselves and add up from time to time.
-    Synced,
     /// Each node counts for itself.
     Local,
 }
 
 impl Consistency {
     /// All modes.
-    pub const ALL: [Self; 4] = [Self::Exact, Self::Leased, Self::Synced, Self::Local];
+    pub const ALL: [Self; 3] = [Self::Exact, Self::Leased, Self::Local];
 
     /// The name in rules files.
     #[must_use]
@@ -286,7 +289,6 @@ impl Consistency {
         match self {
             Self::Exact => "exact",
             Self::Leased => "leased",
-            Self::Synced => "synced",
             Self::Local => "local",
         }
     }

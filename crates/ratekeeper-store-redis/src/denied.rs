@@ -88,7 +88,10 @@ impl Denied {
         let signature = signature(request);
         let denial = part.denials.get(&signature)?;
         let since = now.saturating_duration_since(denial.sent);
-        let is_over = since >= self.max || self.is_outdated(denial);
+        // Leases come back within their time: a denial of a leased counter lasts no longer.
+        let leases = request.steps.iter().filter(|step| !step.lease.is_zero());
+        let max = leases.fold(self.max, |max, step| max.min(step.lease.into()));
+        let is_over = since >= max || self.is_outdated(denial);
         let verdicts = match !is_over {
             true => denial.known.denial(request, Micros::from(since)),
             false => None,

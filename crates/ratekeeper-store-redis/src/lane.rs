@@ -31,6 +31,7 @@ use crate::flight::{Flight, Landed};
 use crate::lanes::Lanes;
 use crate::link::Link;
 use crate::metrics::Fault;
+use crate::nodes::Nodes;
 use crate::queue::{Member, Pushed, Queue, QueueBounds, Taken};
 use crate::script::{Clock, KeyName, Script};
 use crate::shard::Shard;
@@ -74,6 +75,7 @@ pub(crate) struct Asking {
     pub(crate) clock: Clock,
     pub(crate) names: KeyName,
     pub(crate) denied: Denied,
+    pub(crate) nodes: Nodes,
     /// The latest time told to a server, in microseconds; it never goes back.
     pub(crate) told: AtomicU64,
 }

@@ -1,8 +1,8 @@
 //! Upkeep, metrics and faults of Redis.
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_store::HashKey;
 use ratekeeper_store::served::{Agreement, ServedStore, ServerGauges, StoreGauges};
+use ratekeeper_store::{HashKey, LeaseGauges};
 use tokio::runtime::Handle;
 
 use crate::{RedisStore, ShardCounts};
@@ -38,6 +38,14 @@ impl ServedStore for RedisStore {
 
     fn faults(&self) -> Vec<String> {
         self.faults()
+    }
+
+    fn lease_gauges(&self) -> Vec<LeaseGauges> {
+        self.leased().into_iter().collect()
+    }
+
+    async fn close(&self) {
+        self.give_leases_back().await;
     }
 
     fn servers(&self) -> Vec<ServerGauges> {

@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use crate::config::RedisConfig;
 use crate::lane::{Asking, Lane};
 use crate::lanes::Lanes;
+use crate::lease::Leases;
 use crate::script::Clock;
 use crate::ticket::Reply;
 use crate::topology::{SlotMap, Topology};
@@ -69,6 +70,21 @@ impl Slots {
 
     pub(crate) fn topology(&self) -> &Topology {
         &self.0.topology
+    }
+
+    /// Begins to lease counters of these servers.
+    pub(crate) fn lease(&self) -> Leases {
+        Leases::start(
+            Arc::clone(&self.0.topology),
+            Arc::clone(&self.0.config),
+            Arc::clone(&self.0.asking),
+            self.0.home.clone(),
+        )
+    }
+
+    /// Returns true if the server's own clock counts, which leases go by.
+    pub(crate) fn has_own_clock(&self) -> bool {
+        self.0.asking.clock == Clock::Server
     }
 
     /// The number of requests denied from memory, without asking.

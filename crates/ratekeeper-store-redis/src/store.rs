@@ -1,11 +1,12 @@
 //! The Redis store, as limiters see it.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 use ratekeeper_store::across::{self, Place, Places};
 use ratekeeper_store::{
-    Answer, Execution, HashKey, Post, Request, Step, Store, StoreError, Verdicts,
+    Answer, Execution, HashKey, Held, LeaseGauges, Post, Request, Step, Store, StoreError,
+    StoreSlot, Verdicts,
 };
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
@@ -16,7 +17,9 @@ use crate::denied::Denied;
 use crate::endpoint::Endpoint;
 use crate::keeper::{Keeper, ServerStatus};
 use crate::lane::Asking;
+use crate::lease::{Leased, Leases};
 use crate::metrics::{Fault, ShardCounts};
+use crate::nodes::Nodes;
 use crate::script::{Clock, Group, KeyName, Script, slot};
 use crate::seed::{Seed, Share};
 use crate::slots::Slots;
@@ -31,6 +34,8 @@ use crate::topology::Topology;
 pub struct RedisStore {
     pub(crate) slots: Slots,
     keeper: Keeper,
+    /// Made by the first request that has leased counters.
+    leases: OnceLock<Leases>,
 }
 
 impl RedisStore {
@@ -105,6 +110,7 @@ impl RedisStore {
             clock,
             names: KeyName::new(&prefix),
             denied: Denied::new(config.deny_cache_max),
+            nodes: Nodes::new(),
             told: AtomicU64::new(0),
         };
         let (config, asking) = (Arc::new(config), Arc::new(asking));
@@ -117,7 +123,42 @@ impl RedisStore {
             &home,
         );
         let slots = Slots::new(topology, config, asking, home);
-        Self { slots, keeper }
+        Self {
+            slots,
+            keeper,
+            leases: OnceLock::new(),
+        }
+    }
+
+    /// This node's leases; [`None`] before it was asked for a counter that is leased.
+    #[must_use]
+    pub fn leased(&self) -> Option<LeaseGauges> {
+        self.leases.get().map(|leases| leases.shared().counts())
+    }
+
+    /// Gives back what this node holds in leases, and waits a moment for that. Nothing is leased from then on.
+    pub async fn give_leases_back(&self) {
+        if let Some(leases) = self.leases.get() {
+            leases.close().await;
+        }
+    }
+
+    /// The part of `request` that is taken from leases; [`None`] if nothing was.
+    fn take_leased(&self, request: &Request<'_>) -> Option<Leased> {
+        if !self.slots.has_own_clock() {
+            return None;
+        }
+        let leases = self.leases.get_or_init(|| self.slots.lease());
+        leases.take(request).filter(|leased| !leased.is_empty())
+    }
+
+    /// Asks Redis.
+    fn ask(&self, request: &Request<'_>) -> Answer<across::Ticket<Slots>> {
+        match self.slots.topology().is_cluster() {
+            true => across::decide(&self.slots, request, place_of),
+            // All counters lie together: one call decides them.
+            false => (self.slots.ask(Place(0), request)).map_pending(across::Ticket::one),
+        }
     }
 
     /// The status of the servers.
@@ -231,18 +272,35 @@ impl Store for RedisStore {
             if let Some(shard) = topology.map().shards().first() {
                 shard.metrics.fault(Fault::Overloaded, 1);
             }
-            return Answer::Pending(Ticket(across::Ticket::failed(StoreError::Overloaded)));
+            return Answer::Pending(Ticket::asked(across::Ticket::failed(
+                StoreError::Overloaded,
+            )));
         }
         if !self.keeper.seed().admits(request.named_by) {
             topology.unplaced();
-            return Answer::Pending(Ticket(across::Ticket::failed(StoreError::Unavailable)));
+            return Answer::Pending(Ticket::asked(across::Ticket::failed(
+                StoreError::Unavailable,
+            )));
         }
-        let answer = match topology.is_cluster() {
-            true => across::decide(&self.slots, request, place_of),
-            // All counters lie together: one call decides them.
-            false => (self.slots.ask(Place(0), request)).map_pending(across::Ticket::one),
-        };
-        answer.map_pending(Ticket)
+        if request.steps.iter().any(|step| !step.lease.is_zero())
+            && let Some(leased) = self.take_leased(request)
+        {
+            let answer = leased.decide(request, |rest| self.ask(rest));
+            return answer.map_pending(Ticket::leased);
+        }
+        self.ask(request).map_pending(Ticket::asked)
+    }
+
+    fn held(&self, step: &Step) -> Option<Held> {
+        if step.lease.is_zero() {
+            return None;
+        }
+        let held = |leases: &Leases| leases.shared().held(step.key);
+        Some(self.leases.get().map(held).unwrap_or_default())
+    }
+
+    fn leases(&self, _: StoreSlot) -> bool {
+        self.slots.has_own_clock()
     }
 
     /// The error while a single server's breaker is open. In a cluster each slot is asked by itself.
@@ -267,7 +325,7 @@ impl Store for RedisStore {
             false => Place(0),
         };
         let reply = self.slots.post(place, post);
-        Some(Ticket(across::Ticket::one(reply)))
+        Some(Ticket::asked(across::Ticket::one(reply)))
     }
 
     fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use ratekeeper_store::{StoreError, Verdicts, across};
 use tokio::sync::oneshot;
 
+use crate::lease::Rest;
 use crate::slots::Slots;
 
 /// The outcome of a decision.
@@ -15,13 +16,34 @@ pub(crate) type Decided = Result<Verdicts, StoreError>;
 /// A decision under way in Redis. Dropped before it was sent, it is never sent; one that several
 /// slots of a cluster decide is seen through.
 #[derive(Debug)]
-pub struct Ticket(pub(crate) across::Ticket<Slots>);
+pub struct Ticket(Way);
+
+#[derive(Debug)]
+enum Way {
+    /// Redis decides the whole.
+    Asked(across::Ticket<Slots>),
+    /// A part was taken from leases.
+    Leased(Box<Rest>),
+}
+
+impl Ticket {
+    pub(crate) const fn asked(ticket: across::Ticket<Slots>) -> Self {
+        Self(Way::Asked(ticket))
+    }
+
+    pub(crate) fn leased(rest: Rest) -> Self {
+        Self(Way::Leased(Box::new(rest)))
+    }
+}
 
 impl Future for Ticket {
     type Output = Decided;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decided> {
-        Pin::new(&mut self.0).poll(cx)
+        match &mut self.0 {
+            Way::Asked(ticket) => Pin::new(ticket).poll(cx),
+            Way::Leased(rest) => Pin::new(rest).poll(cx),
+        }
     }
 }
 

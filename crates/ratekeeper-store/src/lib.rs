@@ -8,16 +8,20 @@
 //! several places, and [`Router`] joins several stores, of which rules name one each.
 
 pub mod across;
+mod boot;
 mod extra;
 mod hash_key;
+mod lease;
 pub mod memory;
 mod post;
 mod router;
 pub mod served;
 mod step;
 
+pub use boot::boot_time;
 pub use extra::{Execution, Extra, Once, Permit, PermitAct, Until};
 pub use hash_key::HashKey;
+pub use lease::{Held, LeaseGauges};
 pub use memory::{MemoryConfig, MemoryStore};
 pub use post::Post;
 pub use router::{Backend, Background, Router};
@@ -85,6 +89,23 @@ pub trait Store: Send + Sync + 'static {
     fn slot(&self, name: &str) -> StoreSlot {
         let _ = name;
         StoreSlot::default()
+    }
+
+    /// Returns true if the store in that slot leases counters to its nodes: not if it is one node's own.
+    fn leases(&self, slot: StoreSlot) -> bool {
+        let _ = slot;
+        false
+    }
+
+    /// The hits that this node holds of the counter of `step`; [`None`] if it is not leased.
+    fn held(&self, step: &Step) -> Option<Held> {
+        let _ = step;
+        None
+    }
+
+    /// Returns the slot of counters that this node keeps for itself; [`None`] if they are no other than all its counters.
+    fn own_slot(&self) -> Option<StoreSlot> {
+        None
     }
 }
 

@@ -15,7 +15,8 @@ use ratekeeper_core::Timestamp;
 use crate::across::{self, Place, Places, Rest};
 use crate::served::{Agreement, ServedStore, ServerGauges, StoreGauges};
 use crate::{
-    Answer, HashKey, MemoryStore, Post, Request, Step, Store, StoreError, StoreSlot, Verdicts,
+    Answer, HashKey, Held, LeaseGauges, MemoryStore, Post, Request, Step, Store, StoreError,
+    StoreSlot, Verdicts,
 };
 
 /// The default store and those that have names, `R` being those that nodes share. Clones are the
@@ -42,6 +43,8 @@ struct Stores<R> {
     default: Member<R>,
     /// Slot 1 and those after it.
     named: Vec<Member<R>>,
+    /// The counters of rules that count on each node by itself, where the default store is shared; the last slot.
+    own: Option<Member<R>>,
     spawn: Box<dyn Fn(Background) + Send + Sync>,
 }
 
@@ -71,8 +74,22 @@ impl<R> Router<R> {
         Self(Arc::new(Stores {
             default: member((Box::default(), default)),
             named: named.into_iter().map(member).collect(),
+            own: None,
             spawn: Box::new(spawn),
         }))
+    }
+
+    /// The same router with a store for rules that count on each node by itself. To be called before it is cloned.
+    #[must_use]
+    pub fn with_own(mut self, store: MemoryStore) -> Self {
+        if let Some(stores) = Arc::get_mut(&mut self.0) {
+            stores.own = Some(Member {
+                name: "own".into(),
+                store: Backend::Memory(store),
+                stranded: AtomicU64::new(0),
+            });
+        }
+        self
     }
 
     /// The default store's counters, if they are in memory.
@@ -93,15 +110,25 @@ impl<R> Router<R> {
     }
 
     fn members(&self) -> impl Iterator<Item = &Member<R>> {
-        std::iter::once(&self.0.default).chain(&self.0.named)
+        std::iter::once(&self.0.default)
+            .chain(&self.0.named)
+            .chain(&self.0.own)
     }
 
     fn member(&self, place: Place) -> &Member<R> {
+        if place == OWN
+            && let Some(own) = &self.0.own
+        {
+            return own;
+        }
         let index = usize::try_from(place.0).unwrap_or(0).checked_sub(1);
         let named = index.and_then(|index| self.0.named.get(index));
         named.unwrap_or(&self.0.default)
     }
 }
+
+/// The place of the counters that are a node's own.
+const OWN: Place = Place(u8::MAX as u32);
 
 impl<R> Clone for Router<R> {
     fn clone(&self) -> Self {
@@ -130,7 +157,7 @@ impl<R: Store> Store for Router<R> {
 
     #[inline]
     fn decide(&self, request: &Request<'_>) -> Answer<Self::Ticket> {
-        if self.0.named.is_empty() {
+        if self.0.named.is_empty() && !self.is_of_several(request) {
             let answer = self.0.default.store.decide(request);
             return answer.map_pending(across::Ticket::one);
         }
@@ -140,7 +167,9 @@ impl<R: Store> Store for Router<R> {
     fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
         match &self.0.default.store {
             // A store of several places may have taken part of a request.
-            Backend::Shared(store) if self.0.named.is_empty() => store.give_back(request, taken),
+            Backend::Shared(store) if self.0.named.is_empty() && !self.is_of_several(request) => {
+                store.give_back(request, taken);
+            }
             _ => across::give_back(self, request, taken, place_of),
         }
     }
@@ -165,6 +194,35 @@ impl<R: Store> Store for Router<R> {
         let found = self.0.named.iter().position(|named| &*named.name == name);
         let slot = found.and_then(|index| u8::try_from(index + 1).ok());
         slot.map(StoreSlot).unwrap_or_default()
+    }
+
+    fn leases(&self, slot: StoreSlot) -> bool {
+        match &self.member(Place(u32::from(slot.0))).store {
+            Backend::Memory(_) => false,
+            Backend::Shared(store) => store.leases(StoreSlot::default()),
+        }
+    }
+
+    fn held(&self, step: &Step) -> Option<Held> {
+        match &self.member(place_of(step)).store {
+            Backend::Memory(_) => None,
+            Backend::Shared(store) => store.held(step),
+        }
+    }
+
+    fn own_slot(&self) -> Option<StoreSlot> {
+        match &self.0.default.store {
+            Backend::Memory(_) => Some(StoreSlot::default()),
+            Backend::Shared(_) => self.0.own.as_ref().map(|_| StoreSlot(u8::MAX)),
+        }
+    }
+}
+
+impl<R> Router<R> {
+    /// Returns true if steps of `request` are counted on this node by itself.
+    #[inline]
+    fn is_of_several(&self, request: &Request<'_>) -> bool {
+        self.0.own.is_some() && request.steps.iter().any(|step| place_of(step) == OWN)
     }
 }
 
@@ -256,6 +314,28 @@ impl<R: ServedStore> ServedStore for Router<R> {
             }));
         }
         faults
+    }
+
+    fn lease_gauges(&self) -> Vec<LeaseGauges> {
+        let mut all = Vec::new();
+        for Member { name, store, .. } in self.members() {
+            if let Backend::Shared(store) = store {
+                let gauges = store.lease_gauges().into_iter();
+                all.extend(gauges.map(|it| LeaseGauges {
+                    store: name.clone(),
+                    ..it
+                }));
+            }
+        }
+        all
+    }
+
+    async fn close(&self) {
+        for member in self.members() {
+            if let Backend::Shared(store) = &member.store {
+                store.close().await;
+            }
+        }
     }
 
     fn servers(&self) -> Vec<ServerGauges> {

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use ratekeeper_core::Timestamp;
 
 use crate::memory::Refusing;
-use crate::{HashKey, MemoryStore, Store};
+use crate::{HashKey, LeaseGauges, MemoryStore, Store};
 
 /// A store that can be tended and measured.
 pub trait ServedStore: Store + Debug {
@@ -34,6 +34,16 @@ pub trait ServedStore: Store + Debug {
     /// Faults that keep nodes from deciding together, now or soon, for operators.
     fn faults(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// This node's leases, for each store that grants some.
+    fn lease_gauges(&self) -> Vec<LeaseGauges> {
+        Vec::new()
+    }
+
+    /// Gives back what this node holds, before it stops; for a moment at most.
+    fn close(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
     }
 
     /// State and counts of its servers, if it has any.

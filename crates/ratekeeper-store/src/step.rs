@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use ratekeeper_core::{Bounds, Limit, Mode, Moment, Outcome, Timestamp, Verdict, Vote};
+use ratekeeper_core::{Bounds, Limit, Micros, Mode, Moment, Outcome, Timestamp, Verdict, Vote};
 use smallvec::SmallVec;
 
 use crate::{Execution, Extra, HashKey, StoreError};
@@ -73,6 +73,9 @@ pub struct Step {
     pub rule: RuleSlot,
     /// The answer when there is no room for it.
     pub full_mode: FullMode,
+    /// The time of the counter's leases, from which nodes admit hits without asking; zero if there are none. The limit
+    /// is then that of [`Terms`](ratekeeper_core::lease::Terms), for all who charge the counter.
+    pub lease: Micros,
 }
 
 impl Step {
@@ -91,6 +94,7 @@ impl Step {
             store: StoreSlot(0),
             rule: RuleSlot(0),
             full_mode: FullMode::Allow,
+            lease: Micros::ZERO,
         }
     }
 
@@ -182,6 +186,8 @@ pub enum StepOutcome {
     /// A counter of this node was tested, because the store was unavailable. Stores never return
     /// this; their callers do.
     Aside(Outcome),
+    /// Admitted from a lease: the hits had been charged before, and nothing gives them back.
+    Leased(Outcome),
     /// The store had no room for the counter; its [`FullMode`] answered.
     Full(FullMode),
     /// The counter's place did not answer, though other places of the request did: does not deny
@@ -200,7 +206,9 @@ impl StepOutcome {
     #[must_use]
     pub fn fits(&self) -> bool {
         match self {
-            Self::Counted(outcome) | Self::Aside(outcome) => outcome.verdict == Verdict::Fits,
+            Self::Counted(outcome) | Self::Aside(outcome) | Self::Leased(outcome) => {
+                outcome.verdict == Verdict::Fits
+            }
             Self::Full(mode) => *mode == FullMode::Allow,
             Self::Unanswered(_) => true,
         }

@@ -106,6 +106,7 @@ fn counted(verdicts: &Verdicts, index: usize) -> Outcome {
         StepOutcome::Counted(outcome) => outcome,
         StepOutcome::Full(_) => panic!("the store has room for a few counters"),
         StepOutcome::Aside(_) => panic!("a store has no counters beside its own"),
+        StepOutcome::Leased(_) => panic!("no step is leased"),
         StepOutcome::Unanswered(error) => panic!("every place is there: {error}"),
     }
 }

@@ -122,6 +122,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     }
     let saver = state.map(|state| Saver::start(Arc::clone(&limiter), state));
     let code = until_stopped(server, front, &stop).await;
+    limiter.store().close().await;
     if let Some(saver) = saver {
         saver.finish().await;
     }

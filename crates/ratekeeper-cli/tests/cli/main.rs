@@ -5,6 +5,7 @@ mod config;
 mod first_run;
 mod hash_key;
 mod help;
+mod leases;
 mod listeners;
 mod logs;
 mod owed;

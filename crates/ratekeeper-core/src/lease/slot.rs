@@ -49,6 +49,8 @@ pub struct Credit {
     lease: u64,
     /// The number of hits.
     pub hits: u64,
+    /// Hits that the lease held right after.
+    pub left: u64,
 }
 
 /// The reason for spending nothing.
@@ -130,8 +132,11 @@ impl Slot {
                 return Err(Unspent::Short(credit));
             }
             if self.swap(word, word - hits) {
-                let lease = word & !CREDIT_MASK;
-                return Ok(Credit { lease, hits });
+                return Ok(Credit {
+                    lease: word & !CREDIT_MASK,
+                    hits,
+                    left: credit - hits,
+                });
             }
         }
     }

@@ -21,6 +21,20 @@ pub struct Taken {
     credit: Credit,
 }
 
+impl Taken {
+    /// The number of the lease's slot, below [`Slots::len`].
+    #[must_use]
+    pub const fn slot(&self) -> usize {
+        self.set * WAYS + self.way
+    }
+
+    /// Hits that the lease held right after.
+    #[must_use]
+    pub const fn left(&self) -> u64 {
+        self.credit.left
+    }
+}
+
 impl Slots {
     /// Room for about so many leases, at least four.
     #[must_use]
@@ -30,6 +44,13 @@ impl Slots {
         Self {
             sets: std::iter::repeat_with(set).take(sets).collect(),
         }
+    }
+
+    /// The number of slots.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "there are always some")]
+    pub const fn len(&self) -> usize {
+        self.sets.len() * WAYS
     }
 
     /// Takes `hits` from a lease on `key` under `limit` that holds at `now`, the node's boot time that
@@ -62,8 +83,30 @@ impl Slots {
 
     /// Holds a lease; whether there is room. If not, its hits are to be given back.
     pub fn open(&self, facts: &Facts, credit: u64) -> bool {
-        let mut set = self.sets[self.set_of(facts.key)].iter();
-        credit <= CREDIT_MAX && set.any(|slot| slot.open(facts, credit))
+        self.open_slot(facts, credit).is_some()
+    }
+
+    /// Holds a lease; the number of its slot, or [`None`] if there is no room. If so, its hits are to be given back.
+    pub fn open_slot(&self, facts: &Facts, credit: u64) -> Option<usize> {
+        let set = self.set_of(facts.key);
+        let mut slots = self.sets[set].iter();
+        let way = slots.position(|slot| credit <= CREDIT_MAX && slot.open(facts, credit))?;
+        Some(set * WAYS + way)
+    }
+
+    /// As [`Self::close`], for the leases of `key` only.
+    pub fn close_of(
+        &self,
+        key: (u64, u64),
+        is_over: impl Fn(&Facts, u64) -> bool,
+        mut closed: impl FnMut(Closed),
+    ) {
+        let is_over = |facts: &Facts, left| facts.key == key && is_over(facts, left);
+        for slot in &self.sets[self.set_of(key)] {
+            if let Some(lease) = slot.close(is_over) {
+                closed(lease);
+            }
+        }
     }
 
     /// Ends all leases of which `is_over` says so, given the hits that they hold.

@@ -63,6 +63,7 @@ fn said(remaining: u64) -> Answered {
         full_after: Micros::from_secs(60),
         retry_after: Micros::ZERO,
         delay: Micros::ZERO,
+        leased: false,
         counted: true,
     }
 }

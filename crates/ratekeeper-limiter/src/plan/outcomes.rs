@@ -185,7 +185,9 @@ impl Plan {
             .filter(|(step, _, answered)| {
                 let is_rate = step.limit.algorithm() != Algorithm::Concurrency;
                 let is_taken = answered.counted && answered.fits() && step.hits > 0;
-                is_rate && is_taken && step.charge == Charge::IfAllowed
+                // What is charged to a leased counter stays: nodes may have admitted hits by it meanwhile.
+                let is_kept = step.charge != Charge::IfAllowed || !step.lease.is_zero();
+                is_rate && is_taken && !is_kept
             });
         let taken = answers.filter_map(|(step, source, answered)| {
             let part = part(snapshot, step, source)?.part;

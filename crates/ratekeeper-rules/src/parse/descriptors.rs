@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use ratekeeper_core::Algorithm;
+use ratekeeper_core::lease::Terms;
 
 use super::concurrency::parse_concurrency;
 use super::context::Context;
@@ -17,10 +18,11 @@ use super::policy::Policy;
 use crate::id::Draft;
 use crate::matching::Children;
 use crate::report::Report;
+use crate::rule::LEASE;
 use crate::yaml::{Mark, Node as Tree};
 use crate::{
-    Enforce, FailureMode, Node, PathFolding, PathKeys, PlanIndex, Profile, Rule, RuleIndex,
-    RuleLimit, secret,
+    Consistency, Enforce, FailureMode, Node, PathFolding, PathKeys, PlanIndex, Profile, Rule,
+    RuleIndex, RuleLimit, secret,
 };
 
 /// The settings of a domain that its descriptors need.
@@ -403,6 +405,7 @@ impl Compiler<'_, '_, '_> {
         });
         let policy = limit.policy.within(&owner.policy);
         self.check_leaky(&limit.limit, &policy, limit.mark);
+        self.check_leased(&limit.limit, &policy, limit.mark);
         self.rules.push(Rule {
             // `id::assign` fills it in once all rules are known.
             id: "".into(),
@@ -427,6 +430,7 @@ impl Compiler<'_, '_, '_> {
             metadata: owner.metadata.clone(),
             plan: owner.plan.clone(),
             consistency: policy.consistency,
+            lease: LEASE,
             store: policy.store,
             on_store_failure: policy
                 .on_store_failure
@@ -434,6 +438,28 @@ impl Compiler<'_, '_, '_> {
             leaky_over_rls: policy.leaky_over_rls.unwrap_or_default(),
             retry_after: limit.retry_after,
         });
+    }
+
+    /// Refuses leases where the limit bears none.
+    fn check_leased(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) {
+        let RuleLimit::Limited(limit) = limit else {
+            return;
+        };
+        if policy.consistency != Some(Consistency::Leased) {
+            return;
+        }
+        let counts_denied = self.around.profile == Profile::Envoy;
+        let message = match Terms::try_new(limit, LEASE) {
+            Err(why) => format!("`consistency: leased` is not possible here: {why}"),
+            Ok(_) if policy.count_denied.unwrap_or(counts_denied) => {
+                "`consistency: leased` is not possible with `count_denied`: denied requests would have to be \
+                 charged in the shared store, one by one"
+                    .to_owned()
+            }
+            Ok(_) => return,
+        };
+        self.report
+            .error(mark, message, "write `consistency: exact`");
     }
 
     fn check_leaky(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) {

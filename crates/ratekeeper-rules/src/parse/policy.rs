@@ -26,7 +26,7 @@ impl Policy {
         let algorithm = fields.choice("algorithm", &algorithms, report);
         Self {
             algorithm: algorithm.and_then(|algorithm| a_rate(algorithm, report)),
-            consistency: consistency(fields, report),
+            consistency: consistency(fields, report).map(|at| at.value),
             count_denied: fields.boolean("count_denied", report).map(|at| at.value),
             enabled: fields.boolean("enabled", report).map(|at| at.value),
             enforce: enforce(fields, report),
@@ -122,17 +122,20 @@ fn a_rate(algorithm: At<Algorithm>, report: &mut Report<'_>) -> Option<Algorithm
     None
 }
 
-fn consistency(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Consistency> {
-    let choices = Consistency::ALL.map(|it| (it.name(), it));
-    let At { value, mark } = fields.choice("consistency", &choices, report)?;
-    if matches!(value, Consistency::Leased | Consistency::Synced) {
-        let message = format!(
-            "`consistency: {}` is for several nodes; this version counts exactly, in the memory of this node",
-            value.name()
-        );
-        report.warn(mark, message, None);
+fn consistency(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<Consistency>> {
+    let node = fields.get("consistency")?;
+    if let Kind::Scalar(scalar) = &node.kind
+        && &*scalar.text == "synced"
+    {
+        let message = "`consistency: synced` is not available in this version";
+        report.error(node.mark, message, "write `exact`, `leased` or `local`");
+        return None;
     }
-    Some(value)
+    fields.choice(
+        "consistency",
+        &Consistency::ALL.map(|it| (it.name(), it)),
+        report,
+    )
 }
 
 fn store(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Box<str>> {

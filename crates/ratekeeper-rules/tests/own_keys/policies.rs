@@ -125,14 +125,6 @@ fn unsupported_policies_are_accepted_with_a_warning() {
             "whether there is a store 'eu' is not known here",
         ),
         (
-            "    consistency: leased\n",
-            "counts exactly, in the memory of this node",
-        ),
-        (
-            "    consistency: synced\n",
-            "counts exactly, in the memory of this node",
-        ),
-        (
             "    concurrency: { limit: 1 }\n",
             "checks over RLS, HTTP and replay skip this limit",
         ),
@@ -147,6 +139,62 @@ fn unsupported_policies_are_accepted_with_a_warning() {
             "{}",
             loaded.warnings[0]
         );
+    }
+}
+
+/// Each is refused with the reason; hits of the others are taken in advance.
+#[test]
+fn leases_are_refused_where_a_limit_bears_none() {
+    let refusal = |limit: &str| {
+        let text = format!(
+            "domain: d\ndescriptors:\n  - key: k\n    consistency: leased\n    rate_limit: {{ {limit} }}\n"
+        );
+        let source = Source {
+            name: "d.yaml".to_owned(),
+            text,
+        };
+        match load(&[source], &Options::default()) {
+            Ok(loaded) => {
+                assert_eq!(loaded.warnings, [], "{limit}");
+                let rule = &loaded.rules.rules()[0];
+                assert_eq!(rule.consistency, Some(Consistency::Leased));
+                None
+            }
+            Err(errors) => Some(errors.to_string()),
+        }
+    };
+    for (limit, reason) in [
+        (
+            "window: 60s, limit: 9, algorithm: sliding_log",
+            "when each hit",
+        ),
+        (
+            "window: 60s, limit: 99, algorithm: leaky_bucket",
+            "a turn of its own",
+        ),
+        (
+            "window: 60s, limit: 31, algorithm: gcra",
+            "a burst below 32",
+        ),
+        ("window: 60s, limit: 99, count_denied: true", "one by one"),
+        ("window: 100ms, limit: 99", "less than 5 ms"),
+        (
+            "window: 60s, limit: 99, consistency: synced",
+            "not available",
+        ),
+    ] {
+        let refused = refusal(limit).unwrap_or_default();
+        assert!(refused.contains(reason), "{limit}: {refused}");
+    }
+    for limit in [
+        "window: 60s, limit: 99",
+        "window: 60s, limit: 99, sub_windows: 12",
+        "window: 1s, limit: 99, algorithm: fixed_window",
+        "unit: month, calendar: Europe/Vienna, limit: 99",
+        "window: 60s, limit: 32, algorithm: gcra",
+        "window: 60s, limit: 9, burst: 99, algorithm: token_bucket",
+    ] {
+        assert_eq!(refusal(limit), None, "{limit}");
     }
 }
 

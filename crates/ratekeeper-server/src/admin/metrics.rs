@@ -1,6 +1,7 @@
 //! `/metrics`: what is counted, in the OpenMetrics text format. Every series is there from the
 //! start, at zero. Values of descriptors never become labels, except for rules that ask for it.
 
+mod leases;
 mod servers;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
 use ratekeeper_limiter::{OwedCounts, REMAINING_BOUNDS, RuleCounts, Snapshot};
 use ratekeeper_rules::FailureMode;
+use ratekeeper_store::LeaseGauges;
 
 use crate::app::App;
 use crate::durations::DurationCounts;
@@ -39,6 +41,7 @@ struct Scrape {
     reloads: ReloadStatus,
     store: StoreGauges,
     servers: Vec<ServerGauges>,
+    leases: Vec<LeaseGauges>,
     agreement: Option<Agreement>,
     /// By store.
     degraded: Vec<(Box<str>, f64)>,
@@ -73,6 +76,7 @@ impl Scrape {
             reloads: app.reloads.borrow().clone(),
             store: app.limiter.store().gauges(),
             servers: app.limiter.store().servers(),
+            leases: app.limiter.store().lease_gauges(),
             agreement: app.limiter.store().agreement(),
             degraded: app.degraded.shares(&snapshot),
             owed: app.limiter.owed(),
@@ -107,6 +111,7 @@ impl Collector for Scrape {
         self.tls(&mut encoder)?;
         self.store(&mut encoder)?;
         servers::encode(&self.servers, self.agreement, &mut encoder)?;
+        leases::encode(&self.leases, &mut encoder)?;
         let mut parts = self.monitored.iter();
         parts.try_for_each(|part| part.encode(&mut encoder))
     }

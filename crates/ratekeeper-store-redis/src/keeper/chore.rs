@@ -13,8 +13,10 @@ use super::round_trip::{Fit, RoundTrips};
 use super::{Kept, ServerStatus};
 use crate::greeting::Greeting;
 use crate::link::{Link, said};
+use crate::nodes::Nodes;
 use crate::probe::probe;
 use crate::rights::Rights;
+use crate::script::slot_of_key;
 use crate::shard::Shard;
 
 /// The interval at which a server is looked at, and the secret compared.
@@ -130,6 +132,7 @@ impl Chore {
         }
         self.measure(connection, &mut visit.trips).await?;
         self.tell_trip(&mut visit.trips);
+        self.enter(connection).await?;
         self.shard.settle(Instant::now());
         let calls = self.shard.metrics.calls();
         let is_idle = visit.calls == calls;
@@ -147,6 +150,27 @@ impl Chore {
                 let why = format!("it decided nothing within {PATIENCE:?}");
                 self.shard.cannot_be_asked(why);
             }
+        }
+        Ok(())
+    }
+
+    /// Enters this node into the list of those that lease counters, if that lies here.
+    async fn enter(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
+        let key = Nodes::key(&self.kept.prefix);
+        let map = self.kept.topology.map();
+        let owner = map.shard(slot_of_key(&key));
+        let nodes = &self.kept.asking.nodes;
+        let command = nodes.enter(&key);
+        let Some(command) =
+            command.filter(|_| owner.is_some_and(|it| Arc::ptr_eq(it, &self.shard)))
+        else {
+            return Ok(());
+        };
+        match self.ask(command.query_async::<u64>(connection)).await {
+            Err(why) if why.starts_with("no answer") => return Err(why),
+            // Without a count each node asks for more than its share: others come short for a while.
+            Err(_) => {}
+            Ok(seen) => nodes.heard(seen),
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ mod denials;
 mod encrypted;
 mod exact;
 mod faults;
+mod leases;
 mod looks;
 mod pauses;
 mod refusals;

@@ -10,6 +10,7 @@ use crate::parse::context::Context;
 use crate::parse::fields::{At, Fields, not_a_map};
 use crate::parse::limits::{LimitDefaults, ParsedLimit, limit_of};
 use crate::report::Report;
+use crate::rule::LEASE;
 use crate::tenants::{OwnLimit, Pattern, Term};
 use crate::yaml::Mark;
 use crate::{CUSTOM, Enforce, Node, Position, Profile, Rule, RuleIndex};
@@ -280,6 +281,7 @@ fn unruled(around: &Around<'_>, place: Position) -> Rule {
         metadata: None,
         plan: None,
         consistency: policy.consistency,
+        lease: LEASE,
         store: policy.store.clone(),
         on_store_failure: policy
             .on_store_failure

@@ -141,7 +141,9 @@ fn the_full_mode_answers_if_only_denying_counters_are_left() {
         let allowed = decide(&store, &[full(identity, FullMode::Deny)], 1_000);
         match allowed.outcomes[0] {
             StepOutcome::Counted(outcome) => assert!(outcome.fits() && allowed.allowed),
-            other @ (StepOutcome::Aside(_) | StepOutcome::Unanswered(_)) => panic!("{other:?}"),
+            other @ (StepOutcome::Aside(_)
+            | StepOutcome::Leased(_)
+            | StepOutcome::Unanswered(_)) => panic!("{other:?}"),
             StepOutcome::Full(mode) => {
                 assert_eq!(mode, FullMode::Deny);
                 assert!(!allowed.allowed);

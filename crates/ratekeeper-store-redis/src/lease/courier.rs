@@ -1,0 +1,309 @@
+//! The way of grants and returns to Redis and back: a connection to each server, beside those of decisions.
+//!
+//! An errand without an answer is sent again under its id, as long as that is of use.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use ratekeeper_core::Micros;
+use ratekeeper_store::boot_time;
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, Value};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{sleep, timeout};
+
+use super::Shared;
+use crate::config::RedisConfig;
+use crate::flight::item;
+use crate::link::Link;
+use crate::node::Address;
+use crate::script::{Aim, Call, Errand, Outcome, decode_errands, slot};
+use crate::shard::Shard;
+use crate::survey::told;
+use crate::topology::Topology;
+use crate::wire::{Refusal, Sent, ask, is_of_connection};
+
+/// Errands that wait for one server; more are not sent.
+const WAITING_MAX: usize = 8_192;
+
+/// Errands in one pipeline.
+const TOGETHER_MAX: usize = 64;
+
+/// The time limit for an answer, after which the connection is made anew.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The pause before connecting again, or asking again what was refused.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The longest wait for answers when the node stops.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// An errand on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    pub(super) errand: Errand,
+    /// The limit's fingerprint.
+    pub(super) limit: u64,
+    /// The time before it was first sent, by the boot clock.
+    pub(super) first_send: Micros,
+    /// The time after which it is of no use.
+    pub(super) until: Micros,
+}
+
+#[derive(Debug)]
+pub(super) struct Courier {
+    topology: Arc<Topology>,
+    config: Arc<RedisConfig>,
+    home: Handle,
+    leases: Weak<Shared>,
+    routes: Mutex<Vec<Route>>,
+    /// Errands without an answer.
+    open: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct Route {
+    shard: Arc<Shard>,
+    jobs: Sender<Job>,
+}
+
+impl Courier {
+    pub(super) fn new(
+        topology: Arc<Topology>,
+        config: Arc<RedisConfig>,
+        home: Handle,
+        leases: Weak<Shared>,
+    ) -> Self {
+        Self {
+            topology,
+            config,
+            home,
+            leases,
+            routes: Mutex::default(),
+            open: Arc::default(),
+        }
+    }
+
+    /// Sends `job` to the server of its counter. Returns false if there is none, or too much waits for it.
+    pub(super) fn send(&self, job: Job) -> bool {
+        let map = self.topology.map();
+        let Some(shard) = map.shard(slot(job.errand.key.subject)) else {
+            self.topology.doubt();
+            return false;
+        };
+        let mut routes = self.routes.lock();
+        let there = routes.iter().find(|it| Arc::ptr_eq(&it.shard, shard));
+        let jobs = match there {
+            Some(route) => route.jobs.clone(),
+            None => {
+                // Those of servers that no longer serve end with their senders.
+                routes.retain(|it| self.topology.knows(&it.shard));
+                let jobs = self.begin(shard);
+                routes.push(Route {
+                    shard: Arc::clone(shard),
+                    jobs: jobs.clone(),
+                });
+                jobs
+            }
+        };
+        drop(routes);
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let is_sent = jobs.try_send(job).is_ok();
+        if !is_sent {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_sent
+    }
+
+    fn begin(&self, shard: &Arc<Shard>) -> Sender<Job> {
+        let (jobs, waiting) = channel(WAITING_MAX);
+        let errands = Errands {
+            shard: Arc::clone(shard),
+            topology: Arc::clone(&self.topology),
+            config: Arc::clone(&self.config),
+            leases: self.leases.clone(),
+            open: Arc::clone(&self.open),
+            waiting,
+            flying: Vec::new(),
+        };
+        self.home.spawn(errands.run());
+        jobs
+    }
+
+    /// Waits until every errand has its answer, for a while.
+    pub(super) async fn finish(&self) {
+        let all = async {
+            while self.open.load(Ordering::Relaxed) > 0 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let _ = timeout(FAREWELL, all).await;
+    }
+}
+
+/// The errands to one server.
+struct Errands {
+    shard: Arc<Shard>,
+    topology: Arc<Topology>,
+    config: Arc<RedisConfig>,
+    leases: Weak<Shared>,
+    open: Arc<AtomicUsize>,
+    waiting: Receiver<Job>,
+    /// Those that were sent and not answered.
+    flying: Vec<Job>,
+}
+
+impl Errands {
+    /// Carries errands for as long as anybody may send some.
+    async fn run(mut self) {
+        loop {
+            // A connection is made when there is something to send.
+            if self.flying.is_empty() && !self.gather().await {
+                return;
+            }
+            match Link::open(&self.shard.node, self.config.connect_timeout).await {
+                Ok(Link { connection, driver }) => tokio::select! {
+                    ended = self.serve(connection) => if ended { return },
+                    () = driver => {}
+                },
+                Err(_) => self.drop_late(),
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Waits for errands. Returns false if nobody sends any more.
+    async fn gather(&mut self) -> bool {
+        self.waiting.recv_many(&mut self.flying, TOGETHER_MAX).await > 0
+    }
+
+    /// Sends errands over `connection`, until that is of no more use (false) or nobody sends any more (true).
+    async fn serve(&mut self, mut connection: MultiplexedConnection) -> bool {
+        loop {
+            self.drop_late();
+            if self.flying.is_empty() && !self.gather().await {
+                return true;
+            }
+            let Some(leases) = self.leases.upgrade() else {
+                return true;
+            };
+            let names = &leases.asking.names;
+            let calls = self.flying.iter().map(|job| {
+                let mut call = Call::new();
+                call.push_errand(&job.errand, names);
+                Sent {
+                    call,
+                    told: None,
+                    is_asking: false,
+                }
+            });
+            let calls: Vec<Sent> = calls.collect();
+            let script = &leases.asking.script;
+            let asked = ask(&mut connection, &calls, script, &self.shard.metrics);
+            let Ok(Ok(replies)) = timeout(PATIENCE, asked).await else {
+                return false;
+            };
+            if !self.heard(&leases, replies).await {
+                return false;
+            }
+        }
+    }
+
+    /// Hands out the answers. Returns false if the connection has ended meanwhile.
+    async fn heard(&mut self, leases: &Shared, replies: Vec<RedisResult<Value>>) -> bool {
+        let jobs = std::mem::take(&mut self.flying);
+        let mut is_refused = false;
+        for (job, reply) in jobs.into_iter().zip(replies) {
+            let error = match reply {
+                Ok(value) => {
+                    self.answered();
+                    tell(leases, &job, &value);
+                    continue;
+                }
+                Err(error) if is_of_connection(&error) => {
+                    self.flying.push(job);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            let refusal = Refusal::of(&error);
+            if refusal == Refusal::Moved
+                && let Some(address) = redirected(&error, &self.shard.node.address)
+            {
+                self.topology.moved(slot(job.errand.key.subject), &address);
+            }
+            // Another server has it now, or will: that is found by asking anew.
+            self.answered();
+            self.topology.doubt();
+            let is_elsewhere = matches!(refusal, Refusal::Moved | Refusal::Elsewhere);
+            if !(is_elsewhere && boot_time() < job.until && leases.courier.send(job)) {
+                give_up(leases, &job);
+            }
+            is_refused = true;
+        }
+        if is_refused {
+            sleep(PAUSE).await;
+        }
+        self.flying.is_empty()
+    }
+
+    fn answered(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Gives up what is of no more use.
+    fn drop_late(&mut self) {
+        let Some(leases) = self.leases.upgrade() else {
+            return;
+        };
+        while let Ok(job) = self.waiting.try_recv() {
+            self.flying.push(job);
+            if self.flying.len() >= TOGETHER_MAX {
+                break;
+            }
+        }
+        let now = boot_time();
+        let open = &self.open;
+        self.flying.retain(|job| {
+            let is_late = now >= job.until;
+            if is_late {
+                open.fetch_sub(1, Ordering::Relaxed);
+                give_up(&leases, job);
+            }
+            !is_late
+        });
+    }
+}
+
+/// Takes in the server's answer to `job`.
+fn tell(leases: &Shared, job: &Job, value: &Value) {
+    let Value::Array(items) = value else {
+        return give_up(leases, job);
+    };
+    let outcomes = decode_errands(&[job.errand], items.iter().map(item));
+    match (outcomes.as_deref(), job.errand.aim) {
+        (Ok([Outcome::Granted(grant)]), _) => leases.granted(job, grant),
+        (Ok([Outcome::Returned(given)]), Aim::Return { left, .. }) => {
+            leases.returned(job, left, *given);
+        }
+        _ => give_up(leases, job),
+    }
+}
+
+/// Leaves what was charged for `job` as it is.
+fn give_up(leases: &Shared, job: &Job) {
+    match job.errand.aim {
+        Aim::Grant { .. } => leases.lost(job),
+        Aim::Return { left, .. } => leases.returned(job, left, 0),
+    }
+}
+
+/// The server that a redirection names.
+fn redirected(error: &redis::RedisError, from: &Address) -> Option<Address> {
+    let (address, _) = error.redirect_node()?;
+    let (host, port) = address.rsplit_once(':')?;
+    Some(told(from, host, port.parse().ok()?))
+}

@@ -1,0 +1,232 @@
+//! No more than the limit passes, however many processes admit hits from leases.
+//!
+//! Four processes on one server flood counters of every algorithm that is leased. Each notes the time right before it
+//! asked and right after the answer; the system's clock is the same for all of them and for the server. Only
+//! admissions of which it is certain that they were in a window or an interval are counted there.
+
+mod cases;
+mod node;
+
+use std::process::{Command, Stdio};
+use std::thread;
+
+use ratekeeper_core::Micros;
+use ratekeeper_store::{Held, LeaseGauges, Step, StepOutcome, Store};
+use ratekeeper_store_redis::RedisStore;
+use ratekeeper_testkit::process::{DEADLINE, eventually};
+use ratekeeper_testkit::redis::Server;
+
+use crate::support::{LASTING, decide, endpoint, home, limit, patient, step};
+use cases::{Admission, cases, leased};
+use node::NODES;
+
+#[test]
+fn four_processes_admit_no_more_than_the_limit_from_leases() {
+    let server = Server::start();
+    let nodes = (0..NODES).map(|_| {
+        let mut command = Command::new(std::env::current_exe().expect("a test has a program"));
+        let alone = ["--exact", "--nocapture", "--test-threads=1"];
+        command.arg("leases::lease_node").args(alone);
+        node::order(&mut command, server.port());
+        let node = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn();
+        let node = node.expect("it can be started again");
+        thread::spawn(move || node.wait_with_output().expect("it can be waited for"))
+    });
+    let nodes: Vec<_> = nodes.collect();
+    let mut admitted: Vec<Vec<Admission>> = cases().iter().map(|_| Vec::new()).collect();
+    let mut told = vec![[0; 4]; admitted.len()];
+    for node in nodes {
+        let output = node.join().expect("it was waited for");
+        assert!(output.status.success(), "a node failed");
+        let output = String::from_utf8_lossy(&output.stdout);
+        node::read(&output, &mut admitted, &mut told);
+    }
+    for ((case, admitted), told) in cases().iter().zip(&mut admitted).zip(told) {
+        let [asked, from_leases, calls, grants] = told;
+        println!(
+            "{case:?}: {} of {asked} admitted, {from_leases} from leases, {calls} calls, {grants} grants",
+            admitted.len()
+        );
+        case.check(admitted);
+        // Of a bucket that is always empty each hit is decided as it comes in.
+        assert!(from_leases * 4 > admitted.len() as u64, "{case:?}");
+        assert!((calls + grants) * 2 < asked, "{case:?}");
+    }
+}
+
+/// Not a test by itself: the program of the processes that the other starts.
+#[test]
+fn lease_node() {
+    if let Some(port) = node::port() {
+        node::run(port);
+    }
+}
+
+fn store(server: &Server) -> RedisStore {
+    RedisStore::new(endpoint(server), patient(), home())
+}
+
+fn counts(store: &RedisStore) -> LeaseGauges {
+    store.leased().unwrap_or_default()
+}
+
+fn held(store: &RedisStore, step: &Step) -> Held {
+    store.held(step).expect("it is leased")
+}
+
+/// Asks until a hit is admitted from a lease; the number of all that were admitted.
+async fn until_leased(store: &RedisStore, step: &Step) -> u64 {
+    let begun = std::time::Instant::now();
+    for admitted in 1.. {
+        let verdicts = decide(store, &[*step]).await.expect("Redis is there");
+        assert!(verdicts.allowed, "{verdicts:?}");
+        if matches!(verdicts.outcomes[0], StepOutcome::Leased(_)) {
+            return admitted;
+        }
+        assert!(begun.elapsed() < DEADLINE, "no lease was granted");
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    unreachable!("it ends by one or the other")
+}
+
+#[tokio::test]
+async fn what_a_lease_has_left_comes_back() {
+    let server = Server::start();
+    let store = store(&server);
+    let step = leased(&step(
+        &limit(ratekeeper_core::Algorithm::FixedWindow, 1_000, LASTING),
+        1,
+    ));
+    let admitted = until_leased(&store, &step).await;
+    eventually("what was held is given back", || {
+        let counts = counts(&store);
+        counts.leases == 0 && counts.granted == counts.spent + counts.returned
+    });
+    let look = Step { hits: 0, ..step };
+    let verdicts = decide(&store, &[look]).await.expect("Redis is there");
+    let StepOutcome::Counted(outcome) = verdicts.outcomes[0] else {
+        panic!("{verdicts:?}");
+    };
+    assert_eq!(outcome.remaining, 1_000 - admitted);
+}
+
+#[tokio::test]
+async fn a_node_that_stops_gives_back_what_it_holds() {
+    let server = Server::start();
+    let store = store(&server);
+    let step = leased(&step(
+        &limit(ratekeeper_core::Algorithm::FixedWindow, 1_000, LASTING),
+        1,
+    ));
+    let step = Step {
+        lease: Micros::from_secs(600),
+        ..step
+    };
+    let admitted = until_leased(&store, &step).await;
+    assert!(counts(&store).leases > 0);
+    store.give_leases_back().await;
+    let after = counts(&store);
+    assert_eq!((after.leases, after.held), (0, 0), "{after:?}");
+    let verdicts = decide(&store, &[step]).await.expect("Redis is there");
+    let StepOutcome::Counted(outcome) = verdicts.outcomes[0] else {
+        panic!("{verdicts:?}");
+    };
+    assert_eq!(outcome.remaining, 1_000 - admitted - 1);
+}
+
+/// A node spends its leases, and not more; then the store is unavailable as ever.
+#[tokio::test]
+async fn without_redis_a_node_spends_what_it_holds() {
+    let mut server = Server::start();
+    let mut config = patient();
+    config.deadline = std::time::Duration::from_millis(200);
+    let store = RedisStore::new(endpoint(&server), config, home());
+    let step = leased(&step(
+        &limit(ratekeeper_core::Algorithm::FixedWindow, 100_000, LASTING),
+        1,
+    ));
+    let step = Step {
+        lease: Micros::from_secs(600),
+        ..step
+    };
+    until_leased(&store, &step).await;
+    let before = held(&store, &step).left;
+    server.process().kill();
+    let (mut admitted, mut begun) = (0, std::time::Instant::now());
+    while let Ok(verdicts) = decide(&store, &[step]).await {
+        assert!(verdicts.allowed);
+        admitted += u64::from(matches!(verdicts.outcomes[0], StepOutcome::Leased(_)));
+        assert!(begun.elapsed() < DEADLINE, "it ends");
+        begun = begun.max(std::time::Instant::now() - DEADLINE / 2);
+    }
+    assert!(admitted >= before.min(1), "{admitted} of {before}");
+    assert!(held(&store, &step).left == 0, "{:?}", held(&store, &step));
+}
+
+/// Hits of a request that another limit denies go back into their lease.
+#[tokio::test]
+async fn a_denied_request_spends_nothing_of_a_lease() {
+    let server = Server::start();
+    let store = store(&server);
+    let fixed = |quota| limit(ratekeeper_core::Algorithm::FixedWindow, quota, LASTING);
+    let wide = Step {
+        lease: Micros::from_secs(600),
+        ..leased(&step(&fixed(100_000), 1))
+    };
+    let narrow = step(&fixed(1), 2);
+    until_leased(&store, &wide).await;
+    assert!(
+        decide(&store, &[narrow])
+            .await
+            .expect("Redis is there")
+            .allowed
+    );
+    let before = held(&store, &wide).left;
+    assert!(before > 0);
+    for _ in 0..10 {
+        let verdicts = decide(&store, &[wide, narrow])
+            .await
+            .expect("Redis is there");
+        assert!(!verdicts.allowed);
+        assert!(
+            matches!(verdicts.outcomes[0], StepOutcome::Leased(_)),
+            "{verdicts:?}"
+        );
+    }
+    assert_eq!(held(&store, &wide).left, before);
+}
+
+/// Looks, refunds and what is charged although it is denied are decided in the server.
+#[tokio::test]
+async fn only_plain_hits_are_taken_from_leases() {
+    let server = Server::start();
+    let store = store(&server);
+    let fixed = limit(ratekeeper_core::Algorithm::FixedWindow, 100_000, LASTING);
+    let step = Step {
+        lease: Micros::from_secs(600),
+        ..leased(&step(&fixed, 1))
+    };
+    until_leased(&store, &step).await;
+    for other in [
+        Step { hits: 0, ..step },
+        Step { hits: -1, ..step },
+        Step {
+            charge: ratekeeper_store::Charge::Always,
+            ..step
+        },
+        Step {
+            quota_mode: true,
+            ..step
+        },
+    ] {
+        let verdicts = decide(&store, &[other]).await.expect("Redis is there");
+        assert!(
+            matches!(verdicts.outcomes[0], StepOutcome::Counted(_)),
+            "{verdicts:?}"
+        );
+    }
+    assert!(store.leases(ratekeeper_store::StoreSlot::default()));
+}

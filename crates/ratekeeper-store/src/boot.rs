@@ -1,0 +1,17 @@
+//! The time since this machine was started.
+
+use ratekeeper_core::Micros;
+
+/// Reads the boot clock, which also runs while the machine sleeps, and which nobody can set. Times of one
+/// process only are compared by it.
+#[must_use]
+pub fn boot_time() -> Micros {
+    #[cfg(target_os = "linux")]
+    let id = rustix::time::ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let id = rustix::time::ClockId::Monotonic;
+    let time = rustix::time::clock_gettime(id);
+    let secs = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    Micros::new(secs * 1_000_000 + nanos / 1_000)
+}

@@ -1,0 +1,39 @@
+//! Hits that a node holds in leases, as callers and operators are told.
+
+use ratekeeper_core::Micros;
+
+/// The hits of one counter that a node holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Held {
+    /// Leases.
+    pub leases: u64,
+    /// Hits that they were granted.
+    pub granted: u64,
+    /// Hits of them that are left.
+    pub left: u64,
+    /// The time until the last of them is over.
+    pub until: Micros,
+}
+
+/// The leases of a node on the counters of one store: what is held now, and counts since the start.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LeaseGauges {
+    /// The store's name; empty for the default store.
+    pub store: Box<str>,
+    /// Nodes that leased counters there in the last seconds; 0 before that is known.
+    pub nodes: u64,
+    /// Leases held.
+    pub leases: u64,
+    /// Hits granted to the leases held: the most that is admitted beyond limits if the store loses its latest charges.
+    pub held: u64,
+    /// Answers to requests for leases.
+    pub grants: u64,
+    /// Hits granted.
+    pub granted: u64,
+    /// Hits admitted, of leases that are over.
+    pub spent: u64,
+    /// Hits given back.
+    pub returned: u64,
+    /// Hits that stay charged, and were not admitted.
+    pub burned: u64,
+}
