@@ -3,7 +3,7 @@
 use super::layer::{Origin, Said};
 use super::typed::Typed;
 use super::{ServiceSettings, nested, values};
-use ratekeeper_gateway::{LogFormat, RouteConfig, RoutesConfig, UpstreamConfig};
+use ratekeeper_gateway::{LogFormat, RoutesConfig, UpstreamConfig};
 use ratekeeper_server::{ListenAddress, TlsConfig};
 use ratekeeper_tower::LayerMode;
 use serde::de::DeserializeOwned;
@@ -47,7 +47,6 @@ pub(crate) enum LogTo {
 
 impl Typed<'_> {
     pub(super) fn gateway(&mut self) -> GatewaySettings {
-        let nowhere = ListenAddress::Tcp(([0, 0, 0, 0], 0).into());
         let formats = [("json", LogFormat::Json), ("combined", LogFormat::Combined)];
         let modes = [
             ("on", LayerMode::On),
@@ -55,7 +54,7 @@ impl Typed<'_> {
             ("off", LayerMode::Off),
         ];
         GatewaySettings {
-            listen: self.get("listen", nowhere, values::listen_address),
+            listen: self.get("listen", values::listen_address),
             tls: self.tls([
                 "listen_tls_cert",
                 "listen_tls_key",
@@ -63,29 +62,25 @@ impl Typed<'_> {
                 "listen_tls_client_names",
             ]),
             routes: self.routes(),
-            body_max: self.get("request_body_max", 0, values::size),
-            connection_requests_max: self.get("connection_requests_max", 1, |text| {
-                requests(text, 1..=1_000)
-            }),
-            limits: self.get("limits", LayerMode::On, |text| values::one_of(text, &modes)),
-            wait_max: self.get("wait_max", Duration::ZERO, wait),
-            waiting_max: self.get("waiting_max", 0, |text| requests(text, 0..=REQUESTS_MAX)),
+            body_max: self.get("request_body_max", values::size),
+            connection_requests_max: self
+                .get("connection_requests_max", |text| requests(text, 1..=1_000)),
+            limits: self.get("limits", |text| values::one_of(text, &modes)),
+            wait_max: self.get("wait_max", wait),
+            waiting_max: self.get("waiting_max", |text| requests(text, 0..=REQUESTS_MAX)),
             service: self.service(),
             access_log: self.access_log(),
-            access_log_format: self.get("access_log_format", LogFormat::Json, |text| {
-                values::one_of(text, &formats)
-            }),
+            access_log_format: self.get("access_log_format", |text| values::one_of(text, &formats)),
             opens_grpc: self.asked_for("grpc").is_some(),
             opens_http: self.asked_for("http").is_some(),
         }
     }
 
     fn routes(&mut self) -> RoutesConfig {
-        let only = self.get("upstream", None, |text| {
+        let only = self.get("upstream", |text| {
             values::maybe(text, |text| Ok(UpstreamConfig::of(text)))
         });
-        let mut upstreams: BTreeMap<String, UpstreamConfig> =
-            self.get("upstreams", BTreeMap::new(), read);
+        let mut upstreams: BTreeMap<String, UpstreamConfig> = self.get("upstreams", read);
         if let Some(Said { origin, .. }) = self.layers.said("upstreams") {
             for ca in upstreams.values_mut().filter_map(|it| it.ca.as_mut()) {
                 *ca = ca
@@ -95,21 +90,22 @@ impl Typed<'_> {
         }
         if let Some(only) = only {
             if !upstreams.is_empty() {
-                self.get("upstream", (), |_| {
-                    Err("it means nothing beside `upstreams`; keep one of the two".to_owned())
-                });
+                self.refuse(
+                    "upstream",
+                    "it means nothing beside `upstreams`; keep one of the two",
+                );
             }
             upstreams.insert(ONLY.to_owned(), only);
         }
         RoutesConfig {
             upstreams,
-            routes: self.get("routes", Vec::<RouteConfig>::new(), read),
-            connect_timeout: self.get("upstream_connect_timeout", Duration::ZERO, patience),
-            response_timeout: self.get("upstream_timeout", Duration::ZERO, patience),
-            requests_max: self.get("upstream_requests_max", None, |text| {
+            routes: self.get("routes", read),
+            connect_timeout: self.get("upstream_connect_timeout", patience),
+            response_timeout: self.get("upstream_timeout", patience),
+            requests_max: self.get("upstream_requests_max", |text| {
                 requests(text, 1..=REQUESTS_MAX).map(Some)
             }),
-            waiting_max: self.get("upstream_queue_max", None, |text| {
+            waiting_max: self.get("upstream_queue_max", |text| {
                 requests(text, 0..=REQUESTS_MAX).map(Some)
             }),
         }

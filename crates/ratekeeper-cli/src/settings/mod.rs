@@ -337,4 +337,6 @@ impl Settings {
 }
 
 #[cfg(test)]
+mod defaults;
+#[cfg(test)]
 mod tests;

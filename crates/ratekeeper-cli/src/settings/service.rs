@@ -57,20 +57,21 @@ const NEED_SERVICE: [&str; 9] = [
 
 impl Typed<'_> {
     pub(super) fn service(&mut self) -> Option<ServiceSettings> {
-        let endpoints = self.get("service", None, |text| values::maybe(text, endpoints));
-        let on_failure = self.get("on_service_failure", FailureMode::Allow, failure_mode);
-        let deadline = self.get("service_deadline", Duration::from_millis(20), |text| {
+        let endpoints = self.get("service", |text| values::maybe(text, endpoints));
+        let on_failure = self.get("on_service_failure", failure_mode);
+        let deadline = self.get("service_deadline", |text| {
             store::bounded_duration(text, Duration::from_millis(1), Duration::from_secs(10))
         });
-        let permits = self.get("service_permits", false, values::switch);
-        let token = self.get("service_token", None, token);
+        let permits = self.get("service_permits", values::switch);
+        let token = self.get("service_token", token);
         let token_file = self.path("service_token_file");
         if token.is_some() && token_file.is_some() {
-            self.get("service_token_file", (), |_| {
-                Err("it means nothing beside `service_token`; keep one of the two".to_owned())
-            });
+            self.refuse(
+                "service_token_file",
+                "it means nothing beside `service_token`; keep one of the two",
+            );
         }
-        let server_name = self.get("service_server_name", None, |text| {
+        let server_name = self.get("service_server_name", |text| {
             values::maybe(text, |text| Ok(text.to_owned()))
         });
         let files = self.client_tls(TLS_KEYS);
@@ -79,18 +80,14 @@ impl Typed<'_> {
         };
         let is_encrypted = endpoints.iter().all(|at| at.starts_with("https://"));
         if is_encrypted && files.authorities.is_none() {
-            self.get("service", (), |_| {
-                Err("with TLS, `service_ca` has to say whom to trust".to_owned())
-            });
+            self.refuse("service", "with TLS, `service_ca` has to say whom to trust");
         }
         for key in ["service_ca", "service_cert", "service_server_name"] {
             if !is_encrypted && self.is_said(key) {
-                self.get(key, (), |_| {
-                    Err(
-                        "it means nothing for a service that is not encrypted; write grpcs://"
-                            .to_owned(),
-                    )
-                });
+                self.refuse(
+                    key,
+                    "it means nothing for a service that is not encrypted; write grpcs://",
+                );
             }
         }
         let reads_rules = on_failure == FailureMode::Local || self.asked_for("rules").is_some();

@@ -18,18 +18,18 @@ impl Typed<'_> {
     /// The configuration of every Redis without one of its own.
     pub(super) fn redis_config(&mut self) -> RedisConfig {
         let mut config = RedisConfig::default();
-        config.deadline = self.get("store_deadline", config.deadline, deadline);
-        config.deny_cache_max = self.get("deny_cache_max", config.deny_cache_max, deny_cache_max);
-        config.merges = self.get("store_merge", config.merges, values::switch);
-        config.groups_max = self.get("store_batch", config.groups_max, batch);
-        config.seed = self.get("store_hash_key", None, |text| {
+        config.deadline = self.get("store_deadline", deadline);
+        config.deny_cache_max = self.get("deny_cache_max", deny_cache_max);
+        config.merges = self.get("store_merge", values::switch);
+        config.groups_max = self.get("store_batch", batch);
+        config.seed = self.get("store_hash_key", |text| {
             values::maybe(text, values::hash_key)
         });
         config
     }
 
     pub(super) fn redis(&mut self, config: &RedisConfig) -> Option<RedisSettings> {
-        let endpoint = self.get("store", None, store);
+        let endpoint = self.get("store", store);
         let endpoint = self.with_tls(endpoint);
         let said = self.layers.said("store");
         let shown = said
@@ -58,7 +58,7 @@ impl Typed<'_> {
         };
         let encrypted = endpoint?.with_tls(files);
         if encrypted.is_none() {
-            self.get(first, (), |_| Err(format!("{NOT_ENCRYPTED} in `store`")));
+            self.refuse(first, format!("{NOT_ENCRYPTED} in `store`"));
         }
         encrypted
     }

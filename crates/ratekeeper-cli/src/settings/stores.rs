@@ -29,10 +29,10 @@ struct Entry {
 
 impl Typed<'_> {
     pub(super) fn stores(&mut self, defaults: &RedisConfig) -> Vec<NamedStore> {
-        let Some(Said { text, origin }) = self.layers.said("stores") else {
+        let Some(Said { origin, .. }) = self.layers.said("stores") else {
             return Vec::new();
         };
-        self.get("stores", Vec::new(), |_| stores(&text, &origin, defaults))
+        self.get("stores", |text| stores(text, &origin, defaults))
     }
 }
 

@@ -84,7 +84,7 @@ impl Typed<'_> {
         &mut self,
         [cert, key, client_ca, client_names]: [&'static str; 4],
     ) -> Option<TlsConfig> {
-        let names = self.get(client_names, Vec::new(), tls_names);
+        let names = self.get(client_names, tls_names);
         let paths = (self.path(cert), self.path(key), self.path(client_ca));
         let has_names = !names.is_empty();
         match paths {

@@ -4,28 +4,24 @@ use super::callers;
 use super::envoyproxy_ratelimit::RUNTIME_ROOT;
 use super::layer::{Layers, Origin, Said};
 use super::meaning::{
-    HeaderKinds, MEMORY_LIMIT_MIN, drain_delay, envoy_callers, failure_mode, header_name,
-    keepalive, log_filter, memory_limit, path_folding, percent, profile, stall_timeout,
-    worker_threads,
+    HeaderKinds, drain_delay, envoy_callers, failure_mode, header_name, keepalive, log_filter,
+    memory_limit, path_folding, percent, profile, stall_timeout, worker_threads,
 };
 use super::problem::{Problem, Problems};
 use super::requests::{auth, identity, slas_base};
+use super::table::find;
 use super::{
     Counters, EnvoySettings, GrpcConnections, Listen, LogFormat, LogSettings, RulesSettings, store,
     values,
 };
 use crate::home::Home;
-use ratekeeper_http::answer::{BodyForm, Headers, UnknownHeaders};
-use ratekeeper_http::{AmbiguousPaths, Describer, EncodedSlashes, Forwarding, Identity};
+use ratekeeper_http::answer::UnknownHeaders;
+use ratekeeper_http::{Describer, EncodedSlashes, Forwarding};
 use ratekeeper_limiter::Modes;
-use ratekeeper_rules::{FailureMode, PathFolding, PathKeys, Profile, TenantKey};
-use ratekeeper_server::{
-    AuthConfig, Caller, EnvoyCallers, LimitHeaderNames, ListenAddress, Patience,
-};
+use ratekeeper_rules::{PathFolding, PathKeys, Profile, TenantKey};
+use ratekeeper_server::{AuthConfig, Caller, EnvoyCallers, LimitHeaderNames, Patience};
 use std::collections::BTreeSet;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Parses values and collects their errors.
 pub(super) struct Typed<'a> {
@@ -50,24 +46,30 @@ impl<'a> Typed<'a> {
         }
     }
 
-    /// The value of `key` as `parse` reads it; `instead` if it cannot, which no caller gets to see.
-    pub(super) fn get<T>(
-        &mut self,
-        key: &str,
-        instead: T,
-        parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> T {
-        let Some(Said { text, origin }) = self.layers.said(key) else {
-            return instead;
-        };
+    /// Returns the value of `key` as `parse` reads it. One that it cannot read is a problem, and the
+    /// default stands in for it until all problems are known.
+    pub(super) fn get<T>(&mut self, key: &str, parse: impl Fn(&str) -> Result<T, String>) -> T {
+        let setting = find(key).expect("the table has every setting that is read");
+        let Said { text, origin } = self.layers.get(setting);
         parse(&text).unwrap_or_else(|message| {
-            let place = match origin {
-                Origin::File { .. } => format!("{origin}: {key}"),
-                _ => origin.to_string(),
-            };
-            self.problems.push(Problem { place, message });
-            instead
+            self.problem(key, &origin, message);
+            parse(setting.default).expect("a default in the table has a meaning")
         })
+    }
+
+    /// Reports the value of `key`, whatever it is.
+    pub(super) fn refuse(&mut self, key: &str, message: impl Into<String>) {
+        if let Some(Said { origin, .. }) = self.layers.said(key) {
+            self.problem(key, &origin, message.into());
+        }
+    }
+
+    fn problem(&mut self, key: &str, origin: &Origin, message: String) {
+        let place = match origin {
+            Origin::File { .. } => format!("{origin}: {key}"),
+            _ => origin.to_string(),
+        };
+        self.problems.push(Problem { place, message });
     }
 
     /// A path; `None` where it is off. One in a settings file counts from that file's folder.
@@ -82,25 +84,25 @@ impl<'a> Typed<'a> {
     /// All but the stores that rules may name.
     pub(super) fn rules(&mut self, home: &Home) -> RulesSettings {
         let runtime_root = Origin::Variable(RUNTIME_ROOT.to_owned());
-        let profile = self.get("profile", Profile::Ratekeeper, profile);
+        let profile = self.get("profile", profile);
         RulesSettings {
             every_file: self
                 .layers
                 .said("rules")
                 .is_some_and(|said| said.origin == runtime_root),
             path: self.path("rules").or_else(|| home.rules()),
-            watch: self.get("watch", true, values::switch),
-            merge_domains: self.get("merge_domains", false, values::switch),
+            watch: self.get("watch", values::switch),
+            merge_domains: self.get("merge_domains", values::switch),
             profile,
             path_folding: self.path_folding(profile),
             path_keys: PathKeys::new(),
             profile_unsaid: self.layers.envoy_variables.clone(),
-            on_store_failure: self.get("on_store_failure", FailureMode::Local, failure_mode),
-            slas_base: self.get("slas_base", None, slas_base),
+            on_store_failure: self.get("on_store_failure", failure_mode),
+            slas_base: self.get("slas_base", slas_base),
             tenants: self.path("tenants"),
-            tenant_key: self.get("tenant_key", None, |text| {
-                let key = values::maybe(text, values::hash_key)?;
-                Ok(key.map(TenantKey::from_bytes))
+            tenant_key: self.get("tenant_key", |text| {
+                let key = values::maybe(text, values::hash_key);
+                key.map(|key| key.map(TenantKey::from_bytes))
             }),
             stores: Vec::new(),
             secrets: BTreeSet::new(),
@@ -109,7 +111,7 @@ impl<'a> Typed<'a> {
 
     fn path_folding(&mut self, profile: Profile) -> PathFolding {
         let unset = path_folding(profile);
-        let mut said = |key| self.get(key, None, |text| values::maybe(text, values::switch));
+        let mut said = |key| self.get(key, |text| values::maybe(text, values::switch));
         PathFolding {
             ignores_case: said("ignore_path_case").unwrap_or(unset.ignores_case),
             ignores_trailing_slash: said("ignore_trailing_slash")
@@ -119,50 +121,44 @@ impl<'a> Typed<'a> {
 
     pub(super) fn modes(&mut self) -> Modes {
         Modes {
-            shadow: self.get("shadow_mode", false, values::switch),
-            quota: self.get("quota_mode", false, values::switch),
+            shadow: self.get("shadow_mode", values::switch),
+            quota: self.get("quota_mode", values::switch),
         }
     }
 
     pub(super) fn listen(&mut self) -> Listen {
-        let nowhere = || ListenAddress::Tcp(([0, 0, 0, 0], 0).into());
         Listen {
-            grpc: self.get("grpc", nowhere(), values::listen_address),
-            http: self.get("http", nowhere(), values::listen_address),
-            admin: self.get("admin", nowhere(), values::listen_address),
-            metrics: self.get("metrics", None, |text| {
+            grpc: self.get("grpc", values::listen_address),
+            http: self.get("http", values::listen_address),
+            admin: self.get("admin", values::listen_address),
+            metrics: self.get("metrics", |text| {
                 values::maybe(text, values::listen_address)
             }),
-            unix_mode: self.get("unix_mode", None, |text| {
-                values::maybe(text, values::permissions)
-            }),
+            unix_mode: self.get("unix_mode", |text| values::maybe(text, values::permissions)),
             tls: self.listeners_tls(),
             grpc_connections: self.grpc_connections(),
-            worker_threads: self.get("worker_threads", NonZeroUsize::MIN, worker_threads),
+            worker_threads: self.get("worker_threads", worker_threads),
             patience: Patience {
-                stall_timeout: self.get("stall_timeout", None, stall_timeout),
-                rate_min: self.get("min_rate", 0, values::size),
+                stall_timeout: self.get("stall_timeout", stall_timeout),
+                rate_min: self.get("min_rate", values::size),
             },
-            drain_delay: self.get("drain_delay", Duration::ZERO, drain_delay),
+            drain_delay: self.get("drain_delay", drain_delay),
         }
     }
 
     fn grpc_connections(&mut self) -> GrpcConnections {
-        let second = Duration::from_secs(1);
         GrpcConnections {
-            age_max: self.get("grpc_max_connection_age", None, values::some_duration),
-            age_grace: self.get("grpc_max_connection_age_grace", second, values::duration),
-            idle_max: self.get("grpc_max_connection_idle", None, values::some_duration),
-            keepalive_time: self.get("grpc_keepalive_time", second, keepalive),
-            keepalive_timeout: self.get("grpc_keepalive_timeout", second, keepalive),
+            age_max: self.get("grpc_max_connection_age", values::some_duration),
+            age_grace: self.get("grpc_max_connection_age_grace", values::duration),
+            idle_max: self.get("grpc_max_connection_idle", values::some_duration),
+            keepalive_time: self.get("grpc_keepalive_time", keepalive),
+            keepalive_timeout: self.get("grpc_keepalive_timeout", keepalive),
         }
     }
 
     /// `key` is set, and means nothing without `other`.
     pub(super) fn lacks<T>(&mut self, key: &str, other: &str) -> Option<T> {
-        self.get(key, (), |_| {
-            Err(format!("it means nothing without `{other}`; set both"))
-        });
+        self.refuse(key, format!("it means nothing without `{other}`; set both"));
         None
     }
 
@@ -172,10 +168,10 @@ impl<'a> Typed<'a> {
         let stores = self.stores(&defaults);
         let data_dir = self.path("data_dir");
         Counters {
-            local_factor: self.get("local_factor", 1.0, store::local_factor),
-            is_required: self.get("require_store", false, values::switch),
-            memory_limit: self.get("memory_limit", MEMORY_LIMIT_MIN, memory_limit),
-            max_share_percent: self.get("max_share", 50, percent),
+            local_factor: self.get("local_factor", store::local_factor),
+            is_required: self.get("require_store", values::switch),
+            memory_limit: self.get("memory_limit", memory_limit),
+            max_share_percent: self.get("max_share", percent),
             state: self
                 .path("state")
                 .or_else(|| Some(data_dir?.join("counters.state"))),
@@ -185,46 +181,42 @@ impl<'a> Typed<'a> {
     }
 
     pub(super) fn envoy(&mut self) -> EnvoySettings {
-        let kinds = self.get("response_headers", HeaderKinds::default(), str::parse);
+        let kinds: HeaderKinds = self.get("response_headers", str::parse);
         let headers = LimitHeaderNames {
-            limit: self.get("limit_header", String::new(), header_name),
-            remaining: self.get("remaining_header", String::new(), header_name),
-            reset: self.get("reset_header", String::new(), header_name),
+            limit: self.get("limit_header", header_name),
+            remaining: self.get("remaining_header", header_name),
+            reset: self.get("reset_header", header_name),
         };
         EnvoySettings {
             limit_headers: kinds.limits.then_some(headers),
             draft_headers: kinds.draft,
             degraded_header: kinds.degraded,
-            dynamic_metadata: self.get("dynamic_metadata", false, values::switch),
-            callers: self.get("envoy_callers", None, |text| {
-                values::maybe(text, envoy_callers)
-            }),
+            dynamic_metadata: self.get("dynamic_metadata", values::switch),
+            callers: self.get("envoy_callers", |text| values::maybe(text, envoy_callers)),
         }
     }
 
     pub(super) fn auth(&mut self) -> AuthConfig {
         let forwarding = Forwarding {
-            trusted: self.get("trusted_proxies", Default::default(), str::parse),
-            client_header: self.get("client_header", Default::default(), str::parse),
+            trusted: self.get("trusted_proxies", str::parse),
+            client_header: self.get("client_header", str::parse),
         };
-        let (domain, mapping) = self.get("auth", Default::default(), auth);
+        let (domain, mapping) = self.get("auth", auth);
         let origin = self.layers.said("identity").map(|said| said.origin);
         let origin = origin.unwrap_or(Origin::Default);
-        let identity = self.get("identity", Identity::default(), |text| {
-            identity(text, &origin)
-        });
-        let unset = EncodedSlashes::default();
-        let encoded_slashes = self.get("encoded_slashes", unset, |text| match text {
-            "" => Ok(unset),
+        let identity = self.get("identity", |text| identity(text, &origin));
+
+        let encoded_slashes = self.get("encoded_slashes", |text| match text {
+            "" => Ok(EncodedSlashes::default()),
             text => text.parse(),
         });
-        let ambiguous_paths = self.get("ambiguous_paths", AmbiguousPaths::default(), str::parse);
+        let ambiguous_paths = self.get("ambiguous_paths", str::parse);
         AuthConfig {
-            headers: self.get("headers", Headers::NONE, |list| {
+            headers: self.get("headers", |list| {
                 list.parse()
                     .map_err(|error: UnknownHeaders| error.to_string())
             }),
-            denial_body: self.get("denial_body", BodyForm::Json, str::parse),
+            denial_body: self.get("denial_body", str::parse),
             forwarding,
             describer: Describer {
                 identity,
@@ -238,7 +230,7 @@ impl<'a> Typed<'a> {
 
     /// `envoy` may need some.
     pub(super) fn callers(&mut self, envoy: &EnvoySettings) -> Vec<Caller> {
-        let callers = self.get("callers", Vec::new(), callers::callers);
+        let callers = self.get("callers", callers::callers);
         if envoy.callers == Some(EnvoyCallers::Required) && callers.is_empty() {
             self.lacks::<()>("envoy_callers", "callers");
         }
@@ -248,10 +240,8 @@ impl<'a> Typed<'a> {
     pub(super) fn log(&mut self) -> LogSettings {
         let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
         LogSettings {
-            filter: self.get("log_level", String::new(), log_filter),
-            format: self.get("log_format", LogFormat::Text, |text| {
-                values::one_of(text, &formats)
-            }),
+            filter: self.get("log_level", log_filter),
+            format: self.get("log_format", |text| values::one_of(text, &formats)),
         }
     }
 }

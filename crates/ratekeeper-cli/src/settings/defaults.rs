@@ -1,0 +1,74 @@
+//! The defaults of settings, beside those of the libraries that they configure.
+
+use super::*;
+use ratekeeper_client::Config as ClientConfig;
+use ratekeeper_http::answer::Headers;
+use ratekeeper_server::ServerBounds;
+use ratekeeper_store::MemoryConfig;
+use ratekeeper_store_redis::RedisConfig;
+
+/// The settings where nothing is set but `pairs`.
+fn settings(pairs: &[(&str, &str)]) -> Settings {
+    let home = Home::find_in(&[], Path::new("/nowhere/ratekeeper.yaml"));
+    let loaded = load(&Flags::default(), &Environment::of(pairs), &home);
+    loaded.expect("every default has a meaning").1
+}
+
+#[test]
+fn every_default_has_a_meaning() {
+    for setting in SETTINGS {
+        assert!(!setting.help.is_empty(), "{}", setting.key);
+    }
+    settings(&[]);
+}
+
+#[test]
+fn a_listener_that_is_not_set_up_has_the_servers_bounds() {
+    let listen = settings(&[]).listen;
+    let bounds = ServerBounds::default();
+    assert_eq!(listen.patience, bounds.patience);
+    let connections = listen.grpc_connections;
+    assert_eq!(connections.age_max, bounds.connection_age_max);
+    assert_eq!(connections.age_grace, bounds.connection_age_grace);
+    assert_eq!(connections.idle_max, bounds.connection_idle_max);
+    assert_eq!(connections.keepalive_time, bounds.ping_interval);
+    assert_eq!(connections.keepalive_timeout, bounds.ping_timeout);
+}
+
+#[test]
+fn stores_have_the_defaults_of_their_libraries() {
+    let counters = settings(&[("RATEKEEPER_STORE", "redis://127.0.0.1/")]).counters;
+    let memory = MemoryConfig::default();
+    assert_eq!(
+        usize::try_from(counters.memory_limit),
+        Ok(memory.memory_limit)
+    );
+    assert_eq!(counters.max_share_percent, memory.max_share_percent);
+    let config = counters.redis.expect("it is set").config;
+    assert_eq!(
+        format!("{config:?}"),
+        format!("{:?}", RedisConfig::default())
+    );
+}
+
+#[test]
+fn rules_and_answers_have_the_defaults_of_their_libraries() {
+    let settings = settings(&[("RATEKEEPER_RESPONSE_HEADERS", "limits")]);
+    let options = Options::default();
+    assert_eq!(settings.rules.profile, options.profile);
+    assert_eq!(settings.rules.merge_domains, options.merge_domains);
+    assert_eq!(settings.rules.on_store_failure, options.on_store_failure);
+    assert_eq!(settings.modes, Modes::default());
+    let names = settings.envoy.limit_headers;
+    assert_eq!(names, Some(LimitHeaderNames::default()));
+    assert_eq!(settings.auth.headers, Headers::default());
+    assert_eq!(settings.auth.denial_body, AuthConfig::default().denial_body);
+}
+
+#[test]
+fn a_service_is_asked_as_the_client_asks_by_itself() {
+    let pairs = [("RATEKEEPER_SERVICE", "grpc://127.0.0.1:8081")];
+    let service = settings(&pairs).gateway.service.expect("it is set");
+    let client = ClientConfig::new("http://127.0.0.1:8081");
+    assert_eq!(service.deadline, client.deadline);
+}
