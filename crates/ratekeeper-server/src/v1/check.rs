@@ -83,7 +83,7 @@ impl<S: ServedStore, C: Sender> Api<'_, S, C> {
         Ok(Batch { results, room })
     }
 
-    fn validate_all<'r>(&self, requests: &[Object<CheckRequest<'_>>]) -> Result<(), C::Error> {
+    fn validate_all(&self, requests: &[Object<CheckRequest<'_>>]) -> Result<(), C::Error> {
         if requests.is_empty() || requests.len() > CHECKS_MAX {
             let message = format!("expected 1 to {CHECKS_MAX} checks");
             return Err(Refusal::invalid("checks", message).into());
