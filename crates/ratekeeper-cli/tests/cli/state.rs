@@ -99,7 +99,10 @@ fn a_folder_that_was_deleted_is_made_again() {
     let folder = folder();
     let service = serve(folder.path());
     service.check(&[("user", "ada")]);
-    fs::remove_dir_all(folder.path().join("data")).expect("folders can be removed");
+    // A save may be under way, and would put a file into a folder that is being emptied.
+    let gone = folder.path().join("gone");
+    fs::rename(folder.path().join("data"), &gone).expect("folders can be renamed");
+    fs::remove_dir_all(gone).expect("folders can be removed");
     assert!(service.stop().success());
     assert!(folder.path().join("data/counters.state").is_file());
     assert!(folder.path().join("data/counters.state.lock").is_file());
