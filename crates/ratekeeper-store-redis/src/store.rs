@@ -316,7 +316,7 @@ impl Store for RedisStore {
     }
 
     fn late(ticket: Ticket) -> Option<Ticket> {
-        ticket.0.late().map(Ticket)
+        ticket.late()
     }
 
     fn post(&self, post: &Post) -> Option<Ticket> {

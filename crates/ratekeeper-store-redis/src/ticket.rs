@@ -34,6 +34,15 @@ impl Ticket {
     pub(crate) fn leased(rest: Rest) -> Self {
         Self(Way::Leased(Box::new(rest)))
     }
+
+    /// The ticket of a late answer. None is told of a request of which a part was taken from leases: that part is in its
+    /// lease again.
+    pub(crate) fn late(self) -> Option<Self> {
+        match self.0 {
+            Way::Asked(ticket) => ticket.late().map(Self::asked),
+            Way::Leased(_) => None,
+        }
+    }
 }
 
 impl Future for Ticket {
