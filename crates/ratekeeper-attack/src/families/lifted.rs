@@ -78,7 +78,7 @@ fn fate(port: u16, status: Option<u16>) -> Fate {
     }
 }
 
-/// What a web page, a form or a stranger sends to `/json`.
+/// Attempts of a web page, a form or a stranger over `/json`.
 fn json(program: &Path) -> Result<Row> {
     let target = Target::serve_all(&Setup::new(program, RULES, CALLERS))?;
     let (target, _) = target;

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
     }
 }
 
-/// What the settings file at `path` says of rules, with what goes before it.
+/// The settings of rules in the file at `path`, with those that go before it.
 fn settings_at(path: &Path) -> Result<RulesSettings> {
     let mut flags = Flags::default();
     flags.config = Some(path.to_path_buf());
