@@ -4,7 +4,7 @@ use ratekeeper_core::{Algorithm, Micros, Timestamp, Verdict};
 use ratekeeper_rules::{
     Domain, Entry, Evaluation, Matched, Rule, RuleIndex, Subscription, Visit, secret,
 };
-use ratekeeper_store::{Held, Step, Verdicts};
+use ratekeeper_store::{LeasedHits, Step, Verdicts};
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{Answered, LimitSource};
@@ -107,7 +107,7 @@ impl Explanation {
         check: &Check<'_>,
         plan: &'a Plan,
         (verdicts, now): (&'a Verdicts, Timestamp),
-        held: &'a dyn Fn(&Step) -> Option<Held>,
+        held: &'a dyn Fn(&Step) -> Option<LeasedHits>,
     ) -> Self {
         let domain = snapshot.domain(check.domain);
         let descriptors = (0_u16..)
@@ -182,7 +182,7 @@ struct Explainer<'a> {
     plan: &'a Plan,
     verdicts: &'a Verdicts,
     now: Timestamp,
-    held: &'a dyn Fn(&Step) -> Option<Held>,
+    held: &'a dyn Fn(&Step) -> Option<LeasedHits>,
     number: u16,
 }
 
@@ -342,8 +342,8 @@ impl ExplainedLimit {
 }
 
 /// The hits that a node holds of a counter, in words.
-fn leased(held: &Held) -> String {
-    let Held {
+fn leased(held: &LeasedHits) -> String {
+    let LeasedHits {
         leases,
         granted,
         left,

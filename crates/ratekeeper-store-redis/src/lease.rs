@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use ratekeeper_core::lease::{Closed, Facts, Place, Slots as Credits, Taken, Terms, deadline};
 use ratekeeper_core::{Bounds, Limit, Micros, Outcome, Verdict};
-use ratekeeper_store::{Charge, CounterKey, Held, LeaseGauges, Request, Step, boot_time};
+use ratekeeper_store::{Charge, CounterKey, LeaseGauges, LeasedHits, Request, Step, boot_time};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -378,9 +378,9 @@ impl Shared {
     }
 
     /// The leases held on a counter: their number, their hits, those left, and for how long at most.
-    pub(crate) fn held(&self, key: CounterKey) -> Held {
+    pub(crate) fn held(&self, key: CounterKey) -> LeasedHits {
         let now = boot_time();
-        let mut held = Held::default();
+        let mut held = LeasedHits::default();
         for (facts, left) in self.credits.of(name(key)) {
             if now < facts.deadline {
                 held.leases += 1;

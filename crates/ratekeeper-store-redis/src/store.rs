@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use ratekeeper_store::across::{self, Place, Places};
 use ratekeeper_store::{
-    Answer, Execution, HashKey, Held, LeaseGauges, Post, Request, Step, Store, StoreError,
+    Answer, Execution, HashKey, LeaseGauges, LeasedHits, Post, Request, Step, Store, StoreError,
     StoreSlot, Verdicts,
 };
 use smallvec::SmallVec;
@@ -291,7 +291,7 @@ impl Store for RedisStore {
         self.ask(request).map_pending(Ticket::asked)
     }
 
-    fn held(&self, step: &Step) -> Option<Held> {
+    fn held(&self, step: &Step) -> Option<LeasedHits> {
         if step.lease.is_zero() {
             return None;
         }

@@ -4,7 +4,7 @@ use ratekeeper_core::Micros;
 
 /// The hits of one counter that a node holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Held {
+pub struct LeasedHits {
     /// Leases.
     pub leases: u64,
     /// Hits that they were granted.

@@ -21,7 +21,7 @@ mod step;
 pub use boot::boot_time;
 pub use extra::{Execution, Extra, Once, Permit, PermitAct, Until};
 pub use hash_key::HashKey;
-pub use lease::{Held, LeaseGauges};
+pub use lease::{LeaseGauges, LeasedHits};
 pub use memory::{MemoryConfig, MemoryStore};
 pub use post::Post;
 pub use router::{Backend, Background, Router};
@@ -98,7 +98,7 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// The hits that this node holds of the counter of `step`; [`None`] if it is not leased.
-    fn held(&self, step: &Step) -> Option<Held> {
+    fn held(&self, step: &Step) -> Option<LeasedHits> {
         let _ = step;
         None
     }

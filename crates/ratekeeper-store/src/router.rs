@@ -15,7 +15,7 @@ use ratekeeper_core::Timestamp;
 use crate::across::{self, Place, Places, Rest};
 use crate::served::{Agreement, ServedStore, ServerGauges, StoreGauges};
 use crate::{
-    Answer, HashKey, Held, LeaseGauges, MemoryStore, Post, Request, Step, Store, StoreError,
+    Answer, HashKey, LeaseGauges, LeasedHits, MemoryStore, Post, Request, Step, Store, StoreError,
     StoreSlot, Verdicts,
 };
 
@@ -203,7 +203,7 @@ impl<R: Store> Store for Router<R> {
         }
     }
 
-    fn held(&self, step: &Step) -> Option<Held> {
+    fn held(&self, step: &Step) -> Option<LeasedHits> {
         match &self.member(place_of(step)).store {
             Backend::Memory(_) => None,
             Backend::Shared(store) => store.held(step),

@@ -244,7 +244,7 @@ fn play(redis: &mut Redis, limit: &Limit, seed: u64) {
             _ => {
                 let age = numbers.below(WINDOW.get() * 5 / 4);
                 let post = Post {
-                    id: u128::from(seed) << 64 | turn as u128 + 1,
+                    id: u128::from(seed) << 64 | (turn as u128 + 1),
                     step: step(hits.cast_signed()),
                     age: Micros::new(age),
                 };

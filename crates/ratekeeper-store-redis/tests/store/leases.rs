@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use ratekeeper_core::Micros;
-use ratekeeper_store::{Held, LeaseGauges, Step, StepOutcome, Store};
+use ratekeeper_store::{LeaseGauges, LeasedHits, Step, StepOutcome, Store};
 use ratekeeper_store_redis::RedisStore;
 use ratekeeper_testkit::process::{DEADLINE, eventually};
 use ratekeeper_testkit::redis::Server;
@@ -73,7 +73,7 @@ fn counts(store: &RedisStore) -> LeaseGauges {
     store.leased().unwrap_or_default()
 }
 
-fn held(store: &RedisStore, step: &Step) -> Held {
+fn held(store: &RedisStore, step: &Step) -> LeasedHits {
     store.held(step).expect("it is leased")
 }
 
