@@ -49,7 +49,8 @@ fn is_degraded(service: &Service) -> bool {
     service.check(&[("warm", "a")])["degraded"] == true
 }
 
-fn owed(service: &Service, state: &str) -> u64 {
+/// The count of hits in `state`: `owed`, or what became of those.
+pub(crate) fn owed(service: &Service, state: &str) -> u64 {
     let (_, metrics) = http(service.admin, "GET", "/metrics", "");
     let series = format!("ratelimit_owed_hits_total{{state=\"{state}\"}} ");
     let line = metrics.lines().find_map(|line| line.strip_prefix(&*series));
