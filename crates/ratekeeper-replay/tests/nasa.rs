@@ -125,7 +125,8 @@ fn model() -> (Model, Model) {
         if exactly {
             exact.push(second);
         }
-        if path.starts_with("/shuttle/countdown/") {
+        // A slash at a path's end does not count, so the folder itself is among what is in it.
+        if format!("{path}/").starts_with("/shuttle/countdown/") {
             let same_minute = shared
                 .iter()
                 .filter(|&&at: &&u64| at / 60 == second / 60)
@@ -217,7 +218,7 @@ fn the_figures_of_the_manual() {
         figures,
         [
             ("nasa.remote_address", 2_000, 45),
-            ("nasa.path_/shuttle/countdown/*", 99, 15),
+            ("nasa.path_/shuttle/countdown/*", 100, 15),
             ("nasa.path_/admin", 0, 0),
         ]
     );
