@@ -27,10 +27,6 @@ const DEFINED_AGAIN: &[(&str, &str)] = &[
         "the limiter's reads the time; the script's says whose time counts",
     ),
     (
-        "Outcome",
-        "core's is a limit's, the script's that of a call about leases",
-    ),
-    (
         "Permit",
         "one held permit: its id in a store, and its guard in the layer and the client",
     ),

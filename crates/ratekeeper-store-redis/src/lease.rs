@@ -5,7 +5,7 @@
 //!                 |  ^
 //!        no credit|  `------ grant ------.
 //!                 v                      |
-//!              exact call to Redis    courier --- a connection of its own ---> Redis
+//!              exact call to Redis    sender ---- a connection of its own ---> Redis
 //!                                        ^
 //!                        what is left at the deadline is given back
 //! ```
@@ -16,7 +16,7 @@
 //! [`ratekeeper_core::lease`].
 
 mod book;
-mod courier;
+mod sender;
 mod ticket;
 mod track;
 
@@ -34,10 +34,10 @@ use tokio::task::AbortHandle;
 
 use crate::config::RedisConfig;
 use crate::lane::Asking;
-use crate::script::{Aim, Errand};
+use crate::script::{LeaseAction, LeaseCall};
 use crate::topology::Topology;
 use book::{Book, Entry};
-use courier::{Courier, Job};
+use sender::{Job, LeaseSender};
 pub(crate) use ticket::{Leased, Rest};
 use track::Tracks;
 
@@ -63,7 +63,7 @@ pub(crate) struct Shared {
     /// The answers to callers, by the number of the lease's slot.
     book: Book,
     tracks: Tracks,
-    courier: Courier,
+    sender: LeaseSender,
     asking: Arc<Asking>,
     /// Deadlines of the leases held, with their counters; the next one first.
     closings: Mutex<BinaryHeap<std::cmp::Reverse<(Micros, CounterKey)>>>,
@@ -107,7 +107,7 @@ impl Leases {
             book: Book::new(credits.len()),
             credits,
             tracks: Tracks::default(),
-            courier: Courier::new(topology, config, home.clone(), this.clone()),
+            sender: LeaseSender::new(topology, config, home.clone(), this.clone()),
             asking,
             closings: Mutex::default(),
             sooner: Notify::new(),
@@ -150,7 +150,7 @@ impl Leases {
         for closed in over {
             self.shared.ended(&closed, boot_time());
         }
-        self.shared.courier.finish().await;
+        self.shared.sender.finish().await;
     }
 }
 
@@ -192,12 +192,12 @@ impl Shared {
             self.tracks.failed(step.key);
             return;
         };
-        let errand = Errand {
+        let lease_call = LeaseCall {
             key: step.key,
             terms: Terms::from_parts(step.limit, step.lease),
             calendar: step.calendar,
             id,
-            aim: Aim::Grant {
+            action: LeaseAction::Grant {
                 want,
                 nodes: self.asking.nodes.seen().max(1),
                 kept: Micros::new(step.lease.get().saturating_add(KEPT.get())),
@@ -205,21 +205,21 @@ impl Shared {
         };
         let until = Micros::new(now.get().saturating_add(step.lease.get()));
         let job = Job {
-            errand,
+            lease_call,
             limit,
             // Read again: what came before must not make the lease longer.
             first_send: boot_time(),
             until,
         };
-        if !self.courier.send(job) {
+        if !self.sender.send(job) {
             self.tracks.failed(step.key);
         }
     }
 
     /// Takes in the answer to a grant.
     fn granted(&self, job: &Job, grant: &ratekeeper_core::lease::Grant) {
-        let (key, now) = (job.errand.key, boot_time());
-        let ttl = job.errand.terms.ttl();
+        let (key, now) = (job.lease_call.key, boot_time());
+        let ttl = job.lease_call.terms.ttl();
         self.counts.granted(grant.hits);
         if grant.hits == 0 {
             let wait = grant.outcome.retry_after.max(Micros::from_millis(1));
@@ -233,7 +233,7 @@ impl Shared {
         let facts = Facts {
             key: name(key),
             limit: job.limit,
-            id: job.errand.id,
+            id: job.lease_call.id,
             from: now,
             deadline: deadline(job.first_send, grant.usable),
             granted_at: grant.at,
@@ -247,7 +247,7 @@ impl Shared {
             false => None,
         };
         let Some(slot) = slot else {
-            let leasing = (job.errand.terms, job.errand.calendar);
+            let leasing = (job.lease_call.terms, job.lease_call.calendar);
             self.give_back(leasing, &facts, grant.hits);
             return;
         };
@@ -259,7 +259,7 @@ impl Shared {
             (trip.max(decayed), is_cut, ttl),
         );
         self.book.put(slot, entry);
-        self.tracks.remember(key, &job.errand);
+        self.tracks.remember(key, &job.lease_call);
         self.counts.opened(grant.hits);
         let closing = std::cmp::Reverse((facts.deadline, key));
         let mut closings = self.closings.lock();
@@ -273,7 +273,7 @@ impl Shared {
 
     /// A grant whose answer did not come in time, or could not be read: what it may have charged is burned.
     fn lost(&self, job: &Job) {
-        self.tracks.failed(job.errand.key);
+        self.tracks.failed(job.lease_call.key);
     }
 
     /// Closes each lease at its deadline, for ever.
@@ -338,13 +338,13 @@ impl Shared {
         let within = terms.limit().window().min(Micros::new(within));
         let now = boot_time();
         let job = Job {
-            errand: Errand {
+            lease_call: LeaseCall {
                 key: counter(facts.key),
                 terms,
                 calendar,
                 // Grants have even ids.
                 id: facts.id | 1,
-                aim: Aim::Return {
+                action: LeaseAction::Return {
                     granted_at: facts.granted_at,
                     place: facts.place,
                     left,
@@ -355,7 +355,7 @@ impl Shared {
             first_send: now,
             until: Micros::new(now.get().saturating_add(RETURNED_WITHIN.get())),
         };
-        if !self.courier.send(job) {
+        if !self.sender.send(job) {
             self.counts.burned(left);
         }
     }
@@ -366,7 +366,7 @@ impl Shared {
         self.counts.returned(given);
         self.counts.burned(left - given);
         // Denials were of a fuller counter.
-        self.asking.denied.forget(job.errand.key);
+        self.asking.denied.forget(job.lease_call.key);
     }
 
     /// Puts hits back that were taken for a request that was not admitted.

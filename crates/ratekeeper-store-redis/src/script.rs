@@ -10,7 +10,7 @@
 //! have many. The two must agree on what passed, or the answer is refused as
 //! [`AnswerError::Disagrees`].
 //!
-//! An [`Errand`] takes a lease or gives one back: calls of their own, by the same script.
+//! A [`LeaseCall`] takes a lease or gives one back: calls of their own, by the same script.
 //!
 //! A [`Post`](ratekeeper_store::Post) is a group of its own kind.
 //!
@@ -37,7 +37,7 @@ pub use group::Group;
 pub use key::{KeyName, slot};
 pub(crate) use key::{SLOTS, slot_of_key};
 pub(crate) use known::Known;
-pub use lease::{Aim, Errand, Outcome, decode_errands};
+pub use lease::{LeaseAction, LeaseCall, LeaseOutcome, decode_lease_calls};
 pub use reply::{AnswerError, Item, decode};
 pub(crate) use reply::{Aside, Told, decode_and_keep};
 pub use text::{Clock, Script};

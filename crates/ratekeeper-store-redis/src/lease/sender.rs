@@ -1,6 +1,6 @@
 //! The way of grants and returns to Redis and back: a connection to each server, beside those of decisions.
 //!
-//! An errand without an answer is sent again under its id, as long as that is of use.
+//! A call without an answer is sent again under its id, as long as that is of use.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -20,16 +20,16 @@ use crate::config::RedisConfig;
 use crate::flight::item;
 use crate::link::Link;
 use crate::node::Address;
-use crate::script::{Aim, Call, Errand, Outcome, decode_errands, slot};
+use crate::script::{Call, LeaseAction, LeaseCall, LeaseOutcome, decode_lease_calls, slot};
 use crate::shard::Shard;
 use crate::survey::told;
 use crate::topology::Topology;
 use crate::wire::{Refusal, Sent, ask, is_of_connection};
 
-/// Errands that wait for one server; more are not sent.
+/// Calls that wait for one server; more are not sent.
 const WAITING_MAX: usize = 8_192;
 
-/// Errands in one pipeline.
+/// Calls in one pipeline.
 const TOGETHER_MAX: usize = 64;
 
 /// The time limit for an answer, after which the connection is made anew.
@@ -41,10 +41,10 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The longest wait for answers when the node stops.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// An errand on its way.
+/// A call on its way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
-    pub(super) errand: Errand,
+    pub(super) lease_call: LeaseCall,
     /// The limit's fingerprint.
     pub(super) limit: u64,
     /// The time before it was first sent, by the boot clock.
@@ -54,13 +54,13 @@ pub(super) struct Job {
 }
 
 #[derive(Debug)]
-pub(super) struct Courier {
+pub(super) struct LeaseSender {
     topology: Arc<Topology>,
     config: Arc<RedisConfig>,
     home: Handle,
     leases: Weak<Shared>,
     routes: Mutex<Vec<Route>>,
-    /// Errands without an answer.
+    /// Calls without an answer.
     open: Arc<AtomicUsize>,
 }
 
@@ -70,7 +70,7 @@ struct Route {
     jobs: Sender<Job>,
 }
 
-impl Courier {
+impl LeaseSender {
     pub(super) fn new(
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
@@ -90,7 +90,7 @@ impl Courier {
     /// Sends `job` to the server of its counter. Returns false if there is none, or too much waits for it.
     pub(super) fn send(&self, job: Job) -> bool {
         let map = self.topology.map();
-        let Some(shard) = map.shard(slot(job.errand.key.subject)) else {
+        let Some(shard) = map.shard(slot(job.lease_call.key.subject)) else {
             self.topology.doubt();
             return false;
         };
@@ -120,7 +120,7 @@ impl Courier {
 
     fn begin(&self, shard: &Arc<Shard>) -> Sender<Job> {
         let (jobs, waiting) = channel(WAITING_MAX);
-        let errands = Errands {
+        let lease_calls = ServerCalls {
             shard: Arc::clone(shard),
             topology: Arc::clone(&self.topology),
             config: Arc::clone(&self.config),
@@ -129,11 +129,11 @@ impl Courier {
             waiting,
             flying: Vec::new(),
         };
-        self.home.spawn(errands.run());
+        self.home.spawn(lease_calls.run());
         jobs
     }
 
-    /// Waits until every errand has its answer, for a while.
+    /// Waits until every call has its answer, for a while.
     pub(super) async fn finish(&self) {
         let all = async {
             while self.open.load(Ordering::Relaxed) > 0 {
@@ -144,8 +144,8 @@ impl Courier {
     }
 }
 
-/// The errands to one server.
-struct Errands {
+/// The calls to one server.
+struct ServerCalls {
     shard: Arc<Shard>,
     topology: Arc<Topology>,
     config: Arc<RedisConfig>,
@@ -156,8 +156,8 @@ struct Errands {
     flying: Vec<Job>,
 }
 
-impl Errands {
-    /// Carries errands for as long as anybody may send some.
+impl ServerCalls {
+    /// Carries calls for as long as anybody may send some.
     async fn run(mut self) {
         loop {
             // A connection is made when there is something to send.
@@ -175,12 +175,12 @@ impl Errands {
         }
     }
 
-    /// Waits for errands. Returns false if nobody sends any more.
+    /// Waits for calls. Returns false if nobody sends any more.
     async fn gather(&mut self) -> bool {
         self.waiting.recv_many(&mut self.flying, TOGETHER_MAX).await > 0
     }
 
-    /// Sends errands over `connection`, until that is of no more use (false) or nobody sends any more (true).
+    /// Sends calls over `connection`, until that is of no more use (false) or nobody sends any more (true).
     async fn serve(&mut self, mut connection: MultiplexedConnection) -> bool {
         loop {
             self.drop_late();
@@ -193,7 +193,7 @@ impl Errands {
             let names = &leases.asking.names;
             let calls = self.flying.iter().map(|job| {
                 let mut call = Call::new();
-                call.push_errand(&job.errand, names);
+                call.push_lease_call(&job.lease_call, names);
                 Sent {
                     call,
                     told: None,
@@ -233,13 +233,14 @@ impl Errands {
             if refusal == Refusal::Moved
                 && let Some(address) = redirected(&error, &self.shard.node.address)
             {
-                self.topology.moved(slot(job.errand.key.subject), &address);
+                self.topology
+                    .moved(slot(job.lease_call.key.subject), &address);
             }
             // Another server has it now, or will: that is found by asking anew.
             self.answered();
             self.topology.doubt();
             let is_elsewhere = matches!(refusal, Refusal::Moved | Refusal::Elsewhere);
-            if !(is_elsewhere && boot_time() < job.until && leases.courier.send(job)) {
+            if !(is_elsewhere && boot_time() < job.until && leases.sender.send(job)) {
                 give_up(leases, &job);
             }
             is_refused = true;
@@ -283,10 +284,10 @@ fn tell(leases: &Shared, job: &Job, value: &Value) {
     let Value::Array(items) = value else {
         return give_up(leases, job);
     };
-    let outcomes = decode_errands(&[job.errand], items.iter().map(item));
-    match (outcomes.as_deref(), job.errand.aim) {
-        (Ok([Outcome::Granted(grant)]), _) => leases.granted(job, grant),
-        (Ok([Outcome::Returned(given)]), Aim::Return { left, .. }) => {
+    let outcomes = decode_lease_calls(&[job.lease_call], items.iter().map(item));
+    match (outcomes.as_deref(), job.lease_call.action) {
+        (Ok([LeaseOutcome::Granted(grant)]), _) => leases.granted(job, grant),
+        (Ok([LeaseOutcome::Returned(given)]), LeaseAction::Return { left, .. }) => {
             leases.returned(job, left, *given);
         }
         _ => give_up(leases, job),
@@ -295,9 +296,9 @@ fn tell(leases: &Shared, job: &Job, value: &Value) {
 
 /// Leaves what was charged for `job` as it is.
 fn give_up(leases: &Shared, job: &Job) {
-    match job.errand.aim {
-        Aim::Grant { .. } => leases.lost(job),
-        Aim::Return { left, .. } => leases.returned(job, left, 0),
+    match job.lease_call.action {
+        LeaseAction::Grant { .. } => leases.lost(job),
+        LeaseAction::Return { left, .. } => leases.returned(job, left, 0),
     }
 }
 

@@ -8,7 +8,7 @@ use ratekeeper_core::lease::{Closed, Demand, Ended};
 use ratekeeper_store::{CounterKey, Step};
 
 use super::{Leasing, counter};
-use crate::script::Errand;
+use crate::script::LeaseCall;
 
 /// Parts with a lock of their own.
 const PARTS: usize = 64;
@@ -114,9 +114,9 @@ impl Tracks {
     }
 
     /// Remembers the terms of the counter's lease.
-    pub(super) fn remember(&self, key: CounterKey, errand: &Errand) {
+    pub(super) fn remember(&self, key: CounterKey, lease_call: &LeaseCall) {
         if let Some(track) = self.part(key).lock().get_mut(&key) {
-            track.leasing = Some((errand.terms, errand.calendar));
+            track.leasing = Some((lease_call.terms, lease_call.calendar));
         }
     }
 

@@ -18,22 +18,22 @@ const RETURN: u8 = 4;
 
 /// A grant or a return.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Errand {
+pub struct LeaseCall {
     /// The counter.
     pub key: CounterKey,
     /// The limit as it is leased.
     pub terms: Terms,
     /// The window's edges, if they follow a calendar.
     pub calendar: Option<Bounds>,
-    /// The errand's own id, by which a repeat is recognized.
+    /// The call's own id, by which a repeat is recognized.
     pub id: u128,
     /// Its purpose.
-    pub aim: Aim,
+    pub action: LeaseAction,
 }
 
-/// The purpose of an errand.
+/// The purpose of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Aim {
+pub enum LeaseAction {
     /// Takes hits in advance.
     Grant {
         /// The most hits, at least 1.
@@ -56,9 +56,9 @@ pub enum Aim {
     },
 }
 
-/// The outcome of an errand.
+/// The outcome of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum LeaseOutcome {
     /// Hits were granted, or none: there is no room.
     Granted(Grant),
     /// So many hits were given back.
@@ -68,22 +68,22 @@ pub enum Outcome {
 }
 
 impl Call {
-    /// Adds an errand, carried out after the groups already here. In a cluster all keys of a call must lie in one slot.
-    pub fn push_errand(&mut self, errand: &Errand, names: &KeyName) {
-        self.key(|out| names.counter(errand.key, out));
-        self.key(|out| names.once(errand.key.subject, errand.id, out));
-        let params = errand.part().params;
-        let kind = match errand.aim {
-            Aim::Grant { .. } => GRANT,
-            Aim::Return { .. } => RETURN,
+    /// Adds a call, carried out after the groups already here. In a cluster all keys of a call must lie in one slot.
+    pub fn push_lease_call(&mut self, lease_call: &LeaseCall, names: &KeyName) {
+        self.key(|out| names.counter(lease_call.key, out));
+        self.key(|out| names.once(lease_call.key.subject, lease_call.id, out));
+        let params = lease_call.part().params;
+        let kind = match lease_call.action {
+            LeaseAction::Grant { .. } => GRANT,
+            LeaseAction::Return { .. } => RETURN,
         };
         self.bytes(&[kind, params.code]);
         self.numbers(params.numbers);
-        match errand.aim {
-            Aim::Grant { want, nodes, kept } => {
+        match lease_call.action {
+            LeaseAction::Grant { want, nodes, kept } => {
                 self.numbers([want, nodes, kept.get()]);
             }
-            Aim::Return {
+            LeaseAction::Return {
                 granted_at,
                 place,
                 left,
@@ -96,7 +96,7 @@ impl Call {
     }
 }
 
-impl Errand {
+impl LeaseCall {
     fn part(&self) -> Part {
         let step = Step {
             calendar: self.calendar,
@@ -120,18 +120,20 @@ impl Errand {
     }
 }
 
-/// Turns `reply` into the outcomes of `errands`, the only contents of their call.
+/// Turns `reply` into the outcomes of `calls`, the only contents of their call.
 ///
 /// # Errors
-/// If `reply` is no answer to these errands.
-pub fn decode_errands<'r>(
-    errands: &[Errand],
+/// If `reply` is no answer to these calls.
+pub fn decode_lease_calls<'r>(
+    lease_calls: &[LeaseCall],
     reply: impl IntoIterator<Item = Item<'r>>,
-) -> Result<Vec<Outcome>, AnswerError> {
+) -> Result<Vec<LeaseOutcome>, AnswerError> {
     let mut items = reply.into_iter();
     // The time of the call.
     integer(items.next())?;
-    let outcomes = errands.iter().map(|errand| outcome(errand, &mut items));
+    let outcomes = lease_calls
+        .iter()
+        .map(|lease_call| outcome(lease_call, &mut items));
     let outcomes = outcomes.collect::<Result<_, _>>()?;
     match items.next() {
         None => Ok(outcomes),
@@ -140,25 +142,25 @@ pub fn decode_errands<'r>(
 }
 
 fn outcome<'r>(
-    errand: &Errand,
+    lease_call: &LeaseCall,
     items: &mut impl Iterator<Item = Item<'r>>,
-) -> Result<Outcome, AnswerError> {
-    let Aim::Grant { want, nodes, .. } = errand.aim else {
+) -> Result<LeaseOutcome, AnswerError> {
+    let LeaseAction::Grant { want, nodes, .. } = lease_call.action else {
         return Ok(match items.next() {
-            Some(Item::Int(-1)) => Outcome::Corrupt,
-            given => Outcome::Returned(integer(given)?),
+            Some(Item::Int(-1)) => LeaseOutcome::Corrupt,
+            given => LeaseOutcome::Returned(integer(given)?),
         });
     };
     let at = Timestamp::from_micros(integer(items.next())?);
     let state = items.next().ok_or(AnswerError::Malformed)?;
     let hits = integer(items.next())?;
     if state == Item::Int(-1) {
-        return Ok(Outcome::Corrupt);
+        return Ok(LeaseOutcome::Corrupt);
     }
-    let state = Kept::read(&errand.part(), false, state).ok_or(AnswerError::Malformed)?;
-    let grant = errand.granted(state, (want, nodes), at);
+    let state = Kept::read(&lease_call.part(), false, state).ok_or(AnswerError::Malformed)?;
+    let grant = lease_call.granted(state, (want, nodes), at);
     match grant.ok_or(AnswerError::Malformed)? {
-        grant if grant.hits == hits => Ok(Outcome::Granted(grant)),
+        grant if grant.hits == hits => Ok(LeaseOutcome::Granted(grant)),
         _ => Err(AnswerError::Disagrees),
     }
 }

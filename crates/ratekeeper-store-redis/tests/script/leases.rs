@@ -11,7 +11,7 @@ use ratekeeper_core::{
 };
 use ratekeeper_store::{CounterKey, Request, Step, StepOutcome};
 use ratekeeper_store_redis::script::{
-    Aim, Call, Errand, Group, KeyName, Outcome, Script, decode_errands,
+    Call, Group, KeyName, LeaseAction, LeaseCall, LeaseOutcome, Script, decode_lease_calls,
 };
 use ratekeeper_testkit::model::history::{History, histories};
 use ratekeeper_testkit::redis::{Client, Reply, Server};
@@ -69,7 +69,7 @@ struct Seen {
 #[expect(clippy::large_enum_variant, reason = "a test makes a few of them")]
 enum Act {
     Exact(i64),
-    Errand(Errand),
+    LeaseCall(LeaseCall),
 }
 
 /// A counter, in core.
@@ -80,9 +80,9 @@ struct Lane {
     end: Timestamp,
     back: f64,
     state: State,
-    grants: Vec<(u128, Aim, Grant)>,
+    grants: Vec<(u128, LeaseAction, Grant)>,
     /// Hits that were given back, by id.
-    returns: BTreeMap<u128, (Aim, u64)>,
+    returns: BTreeMap<u128, (LeaseAction, u64)>,
     random: u64,
     key: CounterKey,
 }
@@ -145,46 +145,46 @@ impl Lane {
         let hits = moved.hits.number(self.limit(), None);
         Some(match self.word() % 4 {
             0 => Act::Exact(hits.clamp(1, self.limit().capacity().max(1) as i64)),
-            1 | 2 => Act::Errand(self.grant(hits.unsigned_abs().clamp(1, 1 << 31))),
-            _ => Act::Errand(self.give_back()),
+            1 | 2 => Act::LeaseCall(self.grant(hits.unsigned_abs().clamp(1, 1 << 31))),
+            _ => Act::LeaseCall(self.give_back()),
         })
     }
 
-    fn errand(&self, id: u128, aim: Aim) -> Errand {
-        Errand {
+    fn lease_call(&self, id: u128, action: LeaseAction) -> LeaseCall {
+        LeaseCall {
             key: self.key,
             terms: self.terms,
             calendar: None,
             id,
-            aim,
+            action,
         }
     }
 
-    fn grant(&mut self, want: u64) -> Errand {
+    fn grant(&mut self, want: u64) -> LeaseCall {
         if self.word().is_multiple_of(8) && !self.grants.is_empty() {
             let which = self.word() as usize % self.grants.len();
-            let (id, aim, _) = self.grants[which];
-            return self.errand(id, aim);
+            let (id, action, _) = self.grants[which];
+            return self.lease_call(id, action);
         }
-        let aim = Aim::Grant {
+        let action = LeaseAction::Grant {
             want,
             nodes: 1 + self.word() % 4,
             // Records outlive their expiry by an hour of the server's clock.
             kept: Micros::from_secs(1),
         };
         let id = u128::from(self.word()) << 64 | u128::from(self.word()) << 1;
-        self.errand(id, aim)
+        self.lease_call(id, action)
     }
 
-    fn give_back(&mut self) -> Errand {
+    fn give_back(&mut self) -> LeaseCall {
         if self.grants.is_empty() {
             return self.grant(3);
         }
         let which = self.word() as usize % self.grants.len();
         let (id, _, grant) = self.grants[which];
         let id = id | 1;
-        if let Some((aim, _)) = self.returns.get(&id) {
-            return self.errand(id, *aim);
+        if let Some((action, _)) = self.returns.get(&id) {
+            return self.lease_call(id, *action);
         }
         let left = match self.word() % 3 {
             0 => grant.hits,
@@ -194,13 +194,13 @@ impl Lane {
             0 => grant.at.after(self.terms.ttl()),
             _ => grant.at.after(self.limit().window()),
         };
-        let aim = Aim::Return {
+        let action = LeaseAction::Return {
             granted_at: grant.at,
             place: grant.place,
             left,
             until,
         };
-        self.errand(id, aim)
+        self.lease_call(id, action)
     }
 
     fn exact(&mut self, hits: i64) -> ratekeeper_core::Outcome {
@@ -233,40 +233,41 @@ impl Lane {
         outcome
     }
 
-    /// The outcome in core of an errand, and whether it is a repeat.
-    fn errand_in_core(&mut self, errand: &Errand) -> (Outcome, bool) {
+    /// The outcome in core of a call, and whether it is a repeat.
+    fn lease_call_in_core(&mut self, lease_call: &LeaseCall) -> (LeaseOutcome, bool) {
         let at = Moment::at(self.now);
-        match errand.aim {
-            Aim::Grant { want, nodes, .. } => {
-                let before = self.grants.iter().find(|(id, ..)| *id == errand.id);
+        match lease_call.action {
+            LeaseAction::Grant { want, nodes, .. } => {
+                let before = self.grants.iter().find(|(id, ..)| *id == lease_call.id);
                 if let Some((_, _, grant)) = before {
-                    return (Outcome::Granted(*grant), true);
+                    return (LeaseOutcome::Granted(*grant), true);
                 }
                 let grant = self.terms.grant(&mut self.state, want, nodes, &at);
                 if grant.hits > 0 {
-                    self.grants.push((errand.id, errand.aim, grant));
+                    self.grants.push((lease_call.id, lease_call.action, grant));
                 }
                 if self.grants.len() > GRANTS_MAX {
                     self.grants.remove(0);
                 }
-                (Outcome::Granted(grant), false)
+                (LeaseOutcome::Granted(grant), false)
             }
-            Aim::Return {
+            LeaseAction::Return {
                 granted_at,
                 place,
                 left,
                 until,
             } => {
-                if let Some((_, given)) = self.returns.get(&errand.id) {
-                    return (Outcome::Returned(*given), true);
+                if let Some((_, given)) = self.returns.get(&lease_call.id) {
+                    return (LeaseOutcome::Returned(*given), true);
                 }
                 if self.now >= until {
-                    return (Outcome::Returned(0), false);
+                    return (LeaseOutcome::Returned(0), false);
                 }
                 let lease = (granted_at, place);
                 let given = self.terms.give_back(&mut self.state, lease, left, &at);
-                self.returns.insert(errand.id, (errand.aim, given));
-                (Outcome::Returned(given), false)
+                self.returns
+                    .insert(lease_call.id, (lease_call.action, given));
+                (LeaseOutcome::Returned(given), false)
             }
         }
     }
@@ -322,7 +323,7 @@ impl Redis {
             let mut call = Call::new();
             match &act {
                 Act::Exact(hits) => call.push(&group(lane, *hits), names),
-                Act::Errand(errand) => call.push_errand(errand, names),
+                Act::LeaseCall(lease_call) => call.push_lease_call(lease_call, names),
             }
             push(&self.script, &call, lane.now, &mut pipeline);
             sent.push((index, act));
@@ -359,29 +360,29 @@ fn compare(lane: &mut Lane, act: &Act, reply: &Reply, seen: &mut Seen) {
             let expected = StepOutcome::Counted(lane.exact(*hits));
             assert_eq!(verdicts[0].outcomes[0], expected, "{told}");
         }
-        Act::Errand(errand) => {
+        Act::LeaseCall(lease_call) => {
             let told = told();
-            let found = decode_errands(&[*errand], items(reply));
+            let found = decode_lease_calls(&[*lease_call], items(reply));
             let found = found.unwrap_or_else(|why| panic!("{why}: {told}"));
-            let (expected, is_repeat) = lane.errand_in_core(errand);
+            let (expected, is_repeat) = lane.lease_call_in_core(lease_call);
             assert!(
                 is_same(&found, &expected),
                 "{expected:?} is not {found:?}: {told}"
             );
             seen.repeated += usize::from(is_repeat);
             match expected {
-                Outcome::Granted(grant) => seen.granted += usize::from(grant.hits > 0),
-                Outcome::Returned(given) => seen.returned += usize::from(given > 0),
-                Outcome::Corrupt => unreachable!("core has no such counters"),
+                LeaseOutcome::Granted(grant) => seen.granted += usize::from(grant.hits > 0),
+                LeaseOutcome::Returned(given) => seen.returned += usize::from(given > 0),
+                LeaseOutcome::Corrupt => unreachable!("core has no such counters"),
             }
         }
     }
 }
 
 /// An empty grant has no place.
-fn is_same(found: &[Outcome], expected: &Outcome) -> bool {
+fn is_same(found: &[LeaseOutcome], expected: &LeaseOutcome) -> bool {
     match (found, expected) {
-        ([Outcome::Granted(found)], Outcome::Granted(expected)) if expected.hits == 0 => {
+        ([LeaseOutcome::Granted(found)], LeaseOutcome::Granted(expected)) if expected.hits == 0 => {
             (found.hits, found.at, found.outcome) == (0, expected.at, expected.outcome)
         }
         _ => found == [*expected],
@@ -397,22 +398,22 @@ fn a_key_that_holds_something_else_is_told() {
     let limit = Limit::try_new(spec).expect("a valid limit");
     let terms = Terms::try_new(&limit, Micros::from_millis(100)).expect("it can be leased");
     let names = KeyName::new("other:");
-    for (aim, is_counter) in [(0, true), (0, false), (1, true), (1, false)] {
-        let errand = Errand {
+    for (action, is_counter) in [(0, true), (0, false), (1, true), (1, false)] {
+        let lease_call = LeaseCall {
             key: CounterKey {
                 subject: 1,
-                identity: 2 + aim + u64::from(is_counter) * 2,
+                identity: 2 + action + u64::from(is_counter) * 2,
             },
             terms,
             calendar: None,
-            id: 8 + u128::from(aim) + u128::from(is_counter) * 2,
-            aim: match aim {
-                0 => Aim::Grant {
+            id: 8 + u128::from(action) + u128::from(is_counter) * 2,
+            action: match action {
+                0 => LeaseAction::Grant {
                     want: 5,
                     nodes: 1,
                     kept: Micros::from_secs(1),
                 },
-                _ => Aim::Return {
+                _ => LeaseAction::Return {
                     granted_at: Timestamp::from_micros(60_000_000),
                     place: ratekeeper_core::lease::Place::Window(Timestamp::from_micros(
                         60_000_000,
@@ -423,7 +424,7 @@ fn a_key_that_holds_something_else_is_told() {
             },
         };
         let mut call = Call::new();
-        call.push_errand(&errand, &names);
+        call.push_lease_call(&lease_call, &names);
         let keys: Vec<&[u8]> = call.keys().collect();
         let key = String::from_utf8_lossy(keys[usize::from(!is_counter)]).into_owned();
         assert_eq!(redis.client.ask(&["SADD", &key, "x"]), Reply::Int(1));
@@ -436,7 +437,7 @@ fn a_key_that_holds_something_else_is_told() {
         );
         redis.client.send(&pipeline);
         let reply = redis.client.read();
-        let found = decode_errands(&[errand], items(&reply));
-        assert_eq!(found, Ok(vec![Outcome::Corrupt]), "{reply:?}");
+        let found = decode_lease_calls(&[lease_call], items(&reply));
+        assert_eq!(found, Ok(vec![LeaseOutcome::Corrupt]), "{reply:?}");
     }
 }
