@@ -5,8 +5,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use libfuzzer_sys::fuzz_target;
 use ratekeeper_http::{
-    ClientHeader, Describer, Forwarding, Hop, Identity, Mapping, Original, Target, ValueSource,
-    TrustedProxies,
+    ClientHeader, Describer, Forwarding, Hop, Identity, Mapping, Original, Target, TrustedProxies,
+    ValueSource,
 };
 use ratekeeper_rules::{LevelStatus, Options, PathFolding, PathPattern, RuleSet};
 use std::sync::LazyLock;
