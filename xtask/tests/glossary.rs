@@ -31,10 +31,6 @@ const DEFINED_AGAIN: &[(&str, &str)] = &[
         "one held permit: its id in a store, and its guard in the layer and the client",
     ),
     (
-        "Place",
-        "`across` decides in several places; a lease was charged in one part of a counter",
-    ),
-    (
         "Reservation",
         "the client's is the limiter's, as a service answered it",
     ),

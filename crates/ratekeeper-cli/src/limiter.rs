@@ -4,7 +4,7 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::store::{NodeStore, connect, joined};
 use anyhow::{Context, Result};
-use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions, Seed};
+use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions};
 use ratekeeper_rules::RuleSet;
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use ratekeeper_store::{Backend, Store as _};
@@ -40,7 +40,7 @@ pub(crate) async fn served(
         None => {
             let store = store(settings)?;
             if let Some(state) = state {
-                options.seed = state.load(&store)?;
+                options.hash_key = state.load(&store)?;
             }
             Backend::Memory(store)
         }
@@ -55,7 +55,7 @@ pub(crate) async fn served(
         Backend::Memory(_) => None,
     };
     let store = joined(default, names.zip(shared), own);
-    options.seed = store.hash_key().map(Seed::from).or(options.seed);
+    options.hash_key = store.hash_key().or(options.hash_key);
     let limiter = Limiter::new(rules, store, options);
     if counters.redis.is_none() && counters.stores.is_empty() {
         return Ok(limiter);

@@ -1,6 +1,6 @@
 //! Counters that survive a restart: loaded at the start, saved periodically and at the end.
 //!
-//! The file also keeps the seed that counters are named with, so that they are found again. It reveals no API key, only
+//! The file also keeps the hash key that counters are named with, so that they are found again. It reveals no API key, only
 //! how often some counter was hit.
 
 mod lock;
@@ -11,7 +11,7 @@ mod saver;
 use anyhow::{Context, Result, bail};
 use lock::{Claim, ClaimError};
 use parking_lot::Mutex;
-use ratekeeper_limiter::{Clock, Seed};
+use ratekeeper_limiter::{Clock, HashKey};
 use ratekeeper_store::memory::{MemoryStore, StateFileError};
 use regular::OpenError;
 use report::Report;
@@ -54,13 +54,13 @@ impl State {
         Arc::clone(&self.report)
     }
 
-    /// Loads the kept counters into `store`, and returns the seed they were named with; [`None`] where there is no file
+    /// Loads the kept counters into `store`, and returns the hash key they were named with; [`None`] where there is no file
     /// yet. A damaged file is set aside and nothing is loaded from it: serving without yesterday's counters is better
     /// than not serving.
     ///
     /// # Errors
     /// This user may not read the file, or it is one that was never ours: a FIFO, a device, a folder, a YAML file.
-    pub(crate) fn load(&self, store: &MemoryStore) -> Result<Option<Seed>> {
+    pub(crate) fn load(&self, store: &MemoryStore) -> Result<Option<HashKey>> {
         let path = &self.path;
         let mut file = match regular::open(path) {
             Ok(file) => file,
@@ -77,9 +77,9 @@ impl State {
             }
         };
         match load(store, &mut file) {
-            Ok((counters, seed)) => {
+            Ok((counters, key)) => {
                 info!(counters, path = %path.display(), "counters were loaded");
-                Ok(Some(seed))
+                Ok(Some(key))
             }
             // Named by mistake: moving it away would remove somebody's rules or settings.
             Err(Unusable::Load(StateFileError::NotAStateFile)) if is_yaml(path) => bail!(
@@ -117,17 +117,17 @@ enum Unusable {
     #[error(transparent)]
     Load(#[from] StateFileError),
     #[error("the state file lacks its hash key")]
-    NoSeed,
+    NoHashKey,
 }
 
-/// Loads `file` into `store`; returns how many counters live on, and their seed.
-fn load(store: &MemoryStore, file: &mut File) -> Result<(u64, Seed), Unusable> {
+/// Loads `file` into `store`; returns how many counters live on, and their hash key.
+fn load(store: &MemoryStore, file: &mut File) -> Result<(u64, HashKey), Unusable> {
     let loaded = store.load(file, Clock::new().now())?;
     match <[u8; 16]>::try_from(loaded.header.as_slice()) {
-        Ok(seed) => Ok((loaded.counters, Seed::from_bytes(seed))),
+        Ok(key) => Ok((loaded.counters, HashKey::from_bytes(key))),
         Err(_) => {
             store.clear();
-            Err(Unusable::NoSeed)
+            Err(Unusable::NoHashKey)
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) type NodeStore = Router<RedisStore>;
 const GREETING: Duration = Duration::from_secs(4);
 
 /// Joins the stores: counters are in `default`, except for those that rules put into one of `named`. To be called
-/// from the runtime that does the stores' chores. `own` has the counters of rules that count on each node by itself.
+/// from the runtime that does the stores' maintenance tasks. `own` has the counters of rules that count on each node by itself.
 pub(crate) fn joined(
     default: Backend<RedisStore>,
     named: impl IntoIterator<Item = (Box<str>, RedisStore)>,

@@ -165,7 +165,7 @@ impl<E: Enforcer + fmt::Debug> GatewayService for Gateway<E> {
         self.files.clone()
     }
 
-    fn chores(&self) -> impl Future<Output = ()> + Send + 'static {
+    fn maintenance(&self) -> impl Future<Output = ()> + Send + 'static {
         health::check(Arc::clone(&self.shared))
     }
 }

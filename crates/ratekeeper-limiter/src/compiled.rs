@@ -12,7 +12,7 @@ use ratekeeper_rules::{
 use ratekeeper_store::{Charge, FullMode, RuleSlot, Store, StoreSlot};
 
 use crate::hold::token::Sealer;
-use crate::identity::{DomainIdentity, LimitIdentity, Namer};
+use crate::identity::{DomainIdentity, LimitIdentity, Namer, fingerprint};
 use crate::stats::RuleStats;
 use crate::{LimitSource, Waiting};
 
@@ -31,7 +31,7 @@ pub struct Snapshot {
     rules: Arc<RuleSet>,
     compiled: Vec<Compiled>,
     pub(crate) namer: Namer,
-    /// Writes permits and reservations, by the same seed.
+    /// Writes permits and reservations, by the same hash key.
     pub(crate) sealer: Sealer,
     pub(crate) modes: Modes,
     pub(crate) has_replaces: bool,
@@ -153,7 +153,7 @@ impl Snapshot {
             rules,
             compiled,
             namer,
-            sealer: Sealer::new(namer.seed()),
+            sealer: Sealer::new(namer.hash_key()),
             modes,
             has_replaces,
             by_token,
@@ -172,10 +172,11 @@ impl Snapshot {
         &self.rules
     }
 
-    /// `secret` as answers and logs show it: see [`Seed::fingerprint`](crate::Seed::fingerprint).
+    /// Returns `secret` as answers and logs show it: a keyed hash, and its last 4 characters where at
+    /// least 8 others stay hidden. It is the same on all nodes that share the hash key.
     #[must_use]
     pub fn fingerprint(&self, secret: &str) -> String {
-        self.namer.seed().fingerprint(secret)
+        fingerprint(self.namer.hash_key(), secret)
     }
 
     /// The rule whose counters the store knows by `slot`; the first, where several share it.

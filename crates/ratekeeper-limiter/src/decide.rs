@@ -279,7 +279,7 @@ impl<S: Store> Limiter<S> {
         let snapshot = decision.snapshot();
         self.store().decide(&Request {
             extra,
-            named_by: Some(snapshot.namer.seed().hash_key()),
+            named_by: Some(snapshot.namer.hash_key()),
             ..Request::new(&plan.steps, plan.mode(snapshot), *now)
         })
     }
@@ -357,7 +357,7 @@ impl<S: Store> Limiter<S> {
         let passed = Passed {
             now: *now,
             boot: self.clock().boot(),
-            named_by: snapshot.namer.seed().hash_key(),
+            named_by: snapshot.namer.hash_key(),
         };
         let modes = plan.failure_modes(snapshot);
         let owed = plan.steps.iter().zip(modes).zip(&verdicts.outcomes);
@@ -378,7 +378,7 @@ impl<S: Store> Limiter<S> {
     ) -> Verdicts {
         // A store that has learned its hash key since then does not serve counters named by another key.
         if let Some(key) = self.store().hash_key() {
-            self.adopt_seed(key.into());
+            self.adopt_hash_key(key);
         }
         let Evaluation {
             decision,
@@ -398,7 +398,7 @@ impl<S: Store> Limiter<S> {
                 let passed = Passed {
                     now: *now,
                     boot: self.clock().boot(),
-                    named_by: snapshot.namer.seed().hash_key(),
+                    named_by: snapshot.namer.hash_key(),
                 };
                 let fault = |number| fault_of(&answer, number);
                 fallback.owe(&request, modes(), &verdicts, fault, &passed);

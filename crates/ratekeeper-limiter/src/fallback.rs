@@ -109,7 +109,7 @@ impl Fallback {
     }
 
     /// Drops a share of the expired counters; to be called about once a second.
-    pub(crate) fn tend(&self, now: Timestamp) {
+    pub(crate) fn maintain(&self, now: Timestamp) {
         self.store.sweep(now, SWEPT);
     }
 
@@ -273,7 +273,7 @@ pub(crate) fn owes(step: &Step, mode: FailureMode, fits: bool, allowed: bool) ->
     passes && is_counted && mode != FailureMode::Deny
 }
 
-/// Counters looked at in one call of [`Fallback::tend`].
+/// Counters looked at in one call of [`Fallback::maintain`].
 const SWEPT: usize = 50_000;
 
 /// A limit that nothing fits.

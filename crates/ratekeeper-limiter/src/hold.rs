@@ -32,7 +32,7 @@ use token::{Claim, Kind, PARTS_MAX, Part, Sealer, low};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HoldError {
-    /// It was not written under this limiter's seed, or it was changed.
+    /// It was not written under this limiter's hash key, or it was changed.
     #[error("this is not a complete permit or reservation of this service")]
     Malformed,
     /// It is a permit where a reservation is wanted, or the other way round.
@@ -145,7 +145,7 @@ impl<S: Store> Limiter<S> {
     fn send_steps(&self, steps: &[Step], extra: &Extra, now: Timestamp) -> Answer<S::Ticket> {
         self.store().decide(&Request {
             extra: Some(extra),
-            named_by: Some(self.seed().hash_key()),
+            named_by: Some(self.hash_key()),
             ..Request::new(steps, Mode::default(), now)
         })
     }

@@ -9,62 +9,14 @@ use siphasher::sip::{SipHasher13, SipHasher24};
 
 use crate::sip::WordHasher;
 
-/// The secret under which counters are named; without it, nobody can choose keys that collide.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Seed([u8; 16]);
-
-impl Seed {
-    /// A random seed from the operating system (by way of the standard library's own hash seeds).
-    #[must_use]
-    pub fn random() -> Self {
-        use std::hash::{BuildHasher, RandomState};
-        let word = || RandomState::new().build_hasher().finish().to_le_bytes();
-        let mut seed = [0; 16];
-        seed[..8].copy_from_slice(&word());
-        seed[8..].copy_from_slice(&word());
-        Self(seed)
-    }
-
-    /// A seed saved earlier, so that counters named by it are found again.
-    #[must_use]
-    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    /// The bytes of the seed, to be kept as secret as the counters.
-    #[must_use]
-    pub const fn to_bytes(self) -> [u8; 16] {
-        self.0
-    }
-
-    /// `secret` as answers and logs show it: a keyed hash, the same wherever counters are named by
-    /// this seed, and its last 4 characters where at least 8 others stay hidden. Without the seed
-    /// nobody can look for another value of the same fingerprint, nor try out guesses.
-    #[must_use]
-    pub fn fingerprint(self, secret: &str) -> String {
-        let mut hasher = SipHasher24::new_with_key(&self.0);
-        write_text(&mut hasher, "fingerprint");
-        write_text(&mut hasher, secret);
-        secret::with_hash(secret, hasher.finish())
-    }
-
-    /// The seed, as stores know it.
-    #[must_use]
-    pub const fn hash_key(self) -> HashKey {
-        HashKey::from_bytes(self.0)
-    }
-}
-
-impl From<HashKey> for Seed {
-    fn from(key: HashKey) -> Self {
-        Self(key.to_bytes())
-    }
-}
-
-impl std::fmt::Debug for Seed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Seed(secret)")
-    }
+/// Returns `secret` as answers and logs show it: a hash under `key`, and its last 4 characters where
+/// at least 8 others stay hidden. It is the same on all nodes that share `key`; without the key nobody
+/// can look for another value of the same fingerprint, nor try out guesses.
+pub(crate) fn fingerprint(key: HashKey, secret: &str) -> String {
+    let mut hasher = SipHasher24::new_with_key(&key.to_bytes());
+    write_text(&mut hasher, "fingerprint");
+    write_text(&mut hasher, secret);
+    secret::with_hash(secret, hasher.finish())
 }
 
 /// The part of a counter's identity that its rule gives: everything but the entries.
@@ -76,28 +28,29 @@ pub(crate) struct LimitIdentity(u64);
 /// Names counters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Namer {
-    seed: Seed,
-    /// A hasher fed nothing but the seed.
+    hash_key: HashKey,
+    /// A hasher fed nothing but the hash key.
     hasher: WordHasher,
 }
 
 impl Namer {
-    pub(crate) fn new(seed: Seed) -> Self {
+    pub(crate) fn new(hash_key: HashKey) -> Self {
         let word = |bytes: &[u8]| {
             bytes
                 .iter()
                 .rev()
                 .fold(0, |word, byte| word << 8 | u64::from(*byte))
         };
-        let (low, high) = seed.0.split_at(8);
+        let key = hash_key.to_bytes();
+        let (low, high) = key.split_at(8);
         Self {
-            seed,
+            hash_key,
             hasher: WordHasher::new([word(low), word(high)]),
         }
     }
 
-    pub(crate) const fn seed(&self) -> Seed {
-        self.seed
+    pub(crate) const fn hash_key(&self) -> HashKey {
+        self.hash_key
     }
 
     /// The identity of `limit` in `domain`; with `calendar` if its window follows one.
@@ -107,7 +60,7 @@ impl Namer {
         limit: &Limit,
         calendar: Option<&Calendar>,
     ) -> LimitIdentity {
-        let mut hasher = SipHasher13::new_with_key(&self.seed.0);
+        let mut hasher = SipHasher13::new_with_key(&self.hash_key.to_bytes());
         write_text(&mut hasher, domain);
         write_text(&mut hasher, limit.algorithm().name());
         hasher.write_u64(u64::from(limit.sub_windows()));
@@ -125,7 +78,7 @@ impl Namer {
 
     /// The name that permits and reservations have for a rule and its limit.
     pub(crate) fn token(&self, rule: &str, limit: Option<LimitIdentity>) -> u64 {
-        let mut hasher = SipHasher13::new_with_key(&self.seed.0);
+        let mut hasher = SipHasher13::new_with_key(&self.hash_key.to_bytes());
         write_text(&mut hasher, "token");
         write_text(&mut hasher, rule);
         hasher.write_u64(limit.map_or(0, |limit| limit.0));
@@ -257,7 +210,7 @@ fn write_text(hasher: &mut impl Hasher, text: &str) {
 }
 
 /// A hash that is the same on every node and after every start, for what must not change with
-/// the seed: which subjects a gradual rollout covers.
+/// the hash key: which subjects a gradual rollout covers.
 pub(crate) fn stable_hash(rule: &str, subject: &str) -> u64 {
     let mut hasher = SipHasher13::new();
     write_text(&mut hasher, rule);
@@ -270,7 +223,7 @@ mod tests {
     use super::*;
 
     fn name(texts: &[(&str, &str)]) -> CounterKey {
-        let namer = Namer::new(Seed::from_bytes([7; 16]));
+        let namer = Namer::new(HashKey::from_bytes([7; 16]));
         let mut naming = namer.descriptor();
         let entries: Vec<_> = texts
             .iter()
@@ -313,16 +266,16 @@ mod tests {
     }
 
     #[test]
-    fn another_seed_gives_other_names() {
-        let key = |seed: [u8; 16]| {
+    fn another_hash_key_gives_other_names() {
+        let key = |bytes: [u8; 16]| {
             let entry = Entry {
                 key: "a",
                 value: "b",
             };
-            let namer = Namer::new(Seed::from_bytes(seed));
+            let namer = Namer::new(HashKey::from_bytes(bytes));
             namer.domain("d").subject(&entry, None)
         };
         assert_ne!(key([1; 16]), key([2; 16]));
-        assert_ne!(Seed::random(), Seed::random());
+        assert_ne!(HashKey::random(), HashKey::random());
     }
 }

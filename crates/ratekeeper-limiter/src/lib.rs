@@ -33,8 +33,8 @@ pub use hold::{
     PendingAdmission, PutOff, Queued, Receipt, Released, Reservation, Reserve, Reserved, Settled,
     TOKEN_CHARS_MAX,
 };
-pub use identity::Seed;
 pub use limiter::{Limiter, LimiterOptions};
+pub use ratekeeper_store::HashKey;
 pub use request::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override, Waiting};
 pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, STRIPES, Totals, stripe_of_thread};
 pub use stray::{Stray, Strays};

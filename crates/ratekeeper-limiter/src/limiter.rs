@@ -7,14 +7,14 @@ use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{Profile, RuleSet};
-use ratekeeper_store::{Step, Store};
+use ratekeeper_store::{HashKey, Step, Store};
 
 use crate::Clock;
 use crate::compiled::{Modes, Places, Snapshot};
 use crate::decision::Answered;
 use crate::fallback::{Fallback, Owed, OwedCounts};
 use crate::hold::token::Sealer;
-use crate::identity::{Namer, Seed};
+use crate::identity::Namer;
 use crate::posting::Posting;
 use crate::stats::Totals;
 
@@ -26,10 +26,10 @@ pub struct LimiterOptions {
     pub profile: Profile,
     /// The modes that apply to every rule.
     pub modes: Modes,
-    /// The secret under which counters are named; None takes that of the store, if its nodes share
-    /// one, else makes a new one. Counters that are to be found again after a restart need the seed
+    /// The key of the hash that names counters; None takes that of the store, if its nodes share
+    /// one, else makes a new one. Counters that are to be found again after a restart need the key
     /// they were named with.
-    pub seed: Option<Seed>,
+    pub hash_key: Option<HashKey>,
 }
 
 /// Decides requests by rules, with counters in a store.
@@ -54,9 +54,9 @@ pub struct Limiter<S> {
 impl<S: Store> Limiter<S> {
     /// A limiter of `rules` with its counters in `store`.
     pub fn new(rules: RuleSet, store: S, options: LimiterOptions) -> Self {
-        let shared = || store.hash_key().map(Seed::from);
-        let seed = options.seed.or_else(shared);
-        let namer = Namer::new(seed.unwrap_or_else(Seed::random));
+        let shared = || store.hash_key();
+        let hash_key = options.hash_key.or_else(shared);
+        let namer = Namer::new(hash_key.unwrap_or_else(HashKey::random));
         let places = Places(&store);
         let snapshot = Snapshot::new(Arc::new(rules), options.modes, namer, &places, None);
         Self {
@@ -68,7 +68,7 @@ impl<S: Store> Limiter<S> {
             posting: Posting::default(),
             options,
             totals: Totals::default(),
-            ids: Sealer::new(Seed::random()),
+            ids: Sealer::new(HashKey::random()),
             ids_made: AtomicU64::new(0),
         }
     }
@@ -83,10 +83,10 @@ impl<S: Store> Limiter<S> {
 
     /// Drops a share of the expired state kept outside the store, and posts to the store what is owed to
     /// it; to be called about once a second.
-    pub fn tend(&self) {
+    pub fn maintain(&self) {
         if let Some(fallback) = &self.fallback {
             let now = self.clock.now();
-            fallback.tend(now);
+            fallback.maintain(now);
             if fallback.owed().owes() && self.store.away().is_none() {
                 self.post_owed(now);
             }
@@ -113,19 +113,19 @@ impl<S: Store> Limiter<S> {
         self.put(rules, before.namer, &before);
     }
 
-    /// Names counters by `seed` from now on, so that nodes with one store find each other's. Hits counted
-    /// and permits granted under the old names are not found again.
-    pub fn adopt_seed(&self, seed: Seed) {
-        // Usually the seed is unchanged, which is found without taking the lock.
-        if self.seed() == seed {
+    /// Names counters by `hash_key` from now on, so that nodes with one store find each other's. Hits
+    /// counted and permits granted under the old names are not found again.
+    pub fn adopt_hash_key(&self, hash_key: HashKey) {
+        // Usually the key is unchanged, which is found without taking the lock.
+        if self.hash_key() == hash_key {
             return;
         }
         let _alone = self.replacing.lock();
         let before = self.snapshot.load();
-        if before.namer.seed() == seed {
+        if before.namer.hash_key() == hash_key {
             return;
         }
-        let (rules, namer) = (before.shared_rules(), Namer::new(seed));
+        let (rules, namer) = (before.shared_rules(), Namer::new(hash_key));
         self.put(rules, namer, &before);
     }
 
@@ -153,10 +153,10 @@ impl<S: Store> Limiter<S> {
         &self.clock
     }
 
-    /// The secret under which counters are named.
+    /// The key of the hash that names counters.
     #[must_use]
-    pub fn seed(&self) -> Seed {
-        self.snapshot.load().namer.seed()
+    pub fn hash_key(&self) -> HashKey {
+        self.snapshot.load().namer.hash_key()
     }
 
     /// Writes permits and reservations.

@@ -243,7 +243,7 @@ impl<S: Store> Limiter<S> {
             return Some(sent);
         }
         let is_over = boot.get().saturating_sub(sent.first.get()) >= Post::REPEATED.get();
-        let is_named_anew = self.seed().hash_key() != sent.debt.named_by;
+        let is_named_anew = self.hash_key() != sent.debt.named_by;
         if is_over || is_named_anew || sent.debt.is_over(boot) {
             let settled = match sent.is_unknown {
                 true => Fate::Unknown,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use ratekeeper_core::Micros;
 use ratekeeper_limiter::{
-    Check, Decision, Descriptor, HoldError, Limiter, LimiterOptions, Reserve, Seed,
+    Check, Decision, Descriptor, HashKey, HoldError, Limiter, LimiterOptions, Reserve,
 };
 use ratekeeper_rules::{Entry, Options, RuleSet, Source, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
@@ -40,7 +40,7 @@ fn rules(text: &str) -> RuleSet {
 fn limiter_of(text: &str, seed: u8) -> Limiter<MemoryStore> {
     let store = MemoryStore::new(MemoryConfig::default()).expect("the default store");
     let mut options = LimiterOptions::default();
-    options.seed = Some(Seed::from_bytes([seed; 16]));
+    options.hash_key = Some(HashKey::from_bytes([seed; 16]));
     Limiter::new(rules(text), store, options)
 }
 

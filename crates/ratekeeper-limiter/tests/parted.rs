@@ -11,7 +11,7 @@ use ratekeeper_limiter::{
     Check, Decision, Descriptor, Fallback, FallbackConfig, Limiter, LimiterOptions,
 };
 use ratekeeper_rules::{Entry, Options, RuleSet, Source, load};
-use ratekeeper_store::across::{self, Place, Places, Rest};
+use ratekeeper_store::across::{self, Partition, Partitions, Rest};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use ratekeeper_store::{Answer, Request, Step, Store, StoreError, StoreSlot, Verdicts};
 
@@ -42,19 +42,19 @@ struct Stores {
     is_known: bool,
 }
 
-fn place_of(step: &Step) -> Place {
-    Place(u32::from(step.store.0))
+fn partition_of(step: &Step) -> Partition {
+    Partition(u32::from(step.store.0))
 }
 
 impl Store for Parted {
     type Ticket = across::Ticket<Self>;
 
     fn decide(&self, request: &Request<'_>) -> Answer<Self::Ticket> {
-        across::decide(self, request, place_of)
+        across::decide(self, request, partition_of)
     }
 
     fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
-        across::give_back(self, request, taken, place_of);
+        across::give_back(self, request, taken, partition_of);
     }
 
     fn slot(&self, name: &str) -> StoreSlot {
@@ -62,18 +62,18 @@ impl Store for Parted {
     }
 }
 
-impl Places for Parted {
+impl Partitions for Parted {
     type Ticket = Ready<Result<Verdicts, StoreError>>;
 
-    fn ask(&self, place: Place, request: &Request<'_>) -> Answer<Self::Ticket> {
-        if place == Place(1) && self.0.is_away.load(Ordering::Relaxed) {
+    fn ask(&self, partition: Partition, request: &Request<'_>) -> Answer<Self::Ticket> {
+        if partition == Partition(1) && self.0.is_away.load(Ordering::Relaxed) {
             return Answer::Pending(std::future::ready(Err(StoreError::Timeout)));
         }
-        Answer::Decided(self.0.both[place.0 as usize].decide_now(request))
+        Answer::Decided(self.0.both[partition.0 as usize].decide_now(request))
     }
 
-    fn away(&self, place: Place) -> Option<StoreError> {
-        let is_away = place == Place(1) && self.0.is_away.load(Ordering::Relaxed);
+    fn away(&self, partition: Partition) -> Option<StoreError> {
+        let is_away = partition == Partition(1) && self.0.is_away.load(Ordering::Relaxed);
         (is_away && self.0.is_known).then_some(StoreError::Unavailable)
     }
 
@@ -81,11 +81,11 @@ impl Places for Parted {
         now(rest);
     }
 
-    /// Checks that only the place that gives no answer strands hits: nobody knows what it has taken.
-    fn stranded(&self, place: Place, hits: u64) {
+    /// Checks that only the partition that gives no answer strands hits: nobody knows what it has taken.
+    fn stranded(&self, partition: Partition, hits: u64) {
         assert_eq!(
-            place,
-            Place(1),
+            partition,
+            Partition(1),
             "{hits} hits were lost of a store that is there"
         );
         assert!(self.0.is_away.load(Ordering::Relaxed));

@@ -11,7 +11,6 @@ use ratekeeper_store::Answer;
 use tokio::sync::watch;
 
 use crate::callers::{Callers, Denied};
-use crate::chores::Chores;
 use crate::config::{AuthConfig, RlsConfig, ServerBounds};
 use crate::crowded::Crowded;
 use crate::degraded::Degraded;
@@ -19,6 +18,7 @@ use crate::drain::Drain;
 use crate::durations::Durations;
 use crate::front::Monitored;
 use crate::listen::Quiet;
+use crate::maintenance::MaintenanceTasks;
 use crate::reload::ReloadStatus;
 use crate::store::ServedStore;
 use crate::tls::Tls;
@@ -38,7 +38,7 @@ pub(crate) struct App<S> {
     pub(crate) drain: Arc<Drain>,
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) durations: Durations,
-    pub(crate) chores: Chores,
+    pub(crate) maintenance: MaintenanceTasks,
     /// The parts other than the limiter that have their own metrics and faults.
     monitored: RwLock<Vec<Arc<dyn Monitored>>>,
     /// Tracks whether a rule's counters are about to fill with denials.
@@ -76,7 +76,7 @@ impl<S: ServedStore> App<S> {
             drain: Arc::new(Drain::new()),
             reloads,
             durations: Durations::default(),
-            chores: Chores::default(),
+            maintenance: MaintenanceTasks::default(),
             monitored: RwLock::default(),
             crowded: Crowded::default(),
             degraded: Degraded::default(),

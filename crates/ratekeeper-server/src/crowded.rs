@@ -26,7 +26,7 @@ impl Crowded {
     pub(crate) fn look<S: ServedStore>(&self, limiter: &Limiter<S>) {
         let refusing = limiter.store().gauges().refusing;
         let permille = refusing.map_or(0, |refusing| refusing.permille);
-        // Relaxed: one chore looks.
+        // Relaxed: one task looks.
         let is_said = self.0.load(Ordering::Relaxed);
         if !is_said && permille >= SAID_FROM {
             self.0.store(true, Ordering::Relaxed);

@@ -46,7 +46,7 @@ pub trait GatewayService: Monitored {
 
     /// Its background work, which runs as long as the server does, on the thread that serves
     /// operators.
-    fn chores(&self) -> impl Future<Output = ()> + Send + 'static {
+    fn maintenance(&self) -> impl Future<Output = ()> + Send + 'static {
         pending()
     }
 }

@@ -33,7 +33,6 @@
 mod admin;
 mod app;
 mod callers;
-mod chores;
 mod config;
 mod crowded;
 mod degraded;
@@ -44,6 +43,7 @@ mod front;
 mod grpc;
 mod http;
 mod listen;
+mod maintenance;
 mod pages;
 mod reload;
 mod rls;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ratekeeper_store::HashKey;
+
 /// The settings by which a [`RedisStore`](crate::RedisStore) asks its servers. The defaults are the product's.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -23,9 +25,9 @@ pub struct RedisConfig {
     pub pipelines_max: usize,
     /// Requests that wait in one runtime for one server; more are refused at once.
     pub waiting_max: usize,
-    /// The secret that counters are named by, the same on all nodes; [`None`] shares one by way
+    /// The key of the hash that names counters, the same on all nodes; [`None`] shares one by way
     /// of the server.
-    pub seed: Option<[u8; 16]>,
+    pub hash_key: Option<HashKey>,
 }
 
 impl Default for RedisConfig {
@@ -39,7 +41,7 @@ impl Default for RedisConfig {
             groups_max: 64,
             pipelines_max: 2,
             waiting_max: 16_384,
-            seed: None,
+            hash_key: None,
         }
     }
 }

@@ -33,8 +33,8 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::config::RedisConfig;
-use crate::lane::Asking;
 use crate::script::{LeaseAction, LeaseCall};
+use crate::shard_connection::Asking;
 use crate::topology::Topology;
 use book::{Book, Entry};
 use sender::{Job, LeaseSender};

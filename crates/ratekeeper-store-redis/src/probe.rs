@@ -13,11 +13,11 @@ use ratekeeper_store::{CounterKey, Request, Step, Verdicts};
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 
-use crate::flight::item;
-use crate::lane::Asking;
 use crate::link::said;
+use crate::pipeline::item;
 use crate::script::{Call, Clock, Group, SLOTS, decode_and_keep, slot};
 use crate::shard::Shard;
+use crate::shard_connection::Asking;
 use crate::topology::SlotMap;
 use crate::wire::{Sent, ask};
 

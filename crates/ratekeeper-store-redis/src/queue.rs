@@ -176,7 +176,7 @@ pub(crate) struct Taken {
     pub(crate) expired: usize,
 }
 
-/// The decisions that wait for one lane.
+/// The decisions that wait for one connection.
 #[derive(Debug)]
 pub(crate) struct Queue {
     inner: Mutex<Inner>,
@@ -317,7 +317,7 @@ impl Queue {
     /// waits for any more are left out; those whose deadline has passed by `now` fail with `late`,
     /// and are counted.
     ///
-    /// With `had_room` nothing but the lane's own task kept them waiting.
+    /// With `had_room` nothing but the connection's own task kept them waiting.
     pub(crate) fn take(
         &self,
         groups_max: usize,

@@ -8,16 +8,16 @@ use tokio::runtime::Handle;
 use crate::{RedisStore, ShardCounts};
 
 impl ServedStore for RedisStore {
-    fn tend(&self, _: Timestamp) {
+    fn maintain(&self, _: Timestamp) {
         // Redis forgets what has expired by itself.
     }
 
     /// Connects, so that this runtime's first decision need not wait for it. In a cluster only to
     /// the shards already known.
     fn prepare(&self) {
-        let lanes = self.slots.lanes(&Handle::current());
+        let connections = self.slots.connections(&Handle::current());
         for shard in self.slots.topology().map().shards() {
-            lanes.to(shard);
+            connections.to(shard);
         }
     }
 
@@ -26,13 +26,13 @@ impl ServedStore for RedisStore {
     }
 
     async fn hash_key_other_than(&self, known: HashKey) -> HashKey {
-        HashKey::from_bytes(self.seed_other_than(known.to_bytes()).await)
+        self.hash_key_other_than(known).await
     }
 
     fn agreement(&self) -> Option<Agreement> {
         Some(Agreement {
-            is_agreed: self.is_seed_agreed(),
-            conflicts: self.seed_conflicts(),
+            is_agreed: self.is_hash_key_agreed(),
+            conflicts: self.hash_key_conflicts(),
         })
     }
 

@@ -11,8 +11,8 @@ use tracing::{error, info, warn};
 use crate::breaker::Breaker;
 use crate::clock::{Sent, ServerClock};
 use crate::journal::{Condition, Journal};
-use crate::keeper::ServerStatus;
 use crate::metrics::{Fault, Metrics, ShardCounts};
+use crate::monitor::ServerStatus;
 use crate::node::Node;
 
 /// The least time between two log lines about unusable answers.
@@ -187,7 +187,7 @@ impl Shard {
         }
     }
 
-    /// Notes the reason why its keeper cannot ask it. Logged when that begins; readiness shows the latest reason.
+    /// Notes the reason why its monitor cannot ask it. Logged when that begins; readiness shows the latest reason.
     pub(crate) fn cannot_be_asked(&self, why: String) {
         let mut status = self.status.lock();
         if status.error.is_none() {

@@ -1,4 +1,4 @@
-//! The lanes that serve a store's slots, for each runtime.
+//! The connections that serve a store's slots, for each runtime.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use ratekeeper_store::across::{Place, Places, Rest};
+use ratekeeper_store::across::{Partition, Partitions, Rest};
 use ratekeeper_store::{Answer, Post, Request, StoreError, Verdicts};
 use tokio::runtime::Handle;
 
 use crate::config::RedisConfig;
-use crate::lane::{Asking, Lane};
-use crate::lanes::Lanes;
+use crate::connections::ShardConnections;
 use crate::lease::Leases;
 use crate::script::Clock;
+use crate::shard_connection::{Asking, ShardConnection};
 use crate::ticket::Reply;
 use crate::topology::{SlotMap, Topology};
 
-/// A store's slots, each served by a lane of the calling runtime. A single server counts as one slot.
+/// A store's slots, each served by a connection of the calling runtime. A single server counts as one slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots(Arc<Inner>);
 
@@ -30,19 +30,19 @@ struct Inner {
     /// The runtime that serves callers outside of any runtime.
     home: Handle,
     number: u64,
-    lanes: Mutex<Vec<Arc<Lanes>>>,
+    connections: Mutex<Vec<Arc<ShardConnections>>>,
 }
 
-/// The number of stores whose lanes a thread remembers: a service has at most as many.
+/// The number of stores whose connections a thread remembers: a service has at most as many.
 const REMEMBERED_MAX: usize = 33;
 
-/// The lanes of this thread's runtime, found without waiting for other threads.
+/// The connections of this thread's runtime, found without waiting for other threads.
 struct Remembered {
     store: u64,
-    lanes: Arc<Lanes>,
+    connections: Arc<ShardConnections>,
     map: Arc<SlotMap>,
     /// In the order of the map's shards.
-    by_shard: Vec<Arc<Lane>>,
+    by_shard: Vec<Arc<ShardConnection>>,
 }
 
 thread_local! {
@@ -64,7 +64,7 @@ impl Slots {
             asking,
             home,
             number: STORES.fetch_add(1, Ordering::Relaxed),
-            lanes: Mutex::default(),
+            connections: Mutex::default(),
         }))
     }
 
@@ -92,29 +92,38 @@ impl Slots {
         self.0.asking.denied.answered()
     }
 
-    /// Calls `ask` with the lane of this runtime to the shard of `slot`, if any. It returns
-    /// [`None`] if the lane has ended, and is then called with its successor.
-    fn live_lane<T>(&self, slot: u16, ask: impl Fn(Option<&Lane>) -> Option<T>) -> Option<T> {
+    /// Calls `ask` with the connection of this runtime to the shard of `slot`, if any. It returns
+    /// [`None`] if the connection has ended, and is then called with its successor.
+    fn live_connection<T>(
+        &self,
+        slot: u16,
+        ask: impl Fn(Option<&ShardConnection>) -> Option<T>,
+    ) -> Option<T> {
         for _ in 0..2 {
-            if let Some(answer) = self.with_lane(slot, &ask) {
+            if let Some(answer) = self.with_connection(slot, &ask) {
                 return Some(answer);
             }
-            // The runtime of that lane has ended, or its shard is gone: others take its place.
-            self.0.lanes.lock().retain(|lanes| !lanes.is_closed());
+            // The runtime of that connection has ended, or its shard is gone: others take its partition.
+            self.0
+                .connections
+                .lock()
+                .retain(|connections| !connections.is_closed());
             REMEMBERED.with_borrow_mut(|all| all.retain(|it| it.store != self.0.number));
         }
         None
     }
 
-    fn with_lane<T>(&self, slot: u16, ask: impl FnOnce(Option<&Lane>) -> T) -> T {
+    fn with_connection<T>(&self, slot: u16, ask: impl FnOnce(Option<&ShardConnection>) -> T) -> T {
         let runtime = Handle::try_current();
         let runtime = runtime.as_ref().unwrap_or(&self.0.home);
         let (id, version) = (runtime.id(), self.0.topology.version());
         REMEMBERED.with_borrow_mut(|all| {
             let is_known = |it: &Remembered| {
-                it.store == self.0.number && it.lanes.runtime() == id && it.map.version == version
+                it.store == self.0.number
+                    && it.connections.runtime() == id
+                    && it.map.version == version
             };
-            let place = all.iter().position(is_known).unwrap_or_else(|| {
+            let partition = all.iter().position(is_known).unwrap_or_else(|| {
                 all.retain(|it| it.store != self.0.number);
                 if all.len() == REMEMBERED_MAX {
                     all.remove(0);
@@ -122,92 +131,113 @@ impl Slots {
                 all.push(self.remember(runtime));
                 all.len() - 1
             });
-            let known = &all[place];
-            let lane = known.map.owner(slot).and_then(|it| known.by_shard.get(it));
-            if lane.is_none() {
+            let known = &all[partition];
+            let shard_connection = known.map.owner(slot).and_then(|it| known.by_shard.get(it));
+            if shard_connection.is_none() {
                 self.0.topology.doubt();
             }
-            ask(lane.map(|lane| &**lane))
+            ask(shard_connection.map(|shard_connection| &**shard_connection))
         })
     }
 
     #[cold]
     fn remember(&self, runtime: &Handle) -> Remembered {
         let map = self.0.topology.map();
-        let lanes = self.lanes(runtime);
+        let connections = self.connections(runtime);
         Remembered {
             store: self.0.number,
-            by_shard: map.shards().iter().map(|shard| lanes.to(shard)).collect(),
-            lanes,
+            by_shard: map
+                .shards()
+                .iter()
+                .map(|shard| connections.to(shard))
+                .collect(),
+            connections,
             map,
         }
     }
 
-    pub(crate) fn lanes(&self, runtime: &Handle) -> Arc<Lanes> {
+    pub(crate) fn connections(&self, runtime: &Handle) -> Arc<ShardConnections> {
         let id = runtime.id();
-        let mut all = self.0.lanes.lock();
-        if let Some(lanes) = all.iter().find(|lanes| lanes.runtime() == id) {
-            return Arc::clone(lanes);
+        let mut all = self.0.connections.lock();
+        if let Some(connections) = all.iter().find(|connections| connections.runtime() == id) {
+            return Arc::clone(connections);
         }
-        let lanes = Lanes::new(
+        let connections = ShardConnections::new(
             Arc::clone(&self.0.topology),
             Arc::clone(&self.0.config),
             Arc::clone(&self.0.asking),
             runtime.clone(),
         );
-        all.push(Arc::clone(&lanes));
-        lanes
+        all.push(Arc::clone(&connections));
+        connections
     }
 
     /// Sends a post to the server of its slot.
-    pub(crate) fn post(&self, place: Place, post: &Post) -> Reply {
+    pub(crate) fn post(&self, partition: Partition, post: &Post) -> Reply {
         let unavailable = || Reply::failed(StoreError::Unavailable);
-        let asked = self.live_lane(Self::slot_of(place), |lane| match lane {
-            Some(lane) if lane.shard.breaker.is_closed() => lane.push_post(post, Instant::now()),
-            Some(lane) => (!lane.queue.is_closed()).then(unavailable),
-            None => Some(unavailable()),
-        });
+        let asked =
+            self.live_connection(
+                Self::slot_of(partition),
+                |shard_connection| match shard_connection {
+                    Some(shard_connection) if shard_connection.shard.breaker.is_closed() => {
+                        shard_connection.push_post(post, Instant::now())
+                    }
+                    Some(shard_connection) => {
+                        (!shard_connection.queue.is_closed()).then(unavailable)
+                    }
+                    None => Some(unavailable()),
+                },
+            );
         asked.unwrap_or_else(unavailable)
     }
 
-    fn slot_of(place: Place) -> u16 {
-        u16::try_from(place.0).unwrap_or(u16::MAX)
+    fn slot_of(partition: Partition) -> u16 {
+        u16::try_from(partition.0).unwrap_or(u16::MAX)
     }
 }
 
-impl Places for Slots {
+impl Partitions for Slots {
     type Ticket = Reply;
 
-    fn ask(&self, place: Place, request: &Request<'_>) -> Answer<Reply> {
+    fn ask(&self, partition: Partition, request: &Request<'_>) -> Answer<Reply> {
         let now = Instant::now();
         if let Some(denial) = self.0.asking.denied.answer(request, now) {
             return Answer::Decided(denial);
         }
         let unavailable = || Reply::failed(StoreError::Unavailable);
-        let asked = self.live_lane(Self::slot_of(place), |lane| match lane {
-            Some(lane) if lane.shard.breaker.is_closed() => lane.push(request, now),
-            // A lane that is alive probes the server; that of a runtime that has ended does not.
-            Some(lane) => (!lane.queue.is_closed()).then(unavailable),
-            None => {
-                self.0.topology.unplaced();
-                Some(unavailable())
-            }
-        });
+        let asked =
+            self.live_connection(
+                Self::slot_of(partition),
+                |shard_connection| match shard_connection {
+                    Some(shard_connection) if shard_connection.shard.breaker.is_closed() => {
+                        shard_connection.push(request, now)
+                    }
+                    // A connection that is alive probes the server; that of a runtime that has ended does not.
+                    Some(shard_connection) => {
+                        (!shard_connection.queue.is_closed()).then(unavailable)
+                    }
+                    None => {
+                        self.0.topology.unplaced();
+                        Some(unavailable())
+                    }
+                },
+            );
         Answer::Pending(asked.unwrap_or_else(unavailable))
     }
 
-    fn away(&self, place: Place) -> Option<StoreError> {
-        let is_there = self.live_lane(Self::slot_of(place), |lane| {
-            let Some(lane) = lane else {
+    fn away(&self, partition: Partition) -> Option<StoreError> {
+        let is_there = self.live_connection(Self::slot_of(partition), |shard_connection| {
+            let Some(shard_connection) = shard_connection else {
                 return Some(false);
             };
-            let is_there = lane.shard.breaker.is_closed() && !lane.is_missing();
-            (!lane.queue.is_closed()).then_some(is_there)
+            let is_there =
+                shard_connection.shard.breaker.is_closed() && !shard_connection.is_missing();
+            (!shard_connection.queue.is_closed()).then_some(is_there)
         });
         (is_there != Some(true)).then_some(StoreError::Unavailable)
     }
 
-    fn recall(&self, _: Place, request: &Request<'_>) -> Option<Verdicts> {
+    fn recall(&self, _: Partition, request: &Request<'_>) -> Option<Verdicts> {
         self.0.asking.denied.answer(request, Instant::now())
     }
 
@@ -225,8 +255,8 @@ impl Places for Slots {
             .spawn(rest);
     }
 
-    fn stranded(&self, place: Place, hits: u64) {
-        if let Some(shard) = self.0.topology.map().shard(Self::slot_of(place)) {
+    fn stranded(&self, partition: Partition, hits: u64) {
+        if let Some(shard) = self.0.topology.map().shard(Self::slot_of(partition)) {
             shard.metrics.stranded(hits);
         }
     }
@@ -237,16 +267,17 @@ mod tests {
     use super::*;
     use crate::{Endpoint, RedisStore};
 
-    /// Looking up lanes anew takes a lock that all threads share.
+    /// Looking up connections anew takes a lock that all threads share.
     #[tokio::test]
-    async fn a_thread_remembers_the_lanes_of_each_store() {
+    async fn a_thread_remembers_the_connections_of_each_store() {
         let stores = [0; 2].map(|_| {
             let endpoint = Endpoint::parse("redis://127.0.0.1:1/").expect("a good URL");
             RedisStore::new(endpoint, RedisConfig::default(), Handle::current())
         });
         let slots = stores.each_ref().map(|store| &store.slots);
-        let lane_of = |slots: &Slots| slots.with_lane(0, |lane| lane.is_some());
-        assert!(slots.into_iter().all(lane_of));
+        let connection_of =
+            |slots: &Slots| slots.with_connection(0, |shard_connection| shard_connection.is_some());
+        assert!(slots.into_iter().all(connection_of));
         let remembered =
             REMEMBERED.with_borrow(|all| all.iter().map(|it| it.store).collect::<Vec<_>>());
         assert_eq!(remembered, slots.map(|it| it.0.number));

@@ -1,7 +1,7 @@
 //! Time in which this process did not run, for which no server is to blame.
 //!
 //! A deadline is meant for a slow server. If the machine runs other programs, or somebody stops the
-//! process, the clock goes on and the deadline passes although the server has answered. So lanes
+//! process, the clock goes on and the deadline passes although the server has answered. So connections
 //! set a timer for every [`SLICE`] while something is in flight. A timer that goes off late proves
 //! that the process stood still, and every deadline set before that moves by as much.
 //!
@@ -25,7 +25,7 @@ const PROOF: Duration = Duration::from_millis(3);
 /// The most that a deadline moves.
 const FORGIVEN_MAX_US: u64 = 1_000_000;
 
-/// The time for which one runtime stood still, as far as its lanes can prove it.
+/// The time for which one runtime stood still, as far as its connections can prove it.
 #[derive(Debug)]
 pub(crate) struct Stall {
     origin: Instant,

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-use ratekeeper_store::across::{self, Place, Places};
+use ratekeeper_store::across::{self, Partition, Partitions};
 use ratekeeper_store::{
     Answer, Execution, HashKey, LeaseGauges, LeasedHits, Post, Request, Step, Store, StoreError,
     StoreSlot, Verdicts,
@@ -15,13 +15,13 @@ use crate::breaker::Circuit;
 use crate::config::RedisConfig;
 use crate::denied::Denied;
 use crate::endpoint::Endpoint;
-use crate::keeper::{Keeper, ServerStatus};
-use crate::lane::Asking;
+use crate::hash_key::{Share, SharedHashKey};
 use crate::lease::{Leased, Leases};
 use crate::metrics::{Fault, ShardCounts};
+use crate::monitor::{Monitor, ServerStatus};
 use crate::nodes::Nodes;
 use crate::script::{Clock, Group, KeyName, Script, slot};
-use crate::seed::{Seed, Share};
+use crate::shard_connection::Asking;
 use crate::slots::Slots;
 use crate::ticket::Ticket;
 use crate::topology::Topology;
@@ -33,13 +33,13 @@ use crate::topology::Topology;
 #[derive(Debug)]
 pub struct RedisStore {
     pub(crate) slots: Slots,
-    keeper: Keeper,
+    monitor: Monitor,
     /// Made by the first request that has leased counters.
     leases: OnceLock<Leases>,
 }
 
 impl RedisStore {
-    /// Makes a store of the counters at `endpoint`, whose chores run on `home`. It connects in the
+    /// Makes a store of the counters at `endpoint`, whose tasks run on `home`. It connects in the
     /// background: this neither waits nor fails.
     #[must_use]
     pub fn new(endpoint: Endpoint, config: RedisConfig, home: Handle) -> Self {
@@ -50,32 +50,35 @@ impl RedisStore {
     #[must_use]
     pub fn with_clock(endpoint: Endpoint, config: RedisConfig, clock: Clock, home: Handle) -> Self {
         let topology = Arc::new(Topology::of(endpoint.deployment.clone()));
-        let seed = Arc::new(Seed::new(config.seed, [Arc::clone(&topology)].into()));
+        let hash_key = Arc::new(SharedHashKey::new(
+            config.hash_key,
+            [Arc::clone(&topology)].into(),
+        ));
         let share = Share {
-            seed,
+            hash_key,
             is_first: true,
         };
         Self::start(topology, &endpoint, config, share, clock, home)
     }
 
-    /// Makes the stores of one service, whose counters are named by one secret. Unless it is a
-    /// setting (that of the first), the first store's secret is authoritative, and all others have
+    /// Makes the stores of one service, whose counters are named by one hash key. Unless it is a
+    /// setting (that of the first), the first store's hash key is authoritative, and all others have
     /// copies, so that a node that starts while the first is away finds it as well. Until the
-    /// secret is known nothing is counted in any of them.
+    /// hash key is known nothing is counted in any of them.
     #[must_use]
     pub fn several(stores: Vec<(Endpoint, RedisConfig)>, home: &Handle) -> Vec<Self> {
-        let setting = stores.first().and_then(|(_, config)| config.seed);
+        let setting = stores.first().and_then(|(_, config)| config.hash_key);
         let topology = |endpoint: &Endpoint| Topology::of(endpoint.deployment.clone());
         let topologies = stores
             .iter()
             .map(|(endpoint, _)| Arc::new(topology(endpoint)));
         let topologies: Box<[_]> = topologies.collect();
-        let seed = Arc::new(Seed::new(setting, topologies.clone()));
+        let hash_key = Arc::new(SharedHashKey::new(setting, topologies.clone()));
         let mut is_first = true;
         let stores = stores.into_iter().zip(topologies);
         let stores = stores.map(|((endpoint, config), topology)| {
             let share = Share {
-                seed: Arc::clone(&seed),
+                hash_key: Arc::clone(&hash_key),
                 is_first: std::mem::replace(&mut is_first, false),
             };
             Self::start(
@@ -114,7 +117,7 @@ impl RedisStore {
             told: AtomicU64::new(0),
         };
         let (config, asking) = (Arc::new(config), Arc::new(asking));
-        let keeper = Keeper::start(
+        let monitor = Monitor::start(
             Arc::clone(&topology),
             Arc::clone(&config),
             Arc::clone(&asking),
@@ -125,7 +128,7 @@ impl RedisStore {
         let slots = Slots::new(topology, config, asking, home);
         Self {
             slots,
-            keeper,
+            monitor,
             leases: OnceLock::new(),
         }
     }
@@ -155,47 +158,48 @@ impl RedisStore {
     /// Asks Redis.
     fn ask(&self, request: &Request<'_>) -> Answer<across::Ticket<Slots>> {
         match self.slots.topology().is_cluster() {
-            true => across::decide(&self.slots, request, place_of),
+            true => across::decide(&self.slots, request, partition_of),
             // All counters lie together: one call decides them.
-            false => (self.slots.ask(Place(0), request)).map_pending(across::Ticket::one),
+            false => (self.slots.ask(Partition(0), request)).map_pending(across::Ticket::one),
         }
     }
 
     /// The status of the servers.
     #[must_use]
     pub fn status(&self) -> ServerStatus {
-        self.keeper.status()
+        self.monitor.status()
     }
 
     /// Waits until all known servers have been asked what they are, with any result.
     pub async fn greeted(&self) {
-        self.keeper.greeted().await;
+        self.monitor.greeted().await;
     }
 
-    /// The secret that all nodes name counters by; [`None`] before a server has returned it. Until
+    /// The hash key that all nodes name counters by; [`None`] before a server has returned it. Until
     /// then, and for counters [named by](Request::named_by) another one, nothing is decided here:
-    /// counts under a node's own secret would be hidden from all other nodes.
+    /// counts under a node's own hash key would be hidden from all other nodes.
     #[must_use]
-    pub fn seed(&self) -> Option<[u8; 16]> {
-        self.keeper.seed().adopted()
+    pub fn hash_key(&self) -> Option<HashKey> {
+        self.monitor.hash_key().adopted().map(HashKey::from_bytes)
     }
 
-    /// Waits until [`Self::seed`] is known and differs from `known`.
-    pub async fn seed_other_than(&self, known: [u8; 16]) -> [u8; 16] {
-        self.keeper.seed().other_than(known).await
+    /// Waits until [`Self::hash_key`] is known and differs from `known`.
+    pub async fn hash_key_other_than(&self, known: HashKey) -> HashKey {
+        let other = self.monitor.hash_key().other_than(known.to_bytes()).await;
+        HashKey::from_bytes(other)
     }
 
-    /// Returns true if the authoritative secret is known: not if only a copy was found.
+    /// Returns true if the authoritative hash key is known: not if only a copy was found.
     #[must_use]
-    pub fn is_seed_agreed(&self) -> bool {
-        self.keeper.seed().is_agreed()
+    pub fn is_hash_key_agreed(&self) -> bool {
+        self.monitor.hash_key().is_agreed()
     }
 
-    /// The number of times another secret than the one in use was found at the authoritative key:
+    /// The number of times another hash key than the one in use was found at the authoritative key:
     /// each time some nodes had counted apart from others.
     #[must_use]
-    pub fn seed_conflicts(&self) -> u64 {
-        self.keeper.seed().conflicts()
+    pub fn hash_key_conflicts(&self) -> u64 {
+        self.monitor.hash_key().conflicts()
     }
 
     /// The counts of each shard; in a cluster, of those that serve slots now.
@@ -245,8 +249,8 @@ impl RedisStore {
             faults.extend(shard.clock_fault());
             faults.extend(shard.distance.lock().as_deref().map(str::to_owned));
         }
-        faults.extend(self.keeper.seed_fault());
-        faults.extend(self.keeper.status().warnings);
+        faults.extend(self.monitor.hash_key_fault());
+        faults.extend(self.monitor.status().warnings);
         faults
     }
 }
@@ -255,7 +259,7 @@ impl Store for RedisStore {
     type Ticket = Ticket;
 
     fn hash_key(&self) -> Option<HashKey> {
-        self.seed().map(HashKey::from_bytes)
+        self.hash_key()
     }
 
     fn decide(&self, request: &Request<'_>) -> Answer<Ticket> {
@@ -276,7 +280,7 @@ impl Store for RedisStore {
                 StoreError::Overloaded,
             )));
         }
-        if !self.keeper.seed().admits(request.named_by) {
+        if !self.monitor.hash_key().admits(request.named_by) {
             topology.unplaced();
             return Answer::Pending(Ticket::asked(across::Ticket::failed(
                 StoreError::Unavailable,
@@ -307,12 +311,12 @@ impl Store for RedisStore {
     fn away(&self) -> Option<StoreError> {
         match self.slots.topology().is_cluster() {
             true => None,
-            false => self.slots.away(Place(0)),
+            false => self.slots.away(Partition(0)),
         }
     }
 
     fn recall(&self, request: &Request<'_>) -> Option<Verdicts> {
-        self.slots.recall(Place(0), request)
+        self.slots.recall(Partition(0), request)
     }
 
     fn late(ticket: Ticket) -> Option<Ticket> {
@@ -320,23 +324,23 @@ impl Store for RedisStore {
     }
 
     fn post(&self, post: &Post) -> Option<Ticket> {
-        let place = match self.slots.topology().is_cluster() {
-            true => place_of(&post.step),
-            false => Place(0),
+        let partition = match self.slots.topology().is_cluster() {
+            true => partition_of(&post.step),
+            false => Partition(0),
         };
-        let reply = self.slots.post(place, post);
+        let reply = self.slots.post(partition, post);
         Some(Ticket::asked(across::Ticket::one(reply)))
     }
 
     fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
         // A single server answers all steps, or none.
         if self.slots.topology().is_cluster() {
-            across::give_back(&self.slots, request, taken, place_of);
+            across::give_back(&self.slots, request, taken, partition_of);
         }
     }
 }
 
 /// The slot of the counter of `step` in a cluster.
-fn place_of(step: &Step) -> Place {
-    Place(u32::from(slot(step.key.subject)))
+fn partition_of(step: &Step) -> Partition {
+    Partition(u32::from(slot(step.key.subject)))
 }

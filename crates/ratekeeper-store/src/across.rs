@@ -1,8 +1,8 @@
-//! Requests whose counters are in several places.
+//! Requests whose counters are in several partitions.
 //!
-//! Each [`Place`] decides its own steps, and all are asked concurrently. A place charges the steps
+//! Each [`Partition`] decides its own steps, and all are asked concurrently. A partition charges the steps
 //! that fit there, unless its own steps deny the request. [`combine`](ratekeeper_core::combine)
-//! over all steps yields the answer; if that is a denial, the other places give back what they
+//! over all steps yields the answer; if that is a denial, the other partitions give back what they
 //! took.
 //!
 //! ```text
@@ -11,30 +11,30 @@
 //!            `-- b: full, not taken --'                 `-- the answer
 //! ```
 //!
-//! **A failed place** leaves its own steps [unanswered](StepOutcome::Unanswered); the others decide
+//! **A failed partition** leaves its own steps [unanswered](StepOutcome::Unanswered); the others decide
 //! and charge theirs as usual. The caller decides what the unanswered steps mean; if they deny the
-//! request, [`give_back`] undoes the charges. The whole is an error only if no place has answered,
-//! or if the places disagree about the execution of an idempotent request.
+//! request, [`give_back`] undoes the charges. The whole is an error only if no partition has answered,
+//! or if the partitions disagree about the execution of an idempotent request.
 //!
 //! **Concurrent requests.** Between the two round trips, the counters at `a` hold hits that were
 //! granted to nobody. Another request may be denied because of them in that time, but never
 //! admitted beyond the limit. Nothing is granted that was not taken first.
 //!
 //! **Giving back** covers hits that were taken then and still count: never in another window, and
-//! never twice, since it is requested once, and a place executes a request at most once. If it
+//! never twice, since it is requested once, and a partition executes a request at most once. If it
 //! fails, or its outcome is unknown, the hits stay taken until their window ends, and
-//! [`Places::stranded`] is told their number. A place that did not answer in time is not asked to
+//! [`Partitions::stranded`] is told their number. A partition that did not answer in time is not asked to
 //! give anything back: the hits that it may have taken for a denied request stay taken, and are
 //! reported there, too. Some things cannot be given back completely: a slot of a leaky bucket with
 //! others queued behind it; hits on a concurrency limit without a permit id, unless there is only
 //! one; and a permit that was renewed rather than taken, which is lost.
 //!
-//! **An idempotent request** is recorded in every place that took part, under a content hash that
-//! covers all of its steps. If the whole is denied, the places delete the record before the answer
+//! **An idempotent request** is recorded in every partition that took part, under a content hash that
+//! covers all of its steps. If the whole is denied, the partitions delete the record before the answer
 //! is given.
 //!
-//! A denial that is known beforehand, or that a place gives at once, costs the other places
-//! nothing: they are told, and take nothing. If a request has a single place, that is asked as if
+//! A denial that is known beforehand, or that a partition gives at once, costs the other partitions
+//! nothing: they are told, and take nothing. If a request has a single partition, that is asked as if
 //! it were the only one.
 
 mod journey;
@@ -56,29 +56,29 @@ use crate::{
 use journey::{Asked, Leg};
 use parts::Parts;
 
-/// A place where counters are kept, by a number of its [`Places`].
+/// A partition where counters are kept, by a number of its [`Partitions`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Place(pub u32);
+pub struct Partition(pub u32);
 
-/// The places where counters are kept. Each counter is in one of them.
-pub trait Places: Clone + Send + Sync + 'static {
-    /// The pending answer of a place that cannot decide at once.
+/// The partitions where counters are kept. Each counter is in one of them.
+pub trait Partitions: Clone + Send + Sync + 'static {
+    /// The pending answer of a partition that cannot decide at once.
     type Ticket: Future<Output = Result<Verdicts, StoreError>> + Send + Unpin + 'static;
 
-    /// Asks one place, as [`Store::decide`](crate::Store::decide) does.
-    fn ask(&self, place: Place, request: &Request<'_>) -> Answer<Self::Ticket>;
+    /// Asks one partition, as [`Store::decide`](crate::Store::decide) does.
+    fn ask(&self, partition: Partition, request: &Request<'_>) -> Answer<Self::Ticket>;
 
-    /// The reason not to ask this place now, if there is one: its steps are then unanswered. If the
-    /// [`FullMode`] of such a step is to deny, the request will be denied, so the other places are
+    /// The reason not to ask this partition now, if there is one: its steps are then unanswered. If the
+    /// [`FullMode`] of such a step is to deny, the request will be denied, so the other partitions are
     /// told.
-    fn away(&self, place: Place) -> Option<StoreError> {
-        let _ = place;
+    fn away(&self, partition: Partition) -> Option<StoreError> {
+        let _ = partition;
         None
     }
 
-    /// The place's denial of `request`, if it is known without asking. Charges nothing.
-    fn recall(&self, place: Place, request: &Request<'_>) -> Option<Verdicts> {
-        let _ = (place, request);
+    /// The partition's denial of `request`, if it is known without asking. Charges nothing.
+    fn recall(&self, partition: Partition, request: &Request<'_>) -> Option<Verdicts> {
+        let _ = (partition, request);
         None
     }
 
@@ -98,16 +98,16 @@ pub trait Places: Clone + Send + Sync + 'static {
     /// Awaits `rest` in the background, because the caller has gone, or has its answer.
     fn detach(&self, rest: Rest<Self>);
 
-    /// Reports hits that were, or may have been, taken for nothing at `place`, and could not be
+    /// Reports hits that were, or may have been, taken for nothing at `partition`, and could not be
     /// given back as far as is known.
-    fn stranded(&self, place: Place, hits: u64);
+    fn stranded(&self, partition: Partition, hits: u64);
 }
 
-/// Decides `request`; `place_of` returns the place of a step's counter.
-pub fn decide<P: Places>(
-    places: &P,
+/// Decides `request`; `partition_of` returns the partition of a step's counter.
+pub fn decide<P: Partitions>(
+    partitions: &P,
     request: &Request<'_>,
-    place_of: impl Fn(&Step) -> Place,
+    partition_of: impl Fn(&Step) -> Partition,
 ) -> Answer<Ticket<P>> {
     let Some((first, others)) = request.steps.split_first() else {
         return Answer::Decided(Verdicts {
@@ -117,49 +117,49 @@ pub fn decide<P: Places>(
             execution: Execution::Now,
         });
     };
-    let place = place_of(first);
-    if others.iter().all(|step| place_of(step) == place) {
-        return match places.ask(place, request) {
+    let partition = partition_of(first);
+    if others.iter().all(|step| partition_of(step) == partition) {
+        return match partitions.ask(partition, request) {
             Answer::Decided(verdicts) => Answer::Decided(verdicts),
             Answer::Pending(ticket) => Answer::Pending(Ticket::one(ticket)),
         };
     }
-    decide_apart(places, request, place_of)
+    decide_apart(partitions, request, partition_of)
 }
 
 #[inline(never)]
-fn decide_apart<P: Places>(
-    places: &P,
+fn decide_apart<P: Partitions>(
+    partitions: &P,
     request: &Request<'_>,
-    place_of: impl Fn(&Step) -> Place,
+    partition_of: impl Fn(&Step) -> Partition,
 ) -> Answer<Ticket<P>> {
-    let (parts, steps) = Parts::new(request, place_of);
-    let legs = ask(places, request, &parts, &steps);
-    journey::begin(places, request, parts, &steps, legs)
+    let (parts, steps) = Parts::new(request, partition_of);
+    let legs = ask(partitions, request, &parts, &steps);
+    journey::begin(partitions, request, parts, &steps, legs)
 }
 
-/// Gives back the hits that an allowed `request` took in the places that answered, as in
+/// Gives back the hits that an allowed `request` took in the partitions that answered, as in
 /// [`Store::give_back`](crate::Store::give_back). Permits without an id stay taken.
-pub fn give_back<P: Places>(
-    places: &P,
+pub fn give_back<P: Partitions>(
+    partitions: &P,
     request: &Request<'_>,
     taken: &Verdicts,
-    place_of: impl Fn(&Step) -> Place,
+    partition_of: impl Fn(&Step) -> Partition,
 ) {
-    let (parts, steps) = Parts::new(request, place_of);
+    let (parts, steps) = Parts::new(request, partition_of);
     let permit = request.extra.and_then(|extra| extra.permit);
-    let legs = parts.ranges().filter_map(|(place, range)| {
+    let legs = parts.ranges().filter_map(|(partition, range)| {
         let is_lost = |at: usize| {
             let outcome = taken.outcomes[parts.number(at)];
             matches!(outcome, StepOutcome::Unanswered(error) if error.may_be_executed())
         };
         if range.clone().all(is_lost) {
-            verdict::strand(places, place, &steps[range]);
+            verdict::strand(partitions, partition, &steps[range]);
             return None;
         }
         let outcomes = range.clone().map(|at| taken.outcomes[parts.number(at)]);
         Some(Leg {
-            place,
+            partition,
             range,
             permit: permit.and_then(acquired),
             may_take: true,
@@ -174,19 +174,19 @@ pub fn give_back<P: Places>(
         answer.is_ok_and(|it| it.outcomes.iter().any(StepOutcome::is_answered))
     };
     let legs = legs.filter(is_answered).collect();
-    journey::give_back(places, request, parts, &steps, legs);
+    journey::give_back(partitions, request, parts, &steps, legs);
 }
 
-/// Asks all available places; after a denial, tells the remaining ones about it.
-fn ask<P: Places>(
-    places: &P,
+/// Asks all available partitions; after a denial, tells the remaining ones about it.
+fn ask<P: Partitions>(
+    partitions: &P,
     request: &Request<'_>,
     parts: &Parts,
     steps: &[Step],
 ) -> SmallVec<[Leg<P::Ticket>; 4]> {
     let mut denied = parts.mode.denied;
     let mut legs: SmallVec<[Leg<P::Ticket>; 4]> = SmallVec::new();
-    for (place, range) in parts.ranges() {
+    for (partition, range) in parts.ranges() {
         let part = Request {
             steps: &steps[range.clone()],
             mode: parts.mode,
@@ -194,9 +194,9 @@ fn ask<P: Places>(
             extra: request.extra,
             named_by: request.named_by,
         };
-        let known = match places.away(place) {
+        let known = match partitions.away(partition) {
             Some(error) => Some(Err(error)),
-            None => places.recall(place, &part).map(Ok),
+            None => partitions.recall(partition, &part).map(Ok),
         };
         denied |= match &known {
             Some(Ok(verdicts)) => !verdicts.allowed,
@@ -204,7 +204,7 @@ fn ask<P: Places>(
             None => false,
         };
         legs.push(Leg {
-            place,
+            partition,
             range,
             permit: None,
             may_take: false,
@@ -229,7 +229,7 @@ fn ask<P: Places>(
             extra: extra.as_ref(),
             named_by: request.named_by,
         };
-        leg.asked = match places.ask(leg.place, &part) {
+        leg.asked = match partitions.ask(leg.partition, &part) {
             Answer::Decided(verdicts) => {
                 denied |= !verdicts.allowed;
                 Asked::Answered(Ok(verdicts))

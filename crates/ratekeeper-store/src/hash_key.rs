@@ -1,6 +1,7 @@
 //! The hash key of counter names.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// The secret key of the hash that names counters, the same on all nodes that share them. Never
 /// printed.
@@ -8,6 +9,17 @@ use std::fmt;
 pub struct HashKey([u8; 16]);
 
 impl HashKey {
+    /// A random key from the operating system, by way of the keys of the standard library's hash maps.
+    #[must_use]
+    pub fn random() -> Self {
+        let word = || RandomState::new().build_hasher().finish().to_le_bytes();
+        let mut bytes = [0; 16];
+        let (low, high) = bytes.split_at_mut(8);
+        low.copy_from_slice(&word());
+        high.copy_from_slice(&word());
+        Self(bytes)
+    }
+
     /// The key with these bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper_core::Timestamp;
 
-use crate::across::{self, Place, Places, Rest};
+use crate::across::{self, Partition, Partitions, Rest};
 use crate::served::{Agreement, ServedStore, ServerGauges, StoreGauges};
 use crate::{
     Answer, HashKey, LeaseGauges, LeasedHits, MemoryStore, Post, Request, Step, Store, StoreError,
@@ -115,20 +115,20 @@ impl<R> Router<R> {
             .chain(&self.0.own)
     }
 
-    fn member(&self, place: Place) -> &Member<R> {
-        if place == OWN
+    fn member(&self, partition: Partition) -> &Member<R> {
+        if partition == OWN
             && let Some(own) = &self.0.own
         {
             return own;
         }
-        let index = usize::try_from(place.0).unwrap_or(0).checked_sub(1);
+        let index = usize::try_from(partition.0).unwrap_or(0).checked_sub(1);
         let named = index.and_then(|index| self.0.named.get(index));
         named.unwrap_or(&self.0.default)
     }
 }
 
-/// The place of the counters that are a node's own.
-const OWN: Place = Place(u8::MAX as u32);
+/// The partition of the counters that are a node's own.
+const OWN: Partition = Partition(u8::MAX as u32);
 
 impl<R> Clone for Router<R> {
     fn clone(&self) -> Self {
@@ -161,21 +161,21 @@ impl<R: Store> Store for Router<R> {
             let answer = self.0.default.store.decide(request);
             return answer.map_pending(across::Ticket::one);
         }
-        across::decide(self, request, place_of)
+        across::decide(self, request, partition_of)
     }
 
     fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
         match &self.0.default.store {
-            // A store of several places may have taken part of a request.
+            // A store of several partitions may have taken part of a request.
             Backend::Shared(store) if self.0.named.is_empty() && !self.is_of_several(request) => {
                 store.give_back(request, taken);
             }
-            _ => across::give_back(self, request, taken, place_of),
+            _ => across::give_back(self, request, taken, partition_of),
         }
     }
 
     fn post(&self, post: &Post) -> Option<Self::Ticket> {
-        match &self.member(place_of(&post.step)).store {
+        match &self.member(partition_of(&post.step)).store {
             Backend::Memory(_) => None,
             Backend::Shared(store) => store.post(post).map(across::Ticket::one),
         }
@@ -197,14 +197,14 @@ impl<R: Store> Store for Router<R> {
     }
 
     fn leases(&self, slot: StoreSlot) -> bool {
-        match &self.member(Place(u32::from(slot.0))).store {
+        match &self.member(Partition(u32::from(slot.0))).store {
             Backend::Memory(_) => false,
             Backend::Shared(store) => store.leases(StoreSlot::default()),
         }
     }
 
     fn held(&self, step: &Step) -> Option<LeasedHits> {
-        match &self.member(place_of(step)).store {
+        match &self.member(partition_of(step)).store {
             Backend::Memory(_) => None,
             Backend::Shared(store) => store.held(step),
         }
@@ -222,30 +222,30 @@ impl<R> Router<R> {
     /// Returns true if steps of `request` are counted on this node by itself.
     #[inline]
     fn is_of_several(&self, request: &Request<'_>) -> bool {
-        self.0.own.is_some() && request.steps.iter().any(|step| place_of(step) == OWN)
+        self.0.own.is_some() && request.steps.iter().any(|step| partition_of(step) == OWN)
     }
 }
 
-fn place_of(step: &Step) -> Place {
-    Place(u32::from(step.store.0))
+fn partition_of(step: &Step) -> Partition {
+    Partition(u32::from(step.store.0))
 }
 
-impl<R: Store> Places for Router<R> {
+impl<R: Store> Partitions for Router<R> {
     type Ticket = R::Ticket;
 
-    fn ask(&self, place: Place, request: &Request<'_>) -> Answer<R::Ticket> {
-        self.member(place).store.decide(request)
+    fn ask(&self, partition: Partition, request: &Request<'_>) -> Answer<R::Ticket> {
+        self.member(partition).store.decide(request)
     }
 
-    fn away(&self, place: Place) -> Option<StoreError> {
-        match &self.member(place).store {
+    fn away(&self, partition: Partition) -> Option<StoreError> {
+        match &self.member(partition).store {
             Backend::Memory(_) => None,
             Backend::Shared(store) => store.away(),
         }
     }
 
-    fn recall(&self, place: Place, request: &Request<'_>) -> Option<Verdicts> {
-        match &self.member(place).store {
+    fn recall(&self, partition: Partition, request: &Request<'_>) -> Option<Verdicts> {
+        match &self.member(partition).store {
             Backend::Memory(_) => None,
             Backend::Shared(store) => store.recall(request),
         }
@@ -259,19 +259,19 @@ impl<R: Store> Places for Router<R> {
         (self.0.spawn)(Box::pin(rest));
     }
 
-    fn stranded(&self, place: Place, hits: u64) {
-        let stranded = &self.member(place).stranded;
+    fn stranded(&self, partition: Partition, hits: u64) {
+        let stranded = &self.member(partition).stranded;
         // Relaxed: a count that nothing else goes by.
         stranded.fetch_add(hits, Ordering::Relaxed);
     }
 }
 
 impl<R: ServedStore> ServedStore for Router<R> {
-    fn tend(&self, now: Timestamp) {
+    fn maintain(&self, now: Timestamp) {
         for member in self.members() {
             match &member.store {
-                Backend::Memory(store) => store.tend(now),
-                Backend::Shared(store) => store.tend(now),
+                Backend::Memory(store) => store.maintain(now),
+                Backend::Shared(store) => store.maintain(now),
             }
         }
     }

@@ -7,11 +7,11 @@ use ratekeeper_core::Timestamp;
 use crate::memory::Refusing;
 use crate::{HashKey, LeaseGauges, MemoryStore, Store};
 
-/// A store that can be tended and measured.
+/// A store that can be maintained and measured.
 pub trait ServedStore: Store + Debug {
     /// Forgets a share of what has expired by `now`; called about once a second. May take a
     /// few milliseconds, so it is not called where requests are answered.
-    fn tend(&self, now: Timestamp);
+    fn maintain(&self, now: Timestamp);
 
     /// Called once from each runtime that will ask it, before any request is there: a store that
     /// needs connections makes them now.
@@ -99,11 +99,11 @@ pub struct StoreGauges {
     pub refusing: Option<Refusing>,
 }
 
-/// Calls of [`ServedStore::tend`] in which the memory store passes through all of itself.
+/// Calls of [`ServedStore::maintain`] in which the memory store passes through all of itself.
 const SWEEP_TENDS: usize = 60;
 
 impl ServedStore for MemoryStore {
-    fn tend(&self, now: Timestamp) {
+    fn maintain(&self, now: Timestamp) {
         let capacity = usize::try_from(self.stats().capacity).unwrap_or(usize::MAX);
         self.sweep(now, capacity.div_ceil(SWEEP_TENDS));
     }

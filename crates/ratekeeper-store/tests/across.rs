@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
-use ratekeeper_store::across::{self, Place, Places, Rest};
+use ratekeeper_store::across::{self, Partition, Partitions, Rest};
 use ratekeeper_store::{
     Answer, Charge, CounterKey, Execution, Extra, FullMode, MemoryConfig, MemoryStore, Once,
     Request, Step, StepOutcome, Store, StoreError, Until, Verdicts,
@@ -23,13 +23,13 @@ const NOW: Timestamp = Timestamp::from_micros(1_789_000_123_456_789);
 struct Spread(Arc<Stores>);
 
 struct Stores {
-    places: Vec<MemoryStore>,
+    partitions: Vec<MemoryStore>,
     /// True if answers have to be awaited.
     is_far: bool,
     /// Errors to return for the next requests instead of asking.
     faults: Mutex<VecDeque<Option<StoreError>>>,
     asked: AtomicU64,
-    /// The number of an unavailable place, 0 for none.
+    /// The number of an unavailable partition, 0 for none.
     away: AtomicU64,
     stranded: AtomicU64,
     rests: Mutex<Vec<Rest<Spread>>>,
@@ -60,9 +60,9 @@ fn memory() -> MemoryStore {
 }
 
 impl Spread {
-    fn new(places: usize, is_far: bool) -> Self {
+    fn new(partitions: usize, is_far: bool) -> Self {
         Self(Arc::new(Stores {
-            places: (0..places).map(|_| memory()).collect(),
+            partitions: (0..partitions).map(|_| memory()).collect(),
             is_far,
             faults: Mutex::default(),
             asked: AtomicU64::new(0),
@@ -72,11 +72,11 @@ impl Spread {
         }))
     }
 
-    fn place(&self, step: &Step) -> Place {
-        Place(u32::try_from(step.key.subject % self.0.places.len() as u64).unwrap_or(0))
+    fn partition(&self, step: &Step) -> Partition {
+        Partition(u32::try_from(step.key.subject % self.0.partitions.len() as u64).unwrap_or(0))
     }
 
-    /// Makes the next places return these instead.
+    /// Makes the next partitions return these instead.
     fn fail(&self, faults: &[Option<StoreError>]) {
         self.0.faults.lock().extend(faults);
     }
@@ -104,31 +104,31 @@ impl Spread {
     }
 }
 
-impl Places for Spread {
+impl Partitions for Spread {
     type Ticket = Far;
 
-    fn ask(&self, place: Place, request: &Request<'_>) -> Answer<Far> {
+    fn ask(&self, partition: Partition, request: &Request<'_>) -> Answer<Far> {
         self.0.asked.fetch_add(1, Ordering::Relaxed);
         if let Some(Some(fault)) = self.0.faults.lock().pop_front() {
             return Answer::Pending(Far(Some(Err(fault)), false));
         }
-        let verdicts = self.0.places[place.0 as usize].decide_now(request);
+        let verdicts = self.0.partitions[partition.0 as usize].decide_now(request);
         match self.0.is_far {
             true => Answer::Pending(Far(Some(Ok(verdicts)), false)),
             false => Answer::Decided(verdicts),
         }
     }
 
-    fn away(&self, place: Place) -> Option<StoreError> {
+    fn away(&self, partition: Partition) -> Option<StoreError> {
         let away = self.0.away.load(Ordering::Relaxed);
-        (away != 0 && u64::from(place.0) == away).then_some(StoreError::Unavailable)
+        (away != 0 && u64::from(partition.0) == away).then_some(StoreError::Unavailable)
     }
 
     fn detach(&self, rest: Rest<Self>) {
         self.0.rests.lock().push(rest);
     }
 
-    fn stranded(&self, _: Place, hits: u64) {
+    fn stranded(&self, _: Partition, hits: u64) {
         self.0.stranded.fetch_add(hits, Ordering::Relaxed);
     }
 }
@@ -137,7 +137,7 @@ impl Store for Spread {
     type Ticket = across::Ticket<Self>;
 
     fn decide(&self, request: &Request<'_>) -> Answer<Self::Ticket> {
-        let answer = across::decide(self, request, |step| self.place(step));
+        let answer = across::decide(self, request, |step| self.partition(step));
         if !self.0.is_far {
             assert!(
                 matches!(answer, Answer::Decided(_)) || self.0.asked.load(Ordering::Relaxed) > 0
@@ -147,7 +147,7 @@ impl Store for Spread {
     }
 
     fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
-        across::give_back(self, request, taken, |step| self.place(step));
+        across::give_back(self, request, taken, |step| self.partition(step));
     }
 }
 
@@ -173,7 +173,7 @@ fn limit(algorithm: Algorithm, quota: u64) -> Limit {
     Limit::try_new(spec).expect("a valid limit")
 }
 
-/// The counter with that number in the place with that number.
+/// The counter with that number in the partition with that number.
 fn step(limit: &Limit, number: u64) -> Step {
     Step::new(
         CounterKey {
@@ -287,7 +287,7 @@ fn a_place_that_fails_leaves_its_own_steps_unanswered() {
     store.see_to_the_rest();
     assert_eq!(steps.map(|step| store.left(step)), [10, 10, 9]);
     assert_eq!(store.stranded(), 1, "the second may have taken its part");
-    // The place that has charged its part is also unreachable when the hits are to come back.
+    // The partition that has charged its part is also unreachable when the hits are to come back.
     store.fail(&[None, timeout, None, Some(StoreError::Unavailable)]);
     let taken = store.ask(&request).unwrap();
     store.give_back(&request, &taken);

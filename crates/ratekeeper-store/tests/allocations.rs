@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
-use ratekeeper_store::across::{self, Place, Places, Rest};
+use ratekeeper_store::across::{self, Partition, Partitions, Rest};
 use ratekeeper_store::{Answer, CounterKey, MemoryConfig, MemoryStore, Never, Request, Step};
 
 fn step(limit: &Limit, identity: u64) -> Step {
@@ -53,16 +53,16 @@ fn deciding_in_line_allocates_nothing() {
 #[derive(Clone)]
 struct Two(Arc<[MemoryStore; 2]>);
 
-impl Places for Two {
+impl Partitions for Two {
     type Ticket = Never;
 
-    fn ask(&self, place: Place, request: &Request<'_>) -> Answer<Never> {
-        Answer::Decided(self.0[place.0 as usize].decide_now(request))
+    fn ask(&self, partition: Partition, request: &Request<'_>) -> Answer<Never> {
+        Answer::Decided(self.0[partition.0 as usize].decide_now(request))
     }
 
     fn detach(&self, _: Rest<Self>) {}
 
-    fn stranded(&self, _: Place, hits: u64) {
+    fn stranded(&self, _: Partition, hits: u64) {
         panic!("{hits} hits did not come back");
     }
 }
@@ -76,8 +76,8 @@ fn deciding_across_stores_of_this_node_allocates_nothing() {
     let now = Timestamp::from_secs(1_000);
     let is_allowed = |steps: &[Step]| {
         let request = Request::new(steps, Mode::default(), now);
-        let place = |step: &Step| Place(u32::from(step.key.identity % 2 == 1));
-        match across::decide(&two, &request, place) {
+        let partition = |step: &Step| Partition(u32::from(step.key.identity % 2 == 1));
+        match across::decide(&two, &request, partition) {
             Answer::Decided(verdicts) => verdicts.allowed,
             Answer::Pending(_) => panic!("memory decides at once"),
         }

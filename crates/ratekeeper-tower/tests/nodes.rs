@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use ratekeeper_limiter::{Limiter, LimiterOptions, Seed};
+use ratekeeper_limiter::{HashKey, Limiter, LimiterOptions};
 use ratekeeper_rules::{Options, Source, load};
 use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
 use ratekeeper_testkit::process::eventually;
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tower::{Layer, ServiceExt, service_fn};
 
 /// The hash key of all nodes.
-const SEED: [u8; 16] = [7; 16];
+const HASH_KEY: [u8; 16] = [7; 16];
 
 type Held = Response<ResponseBody<Full<Bytes>, Permit<RedisStore>>>;
 
@@ -38,7 +38,7 @@ impl Node {
         // Slow machines meet this deadline: the test is not about deadlines.
         config.deadline = Duration::from_secs(20);
         config.connect_timeout = Duration::from_secs(20);
-        config.seed = Some(SEED);
+        config.hash_key = Some(HashKey::from_bytes(HASH_KEY));
         let endpoint = Endpoint::parse(&url).expect("a good URL");
         let store = RedisStore::new(endpoint, config, runtime.handle().clone());
         runtime.block_on(store.greeted());
@@ -48,7 +48,7 @@ impl Node {
         };
         let rules = load(&[source], &Options::default()).expect("the rules are good");
         let mut options = LimiterOptions::default();
-        options.seed = Some(Seed::from_bytes(SEED));
+        options.hash_key = Some(HashKey::from_bytes(HASH_KEY));
         let limiter = Arc::new(Limiter::new(rules.rules, store, options));
         let layer = RateLimitLayer::new(limiter, "d");
         Self { runtime, layer }

@@ -65,7 +65,7 @@ pub use ratekeeper_http as http;
 pub use ratekeeper_limiter as limiter;
 pub use ratekeeper_limiter::{
     Answered, Binding, Check, Code, Decision, Descriptor, Explanation, Fallback, FallbackConfig,
-    Limiter, LimiterOptions, Modes, Override, RuleCounts, RuleStats, Seed, Snapshot, Status,
+    HashKey, Limiter, LimiterOptions, Modes, Override, RuleCounts, RuleStats, Snapshot, Status,
     Waiting,
 };
 pub use ratekeeper_rules as rules;

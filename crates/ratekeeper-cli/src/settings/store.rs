@@ -3,6 +3,7 @@
 use super::typed::Typed;
 use super::values;
 use super::{RedisSettings, TlsSettings};
+use ratekeeper_store::HashKey;
 use ratekeeper_store_redis::{Endpoint, RedisConfig};
 use ratekeeper_tls::TlsFiles;
 use std::time::Duration;
@@ -22,8 +23,8 @@ impl Typed<'_> {
         config.deny_cache_max = self.get("deny_cache_max", deny_cache_max);
         config.merges = self.get("store_merge", values::switch);
         config.groups_max = self.get("store_batch", batch);
-        config.seed = self.get("store_hash_key", |text| {
-            values::maybe(text, values::hash_key)
+        config.hash_key = self.get("store_hash_key", |text| {
+            values::maybe(text, values::hash_key).map(|key| key.map(HashKey::from_bytes))
         });
         config
     }

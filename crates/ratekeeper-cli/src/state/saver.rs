@@ -85,7 +85,7 @@ impl State {
             *claim = Claim::new(&self.path)?;
         }
         let now = limiter.clock().now();
-        store.save_file(&self.path, &limiter.seed().to_bytes(), now)?;
+        store.save_file(&self.path, &limiter.hash_key().to_bytes(), now)?;
         Ok(())
     }
 

@@ -150,13 +150,13 @@ fn a_new_node_does_not_take_an_empty_redis_from_those_that_were_there_before() {
                 node.check(&[("strict", "warm")])["degraded"] == false
             });
         }
-        let before = server.client().ask(&["GET", "rk:seed"]);
+        let before = server.client().ask(&["GET", "rk:hash-key"]);
         assert!(matches!(before, Reply::Bytes(_)), "{before:?}");
         server.process().kill();
         nodes.push(node(folder.path(), &format!("new {round}"), &url(&server)));
         let passed = admitted(&nodes, &format!("user {round}"), || server.restart());
         assert_all_admitted(&nodes, passed);
-        assert_eq!(server.client().ask(&["GET", "rk:seed"]), before);
+        assert_eq!(server.client().ask(&["GET", "rk:hash-key"]), before);
         nodes.pop();
     }
 }
@@ -164,8 +164,8 @@ fn a_new_node_does_not_take_an_empty_redis_from_those_that_were_there_before() {
 #[test]
 fn what_lies_in_the_place_of_the_hash_key_parts_nobody_from_the_others() {
     for garbage in [
-        ["SET", "rk:seed", "garbage"],
-        ["LPUSH", "rk:seed", "0123456789abcdef"],
+        ["SET", "rk:hash-key", "garbage"],
+        ["LPUSH", "rk:hash-key", "0123456789abcdef"],
     ] {
         let server = Server::start();
         server.client().ask(&garbage);
@@ -173,11 +173,11 @@ fn what_lies_in_the_place_of_the_hash_key_parts_nobody_from_the_others() {
         let nodes = ["one", "two"].map(|name| node(folder.path(), name, &url(&server)));
         assert_all_admitted(&nodes, admitted(&nodes, "ada", || {}));
         // And where it is overwritten under way.
-        server.client().ask(&["DEL", "rk:seed"]);
+        server.client().ask(&["DEL", "rk:hash-key"]);
         server.client().ask(&garbage);
         eventually(
             "the key is put back",
-            || matches!(server.client().ask(&["GET", "rk:seed"]), Reply::Bytes(key) if key != b"garbage"),
+            || matches!(server.client().ask(&["GET", "rk:hash-key"]), Reply::Bytes(key) if key != b"garbage"),
         );
         assert_all_admitted(&nodes, admitted(&nodes, "bob", || {}));
     }

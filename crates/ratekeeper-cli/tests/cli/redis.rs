@@ -290,7 +290,7 @@ fn a_node_needs_no_secret_in_redis() {
     assert_eq!(service.check(&[("user", "ada")])["degraded"], false);
     let mut client = server.client();
     client.ask(&["AUTH", "geheim"]);
-    assert_eq!(client.ask(&["EXISTS", "rk:seed"]), Reply::Int(0));
+    assert_eq!(client.ask(&["EXISTS", "rk:hash-key"]), Reply::Int(0));
     // What a probe has written is gone a moment later.
     eventually("its counter is all there is", || {
         client.ask(&["DBSIZE"]) == Reply::Int(1)

@@ -150,7 +150,7 @@ fn a_node_that_starts_while_the_default_store_hangs_shares_the_limits_of_the_oth
     let mut client = eu.client();
     client.ask(&["AUTH", "geheim"]);
     eventually("the other store has what names counters", || {
-        agreed(&one, 1) && client.ask(&["EXISTS", "rk:seed:copy:0"]) == Reply::Int(1)
+        agreed(&one, 1) && client.ask(&["EXISTS", "rk:hash-key:copy:0"]) == Reply::Int(1)
     });
     default.process().pause();
     let two = node(folder.path(), "two", &settings);

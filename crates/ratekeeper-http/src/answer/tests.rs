@@ -38,11 +38,14 @@ fn the_fingerprint_of_a_secret_takes_the_seed_to_make() {
             .as_str()
             .expect("a text")
             .to_owned();
-        let seed = limiter.seed();
-        assert_eq!(scope, format!("api_key:{}", seed.fingerprint(ADA[0].value)));
+        let print = limiter.snapshot().fingerprint(ADA[0].value);
+        assert_eq!(scope, format!("api_key:{print}"));
         scope
     });
-    assert_ne!(scopes[0], scopes[1], "each limiter has a seed of its own");
+    assert_ne!(
+        scopes[0], scopes[1],
+        "each limiter has a hash key of its own"
+    );
     for scope in scopes {
         let print = scope.strip_prefix("api_key:~").expect("a fingerprint");
         let (hash, tail) = print.split_once('…').expect("the last characters");

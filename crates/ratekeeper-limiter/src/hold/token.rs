@@ -1,7 +1,7 @@
 //! Permits and reservations as text that only we can write.
 //!
 //! A token carries all that it stands for, so that nothing is kept of it here, and any node
-//! with the same store and seed can settle it:
+//! with the same store and hash key can settle it:
 //!
 //! ```text
 //!  byte 0       1      2     18    26      34     42       50                      end - 16
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! The MAC is SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, 2012), under a key
-//! that is derived from the limiter's seed and used for nothing else: without the seed, each attempt
+//! that is derived from the limiter's hash key and used for nothing else: without that key, each attempt
 //! to forge a token succeeds with probability 2^-128. A token without parts stands for hits that
 //! nobody counted, and is written under a key that is no secret: forging one gains nothing, and a
-//! node with another seed, or a changed one, can settle it too. As text it is base64url
+//! node with another key, or a changed one, can settle it too. As text it is base64url
 //! (RFC 4648, section 5) without padding.
 
 use base64::Engine;
@@ -25,7 +25,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
 
 use super::HoldError;
-use crate::Seed;
+use ratekeeper_store::HashKey;
 
 /// The most limits that one permit or reservation may be held in.
 pub(crate) const PARTS_MAX: usize = 64;
@@ -89,8 +89,8 @@ impl std::fmt::Debug for Sealer {
 }
 
 impl Sealer {
-    pub(crate) fn new(seed: Seed) -> Self {
-        let mut hasher = SipHasher24::new_with_key(&seed.to_bytes());
+    pub(crate) fn new(hash_key: HashKey) -> Self {
+        let mut hasher = SipHasher24::new_with_key(&hash_key.to_bytes());
         hasher.write(b"ratekeeper: permits and reservations, 1");
         let key = hasher.finish128().as_bytes();
         Self { key }
@@ -98,7 +98,7 @@ impl Sealer {
 
     /// A sealer with a public key, for tokens that stand for nothing.
     pub(crate) fn public() -> Self {
-        Self::new(Seed::from_bytes([0; 16]))
+        Self::new(HashKey::from_bytes([0; 16]))
     }
 
     /// A keyed hash of some texts, each with its length before it; `purpose` keeps hashes for
@@ -213,8 +213,8 @@ pub(crate) const fn low(hash: u128) -> u64 {
 mod tests {
     use super::*;
 
-    fn sealer(seed: u8) -> Sealer {
-        Sealer::new(Seed::from_bytes([seed; 16]))
+    fn sealer(byte: u8) -> Sealer {
+        Sealer::new(HashKey::from_bytes([byte; 16]))
     }
 
     fn claim(parts: usize) -> Claim {

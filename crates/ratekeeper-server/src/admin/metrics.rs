@@ -49,7 +49,7 @@ struct Scrape {
     unknown_domain: u64,
     unmatched: u64,
     concurrency_skipped: u64,
-    /// By chore.
+    /// By task.
     failures: [(&'static str, u64); 2],
     /// By listener.
     tls: Vec<TlsCounts>,
@@ -82,7 +82,10 @@ impl Scrape {
             owed: app.limiter.owed(),
             unknown_domain: totals.unknown_domain.load(Ordering::Relaxed),
             unmatched: totals.unmatched.load(Ordering::Relaxed),
-            failures: app.chores.all().map(|chore| (chore.name, chore.failures())),
+            failures: app
+                .maintenance
+                .all()
+                .map(|task| (task.name, task.failures())),
             concurrency_skipped: totals.concurrency_skipped.load(Ordering::Relaxed),
             monitored: app.monitored(),
             tls: app.tls.iter().map(|tls| tls.counts()).collect(),
@@ -228,9 +231,9 @@ impl Scrape {
         count_of(&mut metric, [("result", "error")], self.reloads.refused)?;
 
         let help = "Maintenance tasks that failed and were restarted: a bug in Ratekeeper";
-        let mut metric = counter(encoder, "ratelimit_chore_failures", help)?;
-        for (chore, count) in self.failures {
-            count_of(&mut metric, [("chore", chore)], count)?;
+        let mut metric = counter(encoder, "ratelimit_task_failures", help)?;
+        for (task, count) in self.failures {
+            count_of(&mut metric, [("task", task)], count)?;
         }
 
         for (name, help, count) in [

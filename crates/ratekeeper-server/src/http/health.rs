@@ -11,8 +11,8 @@ use ratekeeper_limiter::Snapshot;
 use serde::Serialize;
 
 use crate::app::App;
-use crate::chores::Chore;
 use crate::listen::Peer;
+use crate::maintenance::MaintenanceTask;
 use crate::pages;
 use crate::store::ServedStore;
 
@@ -53,15 +53,15 @@ struct Rules {
 
 fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
     let failed = app
-        .chores
+        .maintenance
         .all()
         .into_iter()
-        .filter(|chore| chore.failures() > 0);
-    let told = |chore: &Chore| {
-        let times = chore.failures();
+        .filter(|task| task.failures() > 0);
+    let told = |task: &MaintenanceTask| {
+        let times = task.failures();
         format!(
             "{} ended early ({times} so far) and was begun again: see the log",
-            chore.name
+            task.name
         )
     };
     failed
@@ -76,7 +76,7 @@ fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
 /// The faults without names, addresses or messages of servers: for a port that other hosts can
 /// reach.
 fn faults_in_short<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
-    let has_failed = app.chores.all().iter().any(|chore| chore.failures() > 0);
+    let has_failed = app.maintenance.all().iter().any(|task| task.failures() > 0);
     let store = app.limiter.store();
     let is_away = store
         .servers()

@@ -17,8 +17,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::app::App;
 use crate::callers::Callers;
-use crate::chores;
 use crate::config::{AuthConfig, RlsConfig, RulesSource, ServerBounds};
+use crate::maintenance;
 
 /// Far more than any change needs; reached only where the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -438,7 +438,7 @@ async fn a_panic_is_survived() {
         Vec::new()
     };
     let reloader = Reloader::new(loader, by_events(), sender, Arc::default(), apply);
-    let chore = tokio::spawn(chores::reload(app(), reloader));
+    let task = tokio::spawn(maintenance::reload(app(), reloader));
     put(&folder.join("a.yaml"), &rules(2));
     let failed = status.wait_for(|status| status.error.is_some());
     timeout(PATIENCE, failed).await.unwrap().unwrap();
@@ -446,7 +446,7 @@ async fn a_panic_is_survived() {
     let taken = status.wait_for(|status| status.accepted == 2 && status.error.is_none());
     timeout(PATIENCE, taken).await.unwrap().unwrap();
     assert_eq!(*applied.lock().unwrap(), [Some(2), Some(3)]);
-    chore.abort();
+    task.abort();
 }
 
 fn app() -> Arc<App<MemoryStore>> {

@@ -12,7 +12,6 @@ use super::listeners::Listeners;
 use super::{Drained, Server};
 use crate::admin;
 use crate::app::App;
-use crate::chores;
 use crate::config::{ServerBounds, WatchConfig};
 use crate::drain::Drain;
 use crate::follow::{Followed, follow};
@@ -20,6 +19,7 @@ use crate::front::{GatewayService, NoGateway};
 use crate::grpc::Health;
 use crate::http;
 use crate::listen::{Listener, Room, Workers};
+use crate::maintenance;
 use crate::reload::{ReloadStatus, Reloader, RulesLoader};
 use crate::store::ServedStore;
 
@@ -57,9 +57,9 @@ impl<S: ServedStore> Server<S> {
         let mut tasks = JoinSet::new();
         if let Some(loader) = loader {
             let reloader = reloader(&app, config.watch, loader, reloads, &wake);
-            tasks.spawn(chores::reload(Arc::clone(&app), reloader));
+            tasks.spawn(maintenance::reload(Arc::clone(&app), reloader));
         }
-        begin_chores(&mut tasks, &app, front.as_ref(), config.watch, wake);
+        begin_maintenance(&mut tasks, &app, front.as_ref(), config.watch, wake);
 
         let Listeners {
             grpc,
@@ -106,17 +106,17 @@ impl<S: ServedStore> Server<S> {
 }
 
 /// Starts the background work. SIGHUP reloads certificates and, through `wake`, the rules' files.
-fn begin_chores<S: ServedStore, F: GatewayService>(
+fn begin_maintenance<S: ServedStore, F: GatewayService>(
     tasks: &mut JoinSet<()>,
     app: &Arc<App<S>>,
     front: Option<&Arc<F>>,
     config: WatchConfig,
     wake: Arc<Notify>,
 ) {
-    tasks.spawn(chores::tend(Arc::clone(app)));
+    tasks.spawn(maintenance::upkeep(Arc::clone(app)));
     if let Some(front) = front {
         app.monitor(Arc::clone(front) as _);
-        tasks.spawn(front.chores());
+        tasks.spawn(front.maintenance());
     }
     let mut wakes = vec![wake];
     let certificates = app
@@ -128,7 +128,7 @@ fn begin_chores<S: ServedStore, F: GatewayService>(
         tasks.spawn(follow(files, config, Arc::clone(&wake)));
         wakes.push(wake);
     }
-    tasks.spawn(chores::wake_on_hangup(wakes));
+    tasks.spawn(maintenance::wake_on_hangup(wakes));
 }
 
 /// The connections of the admin listener, and of that for metrics: room that is theirs alone.

@@ -12,12 +12,12 @@ use ratekeeper_store::{
 };
 use serde_json::{Value, json};
 
-/// Panics when it is first tended.
+/// Panics when it is first maintained.
 #[derive(Debug)]
 struct Fragile {
     inner: MemoryStore,
     broke: AtomicBool,
-    tended: tokio::sync::watch::Sender<u32>,
+    maintained: tokio::sync::watch::Sender<u32>,
 }
 
 impl Store for Fragile {
@@ -29,13 +29,13 @@ impl Store for Fragile {
 }
 
 impl ServedStore for Fragile {
-    fn tend(&self, now: Timestamp) {
+    fn maintain(&self, now: Timestamp) {
         assert!(
             self.broke.swap(true, Ordering::Relaxed),
             "a mistake of ours"
         );
-        self.inner.tend(now);
-        self.tended.send_modify(|count| *count += 1);
+        self.inner.maintain(now);
+        self.maintained.send_modify(|count| *count += 1);
     }
 
     fn gauges(&self) -> StoreGauges {
@@ -43,14 +43,14 @@ impl ServedStore for Fragile {
     }
 }
 
-/// Answering goes on, the chore is begun again, and operators are told.
+/// Answering goes on, the task is begun again, and operators are told.
 #[tokio::test]
-async fn a_chore_that_panics_is_begun_again_and_told_of() {
-    let (tended, mut times) = tokio::sync::watch::channel(0);
+async fn a_maintenance_task_that_panics_is_begun_again_and_told_of() {
+    let (maintained, mut times) = tokio::sync::watch::channel(0);
     let store = Fragile {
         inner: memory(),
         broke: AtomicBool::new(false),
-        tended,
+        maintained,
     };
     let running = start_on(store, RULES, |_| {}).await;
     let again = times.wait_for(|times| *times > 0);
@@ -60,10 +60,10 @@ async fn a_chore_that_panics_is_begun_again_and_told_of() {
         .unwrap();
     let (status, body) = running.http("GET", "/readyz", "").await;
     let body: Value = serde_json::from_str(&body).unwrap();
-    let told = "tending ended early (1 so far) and was begun again: see the log";
+    let told = "upkeep ended early (1 so far) and was begun again: see the log";
     assert_eq!((status, &body["faults"]), (200, &json!([told])));
-    for (chore, failures) in [("tending", 1.0), ("reloading", 0.0)] {
-        let series = format!("ratelimit_chore_failures_total{{chore=\"{chore}\"}}");
+    for (task, failures) in [("upkeep", 1.0), ("reloading", 0.0)] {
+        let series = format!("ratelimit_task_failures_total{{task=\"{task}\"}}");
         assert_eq!(running.metric(&series).await, failures);
     }
     let one = json!({"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]});
@@ -90,7 +90,7 @@ impl Store for Full {
 }
 
 impl ServedStore for Full {
-    fn tend(&self, _: Timestamp) {}
+    fn maintain(&self, _: Timestamp) {}
 
     fn gauges(&self) -> StoreGauges {
         StoreGauges::default()

@@ -17,9 +17,9 @@ use tokio::time::{sleep, timeout};
 
 use super::Shared;
 use crate::config::RedisConfig;
-use crate::flight::item;
 use crate::link::Link;
 use crate::node::Address;
+use crate::pipeline::item;
 use crate::script::{Call, LeaseAction, LeaseCall, LeaseOutcome, decode_lease_calls, slot};
 use crate::shard::Shard;
 use crate::survey::told;
@@ -127,7 +127,7 @@ impl LeaseSender {
             leases: self.leases.clone(),
             open: Arc::clone(&self.open),
             waiting,
-            flying: Vec::new(),
+            in_flight: Vec::new(),
         };
         self.home.spawn(lease_calls.run());
         jobs
@@ -153,7 +153,7 @@ struct ServerCalls {
     open: Arc<AtomicUsize>,
     waiting: Receiver<Job>,
     /// Those that were sent and not answered.
-    flying: Vec<Job>,
+    in_flight: Vec<Job>,
 }
 
 impl ServerCalls {
@@ -161,7 +161,7 @@ impl ServerCalls {
     async fn run(mut self) {
         loop {
             // A connection is made when there is something to send.
-            if self.flying.is_empty() && !self.gather().await {
+            if self.in_flight.is_empty() && !self.gather().await {
                 return;
             }
             match Link::open(&self.shard.node, self.config.connect_timeout).await {
@@ -177,21 +177,24 @@ impl ServerCalls {
 
     /// Waits for calls. Returns false if nobody sends any more.
     async fn gather(&mut self) -> bool {
-        self.waiting.recv_many(&mut self.flying, TOGETHER_MAX).await > 0
+        self.waiting
+            .recv_many(&mut self.in_flight, TOGETHER_MAX)
+            .await
+            > 0
     }
 
     /// Sends calls over `connection`, until that is of no more use (false) or nobody sends any more (true).
     async fn serve(&mut self, mut connection: MultiplexedConnection) -> bool {
         loop {
             self.drop_late();
-            if self.flying.is_empty() && !self.gather().await {
+            if self.in_flight.is_empty() && !self.gather().await {
                 return true;
             }
             let Some(leases) = self.leases.upgrade() else {
                 return true;
             };
             let names = &leases.asking.names;
-            let calls = self.flying.iter().map(|job| {
+            let calls = self.in_flight.iter().map(|job| {
                 let mut call = Call::new();
                 call.push_lease_call(&job.lease_call, names);
                 Sent {
@@ -214,7 +217,7 @@ impl ServerCalls {
 
     /// Hands out the answers. Returns false if the connection has ended meanwhile.
     async fn heard(&mut self, leases: &Shared, replies: Vec<RedisResult<Value>>) -> bool {
-        let jobs = std::mem::take(&mut self.flying);
+        let jobs = std::mem::take(&mut self.in_flight);
         let mut is_refused = false;
         for (job, reply) in jobs.into_iter().zip(replies) {
             let error = match reply {
@@ -224,7 +227,7 @@ impl ServerCalls {
                     continue;
                 }
                 Err(error) if is_of_connection(&error) => {
-                    self.flying.push(job);
+                    self.in_flight.push(job);
                     continue;
                 }
                 Err(error) => error,
@@ -248,7 +251,7 @@ impl ServerCalls {
         if is_refused {
             sleep(PAUSE).await;
         }
-        self.flying.is_empty()
+        self.in_flight.is_empty()
     }
 
     fn answered(&self) {
@@ -261,14 +264,14 @@ impl ServerCalls {
             return;
         };
         while let Ok(job) = self.waiting.try_recv() {
-            self.flying.push(job);
-            if self.flying.len() >= TOGETHER_MAX {
+            self.in_flight.push(job);
+            if self.in_flight.len() >= TOGETHER_MAX {
                 break;
             }
         }
         let now = boot_time();
         let open = &self.open;
-        self.flying.retain(|job| {
+        self.in_flight.retain(|job| {
             let is_late = now >= job.until;
             if is_late {
                 open.fetch_sub(1, Ordering::Relaxed);

@@ -3,9 +3,9 @@
 mod conformance;
 mod exact;
 mod failover;
+mod hash_key;
 mod moving;
 mod rights;
-mod seed;
 mod stale;
 
 use std::sync::{Arc, Weak};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ratekeeper_core::{Algorithm, Limit};
-use ratekeeper_store::StoreError;
+use ratekeeper_store::{HashKey, StoreError};
 use ratekeeper_store_redis::{Circuit, Endpoint, RedisConfig, RedisStore, ServerStatus};
 use ratekeeper_testkit::certificates::{Authority, Validity, put};
 use ratekeeper_testkit::process::eventually;
@@ -116,7 +116,7 @@ async fn a_user_of_an_acl_needs_what_the_manual_grants() {
             );
         }
     }
-    assert_eq!(client.ask(&["EXISTS", "rk:seed"]), Reply::Int(1));
+    assert_eq!(client.ask(&["EXISTS", "rk:hash-key"]), Reply::Int(1));
 
     client.ask(&["ACL", "SETUSER", "ratekeeper", "-zadd", "-get"]);
     let store = open(endpoint(&url));
@@ -372,6 +372,6 @@ async fn files_that_change_count_from_the_next_connection_on() {
 #[test]
 fn settings_are_shown_without_secrets() {
     let mut config = RedisConfig::default();
-    config.seed = Some([171; 16]);
+    config.hash_key = Some(HashKey::from_bytes([171; 16]));
     assert!(!format!("{config:?}").contains("171"));
 }

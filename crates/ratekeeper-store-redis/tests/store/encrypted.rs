@@ -74,7 +74,7 @@ async fn a_cluster_is_asked_encrypted_by_a_user_with_the_printed_grant() {
 
     let store = node(&url, files.path());
     eventually("both nodes are known", || {
-        store.shards().len() == 2 && store.seed().is_some()
+        store.shards().len() == 2 && store.hash_key().is_some()
     });
     let shards = store.shards();
     let mut names: Vec<_> = shards.iter().map(|shard| shard.shard.to_string()).collect();
@@ -119,7 +119,7 @@ async fn a_primary_is_found_encrypted_by_users_of_both() {
     set_user(&mut client, &grant);
 
     let store = node(&url, files.path());
-    eventually("the primary is known", || store.seed().is_some());
+    eventually("the primary is known", || store.hash_key().is_some());
     assert_eq!(*store.shards()[0].shard, format!("127.0.0.1:{encrypted}"));
     let limit = limit(Algorithm::FixedWindow, 2, LASTING);
     for allowed in [true, true, false] {
@@ -148,7 +148,7 @@ async fn a_certificate_that_is_its_own_authority_is_believed_by_who_has_it() {
     let server = Server::encrypted(folder.path(), &[]);
     let url = format!("rediss://127.0.0.1:{}/", server.tls_port());
     let store = node(&url, folder.path());
-    eventually("it is reached", || store.seed().is_some());
+    eventually("it is reached", || store.hash_key().is_some());
     let limit = limit(Algorithm::FixedWindow, 2, LASTING);
     let verdicts = decide(&store, &[step(&limit, 1)]).await;
     assert!(verdicts.expect("it answers").allowed);

@@ -307,7 +307,7 @@ async fn a_full_server_is_a_failure_and_no_denial() {
 }
 
 #[tokio::test]
-async fn nodes_share_the_seed_and_a_flush_does_not_split_them() {
+async fn nodes_share_the_hash_key_and_a_flush_does_not_split_them() {
     let server = Server::start();
     let url = format!("redis://127.0.0.1:{}/", server.port());
     let endpoint = Endpoint::parse(&url).unwrap();
@@ -315,14 +315,15 @@ async fn nodes_share_the_seed_and_a_flush_does_not_split_them() {
     let (one, other) = (node(), node());
     one.greeted().await;
     other.greeted().await;
-    let seed = one.seed().expect("the server tells it");
-    assert_eq!(other.seed(), Some(seed));
+    let hash_key = one.hash_key().expect("the server tells it");
+    assert_eq!(other.hash_key(), Some(hash_key));
     let mut client = server.client();
     client.ask(&["FLUSHALL"]);
     // The time it was made follows it.
-    let is_there = |there: &Reply| matches!(there, Reply::Bytes(it) if it.starts_with(&seed));
-    until("the seed is put back", async || {
-        is_there(&client.ask(&["GET", "rk:seed"]))
+    let is_there =
+        |there: &Reply| matches!(there, Reply::Bytes(it) if it.starts_with(&hash_key.to_bytes()));
+    until("the hash_key is put back", async || {
+        is_there(&client.ask(&["GET", "rk:hash-key"]))
     })
     .await;
     let third = node();
@@ -330,7 +331,7 @@ async fn nodes_share_the_seed_and_a_flush_does_not_split_them() {
     assert!(
         [one, other, third]
             .iter()
-            .all(|node| node.seed() == Some(seed))
+            .all(|node| node.hash_key() == Some(hash_key))
     );
 }
 

@@ -13,7 +13,7 @@ fn says(store: &RedisStore, what: &str) -> bool {
     store.faults().iter().any(|it| it.contains(what))
 }
 
-/// All chores run on another runtime, and no lane is ever started.
+/// All background tasks run on another runtime, and no connection is ever started.
 #[tokio::test]
 async fn a_healthy_server_that_nobody_asks_is_well() {
     let server = Server::start();

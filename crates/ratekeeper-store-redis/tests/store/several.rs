@@ -1,7 +1,7 @@
 //! Several stores of one service, whose counters are named by one secret whatever is away.
 
 use ratekeeper_core::Algorithm;
-use ratekeeper_store::StoreError;
+use ratekeeper_store::{HashKey, StoreError};
 use ratekeeper_store_redis::{Endpoint, RedisStore};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Reply, Server};
@@ -9,7 +9,7 @@ use ratekeeper_testkit::redis::{Reply, Server};
 use crate::support::{LASTING, decide, home, limit, patient, step};
 
 /// The key under which a single server keeps the copy for services whose first store is another one.
-const COPY: &str = "rk:seed:copy:0";
+const COPY: &str = "rk:hash-key:copy:0";
 
 fn node(servers: &[&Server]) -> Vec<RedisStore> {
     let endpoints = servers.iter().map(|server| {
@@ -20,7 +20,7 @@ fn node(servers: &[&Server]) -> Vec<RedisStore> {
 }
 
 fn secret(server: &Server) -> Reply {
-    server.client().ask(&["GET", "rk:seed"])
+    server.client().ask(&["GET", "rk:hash-key"])
 }
 
 fn copy(server: &Server) -> Reply {
@@ -38,17 +38,17 @@ async fn a_node_that_starts_while_the_first_store_hangs_finds_the_secret_in_anot
     let (mut first, second) = (Server::start(), Server::start());
     let one = node(&[&first, &second]);
     eventually("both have the secret", || {
-        one[0].is_seed_agreed() && copy(&second) == secret(&first)
+        one[0].is_hash_key_agreed() && copy(&second) == secret(&first)
     });
     first.process().pause();
     let two = node(&[&first, &second]);
-    eventually("it is found", || two[0].seed().is_some());
-    assert_eq!(two[1].seed(), one[0].seed());
-    assert!(!two[0].is_seed_agreed(), "the first may say another");
+    eventually("it is found", || two[0].hash_key().is_some());
+    assert_eq!(two[1].hash_key(), one[0].hash_key());
+    assert!(!two[0].is_hash_key_agreed(), "the first may say another");
     assert_eq!(allows(&two[1]).await, Ok(true));
     first.process().resume();
-    eventually("it is agreed upon", || two[1].is_seed_agreed());
-    assert_eq!(two[1].seed(), one[0].seed());
+    eventually("it is agreed upon", || two[1].is_hash_key_agreed());
+    assert_eq!(two[1].hash_key(), one[0].hash_key());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +57,7 @@ async fn nothing_is_counted_in_any_store_before_the_first_has_told_the_secret() 
     first.process().pause();
     let stores = node(&[&first, &second]);
     stores[1].greeted().await;
-    assert_eq!(stores[1].seed(), None);
+    assert_eq!(stores[1].hash_key(), None);
     assert_eq!(allows(&stores[1]).await, Err(StoreError::Unavailable));
     let is_said = || {
         let faults = stores[0].faults();
@@ -66,7 +66,7 @@ async fn nothing_is_counted_in_any_store_before_the_first_has_told_the_secret() 
     assert!(is_said(), "{:?}", stores[0].faults());
     assert_eq!(copy(&second), Reply::Null);
     first.process().resume();
-    eventually("it is agreed upon", || stores[1].is_seed_agreed());
+    eventually("it is agreed upon", || stores[1].is_hash_key_agreed());
     assert!(!is_said(), "{:?}", stores[0].faults());
     assert_eq!(allows(&stores[1]).await, Ok(true));
     eventually("each store has it", || {
@@ -88,7 +88,7 @@ async fn copies_that_differ_are_a_fault_until_the_first_store_has_spoken() {
     };
     eventually("it is said", is_said);
     first.process().resume();
-    eventually("it is agreed upon", || stores[0].is_seed_agreed());
+    eventually("it is agreed upon", || stores[0].is_hash_key_agreed());
     assert!(!is_said(), "{:?}", stores[0].faults());
     eventually("each store has it", || {
         secret(&first) == copy(&second) && secret(&first) == copy(&third)
@@ -102,18 +102,26 @@ async fn services_that_name_two_stores_in_opposite_order_leave_each_other_their_
     let stored = secrets.map(|secret| Reply::Bytes(secret.to_vec()));
     for (server, secret) in [(&east, &secrets[0]), (&west, &secrets[1])] {
         let text = std::str::from_utf8(secret).expect("letters");
-        server.client().ask(&["SET", "rk:seed", text]);
+        server.client().ask(&["SET", "rk:hash-key", text]);
     }
     let services = [node(&[&east, &west]), node(&[&west, &east])];
     for _ in 0..3 {
         // Once the copies are back, each node has looked at both servers again.
         eventually("each server has the copy of the other's", || {
             let copies = [copy(&west), copy(&east)];
-            copies == stored && services.iter().flatten().all(RedisStore::is_seed_agreed)
+            copies == stored
+                && services
+                    .iter()
+                    .flatten()
+                    .all(RedisStore::is_hash_key_agreed)
         });
         assert_eq!([secret(&east), secret(&west)], stored);
         for (service, secret) in services.iter().zip(secrets) {
-            assert!(service.iter().all(|it| it.seed() == Some(secret)));
+            assert!(
+                service
+                    .iter()
+                    .all(|it| it.hash_key() == Some(HashKey::from_bytes(secret)))
+            );
         }
         for server in [&east, &west] {
             server.client().ask(&["DEL", COPY]);

@@ -27,7 +27,7 @@ static HOME: LazyLock<Runtime> = LazyLock::new(|| {
 /// A window whose next edge is decades away: no test sees it end.
 pub(crate) const LASTING: Micros = Micros::from_secs(10_000 * 86_400);
 
-/// The runtime for the chores of all stores.
+/// The runtime for the background tasks of all stores.
 pub(crate) fn home() -> Handle {
     HOME.handle().clone()
 }

@@ -1,4 +1,4 @@
-//! A request in flight to several places.
+//! A request in flight to several partitions.
 
 use std::future::Future;
 use std::ops::Range;
@@ -10,13 +10,13 @@ use smallvec::SmallVec;
 
 use super::parts::Parts;
 use super::verdict::{self, whole};
-use super::{Place, Places};
+use super::{Partition, Partitions};
 use crate::{Answer, Request, Step, StoreError, Verdicts};
 
-/// A place with the steps of the request there.
+/// A partition with the steps of the request there.
 #[derive(Debug)]
 pub(super) struct Leg<T> {
-    pub(super) place: Place,
+    pub(super) partition: Partition,
     /// The range of the ordered steps.
     pub(super) range: Range<usize>,
     /// The permit that it takes there.
@@ -26,7 +26,7 @@ pub(super) struct Leg<T> {
     pub(super) asked: Asked<T>,
 }
 
-/// The progress of asking a place.
+/// The progress of asking a partition.
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
@@ -39,7 +39,7 @@ pub(super) enum Asked<T> {
 }
 
 impl<T> Leg<T> {
-    /// The place's answer; unavailable if it was not asked or has not answered.
+    /// The partition's answer; unavailable if it was not asked or has not answered.
     pub(super) fn answer(&self) -> Result<&Verdicts, StoreError> {
         match &self.asked {
             Asked::Answered(answer) => answer.as_ref().map_err(|error| *error),
@@ -48,17 +48,17 @@ impl<T> Leg<T> {
     }
 }
 
-/// Hits that a place was asked to give back.
+/// Hits that a partition was asked to give back.
 #[derive(Debug)]
 pub(super) struct Returning<T> {
-    pub(super) place: Place,
+    pub(super) partition: Partition,
     pub(super) hits: u64,
     pub(super) ticket: T,
 }
 
-/// Finishes at once if all places have answered; otherwise returns a ticket.
-pub(super) fn begin<P: Places>(
-    places: &P,
+/// Finishes at once if all partitions have answered; otherwise returns a ticket.
+pub(super) fn begin<P: Partitions>(
+    partitions: &P,
     request: &Request<'_>,
     parts: Parts,
     steps: &[Step],
@@ -70,7 +70,7 @@ pub(super) fn begin<P: Places>(
         .iter()
         .all(|leg| matches!(leg.asked, Asked::Answered(_)))
     {
-        let concluded = conclude(places, &parts, steps, &legs, request.now);
+        let concluded = conclude(partitions, &parts, steps, &legs, request.now);
         returns = concluded.1;
         match concluded.0 {
             Ok(verdicts) if returns.is_empty() && verdicts.fault().is_none() => {
@@ -80,7 +80,7 @@ pub(super) fn begin<P: Places>(
         }
     }
     Answer::Pending(Ticket(State::Several(Some(Box::new(Journey {
-        places: places.clone(),
+        partitions: partitions.clone(),
         parts,
         steps: SmallVec::from_slice(steps),
         now: request.now,
@@ -90,9 +90,9 @@ pub(super) fn begin<P: Places>(
     })))))
 }
 
-/// Makes `legs` give back the hits that they took, [in the background](Places::detach).
-pub(super) fn give_back<P: Places>(
-    places: &P,
+/// Makes `legs` give back the hits that they took, [in the background](Partitions::detach).
+pub(super) fn give_back<P: Partitions>(
+    partitions: &P,
     request: &Request<'_>,
     parts: Parts,
     steps: &[Step],
@@ -100,13 +100,13 @@ pub(super) fn give_back<P: Places>(
 ) {
     let returns = legs
         .iter()
-        .filter_map(|leg| verdict::give_back(places, &parts, steps, leg, request.now));
+        .filter_map(|leg| verdict::give_back(partitions, &parts, steps, leg, request.now));
     let returns: Returns<P> = returns.collect();
     if returns.is_empty() {
         return;
     }
     let rest = Journey {
-        places: places.clone(),
+        partitions: partitions.clone(),
         parts,
         steps: SmallVec::new(),
         now: request.now,
@@ -118,11 +118,11 @@ pub(super) fn give_back<P: Places>(
     Box::new(rest).detach();
 }
 
-type Returns<P> = SmallVec<[Returning<<P as Places>::Ticket>; 2]>;
+type Returns<P> = SmallVec<[Returning<<P as Partitions>::Ticket>; 2]>;
 
 /// Computes the answer, and starts to give back hits if it is a denial.
-fn conclude<P: Places>(
-    places: &P,
+fn conclude<P: Partitions>(
+    partitions: &P,
     parts: &Parts,
     steps: &[Step],
     legs: &[Leg<P::Ticket>],
@@ -130,41 +130,41 @@ fn conclude<P: Places>(
 ) -> (Result<Verdicts, StoreError>, Returns<P>) {
     let answer = whole(parts, steps, legs);
     let is_allowed = answer.as_ref().is_ok_and(|verdicts| verdicts.allowed);
-    // Requests that take nothing are executed in each place, whatever the others answer.
+    // Requests that take nothing are executed in each partition, whatever the others answer.
     let has_taken = !is_allowed && steps.iter().any(|step| step.hits > 0);
     if answer.is_ok() && has_taken {
         let lost = legs
             .iter()
             .filter(|leg| leg.may_take && leg.answer().is_err_and(|it| it.may_be_executed()));
-        lost.for_each(|leg| verdict::strand(places, leg.place, &steps[leg.range.clone()]));
+        lost.for_each(|leg| verdict::strand(partitions, leg.partition, &steps[leg.range.clone()]));
     }
     let back = legs.iter().filter(|_| has_taken);
-    let returns = back.filter_map(|leg| verdict::give_back(places, parts, steps, leg, now));
+    let returns = back.filter_map(|leg| verdict::give_back(partitions, parts, steps, leg, now));
     let returns = returns.collect();
     (answer, returns)
 }
 
-/// The pending answer of several places, or of one.
+/// The pending answer of several partitions, or of one.
 ///
 /// If it is dropped earlier, the request is still completed in the background, because nobody else
-/// knows what to give back. With a single place, the request is dropped with its ticket.
-pub struct Ticket<P: Places>(State<P>);
+/// knows what to give back. With a single partition, the request is dropped with its ticket.
+pub struct Ticket<P: Partitions>(State<P>);
 
-enum State<P: Places> {
+enum State<P: Partitions> {
     One(P::Ticket),
     Failed(StoreError),
     /// [`None`] once it has completed, or was detached.
     Several(Option<Box<Journey<P>>>),
 }
 
-impl<P: Places> Ticket<P> {
-    /// The ticket of the only place.
+impl<P: Partitions> Ticket<P> {
+    /// The ticket of the only partition.
     #[must_use]
     pub const fn one(ticket: P::Ticket) -> Self {
         Self(State::One(ticket))
     }
 
-    /// The ticket of a late answer, as in [`Store::late`](crate::Store::late), of a request in one place.
+    /// The ticket of a late answer, as in [`Store::late`](crate::Store::late), of a request in one partition.
     #[must_use]
     pub fn late(mut self) -> Option<Self> {
         match std::mem::replace(&mut self.0, State::Failed(StoreError::Lost)) {
@@ -180,7 +180,7 @@ impl<P: Places> Ticket<P> {
     }
 }
 
-impl<P: Places> Future for Ticket<P> {
+impl<P: Partitions> Future for Ticket<P> {
     type Output = Result<Verdicts, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -194,7 +194,7 @@ impl<P: Places> Future for Ticket<P> {
         };
         ready!(journey.poll_answer(cx));
         // A repeat under the same id must not arrive before the record is deleted.
-        if journey.parts.once().is_some() || journey.places.answers_last() {
+        if journey.parts.once().is_some() || journey.partitions.answers_last() {
             ready!(journey.poll_returns(cx));
         }
         let answer = journey.answer.as_mut();
@@ -207,7 +207,7 @@ impl<P: Places> Future for Ticket<P> {
     }
 }
 
-impl<P: Places> Drop for Ticket<P> {
+impl<P: Partitions> Drop for Ticket<P> {
     fn drop(&mut self) {
         if let State::Several(several) = &mut self.0
             && let Some(journey) = several.take()
@@ -217,17 +217,17 @@ impl<P: Places> Drop for Ticket<P> {
     }
 }
 
-impl<P: Places> std::fmt::Debug for Ticket<P> {
+impl<P: Partitions> std::fmt::Debug for Ticket<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ticket").finish_non_exhaustive()
     }
 }
 
-/// The rest of a request whose caller has gone or has its answer: places that have not answered
+/// The rest of a request whose caller has gone or has its answer: partitions that have not answered
 /// yet, and hits being given back.
-pub struct Rest<P: Places>(Box<Journey<P>>);
+pub struct Rest<P: Partitions>(Box<Journey<P>>);
 
-impl<P: Places> Future for Rest<P> {
+impl<P: Partitions> Future for Rest<P> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -236,33 +236,33 @@ impl<P: Places> Future for Rest<P> {
     }
 }
 
-impl<P: Places> std::fmt::Debug for Rest<P> {
+impl<P: Partitions> std::fmt::Debug for Rest<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Rest").finish_non_exhaustive()
     }
 }
 
-struct Journey<P: Places> {
-    places: P,
+struct Journey<P: Partitions> {
+    partitions: P,
     parts: Parts,
     steps: SmallVec<[Step; 4]>,
     now: Timestamp,
     legs: SmallVec<[Leg<P::Ticket>; 4]>,
-    /// Set once all places have answered.
+    /// Set once all partitions have answered.
     answer: Option<Result<Verdicts, StoreError>>,
     returns: Returns<P>,
 }
 
-// Nothing in it is pinned: tickets are `Unpin`, and polled in place.
-impl<P: Places> Unpin for Journey<P> {}
+// Nothing in it is pinned: tickets are `Unpin`, and polled in partition.
+impl<P: Partitions> Unpin for Journey<P> {}
 
-impl<P: Places> Journey<P> {
+impl<P: Partitions> Journey<P> {
     fn detach(self: Box<Self>) {
-        let places = self.places.clone();
-        places.detach(Rest(self));
+        let partitions = self.partitions.clone();
+        partitions.detach(Rest(self));
     }
 
-    /// Waits for all places, and starts giving back.
+    /// Waits for all partitions, and starts giving back.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.answer.is_some() {
             return Poll::Ready(());
@@ -280,20 +280,21 @@ impl<P: Places> Journey<P> {
             return Poll::Pending;
         }
         let steps = &self.steps;
-        let (answer, returns) = conclude(&self.places, &self.parts, steps, &self.legs, self.now);
+        let (answer, returns) =
+            conclude(&self.partitions, &self.parts, steps, &self.legs, self.now);
         (self.answer, self.returns) = (Some(answer), returns);
         Poll::Ready(())
     }
 
     /// Waits until the outcome of giving back is known.
     fn poll_returns(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let places = &self.places;
+        let partitions = &self.partitions;
         self.returns
             .retain(|it| match Pin::new(&mut it.ticket).poll(cx) {
                 Poll::Pending => true,
                 Poll::Ready(returned) => {
                     if !returned.is_ok_and(|verdicts| verdicts.fault().is_none()) {
-                        places.stranded(it.place, it.hits);
+                        partitions.stranded(it.partition, it.hits);
                     }
                     false
                 }

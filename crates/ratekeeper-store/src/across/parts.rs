@@ -1,4 +1,4 @@
-//! Divides a request among places.
+//! Divides a request among partitions.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ratekeeper_core::{Algorithm, Mode, Vote};
 use smallvec::SmallVec;
 
-use super::Place;
+use super::Partition;
 use crate::{Extra, Once, Permit, PermitAct, Request, Step};
 
-/// The division of a request by place. The steps themselves are kept beside it, in this order.
+/// The division of a request by partition. The steps themselves are kept beside it, in this order.
 #[derive(Debug)]
 pub(super) struct Parts {
-    /// For each step its place and its index in the request. Ascending.
-    order: SmallVec<[(Place, u32); 8]>,
+    /// For each step its partition and its index in the request. Ascending.
+    order: SmallVec<[(Partition, u32); 8]>,
     /// The mode of every part.
     pub(super) mode: Mode,
     /// The options of every part.
@@ -29,10 +29,10 @@ pub(super) struct Parts {
 impl Parts {
     pub(super) fn new(
         request: &Request<'_>,
-        place_of: impl Fn(&Step) -> Place,
+        partition_of: impl Fn(&Step) -> Partition,
     ) -> (Self, SmallVec<[Step; 8]>) {
-        let places = request.steps.iter().map(place_of);
-        let mut order: SmallVec<[(Place, u32); 8]> = places.zip(0..).collect();
+        let partitions = request.steps.iter().map(partition_of);
+        let mut order: SmallVec<[(Partition, u32); 8]> = partitions.zip(0..).collect();
         order.sort_unstable();
         let steps = order
             .iter()
@@ -40,8 +40,8 @@ impl Parts {
         let steps: SmallVec<[Step; 8]> = steps.collect();
         let mut quotas = order.iter().zip(&steps).filter(|(_, step)| step.quota_mode);
         let first = quotas.next();
-        let is_quota_divided =
-            first.is_some_and(|((first, _), _)| quotas.any(|((place, _), _)| place != first));
+        let is_quota_divided = first
+            .is_some_and(|((first, _), _)| quotas.any(|((partition, _), _)| partition != first));
         let parts = Self {
             order,
             mode: Mode {
@@ -55,8 +55,8 @@ impl Parts {
         (parts, steps)
     }
 
-    /// The places, each once, with their ranges of the ordered steps.
-    pub(super) fn ranges(&self) -> impl Iterator<Item = (Place, Range<usize>)> + '_ {
+    /// The partitions, each once, with their ranges of the ordered steps.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = (Partition, Range<usize>)> + '_ {
         let mut end = 0;
         let parts = self.order.chunk_by(|one, other| one.0 == other.0);
         parts.map(move |part| {
@@ -71,9 +71,9 @@ impl Parts {
         self.order.len()
     }
 
-    /// The index in the request of the step at `place` in the order.
-    pub(super) fn number(&self, place: usize) -> usize {
-        index(self.order[place].1)
+    /// The index in the request of the step at `partition` in the order.
+    pub(super) fn number(&self, partition: usize) -> usize {
+        index(self.order[partition].1)
     }
 
     /// Returns true if the quota-mode steps of all parts deny together, since no part decides that
@@ -83,8 +83,8 @@ impl Parts {
             return false;
         }
         let mut votes: SmallVec<[Option<Vote>; 8]> = SmallVec::from_elem(None, self.len());
-        for (place, step) in steps.iter().enumerate() {
-            votes[self.number(place)] = Some(step.vote(fits(place)));
+        for (partition, step) in steps.iter().enumerate() {
+            votes[self.number(partition)] = Some(step.vote(fits(partition)));
         }
         ratekeeper_core::quota_denies(votes.into_iter().flatten(), self.whole)
     }

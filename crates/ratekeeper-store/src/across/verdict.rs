@@ -5,13 +5,13 @@ use smallvec::SmallVec;
 
 use super::journey::{Leg, Returning};
 use super::parts::Parts;
-use super::{Place, Places};
+use super::{Partition, Partitions};
 use crate::{
     Answer, Charge, Execution, Extra, FullMode, Permit, PermitAct, Request, Step, StepOutcome,
     StoreError, Verdicts,
 };
 
-/// The answer to the whole request, once all places have answered or failed.
+/// The answer to the whole request, once all partitions have answered or failed.
 pub(super) fn whole<T>(
     parts: &Parts,
     steps: &[Step],
@@ -21,7 +21,7 @@ pub(super) fn whole<T>(
         SmallVec::from_elem(StepOutcome::Full(FullMode::Deny), parts.len());
     let mut allowed = true;
     let (mut has_now, mut has_before, mut fault) = (false, false, None);
-    // A time that every place has reached: nothing is later given back to a window that began in
+    // A time that every partition has reached: nothing is later given back to a window that began in
     // between.
     let mut at = Timestamp::from_micros(u64::MAX);
     let mut unexecuted = None;
@@ -30,8 +30,8 @@ pub(super) fn whole<T>(
             Ok(verdicts) => verdicts,
             Err(error) => {
                 fault.get_or_insert(error);
-                for place in leg.range.clone() {
-                    outcomes[parts.number(place)] = StepOutcome::Unanswered(error);
+                for partition in leg.range.clone() {
+                    outcomes[parts.number(partition)] = StepOutcome::Unanswered(error);
                 }
                 continue;
             }
@@ -45,8 +45,8 @@ pub(super) fn whole<T>(
                 unexecuted.get_or_insert(verdicts);
             }
         }
-        for (place, outcome) in leg.range.clone().zip(&verdicts.outcomes) {
-            outcomes[parts.number(place)] = *outcome;
+        for (partition, outcome) in leg.range.clone().zip(&verdicts.outcomes) {
+            outcomes[parts.number(partition)] = *outcome;
         }
     }
     if let Some(refused) = unexecuted {
@@ -57,12 +57,12 @@ pub(super) fn whole<T>(
             execution: refused.execution,
         });
     }
-    // Neither: no place has answered. Both: the parts executed now do not belong to those executed
+    // Neither: no partition has answered. Both: the parts executed now do not belong to those executed
     // before.
     if let Some(error) = fault.filter(|_| has_now == has_before) {
         return Err(error);
     }
-    let fits = |place: usize| outcomes[parts.number(place)].fits();
+    let fits = |partition: usize| outcomes[parts.number(partition)].fits();
     allowed = allowed && !parts.quota_denies(steps, fits);
     let execution = match has_now {
         true => Execution::Now,
@@ -76,10 +76,10 @@ pub(super) fn whole<T>(
     })
 }
 
-/// Asks the place of `leg` to give back the hits that it has taken now, if any, and to delete its
+/// Asks the partition of `leg` to give back the hits that it has taken now, if any, and to delete its
 /// record.
-pub(super) fn give_back<P: Places>(
-    places: &P,
+pub(super) fn give_back<P: Partitions>(
+    partitions: &P,
     parts: &Parts,
     steps: &[Step],
     leg: &Leg<P::Ticket>,
@@ -100,7 +100,7 @@ pub(super) fn give_back<P: Places>(
         if verdicts.allowed && takes(step, outcome) {
             if is_permit && leg.permit.is_none() {
                 // Permits without an id can only expire.
-                places.stranded(leg.place, step.hits.unsigned_abs());
+                partitions.stranded(leg.partition, step.hits.unsigned_abs());
                 continue;
             }
             hits += step.hits.unsigned_abs();
@@ -109,8 +109,8 @@ pub(super) fn give_back<P: Places>(
                 false => returned = -step.hits,
             }
         } else if forgets.is_none() || (is_permit && number > 0) {
-            // An idempotent request is recorded under its first step, also in every place into
-            // which its place divides it: that step is looked up.
+            // An idempotent request is recorded under its first step, also in every partition into
+            // which its partition divides it: that step is looked up.
             continue;
         }
         back.push(Step {
@@ -137,24 +137,24 @@ pub(super) fn give_back<P: Places>(
         extra: Some(&extra),
         ..Request::new(&back, Mode::default(), now)
     };
-    match places.ask(leg.place, &request) {
+    match partitions.ask(leg.partition, &request) {
         Answer::Decided(_) => None,
         Answer::Pending(ticket) => Some(Returning {
-            place: leg.place,
+            partition: leg.partition,
             hits,
             ticket,
         }),
     }
 }
 
-/// Reports the hits that `place`, which has not answered in time, may have taken by `steps` for
+/// Reports the hits that `partition`, which has not answered in time, may have taken by `steps` for
 /// nothing.
-pub(super) fn strand<P: Places>(places: &P, place: Place, steps: &[Step]) {
+pub(super) fn strand<P: Partitions>(partitions: &P, partition: Partition, steps: &[Step]) {
     let may_be_taken = |step: &&Step| step.hits > 0 && step.charge == Charge::IfAllowed;
     let hits = steps.iter().filter(may_be_taken);
     let hits = hits.map(|step| step.hits.unsigned_abs()).sum();
     if hits > 0 {
-        places.stranded(place, hits);
+        partitions.stranded(partition, hits);
     }
 }
 

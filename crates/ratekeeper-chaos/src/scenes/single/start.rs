@@ -8,7 +8,7 @@ use super::{FAULT, Single};
 use crate::fault::{Counters, Fault, Start};
 
 /// The key under which nodes keep the secret that counters are named by.
-const SEED: &str = "rk:seed";
+const SEED: &str = "rk:hash-key";
 
 pub(super) static FAULTS: &[Fault<Single>] = &[
     Fault {

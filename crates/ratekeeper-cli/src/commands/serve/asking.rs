@@ -230,8 +230,8 @@ impl GatewayService for Asking {
         self.gateway.files()
     }
 
-    fn chores(&self) -> impl Future<Output = ()> + Send + 'static {
-        self.gateway.chores()
+    fn maintenance(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.gateway.maintenance()
     }
 }
 

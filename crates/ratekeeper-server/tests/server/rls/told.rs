@@ -252,7 +252,7 @@ descriptors:
             config.rls.dynamic_metadata = true;
         })
         .await;
-        let print = running.limiter.seed().fingerprint(secret);
+        let print = running.limiter.snapshot().fingerprint(secret);
         let api_key = if is_shown { secret } else { &*print };
         let card = api_key;
         for domain in ["d", "unknown"] {

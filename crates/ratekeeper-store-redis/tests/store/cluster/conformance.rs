@@ -13,7 +13,7 @@ ratekeeper_testkit::conformance!({
         let store = RedisStore::with_clock(endpoint(&cluster), patient(), Clock::Told, home());
         eventually(
             "the store knows the cluster, and how counters are named",
-            || store.shards().len() == 3 && store.seed().is_some(),
+            || store.shards().len() == 3 && store.hash_key().is_some(),
         );
         store
     }

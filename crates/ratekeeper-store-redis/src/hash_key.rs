@@ -1,13 +1,13 @@
-//! The secret that counters are named by, and the protocol by which all nodes come to share it.
+//! The hash key that counters are named by, and the protocol by which all nodes come to share it.
 //!
 //! It is made once and lies in Redis under one key, where each node puts it back and compares it
-//! each second. A node counts nothing before it knows the secret, and makes one only if no other
+//! each second. A node counts nothing before it knows the hash key, and makes one only if no other
 //! node can be about to put one back. If two meet all the same, the older one wins, for all nodes
 //! ([`Minted`]). In a cluster every shard but the one of that key has a copy, under a key that lies
 //! there, and so has every further store of a service: a node that starts while the first store's
-//! server is away, or has come back empty, finds the secret that all others name counters by. The
+//! server is away, or has come back empty, finds the hash key that all others name counters by. The
 //! first key of the first store is authoritative, and copies are made to agree with it. Copies in
-//! further stores have keys that are nobody's first: another service may have its own secret there,
+//! further stores have keys that are nobody's first: another service may have its own hash key there,
 //! and must not be given ours.
 
 mod minted;
@@ -33,18 +33,18 @@ use crate::topology::{SlotMap, Topology};
 const NAMES_MAX: u32 = 1 << 18;
 
 /// 128 bits.
-pub(crate) type Secret = [u8; 16];
+pub(crate) type KeyBytes = [u8; 16];
 
-/// The key under which a server keeps the secret.
+/// The key under which a server keeps the hash key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum SeedKey {
+pub(crate) enum HashKeyName {
     /// The authoritative key.
     First(String),
     /// A copy, for when the authoritative key cannot be read.
     Copy(String),
 }
 
-impl SeedKey {
+impl HashKeyName {
     /// Returns the key on `shard`, given the `map` of its store, which may be the first one;
     /// [`None`] if the shard serves nothing.
     pub(crate) fn of(
@@ -61,7 +61,7 @@ impl SeedKey {
             let owner = map.shard(slot_of_key(key));
             owner.is_some_and(|it| Arc::ptr_eq(it, shard))
         };
-        let first = format!("{prefix}seed");
+        let first = format!("{prefix}hash-key");
         if is_first_store && lies_there(&first) {
             return Some(Self::First(first));
         }
@@ -80,55 +80,55 @@ impl SeedKey {
     }
 }
 
-/// This node's knowledge of the secret, for all of its stores.
-pub(crate) struct Seed {
+/// This node's knowledge of the hash key, for all of its stores.
+pub(crate) struct SharedHashKey {
     known: Mutex<Known>,
-    /// The secret, once it is known, for those waiting for it.
-    adopted: watch::Sender<Option<Secret>>,
-    /// The same in two words, for the comparison in each decision: a half-written change equals neither secret.
+    /// The hash key, once it is known, for those waiting for it.
+    adopted: watch::Sender<Option<KeyBytes>>,
+    /// The same in two words, for the comparison in each decision: a half-written change equals neither hash key.
     words: [AtomicU64; 2],
     /// True once it is known, for the check in each decision.
     is_adopted: AtomicBool,
-    /// The number of times another secret than the one in use was found at the authoritative key.
+    /// The number of times another hash key than the one in use was found at the authoritative key.
     conflicts: AtomicU64,
-    /// True if the secret is a setting, so that it lies in no server.
+    /// True if the hash key is a setting, so that it lies in no server.
     pub(crate) is_setting: bool,
     /// The topologies of the stores whose counters are named by it.
     stores: Box<[Arc<Topology>]>,
 }
 
-/// A store's part in sharing the secret.
+/// A store's part in sharing the hash key.
 #[derive(Clone, Debug)]
 pub(crate) struct Share {
-    pub(crate) seed: Arc<Seed>,
-    /// True if the store's secret is authoritative.
+    pub(crate) hash_key: Arc<SharedHashKey>,
+    /// True if the store's hash key is authoritative.
     pub(crate) is_first: bool,
 }
 
 enum Known {
-    /// Nothing: this secret is proposed if there is none.
-    Proposal(Secret),
-    /// A copy's secret, and the servers with differing copies.
+    /// Nothing: this hash key is proposed if there is none.
+    Proposal(KeyBytes),
+    /// A copy's hash key, and the servers with differing copies.
     Copied(Minted, BTreeSet<Box<str>>),
-    /// The authoritative secret.
+    /// The authoritative hash key.
     Agreed(Minted),
 }
 
-/// The result of reading the secret in one place.
+/// The result of reading the hash key in one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Heard {
     /// It is the one that this node uses, perhaps from now on.
     Same,
-    /// It is a copy that differs, while the authoritative secret is not known.
+    /// It is a copy that differs, while the authoritative hash key is not known.
     Undecided,
     /// It is a different one: this one has to replace it.
     PutBack(Minted),
 }
 
-/// Without the secret.
-impl std::fmt::Debug for Seed {
+/// Without the hash key.
+impl std::fmt::Debug for SharedHashKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seed")
+        f.debug_struct("SharedHashKey")
             .field("known", &*self.known.lock())
             .field("is_setting", &self.is_setting)
             .finish_non_exhaustive()
@@ -146,8 +146,9 @@ impl std::fmt::Debug for Known {
     }
 }
 
-impl Seed {
-    pub(crate) fn new(setting: Option<Secret>, stores: Box<[Arc<Topology>]>) -> Self {
+impl SharedHashKey {
+    pub(crate) fn new(setting: Option<HashKey>, stores: Box<[Arc<Topology>]>) -> Self {
+        let setting = setting.map(HashKey::to_bytes);
         let known = match setting {
             Some(secret) => Known::Agreed(Minted::undated(secret)),
             None => Known::Proposal(random()),
@@ -163,15 +164,15 @@ impl Seed {
         }
     }
 
-    /// The secret; [`None`] before any server has told it.
-    pub(crate) fn adopted(&self) -> Option<Secret> {
+    /// The hash key; [`None`] before any server has told it.
+    pub(crate) fn adopted(&self) -> Option<KeyBytes> {
         *self.adopted.borrow()
     }
 
-    /// Waits for a secret other than `known`, and returns it.
-    pub(crate) async fn other_than(&self, known: Secret) -> Secret {
+    /// Waits for a hash key other than `known`, and returns it.
+    pub(crate) async fn other_than(&self, known: KeyBytes) -> KeyBytes {
         let mut adopted = self.adopted.subscribe();
-        let is_other = |secret: &Option<Secret>| secret.is_some_and(|it| it != known);
+        let is_other = |secret: &Option<KeyBytes>| secret.is_some_and(|it| it != known);
         let found = adopted.wait_for(is_other).await.ok();
         match found.and_then(|it| *it) {
             Some(secret) => secret,
@@ -185,11 +186,11 @@ impl Seed {
         self.is_adopted.load(Ordering::Acquire)
     }
 
-    /// Returns true if counters named by `key` may be counted: it is the secret that all nodes
-    /// have, as far as is known. Without `key`, the secret has to be known only if counters lie in
+    /// Returns true if counters named by `key` may be counted: it is the hash key that all nodes
+    /// have, as far as is known. Without `key`, the hash key has to be known only if counters lie in
     /// several places.
     pub(crate) fn admits(&self, key: Option<HashKey>) -> bool {
-        // Relaxed: a decision that sees the previous secret is as good as one made a moment earlier.
+        // Relaxed: a decision that sees the previous hash key is as good as one made a moment earlier.
         let is = |(known, word): (&AtomicU64, u64)| known.load(Ordering::Relaxed) == word;
         match key {
             Some(key) => self.is_adopted() && self.words.iter().zip(words(key.to_bytes())).all(is),
@@ -197,12 +198,12 @@ impl Seed {
         }
     }
 
-    /// Returns true if the authoritative secret is known, and not just a copy.
+    /// Returns true if the authoritative hash key is known, and not just a copy.
     pub(crate) fn is_agreed(&self) -> bool {
         matches!(*self.known.lock(), Known::Agreed(_))
     }
 
-    /// The number of times another secret than the one in use was found at the authoritative key.
+    /// The number of times another hash key than the one in use was found at the authoritative key.
     pub(crate) fn conflicts(&self) -> u64 {
         self.conflicts.load(Ordering::Relaxed)
     }
@@ -212,7 +213,7 @@ impl Seed {
         self.stores.len() > 1 || self.stores.iter().any(|it| it.is_cluster())
     }
 
-    /// The servers whose copies differ from the first one seen, while the authoritative secret is not known.
+    /// The servers whose copies differ from the first one seen, while the authoritative hash key is not known.
     pub(crate) fn differing(&self) -> Vec<Box<str>> {
         match &*self.known.lock() {
             Known::Copied(_, differing) => differing.iter().cloned().collect(),
@@ -220,11 +221,16 @@ impl Seed {
         }
     }
 
-    /// Returns the secret to store at `key` if it is empty, `now` by the clock of its server. A
+    /// Returns the hash key to store at `key` if it is empty, `now` by the clock of its server. A
     /// node that knows none proposes its own where it may.
-    pub(crate) fn offer(&self, key: &SeedKey, may_propose: bool, now: Timestamp) -> Option<Minted> {
+    pub(crate) fn offer(
+        &self,
+        key: &HashKeyName,
+        may_propose: bool,
+        now: Timestamp,
+    ) -> Option<Minted> {
         match (&*self.known.lock(), key) {
-            (Known::Proposal(secret), SeedKey::First(_)) if may_propose => Some(Minted {
+            (Known::Proposal(secret), HashKeyName::First(_)) if may_propose => Some(Minted {
                 at: now,
                 secret: *secret,
             }),
@@ -233,11 +239,11 @@ impl Seed {
         }
     }
 
-    /// Takes in the secret found at `key` of `server`, and returns what has to be done about it.
-    pub(crate) fn hear(&self, key: &SeedKey, server: &str, there: Minted) -> Heard {
+    /// Takes in the hash key found at `key` of `server`, and returns what has to be done about it.
+    pub(crate) fn hear(&self, key: &HashKeyName, server: &str, there: Minted) -> Heard {
         let mut known = self.known.lock();
         match (key, &mut *known) {
-            (SeedKey::First(_), Known::Agreed(ours)) if ours.secret != there.secret => {
+            (HashKeyName::First(_), Known::Agreed(ours)) if ours.secret != there.secret => {
                 let ours = *ours;
                 self.conflicts.fetch_add(1, Ordering::Relaxed);
                 let is_theirs = there.prevails_over(&ours);
@@ -247,15 +253,15 @@ impl Seed {
                 }
                 *known = Known::Agreed(there);
             }
-            (SeedKey::First(_), known) => *known = Known::Agreed(there),
-            (SeedKey::Copy(_), known @ Known::Proposal(_)) => {
+            (HashKeyName::First(_), known) => *known = Known::Agreed(there),
+            (HashKeyName::Copy(_), known @ Known::Proposal(_)) => {
                 *known = Known::Copied(there, BTreeSet::new());
             }
-            (SeedKey::Copy(_), Known::Agreed(ours)) if ours.secret != there.secret => {
+            (HashKeyName::Copy(_), Known::Agreed(ours)) if ours.secret != there.secret => {
                 return Heard::PutBack(*ours);
             }
-            (SeedKey::Copy(_), Known::Agreed(_)) => {}
-            (SeedKey::Copy(_), Known::Copied(ours, differing)) => {
+            (HashKeyName::Copy(_), Known::Agreed(_)) => {}
+            (HashKeyName::Copy(_), Known::Copied(ours, differing)) => {
                 return match ours.secret == there.secret {
                     true => {
                         differing.remove(server);
@@ -272,7 +278,7 @@ impl Seed {
         Heard::Same
     }
 
-    fn adopt(&self, secret: Secret) {
+    fn adopt(&self, secret: KeyBytes) {
         for (known, word) in self.words.iter().zip(words(secret)) {
             known.store(word, Ordering::Relaxed);
         }
@@ -285,7 +291,7 @@ impl Seed {
         });
     }
 
-    /// Returns true if every server but one that could know a secret has been asked for it: all
+    /// Returns true if every server but one that could know a hash key has been asked for it: all
     /// slots of all stores are served, and each of their servers has answered.
     pub(crate) fn were_all_asked(&self, but: &Arc<Shard>) -> bool {
         let was_asked = |it: &Arc<Shard>| {
@@ -312,7 +318,7 @@ fn tell_conflict(server: &str, is_theirs: bool) {
     warn!(server, "a different hash key was found in Redis: {what}");
 }
 
-fn words(secret: Secret) -> [u64; 2] {
+fn words(secret: KeyBytes) -> [u64; 2] {
     let word = |bytes: &[u8]| {
         bytes
             .iter()
@@ -323,15 +329,15 @@ fn words(secret: Secret) -> [u64; 2] {
 }
 
 /// Returns 128 random bits.
-fn random() -> Secret {
-    let mut seed = [0; 16];
-    if getrandom::fill(&mut seed).is_err() {
+fn random() -> KeyBytes {
+    let mut hash_key = [0; 16];
+    if getrandom::fill(&mut hash_key).is_err() {
         // Without the system's generator a process still has the keys of its own hash tables.
         let word = || RandomState::new().build_hasher().finish().to_le_bytes();
-        seed[..8].copy_from_slice(&word());
-        seed[8..].copy_from_slice(&word());
+        hash_key[..8].copy_from_slice(&word());
+        hash_key[8..].copy_from_slice(&word());
     }
-    seed
+    hash_key
 }
 
 #[cfg(test)]
@@ -340,12 +346,12 @@ mod tests {
     use crate::node::{Address, Node};
     use crate::topology::Range;
 
-    fn first() -> SeedKey {
-        SeedKey::First("rk:seed".to_owned())
+    fn first() -> HashKeyName {
+        HashKeyName::First("rk:hash-key".to_owned())
     }
 
-    fn copy() -> SeedKey {
-        SeedKey::Copy("rk:seed:0".to_owned())
+    fn copy() -> HashKeyName {
+        HashKeyName::Copy("rk:hash-key:0".to_owned())
     }
 
     fn minted(at: u64, byte: u8) -> Minted {
@@ -357,64 +363,76 @@ mod tests {
 
     #[test]
     fn a_copy_is_believed_until_the_first_is_heard() {
-        let seed = Seed::new(None, Box::default());
-        assert_eq!(seed.adopted(), None);
-        assert_eq!(seed.hear(&copy(), "b", minted(1, 1)), Heard::Same);
-        assert_eq!(seed.adopted(), Some([1; 16]));
+        let hash_key = SharedHashKey::new(None, Box::default());
+        assert_eq!(hash_key.adopted(), None);
+        assert_eq!(hash_key.hear(&copy(), "b", minted(1, 1)), Heard::Same);
+        assert_eq!(hash_key.adopted(), Some([1; 16]));
         // Of two copies that differ, neither is known to be wrong.
-        assert_eq!(seed.hear(&copy(), "b", minted(2, 2)), Heard::Undecided);
-        assert_eq!(seed.adopted(), Some([1; 16]));
+        assert_eq!(hash_key.hear(&copy(), "b", minted(2, 2)), Heard::Undecided);
+        assert_eq!(hash_key.adopted(), Some([1; 16]));
         assert_eq!(
-            (seed.differing(), seed.is_agreed()),
+            (hash_key.differing(), hash_key.is_agreed()),
             (vec!["b".into()], false)
         );
         // However young: another service may have made the copy.
         let first = minted(2, 2);
-        assert_eq!(seed.hear(&self::first(), "a", first), Heard::Same);
-        assert_eq!((seed.differing(), seed.is_agreed()), (vec![], true));
-        assert_eq!(seed.adopted(), Some([2; 16]));
-        assert_eq!(seed.hear(&copy(), "b", minted(1, 1)), Heard::PutBack(first));
-        assert_eq!(seed.conflicts(), 0);
+        assert_eq!(hash_key.hear(&self::first(), "a", first), Heard::Same);
+        assert_eq!((hash_key.differing(), hash_key.is_agreed()), (vec![], true));
+        assert_eq!(hash_key.adopted(), Some([2; 16]));
+        assert_eq!(
+            hash_key.hear(&copy(), "b", minted(1, 1)),
+            Heard::PutBack(first)
+        );
+        assert_eq!(hash_key.conflicts(), 0);
     }
 
     #[test]
     fn of_two_that_meet_the_older_one_counts_on_both_sides() {
         let (older, newer) = (minted(1, 1), minted(2, 2));
-        let seed = Seed::new(None, Box::default());
-        assert_eq!(seed.hear(&first(), "a", newer), Heard::Same);
-        assert_eq!(seed.hear(&first(), "a", older), Heard::Same);
-        assert_eq!((seed.adopted(), seed.conflicts()), (Some([1; 16]), 1));
-        assert_eq!(seed.hear(&first(), "a", newer), Heard::PutBack(older));
-        assert_eq!((seed.adopted(), seed.conflicts()), (Some([1; 16]), 2));
+        let hash_key = SharedHashKey::new(None, Box::default());
+        assert_eq!(hash_key.hear(&first(), "a", newer), Heard::Same);
+        assert_eq!(hash_key.hear(&first(), "a", older), Heard::Same);
+        assert_eq!(
+            (hash_key.adopted(), hash_key.conflicts()),
+            (Some([1; 16]), 1)
+        );
+        assert_eq!(hash_key.hear(&first(), "a", newer), Heard::PutBack(older));
+        assert_eq!(
+            (hash_key.adopted(), hash_key.conflicts()),
+            (Some([1; 16]), 2)
+        );
     }
 
     #[test]
     fn nothing_is_counted_by_another_key_than_the_one_that_is_known() {
-        let seed = Seed::new(None, Box::default());
+        let hash_key = SharedHashKey::new(None, Box::default());
         let key = |byte| Some(HashKey::from_bytes([byte; 16]));
-        assert!(!seed.admits(key(0)) && !seed.admits(key(1)));
-        seed.hear(&first(), "a", minted(1, 1));
-        assert!(seed.admits(key(1)) && !seed.admits(key(2)));
+        assert!(!hash_key.admits(key(0)) && !hash_key.admits(key(1)));
+        hash_key.hear(&first(), "a", minted(1, 1));
+        assert!(hash_key.admits(key(1)) && !hash_key.admits(key(2)));
         let half = [[1; 8], [2; 8]]
             .concat()
             .try_into()
             .map(HashKey::from_bytes);
-        assert!(!seed.admits(half.ok()));
-        let setting = Seed::new(Some([3; 16]), Box::default());
+        assert!(!hash_key.admits(half.ok()));
+        let setting = SharedHashKey::new(Some(HashKey::from_bytes([3; 16])), Box::default());
         assert!(setting.admits(key(3)) && !setting.admits(key(1)));
     }
 
     #[test]
     fn a_proposal_goes_nowhere_but_to_the_first_key_when_it_may() {
-        let seed = Seed::new(None, Box::default());
+        let hash_key = SharedHashKey::new(None, Box::default());
         let now = Timestamp::from_micros(5);
-        assert_eq!(seed.offer(&copy(), true, now), None);
-        assert_eq!(seed.offer(&first(), false, now), None);
-        assert_eq!(seed.offer(&first(), true, now).map(|it| it.at), Some(now));
+        assert_eq!(hash_key.offer(&copy(), true, now), None);
+        assert_eq!(hash_key.offer(&first(), false, now), None);
+        assert_eq!(
+            hash_key.offer(&first(), true, now).map(|it| it.at),
+            Some(now)
+        );
         let copied = minted(1, 1);
-        seed.hear(&copy(), "b", copied);
-        assert_eq!(seed.offer(&first(), false, now), Some(copied));
-        assert_eq!(seed.offer(&copy(), false, now), Some(copied));
+        hash_key.hear(&copy(), "b", copied);
+        assert_eq!(hash_key.offer(&first(), false, now), Some(copied));
+        assert_eq!(hash_key.offer(&copy(), false, now), Some(copied));
     }
 
     #[test]
@@ -434,15 +452,17 @@ mod tests {
         let map = topology.map();
         let keys_of = |is_first_store| -> Vec<_> {
             let shards = map.shards().iter();
-            let keys = shards.map(|shard| SeedKey::of("rk:", shard, &map, is_first_store));
+            let keys = shards.map(|shard| HashKeyName::of("rk:", shard, &map, is_first_store));
             keys.map(|key| key.expect("it serves slots")).collect()
         };
         let (keys, further) = (keys_of(true), keys_of(false));
-        let firsts = keys.iter().filter(|key| matches!(key, SeedKey::First(_)));
+        let firsts = keys
+            .iter()
+            .filter(|key| matches!(key, HashKeyName::First(_)));
         assert_eq!(firsts.count(), 1);
         // A further store has copies, under keys that are authoritative for no service.
         for key in &further {
-            assert!(matches!(key, SeedKey::Copy(_)), "{key:?}");
+            assert!(matches!(key, HashKeyName::Copy(_)), "{key:?}");
             assert!(keys.iter().all(|it| it.name() != key.name()), "{key:?}");
         }
         for (key, shard) in keys.iter().chain(&further).zip(map.shards().iter().cycle()) {

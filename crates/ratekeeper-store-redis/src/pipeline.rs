@@ -13,19 +13,19 @@ use tracing::debug;
 
 use crate::batch::{Batch, by_slot};
 use crate::clock;
-use crate::lane::Lane;
-use crate::lanes::Elsewhere;
+use crate::connections::Elsewhere;
 use crate::metrics::Fault;
 use crate::queue::{Member, Waiting, earliest};
 use crate::script::{Aside, Call, Clock, Group, Item, Told, decode_and_keep};
+use crate::shard_connection::ShardConnection;
 use crate::stall::{Mark, SLICE};
 use crate::survey::told;
 use crate::topology::Topology;
 use crate::wire::{Refusal, Sent, ask, is_of_connection};
 
-/// The outcome of a flight.
+/// The outcome of a pipeline.
 #[derive(Debug)]
-pub(crate) enum Landed {
+pub(crate) enum PipelineEnd {
     /// The server answered, in whatever way.
     Answered,
     /// The connection is of no more use, for this reason.
@@ -33,8 +33,8 @@ pub(crate) enum Landed {
 }
 
 /// The groups of one pipeline, and the requests that wait for them.
-pub(crate) struct Flight<'a> {
-    lane: &'a Lane,
+pub(crate) struct Pipeline<'a> {
+    shard_connection: &'a ShardConnection,
     batches: Vec<Batch>,
     sent: Instant,
     /// The knowledge of the server's clock when it was sent.
@@ -48,38 +48,44 @@ pub(crate) struct Flight<'a> {
     mark: Mark,
 }
 
-impl<'a> Flight<'a> {
-    pub(crate) fn new(lane: &'a Lane, waiting: Vec<Waiting>) -> Self {
+impl<'a> Pipeline<'a> {
+    pub(crate) fn new(shard_connection: &'a ShardConnection, waiting: Vec<Waiting>) -> Self {
         let sent = Instant::now();
         let (groups, mut decisions, mut queued) = (waiting.len(), 0, Duration::ZERO);
         for member in waiting.iter().flat_map(|it| &it.members.list) {
             decisions += 1;
             queued += sent.saturating_duration_since(member.queued_at);
         }
-        lane.shard.metrics.sent(groups, decisions, queued);
-        let batches = match lane.is_of_cluster {
+        shard_connection
+            .shard
+            .metrics
+            .sent(groups, decisions, queued);
+        let batches = match shard_connection.is_of_cluster {
             true => by_slot(waiting),
             false => vec![Batch::of(waiting, false)],
         };
         Self {
-            lane,
+            shard_connection,
             batches,
             sent,
-            clock: lane.shard.clock.sent(),
-            returns: lane.asking.denied.returns(),
-            due: sent + lane.config.deadline,
-            mark: lane.stall.mark(),
+            clock: shard_connection.shard.clock.sent(),
+            returns: shard_connection.asking.denied.returns(),
+            due: sent + shard_connection.config.deadline,
+            mark: shard_connection.stall.mark(),
         }
     }
 
     /// Sends the groups and hands out the answers. A request whose deadline passes fails then; the
-    /// flight goes on, because the connection's answers come in order.
-    pub(crate) async fn fly(mut self, mut connection: MultiplexedConnection) -> Landed {
+    /// pipeline goes on, because the connection's answers come in order.
+    pub(crate) async fn run(mut self, mut connection: MultiplexedConnection) -> PipelineEnd {
         let calls = self.calls();
         let mut wakes;
         let replies = {
-            let lane = self.lane;
-            let (script, metrics) = (&lane.asking.script, &lane.shard.metrics);
+            let shard_connection = self.shard_connection;
+            let (script, metrics) = (
+                &shard_connection.asking.script,
+                &shard_connection.shard.metrics,
+            );
             let asked = ask(&mut connection, &calls, script, metrics);
             tokio::pin!(asked);
             let mut next = self.next_deadline();
@@ -90,7 +96,7 @@ impl<'a> Flight<'a> {
                     replies = &mut asked => break replies,
                     () = sleep_until(wakes.into()) => {
                         let mut now = Instant::now();
-                        lane.stall.ran(wakes, now);
+                        shard_connection.stall.ran(wakes, now);
                         if now >= next {
                             // After a pause of this process the answer may already be in the
                             // socket: read it before telling anybody that none came.
@@ -107,25 +113,28 @@ impl<'a> Flight<'a> {
             }
         };
         let took = self.sent.elapsed();
-        self.lane.shard.metrics.answered(took);
+        self.shard_connection.shard.metrics.answered(took);
         // The answer may have come together with a timer that was late.
-        self.lane.stall.ran(wakes, self.sent + took);
+        self.shard_connection.stall.ran(wakes, self.sent + took);
         // Before anybody is told, and also if the outcome is unknown.
         let groups = self.batches.iter().flat_map(|batch| &batch.groups);
         let refunded = groups.flat_map(Group::refunded);
-        refunded.for_each(|key| self.lane.asking.denied.forget(key));
+        refunded.for_each(|key| self.shard_connection.asking.denied.forget(key));
         match replies {
             Ok(replies) => self.land(&replies, took),
             Err(error) => {
                 let failed = self.fail_all();
-                self.lane.shard.metrics.fault(Fault::Connection, failed);
-                Landed::Lost(error.to_string())
+                self.shard_connection
+                    .shard
+                    .metrics
+                    .fault(Fault::Connection, failed);
+                PipelineEnd::Lost(error.to_string())
             }
         }
     }
 
     fn calls(&self) -> Vec<Sent> {
-        let asking = &self.lane.asking;
+        let asking = &self.shard_connection.asking;
         let first = self.batches.first().and_then(|batch| batch.members.first());
         let told = match (asking.clock, first) {
             (Clock::Told, Some(members)) => {
@@ -150,7 +159,7 @@ impl<'a> Flight<'a> {
 
     fn next_deadline(&self) -> Instant {
         let waiting = self.waiting().filter(|member| !member.is_answered());
-        let stood = self.lane.stall.mark();
+        let stood = self.shard_connection.stall.mark();
         let due = self.mark.moved(self.due, stood);
         waiting.fold(due, |first, member| first.min(member.deadline(stood)))
     }
@@ -158,7 +167,7 @@ impl<'a> Flight<'a> {
     /// Fails the requests whose deadline has passed, and the server when it is due, and again with
     /// each deadline that passes. Returns the next time to look.
     fn overdue(&mut self, now: Instant) -> Instant {
-        let stood = self.lane.stall.mark();
+        let stood = self.shard_connection.stall.mark();
         let late = self.sent_late(now, stood);
         let (mut expired, mut next) = (0, None);
         for members in self.batches.iter_mut().flat_map(|batch| &mut batch.members) {
@@ -166,14 +175,14 @@ impl<'a> Flight<'a> {
             expired += count;
             next = earliest(next, then);
         }
-        let shard = &self.lane.shard;
+        let shard = &self.shard_connection.shard;
         let timeouts = expired.saturating_sub(late);
         shard.metrics.fault(Fault::Overloaded, late);
         if now < self.mark.moved(self.due, stood) {
             shard.metrics.fault(Fault::Timeout, timeouts);
         } else {
             shard.failed(Fault::Timeout, timeouts, "no answer within the deadline");
-            (self.due, self.mark) = (now + self.lane.config.deadline, stood);
+            (self.due, self.mark) = (now + self.shard_connection.config.deadline, stood);
         }
         let due = self.mark.moved(self.due, stood);
         next.map_or(due, |next| next.min(due))
@@ -181,7 +190,7 @@ impl<'a> Flight<'a> {
 
     /// Counts the requests now expired that had spent most of their time before they were sent.
     fn sent_late(&self, now: Instant, stood: Mark) -> usize {
-        let half = self.sent + self.lane.config.deadline / 2;
+        let half = self.sent + self.shard_connection.config.deadline / 2;
         let half = self.mark.moved(half, stood);
         let late = |member: &&Member| {
             let deadline = member.deadline(stood);
@@ -192,27 +201,27 @@ impl<'a> Flight<'a> {
     }
 
     /// Hands out the answers, and sends elsewhere the groups that were not carried out.
-    fn land(mut self, replies: &[RedisResult<Value>], took: Duration) -> Landed {
-        let (mut has_served, mut landed) = (false, Landed::Answered);
+    fn land(mut self, replies: &[RedisResult<Value>], took: Duration) -> PipelineEnd {
+        let (mut has_served, mut end) = (false, PipelineEnd::Answered);
         let batches = std::mem::take(&mut self.batches);
         for (batch, reply) in batches.into_iter().zip(replies) {
             match reply {
                 Ok(value) => has_served |= self.answer(batch, value),
                 Err(error) => {
                     if let Some(lost) = self.refused(batch, error) {
-                        landed = lost;
+                        end = lost;
                     }
                 }
             }
         }
         // Even if nobody was still waiting for it.
-        let due = self.sent + self.lane.config.deadline;
-        let due = self.mark.moved(due, self.lane.stall.mark());
+        let due = self.sent + self.shard_connection.config.deadline;
+        let due = self.mark.moved(due, self.shard_connection.stall.mark());
         if has_served && self.sent + took <= due {
-            self.lane.shard.breaker.succeeded();
-            self.lane.shard.served();
+            self.shard_connection.shard.breaker.succeeded();
+            self.shard_connection.shard.served();
         }
-        landed
+        end
     }
 
     /// Gives the requests of `batch` the script's answer; returns true if it could be read.
@@ -242,7 +251,7 @@ impl<'a> Flight<'a> {
             },
         );
         match decoded {
-            Ok(Told { at, moved }) => self.lane.shard.told_time(self.clock, at, moved),
+            Ok(Told { at, moved }) => self.shard_connection.shard.told_time(self.clock, at, moved),
             Err(error) => {
                 self.malformed(batch, &error.to_string());
                 return false;
@@ -250,14 +259,14 @@ impl<'a> Flight<'a> {
         }
         for (number, key) in corrupt {
             let failed = batch.members[number].fail(StoreError::Corrupt);
-            let name = self.lane.asking.names.text(key);
-            self.lane.shard.corrupt(failed, &name);
+            let name = self.shard_connection.asking.names.text(key);
+            self.shard_connection.shard.corrupt(failed, &name);
         }
-        let memory = &self.lane.asking.denied;
+        let memory = &self.shard_connection.asking.denied;
         for (number, known) in denied {
             let signature = batch.members[number].signature;
             let asked = (self.sent, self.returns);
-            memory.keep(&self.lane.shard, signature, known, asked);
+            memory.keep(&self.shard_connection.shard, signature, known, asked);
         }
         true
     }
@@ -277,41 +286,41 @@ impl<'a> Flight<'a> {
     fn malformed(&self, mut batch: Batch, why: &str) {
         // It may have been carried out.
         let failed = batch.fail(StoreError::Lost);
-        self.lane.shard.garbled(failed.max(1), why);
+        self.shard_connection.shard.garbled(failed.max(1), why);
     }
 
     /// The server has refused `batch` without carrying it out, or the script failed.
-    fn refused(&self, mut batch: Batch, error: &RedisError) -> Option<Landed> {
-        let (shard, why) = (&self.lane.shard, error.to_string());
+    fn refused(&self, mut batch: Batch, error: &RedisError) -> Option<PipelineEnd> {
+        let (shard, why) = (&self.shard_connection.shard, error.to_string());
         if is_of_connection(error) {
             let failed = batch.fail(StoreError::Lost);
             shard.metrics.fault(Fault::Connection, failed);
-            return Some(Landed::Lost(why));
+            return Some(PipelineEnd::Lost(why));
         }
-        let lanes = self
-            .lane
-            .lanes
+        let connections = self
+            .shard_connection
+            .connections
             .upgrade()
-            .filter(|lanes| lanes.topology.is_found());
-        match (Refusal::of(error), lanes) {
+            .filter(|connections| connections.topology.is_found());
+        match (Refusal::of(error), connections) {
             (Refusal::Script, _) => self.malformed(batch, &why),
             (Refusal::Unable, _) => {
                 let failed = batch.fail(StoreError::Unavailable);
                 shard.failed(Fault::Refused, failed.max(1), &why);
             }
-            (refusal, Some(lanes)) => {
+            (refusal, Some(connections)) => {
                 shard.metrics.redirected();
                 debug!(shard = %shard.name, why, "asked again elsewhere or later");
                 if refusal == Refusal::Unready {
                     shard.failed(Fault::Refused, 0, &why);
                 }
-                let elsewhere = self.elsewhere(&batch, refusal, error, &lanes.topology);
-                lanes.again(shard, batch.into_waiting(), &elsewhere);
+                let elsewhere = self.elsewhere(&batch, refusal, error, &connections.topology);
+                connections.again(shard, batch.into_waiting(), &elsewhere);
             }
             (Refusal::Elsewhere, None) => {
                 let failed = batch.fail(StoreError::Unavailable);
                 shard.metrics.fault(Fault::Refused, failed);
-                return Some(Landed::Lost(why));
+                return Some(PipelineEnd::Lost(why));
             }
             (_, None) => {
                 let failed = batch.fail(StoreError::Unavailable);
@@ -335,7 +344,7 @@ impl<'a> Flight<'a> {
         let address = error.redirect_node().and_then(|(address, _)| {
             let (host, port) = address.rsplit_once(':')?;
             Some(told(
-                &self.lane.shard.node.address,
+                &self.shard_connection.shard.node.address,
                 host,
                 port.parse().ok()?,
             ))

@@ -1,4 +1,4 @@
-//! The lanes of one runtime, one to each shard, and the way from one to another.
+//! The connections of one runtime, one to each shard, and the way from one to another.
 //!
 //! Decisions that a server provably has not carried out are sent again to the right place: at once
 //! after the first redirection, and after a growing pause if that did not help. The deadline of
@@ -13,12 +13,12 @@ use tokio::runtime::{Handle, Id};
 use tokio::time::sleep_until;
 
 use crate::config::RedisConfig;
-use crate::lane::{Asking, Lane, LaneTask};
 use crate::metrics::Fault;
 use crate::node::Address;
 use crate::queue::{Waiting, earliest};
 use crate::script::slot;
 use crate::shard::Shard;
+use crate::shard_connection::{Asking, ConnectionTask, ShardConnection};
 use crate::stall::Stall;
 use crate::topology::Topology;
 
@@ -28,22 +28,22 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
-/// The lanes of one runtime, in which its decisions wait.
+/// The connections of one runtime, in which its decisions wait.
 #[derive(Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct ShardConnections {
     runtime: Handle,
     pub(crate) topology: Arc<Topology>,
     config: Arc<RedisConfig>,
     asking: Arc<Asking>,
     stall: Arc<Stall>,
-    list: Mutex<Vec<KeptLane>>,
+    list: Mutex<Vec<KeptConnection>>,
     this: Weak<Self>,
 }
 
 #[derive(Debug)]
-struct KeptLane {
-    lane: Arc<Lane>,
-    _task: LaneTask,
+struct KeptConnection {
+    shard_connection: Arc<ShardConnection>,
+    _task: ConnectionTask,
 }
 
 /// The place to send a decision that was not carried out.
@@ -55,7 +55,7 @@ pub(crate) enum Elsewhere {
     Ask(Address),
 }
 
-impl Lanes {
+impl ShardConnections {
     pub(crate) fn new(
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
@@ -77,15 +77,17 @@ impl Lanes {
         self.runtime.id()
     }
 
-    /// Returns the lane to `shard`.
-    pub(crate) fn to(&self, shard: &Arc<Shard>) -> Arc<Lane> {
+    /// Returns the connection to `shard`.
+    pub(crate) fn to(&self, shard: &Arc<Shard>) -> Arc<ShardConnection> {
         let mut list = self.list.lock();
-        let leads_there =
-            |kept: &&KeptLane| Arc::ptr_eq(&kept.lane.shard, shard) && !kept.lane.queue.is_closed();
+        let leads_there = |kept: &&KeptConnection| {
+            Arc::ptr_eq(&kept.shard_connection.shard, shard)
+                && !kept.shard_connection.queue.is_closed()
+        };
         if let Some(kept) = list.iter().find(leads_there) {
-            return Arc::clone(&kept.lane);
+            return Arc::clone(&kept.shard_connection);
         }
-        let (lane, task) = Lane::start(
+        let (shard_connection, task) = ShardConnection::start(
             Arc::clone(shard),
             Arc::clone(&self.config),
             Arc::clone(&self.asking),
@@ -93,22 +95,25 @@ impl Lanes {
             self.this.clone(),
             &self.runtime,
         );
-        // Lanes to servers that no longer serve have ended; those of a runtime end together.
-        let is_alive = |kept: &KeptLane| !kept.lane.queue.is_closed();
+        // Connections to servers that no longer serve have ended; those of a runtime end together.
+        let is_alive = |kept: &KeptConnection| !kept.shard_connection.queue.is_closed();
         if list.iter().any(is_alive) {
             list.retain(is_alive);
         }
-        list.push(KeptLane {
-            lane: Arc::clone(&lane),
+        list.push(KeptConnection {
+            shard_connection: Arc::clone(&shard_connection),
             _task: task,
         });
-        lane
+        shard_connection
     }
 
-    /// Returns true if the runtime has ended, and its lanes with it.
+    /// Returns true if the runtime has ended, and its connections with it.
     pub(crate) fn is_closed(&self) -> bool {
         let list = self.list.lock();
-        !list.is_empty() && list.iter().all(|kept| kept.lane.queue.is_closed())
+        !list.is_empty()
+            && list
+                .iter()
+                .all(|kept| kept.shard_connection.queue.is_closed())
     }
 
     /// Sends elsewhere, or later, the groups that `shard` has not carried out.

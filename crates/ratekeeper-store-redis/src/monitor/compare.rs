@@ -1,4 +1,4 @@
-//! Comparing this node's secret with the one stored in a server.
+//! Comparing this node's hash key with the one stored in a server.
 
 use std::time::{Duration, Instant};
 
@@ -7,31 +7,31 @@ use redis::Value;
 use redis::aio::MultiplexedConnection;
 use tracing::warn;
 
-use super::chore::Chore;
-use crate::seed::{Heard, Minted, SeedKey};
+use super::server::ServerMonitor;
+use crate::hash_key::{HashKeyName, Heard, Minted};
 
-/// The time for which the secret has to be missing before another one is proposed while some
+/// The time for which the hash key has to be missing before another one is proposed while some
 /// servers cannot say if there is one: nodes that know it put it back each second.
 const MISSING: Duration = Duration::from_secs(2);
 
-/// The least uptime of a server before a secret is proposed to it: nodes that knew one before it
+/// The least uptime of a server before a hash key is proposed to it: nodes that knew one before it
 /// was restarted, perhaps empty, have put theirs back by then. They try to connect for 400 ms,
-/// again after [`RETRY`](super::chore::RETRY), and need a few round trips.
+/// again after [`RETRY`](super::server::RETRY), and need a few round trips.
 const YOUNG: Duration = Duration::from_millis(600);
 
 /// The reported uptime of a server that has certainly run for [`YOUNG`]. It is the difference of
 /// two times cut to whole seconds, so up to one second more than the truth.
 const GROWN_SECONDS: u64 = 2;
 
-/// The time for which a secret just made is compared often, so that a node that made another one learns of it soon.
+/// The time for which a hash key just made is compared often, so that a node that made another one learns of it soon.
 const NEW: Duration = Duration::from_secs(2);
 
-/// The progress towards replacing a missing secret.
+/// The progress towards replacing a missing hash key.
 pub(super) struct Missing {
     since: Option<Instant>,
     /// The time from which the server has certainly run for [`YOUNG`].
     grown_at: Instant,
-    /// The last time this node wrote a secret there.
+    /// The last time this node wrote a hash key there.
     written_at: Option<Instant>,
 }
 
@@ -67,46 +67,46 @@ impl Missing {
     }
 }
 
-/// The value found at the secret's key.
+/// The value found at the hash key's key.
 enum There {
     Nothing,
-    Secret(Minted),
+    KeyBytes(Minted),
     Garbage,
     /// The slot is migrating, or was never here.
     Elsewhere,
 }
 
-impl Chore {
-    /// Puts the secret back if it is gone, and takes in the one found there. Returns false if there
+impl ServerMonitor {
+    /// Puts the hash key back if it is gone, and takes in the one found there. Returns false if there
     /// is none, and none may be proposed yet.
     pub(super) async fn compare(
         &self,
         connection: &mut MultiplexedConnection,
         missing: &mut Missing,
     ) -> Result<bool, String> {
-        let share = &self.kept.share;
-        let map = self.kept.topology.map();
-        let key = SeedKey::of(&self.kept.prefix, &self.shard, &map, share.is_first);
-        let Some(key) = key.filter(|_| !share.seed.is_setting) else {
+        let share = &self.monitored.share;
+        let map = self.monitored.topology.map();
+        let key = HashKeyName::of(&self.monitored.prefix, &self.shard, &map, share.is_first);
+        let Some(key) = key.filter(|_| !share.hash_key.is_setting) else {
             return Ok(true);
         };
         let there = match self.read(connection, &key).await? {
-            There::Secret(there) => there,
+            There::KeyBytes(there) => there,
             There::Elsewhere => {
-                self.kept.topology.doubt();
+                self.monitored.topology.doubt();
                 return Ok(true);
             }
             nothing => {
                 let is_garbage = matches!(nothing, There::Garbage);
                 match self.write(connection, &key, is_garbage, missing).await? {
                     Some(there) => there,
-                    // A node that knows no secret waits for one, but not for a copy.
-                    None => return Ok(matches!(key, SeedKey::Copy(_))),
+                    // A node that knows no hash key waits for one, but not for a copy.
+                    None => return Ok(matches!(key, HashKeyName::Copy(_))),
                 }
             }
         };
         missing.since = None;
-        if let Heard::PutBack(ours) = share.seed.hear(&key, &self.shard.name, there) {
+        if let Heard::PutBack(ours) = share.hash_key.hear(&key, &self.shard.name, there) {
             let mut put = redis::cmd("SET");
             put.arg(key.name()).arg(ours.to_bytes());
             self.ask(put.query_async::<Value>(connection)).await?;
@@ -118,44 +118,44 @@ impl Chore {
     async fn read(
         &self,
         connection: &mut MultiplexedConnection,
-        key: &SeedKey,
+        key: &HashKeyName,
     ) -> Result<There, String> {
         let mut get = redis::cmd("GET");
         get.arg(key.name());
         let there = self.ask(get.query_async::<Option<Vec<u8>>>(connection));
         Ok(match there.await {
             Ok(None) => There::Nothing,
-            Ok(Some(bytes)) => Minted::read(&bytes).map_or(There::Garbage, There::Secret),
+            Ok(Some(bytes)) => Minted::read(&bytes).map_or(There::Garbage, There::KeyBytes),
             Err(why) if why.starts_with("WRONGTYPE") => There::Garbage,
             Err(why) if is_moving(&why) => There::Elsewhere,
             Err(why) => return Err(why),
         })
     }
 
-    /// Writes our secret where there is none, if we know one or may propose one, and returns the
-    /// secret stored there afterwards.
+    /// Writes our hash key where there is none, if we know one or may propose one, and returns the
+    /// hash key stored there afterwards.
     async fn write(
         &self,
         connection: &mut MultiplexedConnection,
-        key: &SeedKey,
+        key: &HashKeyName,
         is_garbage: bool,
         missing: &mut Missing,
     ) -> Result<Option<Minted>, String> {
-        let (now, seed) = (Instant::now(), &self.kept.share.seed);
+        let (now, hash_key) = (Instant::now(), &self.monitored.share.hash_key);
         let is_first_look = missing.since.is_none();
         missing.since.get_or_insert(now);
         if is_garbage && is_first_look {
             let (shard, key) = (&self.shard.name, key.name());
             warn!(%shard, key, "invalid hash key in Redis; it is replaced");
         }
-        let are_others_asked = !is_garbage && seed.were_all_asked(&self.shard);
+        let are_others_asked = !is_garbage && hash_key.were_all_asked(&self.shard);
         let may_propose = are_others_asked && missing.is_grown(now) || missing.is_missed(now);
         let at = self.time_of_server(connection).await?;
-        let Some(ours) = seed.offer(key, may_propose, at) else {
+        let Some(ours) = hash_key.offer(key, may_propose, at) else {
             return Ok(None);
         };
         let mut put = redis::cmd("EVAL");
-        put.arg(include_str!("../script/seed.lua")).arg(1);
+        put.arg(include_str!("../script/hash_key.lua")).arg(1);
         put.arg(key.name()).arg(ours.to_bytes());
         let there = self.ask(put.query_async::<Vec<u8>>(connection)).await?;
         missing.written_at = Some(now);

@@ -2,7 +2,7 @@
 //! decisions from one to the other.
 //!
 //! While calls are in flight, decisions queue; a reply sends the queue as the next pipeline. So a
-//! lane without load sends each decision at once, and one under load sends ever larger pipelines,
+//! connection without load sends each decision at once, and one under load sends ever larger pipelines,
 //! which Redis executes fastest.
 //!
 //! ```text
@@ -26,12 +26,12 @@ use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::breaker::{Circuit, Probe};
 use crate::config::RedisConfig;
+use crate::connections::ShardConnections;
 use crate::denied::Denied;
-use crate::flight::{Flight, Landed};
-use crate::lanes::Lanes;
 use crate::link::Link;
 use crate::metrics::Fault;
 use crate::nodes::Nodes;
+use crate::pipeline::{Pipeline, PipelineEnd};
 use crate::queue::{Member, Pushed, Queue, QueueBounds, Taken};
 use crate::script::{Clock, KeyName, Script};
 use crate::shard::Shard;
@@ -45,12 +45,12 @@ const BACKOFF: Duration = Duration::from_millis(5);
 /// The longest such pause.
 const BACKOFF_MAX: Duration = Duration::from_millis(100);
 
-/// The interval at which a lane to a server that no longer serves checks if anybody still waits.
+/// The interval at which a connection to a server that no longer serves checks if anybody still waits.
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// The way from one runtime to one shard.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct ShardConnection {
     pub(crate) shard: Arc<Shard>,
     pub(crate) queue: Queue,
     pub(crate) config: Arc<RedisConfig>,
@@ -61,14 +61,14 @@ pub(crate) struct Lane {
     /// True if the last attempt to connect failed: nobody waits for the next.
     is_missing: AtomicBool,
     /// Calls in flight.
-    flying: AtomicUsize,
+    in_flight: AtomicUsize,
     /// True if counters lie in slots, so that a call is for one.
     pub(crate) is_of_cluster: bool,
-    /// The other lanes of the same runtime.
-    pub(crate) lanes: Weak<Lanes>,
+    /// The other connections of the same runtime.
+    pub(crate) connections: Weak<ShardConnections>,
 }
 
-/// The state that all lanes of a store share to ask, and to keep what they learn.
+/// The state that all connections of a store share to ask, and to keep what they learn.
 #[derive(Debug)]
 pub(crate) struct Asking {
     pub(crate) script: Script,
@@ -80,31 +80,31 @@ pub(crate) struct Asking {
     pub(crate) told: AtomicU64,
 }
 
-/// Ends a lane when it is dropped.
+/// Ends a connection when it is dropped.
 #[derive(Debug)]
-pub(crate) struct LaneTask(AbortHandle);
+pub(crate) struct ConnectionTask(AbortHandle);
 
-impl Drop for LaneTask {
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl Lane {
-    /// A lane whose connection is kept by a task of `runtime`.
+impl ShardConnection {
+    /// A connection whose connection is kept by a task of `runtime`.
     pub(crate) fn start(
         shard: Arc<Shard>,
         config: Arc<RedisConfig>,
         asking: Arc<Asking>,
         stall: Arc<Stall>,
-        lanes: Weak<Lanes>,
+        connections: Weak<ShardConnections>,
         runtime: &Handle,
-    ) -> (Arc<Self>, LaneTask) {
+    ) -> (Arc<Self>, ConnectionTask) {
         let bounds = QueueBounds {
             waiting_max: config.waiting_max,
             merges: config.merges,
         };
-        let lane = Arc::new(Self {
+        let shard_connection = Arc::new(Self {
             shard,
             queue: Queue::new(bounds),
             config,
@@ -112,28 +112,30 @@ impl Lane {
             stall,
             is_connected: AtomicBool::new(false),
             is_missing: AtomicBool::new(false),
-            flying: AtomicUsize::new(0),
-            is_of_cluster: lanes.upgrade().is_some_and(|it| it.topology.is_cluster()),
-            lanes,
+            in_flight: AtomicUsize::new(0),
+            is_of_cluster: connections
+                .upgrade()
+                .is_some_and(|it| it.topology.is_cluster()),
+            connections,
         });
-        let closing = Closing(Arc::clone(&lane));
+        let closing = Closing(Arc::clone(&shard_connection));
         let task = runtime.spawn(async move {
-            let lane = &closing.0;
+            let shard_connection = &closing.0;
             tokio::select! {
                 // After a pause of this process, requests get their turn before they are failed.
-                _ = async { tokio::join!(biased; lane.keep_connected(), lane.watch_deadlines()) } => {}
-                () = lane.leave() => {}
+                _ = async { tokio::join!(biased; shard_connection.keep_connected(), shard_connection.watch_deadlines()) } => {}
+                () = shard_connection.leave() => {}
             }
         });
-        (lane, LaneTask(task.abort_handle()))
+        (shard_connection, ConnectionTask(task.abort_handle()))
     }
 
-    /// Queues `request`. [`None`] if the lane has ended.
+    /// Queues `request`. [`None`] if the connection has ended.
     pub(crate) fn push(&self, request: &Request<'_>, now: Instant) -> Option<Reply> {
         self.wait(now, |member| self.queue.push(request, member))
     }
 
-    /// Queues `post`. [`None`] if the lane has ended.
+    /// Queues `post`. [`None`] if the connection has ended.
     pub(crate) fn push_post(&self, post: &Post, now: Instant) -> Option<Reply> {
         self.wait(now, |member| self.queue.push_post(post, member))
     }
@@ -189,13 +191,13 @@ impl Lane {
     }
 
     fn topology(&self) -> Option<Arc<Topology>> {
-        let lanes = self.lanes.upgrade()?;
-        Some(Arc::clone(&lanes.topology))
+        let connections = self.connections.upgrade()?;
+        Some(Arc::clone(&connections.topology))
     }
 
     /// Returns true if nothing waits here, or is in flight.
     fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.flying.load(Ordering::Relaxed) == 0
+        self.queue.is_empty() && self.in_flight.load(Ordering::Relaxed) == 0
     }
 
     /// The error for a decision that waited too long for its turn: without a connection, the server
@@ -277,7 +279,7 @@ impl Lane {
             self.is_connected.store(true, Ordering::Relaxed);
             let lost = Serving::new(self, link).run().await;
             self.is_connected.store(false, Ordering::Relaxed);
-            self.flying.store(0, Ordering::Relaxed);
+            self.in_flight.store(0, Ordering::Relaxed);
             if let Some(why) = lost {
                 self.shard.failed(Fault::Connection, 1, &why);
                 self.doubt();
@@ -311,8 +313,8 @@ impl Lane {
         }
     }
 
-    /// Waits for the cooldown to end, then one lane asks the server if it is back. Returns a
-    /// connection if it was this lane, and the server is back.
+    /// Waits for the cooldown to end, then one connection asks the server if it is back. Returns a
+    /// connection if it was this connection, and the server is back.
     async fn probe(&self) -> Option<Link> {
         // From here on the breaker keeps decisions from waiting.
         self.is_missing.store(false, Ordering::Relaxed);
@@ -370,8 +372,8 @@ impl Lane {
     }
 }
 
-/// Closes the queue of a lane whose task has ended, for any reason.
-struct Closing(Arc<Lane>);
+/// Closes the queue of a connection whose task has ended, for any reason.
+struct Closing(Arc<ShardConnection>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
@@ -379,29 +381,29 @@ impl Drop for Closing {
     }
 }
 
-/// A lane with a connection.
+/// A connection with a connection.
 struct Serving<'a> {
-    lane: &'a Lane,
+    shard_connection: &'a ShardConnection,
     link: Link,
     /// True if there was room in flight for everything that has come since the last look.
     had_room: bool,
-    flying: FuturesUnordered<Pin<Box<dyn Future<Output = Landed> + Send + 'a>>>,
+    in_flight: FuturesUnordered<Pin<Box<dyn Future<Output = PipelineEnd> + Send + 'a>>>,
 }
 
 impl<'a> Serving<'a> {
-    fn new(lane: &'a Lane, link: Link) -> Self {
+    fn new(shard_connection: &'a ShardConnection, link: Link) -> Self {
         Self {
-            lane,
+            shard_connection,
             link,
             had_room: false,
-            flying: FuturesUnordered::new(),
+            in_flight: FuturesUnordered::new(),
         }
     }
 
     /// Moves decisions until the connection is lost, and returns the reason; or until the breaker opens.
     async fn run(mut self) -> Option<String> {
-        let lane = self.lane;
-        let opened = lane
+        let shard_connection = self.shard_connection;
+        let opened = shard_connection
             .shard
             .breaker
             .wait_for(|circuit| circuit != Circuit::Closed);
@@ -409,17 +411,19 @@ impl<'a> Serving<'a> {
         loop {
             let has_room = self.fill();
             self.had_room = has_room;
-            let flying = self.flying.len();
-            lane.flying.store(flying, Ordering::Relaxed);
+            let in_flight = self.in_flight.len();
+            shard_connection
+                .in_flight
+                .store(in_flight, Ordering::Relaxed);
             tokio::select! {
                 biased;
-                Some(landed) = self.flying.next() => {
-                    if let Landed::Lost(why) = landed {
+                Some(end) = self.in_flight.next() => {
+                    if let PipelineEnd::Lost(why) = end {
                         return Some(why);
                     }
                 }
                 () = &mut self.link.driver => return Some("the connection was closed".to_owned()),
-                () = lane.queue.filled.notified(), if has_room => {}
+                () = shard_connection.queue.filled.notified(), if has_room => {}
                 () = &mut opened => return None,
             }
         }
@@ -427,25 +431,28 @@ impl<'a> Serving<'a> {
 
     /// Sends waiting groups as far as there is room. Returns true if there is room for more.
     fn fill(&mut self) -> bool {
-        let (config, stall) = (&self.lane.config, &self.lane.stall);
-        while self.flying.len() < config.pipelines_max {
+        let (config, stall) = (&self.shard_connection.config, &self.shard_connection.stall);
+        while self.in_flight.len() < config.pipelines_max {
             let (late, now) = (StoreError::Overloaded, Instant::now());
-            let taken = self
-                .lane
-                .queue
-                .take(config.groups_max, now, stall, self.had_room, late);
-            self.lane.missed(taken.expired, late);
+            let taken = self.shard_connection.queue.take(
+                config.groups_max,
+                now,
+                stall,
+                self.had_room,
+                late,
+            );
+            self.shard_connection.missed(taken.expired, late);
             if taken.waiting.is_empty() {
                 return true;
             }
-            self.fly(taken);
+            self.send(taken);
         }
         false
     }
 
-    fn fly(&mut self, taken: Taken) {
-        let flight = Flight::new(self.lane, taken.waiting);
+    fn send(&mut self, taken: Taken) {
+        let pipeline = Pipeline::new(self.shard_connection, taken.waiting);
         let connection = self.link.connection.clone();
-        self.flying.push(Box::pin(flight.fly(connection)));
+        self.in_flight.push(Box::pin(pipeline.run(connection)));
     }
 }

@@ -1,7 +1,7 @@
-//! Background work of a server: reloading rules, tending the store, keeping the clock.
+//! Background work of a server: reloading rules, upkeep of the store and the clock.
 //!
 //! None of it is meant to end. If a bug of ours ends it anyway, requests are still answered by the
-//! rules in force, so ending the process would turn a stale rule into an outage. Instead the chore
+//! rules in force, so ending the process would turn a stale rule into an outage. Instead the task
 //! is restarted, and the log, `/readyz` and a metric say so.
 
 use std::future::Future;
@@ -21,45 +21,45 @@ use crate::reload::{Reloader, blocking};
 use crate::store::ServedStore;
 
 /// The interval at which the limiter's clock is compared with the wall clock and the store is
-/// tended.
+/// maintained.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Before a chore is begun again; twice as long each time.
+/// The pause before a task is begun again; twice as long each time.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest of these pauses. What has run for longer is taken to be well again.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The state of all chores.
+/// The state of all maintenance tasks.
 #[derive(Debug)]
-pub(crate) struct Chores {
-    pub(crate) reloading: Chore,
-    pub(crate) tending: Chore,
+pub(crate) struct MaintenanceTasks {
+    pub(crate) reloading: MaintenanceTask,
+    pub(crate) upkeep: MaintenanceTask,
 }
 
-/// The state of one chore.
+/// The state of one task.
 #[derive(Debug)]
-pub(crate) struct Chore {
+pub(crate) struct MaintenanceTask {
     pub(crate) name: &'static str,
     failures: AtomicU64,
 }
 
-impl Default for Chores {
+impl Default for MaintenanceTasks {
     fn default() -> Self {
         Self {
-            reloading: Chore::new("reloading"),
-            tending: Chore::new("tending"),
+            reloading: MaintenanceTask::new("reloading"),
+            upkeep: MaintenanceTask::new("upkeep"),
         }
     }
 }
 
-impl Chores {
-    pub(crate) fn all(&self) -> [&Chore; 2] {
-        [&self.reloading, &self.tending]
+impl MaintenanceTasks {
+    pub(crate) fn all(&self) -> [&MaintenanceTask; 2] {
+        [&self.reloading, &self.upkeep]
     }
 }
 
-impl Chore {
+impl MaintenanceTask {
     const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -92,7 +92,7 @@ impl Chore {
             if start.elapsed() > PAUSE_MAX {
                 pause = PAUSE;
             }
-            error!(chore = self.name, why, again_in = ?pause, "a maintenance task has ended: please report this bug");
+            error!(task = self.name, why, again_in = ?pause, "a maintenance task has ended: please report this bug");
             sleep(pause).await;
             pause = PAUSE_MAX.min(pause * 2);
         }
@@ -116,13 +116,13 @@ where
         let error = "reloading the rules failed, which is a mistake of Ratekeeper: see its log";
         status.send_modify(|status| status.error = Some(error.into()));
     };
-    app.chores.reloading.keep(begin, ended).await;
+    app.maintenance.reloading.keep(begin, ended).await;
 }
 
-/// Tends the store and keeps the clock.
-pub(crate) async fn tend<S: ServedStore>(app: Arc<App<S>>) {
+/// Maintains the store and keeps the clock.
+pub(crate) async fn upkeep<S: ServedStore>(app: Arc<App<S>>) {
     let begin = || tick(Arc::clone(&app));
-    app.chores.tending.keep(begin, || {}).await;
+    app.maintenance.upkeep.keep(begin, || {}).await;
 }
 
 async fn tick<S: ServedStore>(app: Arc<App<S>>) {
@@ -131,13 +131,13 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
     let mut strays = StrayLog::new();
     loop {
         let limiter = Arc::clone(&app.limiter);
-        let known = limiter.seed().hash_key();
+        let known = limiter.hash_key();
         let key_changed = limiter.store().hash_key_other_than(known);
         tokio::select! {
             _ = ticks.tick() => {}
             // At once: what is counted under another name until then, nobody else sees.
             key = key_changed => {
-                limiter.adopt_seed(key.into());
+                limiter.adopt_hash_key(key);
                 continue;
             }
         }
@@ -148,9 +148,9 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
         clock.reanchor();
         let now = clock.now();
         let identity = app.auth.describer.identity.clone();
-        let tending = move || {
-            limiter.store().tend(now);
-            limiter.tend();
+        let maintained = move || {
+            limiter.store().maintain(now);
+            limiter.maintain();
             match identity.refresh() {
                 Ok(false) => {}
                 Ok(true) => info!("new identity files in use"),
@@ -159,7 +159,7 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
                 }
             }
         };
-        blocking(tending).await;
+        blocking(maintained).await;
     }
 }
 

@@ -1,13 +1,13 @@
-//! A secret and its time of creation, by which nodes choose between two.
+//! A hash key and its time of creation, by which nodes choose between two.
 
 use ratekeeper_core::Timestamp;
 
-use super::Secret;
+use super::KeyBytes;
 
-/// The length of a secret alone, as versions without a time wrote it.
-const SECRET_BYTES: usize = 16;
+/// The length of a hash key alone, as versions without a time wrote it.
+const KEY_BYTES: usize = 16;
 
-/// A secret, and the time it was made.
+/// A hash key, and the time it was made.
 ///
 /// If two meet, the older one wins: most counters are named by it, and every node comes to the same
 /// answer, whichever it saw first.
@@ -15,21 +15,21 @@ const SECRET_BYTES: usize = 16;
 pub(crate) struct Minted {
     /// The time by the clock of the server it was made for; the epoch if none was recorded.
     pub(crate) at: Timestamp,
-    pub(crate) secret: Secret,
+    pub(crate) secret: KeyBytes,
 }
 
 impl Minted {
     /// Makes one whose age is not known, which counts as older than all others.
-    pub(crate) const fn undated(secret: Secret) -> Self {
+    pub(crate) const fn undated(secret: KeyBytes) -> Self {
         Self {
             at: Timestamp::EPOCH,
             secret,
         }
     }
 
-    /// Reads a stored value; [`None`] if it is no secret.
+    /// Reads a stored value; [`None`] if it is no hash key.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let (secret, rest) = bytes.split_first_chunk::<SECRET_BYTES>()?;
+        let (secret, rest) = bytes.split_first_chunk::<KEY_BYTES>()?;
         if rest.is_empty() {
             return Some(Self::undated(*secret));
         }
@@ -40,7 +40,7 @@ impl Minted {
         })
     }
 
-    /// The stored form: the secret, then the time in microseconds, big-endian, if it is known.
+    /// The stored form: the hash key, then the time in microseconds, big-endian, if it is known.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = self.secret.to_vec();
         if self.at != Timestamp::EPOCH {
@@ -56,7 +56,7 @@ impl Minted {
     }
 }
 
-/// Without the secret.
+/// Without the hash key.
 impl std::fmt::Debug for Minted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Minted")

@@ -36,15 +36,15 @@ impl Service {
         RedisStore::new(self.endpoint.clone(), patient(), home())
     }
 
-    fn seed_key(&self) -> String {
-        format!("{}rk:seed", self.prefix)
+    fn hash_key_name(&self) -> String {
+        format!("{}rk:hash-key", self.prefix)
     }
 
     /// Returns the number of the shard, in the original layout, that has the first key.
-    fn home_of_seed(&self, cluster: &Cluster) -> usize {
+    fn home_of_hash_key(&self, cluster: &Cluster) -> usize {
         let asked = cluster
             .client(0)
-            .ask(&["CLUSTER", "KEYSLOT", &self.seed_key()]);
+            .ask(&["CLUSTER", "KEYSLOT", &self.hash_key_name()]);
         let Reply::Int(slot) = asked else {
             panic!("a slot is a number");
         };
@@ -53,7 +53,7 @@ impl Service {
 }
 
 fn is_copied(cluster: &Cluster, service: &Service, shard: usize) -> bool {
-    let pattern = format!("{}:*", service.seed_key());
+    let pattern = format!("{}:*", service.hash_key_name());
     match cluster.client(shard).ask(&["KEYS", &pattern]) {
         Reply::Array(keys) => !keys.is_empty(),
         other => panic!("{other:?}"),
@@ -61,7 +61,7 @@ fn is_copied(cluster: &Cluster, service: &Service, shard: usize) -> bool {
 }
 
 #[tokio::test]
-async fn all_nodes_share_one_seed() {
+async fn all_nodes_share_one_hash_key() {
     let cluster = shared();
     let service = Service::new(&cluster);
     let nodes = [0; 3].map(|_| service.node());
@@ -70,19 +70,20 @@ async fn all_nodes_share_one_seed() {
         assert_eq!(node.status().error, None);
         assert_eq!(node.shards().len(), SHARDS);
     }
-    let seed = nodes[0].seed().expect("it is agreed upon");
-    assert!(nodes.iter().all(|node| node.seed() == Some(seed)));
+    let hash_key = nodes[0].hash_key().expect("it is agreed upon");
+    assert!(nodes.iter().all(|node| node.hash_key() == Some(hash_key)));
 }
 
 /// Nor does one that starts when that shard is back, and has forgotten everything.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_starts_while_the_seeds_shard_is_away_names_counters_as_the_others_do() {
+async fn a_node_that_starts_while_the_shard_of_the_hash_key_is_away_names_counters_as_the_others_do()
+ {
     let mut cluster = Cluster::of(SHARDS, 0, Duration::from_secs(5));
     let service = Service::new(&cluster);
-    let lost = service.home_of_seed(&cluster);
+    let lost = service.home_of_hash_key(&cluster);
     let first = service.node();
     ready(&first).await;
-    let seed = first.seed().expect("it is agreed upon");
+    let hash_key = first.hash_key().expect("it is agreed upon");
     for shard in (0..SHARDS).filter(|shard| *shard != lost) {
         eventually("each shard has a copy", || {
             is_copied(&cluster, &service, shard)
@@ -91,7 +92,7 @@ async fn a_node_that_starts_while_the_seeds_shard_is_away_names_counters_as_the_
     cluster.servers()[lost].process().kill();
     let second = service.node();
     ready(&second).await;
-    assert_eq!(second.seed(), Some(seed));
+    assert_eq!(second.hash_key(), Some(hash_key));
     let limit = limit(Algorithm::FixedWindow, 10, LASTING);
     let healthy = step_of(&limit, 1, (lost + 1) % SHARDS);
     assert!(
@@ -106,17 +107,19 @@ async fn a_node_that_starts_while_the_seeds_shard_is_away_names_counters_as_the_
     cluster.servers()[lost].restart();
     cluster.wait();
     assert_eq!(
-        cluster.client(lost).ask(&["EXISTS", &service.seed_key()]),
+        cluster
+            .client(lost)
+            .ask(&["EXISTS", &service.hash_key_name()]),
         Reply::Int(0)
     );
     let third = service.node();
     ready(&third).await;
-    assert_eq!(third.seed(), Some(seed));
+    assert_eq!(third.hash_key(), Some(hash_key));
     let mut client = cluster.client(lost);
     eventually("it lies where it lay", || {
-        let there = client.ask(&["GET", &service.seed_key()]);
+        let there = client.ask(&["GET", &service.hash_key_name()]);
         // The time it was made follows it.
-        matches!(there, Reply::Bytes(it) if it.starts_with(&seed))
+        matches!(there, Reply::Bytes(it) if it.starts_with(&hash_key.to_bytes()))
     });
 }
 
@@ -124,20 +127,20 @@ async fn a_node_that_starts_while_the_seeds_shard_is_away_names_counters_as_the_
 async fn nothing_is_counted_by_a_secret_that_nobody_shares() {
     let mut cluster = Cluster::of(SHARDS, 0, Duration::from_secs(5));
     let service = Service::new(&cluster);
-    let lost = service.home_of_seed(&cluster);
+    let lost = service.home_of_hash_key(&cluster);
     cluster.servers()[lost].process().kill();
     let store = service.node();
     ready(&store).await;
     let limit = limit(Algorithm::FixedWindow, 10, LASTING);
     let healthy = step_of(&limit, 1, (lost + 1) % SHARDS);
-    assert_eq!(store.seed(), None);
+    assert_eq!(store.hash_key(), None);
     let answer = decide(&store, &[healthy]).await;
     assert_eq!(answer, Err(StoreError::Unavailable));
     let is_said = |store: &RedisStore| store.faults().iter().any(|it| it.contains("the key that"));
     assert!(is_said(&store), "{:?}", store.faults());
 
     cluster.servers()[lost].restart();
-    eventually("it is agreed upon", || store.seed().is_some());
+    eventually("it is agreed upon", || store.hash_key().is_some());
     assert!(!is_said(&store), "{:?}", store.faults());
     assert!(decide(&store, &[healthy]).await.expect("it serves").allowed);
 }

@@ -1,8 +1,8 @@
-//! The chores beside deciding: checking what each server is, and sharing the secret among nodes (`seed`).
+//! The tasks beside deciding: checking what each server is, and sharing the hash key among nodes.
 
-mod chore;
 mod compare;
 mod round_trip;
+mod server;
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::config::RedisConfig;
-use crate::lane::Asking;
-use crate::seed::{Seed, Share};
+use crate::hash_key::{Share, SharedHashKey};
 use crate::sentinel::follow;
 use crate::shard::Shard;
+use crate::shard_connection::Asking;
 use crate::survey::survey;
 use crate::topology::Topology;
-use chore::Chore;
+use server::ServerMonitor;
 
 /// The last known status of a server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -33,13 +33,13 @@ pub struct ServerStatus {
 
 /// Looks after the servers.
 #[derive(Debug)]
-pub(crate) struct Keeper {
-    kept: Arc<Kept>,
+pub(crate) struct Monitor {
+    monitored: Arc<Monitored>,
     tasks: [AbortHandle; 2],
 }
 
 #[derive(Debug)]
-struct Kept {
+struct Monitored {
     topology: Arc<Topology>,
     config: Arc<RedisConfig>,
     asking: Arc<Asking>,
@@ -50,13 +50,13 @@ struct Kept {
     greeted: watch::Sender<u64>,
 }
 
-impl Drop for Keeper {
+impl Drop for Monitor {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
-impl Keeper {
+impl Monitor {
     pub(crate) fn start(
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
@@ -65,7 +65,7 @@ impl Keeper {
         share: Share,
         runtime: &Handle,
     ) -> Self {
-        let kept = Arc::new(Kept {
+        let monitored = Arc::new(Monitored {
             share,
             asking,
             prefix: prefix.to_owned(),
@@ -80,16 +80,16 @@ impl Keeper {
                 None => {}
             }
         });
-        let looked_after = runtime.spawn(keep_all(Arc::clone(&kept)));
+        let looked_after = runtime.spawn(monitor_all(Arc::clone(&monitored)));
         Self {
-            kept,
+            monitored,
             tasks: [surveyed.abort_handle(), looked_after.abort_handle()],
         }
     }
 
     /// The combined status of all servers. If only some fail, their shards report it.
     pub(crate) fn status(&self) -> ServerStatus {
-        let map = self.kept.topology.map();
+        let map = self.monitored.topology.map();
         let mut whole = ServerStatus::default();
         let mut errors = Vec::new();
         for shard in map.shards() {
@@ -103,7 +103,7 @@ impl Keeper {
             errors.extend(error);
         }
         let is_lost = errors.len() == map.shards().len();
-        let trouble = self.kept.topology.trouble.lock();
+        let trouble = self.monitored.topology.trouble.lock();
         whole.error = errors.into_iter().next().filter(|_| is_lost);
         whole.error = whole
             .error
@@ -111,22 +111,22 @@ impl Keeper {
         whole
     }
 
-    pub(crate) fn seed(&self) -> &Seed {
-        &self.kept.share.seed
+    pub(crate) fn hash_key(&self) -> &SharedHashKey {
+        &self.monitored.share.hash_key
     }
 
-    /// The fault of the secret that the stores share, if any; only the first store reports it.
-    pub(crate) fn seed_fault(&self) -> Option<String> {
-        let Share { seed, is_first } = &self.kept.share;
+    /// The fault of the hash key that the stores share, if any; only the first store reports it.
+    pub(crate) fn hash_key_fault(&self) -> Option<String> {
+        let Share { hash_key, is_first } = &self.monitored.share;
         if !is_first {
             return None;
         }
-        if !seed.is_adopted() {
+        if !hash_key.is_adopted() {
             let fault = "no Redis that was reached has told the key that counters are named by: nothing is counted \
                          there, and failure modes decide";
             return Some(fault.to_owned());
         }
-        let differing = seed.differing();
+        let differing = hash_key.differing();
         (!differing.is_empty()).then(|| {
             format!(
                 "the key that counters are named by is not the same in all of Redis: that of {} is another one, so \
@@ -137,14 +137,14 @@ impl Keeper {
     }
 
     pub(crate) async fn greeted(&self) {
-        let mut greeted = self.kept.greeted.subscribe();
+        let mut greeted = self.monitored.greeted.subscribe();
         let all = || {
-            let map = self.kept.topology.map();
-            let is_surveyed = *self.kept.topology.surveyed.borrow();
+            let map = self.monitored.topology.map();
+            let is_surveyed = *self.monitored.topology.surveyed.borrow();
             is_surveyed && map.shards().iter().all(|shard| shard.is_greeted())
         };
         while !all() {
-            let mut surveyed = self.kept.topology.surveyed.subscribe();
+            let mut surveyed = self.monitored.topology.surveyed.subscribe();
             tokio::select! {
                 changed = greeted.changed() => if changed.is_err() { return },
                 _ = surveyed.changed() => {}
@@ -154,21 +154,21 @@ impl Keeper {
 }
 
 /// Looks after every server that serves slots, for as long as it does.
-async fn keep_all(kept: Arc<Kept>) {
-    let mut chores: Vec<(Arc<Shard>, JoinSet<()>)> = Vec::new();
+async fn monitor_all(monitored: Arc<Monitored>) {
+    let mut tasks: Vec<(Arc<Shard>, JoinSet<()>)> = Vec::new();
     loop {
-        let map = kept.topology.map();
-        chores.retain(|(shard, _)| map.shards().iter().any(|it| Arc::ptr_eq(it, shard)));
+        let map = monitored.topology.map();
+        tasks.retain(|(shard, _)| map.shards().iter().any(|it| Arc::ptr_eq(it, shard)));
         for shard in map.shards() {
-            if chores.iter().any(|(it, _)| Arc::ptr_eq(it, shard)) {
+            if tasks.iter().any(|(it, _)| Arc::ptr_eq(it, shard)) {
                 continue;
             }
-            let chore = Chore::new(Arc::clone(shard), Arc::clone(&kept));
+            let monitor = ServerMonitor::new(Arc::clone(shard), Arc::clone(&monitored));
             // Ends with the set it is in.
             let mut task = JoinSet::new();
-            task.spawn(chore.keep());
-            chores.push((Arc::clone(shard), task));
+            task.spawn(monitor.keep());
+            tasks.push((Arc::clone(shard), task));
         }
-        kept.topology.changed(map.version).await;
+        monitored.topology.changed(map.version).await;
     }
 }

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use super::compare::Missing;
 use super::round_trip::{Fit, RoundTrips};
-use super::{Kept, ServerStatus};
+use super::{Monitored, ServerStatus};
 use crate::greeting::Greeting;
 use crate::link::{Link, said};
 use crate::nodes::Nodes;
@@ -19,13 +19,13 @@ use crate::rights::Rights;
 use crate::script::slot_of_key;
 use crate::shard::Shard;
 
-/// The interval at which a server is looked at, and the secret compared.
+/// The interval at which a server is looked at, and the hash key compared.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The same interval while nobody knows a secret, or one has just been made.
+/// The same interval while nobody knows a hash key, or one has just been made.
 pub(super) const SOON: Duration = Duration::from_millis(50);
 
-/// The pause before connecting again. Short, so that a node puts the secret back into a server that
+/// The pause before connecting again. Short, so that a node puts the hash key back into a server that
 /// has come back empty before another node may make a new one.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
@@ -35,9 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Round trips measured at once on a new connection.
 const FIRST_TRIPS: usize = 3;
 
-pub(super) struct Chore {
+pub(super) struct ServerMonitor {
     pub(super) shard: Arc<Shard>,
-    pub(super) kept: Arc<Kept>,
+    pub(super) monitored: Arc<Monitored>,
 }
 
 /// The knowledge of a server that lasts as long as the connection to it.
@@ -49,9 +49,9 @@ struct Visit {
     greeted_at: Instant,
 }
 
-impl Chore {
-    pub(super) fn new(shard: Arc<Shard>, kept: Arc<Kept>) -> Self {
-        Self { shard, kept }
+impl ServerMonitor {
+    pub(super) fn new(shard: Arc<Shard>, monitored: Arc<Monitored>) -> Self {
+        Self { shard, monitored }
     }
 
     pub(super) async fn keep(self) {
@@ -68,16 +68,16 @@ impl Chore {
         self.shard.status.lock().error = None;
     }
 
-    /// Notes that the server was asked what it is and for the secret, with any result.
+    /// Notes that the server was asked what it is and for the hash key, with any result.
     fn greeted(&self) {
         if self.shard.greeted() {
-            self.kept.greeted.send_modify(|count| *count += 1);
+            self.monitored.greeted.send_modify(|count| *count += 1);
         }
     }
 
     /// Connects, and looks after the server until that fails; returns the reason.
     async fn look_after(&self) -> Result<(), String> {
-        let link = Link::open(&self.shard.node, self.kept.config.connect_timeout).await;
+        let link = Link::open(&self.shard.node, self.monitored.config.connect_timeout).await;
         let Link {
             mut connection,
             driver,
@@ -90,7 +90,7 @@ impl Chore {
 
     async fn visit(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
         let mut missing = Missing::new(Instant::now());
-        if self.kept.share.seed.is_adopted() {
+        if self.monitored.share.hash_key.is_adopted() {
             // Before anything else: another node may be waiting to make a new one. If this fails,
             // what follows fails for the same reason.
             let _ = self.compare(connection, &mut missing).await;
@@ -126,7 +126,7 @@ impl Chore {
         connection: &mut MultiplexedConnection,
         visit: &mut Visit,
     ) -> Result<(), String> {
-        if visit.greeted_at.elapsed() >= self.kept.config.look_every {
+        if visit.greeted_at.elapsed() >= self.monitored.config.look_every {
             self.greet(connection).await?;
             visit.greeted_at = Instant::now();
         }
@@ -141,8 +141,8 @@ impl Chore {
             self.works();
             return Ok(());
         }
-        let map = self.kept.topology.map();
-        let probed = probe(connection, &self.shard, &map, &self.kept.asking);
+        let map = self.monitored.topology.map();
+        let probed = probe(connection, &self.shard, &map, &self.monitored.asking);
         match timeout(PATIENCE, probed).await {
             Ok(Ok(())) => self.works(),
             Ok(Err(refused)) => self.shard.cannot_be_asked(refused.to_string()),
@@ -156,10 +156,10 @@ impl Chore {
 
     /// Enters this node into the list of those that lease counters, if that lies here.
     async fn enter(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
-        let key = Nodes::key(&self.kept.prefix);
-        let map = self.kept.topology.map();
+        let key = Nodes::key(&self.monitored.prefix);
+        let map = self.monitored.topology.map();
         let owner = map.shard(slot_of_key(&key));
-        let nodes = &self.kept.asking.nodes;
+        let nodes = &self.monitored.asking.nodes;
         let command = nodes.enter(&key);
         let Some(command) =
             command.filter(|_| owner.is_some_and(|it| Arc::ptr_eq(it, &self.shard)))
@@ -229,8 +229,8 @@ impl Chore {
     ) -> Result<Option<String>, String> {
         let rights = Rights {
             login: &self.shard.node.login,
-            prefix: &self.kept.prefix,
-            is_cluster: self.kept.topology.is_cluster(),
+            prefix: &self.monitored.prefix,
+            is_cluster: self.monitored.topology.is_cluster(),
         };
         let question = rights.question();
         match self
@@ -265,7 +265,7 @@ impl Chore {
 
     /// Logs when the server becomes too far away for the deadline, and when that is over.
     fn tell_trip(&self, trips: &mut RoundTrips) {
-        let deadline = self.kept.config.deadline;
+        let deadline = self.monitored.config.deadline;
         let (shard, fit) = (&self.shard.name, trips.judge(deadline));
         let warning = match fit {
             Fit::Unchanged => return,
