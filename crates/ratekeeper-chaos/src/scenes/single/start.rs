@@ -50,13 +50,13 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
         ..FAULT
     },
     Fault {
-        name: "garbage as the secret, before nodes start",
+        name: "garbage as the hash key, before nodes start",
         before: |scene| drop(scene.ask(&["SET", SEED, "garbage"])),
         start: Start::Faulty,
         ..FAULT
     },
     Fault {
-        name: "garbage as the secret, and a node restarted",
+        name: "garbage as the hash key, and a node restarted",
         strike: |scene, stage| {
             scene.ask(&["SET", SEED, "garbage"]);
             stage.restart(2);
@@ -65,7 +65,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
         ..FAULT
     },
     Fault {
-        name: "the secret of the wrong type, and a node restarted",
+        name: "the hash key of the wrong type, and a node restarted",
         strike: |scene, stage| {
             // In one step, since nodes that know the key put it back at once.
             let replace =
