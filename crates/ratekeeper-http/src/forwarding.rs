@@ -60,10 +60,32 @@ fn loopback() -> [IpNet; 2] {
     [v4, v6]
 }
 
-impl FromStr for TrustedProxies {
-    type Err = String;
+/// The fault of a list of [`TrustedProxies`].
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrustedProxiesError {
+    /// There are too many.
+    #[error("more than {NETWORKS_MAX} networks")]
+    TooMany,
+    /// A part of the list is not a network.
+    #[error(
+        "`{0}` is not a network; write an address, a network such as 10.0.0.0/8 or fd00::/8, or `loopback`"
+    )]
+    NotANetwork(Box<str>),
+    /// A network's address has bits that its prefix leaves out.
+    #[error("`{text}` has bits beyond its prefix; write {meant}")]
+    BitsBeyond {
+        /// The network as written.
+        text: Box<str>,
+        /// The network without these bits.
+        meant: IpNet,
+    },
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for TrustedProxies {
+    type Err = TrustedProxiesError;
+
+    fn from_str(text: &str) -> Result<Self, TrustedProxiesError> {
         let mut list = Self {
             networks: Vec::new(),
             unix: false,
@@ -78,18 +100,14 @@ impl FromStr for TrustedProxies {
             }
         }
         if list.networks.len() > NETWORKS_MAX {
-            return Err(format!("more than {NETWORKS_MAX} networks"));
+            return Err(TrustedProxiesError::TooMany);
         }
         Ok(list)
     }
 }
 
-fn network(text: &str) -> Result<IpNet, String> {
-    let wanted = || {
-        format!(
-            "`{text}` is not a network; write an address, a network such as 10.0.0.0/8 or fd00::/8, or `loopback`"
-        )
-    };
+fn network(text: &str) -> Result<IpNet, TrustedProxiesError> {
+    let wanted = || TrustedProxiesError::NotANetwork(text.into());
     match text.split_once('/') {
         None => text
             .parse::<IpAddr>()
@@ -98,10 +116,10 @@ fn network(text: &str) -> Result<IpNet, String> {
         Some(_) => {
             let network: IpNet = text.parse().map_err(|_| wanted())?;
             if network.trunc() != network {
-                let meant = network.trunc();
-                return Err(format!(
-                    "`{text}` has bits beyond its prefix; write {meant}"
-                ));
+                return Err(TrustedProxiesError::BitsBeyond {
+                    text: text.into(),
+                    meant: network.trunc(),
+                });
             }
             Ok(network)
         }
@@ -132,18 +150,23 @@ pub enum ClientHeader {
     Single(HeaderName),
 }
 
-impl FromStr for ClientHeader {
-    type Err = String;
+/// The name of a [`ClientHeader`] that no header can have.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "`{0}` cannot be the name of a header; write x-forwarded-for, forwarded, or one with a single address such as \
+     x-real-ip"
+)]
+pub struct ClientHeaderError(Box<str>);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for ClientHeader {
+    type Err = ClientHeaderError;
+
+    fn from_str(text: &str) -> Result<Self, ClientHeaderError> {
         match HeaderName::from_str(text) {
             Ok(name) if name == X_FORWARDED_FOR => Ok(Self::XForwardedFor),
             Ok(name) if name == http::header::FORWARDED => Ok(Self::Forwarded),
             Ok(name) => Ok(Self::Single(name)),
-            Err(_) => Err(format!(
-                "`{text}` cannot be the name of a header; write x-forwarded-for, forwarded, or one with a single \
-                 address such as x-real-ip"
-            )),
+            Err(_) => Err(ClientHeaderError(text.into())),
         }
     }
 }

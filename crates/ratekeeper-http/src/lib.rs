@@ -44,15 +44,19 @@ mod source;
 pub mod spelling;
 mod target;
 mod view;
+mod words;
 
 pub use address::push_address;
 pub use describer::{Describer, Refused, RequestCheck, Unauthenticated, UnclearDomain};
-pub use forwarding::{ClientHeader, Forwarding, HOPS_MAX, Hop, TrustedProxies};
+pub use forwarding::{
+    ClientHeader, ClientHeaderError, Forwarding, HOPS_MAX, Hop, TrustedProxies, TrustedProxiesError,
+};
 pub use identity::{CallerName, Identity, IdentityConfig, IdentityError};
 pub use logged::Logged;
 pub use malformed::Malformed;
-pub use mapping::{Described, MappedEntry, Mapping};
+pub use mapping::{Described, MappedEntry, Mapping, MappingError};
 pub use original::Original;
 pub use slashes::{AmbiguousPaths, EncodedSlashes};
-pub use source::ValueSource;
+pub use source::{ValueSource, ValueSourceError};
 pub use target::Target;
+pub use words::NeitherWord;

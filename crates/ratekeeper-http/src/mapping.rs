@@ -10,7 +10,7 @@ use serde::Deserialize;
 use smallvec::SmallVec;
 
 use crate::view::View;
-use crate::{Malformed, ValueSource};
+use crate::{Malformed, ValueSource, ValueSourceError};
 
 /// The most descriptors of a mapping.
 const DESCRIPTORS_MAX: usize = 100;
@@ -52,6 +52,36 @@ pub struct MappedEntry {
     pub default: Option<Box<str>>,
 }
 
+/// The fault of a [`Mapping`]. Its text begins with the field where that is known.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MappingError {
+    /// There is no descriptor, or too many.
+    #[error("descriptors: expected 1 to {DESCRIPTORS_MAX} of them")]
+    Descriptors,
+    /// The descriptor of this number has no entry, or too many.
+    #[error("descriptors[{0}]: expected 1 to {ENTRIES_MAX} entries")]
+    Entries(usize),
+    /// No IPv6 network has this prefix.
+    #[error("ipv6_prefix: {0} is not 1 to 128")]
+    Prefix(u8),
+    /// An entry has no key.
+    #[error("the key must not be empty")]
+    EmptyKey,
+    /// An entry has a fixed value, and one instead of it.
+    #[error("a fixed value needs no default")]
+    ValueAndDefault,
+    /// An entry has a fixed value, and one from the request.
+    #[error("write `from` or `value`, not both")]
+    FromAndValue,
+    /// An entry has no value.
+    #[error("it has no value; write `from: header:x-api-key` or `value: text`")]
+    NoValue,
+    /// The value of an entry comes from no part of a request.
+    #[error(transparent)]
+    Source(#[from] ValueSourceError),
+}
+
 impl Mapping {
     /// A mapping to these descriptors, in which IPv6 addresses count by networks of `ipv6_prefix`
     /// bits.
@@ -59,22 +89,18 @@ impl Mapping {
     /// # Errors
     /// There is no descriptor, or one without entries; there are more than 100, or 32 entries in
     /// one; the prefix is not 1 to 128.
-    pub fn new(descriptors: Vec<Vec<MappedEntry>>, ipv6_prefix: u8) -> Result<Self, String> {
+    pub fn new(descriptors: Vec<Vec<MappedEntry>>, ipv6_prefix: u8) -> Result<Self, MappingError> {
         if descriptors.is_empty() || descriptors.len() > DESCRIPTORS_MAX {
-            return Err(format!(
-                "descriptors: expected 1 to {DESCRIPTORS_MAX} of them"
-            ));
+            return Err(MappingError::Descriptors);
         }
         if let Some(at) = descriptors
             .iter()
             .position(|fields| fields.is_empty() || fields.len() > ENTRIES_MAX)
         {
-            return Err(format!(
-                "descriptors[{at}]: expected 1 to {ENTRIES_MAX} entries"
-            ));
+            return Err(MappingError::Entries(at));
         }
         if !(1..=128).contains(&ipv6_prefix) {
-            return Err(format!("ipv6_prefix: {ipv6_prefix} is not 1 to 128"));
+            return Err(MappingError::Prefix(ipv6_prefix));
         }
         Ok(Self {
             descriptors,
@@ -223,9 +249,9 @@ struct Raw {
 }
 
 impl TryFrom<Raw> for Mapping {
-    type Error = String;
+    type Error = MappingError;
 
-    fn try_from(raw: Raw) -> Result<Self, String> {
+    fn try_from(raw: Raw) -> Result<Self, MappingError> {
         let usual = Self::default();
         Self::new(
             raw.descriptors.unwrap_or(usual.descriptors),
@@ -263,21 +289,19 @@ impl From<Text> for Box<str> {
 }
 
 impl TryFrom<RawField> for MappedEntry {
-    type Error = String;
+    type Error = MappingError;
 
-    fn try_from(raw: RawField) -> Result<Self, String> {
+    fn try_from(raw: RawField) -> Result<Self, MappingError> {
         if raw.key.is_empty() {
-            return Err("the key must not be empty".to_owned());
+            return Err(MappingError::EmptyKey);
         }
         let (source, default) = match (raw.from, raw.value, raw.default) {
             (Some(from), None, default) => (Some(ValueSource::from_str(&from)?), default),
             (None, Some(value), None) => (None, Some(value)),
-            (None, Some(_), Some(_)) => return Err("a fixed value needs no default".to_owned()),
-            (Some(_), Some(_), _) => return Err("write `from` or `value`, not both".to_owned()),
+            (None, Some(_), Some(_)) => return Err(MappingError::ValueAndDefault),
+            (Some(_), Some(_), _) => return Err(MappingError::FromAndValue),
             (None, None, _) => {
-                return Err(
-                    "it has no value; write `from: header:x-api-key` or `value: text`".to_owned(),
-                );
+                return Err(MappingError::NoValue);
             }
         };
         Ok(Self {

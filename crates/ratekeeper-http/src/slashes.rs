@@ -6,7 +6,7 @@ use ratekeeper_rules::{LevelMatch, PathFolding, PathPattern, RuleSet, Segment};
 
 use crate::malformed::excerpt;
 use crate::spelling::Ambiguity;
-use crate::{Malformed, Target};
+use crate::{Malformed, NeitherWord, Target};
 
 /// The treatment of a path with an encoded slash (`%2F`) or a backslash in a segment.
 ///
@@ -110,25 +110,25 @@ impl AmbiguousPaths {
 }
 
 impl FromStr for AmbiguousPaths {
-    type Err = String;
+    type Err = NeitherWord;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, NeitherWord> {
         match text {
             "refuse" => Ok(Self::Refuse),
             "accept" => Ok(Self::Accept),
-            _ => Err(format!("`{text}` is neither `refuse` nor `accept`")),
+            _ => Err(NeitherWord::new(text, ["refuse", "accept"])),
         }
     }
 }
 
 impl FromStr for EncodedSlashes {
-    type Err = String;
+    type Err = NeitherWord;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, NeitherWord> {
         match text {
             "refuse" => Ok(Self::Refuse),
             "keep" => Ok(Self::Keep),
-            _ => Err(format!("`{text}` is neither `refuse` nor `keep`")),
+            _ => Err(NeitherWord::new(text, ["refuse", "keep"])),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use http::HeaderName;
 use http::header::AUTHORIZATION;
 use ratekeeper_rules::secret::is_secret_by_default;
-use ratekeeper_rules::{PathFolding, PathForm, PathPattern};
+use ratekeeper_rules::{PathFolding, PathForm, PathPattern, PathPatternError};
 
 use crate::address::push_address;
 use crate::spelling::{self, decode};
@@ -55,19 +55,65 @@ pub enum ValueSource {
     Identity,
 }
 
+/// The fault of a [`ValueSource`] in settings. Its text says what to write instead.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ValueSourceError {
+    /// A request has no such part.
+    #[error("`{0}` is not a part of a request; write {KNOWN}")]
+    Unknown(Box<str>),
+    /// The name or number of the part is missing.
+    #[error("`{text}` lacks something; write {part}:{argument}")]
+    Incomplete {
+        /// The text.
+        text: Box<str>,
+        /// The part of a request.
+        part: Box<str>,
+        /// The placeholder of the name or number that has to follow: `NAME` or `N`.
+        argument: &'static str,
+    },
+    /// There is no segment of this number.
+    #[error("`{0}`: segments are counted from 1, as in path_segment:1")]
+    Segment(Box<str>),
+    /// No header can have this name.
+    #[error("`{0}` cannot be the name of a header")]
+    HeaderName(Box<str>),
+    /// The pattern of a path is malformed.
+    #[error("`{text}`: {fault}")]
+    Pattern {
+        /// The text.
+        text: Box<str>,
+        /// The fault of the pattern.
+        fault: PathPatternError,
+    },
+    /// The pattern of a path has no variable, or several.
+    #[error(
+        "`{text}`: the pattern has {count} variables instead of one; write path:/v1/organizations/{{org}}/**"
+    )]
+    Variables {
+        /// The text.
+        text: Box<str>,
+        /// Their number.
+        count: usize,
+    },
+}
+
 const KNOWN: &str = "remote_address, method, path, path:PATTERN, endpoint, path_segment:N, host, scheme, header:NAME, \
                      query:NAME, cookie:NAME, bearer, claim:NAME, country or identity";
 
 impl FromStr for ValueSource {
-    type Err = String;
+    type Err = ValueSourceError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ValueSourceError> {
         let (word, argument) = match text.split_once(':') {
             Some((word, argument)) => (word, Some(argument)),
             None => (text, None),
         };
-        let unknown = || format!("`{text}` is not a part of a request; write {KNOWN}");
-        let wanted = |what: &str| format!("`{text}` lacks something; write {word}:{what}");
+        let incomplete = |argument| ValueSourceError::Incomplete {
+            text: text.into(),
+            part: word.into(),
+            argument,
+        };
         Ok(match (word, argument) {
             ("remote_address", None) => Self::RemoteAddress,
             ("method", None) => Self::Method,
@@ -83,20 +129,18 @@ impl FromStr for ValueSource {
             ("path_segment", Some(number)) => match number.parse() {
                 Ok(number) if number > 0 => Self::PathSegment(number),
                 _ => {
-                    return Err(format!(
-                        "`{text}`: segments are counted from 1, as in path_segment:1"
-                    ));
+                    return Err(ValueSourceError::Segment(text.into()));
                 }
             },
             ("header", Some(name)) if !name.is_empty() => Self::Header(
                 HeaderName::from_str(name)
-                    .map_err(|_| format!("`{name}` cannot be the name of a header"))?,
+                    .map_err(|_| ValueSourceError::HeaderName(name.into()))?,
             ),
             ("query", Some(name)) if !name.is_empty() => Self::Query(name.into()),
             ("cookie", Some(name)) if !name.is_empty() => Self::Cookie(name.into()),
-            ("header" | "query" | "cookie" | "claim", _) => return Err(wanted("NAME")),
-            ("path_segment", None) => return Err(wanted("N")),
-            _ => return Err(unknown()),
+            ("header" | "query" | "cookie" | "claim", _) => return Err(incomplete("NAME")),
+            ("path_segment", None) => return Err(incomplete("N")),
+            _ => return Err(ValueSourceError::Unknown(text.into())),
         })
     }
 }
@@ -124,13 +168,17 @@ impl fmt::Display for ValueSource {
 }
 
 /// Parses a pattern with exactly one variable.
-fn path_variable(text: &str, pattern: &str) -> Result<PathPattern, String> {
-    let pattern = PathPattern::parse(pattern).map_err(|why| format!("`{text}`: {why}"))?;
+fn path_variable(text: &str, pattern: &str) -> Result<PathPattern, ValueSourceError> {
+    let pattern = PathPattern::parse(pattern).map_err(|fault| ValueSourceError::Pattern {
+        text: text.into(),
+        fault,
+    })?;
     match pattern.variables().count() {
         1 => Ok(pattern),
-        count => Err(format!(
-            "`{text}`: the pattern has {count} variables instead of one; write path:/v1/organizations/{{org}}/**"
-        )),
+        count => Err(ValueSourceError::Variables {
+            text: text.into(),
+            count,
+        }),
     }
 }
 

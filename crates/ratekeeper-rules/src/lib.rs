@@ -60,7 +60,8 @@ pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, Rule, RuleLimit,
 pub use ruleset::{Domain, Evaluation, Node, PlanIndex, RuleIndex, RuleSet};
 pub use schema::json_schema;
 pub use slas::{
-    LEVEL_KEYS, LevelMatch, LevelStatus, PathPattern, SERVICE_LEVELS, Segment, ServiceLevel, TENANT,
+    LEVEL_KEYS, LevelMatch, LevelStatus, PathPattern, PathPatternError, SERVICE_LEVELS, Segment,
+    ServiceLevel, TENANT,
 };
 pub use tenants::{CUSTOM, InForce, NotATenantHash, Subscription, TenantHash, TenantKey};
 pub use words::Accuracy;

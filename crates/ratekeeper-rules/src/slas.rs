@@ -11,7 +11,7 @@ mod router;
 
 use crate::{PathFolding, PathForm, Position, RuleIndex};
 
-pub use pattern::{PathPattern, Segment};
+pub use pattern::{PathPattern, PathPatternError, Segment};
 use router::Router;
 
 /// The domain of the service levels. A file may use this name for a domain only where no file has

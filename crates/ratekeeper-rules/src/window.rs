@@ -15,14 +15,38 @@ const UNITS: [(&str, u64); 7] = [
     ("us", 1),
 ];
 
+/// The fault of a duration. Its text is the end of a sentence.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DurationError {
+    /// There is nothing in it.
+    #[error("it is empty")]
+    Empty,
+    /// A part of it is not a whole number with a unit.
+    #[error("'{0}' is not a whole number with a unit")]
+    NotANumber(Box<str>),
+    /// The last number has no unit.
+    #[error("'{0}' has no unit")]
+    NoUnit(Box<str>),
+    /// There is no such unit.
+    #[error("there is no unit '{0}'")]
+    UnknownUnit(Box<str>),
+    /// The unit is not shorter than the one before.
+    #[error("'{0}' cannot follow a unit that is not longer")]
+    NotShorter(Box<str>),
+    /// It is longer than counters can count.
+    #[error("'{0}' is more than 285 years")]
+    TooLong(Box<str>),
+}
+
 /// Parses `10s`, `250ms`, `1h30m`: whole numbers, each with its unit (us, ms, s, m, h, d, w),
 /// larger units first. A day is 24 hours.
 ///
 /// # Errors
-/// The end of a sentence that explains the fault.
-pub fn parse_duration(text: &str) -> Result<Micros, String> {
+/// [`DurationError`]
+pub fn parse_duration(text: &str) -> Result<Micros, DurationError> {
     if text.is_empty() {
-        return Err("it is empty".to_owned());
+        return Err(DurationError::Empty);
     }
     let mut rest = text;
     let mut total: u64 = 0;
@@ -37,16 +61,16 @@ pub fn parse_duration(text: &str) -> Result<Micros, String> {
             .unwrap_or(after.len());
         let (unit, after) = after.split_at(letters);
         if number.is_empty() || (unit.is_empty() && !after.is_empty()) {
-            return Err(format!("'{text}' is not a whole number with a unit"));
+            return Err(DurationError::NotANumber(text.into()));
         }
         if unit.is_empty() {
-            return Err(format!("'{text}' has no unit"));
+            return Err(DurationError::NoUnit(text.into()));
         }
         let Some(&(_, micros)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-            return Err(format!("there is no unit '{unit}'"));
+            return Err(DurationError::UnknownUnit(unit.into()));
         };
         if micros >= longest {
-            return Err(format!("'{unit}' cannot follow a unit that is not longer"));
+            return Err(DurationError::NotShorter(unit.into()));
         }
         longest = micros;
         let span = number
@@ -56,7 +80,7 @@ pub fn parse_duration(text: &str) -> Result<Micros, String> {
         total = span
             .and_then(|span| total.checked_add(span))
             .filter(|&total| total <= MAX_COUNT)
-            .ok_or_else(|| format!("'{text}' is more than 285 years"))?;
+            .ok_or_else(|| DurationError::TooLong(text.into()))?;
         rest = after;
     }
     Ok(Micros::new(total))

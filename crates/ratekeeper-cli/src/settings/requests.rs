@@ -67,7 +67,7 @@ pub(crate) fn slas_base(text: &str) -> Result<Option<PathPattern>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    let base = PathPattern::parse(text)?;
+    let base = PathPattern::parse(text).map_err(|error| error.to_string())?;
     match base.has_rest() {
         true => Err(
             "a base cannot end in `**`: write the path up to where the patterns start".to_owned(),

@@ -48,12 +48,18 @@ impl<'a> Typed<'a> {
 
     /// Returns the value of `key` as `parse` reads it. One that it cannot read is a problem, and the
     /// default stands in for it until all problems are known.
-    pub(super) fn get<T>(&mut self, key: &str, parse: impl Fn(&str) -> Result<T, String>) -> T {
+    pub(super) fn get<T, E: ToString>(
+        &mut self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> T {
         let setting = find(key).expect("the table has every setting that is read");
         let Said { text, origin } = self.layers.get(setting);
-        parse(&text).unwrap_or_else(|message| {
-            self.problem(key, &origin, message);
-            parse(setting.default).expect("a default in the table has a meaning")
+        parse(&text).unwrap_or_else(|error| {
+            self.problem(key, &origin, error.to_string());
+            parse(setting.default)
+                .ok()
+                .expect("a default in the table has a meaning")
         })
     }
 

@@ -5,6 +5,8 @@ use std::str::FromStr;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 
+use crate::NeitherWord;
+
 /// The form of a refusal's body for requests that do not ask for one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BodyForm {
@@ -48,13 +50,13 @@ impl BodyForm {
 
 /// Parses the name in settings.
 impl FromStr for BodyForm {
-    type Err = String;
+    type Err = NeitherWord;
 
-    fn from_str(name: &str) -> Result<Self, String> {
+    fn from_str(name: &str) -> Result<Self, NeitherWord> {
         match name {
             "json" => Ok(Self::Json),
             "problem" => Ok(Self::Problem),
-            _ => Err(format!("`{name}` is neither `json` nor `problem`")),
+            _ => Err(NeitherWord::new(name, ["json", "problem"])),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::countries::{Countries, CountryConfig};
 use super::tokens::{JwtConfig, Tokens};
 use super::{Identity, NOBODY, NOBODY_KEY, Named};
 use crate::mapping::IPV6_PREFIX;
-use crate::source::ValueSource;
+use crate::source::{ValueSource, ValueSourceError};
 
 /// The most parts of a request to try.
 const SOURCES_MAX: usize = 16;
@@ -83,8 +83,10 @@ impl Identity {
             Some(list) => {
                 let named = list.iter().enumerate();
                 let named = named.map(|(at, raw)| {
-                    raw.named()
-                        .map_err(|message| IdentityError::new(format!("from[{at}]"), message))
+                    let refused = |error: NamedError| {
+                        IdentityError::new(format!("from[{at}]"), error.to_string())
+                    };
+                    raw.named().map_err(refused)
                 });
                 let named = named.collect::<Result<Vec<_>, _>>()?;
                 keep_apart(&named, list)?;
@@ -167,16 +169,27 @@ fn kind(source: &ValueSource) -> Discriminant<ValueSource> {
     })
 }
 
+/// The fault of one source of names.
+#[derive(Debug, thiserror::Error)]
+enum NamedError {
+    #[error("the key is empty")]
+    EmptyKey,
+    #[error("`identity` is what this list says; name a part of the request")]
+    Identity,
+    #[error(transparent)]
+    Source(#[from] ValueSourceError),
+}
+
 impl RawNamed {
-    fn named(&self) -> Result<Named, String> {
+    fn named(&self) -> Result<Named, NamedError> {
         let (from, key) = match self {
             Self::Source(from) => (from, None),
-            Self::Keyed(keyed) if keyed.key.is_empty() => return Err("the key is empty".to_owned()),
+            Self::Keyed(keyed) if keyed.key.is_empty() => return Err(NamedError::EmptyKey),
             Self::Keyed(keyed) => (&keyed.from, Some(keyed.key.clone())),
         };
         let source: ValueSource = from.parse()?;
         if source == ValueSource::Identity {
-            return Err("`identity` is what this list says; name a part of the request".to_owned());
+            return Err(NamedError::Identity);
         }
         let named = Named::from(source);
         Ok(Named {

@@ -169,7 +169,7 @@ impl<'t> Fields<'t> {
     pub(crate) fn duration(&self, key: &str, report: &mut Report<'_>) -> Option<At<Micros>> {
         let node = self.get(key)?;
         let parsed = match &node.kind {
-            Kind::Scalar(scalar) => parse_duration(&scalar.text),
+            Kind::Scalar(scalar) => parse_duration(&scalar.text).map_err(|error| error.to_string()),
             _ => Err("it must be a duration".to_owned()),
         };
         match parsed {

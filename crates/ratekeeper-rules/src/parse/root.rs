@@ -199,8 +199,12 @@ fn parse_slas(
             None
         }
         Some((Ok(base), _)) => Some(base),
-        Some((Err(why), mark)) => {
-            report.error(mark, why, "write `slas_base: /v1/organizations/{tenant}`");
+        Some((Err(error), mark)) => {
+            report.error(
+                mark,
+                error.to_string(),
+                "write `slas_base: /v1/organizations/{tenant}`",
+            );
             None
         }
     };

@@ -152,9 +152,9 @@ fn parse_pattern(
     });
     match whole {
         Ok(pattern) => Some(pattern),
-        Err(why) => {
+        Err(error) => {
             let help = "a path such as `/product/*`: `*` is one segment, `**` the rest, `{name}` a variable";
-            report.error(mark, why, help);
+            report.error(mark, error.to_string(), help);
             None
         }
     }

@@ -24,6 +24,50 @@ pub enum Segment {
     Variable(Box<str>),
 }
 
+/// The fault of a path pattern. Its text is a sentence that explains it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PathPatternError {
+    /// It does not start with a slash.
+    #[error("the path '{0}' does not start with `/`")]
+    Relative(Box<str>),
+    /// It is too long.
+    #[error("the path is longer than {PATTERN_BYTES_MAX} bytes")]
+    TooLong,
+    /// It has too many segments.
+    #[error("the path has more than {SEGMENTS_MAX} segments")]
+    TooManySegments,
+    /// Something follows `**`.
+    #[error("`**` is the rest of a path: nothing can follow it")]
+    AfterRest,
+    /// Two variables have one name.
+    #[error("the variable {0} is there twice")]
+    VariableTwice(Box<str>),
+    /// A segment is empty.
+    #[error("the path has an empty segment")]
+    EmptySegment,
+    /// A variable cannot have this name.
+    #[error("'{0}' is not a name for a variable: use letters, digits and _")]
+    VariableName(Box<str>),
+    /// `*` is a part of a segment.
+    #[error("in '{0}' the `*` is not a whole segment")]
+    PartialStar(Box<str>),
+    /// `.` or `..`.
+    #[error("'{0}' is followed before paths are matched")]
+    Dots(Box<str>),
+    /// A character is percent-encoded that a decoded path has as itself.
+    #[error(
+        "in '{0}' a character is percent-encoded: paths are matched decoded, so write the character itself"
+    )]
+    Encoded(Box<str>),
+    /// A segment has parameters.
+    #[error("in '{0}' there is a `;`: what follows it in a path is not matched")]
+    Parameters(Box<str>),
+    /// No segment of a path looks like this.
+    #[error("'{0}' is not a segment of a path")]
+    NotASegment(Box<str>),
+}
+
 impl PathPattern {
     /// The pattern as written.
     #[must_use]
@@ -56,27 +100,27 @@ impl PathPattern {
     /// Reads `/product/*`, `/files/**`, `/orgs/{org}/users`.
     ///
     /// # Errors
-    /// A sentence that explains the fault.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// [`PathPatternError`]
+    pub fn parse(text: &str) -> Result<Self, PathPatternError> {
         let Some(path) = text.strip_prefix('/') else {
-            return Err(format!("the path '{text}' does not start with `/`"));
+            return Err(PathPatternError::Relative(text.into()));
         };
         if text.len() > PATTERN_BYTES_MAX {
-            return Err(format!("the path is longer than {PATTERN_BYTES_MAX} bytes"));
+            return Err(PathPatternError::TooLong);
         }
         let mut segments: Vec<Segment> = Vec::new();
         for part in path.split('/').filter(|_| !path.is_empty()) {
             if segments.last() == Some(&Segment::Rest) {
-                return Err("`**` is the rest of a path: nothing can follow it".to_owned());
+                return Err(PathPatternError::AfterRest);
             }
             let segment = Segment::parse(part)?;
             if matches!(segment, Segment::Variable(_)) && segments.contains(&segment) {
-                return Err(format!("the variable {part} is there twice"));
+                return Err(PathPatternError::VariableTwice(part.into()));
             }
             segments.push(segment);
         }
         if segments.len() > SEGMENTS_MAX {
-            return Err(format!("the path has more than {SEGMENTS_MAX} segments"));
+            return Err(PathPatternError::TooManySegments);
         }
         Ok(Self {
             text: text.into(),
@@ -93,8 +137,8 @@ impl PathPattern {
     /// Returns this pattern below `base`, which does not end in `**`.
     ///
     /// # Errors
-    /// A sentence that explains why the two do not fit together.
-    pub(crate) fn below(&self, base: &Self) -> Result<Self, String> {
+    /// The two do not fit together.
+    pub(crate) fn below(&self, base: &Self) -> Result<Self, PathPatternError> {
         if self.segments.is_empty() {
             return Ok(base.clone());
         }
@@ -173,28 +217,24 @@ impl PathPattern {
 }
 
 impl Segment {
-    fn parse(part: &str) -> Result<Self, String> {
+    fn parse(part: &str) -> Result<Self, PathPatternError> {
         let variable = part
             .strip_prefix('{')
             .and_then(|part| part.strip_suffix('}'));
         match (part, variable) {
-            ("", _) => Err("the path has an empty segment".to_owned()),
+            ("", _) => Err(PathPatternError::EmptySegment),
             ("*", _) => Ok(Self::Any),
             ("**", _) => Ok(Self::Rest),
             (_, Some(name)) if is_name(name) => Ok(Self::Variable(name.into())),
-            (_, Some(name)) => Err(format!(
-                "'{name}' is not a name for a variable: use letters, digits and _"
-            )),
-            _ if part.contains('*') => Err(format!("in '{part}' the `*` is not a whole segment")),
-            (".", _) | ("..", _) => Err(format!("'{part}' is followed before paths are matched")),
-            _ if part.contains('%') && !is_spelt_so(part) => Err(format!(
-                "in '{part}' a character is percent-encoded: paths are matched decoded, so write the character itself"
-            )),
-            _ if part.contains(';') => Err(format!(
-                "in '{part}' there is a `;`: what follows it in a path is not matched"
-            )),
+            (_, Some(name)) => Err(PathPatternError::VariableName(name.into())),
+            _ if part.contains('*') => Err(PathPatternError::PartialStar(part.into())),
+            (".", _) | ("..", _) => Err(PathPatternError::Dots(part.into())),
+            _ if part.contains('%') && !is_spelt_so(part) => {
+                Err(PathPatternError::Encoded(part.into()))
+            }
+            _ if part.contains(';') => Err(PathPatternError::Parameters(part.into())),
             _ if part.contains(['{', '}', '?', '#']) => {
-                Err(format!("'{part}' is not a segment of a path"))
+                Err(PathPatternError::NotASegment(part.into()))
             }
             _ => Ok(Self::Literal(part.into())),
         }
