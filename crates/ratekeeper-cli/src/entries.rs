@@ -3,24 +3,35 @@
 /// The most entries a typed descriptor may have.
 const ENTRIES_MAX: usize = 64;
 
+/// The fault of a typed descriptor. Its message says how to write one.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum EntriesError {
+    #[error("`{0}` is not an entry; write key=value,key=value")]
+    NotAnEntry(Box<str>),
+    #[error("`{0}` has no key; write key=value,key=value")]
+    NoKey(Box<str>),
+    #[error("there are more than {ENTRIES_MAX} entries")]
+    TooMany,
+    #[error("a backslash stands before a comma or another backslash only; write \\\\")]
+    Backslash,
+}
+
 /// Reads `key=value,key=value`. In a value, `\,` is a comma and `\\` a backslash; an `=` after the first stands for
 /// itself.
 ///
 /// # Errors
-/// The text is not a descriptor; the message says why, and how to write one.
-pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
+/// The text is not a descriptor.
+pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, EntriesError> {
     let mut entries = Vec::new();
     for part in split(text)? {
         let Some((key, value)) = part.split_once('=') else {
-            return Err(format!(
-                "`{part}` is not an entry; write key=value,key=value"
-            ));
+            return Err(EntriesError::NotAnEntry(part.into()));
         };
         if key.is_empty() {
-            return Err(format!("`{part}` has no key; write key=value,key=value"));
+            return Err(EntriesError::NoKey(part.into()));
         }
         if entries.len() == ENTRIES_MAX {
-            return Err(format!("there are more than {ENTRIES_MAX} entries"));
+            return Err(EntriesError::TooMany);
         }
         entries.push((key.to_owned(), value.to_owned()));
     }
@@ -28,25 +39,21 @@ pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
 }
 
 /// The parts between commas, without their backslashes.
-fn split(text: &str) -> Result<Vec<String>, String> {
+fn split(text: &str) -> Result<Vec<String>, EntriesError> {
     let mut parts = vec![String::new()];
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
-        let literal =
-            match letter {
-                ',' => {
-                    parts.push(String::new());
-                    continue;
-                }
-                '\\' => match letters.next() {
-                    Some(escaped @ (',' | '\\')) => escaped,
-                    _ => return Err(
-                        "a backslash stands before a comma or another backslash only; write \\\\"
-                            .into(),
-                    ),
-                },
-                other => other,
-            };
+        let literal = match letter {
+            ',' => {
+                parts.push(String::new());
+                continue;
+            }
+            '\\' => match letters.next() {
+                Some(escaped @ (',' | '\\')) => escaped,
+                _ => return Err(EntriesError::Backslash),
+            },
+            other => other,
+        };
         if let Some(part) = parts.last_mut() {
             part.push(literal);
         }

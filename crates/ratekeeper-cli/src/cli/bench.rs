@@ -1,6 +1,6 @@
 //! `ratekeeper bench`: what load is put on whom.
 
-use crate::entries;
+use crate::entries::{self, EntriesError};
 use crate::settings::{self, ServeFlags};
 use clap::{Args, Subcommand};
 use http::Method;
@@ -141,7 +141,7 @@ pub(crate) struct BenchLoad {
 #[derive(Clone, Debug)]
 pub(crate) struct Entries(pub(crate) Vec<(String, String)>);
 
-fn entries(text: &str) -> Result<Entries, String> {
+fn entries(text: &str) -> Result<Entries, EntriesError> {
     entries::parse(text).map(Entries)
 }
 
@@ -149,19 +149,23 @@ fn entries(text: &str) -> Result<Entries, String> {
 #[derive(Clone, Debug)]
 pub(crate) struct Answer(pub(crate) Vec<u8>);
 
-fn hex(text: &str) -> Result<Answer, String> {
-    let wanted = || "an answer is pairs of hexadecimal digits, as in 0801".to_owned();
+/// The fault of an answer that cannot be decoded.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("an answer is pairs of hexadecimal digits, as in 0801")]
+pub(crate) struct NotHex;
+
+fn hex(text: &str) -> Result<Answer, NotHex> {
     // A sign would be taken for a digit.
     let digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !text.len().is_multiple_of(2) || !digits {
-        return Err(wanted());
+        return Err(NotHex);
     }
     let pairs = (0..text.len()).step_by(2);
     let bytes = pairs.map(|at| u8::from_str_radix(&text[at..at + 2], 16));
     bytes
         .collect::<Result<_, _>>()
         .map(Answer)
-        .map_err(|_| wanted())
+        .map_err(|_| NotHex)
 }
 
 #[cfg(test)]

@@ -24,10 +24,10 @@ impl Reading {
     pub(crate) fn options(&self) -> Result<Options> {
         let mut options = Options::default();
         options.merge_domains = self.merge_domains;
-        options.profile = settings::profile(&self.profile).map_err(|message| anyhow!(message))?;
+        options.profile = settings::profile(&self.profile)?;
         options.path_folding = settings::path_folding(options.profile);
         options.slas_base = settings::slas_base(self.slas_base.as_deref().unwrap_or_default())
-            .map_err(|message| anyhow!("--slas-base: {message}"))?;
+            .map_err(|error| anyhow!("--slas-base: {error}"))?;
         Ok(options)
     }
 }

@@ -3,7 +3,7 @@
 use ratekeeper_server::{BadClientName, Caller, ClientName, Powers, Proof};
 use serde::Deserialize;
 
-use super::nested;
+use super::nested::{self, NestedError};
 
 /// The most callers: every token presented is compared with all of theirs.
 const CALLERS_MAX: usize = 1_000;
@@ -26,56 +26,75 @@ enum May {
     Hold,
 }
 
+/// The fault of a list of callers, with the number of the caller.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CallersError {
+    #[error(transparent)]
+    Nested(#[from] NestedError),
+    #[error("at most {CALLERS_MAX} callers")]
+    TooMany,
+    #[error("[{number}].{fault}")]
+    Caller { number: usize, fault: CallerFault },
+    #[error("[{number}].name: `{name}` is there twice")]
+    SameName { number: usize, name: Box<str> },
+    #[error("[{0}]: another caller has the same token or name; nobody could tell the two apart")]
+    SameProof(usize),
+}
+
+/// The fault of one caller, with the name of the field.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CallerFault {
+    #[error("name: it must not be empty")]
+    NoName,
+    #[error(
+        "token_sha256: expected either that, with the SHA-256 of a bearer token, or tls_name, with a name in a client \
+         certificate"
+    )]
+    NotOneProof,
+    #[error(
+        "token_sha256: expected 64 hexadecimal digits in quotes, as `printf %s TOKEN | sha256sum` prints them"
+    )]
+    Sha256,
+    #[error("tls_name: {0}")]
+    TlsName(BadClientName),
+}
+
 /// The callers that `text` lists.
 ///
 /// # Errors
 /// The first mistake in it, with the number of the entry and the name of its field.
-pub(super) fn callers(text: &str) -> Result<Vec<Caller>, String> {
+pub(super) fn callers(text: &str) -> Result<Vec<Caller>, CallersError> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
     let value = nested::parse(text)?;
-    let entries: Vec<Entry> = serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        let error = error.into_inner();
-        match path.as_str() {
-            "." => format!("expected a list of callers: {error}"),
-            path => format!("{path}: {error}"),
-        }
-    })?;
+    let entries: Vec<Entry> = nested::deserialize(value, "expected a list of callers: ")?;
     if entries.len() > CALLERS_MAX {
-        return Err(format!("at most {CALLERS_MAX} callers"));
+        return Err(CallersError::TooMany);
     }
     let mut callers: Vec<Caller> = Vec::with_capacity(entries.len());
     for (number, entry) in entries.iter().enumerate() {
-        let caller = caller(entry).map_err(|message| format!("[{number}].{message}"))?;
+        let caller = caller(entry).map_err(|fault| CallersError::Caller { number, fault })?;
         if callers.iter().any(|other| other.name == caller.name) {
-            return Err(format!("[{number}].name: `{}` is there twice", caller.name));
+            let name = caller.name.as_ref().into();
+            return Err(CallersError::SameName { number, name });
         }
         if callers.iter().any(|other| other.proof == caller.proof) {
-            return Err(format!(
-                "[{number}]: another caller has the same token or name; nobody could tell the two apart"
-            ));
+            return Err(CallersError::SameProof(number));
         }
         callers.push(caller);
     }
     Ok(callers)
 }
 
-fn caller(entry: &Entry) -> Result<Caller, String> {
+fn caller(entry: &Entry) -> Result<Caller, CallerFault> {
     if entry.name.is_empty() {
-        return Err("name: it must not be empty".to_owned());
+        return Err(CallerFault::NoName);
     }
     let proof = match (&entry.token_sha256, &entry.tls_name) {
         (Some(hash), None) => Proof::TokenSha256(sha256(hash)?),
         (None, Some(name)) => Proof::TlsName(tls_name(name)?),
-        _ => {
-            return Err(
-                "token_sha256: expected either that, with the SHA-256 of a bearer token, or tls_name, with a name in \
-                 a client certificate"
-                    .to_owned(),
-            );
-        }
+        _ => return Err(CallerFault::NotOneProof),
     };
     let mut may = Powers::default();
     for power in &entry.may {
@@ -92,25 +111,21 @@ fn caller(entry: &Entry) -> Result<Caller, String> {
     })
 }
 
-fn tls_name(text: &str) -> Result<ClientName, String> {
-    text.parse()
-        .map_err(|error: BadClientName| format!("tls_name: {error}"))
+fn tls_name(text: &str) -> Result<ClientName, CallerFault> {
+    text.parse().map_err(CallerFault::TlsName)
 }
 
 /// 64 hexadecimal digits.
-fn sha256(text: &str) -> Result<[u8; 32], String> {
-    let wrong = || {
-        "token_sha256: expected 64 hexadecimal digits in quotes, as `printf %s TOKEN | sha256sum` prints them".to_owned()
-    };
+fn sha256(text: &str) -> Result<[u8; 32], CallerFault> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
     let digits: Option<Vec<u32>> = text.as_bytes().iter().map(digit).collect();
     let digits = digits
         .filter(|digits| digits.len() == 64)
-        .ok_or_else(wrong)?;
+        .ok_or(CallerFault::Sha256)?;
     let (pairs, _) = digits.as_chunks::<2>();
     let mut hash = [0; 32];
     for (byte, [high, low]) in hash.iter_mut().zip(pairs) {
-        *byte = u8::try_from(high << 4 | low).map_err(|_| wrong())?;
+        *byte = u8::try_from(high << 4 | low).map_err(|_| CallerFault::Sha256)?;
     }
     Ok(hash)
 }
@@ -139,7 +154,7 @@ mod tests {
         );
         assert!(callers[0].may.hold && callers[0].may.refund && !callers[0].may.overrides);
         assert!(callers[1].may.overrides && !callers[1].may.hold);
-        assert_eq!(super::callers(""), Ok(Vec::new()));
+        assert!(super::callers("").expect("none").is_empty());
     }
 
     #[test]
@@ -180,7 +195,7 @@ mod tests {
             ),
         ];
         for (text, message) in cases {
-            let said = callers(text).expect_err(text);
+            let said = callers(text).expect_err(text).to_string();
             assert!(said.starts_with(message), "{said}");
         }
     }

@@ -194,10 +194,10 @@ fn put_rules(environment: &Environment, layers: &mut Layers) {
 /// Returns true if a switch is on; reports a problem if it is neither on nor off.
 fn is_true(environment: &Environment, name: &str, problems: &mut Vec<Problem>) -> bool {
     let read = environment.get(name).map_or(Ok(false), values::switch);
-    read.unwrap_or_else(|message| {
+    read.unwrap_or_else(|error| {
         problems.push(Problem {
             place: name.to_owned(),
-            message,
+            message: error.to_string(),
         });
         false
     })

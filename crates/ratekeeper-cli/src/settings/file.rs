@@ -4,7 +4,7 @@
 //! value keeps its place and the text that was written.
 
 use super::layer::{Layers, Origin, Said};
-use super::nested;
+use super::nested::{self, NestedError};
 use super::problem::{Problem, nearest};
 use super::table::{SETTINGS, find};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
@@ -21,9 +21,20 @@ pub(crate) fn put(text: &str, path: &Path, layers: &mut Layers, problems: &mut V
         seen: HashSet::new(),
         problems,
     };
-    if let Err((place, message)) = reader.document(text, layers) {
-        reader.refuse(place, message);
+    if let Err((place, error)) = reader.document(text, layers) {
+        reader.refuse(place, error.to_string());
     }
+}
+
+/// The fault at which reading a settings file ends.
+#[derive(Debug, thiserror::Error)]
+enum FileError {
+    #[error(transparent)]
+    Nested(#[from] NestedError),
+    #[error("expected `key: value` lines")]
+    NoKeys,
+    #[error("expected `key: value` lines, not a list")]
+    List,
 }
 
 /// A line and a column, both from 1.
@@ -37,14 +48,15 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Reads the first document; `Err` is where reading cannot go on.
-    fn document(&mut self, text: &str, layers: &mut Layers) -> Result<(), (Place, String)> {
+    fn document(&mut self, text: &str, layers: &mut Layers) -> Result<(), (Place, FileError)> {
         let mut events = Parser::new_from_str(text);
         let mut depth = 0_usize;
         let mut key: Option<(String, Place)> = None;
         while let Some(event) = events.next_event() {
             let (event, span) = event.map_err(|error| {
                 let mark = error.marker();
-                ((mark.line(), mark.col() + 1), nested::not_yaml(&error))
+                let place = (mark.line(), mark.col() + 1);
+                (place, NestedError::NotYaml(error).into())
             })?;
             let place = place(span);
             match event {
@@ -53,11 +65,11 @@ impl Reader<'_> {
                     Some((name, at)) => self.entry(layers, &name, at, &text, style, place),
                 },
                 Event::Scalar(text, ..) if depth == 0 && !text.is_empty() => {
-                    return Err((place, "expected `key: value` lines".into()));
+                    return Err((place, FileError::NoKeys));
                 }
                 Event::MappingStart(..) | Event::SequenceStart(..) if depth == 0 => {
                     if matches!(event, Event::SequenceStart(..)) {
-                        return Err((place, "expected `key: value` lines, not a list".into()));
+                        return Err((place, FileError::List));
                     }
                     depth = 1;
                 }
@@ -67,7 +79,7 @@ impl Reader<'_> {
                     {
                         if find(&name).is_some_and(|setting| setting.nested) {
                             let value = nested::read(&mut events, event, span)
-                                .map_err(|(span, message)| (self::place(span), message))?;
+                                .map_err(|(span, error)| (self::place(span), error.into()))?;
                             let text = value.to_string();
                             self.entry(layers, &name, at, &text, ScalarStyle::Literal, place);
                             continue;
@@ -78,11 +90,10 @@ impl Reader<'_> {
                 }
                 Event::MappingEnd | Event::SequenceEnd => depth = depth.saturating_sub(1),
                 Event::Alias(_) if depth == 1 => {
-                    let message = "aliases are not understood here: write the value out";
                     if key.take().is_none() {
-                        return Err((place, message.into()));
+                        return Err((place, NestedError::Alias.into()));
                     }
-                    self.refuse(place, message.into());
+                    self.refuse(place, NestedError::Alias.to_string());
                 }
                 Event::DocumentEnd => break,
                 _ => {}

@@ -1,7 +1,9 @@
 //! The settings of the gateway.
 
 use super::layer::{Origin, Said};
+use super::nested::NestedError;
 use super::typed::Typed;
+use super::value_error::ValueError;
 use super::{ServiceSettings, nested, values};
 use ratekeeper_gateway::{LogFormat, RoutesConfig, UpstreamConfig};
 use ratekeeper_server::{ListenAddress, TlsConfig};
@@ -78,7 +80,7 @@ impl Typed<'_> {
 
     fn routes(&mut self) -> RoutesConfig {
         let only = self.get("upstream", |text| {
-            values::maybe(text, |text| Ok(UpstreamConfig::of(text)))
+            values::maybe(text, |text| Ok::<_, ValueError>(UpstreamConfig::of(text)))
         });
         let mut upstreams: BTreeMap<String, UpstreamConfig> = self.get("upstreams", read);
         if let Some(Said { origin, .. }) = self.layers.said("upstreams") {
@@ -126,35 +128,31 @@ impl Typed<'_> {
 }
 
 /// Reads a list or a mapping; an error in it names its place there.
-fn read<T: DeserializeOwned + Default>(text: &str) -> Result<T, String> {
+fn read<T: DeserializeOwned + Default>(text: &str) -> Result<T, NestedError> {
     if text.is_empty() {
         return Ok(T::default());
     }
-    let value = nested::parse(text)?;
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        match path.as_str() {
-            "." => error.into_inner().to_string(),
-            path => format!("{path}: {}", error.into_inner()),
-        }
-    })
+    nested::deserialize(nested::parse(text)?, "")
 }
 
 /// The time to wait for an upstream, 1 ms to 24 h.
-fn patience(text: &str) -> Result<Duration, String> {
+fn patience(text: &str) -> Result<Duration, ValueError> {
     let duration = values::duration(text)?;
     let (least, most) = (Duration::from_millis(1), Duration::from_secs(24 * 3_600));
     if !(least..=most).contains(&duration) {
-        return Err(format!("`{text}` is not 1ms to 24h"));
+        return Err(ValueError::UpstreamTimeout(text.into()));
     }
     Ok(duration)
 }
 
 /// Parses a wait, an hour at most: no client waits longer for an answer.
-fn wait(text: &str) -> Result<Duration, String> {
+fn wait(text: &str) -> Result<Duration, ValueError> {
     let duration = values::duration(text)?;
     if duration > Duration::from_secs(3_600) {
-        return Err(format!("`{text}` is longer than 1h"));
+        return Err(ValueError::TooLong {
+            text: text.into(),
+            most: "1h",
+        });
     }
     Ok(duration)
 }
@@ -162,12 +160,13 @@ fn wait(text: &str) -> Result<Duration, String> {
 /// The most requests that settings can speak of: each of them holds a connection and memory.
 const REQUESTS_MAX: u32 = 1_000_000;
 
-fn requests<T: TryFrom<u32>>(text: &str, range: RangeInclusive<u32>) -> Result<T, String> {
+fn requests<T: TryFrom<u32>>(text: &str, range: RangeInclusive<u32>) -> Result<T, ValueError> {
     let number = text.parse().ok().filter(|number| range.contains(number));
     number
         .and_then(|number: u32| T::try_from(number).ok())
-        .ok_or_else(|| {
-            let (least, most) = range.into_inner();
-            format!("`{text}` is not a number of requests; write {least} to {most}")
+        .ok_or_else(|| ValueError::Requests {
+            text: text.into(),
+            least: *range.start(),
+            most: *range.end(),
         })
 }

@@ -1,5 +1,6 @@
 //! Parsers for settings that are like no other.
 
+use super::value_error::ValueError;
 use super::values;
 use ratekeeper_rules::{FailureMode, PathFolding, Profile};
 use ratekeeper_server::EnvoyCallers;
@@ -11,7 +12,7 @@ use std::time::Duration;
 pub(super) const MEMORY_LIMIT_MIN: u64 = 1 << 20;
 
 /// Parses the profile, which says what rules mean where they leave it open.
-pub(crate) fn profile(text: &str) -> Result<Profile, String> {
+pub(crate) fn profile(text: &str) -> Result<Profile, ValueError> {
     values::one_of(
         text,
         &[
@@ -32,7 +33,7 @@ pub(crate) const fn path_folding(profile: Profile) -> PathFolding {
 }
 
 /// Parses the permissions that requests over Envoy's protocol need.
-pub(super) fn envoy_callers(text: &str) -> Result<EnvoyCallers, String> {
+pub(super) fn envoy_callers(text: &str) -> Result<EnvoyCallers, ValueError> {
     let words = [
         ("any", EnvoyCallers::Any),
         ("permitted", EnvoyCallers::Permitted),
@@ -41,7 +42,7 @@ pub(super) fn envoy_callers(text: &str) -> Result<EnvoyCallers, String> {
     values::one_of(text, &words)
 }
 
-pub(super) fn failure_mode(text: &str) -> Result<FailureMode, String> {
+pub(super) fn failure_mode(text: &str) -> Result<FailureMode, ValueError> {
     let words = [
         ("local", FailureMode::Local),
         ("allow", FailureMode::Allow),
@@ -50,12 +51,10 @@ pub(super) fn failure_mode(text: &str) -> Result<FailureMode, String> {
     values::one_of(text, &words)
 }
 
-pub(super) fn memory_limit(text: &str) -> Result<u64, String> {
+pub(super) fn memory_limit(text: &str) -> Result<u64, ValueError> {
     let size = values::size(text)?;
     if size < MEMORY_LIMIT_MIN {
-        return Err(format!(
-            "`{text}` is too little to keep counters in; write 1MiB or more"
-        ));
+        return Err(ValueError::TooLittleMemory(text.into()));
     }
     Ok(size)
 }
@@ -64,33 +63,37 @@ pub(super) fn memory_limit(text: &str) -> Result<u64, String> {
 const WORKER_THREADS_MAX: usize = 1_024;
 
 /// A number of threads; if none is given, one for each core that this process may use.
-pub(super) fn worker_threads(text: &str) -> Result<NonZeroUsize, String> {
+pub(super) fn worker_threads(text: &str) -> Result<NonZeroUsize, ValueError> {
     if text.is_empty() {
         // A system that cannot say how many cores it has gets one thread.
         return Ok(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN));
     }
     let number = text.parse().ok();
     let number = number.filter(|threads: &NonZeroUsize| threads.get() <= WORKER_THREADS_MAX);
-    number.ok_or_else(|| {
-        format!("`{text}` is not a number of threads; write 1 to {WORKER_THREADS_MAX}, or nothing for one for each core")
+    number.ok_or_else(|| ValueError::Threads {
+        text: text.into(),
+        most: WORKER_THREADS_MAX,
     })
 }
 
 /// A second at least: pings are work for both sides.
-pub(super) fn keepalive(text: &str) -> Result<Duration, String> {
+pub(super) fn keepalive(text: &str) -> Result<Duration, ValueError> {
     let duration = values::duration(text)?;
     if duration < Duration::from_secs(1) {
-        return Err(format!("`{text}` is too short; write 1s or more"));
+        return Err(ValueError::TooShort(text.into()));
     }
     Ok(duration)
 }
 
 /// Parses the drain delay, 10 minutes at most: supervisors cannot be expected to wait longer.
-pub(super) fn drain_delay(text: &str) -> Result<Duration, String> {
+pub(super) fn drain_delay(text: &str) -> Result<Duration, ValueError> {
     let most = Duration::from_secs(600);
     let delay = values::duration(text)?;
     if delay > most {
-        return Err(format!("`{text}` is longer than 10m"));
+        return Err(ValueError::TooLong {
+            text: text.into(),
+            most: "10m",
+        });
     }
     Ok(delay)
 }
@@ -104,9 +107,9 @@ pub(super) struct HeaderKinds {
 }
 
 impl FromStr for HeaderKinds {
-    type Err = String;
+    type Err = ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         let mut kinds = Self::default();
         let words = text.split(',').map(str::trim);
         for word in words.filter(|word| !word.is_empty()) {
@@ -114,11 +117,7 @@ impl FromStr for HeaderKinds {
                 "limits" => kinds.limits = true,
                 "draft" => kinds.draft = true,
                 "degraded" => kinds.degraded = true,
-                _ => {
-                    return Err(format!(
-                        "`{word}` is not a kind of headers; write `limits`, `draft`, `degraded`, or several with commas"
-                    ));
-                }
+                _ => return Err(ValueError::HeaderKind(word.into())),
             }
         }
         Ok(kinds)
@@ -126,33 +125,31 @@ impl FromStr for HeaderKinds {
 }
 
 /// A name as HTTP allows it (RFC 9110, section 5.6.2).
-pub(super) fn header_name(text: &str) -> Result<String, String> {
+pub(super) fn header_name(text: &str) -> Result<String, ValueError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if text.is_empty() || !text.bytes().all(allowed) {
-        return Err(format!(
-            "`{text}` cannot be the name of a header; write letters, digits and dashes"
-        ));
+        return Err(ValueError::HeaderName(text.into()));
     }
     Ok(text.to_owned())
 }
 
 /// 1 to 100, with or without its sign.
-pub(super) fn percent(text: &str) -> Result<u8, String> {
+pub(super) fn percent(text: &str) -> Result<u8, ValueError> {
     let number = text.strip_suffix('%').unwrap_or(text).trim_end();
     let percent = number
         .parse()
         .ok()
         .filter(|percent| (1..=100).contains(percent));
-    percent.ok_or_else(|| format!("`{text}` is not a share; write a whole number from 1% to 100%"))
+    percent.ok_or_else(|| ValueError::Percent(text.into()))
 }
 
 /// The time a client may stall, 100 ms to 24 h; `None` for no limit.
-pub(super) fn stall_timeout(text: &str) -> Result<Option<Duration>, String> {
+pub(super) fn stall_timeout(text: &str) -> Result<Option<Duration>, ValueError> {
     let duration = values::some_duration(text)?;
     let (least, most) = (Duration::from_millis(100), Duration::from_secs(24 * 3_600));
     match duration {
         Some(duration) if !(least..=most).contains(&duration) => {
-            Err(format!("`{text}` is not 100ms to 24h; write 0s for ever"))
+            Err(ValueError::StallTimeout(text.into()))
         }
         duration => Ok(duration),
     }
@@ -161,7 +158,7 @@ pub(super) fn stall_timeout(text: &str) -> Result<Option<Duration>, String> {
 /// The filter that a setting asks for. A bare level is about this program: the libraries below it are
 /// heard from `error` on, because a peer can make some of them warn at every frame it sends. Whoever
 /// wants more names them, as in `info,h2=debug`.
-pub(super) fn log_filter(text: &str) -> Result<String, String> {
+pub(super) fn log_filter(text: &str) -> Result<String, ValueError> {
     // envoyproxy/ratelimit's words for two levels.
     let text = match text.to_ascii_lowercase().as_str() {
         "warning" => "warn".to_owned(),
@@ -169,10 +166,10 @@ pub(super) fn log_filter(text: &str) -> Result<String, String> {
         _ => text.to_owned(),
     };
     if !text.contains(['=', ',']) && !is_level(&text) {
-        return Err(format!(
-            "`{text}` is not a log level; write one of {}",
-            LEVELS.join(", ")
-        ));
+        return Err(ValueError::LogLevel {
+            text: text.into(),
+            known: LEVELS.join(", ").into(),
+        });
     }
     let text = text
         .split(',')
@@ -181,7 +178,10 @@ pub(super) fn log_filter(text: &str) -> Result<String, String> {
         .join(",");
     match tracing_subscriber::EnvFilter::builder().parse(&text) {
         Ok(_) => Ok(text),
-        Err(error) => Err(format!("`{text}` is not a log filter: {error}")),
+        Err(error) => Err(ValueError::LogFilter {
+            text: text.into(),
+            error,
+        }),
     }
 }
 

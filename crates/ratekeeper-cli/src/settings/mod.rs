@@ -22,6 +22,7 @@ mod stores;
 mod table;
 mod tls;
 mod typed;
+mod value_error;
 mod values;
 
 pub(crate) use environment::Environment;
@@ -283,9 +284,9 @@ fn lay(
     if let Some(path) = file_in_use(flags, environment, home) {
         match read(&path) {
             Ok(text) => file::put(&text, &path, &mut layers, problems),
-            Err(message) => problems.push(Problem {
+            Err(error) => problems.push(Problem {
                 place: path.display().to_string(),
-                message,
+                message: error.to_string(),
             }),
         }
     }
@@ -295,16 +296,21 @@ fn lay(
     layers
 }
 
-fn read(path: &Path) -> Result<String, String> {
-    let file = std::fs::File::open(path)
-        .map_err(|error| format!("the settings file cannot be read: {error}"))?;
+/// The reason a settings file is not read.
+#[derive(Debug, thiserror::Error)]
+enum UnreadFile {
+    #[error("the settings file cannot be read: {0}")]
+    Unreadable(#[from] std::io::Error),
+    #[error("the settings file is larger than {} bytes", file::SIZE_MAX)]
+    TooLarge,
+}
+
+fn read(path: &Path) -> Result<String, UnreadFile> {
+    let file = std::fs::File::open(path)?;
     let mut text = String::new();
-    let limit = file::SIZE_MAX;
-    file.take(limit + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| format!("the settings file cannot be read: {error}"))?;
-    if text.len() as u64 > limit {
-        return Err(format!("the settings file is larger than {limit} bytes"));
+    file.take(file::SIZE_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > file::SIZE_MAX {
+        return Err(UnreadFile::TooLarge);
     }
     Ok(text)
 }

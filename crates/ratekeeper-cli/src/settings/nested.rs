@@ -4,6 +4,7 @@
 //! many lines, a variable or a flag writes it in YAML's flow style or as JSON.
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// The deepest that a value may be nested.
@@ -12,35 +13,67 @@ const DEPTH_MAX: usize = 16;
 /// The parser that values are read from.
 pub(super) type Events<'a> = Parser<'a, StrInput<'a>>;
 
-/// The place of an error, and its message.
-pub(super) type Fault = (Span, String);
+/// The fault of a nested value.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NestedError {
+    #[error("this is not YAML: {}", .0.info())]
+    NotYaml(ScanError),
+    #[error("expected a value")]
+    Nothing,
+    #[error("expected one value")]
+    Several,
+    #[error("the value does not end")]
+    Unended,
+    #[error("it is nested deeper than {DEPTH_MAX} levels")]
+    TooDeep,
+    #[error("expected a key")]
+    NotAKey,
+    #[error("`{0}` is set twice: keep one of the two")]
+    Duplicate(Box<str>),
+    #[error("aliases are not understood here: write the value out")]
+    Alias,
+    #[error("{expected}{error}")]
+    Whole {
+        /// The beginning of the message, such as `expected a list: `.
+        expected: &'static str,
+        error: serde_json::Error,
+    },
+    #[error("{path}: {error}")]
+    Field {
+        path: Box<str>,
+        error: serde_json::Error,
+    },
+}
+
+/// The place of a fault, and the fault.
+pub(super) type Fault = (Span, NestedError);
 
 /// Parses the value of a variable or a flag, or one that was read before.
 ///
 /// # Errors
 /// It is not YAML, or not one value.
-pub(crate) fn parse(text: &str) -> Result<Value, String> {
+pub(crate) fn parse(text: &str) -> Result<Value, NestedError> {
     let mut events = Parser::new_from_str(text);
     let mut value = None;
     while let Some(event) = events.next_event() {
-        let (event, span) = event.map_err(|error| not_yaml(&error))?;
+        let (event, span) = event.map_err(NestedError::NotYaml)?;
         match event {
             Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..)
                 if value.is_none() =>
             {
                 let read = read(&mut events, event, span);
-                value = Some(read.map_err(|(_, message)| message)?);
+                value = Some(read.map_err(|(_, error)| error)?);
             }
             Event::Scalar(..)
             | Event::SequenceStart(..)
             | Event::MappingStart(..)
             | Event::Alias(_) => {
-                return Err("expected one value".to_owned());
+                return Err(NestedError::Several);
             }
             _ => {}
         }
     }
-    value.ok_or_else(|| "expected a value".to_owned())
+    value.ok_or(NestedError::Nothing)
 }
 
 /// Reads the value that `event` begins to its end.
@@ -55,9 +88,26 @@ pub(super) fn read<'a>(
     value(events, event, span, 0)
 }
 
-/// The message about text that is not YAML.
-pub(super) fn not_yaml(error: &ScanError) -> String {
-    format!("this is not YAML: {}", error.info())
+/// Deserializes a nested value. An error names the path of the field that is invalid, or begins with
+/// `expected` where that is the whole value.
+///
+/// # Errors
+/// [`NestedError::Whole`] and [`NestedError::Field`].
+pub(super) fn deserialize<T: DeserializeOwned>(
+    value: Value,
+    expected: &'static str,
+) -> Result<T, NestedError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let error = error.into_inner();
+        match path.as_str() {
+            "." => NestedError::Whole { expected, error },
+            path => NestedError::Field {
+                path: path.into(),
+                error,
+            },
+        }
+    })
 }
 
 fn value<'a>(
@@ -67,7 +117,7 @@ fn value<'a>(
     depth: usize,
 ) -> Result<Value, Fault> {
     if depth > DEPTH_MAX {
-        return Err((span, format!("it is nested deeper than {DEPTH_MAX} levels")));
+        return Err((span, NestedError::TooDeep));
     }
     match event {
         Event::Scalar(text, style, ..) => Ok(scalar(&text, style)),
@@ -88,27 +138,24 @@ fn value<'a>(
                 let key = match key {
                     Event::MappingEnd => return Ok(Value::Object(map)),
                     Event::Scalar(key, ..) => key.into_owned(),
-                    _ => return Err((at, "expected a key".to_owned())),
+                    _ => return Err((at, NestedError::NotAKey)),
                 };
                 let (event, span) = next(events, at)?;
                 let value = value(events, event, span, depth + 1)?;
                 if map.insert(key.clone(), value).is_some() {
-                    return Err((at, format!("`{key}` is set twice: keep one of the two")));
+                    return Err((at, NestedError::Duplicate(key.into())));
                 }
             }
         }
-        _ => Err((
-            span,
-            "aliases are not understood here: write the value out".to_owned(),
-        )),
+        _ => Err((span, NestedError::Alias)),
     }
 }
 
 fn next<'a>(events: &mut Events<'a>, after: Span) -> Result<(Event<'a>, Span), Fault> {
     match events.next_event() {
         Some(Ok(event)) => Ok(event),
-        Some(Err(error)) => Err((Span::empty(*error.marker()), not_yaml(&error))),
-        None => Err((after, "the value does not end".to_owned())),
+        Some(Err(error)) => Err((Span::empty(*error.marker()), NestedError::NotYaml(error))),
+        None => Err((after, NestedError::Unended)),
     }
 }
 
@@ -138,13 +185,13 @@ mod tests {
     fn yaml_and_json_are_one_value() {
         let wanted = json!({ "a": [1, true, null, "007", "1.5", "yes"], "b": { "c": "x y" } });
         let block = "a:\n- 1\n- true\n-\n- 007\n- 1.5\n- yes\nb:\n  c: x y\n";
-        assert_eq!(parse(block), Ok(wanted.clone()));
+        assert_eq!(parse(block).ok(), Some(wanted.clone()));
         assert_eq!(
-            parse("{a: [1, true, ~, 007, 1.5, 'yes'], b: {c: x y}}"),
-            Ok(wanted.clone())
+            parse("{a: [1, true, ~, 007, 1.5, 'yes'], b: {c: x y}}").ok(),
+            Some(wanted.clone())
         );
-        assert_eq!(parse(&wanted.to_string()), Ok(wanted));
-        assert_eq!(parse("'1'"), Ok(json!("1")));
+        assert_eq!(parse(&wanted.to_string()).ok(), Some(wanted));
+        assert_eq!(parse("'1'").ok(), Some(json!("1")));
     }
 
     #[test]
@@ -157,7 +204,7 @@ mod tests {
             ("[1", "this is not YAML"),
             ("--- a\n--- b\n", "expected one value"),
         ] {
-            let said = parse(text).expect_err(text);
+            let said = parse(text).expect_err(text).to_string();
             assert!(said.starts_with(message), "{text}: {said}");
         }
         let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));

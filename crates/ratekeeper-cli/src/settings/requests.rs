@@ -1,31 +1,44 @@
 //! Settings about HTTP requests: how callers are identified, and which descriptors are checked.
 
 use super::layer::Origin;
-use super::nested;
-use ratekeeper_http::{Identity, IdentityConfig, Mapping};
+use super::nested::{self, NestedError};
+use super::value_error::ValueError;
+use ratekeeper_http::{Identity, IdentityConfig, IdentityError, Mapping};
 use ratekeeper_rules::PathPattern;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+/// The fault of a setting about requests.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RequestSettingError {
+    #[error(transparent)]
+    Nested(#[from] NestedError),
+    #[error("expected a mapping with `domain`, `descriptors` or both")]
+    Auth,
+    #[error("domain: expected the name of one")]
+    Domain,
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
 /// The domain and the descriptors of forward-auth.
-pub(super) fn auth(text: &str) -> Result<(Option<Box<str>>, Mapping), String> {
+pub(super) fn auth(text: &str) -> Result<(Option<Box<str>>, Mapping), RequestSettingError> {
     if text.is_empty() {
         return Ok(Default::default());
     }
     let mut value = nested::parse(text)?;
     let Some(fields) = value.as_object_mut() else {
-        return Err("expected a mapping with `domain`, `descriptors` or both".to_owned());
+        return Err(RequestSettingError::Auth);
     };
     let domain = match fields.remove("domain") {
         None | Some(Value::Null) => None,
         Some(Value::String(name)) if !name.is_empty() => Some(name.into()),
-        Some(_) => return Err("domain: expected the name of one".to_owned()),
+        Some(_) => return Err(RequestSettingError::Domain),
     };
-    Ok((domain, meaning(value)?))
+    Ok((domain, nested::deserialize(value, "")?))
 }
 
 /// Parses `identity`, which says how callers are identified.
-pub(super) fn identity(text: &str, origin: &Origin) -> Result<Identity, String> {
+pub(super) fn identity(text: &str, origin: &Origin) -> Result<Identity, RequestSettingError> {
     if text.is_empty() {
         return Ok(Identity::default());
     }
@@ -35,8 +48,8 @@ pub(super) fn identity(text: &str, origin: &Origin) -> Result<Identity, String> 
             resolve(path, origin);
         }
     }
-    let config: IdentityConfig = meaning(value)?;
-    Identity::open(&config).map_err(|error| error.to_string())
+    let config: IdentityConfig = nested::deserialize(value, "")?;
+    Ok(Identity::open(&config)?)
 }
 
 /// The places in `identity` that name files.
@@ -51,27 +64,14 @@ fn resolve(path: &mut Value, origin: &Origin) {
     }
 }
 
-/// Deserializes a nested value; an error names the path of the field that is invalid.
-fn meaning<T: DeserializeOwned>(value: Value) -> Result<T, String> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        match path.as_str() {
-            "." => error.into_inner().to_string(),
-            path => format!("{path}: {}", error.into_inner()),
-        }
-    })
-}
-
 /// The path that the patterns of service levels are relative to.
-pub(crate) fn slas_base(text: &str) -> Result<Option<PathPattern>, String> {
+pub(crate) fn slas_base(text: &str) -> Result<Option<PathPattern>, ValueError> {
     if text.is_empty() {
         return Ok(None);
     }
-    let base = PathPattern::parse(text).map_err(|error| error.to_string())?;
+    let base = PathPattern::parse(text)?;
     match base.has_rest() {
-        true => Err(
-            "a base cannot end in `**`: write the path up to where the patterns start".to_owned(),
-        ),
+        true => Err(ValueError::BaseRest),
         false => Ok(Some(base)),
     }
 }

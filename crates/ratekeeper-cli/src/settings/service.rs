@@ -5,6 +5,7 @@ use super::meaning::failure_mode;
 use super::problem::Problem;
 use super::table::find;
 use super::typed::Typed;
+use super::value_error::ValueError;
 use super::{TlsSettings, store, values};
 use ratekeeper_rules::FailureMode;
 use ratekeeper_tls::TlsFiles;
@@ -72,7 +73,7 @@ impl Typed<'_> {
             );
         }
         let server_name = self.get("service_server_name", |text| {
-            values::maybe(text, |text| Ok(text.to_owned()))
+            values::maybe(text, |text| Ok::<_, ValueError>(text.to_owned()))
         });
         let files = self.client_tls(TLS_KEYS);
         let Some(endpoints) = endpoints else {
@@ -161,7 +162,7 @@ impl Typed<'_> {
 
 /// The addresses of services, as the client spells them, in the order written: all encrypted or none. Those without a
 /// scheme have the first one's.
-fn endpoints(text: &str) -> Result<Vec<String>, String> {
+fn endpoints(text: &str) -> Result<Vec<String>, ValueError> {
     let mut all: Vec<String> = Vec::new();
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     for part in text.split(',').map(str::trim) {
@@ -175,22 +176,17 @@ fn endpoints(text: &str) -> Result<Vec<String>, String> {
     }
     let encrypted = all.iter().filter(|at| at.starts_with("https://")).count();
     if encrypted != 0 && encrypted != all.len() {
-        return Err("either all of them are encrypted or none; write grpcs:// for all".to_owned());
+        return Err(ValueError::MixedEncryption);
     }
     if all.len() > SERVICES_MAX {
-        return Err(format!("at most {SERVICES_MAX} services"));
+        return Err(ValueError::TooManyServices(SERVICES_MAX));
     }
     Ok(all)
 }
 
 /// The address of a service, as the client spells it.
-fn endpoint(text: &str) -> Result<String, String> {
-    let wrong = || {
-        format!(
-            "`{}` is not a service; write grpc://HOST:PORT, as in grpc://127.0.0.1:8081, grpcs://HOST:PORT or unix:/PATH",
-            values::masked(text)
-        )
-    };
+fn endpoint(text: &str) -> Result<String, ValueError> {
+    let wrong = || ValueError::Service(values::masked(text).into());
     if text.starts_with(values::UNIX) {
         return values::listen_address(text).map(|_| text.to_owned());
     }
@@ -213,9 +209,9 @@ fn endpoint(text: &str) -> Result<String, String> {
 }
 
 /// Parses a token, which has to fit into a header. The error does not repeat it.
-fn token(text: &str) -> Result<Option<String>, String> {
+fn token(text: &str) -> Result<Option<String>, ValueError> {
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err("a token has visible ASCII characters only".to_owned());
+        return Err(ValueError::Token);
     }
     values::maybe(text, |text| Ok(text.to_owned()))
 }
@@ -235,7 +231,7 @@ mod tests {
                 "unix:/run/ratekeeper/grpc.sock",
             ),
         ] {
-            assert_eq!(endpoint(text).as_deref(), Ok(expected));
+            assert_eq!(endpoint(text).expect(text), expected);
         }
         for bad in [
             "ratekeeper:8081",
@@ -251,13 +247,13 @@ mod tests {
         ] {
             assert!(endpoint(bad).is_err(), "{bad}");
         }
-        let named = endpoint("grpc://user:secret@a:1").unwrap_err();
+        let named = endpoint("grpc://user:secret@a:1").unwrap_err().to_string();
         assert!(!named.contains("secret"), "{named}");
     }
 
     #[test]
     fn several_services_are_named_with_commas() {
-        let urls = |urls: &[&str]| Ok(urls.iter().map(|url| (*url).to_owned()).collect());
+        let urls = |urls: &[&str]| urls.iter().map(|url| (*url).to_owned()).collect::<Vec<_>>();
         for (text, expected) in [
             ("grpc://a:1", urls(&["http://a:1"])),
             ("grpc://a:1,b:2", urls(&["http://a:1", "http://b:2"])),
@@ -267,7 +263,7 @@ mod tests {
             ),
             ("unix:/a,grpc://b:2", urls(&["unix:/a", "http://b:2"])),
         ] {
-            assert_eq!(endpoints(text), expected, "{text}");
+            assert_eq!(endpoints(text).expect(text), expected);
         }
         for bad in ["grpc://a:1,grpcs://b:2", "grpc://a:1,", "a:1,grpc://b:2"] {
             assert!(endpoints(bad).is_err(), "{bad}");
@@ -276,9 +272,9 @@ mod tests {
 
     #[test]
     fn a_bad_token_is_not_repeated() {
-        let refused = token("se cret").unwrap_err();
+        let refused = token("se cret").unwrap_err().to_string();
         assert!(!refused.contains("se cret"), "{refused}");
-        assert_eq!(token("abc"), Ok(Some("abc".to_owned())));
-        assert_eq!(token(""), Ok(None));
+        assert_eq!(token("abc").expect("a token"), Some("abc".to_owned()));
+        assert_eq!(token("").expect("none"), None);
     }
 }

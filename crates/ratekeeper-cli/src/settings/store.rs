@@ -1,6 +1,7 @@
 //! The settings of the default Redis, and of how any Redis is asked.
 
 use super::typed::Typed;
+use super::value_error::ValueError;
 use super::values;
 use super::{RedisSettings, TlsSettings};
 use ratekeeper_store::HashKey;
@@ -66,31 +67,30 @@ impl Typed<'_> {
 }
 
 /// Parses the store of the counters; `None` for memory.
-fn store(text: &str) -> Result<Option<Endpoint>, String> {
+fn store(text: &str) -> Result<Option<Endpoint>, ValueError> {
     if text == "memory" {
         return Ok(None);
     }
     if !text.contains("://") {
-        return Err(format!(
-            "`{}` is not a store; write `memory`, or where Redis is, such as redis://127.0.0.1/",
-            values::masked(text)
-        ));
+        return Err(ValueError::Store(values::masked(text).into()));
     }
     redis(text).map(Some)
 }
 
 /// The Redis that `text` names.
-pub(super) fn redis(text: &str) -> Result<Endpoint, String> {
-    let endpoint = Endpoint::parse(text);
-    endpoint.map_err(|error| format!("`{}`: {error}", values::masked(text)))
+pub(super) fn redis(text: &str) -> Result<Endpoint, ValueError> {
+    Endpoint::parse(text).map_err(|error| ValueError::Endpoint {
+        text: values::masked(text).into(),
+        error,
+    })
 }
 
 /// Long enough for a way there and back, and too short for a caller to notice.
-pub(super) fn deadline(text: &str) -> Result<Duration, String> {
+pub(super) fn deadline(text: &str) -> Result<Duration, ValueError> {
     bounded_duration(text, Duration::from_millis(1), Duration::from_secs(1))
 }
 
-fn deny_cache_max(text: &str) -> Result<Duration, String> {
+fn deny_cache_max(text: &str) -> Result<Duration, ValueError> {
     bounded_duration(text, Duration::ZERO, Duration::from_secs(10))
 }
 
@@ -98,26 +98,30 @@ pub(super) fn bounded_duration(
     text: &str,
     least: Duration,
     most: Duration,
-) -> Result<Duration, String> {
+) -> Result<Duration, ValueError> {
     let duration = values::duration(text)?;
     if !(least..=most).contains(&duration) {
-        return Err(format!("`{text}` is not {least:?} to {most:?}"));
+        return Err(ValueError::NotWithin {
+            text: text.into(),
+            least,
+            most,
+        });
     }
     Ok(duration)
 }
 
-fn batch(text: &str) -> Result<usize, String> {
+fn batch(text: &str) -> Result<usize, ValueError> {
     let batch = text
         .parse()
         .ok()
         .filter(|batch| (1..=1_024).contains(batch));
-    batch.ok_or_else(|| format!("`{text}` is not a number from 1 to 1024"))
+    batch.ok_or_else(|| ValueError::Batch(text.into()))
 }
 
-pub(super) fn local_factor(text: &str) -> Result<f64, String> {
+pub(super) fn local_factor(text: &str) -> Result<f64, ValueError> {
     let factor = text
         .parse()
         .ok()
         .filter(|factor| *factor > 0.0 && *factor <= 1.0);
-    factor.ok_or_else(|| format!("`{text}` is not a number above 0 and up to 1, such as 0.5"))
+    factor.ok_or_else(|| ValueError::LocalFactor(text.into()))
 }

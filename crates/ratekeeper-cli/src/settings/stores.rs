@@ -1,8 +1,10 @@
 //! `stores`: further stores, by name.
 
 use super::layer::{Origin, Said};
+use super::nested::NestedError;
 use super::store::{self, NOT_ENCRYPTED};
 use super::typed::Typed;
+use super::value_error::ValueError;
 use super::{NamedStore, RedisSettings, TlsSettings, nested, values};
 use ratekeeper_rules::DEFAULT_STORE;
 use ratekeeper_store_redis::RedisConfig;
@@ -36,34 +38,57 @@ impl Typed<'_> {
     }
 }
 
+/// The fault of a mapping of stores, with the name of the store. It has no passwords.
+#[derive(Debug, thiserror::Error)]
+enum StoresError {
+    #[error(transparent)]
+    Nested(#[from] NestedError),
+    #[error("at most {STORES_MAX} stores")]
+    TooMany,
+    #[error(
+        "`{0}` is not a name for a store: write up to {NAME_MAX} of a-z, 0-9, - and _, and not `{DEFAULT_STORE}`"
+    )]
+    Name(Box<str>),
+    #[error("{name}.{fault}")]
+    Store { name: Box<str>, fault: StoreFault },
+}
+
+/// The fault of one store, with the name of the field.
+#[derive(Debug, thiserror::Error)]
+enum StoreFault {
+    #[error("url: {0}")]
+    Url(ValueError),
+    #[error("deadline: {0}")]
+    Deadline(ValueError),
+    #[error("{0}: it means nothing without `{1}`; set both")]
+    Lacks(&'static str, &'static str),
+    #[error("{0}: {NOT_ENCRYPTED} in `url`")]
+    NotEncrypted(&'static str),
+}
+
 /// The stores that `text` lists, whose files are named from `origin`.
-fn stores(text: &str, origin: &Origin, defaults: &RedisConfig) -> Result<Vec<NamedStore>, String> {
+fn stores(
+    text: &str,
+    origin: &Origin,
+    defaults: &RedisConfig,
+) -> Result<Vec<NamedStore>, StoresError> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    let value = nested::parse(text)?;
-    let entries: BTreeMap<String, Entry> =
-        serde_path_to_error::deserialize(value).map_err(|error| {
-            let path = error.path().to_string();
-            let error = error.into_inner();
-            match path.as_str() {
-                "." => format!("expected names, each with its `url`: {error}"),
-                path => format!("{path}: {error}"),
-            }
-        })?;
+    let expected = "expected names, each with its `url`: ";
+    let entries: BTreeMap<String, Entry> = nested::deserialize(nested::parse(text)?, expected)?;
     if entries.len() > STORES_MAX {
-        return Err(format!("at most {STORES_MAX} stores"));
+        return Err(StoresError::TooMany);
     }
     let stores = entries.into_iter().map(|(name, entry)| {
+        let name: Box<str> = name.into();
         if !is_name(&name) {
-            return Err(format!(
-                "`{name}` is not a name for a store: write up to {NAME_MAX} of a-z, 0-9, - and _, and not `{DEFAULT_STORE}`"
-            ));
+            return Err(StoresError::Name(name));
         }
-        let redis = redis(&name, &entry, origin, defaults);
-        let redis = redis.map_err(|message| format!("{name}.{message}"))?;
-        let name = name.into();
-        Ok(NamedStore { name, redis })
+        match redis(&name, &entry, origin, defaults) {
+            Ok(redis) => Ok(NamedStore { name, redis }),
+            Err(fault) => Err(StoresError::Store { name, fault }),
+        }
     });
     stores.collect()
 }
@@ -73,16 +98,16 @@ fn redis(
     entry: &Entry,
     origin: &Origin,
     defaults: &RedisConfig,
-) -> Result<RedisSettings, String> {
-    let mut endpoint = store::redis(&entry.url).map_err(|message| format!("url: {message}"))?;
+) -> Result<RedisSettings, StoreFault> {
+    let mut endpoint = store::redis(&entry.url).map_err(StoreFault::Url)?;
     let file = |text: &String| origin.path(text);
     let identity = match (&entry.cert, &entry.key) {
         (Some(certificate), Some(key)) => Some(TlsIdentity {
             certificate: file(certificate),
             key: file(key),
         }),
-        (Some(_), None) => return Err("cert: it means nothing without `key`; set both".to_owned()),
-        (None, Some(_)) => return Err("key: it means nothing without `cert`; set both".to_owned()),
+        (Some(_), None) => return Err(StoreFault::Lacks("cert", "key")),
+        (None, Some(_)) => return Err(StoreFault::Lacks("key", "cert")),
         (None, None) => None,
     };
     let files = TlsFiles {
@@ -92,12 +117,11 @@ fn redis(
     if files != TlsFiles::default() {
         let first = if entry.ca.is_some() { "ca" } else { "cert" };
         let encrypted = endpoint.with_tls(files);
-        endpoint = encrypted.ok_or_else(|| format!("{first}: {NOT_ENCRYPTED} in `url`"))?;
+        endpoint = encrypted.ok_or(StoreFault::NotEncrypted(first))?;
     }
     let mut config = defaults.clone();
     if let Some(text) = &entry.deadline {
-        config.deadline =
-            store::deadline(text).map_err(|message| format!("deadline: {message}"))?;
+        config.deadline = store::deadline(text).map_err(StoreFault::Deadline)?;
     }
     let setting = |part: &str| format!("stores.{name}.{part}");
     Ok(RedisSettings {
@@ -123,7 +147,7 @@ fn is_name(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Vec<NamedStore>, String> {
+    fn read(text: &str) -> Result<Vec<NamedStore>, StoresError> {
         let origin = Origin::File {
             path: "/etc/ratekeeper/ratekeeper.yaml".into(),
             line: 1,
@@ -175,7 +199,7 @@ mod tests {
                 "eu.deadline: `1h` is not",
             ),
         ] {
-            let said = read(text).expect_err(text);
+            let said = read(text).expect_err(text).to_string();
             assert!(
                 said.contains(part) && !said.contains("geheim"),
                 "{text}: {said}"

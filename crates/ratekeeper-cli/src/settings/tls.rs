@@ -111,15 +111,10 @@ impl Typed<'_> {
 }
 
 /// The names of clients, with commas between them.
-fn tls_names(text: &str) -> Result<Vec<ClientName>, String> {
+fn tls_names(text: &str) -> Result<Vec<ClientName>, BadClientName> {
     let names = text
         .split(',')
         .map(str::trim)
         .filter(|name| !name.is_empty());
-    names
-        .map(|name| {
-            name.parse()
-                .map_err(|error: BadClientName| error.to_string())
-        })
-        .collect()
+    names.map(str::parse).collect()
 }

@@ -15,7 +15,6 @@ use super::{
     values,
 };
 use crate::home::Home;
-use ratekeeper_http::answer::UnknownHeaders;
 use ratekeeper_http::{Describer, EncodedSlashes, Forwarding};
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{PathFolding, PathKeys, Profile, TenantKey};
@@ -218,10 +217,7 @@ impl<'a> Typed<'a> {
         });
         let ambiguous_paths = self.get("ambiguous_paths", str::parse);
         AuthConfig {
-            headers: self.get("headers", |list| {
-                list.parse()
-                    .map_err(|error: UnknownHeaders| error.to_string())
-            }),
+            headers: self.get("headers", str::parse),
             denial_body: self.get("denial_body", str::parse),
             forwarding,
             describer: Describer {

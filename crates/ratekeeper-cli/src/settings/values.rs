@@ -1,5 +1,6 @@
 //! Parsers for the text of settings: addresses, sizes, durations, switches.
 
+use super::value_error::ValueError;
 use ratekeeper_rules::window::parse_duration;
 use ratekeeper_server::ListenAddress;
 use serde_json::Value;
@@ -9,12 +10,8 @@ use std::time::Duration;
 
 /// An address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `:8080` (every IPv4 interface), and
 /// port 0 for a free one.
-pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
-    let wanted = || {
-        format!(
-            "`{text}` is not an address to listen on; write HOST:PORT, as in 127.0.0.1:8080 or :8080"
-        )
-    };
+pub(crate) fn address(text: &str) -> Result<SocketAddr, ValueError> {
+    let wanted = || ValueError::Address(text.into());
     if let Some(port) = text.strip_prefix(':') {
         let port: u16 = port.parse().map_err(|_| wanted())?;
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port));
@@ -30,45 +27,43 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     }
     let mut found = (host, port)
         .to_socket_addrs()
-        .map_err(|error| format!("`{host}` cannot be looked up ({error}); write an IP address"))?;
+        .map_err(|error| ValueError::Lookup {
+            host: host.into(),
+            error,
+        })?;
     found
         .next()
-        .ok_or_else(|| format!("`{host}` has no address; write an IP address"))
+        .ok_or_else(|| ValueError::NoAddress(host.into()))
 }
 
 /// The prefix of a Unix socket's path.
 pub(crate) const UNIX: &str = "unix:";
 
 /// An address as [`address`] takes it, or a Unix socket: `unix:/run/ratekeeper/grpc.sock`.
-pub(crate) fn listen_address(text: &str) -> Result<ListenAddress, String> {
+pub(crate) fn listen_address(text: &str) -> Result<ListenAddress, ValueError> {
     let Some(path) = text.strip_prefix(UNIX) else {
         return address(text).map(ListenAddress::Tcp);
     };
     let path = Path::new(path);
     if !path.is_absolute() || path.file_name().is_none() {
-        return Err(format!(
-            "`{text}` is not a Unix socket; write its whole path, as in unix:/run/ratekeeper/grpc.sock"
-        ));
+        return Err(ValueError::UnixSocket(text.into()));
     }
     Ok(ListenAddress::Unix(path.to_path_buf()))
 }
 
 /// Permissions as `chmod` takes them: `0660`, `600`.
-pub(crate) fn permissions(text: &str) -> Result<u32, String> {
+pub(crate) fn permissions(text: &str) -> Result<u32, ValueError> {
     let octal =
         !text.is_empty() && text.len() <= 4 && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
     let mode = u32::from_str_radix(text, 8)
         .ok()
         .filter(|mode| octal && *mode <= 0o777);
-    mode.ok_or_else(|| {
-        format!("`{text}` are no permissions; write them as chmod takes them, as in 0660")
-    })
+    mode.ok_or_else(|| ValueError::Permissions(text.into()))
 }
 
 /// A size in bytes: `256MiB`, `1GiB`, `64kB`, or a bare number of bytes.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let wanted =
-        || format!("`{text}` is not a size; write a whole number and a unit, as in 256MiB or 1GiB");
+pub(crate) fn size(text: &str) -> Result<u64, ValueError> {
+    let wanted = || ValueError::Size(text.into());
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
@@ -86,22 +81,23 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     };
     number
         .checked_mul(unit)
-        .ok_or_else(|| format!("`{text}` is more bytes than a machine can have"))
+        .ok_or_else(|| ValueError::TooManyBytes(text.into()))
 }
 
 /// A span of time as rules write it (`3s`, `250ms`, `1m30s`), or a bare `0`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, ValueError> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let micros = parse_duration(text).map_err(|why| {
-        format!("`{text}` is not a span of time: {why}; write 3s, 250ms or 1m30s")
+    let micros = parse_duration(text).map_err(|error| ValueError::Duration {
+        text: text.into(),
+        error,
     })?;
     Ok(Duration::from_micros(micros.get()))
 }
 
 /// A span of time; [`None`] if it is 0.
-pub(crate) fn some_duration(text: &str) -> Result<Option<Duration>, String> {
+pub(crate) fn some_duration(text: &str) -> Result<Option<Duration>, ValueError> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -109,24 +105,24 @@ pub(crate) fn some_duration(text: &str) -> Result<Option<Duration>, String> {
 }
 
 /// Parses a text with `parse`; returns [`None`] for an empty one.
-pub(crate) fn maybe<T>(
+pub(crate) fn maybe<T, E>(
     text: &str,
-    parse: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<Option<T>, String> {
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<Option<T>, E> {
     (!text.is_empty()).then(|| parse(text)).transpose()
 }
 
 /// `true` or `false`, and the other spellings people and envoyproxy/ratelimit use.
-pub(crate) fn switch(text: &str) -> Result<bool, String> {
+pub(crate) fn switch(text: &str) -> Result<bool, ValueError> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "t" | "1" | "yes" | "on" => Ok(true),
         "false" | "f" | "0" | "no" | "off" => Ok(false),
-        _ => Err(format!("`{text}` is neither true nor false")),
+        _ => Err(ValueError::Switch(text.into())),
     }
 }
 
 /// One of several words.
-pub(crate) fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+pub(crate) fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, ValueError> {
     if let Some((_, value)) = words
         .iter()
         .find(|(word, _)| word.eq_ignore_ascii_case(text))
@@ -134,10 +130,10 @@ pub(crate) fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Stri
         return Ok(*value);
     }
     let known: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
-    Err(format!(
-        "`{text}` is not known here; write {}",
-        known.join(" or ")
-    ))
+    Err(ValueError::Word {
+        text: text.into(),
+        known: known.join(" or ").into(),
+    })
 }
 
 /// Masks the passwords of URLs and the names of callers in a nested value.
@@ -219,13 +215,10 @@ fn percent_decoded(text: &str) -> String {
 }
 
 /// A hash key: 128 bits as 32 hexadecimal digits. The error does not repeat them.
-pub(crate) fn hash_key(text: &str) -> Result<[u8; 16], String> {
+pub(crate) fn hash_key(text: &str) -> Result<[u8; 16], ValueError> {
     let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let key = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
-    key.map(u128::to_be_bytes).ok_or_else(|| {
-        "this is not a key of 32 hexadecimal digits, as `openssl rand -hex 16` prints them"
-            .to_owned()
-    })
+    key.map(u128::to_be_bytes).ok_or(ValueError::HashKey)
 }
 
 #[cfg(test)]
@@ -234,14 +227,9 @@ mod tests {
 
     #[test]
     fn addresses_may_leave_out_the_host() {
-        assert_eq!(
-            address(":8080"),
-            Ok("0.0.0.0:8080".parse().expect("an address"))
-        );
-        assert_eq!(
-            address("[::1]:0"),
-            Ok("[::1]:0".parse().expect("an address"))
-        );
+        let read = |text| address(text).expect(text).to_string();
+        assert_eq!(read(":8080"), "0.0.0.0:8080");
+        assert_eq!(read("[::1]:0"), "[::1]:0");
         assert!(address("localhost:80").is_ok());
         for bad in [
             "",
@@ -260,12 +248,12 @@ mod tests {
     #[test]
     fn unix_sockets_have_whole_paths() {
         assert_eq!(
-            listen_address("unix:/run/a.sock"),
-            Ok(ListenAddress::Unix("/run/a.sock".into()))
+            listen_address("unix:/run/a.sock").ok(),
+            Some(ListenAddress::Unix("/run/a.sock".into()))
         );
         assert_eq!(
-            listen_address("127.0.0.1:1"),
-            Ok(ListenAddress::Tcp(([127, 0, 0, 1], 1).into()))
+            listen_address("127.0.0.1:1").ok(),
+            Some(ListenAddress::Tcp(([127, 0, 0, 1], 1).into()))
         );
         for bad in ["unix:", "unix:a.sock", "unix:/", "unix://..", "unix"] {
             assert!(listen_address(bad).is_err(), "{bad}");
@@ -274,8 +262,8 @@ mod tests {
 
     #[test]
     fn permissions_are_octal() {
-        assert_eq!(permissions("0660"), Ok(0o660));
-        assert_eq!(permissions("600"), Ok(0o600));
+        assert_eq!(permissions("0660").ok(), Some(0o660));
+        assert_eq!(permissions("600").ok(), Some(0o600));
         for bad in ["", "0o660", "888", "1777", "07777", "rw", "-1", "+60"] {
             assert!(permissions(bad).is_err(), "{bad}");
         }
@@ -283,10 +271,10 @@ mod tests {
 
     #[test]
     fn sizes_have_units() {
-        assert_eq!(size("256MiB"), Ok(256 << 20));
-        assert_eq!(size("1 GiB"), Ok(1 << 30));
-        assert_eq!(size("64kB"), Ok(64_000));
-        assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("256MiB").ok(), Some(256 << 20));
+        assert_eq!(size("1 GiB").ok(), Some(1 << 30));
+        assert_eq!(size("64kB").ok(), Some(64_000));
+        assert_eq!(size("4096").ok(), Some(4096));
         for bad in [
             "",
             "MiB",
@@ -302,10 +290,10 @@ mod tests {
 
     #[test]
     fn durations_are_written_as_in_rules() {
-        assert_eq!(duration("3s"), Ok(Duration::from_secs(3)));
-        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("0"), Ok(Duration::ZERO));
-        assert_eq!(duration("0s"), Ok(Duration::ZERO));
+        assert_eq!(duration("3s").ok(), Some(Duration::from_secs(3)));
+        assert_eq!(duration("1m30s").ok(), Some(Duration::from_secs(90)));
+        assert_eq!(duration("0").ok(), Some(Duration::ZERO));
+        assert_eq!(duration("0s").ok(), Some(Duration::ZERO));
         for bad in ["", "3", "s", "-1s", "1.5s", "3 s"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
@@ -314,17 +302,18 @@ mod tests {
     #[test]
     fn words_are_listed_when_none_fits() {
         let words = [("local", 1), ("allow", 2)];
-        assert_eq!(one_of("Allow", &words), Ok(2));
+        assert_eq!(one_of("Allow", &words).ok(), Some(2));
+        let refused = one_of("open", &words).expect_err("not a word");
         assert_eq!(
-            one_of("open", &words),
-            Err("`open` is not known here; write `local` or `allow`".to_owned())
+            refused.to_string(),
+            "`open` is not known here; write `local` or `allow`"
         );
     }
 
     #[test]
     fn switches_take_the_usual_words() {
-        assert_eq!(switch("TRUE"), Ok(true));
-        assert_eq!(switch("off"), Ok(false));
+        assert_eq!(switch("TRUE").ok(), Some(true));
+        assert_eq!(switch("off").ok(), Some(false));
         assert!(switch("maybe").is_err());
     }
 }

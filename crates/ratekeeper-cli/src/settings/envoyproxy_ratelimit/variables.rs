@@ -35,7 +35,7 @@ impl Fine {
     pub(super) fn holds(&self, text: &str) -> bool {
         match self {
             Self::Nothing => false,
-            Self::False => values::switch(text) == Ok(false),
+            Self::False => matches!(values::switch(text), Ok(false)),
             Self::Only(fine) => text.eq_ignore_ascii_case(fine),
         }
     }

@@ -1,0 +1,114 @@
+//! Faults of settings that are one value.
+
+use ratekeeper_rules::PathPatternError;
+use ratekeeper_rules::window::DurationError;
+use ratekeeper_store_redis::EndpointError;
+use std::io;
+use std::time::Duration;
+
+/// The fault of a setting's text. Its message says what to write instead.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ValueError {
+    #[error("`{0}` is not an address to listen on; write HOST:PORT, as in 127.0.0.1:8080 or :8080")]
+    Address(Box<str>),
+    #[error("`{host}` cannot be looked up ({error}); write an IP address")]
+    Lookup { host: Box<str>, error: io::Error },
+    #[error("`{0}` has no address; write an IP address")]
+    NoAddress(Box<str>),
+    #[error(
+        "`{0}` is not a Unix socket; write its whole path, as in unix:/run/ratekeeper/grpc.sock"
+    )]
+    UnixSocket(Box<str>),
+    #[error("`{0}` are no permissions; write them as chmod takes them, as in 0660")]
+    Permissions(Box<str>),
+    #[error("`{0}` is not a size; write a whole number and a unit, as in 256MiB or 1GiB")]
+    Size(Box<str>),
+    #[error("`{0}` is more bytes than a machine can have")]
+    TooManyBytes(Box<str>),
+    #[error("`{0}` is too little to keep counters in; write 1MiB or more")]
+    TooLittleMemory(Box<str>),
+    #[error("`{text}` is not a span of time: {error}; write 3s, 250ms or 1m30s")]
+    Duration {
+        text: Box<str>,
+        error: DurationError,
+    },
+    #[error("`{0}` is too short; write 1s or more")]
+    TooShort(Box<str>),
+    #[error("`{text}` is longer than {most}")]
+    TooLong { text: Box<str>, most: &'static str },
+    #[error("`{text}` is not {least:?} to {most:?}")]
+    NotWithin {
+        text: Box<str>,
+        least: Duration,
+        most: Duration,
+    },
+    #[error("`{0}` is not 1ms to 24h")]
+    UpstreamTimeout(Box<str>),
+    #[error("`{0}` is not 100ms to 24h; write 0s for ever")]
+    StallTimeout(Box<str>),
+    #[error("`{0}` is neither true nor false")]
+    Switch(Box<str>),
+    #[error("`{text}` is not known here; write {known}")]
+    Word {
+        text: Box<str>,
+        /// The words that are known, in backticks.
+        known: Box<str>,
+    },
+    /// Does not repeat the text, which is a secret.
+    #[error("this is not a key of 32 hexadecimal digits, as `openssl rand -hex 16` prints them")]
+    HashKey,
+    #[error(
+        "`{text}` is not a number of threads; write 1 to {most}, or nothing for one for each core"
+    )]
+    Threads { text: Box<str>, most: usize },
+    #[error("`{text}` is not a number of requests; write {least} to {most}")]
+    Requests {
+        text: Box<str>,
+        least: u32,
+        most: u32,
+    },
+    #[error("`{0}` is not a number from 1 to 1024")]
+    Batch(Box<str>),
+    #[error("`{0}` is not a number above 0 and up to 1, such as 0.5")]
+    LocalFactor(Box<str>),
+    #[error("`{0}` is not a share; write a whole number from 1% to 100%")]
+    Percent(Box<str>),
+    #[error(
+        "`{0}` is not a kind of headers; write `limits`, `draft`, `degraded`, or several with commas"
+    )]
+    HeaderKind(Box<str>),
+    #[error("`{0}` cannot be the name of a header; write letters, digits and dashes")]
+    HeaderName(Box<str>),
+    #[error("`{text}` is not a log level; write one of {known}")]
+    LogLevel { text: Box<str>, known: Box<str> },
+    #[error("`{text}` is not a log filter: {error}")]
+    LogFilter {
+        text: Box<str>,
+        error: tracing_subscriber::filter::ParseError,
+    },
+    /// The text has no password.
+    #[error("`{0}` is not a store; write `memory`, or where Redis is, such as redis://127.0.0.1/")]
+    Store(Box<str>),
+    /// The text has no password.
+    #[error("`{text}`: {error}")]
+    Endpoint {
+        text: Box<str>,
+        error: EndpointError,
+    },
+    /// The text has no password.
+    #[error(
+        "`{0}` is not a service; write grpc://HOST:PORT, as in grpc://127.0.0.1:8081, grpcs://HOST:PORT or unix:/PATH"
+    )]
+    Service(Box<str>),
+    #[error("either all of them are encrypted or none; write grpcs:// for all")]
+    MixedEncryption,
+    #[error("at most {0} services")]
+    TooManyServices(usize),
+    /// Does not repeat the text, which is a secret.
+    #[error("a token has visible ASCII characters only")]
+    Token,
+    #[error(transparent)]
+    Path(#[from] PathPatternError),
+    #[error("a base cannot end in `**`: write the path up to where the patterns start")]
+    BaseRest,
+}
