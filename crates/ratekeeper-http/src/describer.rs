@@ -12,7 +12,8 @@ use smallvec::SmallVec;
 use crate::mapping::Described;
 use crate::view::View;
 use crate::{
-    AmbiguousPaths, CallerName, EncodedSlashes, Identity, Malformed, Mapping, Original, ValueSource,
+    AmbiguousPaths, CallerName, EncodedSlashes, Identity, Malformed, Mapping, Original, TokenError,
+    ValueSource,
 };
 
 /// Turns requests into checks for a limiter: identifies the caller, finds the service level, and
@@ -81,8 +82,8 @@ pub enum Refused {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct Unauthenticated {
-    /// The reason, in words that repeat nothing of the token and contain no quotation marks.
-    pub why: &'static str,
+    /// The reason.
+    pub why: TokenError,
 }
 
 impl Unauthenticated {

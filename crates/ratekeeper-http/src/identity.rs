@@ -2,6 +2,7 @@
 
 mod config;
 mod countries;
+mod error;
 #[cfg(any(feature = "jwt", feature = "geoip"))]
 mod file;
 mod tokens;
@@ -20,7 +21,9 @@ use crate::{Malformed, Original, Unauthenticated, mapping};
 use countries::Countries;
 use tokens::{OnInvalid, Tokens};
 
-pub use config::{IdentityConfig, IdentityError};
+pub use config::IdentityConfig;
+pub use error::{IdentityError, IdentityFault, KeysFault};
+pub use tokens::TokenError;
 pub(crate) use tokens::{Claims, claim};
 
 /// The entry key of an unidentified caller.
@@ -138,11 +141,11 @@ impl Identity {
     pub fn refresh(&self) -> Result<bool, IdentityError> {
         let tokens = self.tokens.as_ref().map(|tokens| {
             let refreshed = tokens.refresh();
-            refreshed.map_err(|message| IdentityError::new("jwt", message))
+            refreshed.map_err(|fault| IdentityError::new("jwt", fault))
         });
         let countries = self.countries.as_ref().map(|countries| {
             let refreshed = countries.refresh();
-            refreshed.map_err(|message| IdentityError::new("country.database", message))
+            refreshed.map_err(|fault| IdentityError::new("country.database", fault))
         });
         Ok(tokens.transpose()?.unwrap_or(false) | countries.transpose()?.unwrap_or(false))
     }

@@ -51,7 +51,9 @@ pub use describer::{Describer, Refused, RequestCheck, Unauthenticated, UnclearDo
 pub use forwarding::{
     ClientHeader, ClientHeaderError, Forwarding, HOPS_MAX, Hop, TrustedProxies, TrustedProxiesError,
 };
-pub use identity::{CallerName, Identity, IdentityConfig, IdentityError};
+pub use identity::{
+    CallerName, Identity, IdentityConfig, IdentityError, IdentityFault, KeysFault, TokenError,
+};
 pub use logged::Logged;
 pub use malformed::Malformed;
 pub use mapping::{Described, MappedEntry, Mapping, MappingError};

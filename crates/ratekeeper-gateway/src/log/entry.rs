@@ -151,7 +151,7 @@ impl Entry {
             }
             Refusal::Unauthenticated(unauthenticated) => {
                 line.push_str(",\"decision\":\"refuse\"");
-                text(line, "reason", unauthenticated.why.as_bytes());
+                text(line, "reason", unauthenticated.why.to_string().as_bytes());
             }
             Refusal::Overloaded { message, .. } => {
                 line.push_str(",\"decision\":\"shed\"");

@@ -145,7 +145,7 @@ impl Refusal {
             Self::Denied(denial) => denial.message().to_owned(),
             Self::Overloaded { message, .. } => (*message).to_owned(),
             Self::Malformed(malformed) => malformed.to_string(),
-            Self::Unauthenticated(unauthenticated) => unauthenticated.why.to_owned(),
+            Self::Unauthenticated(unauthenticated) => unauthenticated.why.to_string(),
         }
     }
 

@@ -5,10 +5,11 @@ use std::mem::{Discriminant, discriminant};
 use serde::Deserialize;
 
 use super::countries::{Countries, CountryConfig};
+use super::error::{IdentityError, IdentityFault};
 use super::tokens::{JwtConfig, Tokens};
 use super::{Identity, NOBODY, NOBODY_KEY, Named};
 use crate::mapping::IPV6_PREFIX;
-use crate::source::{ValueSource, ValueSourceError};
+use crate::source::ValueSource;
 
 /// The most parts of a request to try.
 const SOURCES_MAX: usize = 16;
@@ -49,25 +50,6 @@ struct Keyed {
     key: Box<str>,
 }
 
-/// An error in an [`IdentityConfig`], or in a file that it names.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{place}: {message}")]
-pub struct IdentityError {
-    /// The key of the settings.
-    pub place: String,
-    /// The problem, and a suggested fix.
-    pub message: String,
-}
-
-impl IdentityError {
-    pub(crate) fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            place: place.into(),
-            message: message.into(),
-        }
-    }
-}
-
 impl Identity {
     /// Creates the identity that `config` describes. Reads the files that it names.
     ///
@@ -77,16 +59,13 @@ impl Identity {
         let sources = match &config.from {
             None => Self::default().sources,
             Some(list) if list.is_empty() || list.len() > SOURCES_MAX => {
-                let message = format!("expected 1 to {SOURCES_MAX} parts of a request");
-                return Err(IdentityError::new("from", message));
+                return Err(IdentityError::new("from", IdentityFault::Sources(SOURCES_MAX)));
             }
             Some(list) => {
                 let named = list.iter().enumerate();
                 let named = named.map(|(at, raw)| {
-                    let refused = |error: NamedError| {
-                        IdentityError::new(format!("from[{at}]"), error.to_string())
-                    };
-                    raw.named().map_err(refused)
+                    raw.named()
+                        .map_err(|fault| IdentityError::new(format!("from[{at}]"), fault))
                 });
                 let named = named.collect::<Result<Vec<_>, _>>()?;
                 keep_apart(&named, list)?;
@@ -95,25 +74,23 @@ impl Identity {
         };
         let ipv6_prefix = config.ipv6_prefix.unwrap_or(IPV6_PREFIX);
         if !(1..=128).contains(&ipv6_prefix) {
-            let message = format!("{ipv6_prefix} is not 1 to 128");
-            return Err(IdentityError::new("ipv6_prefix", message));
+            let fault = IdentityFault::Prefix(ipv6_prefix);
+            return Err(IdentityError::new("ipv6_prefix", fault));
         }
         let default: Box<str> = config.default.clone().unwrap_or_else(|| NOBODY.into());
         if default.is_empty() {
-            return Err(IdentityError::new(
-                "default",
-                "it is empty; write `default: anonymous`",
-            ));
+            return Err(IdentityError::new("default", IdentityFault::EmptyDefault));
         }
         for named in &sources {
-            let (is_missing, key) = match &named.source {
+            let (is_missing, setting) = match &named.source {
                 ValueSource::Claim(_) => (config.jwt.is_none(), "jwt"),
                 ValueSource::Country => (config.country.is_none(), "country"),
                 _ => continue,
             };
             if is_missing {
-                let message = format!("`{}` needs `{key}` beside it", named.source);
-                return Err(IdentityError::new("from", message));
+                let part = named.source.clone();
+                let fault = IdentityFault::Needs { part, setting };
+                return Err(IdentityError::new("from", fault));
             }
         }
         let known = config.known.as_ref();
@@ -133,12 +110,12 @@ impl Identity {
 /// Refuses names of different kinds under one key, unless the settings name that key explicitly.
 fn keep_apart(named: &[Named], list: &[RawNamed]) -> Result<(), IdentityError> {
     for (at, (own, raw)) in named.iter().zip(list).enumerate() {
-        let refused = |message| Err(IdentityError::new(format!("from[{at}]"), message));
-        let advice = format!("write {{ from: '{}', key: NAME }}", own.source);
+        let refused = |fault| Err(IdentityError::new(format!("from[{at}]"), fault));
         if *own.key == *NOBODY_KEY {
-            return refused(format!(
-                "the key `{NOBODY_KEY}` is for callers whom nothing names; {advice}"
-            ));
+            return refused(IdentityFault::NobodyKey {
+                part: own.source.clone(),
+                key: NOBODY_KEY,
+            });
         }
         let is_written = |raw: &RawNamed| matches!(raw, RawNamed::Keyed(_));
         let mut before = named.iter().zip(list).take(at);
@@ -149,10 +126,11 @@ fn keep_apart(named: &[Named], list: &[RawNamed]) -> Result<(), IdentityError> {
                 && !is_written(other_raw)
         });
         if let Some((other, _)) = other {
-            return refused(format!(
-                "`{}` and `{}` both name by the key `{}`, so that one could be taken for the other; {advice}",
-                own.source, other.source, own.key
-            ));
+            return refused(IdentityFault::SharedKey {
+                part: own.source.clone(),
+                other: other.source.clone(),
+                key: own.key.clone(),
+            });
         }
     }
     Ok(())
@@ -169,27 +147,16 @@ fn kind(source: &ValueSource) -> Discriminant<ValueSource> {
     })
 }
 
-/// The fault of one source of names.
-#[derive(Debug, thiserror::Error)]
-enum NamedError {
-    #[error("the key is empty")]
-    EmptyKey,
-    #[error("`identity` is what this list says; name a part of the request")]
-    Identity,
-    #[error(transparent)]
-    Source(#[from] ValueSourceError),
-}
-
 impl RawNamed {
-    fn named(&self) -> Result<Named, NamedError> {
+    fn named(&self) -> Result<Named, IdentityFault> {
         let (from, key) = match self {
             Self::Source(from) => (from, None),
-            Self::Keyed(keyed) if keyed.key.is_empty() => return Err(NamedError::EmptyKey),
+            Self::Keyed(keyed) if keyed.key.is_empty() => return Err(IdentityFault::EmptyKey),
             Self::Keyed(keyed) => (&keyed.from, Some(keyed.key.clone())),
         };
         let source: ValueSource = from.parse()?;
         if source == ValueSource::Identity {
-            return Err(NamedError::Identity);
+            return Err(IdentityFault::FromIdentity);
         }
         let named = Named::from(source);
         Ok(Named {

@@ -17,7 +17,7 @@ use absent::Database;
 #[cfg(feature = "geoip")]
 use database::Database;
 
-use super::IdentityError;
+use super::{IdentityError, IdentityFault};
 
 /// The sources of the country, in settings.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
@@ -37,18 +37,18 @@ pub(crate) struct Countries {
 impl Countries {
     pub(super) fn open(config: &CountryConfig) -> Result<Self, IdentityError> {
         if config.header.is_none() && config.database.is_none() {
-            let message = "expected `header`, `database` or both";
-            return Err(IdentityError::new("country", message));
+            let fault = IdentityFault::NoCountrySource;
+            return Err(IdentityError::new("country", fault));
         }
         let header = config.header.as_ref().map(|name| {
             let refused = |_| {
-                let message = format!("`{name}` cannot be the name of a header");
-                IdentityError::new("country.header", message)
+                let fault = IdentityFault::HeaderName(name.as_str().into());
+                IdentityError::new("country.header", fault)
             };
             name.parse().map_err(refused)
         });
         let database = config.database.as_ref().map(|path| {
-            Database::open(path).map_err(|message| IdentityError::new("country.database", message))
+            Database::open(path).map_err(|fault| IdentityError::new("country.database", fault))
         });
         Ok(Self {
             header: header.transpose()?,
@@ -61,7 +61,7 @@ impl Countries {
     }
 
     /// Reloads the database if it has changed and is valid.
-    pub(super) fn refresh(&self) -> Result<bool, String> {
+    pub(super) fn refresh(&self) -> Result<bool, IdentityFault> {
         match &self.database {
             Some(database) => database.refresh(),
             None => Ok(false),

@@ -5,6 +5,8 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
+use super::IdentityFault;
+
 /// The largest file that is read, in bytes.
 const BYTES_MAX: u64 = 256 << 20;
 
@@ -32,7 +34,7 @@ struct Stamp {
 }
 
 /// Reads the file at `path`.
-pub(super) fn read(path: &Path) -> Result<(Vec<u8>, WatchedFile), String> {
+pub(super) fn read(path: &Path) -> Result<(Vec<u8>, WatchedFile), IdentityFault> {
     let stamp = Stamp::of(path)?;
     let watched = WatchedFile {
         path: path.to_owned(),
@@ -47,7 +49,7 @@ pub(super) fn read(path: &Path) -> Result<(Vec<u8>, WatchedFile), String> {
 impl WatchedFile {
     /// The contents, if they may have changed since the last read. A read error is returned once,
     /// until a read succeeds again; reading is retried each time.
-    pub(super) fn changed(&self) -> Result<Option<Vec<u8>>, String> {
+    pub(super) fn changed(&self) -> Result<Option<Vec<u8>>, IdentityFault> {
         let mut last = self.last.lock();
         match self.read_unless(last.seen) {
             Ok(None) => Ok(None),
@@ -58,17 +60,17 @@ impl WatchedFile {
                 };
                 Ok(Some(content))
             }
-            Err(message) => {
+            Err(fault) => {
                 last.seen = None;
                 match std::mem::replace(&mut last.is_told, true) {
                     true => Ok(None),
-                    false => Err(message),
+                    false => Err(fault),
                 }
             }
         }
     }
 
-    fn read_unless(&self, seen: Option<Stamp>) -> Result<Option<(Stamp, Vec<u8>)>, String> {
+    fn read_unless(&self, seen: Option<Stamp>) -> Result<Option<(Stamp, Vec<u8>)>, IdentityFault> {
         let stamp = Stamp::of(&self.path)?;
         if seen == Some(stamp) {
             return Ok(None);
@@ -76,19 +78,16 @@ impl WatchedFile {
         Ok(Some((stamp, self.content()?)))
     }
 
-    fn content(&self) -> Result<Vec<u8>, String> {
-        std::fs::read(&self.path).map_err(|error| unreadable(&self.path, &error))
+    fn content(&self) -> Result<Vec<u8>, IdentityFault> {
+        std::fs::read(&self.path).map_err(|error| unreadable(&self.path, error))
     }
 }
 
 impl Stamp {
-    fn of(path: &Path) -> Result<Self, String> {
-        let metadata = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    fn of(path: &Path) -> Result<Self, IdentityFault> {
+        let metadata = std::fs::metadata(path).map_err(|error| unreadable(path, error))?;
         if !metadata.is_file() || metadata.len() > BYTES_MAX {
-            return Err(format!(
-                "{}: expected a file of at most 256 MiB",
-                path.display()
-            ));
+            return Err(IdentityFault::NotAFile(path.to_owned()));
         }
         Ok(Self {
             bytes: metadata.len(),
@@ -97,8 +96,11 @@ impl Stamp {
     }
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> String {
-    format!("{} cannot be read: {error}", path.display())
+fn unreadable(path: &Path, error: std::io::Error) -> IdentityFault {
+    IdentityFault::Unreadable {
+        path: path.to_owned(),
+        error,
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -115,21 +117,21 @@ mod tests {
         fs::write(&path, "first")?;
         let (content, file) = read(&path).expect("it can be read");
         assert_eq!(content, b"first");
-        assert_eq!(file.changed(), Ok(None));
+        assert!(matches!(file.changed(), Ok(None)));
 
         // The file exists, and reading it fails.
         let unreadable = "/proc/self/mem";
         fs::remove_file(&path)?;
         symlink(unreadable, &path)?;
         assert!(file.changed().is_err());
-        assert_eq!(file.changed(), Ok(None), "said once");
+        assert!(matches!(file.changed(), Ok(None)), "said once");
 
         // Same size and date, so the metadata does not show that it is readable now.
         let modified = fs::metadata(unreadable)?.modified()?;
         fs::remove_file(&path)?;
         File::create(&path)?.set_modified(modified)?;
-        assert_eq!(file.changed(), Ok(Some(Vec::new())));
-        assert_eq!(file.changed(), Ok(None));
+        assert_eq!(file.changed().ok(), Some(Some(Vec::new())));
+        assert!(matches!(file.changed(), Ok(None)));
         Ok(())
     }
 }

@@ -23,6 +23,52 @@ pub(crate) use checked::Tokens;
 /// The claims of a verified token.
 pub(crate) type Claims = serde_json::Map<String, serde_json::Value>;
 
+/// The reason a bearer token is not accepted. Its text repeats nothing of the token, and has no
+/// quotation marks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// The token is longer than any that is read.
+    #[error("the token is longer than 8 KiB")]
+    TooLong,
+    /// The text is not a signed token.
+    #[error("the bearer token is not a JWT")]
+    NotAJwt,
+    /// Its `crit` names extensions (RFC 7515, section 4.1.11).
+    #[error("the token has critical extensions, which are not understood here")]
+    CriticalExtensions,
+    /// Its algorithm is not accepted.
+    #[error("the token is signed in a way that is not accepted here")]
+    Algorithm,
+    /// It has no `kid`, and several keys fit.
+    #[error("the token does not name its key (kid), and there are several")]
+    NoKeyId,
+    /// No known key fits.
+    #[error("no key that is known here has signed the token")]
+    UnknownKey,
+    /// Its signature is wrong.
+    #[error("the token's signature is not that of a key that is known here")]
+    Forged,
+    /// Its sender has sent many forged ones, and has to wait.
+    #[error("too many tokens of this address were forged; try again in a few seconds")]
+    Suspect,
+    /// It is past its `exp`.
+    #[error("the token has expired")]
+    Expired,
+    /// It is before its `nbf`.
+    #[error("the token is not valid yet")]
+    Immature,
+    /// Its `iss` is not accepted.
+    #[error("the token's issuer is not accepted here")]
+    Issuer,
+    /// Its `aud` names others.
+    #[error("the token is for another audience")]
+    Audience,
+    /// It lacks a claim that the settings require.
+    #[error("the token lacks a claim that is asked for here")]
+    MissingClaim,
+}
+
 /// The settings for the verification of tokens.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

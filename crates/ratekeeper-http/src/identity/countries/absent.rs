@@ -3,17 +3,17 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use crate::identity::IdentityFault;
+
 #[derive(Debug)]
 pub(super) enum Database {}
 
 impl Database {
-    pub(super) fn open(_: &Path) -> Result<Self, String> {
-        let message = "this program was built without the feature `geoip`, so it can read no database of addresses; \
-                       `header` does without";
-        Err(message.to_owned())
+    pub(super) const fn open(_: &Path) -> Result<Self, IdentityFault> {
+        Err(IdentityFault::WithoutGeoip)
     }
 
-    pub(super) const fn refresh(&self) -> Result<bool, String> {
+    pub(super) const fn refresh(&self) -> Result<bool, IdentityFault> {
         match *self {}
     }
 

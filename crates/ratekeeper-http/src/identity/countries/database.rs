@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use maxminddb::{PathElement, Reader};
 
 use super::is_code;
+use crate::identity::IdentityFault;
 use crate::identity::file::{WatchedFile, read};
 
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub(super) struct Database {
 }
 
 impl Database {
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
+    pub(super) fn open(path: &Path) -> Result<Self, IdentityFault> {
         let (content, file) = read(path)?;
         Ok(Self {
             reader: ArcSwap::from_pointee(understood(content, &file)?),
@@ -25,7 +26,7 @@ impl Database {
     }
 
     /// Reloads the file if it has changed and is valid.
-    pub(super) fn refresh(&self) -> Result<bool, String> {
+    pub(super) fn refresh(&self) -> Result<bool, IdentityFault> {
         let Some(content) = self.file.changed()? else {
             return Ok(false);
         };
@@ -44,7 +45,9 @@ impl Database {
     }
 }
 
-fn understood(content: Vec<u8>, file: &WatchedFile) -> Result<Reader<Vec<u8>>, String> {
-    Reader::from_source(content)
-        .map_err(|error| format!("{} is not a MaxMind DB: {error}", file.path.display()))
+fn understood(content: Vec<u8>, file: &WatchedFile) -> Result<Reader<Vec<u8>>, IdentityFault> {
+    Reader::from_source(content).map_err(|error| IdentityFault::NotADatabase {
+        path: file.path.clone(),
+        error: error.into(),
+    })
 }

@@ -77,14 +77,14 @@ fn the_edge_says_it_else_the_database_knows() -> std::io::Result<()> {
     assert_eq!(of(None, &HeaderMap::new()), None);
 
     // A new file takes effect on the next refresh; an invalid one does not.
-    assert_eq!(both.refresh(), Ok(false));
+    assert!(matches!(both.refresh(), Ok(false)));
     std::fs::write(&path, [database("CH"), Vec::new()].concat())?;
     let file = std::fs::File::options().write(true).open(&path)?;
     file.set_modified(std::time::SystemTime::UNIX_EPOCH)?;
-    assert_eq!(both.refresh(), Ok(true));
+    assert!(matches!(both.refresh(), Ok(true)));
     assert_eq!(of(Some(HERE), &HeaderMap::new()), Some("CH".to_owned()));
     std::fs::write(&path, "nothing")?;
-    let said = both.refresh().expect_err("no database");
+    let said = both.refresh().expect_err("no database").to_string();
     assert!(said.contains("country.mmdb is not a MaxMind DB"), "{said}");
     assert_eq!(of(Some(HERE), &HeaderMap::new()), Some("CH".to_owned()));
     Ok(())

@@ -3,23 +3,22 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Claims, JwtConfig, OnInvalid};
-use crate::identity::IdentityError;
+use super::{Claims, JwtConfig, OnInvalid, TokenError};
+use crate::identity::{IdentityError, IdentityFault};
 
 #[derive(Debug)]
 pub(crate) enum Tokens {}
 
 impl Tokens {
     pub(in crate::identity) fn open(_: &JwtConfig) -> Result<Self, IdentityError> {
-        let message = "this program was built without the feature `jwt`, so it can check no token";
-        Err(IdentityError::new("jwt", message))
+        Err(IdentityError::new("jwt", IdentityFault::WithoutJwt))
     }
 
     pub(crate) const fn on_invalid(&self) -> OnInvalid {
         match *self {}
     }
 
-    pub(in crate::identity) const fn refresh(&self) -> Result<bool, String> {
+    pub(in crate::identity) const fn refresh(&self) -> Result<bool, IdentityFault> {
         match *self {}
     }
 
@@ -27,7 +26,7 @@ impl Tokens {
         &self,
         _: &str,
         _: Option<IpAddr>,
-    ) -> Result<Arc<Claims>, &'static str> {
+    ) -> Result<Arc<Claims>, TokenError> {
         match *self {}
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -15,9 +15,9 @@ use jsonwebtoken::{
 
 use super::rejected::{RejectedTokens, Suspects};
 use super::verified::VerifiedTokens;
-use super::{Claims, JwtConfig, OnInvalid, OneOrMany, signatures};
-use crate::identity::IdentityError;
+use super::{Claims, JwtConfig, OnInvalid, OneOrMany, TokenError, signatures};
 use crate::identity::file::{WatchedFile, read};
+use crate::identity::{IdentityError, IdentityFault, KeysFault};
 
 /// The most keys of a key set; a token without a key id is tried with all of them.
 const KEYS_MAX: usize = 64;
@@ -66,16 +66,12 @@ impl Tokens {
         let (path, is_secret): (&PathBuf, bool) = match (&config.jwks_file, &config.secret_file) {
             (Some(path), None) => (path, false),
             (None, Some(path)) => (path, true),
-            _ => {
-                let message =
-                    "expected either `jwks_file` or `secret_file`, to check signatures with";
-                return Err(IdentityError::new("jwt", message));
-            }
+            _ => return Err(IdentityError::new("jwt", IdentityFault::NotOneKeyFile)),
         };
-        let (content, file) = read(path).map_err(|message| IdentityError::new("jwt", message))?;
-        let keys = Keys::read(&content, is_secret).map_err(|message| {
-            IdentityError::new("jwt", format!("{}: {message}", path.display()))
-        })?;
+        let refused = |fault| IdentityError::new("jwt", fault);
+        let (content, file) = read(path).map_err(refused)?;
+        let keys = Keys::read(&content, is_secret);
+        let keys = keys.map_err(|fault| refused(in_file(path, fault)))?;
         Ok(Self {
             on_invalid: config.on_invalid.unwrap_or_default(),
             keys: ArcSwap::from_pointee(keys),
@@ -93,18 +89,17 @@ impl Tokens {
     }
 
     /// Reloads the keys if the file has changed and is valid.
-    pub(in crate::identity) fn refresh(&self) -> Result<bool, String> {
+    pub(in crate::identity) fn refresh(&self) -> Result<bool, IdentityFault> {
         let Some(content) = self.file.changed()? else {
             return Ok(false);
         };
         let keys = Keys::read(&content, self.is_secret)
-            .map_err(|message| format!("{}: {message}", self.file.path.display()))?;
+            .map_err(|fault| in_file(&self.file.path, fault))?;
         self.keys.store(keys.into());
         Ok(true)
     }
 
-    /// The claims of `token`, sent by `sender`; or the reason for rejecting it, in words that
-    /// repeat nothing of it.
+    /// The claims of `token`, sent by `sender`; or the reason for rejecting it.
     ///
     /// Verification takes up to a millisecond, and comes before any limit. So forged tokens are
     /// remembered, and a sender of many of them has to wait until another is verified; tokens known
@@ -113,26 +108,26 @@ impl Tokens {
         &self,
         token: &str,
         sender: Option<IpAddr>,
-    ) -> Result<Arc<Claims>, &'static str> {
+    ) -> Result<Arc<Claims>, TokenError> {
         if token.len() > TOKEN_BYTES_MAX {
-            return Err("the token is longer than 8 KiB");
+            return Err(TokenError::TooLong);
         }
         let keys = self.keys.load();
         if let Some(claims) = keys.verified.find(token, get_current_timestamp()) {
             return Ok(claims);
         }
         if keys.rejected.has(token) {
-            return Err(FORGED);
+            return Err(TokenError::Forged);
         }
         if !self.suspects.may_try(sender) {
-            return Err("too many tokens of this address were forged; try again in a few seconds");
+            return Err(TokenError::Suspect);
         }
         let mut wrong = 0;
         let checked = self.checked(token, &keys.list, &mut wrong);
         if wrong > 0 {
             self.suspects.note(sender, wrong);
         }
-        if checked == Err(FORGED) {
+        if checked == Err(TokenError::Forged) {
             keys.rejected.remember(token);
         }
         let claims = Arc::new(checked?);
@@ -143,12 +138,12 @@ impl Tokens {
     }
 
     /// Verifies a token; adds the number of keys that did not sign it to `wrong`.
-    fn checked(&self, token: &str, keys: &[Key], wrong: &mut u32) -> Result<Claims, &'static str> {
-        let header = decode_header(token).map_err(|error| in_words(error.kind()))?;
+    fn checked(&self, token: &str, keys: &[Key], wrong: &mut u32) -> Result<Claims, TokenError> {
+        let header = decode_header(token).map_err(|error| rejection(error.kind()))?;
         if header.crit.is_some() {
             // RFC 7515, section 4.1.11: a recipient must refuse extensions that it does not
             // understand, and this one understands none.
-            return Err("the token has critical extensions, which are not understood here");
+            return Err(TokenError::CriticalExtensions);
         }
         let family = family(header.alg);
         let mut validations = self.validations.iter();
@@ -156,7 +151,7 @@ impl Tokens {
             *own == family && validation.algorithms.contains(&header.alg)
         });
         let Some((_, validation)) = validation else {
-            return Err("the token is signed in a way that is not accepted here");
+            return Err(TokenError::Algorithm);
         };
         let may_be = |key: &&Key| {
             let is_named = header.kid.is_none() || key.id.is_none() || key.id == header.kid;
@@ -165,15 +160,15 @@ impl Tokens {
         };
         let mut found = keys.iter().filter(may_be);
         if header.kid.is_none() && found.clone().nth(1).is_some() {
-            return Err("the token does not name its key (kid), and there are several");
+            return Err(TokenError::NoKeyId);
         }
-        let mut why = "no key that is known here has signed the token";
+        let mut why = TokenError::UnknownKey;
         for key in found.by_ref().take(KEYS_TRIED_MAX) {
             match decode::<Claims>(token, &key.key, validation) {
                 Ok(data) => return Ok(data.claims),
-                Err(error) => why = in_words(error.kind()),
+                Err(error) => why = rejection(error.kind()),
             }
-            if why != FORGED {
+            if why != TokenError::Forged {
                 // The signature is by this key, so the fault lies elsewhere.
                 return Err(why);
             }
@@ -195,7 +190,7 @@ impl Tokens {
 }
 
 impl Keys {
-    fn read(content: &[u8], is_secret: bool) -> Result<Self, String> {
+    fn read(content: &[u8], is_secret: bool) -> Result<Self, KeysFault> {
         let list = if is_secret {
             vec![secret(content)?]
         } else {
@@ -209,12 +204,20 @@ impl Keys {
     }
 }
 
-fn secret(content: &[u8]) -> Result<Key, String> {
+/// The fault of the keys in the file at `path`.
+fn in_file(path: &Path, fault: KeysFault) -> IdentityFault {
+    IdentityFault::Keys {
+        path: path.to_owned(),
+        fault,
+    }
+}
+
+fn secret(content: &[u8]) -> Result<Key, KeysFault> {
     let secret = content.trim_ascii();
     if secret.len() < SECRET_BYTES_MIN {
-        return Err(format!(
-            "the secret is shorter than {SECRET_BYTES_MIN} bytes"
-        ));
+        return Err(KeysFault::ShortSecret {
+            bytes_min: SECRET_BYTES_MIN,
+        });
     }
     Ok(Key {
         id: None,
@@ -223,17 +226,14 @@ fn secret(content: &[u8]) -> Result<Key, String> {
     })
 }
 
-fn key_set(content: &[u8]) -> Result<Vec<Key>, String> {
-    let set: JwkSet = serde_json::from_slice(content)
-        .map_err(|error| format!("this is not a set of keys (RFC 7517): {error}"))?;
+fn key_set(content: &[u8]) -> Result<Vec<Key>, KeysFault> {
+    let set: JwkSet = serde_json::from_slice(content).map_err(KeysFault::NotASet)?;
     if set.keys.len() > KEYS_MAX {
-        return Err(format!("there are more than {KEYS_MAX} keys"));
+        return Err(KeysFault::TooMany { most: KEYS_MAX });
     }
     let keys: Vec<Key> = set.keys.iter().filter_map(key).collect();
     match keys.is_empty() {
-        true => Err(
-            "there is no key in it that signs with RSA, an elliptic curve or a secret".to_owned(),
-        ),
+        true => Err(KeysFault::NoSigningKey),
         false => Ok(keys),
     }
 }
@@ -301,8 +301,11 @@ fn validations(
                 let known = name.parse().ok().filter(|named| usual.contains(named));
                 known.ok_or_else(|| {
                     let usual: Vec<_> = usual.iter().map(|known| format!("{known:?}")).collect();
-                    let message = format!("`{name}` is none of {}", usual.join(", "));
-                    IdentityError::new("jwt.algorithms", message)
+                    let fault = IdentityFault::Algorithm {
+                        name: name.as_str().into(),
+                        known: usual.join(", ").into(),
+                    };
+                    IdentityError::new("jwt.algorithms", fault)
                 })
             })
             .collect::<Result<_, _>>()?,
@@ -339,18 +342,16 @@ fn validations(
     Ok(families.into_iter().filter_map(validation).collect())
 }
 
-const FORGED: &str = "the token's signature is not that of a key that is known here";
-
-fn in_words(kind: &ErrorKind) -> &'static str {
+const fn rejection(kind: &ErrorKind) -> TokenError {
     match kind {
-        ErrorKind::InvalidSignature => FORGED,
-        ErrorKind::ExpiredSignature => "the token has expired",
-        ErrorKind::ImmatureSignature => "the token is not valid yet",
-        ErrorKind::InvalidIssuer => "the token's issuer is not accepted here",
-        ErrorKind::InvalidAudience => "the token is for another audience",
-        ErrorKind::MissingRequiredClaim(_) => "the token lacks a claim that is asked for here",
-        ErrorKind::InvalidAlgorithm => "the token is signed in a way that is not accepted here",
-        _ => "the bearer token is not a JWT",
+        ErrorKind::InvalidSignature => TokenError::Forged,
+        ErrorKind::ExpiredSignature => TokenError::Expired,
+        ErrorKind::ImmatureSignature => TokenError::Immature,
+        ErrorKind::InvalidIssuer => TokenError::Issuer,
+        ErrorKind::InvalidAudience => TokenError::Audience,
+        ErrorKind::MissingRequiredClaim(_) => TokenError::MissingClaim,
+        ErrorKind::InvalidAlgorithm => TokenError::Algorithm,
+        _ => TokenError::NotAJwt,
     }
 }
 
