@@ -30,4 +30,6 @@ pub use edge::{Answering, Edge, EdgeBody};
 pub use gateway::{Gateway, GatewayConfig, RoutesHandle};
 pub use log::{AccessLog, LogFormat};
 pub use proxy::Proxy;
-pub use routes::{BadRoutes, HealthCheckConfig, RouteConfig, Routes, RoutesConfig, UpstreamConfig};
+pub use routes::{
+    BadRoutes, HealthCheckConfig, RouteConfig, Routes, RoutesConfig, RoutesFault, UpstreamConfig,
+};

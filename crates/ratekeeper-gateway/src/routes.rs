@@ -1,9 +1,11 @@
 //! Routes from requests to upstreams.
 
 mod config;
+mod fault;
 mod written;
 
-pub use config::{BadRoutes, HealthCheckConfig, RouteConfig, RoutesConfig, UpstreamConfig};
+pub use config::{HealthCheckConfig, RouteConfig, RoutesConfig, UpstreamConfig};
+pub use fault::{BadRoutes, RoutesFault};
 
 use std::sync::Arc;
 

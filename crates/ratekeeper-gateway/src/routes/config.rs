@@ -12,6 +12,7 @@ use ratekeeper_http::{Target, spelling};
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 
+use super::fault::{BadRoutes, RoutesFault};
 use super::{HostMatch, Route, Routes, written};
 use crate::health::HealthCheck;
 use crate::metrics::UpstreamCounts;
@@ -91,25 +92,6 @@ pub struct HealthCheckConfig {
     pub healthy_threshold: u32,
 }
 
-/// The reason why routes are refused: the place, and what is wrong there.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{place}: {message}")]
-pub struct BadRoutes {
-    /// The place in the settings: `upstreams.orders`, `routes[2]`.
-    pub place: String,
-    /// The message: what is wrong, and what to write instead.
-    pub message: String,
-}
-
-impl BadRoutes {
-    fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            place: place.into(),
-            message: message.into(),
-        }
-    }
-}
-
 /// Returns the counts of an upstream by its name: they survive a reload.
 pub(crate) type CountsOf<'a> = &'a mut dyn FnMut(&str) -> Arc<UpstreamCounts>;
 
@@ -120,13 +102,10 @@ impl Routes {
     /// A URL is invalid, a file of authorities cannot be used, or a route names no upstream or is a duplicate.
     pub(crate) fn new(config: &RoutesConfig, counts: CountsOf<'_>) -> Result<Self, BadRoutes> {
         if config.upstreams.is_empty() {
-            return Err(BadRoutes::new("upstream", NO_UPSTREAM));
+            return Err(BadRoutes::new("upstream", RoutesFault::NoUpstream));
         }
         if config.upstreams.len() > COUNT_MAX || config.routes.len() > COUNT_MAX {
-            return Err(BadRoutes::new(
-                "routes",
-                format!("there are more than {COUNT_MAX}"),
-            ));
+            return Err(BadRoutes::new("routes", RoutesFault::TooMany(COUNT_MAX)));
         }
         let mut upstreams = Vec::new();
         for (name, one) in &config.upstreams {
@@ -148,7 +127,7 @@ impl Routes {
                 path: "".into(),
                 upstream: Arc::clone(only),
             }),
-            _ if routes.is_empty() => return Err(BadRoutes::new("routes", NO_ROUTES)),
+            _ if routes.is_empty() => return Err(BadRoutes::new("routes", RoutesFault::NoRoutes)),
             _ => {}
         }
         routes.sort_by_key(order);
@@ -158,9 +137,6 @@ impl Routes {
 
 /// The name of an upstream that is given as a URL alone.
 pub(crate) const ONLY: &str = "upstream";
-
-const NO_UPSTREAM: &str = "there is nothing to forward to; write --upstream http://127.0.0.1:3000, or `upstreams:` and `routes:` in ratekeeper.yaml";
-const NO_ROUTES: &str = "there are several upstreams; say which requests each is for, as in `- { path: /orders, upstream: orders }`";
 
 /// The sort key of a route: hosts before paths, and the longer of each first.
 fn order(route: &Route) -> (u8, usize, usize) {
@@ -177,15 +153,14 @@ fn route(
     config: &RouteConfig,
     upstreams: &[Arc<Upstream>],
     before: &[Route],
-) -> Result<Route, String> {
+) -> Result<Route, RoutesFault> {
     let upstream = upstreams.iter().find(|it| *it.name == *config.upstream);
     let Some(upstream) = upstream else {
         let names: Vec<_> = upstreams.iter().map(|it| &*it.name).collect();
-        return Err(format!(
-            "there is no upstream `{}`; there are {}",
-            config.upstream,
-            names.join(", ")
-        ));
+        return Err(RoutesFault::UnknownUpstream {
+            name: config.upstream.as_str().into(),
+            known: names.join(", ").into(),
+        });
     };
     let host = match config.host.as_deref() {
         None | Some("*") => HostMatch::Any,
@@ -193,20 +168,18 @@ fn route(
             Some(suffix) if suffix.len() > 1 && suffix.starts_with('.') => {
                 HostMatch::Suffix(named(suffix)?)
             }
-            Some(_) => return Err(format!("`{host}` is not a host; write *.example.com")),
+            Some(_) => return Err(RoutesFault::Wildcard(host.into())),
             None => HostMatch::Exact(named(host)?),
         },
     };
     let path = config.path.as_deref().unwrap_or("/");
     if !path.starts_with('/') || path.contains(['*', '?', '#', ' ']) {
-        return Err(format!(
-            "`{path}` is not a path; write its beginning, such as /orders, which is for all below it"
-        ));
+        return Err(RoutesFault::Path(path.into()));
     }
-    let target = Target::parse(&HOST, path.as_bytes()).map_err(|error| error.to_string())?;
+    let target = Target::parse(&HOST, path.as_bytes())?;
     let path: Box<str> = target.path.trim_end_matches('/').into();
     if before.iter().any(|it| it.host == host && it.path == path) {
-        return Err("another route is for the same host and path; keep one of the two".to_owned());
+        return Err(RoutesFault::SameRoute);
     }
     Ok(Route {
         host,
@@ -215,17 +188,15 @@ fn route(
     })
 }
 
-fn named(host: &str) -> Result<Box<str>, String> {
+fn named(host: &str) -> Result<Box<str>, RoutesFault> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
     if host.is_empty() || !host.bytes().all(is_plain) || super::without_port(host) != host {
-        return Err(format!(
-            "`{host}` is not a host; write a name without a port"
-        ));
+        return Err(RoutesFault::RouteHost(host.into()));
     }
-    let spelt = spelling::host(host.as_bytes());
-    let spelt =
-        spelt.ok_or_else(|| format!("`{host}` is not a host; write a name without a port"))?;
-    Ok(spelt.into())
+    match spelling::host(host.as_bytes()) {
+        Some(spelt) => Ok(spelt.into()),
+        None => Err(RoutesFault::RouteHost(host.into())),
+    }
 }
 
 /// The scheme of an upstream's URLs.
@@ -241,12 +212,12 @@ fn upstream(
     config: &UpstreamConfig,
     all: &RoutesConfig,
     counts: CountsOf<'_>,
-) -> Result<Upstream, String> {
+) -> Result<Upstream, RoutesFault> {
     if name.is_empty() {
-        return Err("an upstream needs a name".to_owned());
+        return Err(RoutesFault::NoName);
     }
     if config.urls.is_empty() || config.urls.len() > COUNT_MAX {
-        return Err(format!("expected 1 to {COUNT_MAX} URLs"));
+        return Err(RoutesFault::Urls(COUNT_MAX));
     }
     let parsed: Vec<_> = config
         .urls
@@ -255,12 +226,12 @@ fn upstream(
         .collect::<Result<_, _>>()?;
     let kind = parsed[0].0;
     if parsed.iter().any(|(other, _)| *other != kind) {
-        return Err("its URLs must all begin alike: http, h2c or https".to_owned());
+        return Err(RoutesFault::MixedUrls);
     }
     let speech = match kind {
         Kind::Https => Speech::Tls(Box::new(secured(config)?)),
         _ if config.ca.is_some() || config.server_name.is_some() => {
-            return Err("`ca` and `server_name` mean nothing without https".to_owned());
+            return Err(RoutesFault::NotEncrypted);
         }
         Kind::Http => Speech::Http1,
         Kind::H2c => Speech::Http2,
@@ -276,32 +247,29 @@ fn upstream(
     upstream.host = match &config.host {
         None => None,
         Some(host) => {
-            let authority: Authority = host
-                .parse()
-                .map_err(|_| format!("`{host}` is not a host"))?;
+            let wrong = || RoutesFault::Host(host.as_str().into());
+            let authority: Authority = host.parse().map_err(|_| wrong())?;
             let value = HeaderValue::from_str(authority.as_str());
-            Some(value.map_err(|_| format!("`{host}` is not a host"))?)
+            Some(value.map_err(|_| wrong())?)
         }
     };
     upstream.health_check = config.health_check.as_ref().map(health_check).transpose()?;
     Ok(upstream)
 }
 
-fn health_check(config: &HealthCheckConfig) -> Result<HealthCheck, String> {
+fn health_check(config: &HealthCheckConfig) -> Result<HealthCheck, RoutesFault> {
     let path = &config.path;
     let parsed = PathAndQuery::try_from(path.as_str()).ok();
     let Some(parsed) = parsed.filter(|_| path.starts_with('/')) else {
-        return Err(format!(
-            "health_check: `{path}` is not a path; write one such as /healthz"
-        ));
+        return Err(RoutesFault::HealthPath(path.as_str().into()));
     };
     for (name, value) in [("interval", config.interval), ("timeout", config.timeout)] {
         if value < SHORTEST || value > LONGEST {
-            return Err(format!("health_check: `{name}` must be from 10ms to 1h"));
+            return Err(RoutesFault::HealthTime(name));
         }
     }
     if config.unhealthy_threshold == 0 || config.healthy_threshold == 0 {
-        return Err("health_check: thresholds begin at 1".to_owned());
+        return Err(RoutesFault::HealthThreshold);
     }
     Ok(HealthCheck {
         path: parsed,
@@ -312,21 +280,15 @@ fn health_check(config: &HealthCheckConfig) -> Result<HealthCheck, String> {
     })
 }
 
-fn url(text: &str) -> Result<(Kind, Address), String> {
+fn url(text: &str) -> Result<(Kind, Address), RoutesFault> {
     if let Some(path) = text.strip_prefix("unix:") {
         let path = Path::new(path);
         return match path.is_absolute() {
             true => Ok((Kind::Http, Address::unix(path))),
-            false => Err(format!(
-                "`{text}` is not a Unix socket; write its whole path, as in unix:/run/app.sock"
-            )),
+            false => Err(RoutesFault::UnixSocket(text.into())),
         };
     }
-    let wanted = || {
-        format!(
-            "`{text}` is not a URL of an upstream; write http://HOST:PORT, h2c://HOST:PORT, https://HOST or unix:/PATH"
-        )
-    };
+    let wanted = || RoutesFault::Url(text.into());
     let uri: Uri = text.parse().map_err(|_| wanted())?;
     let kind = match uri.scheme() {
         Some(scheme) if *scheme == Scheme::HTTP => Kind::Http,
@@ -339,9 +301,7 @@ fn url(text: &str) -> Result<(Kind, Address), String> {
         .path_and_query()
         .is_some_and(|path| path.as_str() != "/")
     {
-        return Err(format!(
-            "`{text}`: leave its path out; requests are forwarded with the path they have"
-        ));
+        return Err(RoutesFault::UrlPath(text.into()));
     }
     if authority.as_str().contains('@') || authority.host().is_empty() {
         return Err(wanted());
@@ -349,16 +309,15 @@ fn url(text: &str) -> Result<(Kind, Address), String> {
     Ok((kind, Address::new(authority)))
 }
 
-fn secured(config: &UpstreamConfig) -> Result<Secured, String> {
+fn secured(config: &UpstreamConfig) -> Result<Secured, RoutesFault> {
     let name = match &config.server_name {
         None => None,
         Some(name) => {
             let parsed = ServerName::try_from(name.clone());
-            Some(parsed.map_err(|_| format!("server_name: `{name}` is not a name"))?)
+            Some(parsed.map_err(|_| RoutesFault::ServerName(name.as_str().into()))?)
         }
     };
-    let (either, http1) =
-        tls::client(config.ca.as_deref()).map_err(|error| format!("ca: {error}"))?;
+    let (either, http1) = tls::client(config.ca.as_deref())?;
     Ok(Secured {
         either,
         http1,
