@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::answer::{Decisions, read};
-use crate::failure::Failure;
+use crate::failure::{Failure, NoConnection};
 use crate::service::Service;
 
 /// Timeout for establishing a connection.
@@ -80,27 +80,21 @@ impl Target {
     /// Connects and opens this many streams; over HTTP/1.1 one.
     ///
     /// # Errors
-    /// The message of the system or the peer.
-    pub(crate) async fn connect(&self, streams: u32) -> Result<Vec<Stream>, String> {
+    /// The system or the peer refuses the connection, or takes too long.
+    pub(crate) async fn connect(&self, streams: u32) -> Result<Vec<Stream>, NoConnection> {
         let connected = timeout(CONNECT, self.handshake(streams)).await;
-        connected.unwrap_or_else(|_| Err(format!("no connection within {CONNECT:?}")))
+        connected.unwrap_or(Err(NoConnection::Timeout(CONNECT)))
     }
 
-    async fn handshake(&self, streams: u32) -> Result<Vec<Stream>, String> {
-        let socket = TcpStream::connect(self.address)
-            .await
-            .map_err(|error| error.to_string())?;
-        socket
-            .set_nodelay(true)
-            .map_err(|error| error.to_string())?;
+    async fn handshake(&self, streams: u32) -> Result<Vec<Stream>, NoConnection> {
+        let socket = TcpStream::connect(self.address).await?;
+        socket.set_nodelay(true)?;
         let stream = |protocol| Stream {
             target: self.clone(),
             protocol,
         };
         if !self.service.has_streams() {
-            let (send, connection) = http1::handshake(TokioIo::new(socket))
-                .await
-                .map_err(|error| error.to_string())?;
+            let (send, connection) = http1::handshake(TokioIo::new(socket)).await?;
             // Its error also reaches the request in flight.
             tokio::spawn(connection);
             return Ok(vec![stream(Protocol::Http1(send))]);
@@ -109,8 +103,7 @@ impl Target {
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .handshake(socket)
-            .await
-            .map_err(|error| error.to_string())?;
+            .await?;
         tokio::spawn(connection);
         Ok((0..streams)
             .map(|_| stream(Protocol::Http2(send.clone())))

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use crate::service::BATCH_MAX;
 
@@ -27,8 +28,8 @@ pub enum LoadError {
         target: String,
         /// The name of the service.
         service: &'static str,
-        /// The message of the system or the peer.
-        reason: String,
+        /// The reason.
+        reason: NoConnection,
     },
     /// The answer to the first request was not a decision.
     #[error("{target} answers `{answer}` instead of a decision")]
@@ -51,6 +52,27 @@ pub enum LoadError {
     /// The system could not create a thread or a runtime.
     #[error("the load cannot be started")]
     System(#[from] io::Error),
+}
+
+/// The reason there is no connection to a target.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoConnection {
+    /// It took too long.
+    #[error("no connection within {0:?}")]
+    Timeout(Duration),
+    /// The system or the peer refused it.
+    #[error(transparent)]
+    Socket(#[from] io::Error),
+    /// The HTTP/1.1 handshake failed.
+    #[error(transparent)]
+    Http1(#[from] hyper::Error),
+    /// The HTTP/2 handshake failed.
+    #[error(transparent)]
+    Http2(#[from] h2::Error),
+    /// There is no target.
+    #[error("there is no target")]
+    NoTarget,
 }
 
 impl LoadError {

@@ -40,7 +40,7 @@ mod tally;
 mod thread;
 mod windows;
 
-pub use failure::LoadError;
+pub use failure::{LoadError, NoConnection};
 pub use keys::{KEYS_MAX, Keys, KeysError};
 pub use load::{Load, Pace};
 pub use process::{ProcessUse, cpu_time, resident_bytes};

@@ -42,11 +42,11 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    async fn connect(&self, number: u32) -> Result<Vec<Stream>, String> {
+    async fn connect(&self, number: u32) -> Result<Vec<Stream>, NoConnection> {
         let place = number as usize % self.targets.len().max(1);
         match self.targets.get(place) {
             Some(target) => target.connect(self.streams).await,
-            None => Err("there is no target".to_owned()),
+            None => Err(NoConnection::NoTarget),
         }
     }
 }
@@ -59,7 +59,7 @@ pub(crate) struct Part {
     /// Its decisions so far, warm-up included.
     pub(crate) decisions: Arc<AtomicU64>,
     /// Reports success or the error once all connections were attempted.
-    pub(crate) connected: Sender<Result<(), String>>,
+    pub(crate) connected: Sender<Result<(), NoConnection>>,
     /// Receives the window when the run begins; closed if it does not.
     pub(crate) window: Receiver<Window>,
 }

@@ -13,6 +13,7 @@ mod clock;
 mod config;
 mod connections;
 mod denied;
+mod discovery;
 mod endpoint;
 mod greeting;
 mod hash_key;

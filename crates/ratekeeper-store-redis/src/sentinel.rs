@@ -9,13 +9,14 @@ use std::mem::discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
-use tokio::time::{sleep, timeout};
+use redis::Value;
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::config::RedisConfig;
+use crate::discovery::{DiscoveryError, PATIENCE, ask};
 use crate::endpoint::SentinelSet;
-use crate::link::{Link, said};
+use crate::link::Link;
 use crate::node::{Address, Node};
 use crate::topology::{Topology, Trouble};
 
@@ -24,9 +25,6 @@ const EVERY: Duration = Duration::from_millis(250);
 
 /// The least time between two questions, even if the primary is doubted.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// The time limit for a server's answer.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Keeps `topology` at the primary that the sentinels of `set` name, forever.
 pub(crate) async fn follow(topology: Arc<Topology>, set: SentinelSet, config: Arc<RedisConfig>) {
@@ -70,8 +68,7 @@ impl Follower {
                 Err(trouble) => failed = failed.or(Some(trouble)),
             }
         }
-        let none = || Trouble::Sentinels("there are none".to_owned());
-        let found = failed.unwrap_or_else(none);
+        let found = failed.unwrap_or(Trouble::Sentinels(DiscoveryError::NoSentinels));
         let mut trouble = self.topology.trouble.lock();
         // One line per state: attempts to reach the same server fail in several ways.
         let is_same = |it: &Trouble| discriminant(it) == discriminant(&found);
@@ -104,9 +101,9 @@ impl Follower {
         Ok(primary)
     }
 
-    async fn ask_sentinel(&mut self, number: usize) -> Result<Address, String> {
+    async fn ask_sentinel(&mut self, number: usize) -> Result<Address, DiscoveryError> {
         let Some(node) = self.set.sentinels.get(number) else {
-            return Err("there is no such sentinel".to_owned());
+            return Err(DiscoveryError::NoSentinels);
         };
         let mut link = match self.link.take() {
             Some((last, link)) if last == number => link,
@@ -115,28 +112,25 @@ impl Follower {
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.set.name);
         let answer = ask(node, &mut link, &question).await?;
-        let address = read_address(&answer).ok_or_else(|| {
-            let (sentinel, name) = (node.name(), &self.set.name);
-            format!("the sentinel {sentinel} knows no primary by the name `{name}`")
+        let address = read_address(&answer).ok_or_else(|| DiscoveryError::UnknownName {
+            sentinel: node.name(),
+            name: self.set.name.to_string(),
         })?;
         self.link = Some((number, link));
         Ok(address)
     }
 
     /// Checks that `node` itself claims to be a primary. If our user may not ask, it is believed.
-    async fn check_role(&mut self, node: &Node) -> Result<(), String> {
+    async fn check_role(&mut self, node: &Node) -> Result<(), DiscoveryError> {
         let mut link = open(node, &self.config).await?;
         let role = match ask(node, &mut link, &redis::cmd("ROLE")).await {
-            Err(why) if why.contains("NOPERM") => return Ok(()),
+            Err(error) if error.is_forbidden() => return Ok(()),
             answer => answer?,
         };
         if says(&role, "master") {
             return Ok(());
         }
-        Err(format!(
-            "{}, which a sentinel names, is no primary any more, or not yet",
-            node.name()
-        ))
+        Err(DiscoveryError::NotPrimary(node.name()))
     }
 
     fn adopt(&self, primary: Node) {
@@ -150,26 +144,9 @@ impl Follower {
     }
 }
 
-async fn open(node: &Node, config: &RedisConfig) -> Result<Link, String> {
+async fn open(node: &Node, config: &RedisConfig) -> Result<Link, DiscoveryError> {
     let within = config.connect_timeout.min(PATIENCE);
-    let link = Link::open(node, within).await;
-    link.map_err(|error| error.to_string())
-}
-
-async fn ask(node: &Node, link: &mut Link, question: &Cmd) -> Result<Value, String> {
-    let mut connection = link.connection.clone();
-    let answered = question.query_async::<Value>(&mut connection);
-    let answered = tokio::select! {
-        answered = timeout(PATIENCE, answered) => answered,
-        () = &mut link.driver => return Err(format!("{} has hung up", node.name())),
-    };
-    match answered {
-        Ok(answer) => answer.map_err(|error| format!("{}: {}", node.name(), said(&error))),
-        Err(_) => Err(format!(
-            "{} did not answer within {PATIENCE:?}",
-            node.name()
-        )),
-    }
+    Ok(Link::open(node, within).await?)
 }
 
 /// Reads host and port; [`None`] if the name is not known.

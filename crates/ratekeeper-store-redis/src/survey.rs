@@ -8,12 +8,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
-use tokio::time::{sleep, timeout};
+use redis::Value;
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::config::RedisConfig;
-use crate::link::{Link, said};
+use crate::discovery::{self, DiscoveryError, PATIENCE};
+use crate::link::Link;
 use crate::node::{Address, Node};
 use crate::script::SLOTS;
 use crate::topology::{Range, Topology, Trouble};
@@ -26,9 +27,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The number of nodes that have to answer if the map is doubted.
 const ASKED: usize = 3;
-
-/// The time limit for a node's answer.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Keeps the map of `topology` up to date, forever.
 pub(crate) async fn survey(topology: Arc<Topology>, config: Arc<RedisConfig>) {
@@ -99,10 +97,10 @@ impl Surveyor {
         if let Some(said) = best {
             return self.adopt(&said.ranges);
         }
-        let why = failed.unwrap_or_else(|| "no node of it is known".to_owned());
+        let why = failed.unwrap_or(DiscoveryError::NoNodes);
         let mut trouble = self.topology.trouble.lock();
         if trouble.is_none() {
-            warn!(why, "no cluster node returns the slot map");
+            warn!(%why, "no cluster node returns the slot map");
         }
         *trouble = Some(Trouble::Cluster(why));
     }
@@ -122,10 +120,9 @@ impl Surveyor {
         nodes
     }
 
-    async fn ask_anew(&mut self, node: &Node) -> Result<(Said, Link), String> {
+    async fn ask_anew(&mut self, node: &Node) -> Result<(Said, Link), DiscoveryError> {
         let within = self.config.connect_timeout.min(PATIENCE);
-        let link = Link::open(node, within).await;
-        let mut link = link.map_err(|error| error.to_string())?;
+        let mut link = Link::open(node, within).await?;
         let said = ask(node, &mut link).await?;
         Ok((said, link))
     }
@@ -139,47 +136,28 @@ impl Surveyor {
 }
 
 /// Asks `node` for its view of the cluster.
-async fn ask(node: &Node, link: &mut Link) -> Result<Said, String> {
+async fn ask(node: &Node, link: &mut Link) -> Result<Said, DiscoveryError> {
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS");
-    let answer = match ask_one(node, link, &slots).await? {
-        Ok(Value::Array(none)) if none.is_empty() => {
-            let name = node.name();
-            return Err(format!("{name} knows of nobody who serves a slot"));
+    let answer = match discovery::ask(node, link, &slots).await? {
+        Value::Array(none) if none.is_empty() => {
+            return Err(DiscoveryError::NoSlots(node.name()));
         }
-        Ok(answer) => answer,
-        Err(why) => return Err(format!("{}: {why}", node.name())),
+        answer => answer,
     };
-    let ranges = read(&answer, &node.address).ok_or_else(|| {
-        let name = node.name();
-        format!("{name} says of its cluster what nobody understands")
-    })?;
+    let ranges = read(&answer, &node.address);
+    let ranges = ranges.ok_or_else(|| DiscoveryError::Garbled(node.name()))?;
     let mut info = redis::cmd("CLUSTER");
     info.arg("INFO");
-    let info = ask_one(node, link, &info).await?;
-    let epoch = info.ok().and_then(|info| read_epoch(&info)).unwrap_or(0);
-    Ok(Said { ranges, epoch })
-}
-
-/// Returns the answer of `node`, even if it refuses; an error if there is none.
-async fn ask_one(
-    node: &Node,
-    link: &mut Link,
-    question: &Cmd,
-) -> Result<Result<Value, String>, String> {
-    let mut connection = link.connection.clone();
-    let answered = question.query_async::<Value>(&mut connection);
-    let answered = tokio::select! {
-        answered = timeout(PATIENCE, answered) => answered,
-        () = &mut link.driver => return Err(format!("{} has hung up", node.name())),
+    let epoch = match discovery::ask(node, link, &info).await {
+        // A map without its age is better than none.
+        Err(DiscoveryError::Refused { .. }) => None,
+        info => read_epoch(&info?),
     };
-    match answered {
-        Ok(answer) => Ok(answer.map_err(|error| said(&error))),
-        Err(_) => Err(format!(
-            "{} did not answer within {PATIENCE:?}",
-            node.name()
-        )),
-    }
+    Ok(Said {
+        ranges,
+        epoch: epoch.unwrap_or(0),
+    })
 }
 
 /// Reads the latest change that a node has heard of from its answer to CLUSTER INFO.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
+use crate::discovery::DiscoveryError;
 use crate::endpoint::{Deployment, SentinelSet};
 use crate::metrics::{Fault, Metrics};
 use crate::node::{Address, Node};
@@ -94,17 +95,17 @@ struct Guest {
 }
 
 /// The reason that no map can be had.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Trouble {
     /// No node of the cluster returns it.
     #[error("no node of the Redis cluster returns the slot map: {0}")]
-    Cluster(String),
+    Cluster(DiscoveryError),
     /// No sentinel names the primary.
     #[error("no sentinel names the primary: {0}")]
-    Sentinels(String),
+    Sentinels(DiscoveryError),
     /// Sentinels name a server, but it is no primary, or not there.
     #[error("the primary that the sentinels name cannot be used: {0}")]
-    Primary(String),
+    Primary(DiscoveryError),
 }
 
 /// The known places of counters.
