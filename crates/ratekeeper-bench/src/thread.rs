@@ -14,7 +14,7 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{sleep, timeout_at};
 
 use crate::connect::{Stream, Target};
-use crate::failure::Failure;
+use crate::failure::{Failure, NoConnection};
 use crate::load::Pace;
 use crate::pace::{Schedule, Window};
 use crate::payload::{Order, Payloads};

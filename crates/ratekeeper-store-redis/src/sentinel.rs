@@ -114,7 +114,7 @@ impl Follower {
         let answer = ask(node, &mut link, &question).await?;
         let address = read_address(&answer).ok_or_else(|| DiscoveryError::UnknownName {
             sentinel: node.name(),
-            name: self.set.name.to_string(),
+            name: self.set.name.clone(),
         })?;
         self.link = Some((number, link));
         Ok(address)

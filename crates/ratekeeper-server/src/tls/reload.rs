@@ -27,10 +27,7 @@ impl Followed for Tls {
 
     fn read(self: Arc<Self>) -> FilesRead {
         let files = files::read(&self.config);
-        let fingerprint = hashed(match &files {
-            Ok(files) => Ok(files.fingerprint()),
-            Err(error) => Err(error.to_string()),
-        });
+        let fingerprint = hashed(files.as_ref().map(Files::fingerprint));
         FilesRead {
             fingerprint,
             take: Box::new(move || self.take(files)),
@@ -39,10 +36,10 @@ impl Followed for Tls {
 }
 
 /// Hashes the result of a reading: the files' fingerprint, or the reason they cannot be read.
-fn hashed(seen: Result<Fingerprint, String>) -> u64 {
-    // Only compared with others of this process.
+fn hashed(seen: Result<Fingerprint, &TlsFileError>) -> u64 {
+    // Only compared with others of this process. Errors of the system have no hash but that of their text.
     let mut hasher = DefaultHasher::new();
-    seen.hash(&mut hasher);
+    seen.map_err(ToString::to_string).hash(&mut hasher);
     hasher.finish()
 }
 
