@@ -12,10 +12,10 @@ pub(crate) type Read = Unreadable;
 ///
 /// # Errors
 /// One of them does not exist, or has no rules files in it.
-pub(crate) fn read_all(paths: &[PathBuf], every_file: bool) -> Result<Read> {
+pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Read> {
     let mut all = Read::default();
     for path in paths {
-        add(&mut all, read(path, every_file)?);
+        add(&mut all, read(path, ReadOptions::default())?);
     }
     Ok(all)
 }
@@ -31,15 +31,14 @@ pub(crate) fn add(all: &mut Read, more: Read) {
     all.sources.extend(new);
 }
 
-pub(crate) fn read(path: &Path, every_file: bool) -> Result<Read> {
-    let options = ReadOptions { every_file };
+pub(crate) fn read(path: &Path, options: ReadOptions) -> Result<Read> {
     let sources = match ratekeeper_rules::read(path, &options) {
         Ok(sources) => sources,
         Err(ReadError::Unreadable(read)) => return Ok(read),
         Err(error) => return Err(error.into()),
     };
     if sources.is_empty() {
-        let wanted = if every_file {
+        let wanted = if options.every_file {
             "file"
         } else {
             "*.yaml or *.yml file"
@@ -71,12 +70,12 @@ pub(crate) fn compile(read: Read, options: &Options) -> Result<Loaded, Diagnosti
 pub(crate) fn load(
     path: &Path,
     tenants: Option<&Path>,
-    every_file: bool,
+    files: ReadOptions,
     options: &Options,
 ) -> Result<Loaded> {
-    let mut all = read(path, every_file)?;
+    let mut all = read(path, files)?;
     if let Some(tenants) = tenants {
-        add(&mut all, read(tenants, false)?);
+        add(&mut all, read(tenants, ReadOptions::default())?);
     }
     compile(all, options).with_context(|| format!("the rules in {} are refused:\n", path.display()))
 }

@@ -55,17 +55,25 @@ impl From<hyper::Error> for ConnectError {
     }
 }
 
-/// Connects to one of an upstream's addresses, handshakes included. A connection that is to be upgraded
-/// is HTTP/1.1, and is not kept. If one connection may serve all requests, those that come while it is
+/// The use of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ConnectionUse {
+    /// Requests, in the upstream's protocol.
+    Requests,
+    /// One request that is to be upgraded, in HTTP/1.1; the connection is not kept.
+    Upgrade,
+}
+
+/// Connects to one of an upstream's addresses, handshakes included. If one connection may serve all requests, those that come while it is
 /// being opened wait for it.
 pub(crate) async fn connect(
     upstream: &Upstream,
     index: usize,
     pool: &Pool,
-    is_to_be_upgraded: bool,
+    connection_use: ConnectionUse,
 ) -> Result<Connection, ConnectError> {
-    if is_to_be_upgraded || !upstream.may_share(index) {
-        return connect_alone(upstream, index, pool, is_to_be_upgraded).await;
+    if connection_use == ConnectionUse::Upgrade || !upstream.may_share(index) {
+        return connect_alone(upstream, index, pool, connection_use).await;
     }
     let key = (upstream.id, index);
     let waiting = async {
@@ -86,10 +94,10 @@ pub(crate) async fn connect(
         Ok(Ok(Ok(()))) => match pool.take(key) {
             Some(connection) => Ok(connection),
             // The connection serves one request at a time after all.
-            None => connect_alone(upstream, index, pool, false).await,
+            None => connect_alone(upstream, index, pool, ConnectionUse::Requests).await,
         },
         Ok(Err(first)) => {
-            let opened = connect_alone(upstream, index, pool, false).await;
+            let opened = connect_alone(upstream, index, pool, ConnectionUse::Requests).await;
             first.tell(opened.as_ref().map(drop).map_err(Clone::clone));
             opened
         }
@@ -100,11 +108,11 @@ async fn connect_alone(
     upstream: &Upstream,
     index: usize,
     pool: &Pool,
-    is_to_be_upgraded: bool,
+    connection_use: ConnectionUse,
 ) -> Result<Connection, ConnectError> {
     let opened = timeout(
         upstream.connect_timeout,
-        open(upstream, index, pool, is_to_be_upgraded),
+        open(upstream, index, pool, connection_use),
     );
     let opened = opened.await.unwrap_or(Err(ConnectError::TooSlow));
     let address = &upstream.addresses[index];
@@ -124,7 +132,7 @@ pub(crate) async fn open(
     upstream: &Upstream,
     index: usize,
     pool: &Pool,
-    is_to_be_upgraded: bool,
+    connection_use: ConnectionUse,
 ) -> Result<Connection, ConnectError> {
     let opening = Opening {
         counts: &upstream.counts,
@@ -150,12 +158,14 @@ pub(crate) async fn open(
     stream.set_nodelay(true)?;
     match &upstream.speech {
         Speech::Http1 => opening.http1(stream).await,
-        Speech::Http2 if is_to_be_upgraded => opening.http1(stream).await,
-        Speech::Http2 => opening.http2(stream).await,
+        Speech::Http2 => match connection_use {
+            ConnectionUse::Upgrade => opening.http1(stream).await,
+            ConnectionUse::Requests => opening.http2(stream).await,
+        },
         Speech::Tls(secured) => {
-            let config = match is_to_be_upgraded {
-                true => &secured.http1,
-                false => &secured.either,
+            let config = match connection_use {
+                ConnectionUse::Upgrade => &secured.http1,
+                ConnectionUse::Requests => &secured.either,
             };
             let name = match &secured.name {
                 Some(name) => name.clone(),

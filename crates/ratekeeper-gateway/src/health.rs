@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use crate::body::RequestBody;
-use crate::connect::{ConnectError, open};
+use crate::connect::{ConnectError, ConnectionUse, open};
 use crate::gateway::Shared;
 use crate::head;
 use crate::pool::{Connection, Pool};
@@ -71,7 +71,7 @@ async fn watch(upstream: Arc<Upstream>, index: usize, check: HealthCheck) {
 /// Makes one check on a connection of its own: a kept connection says little about the next one.
 async fn ask(upstream: &Upstream, index: usize, check: &HealthCheck) -> Result<(), Box<str>> {
     let pool = Pool::default();
-    let connection = open(upstream, index, &pool, false).await;
+    let connection = open(upstream, index, &pool, ConnectionUse::Requests).await;
     let connection = connection.map_err(|error| match error {
         ConnectError::TooSlow => "it could not be connected to in time".into(),
         ConnectError::Failed(why) => why,

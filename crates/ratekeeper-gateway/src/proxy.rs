@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tower::Service;
 
 use crate::body::{HeldPlace, Progress, ProxyBody, RequestBody};
-use crate::connect::{ConnectError, connect};
+use crate::connect::{ConnectError, ConnectionUse, connect};
 use crate::fault::{Fault, is_grpc};
 use crate::gateway::Shared;
 use crate::head::{self, Inbound};
@@ -92,7 +92,10 @@ impl Proxy {
             pool: &self.pool,
             progress: body.progress(),
             body_bytes_max,
-            is_to_be_upgraded: upgrade.is_some(),
+            connection_use: match upgrade {
+                Some(_) => ConnectionUse::Upgrade,
+                None => ConnectionUse::Requests,
+            },
             begun: Instant::now(),
         };
         let place = upstream.room.place(upstream.connect_timeout).await;
@@ -159,7 +162,7 @@ struct Exchange<'a> {
     pool: &'a Pool,
     progress: Option<Arc<Progress>>,
     body_bytes_max: u64,
-    is_to_be_upgraded: bool,
+    connection_use: ConnectionUse,
     begun: Instant,
 }
 
@@ -225,7 +228,7 @@ impl Exchange<'_> {
         let key = |index| (self.upstream.id, index);
         let mut order = self.upstream.order();
         let first = order.next().unwrap_or_default();
-        if !self.is_to_be_upgraded
+        if self.connection_use == ConnectionUse::Requests
             && let Some(connection) = self.pool.take(key(first))
         {
             let again = self.again(&request);
@@ -264,7 +267,7 @@ impl Exchange<'_> {
         let upstream = || self.upstream.name.clone();
         let mut last = None;
         for index in order {
-            match connect(self.upstream, index, self.pool, self.is_to_be_upgraded).await {
+            match connect(self.upstream, index, self.pool, self.connection_use).await {
                 Ok(connection) => return Ok((connection, index)),
                 Err(error) => last = Some(error),
             }

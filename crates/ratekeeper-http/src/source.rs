@@ -11,7 +11,7 @@ use ratekeeper_rules::secret::is_secret_by_default;
 use ratekeeper_rules::{PathFolding, PathForm, PathPattern, PathPatternError};
 
 use crate::address::push_address;
-use crate::spelling::{self, decode};
+use crate::spelling::{self, Plus, decode};
 use crate::target::split;
 use crate::view::View;
 use crate::{Malformed, credentials};
@@ -335,7 +335,8 @@ fn parameters(query: &[u8], name: &str) -> impl Iterator<Item = String> {
     let pairs = query.split(|byte| *byte == b'&');
     let value = move |pair| {
         let (key, value) = split(pair, b'=');
-        (decode(key, |_| false, true) == name).then(|| decode(value, |_| false, true))
+        let decoded = |text| decode(text, |_| false, Plus::Space);
+        (decoded(key) == name).then(|| decoded(value))
     };
     pairs.filter_map(value)
 }

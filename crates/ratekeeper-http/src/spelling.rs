@@ -11,7 +11,7 @@ mod path;
 
 pub use host::host;
 pub use path::{Ambiguity, has_dot_segments};
-pub(crate) use path::{decode, path};
+pub(crate) use path::{Plus, decode, path};
 
 use std::borrow::Cow;
 

@@ -361,8 +361,8 @@ impl<S: Store> Limiter<S> {
         };
         let modes = plan.failure_modes(snapshot);
         let owed = plan.steps.iter().zip(modes).zip(&verdicts.outcomes);
-        let owed =
-            owed.map(|((step, mode), outcome)| owes(step, mode, outcome.fits(), verdicts.allowed));
+        let owed = owed
+            .map(|((step, mode), outcome)| owes(step, mode, outcome.fits() && verdicts.allowed));
         self.expect_late(late, &plan.steps, owed.collect(), verdicts.allowed, passed);
         verdicts
     }

@@ -133,7 +133,7 @@ impl Fallback {
         }
         let steps = request.steps.iter().zip(modes).zip(&verdicts.outcomes);
         for (number, ((step, mode), outcome)) in steps.enumerate() {
-            let owes = owes(step, mode, outcome.fits(), verdicts.allowed);
+            let owes = owes(step, mode, outcome.fits() && verdicts.allowed);
             if let Some(fault) = fault(number).filter(|_| owes) {
                 self.owed.add(step, fault, passed);
             }
@@ -267,10 +267,11 @@ impl Fallback {
 }
 
 /// Returns true if the hits of `step` pass by its failure mode, so that the store is to count them.
-pub(crate) fn owes(step: &Step, mode: FailureMode, fits: bool, allowed: bool) -> bool {
-    let passes = (fits && allowed) || step.charge == Charge::Always;
+/// `passes` is true if the step fits and the request is allowed.
+pub(crate) fn owes(step: &Step, mode: FailureMode, passes: bool) -> bool {
+    let is_charged = passes || step.charge == Charge::Always;
     let is_counted = step.limit.algorithm() != Algorithm::Concurrency && step.hits > 0;
-    passes && is_counted && mode != FailureMode::Deny
+    is_charged && is_counted && mode != FailureMode::Deny
 }
 
 /// Counters looked at in one call of [`Fallback::maintain`].

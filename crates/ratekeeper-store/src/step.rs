@@ -135,15 +135,11 @@ impl Step {
         }
     }
 
-    /// The hits to charge, depending on the step's and the request's outcome.
+    /// The hits to charge; `passes` is true if the step fits and the request is allowed.
     #[inline]
-    pub(crate) fn charged(&self, fits: bool, allowed: bool) -> i64 {
+    pub(crate) fn charged(&self, passes: bool) -> i64 {
         let always = self.hits < 0 || self.charge == Charge::Always;
-        if always || (fits && allowed) {
-            self.hits
-        } else {
-            0
-        }
+        if always || passes { self.hits } else { 0 }
     }
 }
 

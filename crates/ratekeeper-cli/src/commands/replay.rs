@@ -20,7 +20,7 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
     let loaded = rules::load(
         &args.rules,
         settings.rules.tenants.as_deref(),
-        settings.rules.every_file,
+        settings.rules.read,
         &options,
     )?;
     let mut replay = Replay::new(replay_options(args, settings.auth)?, loaded.rules)?;

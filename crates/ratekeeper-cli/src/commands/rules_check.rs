@@ -6,7 +6,9 @@ use crate::output::{self, count};
 use crate::rules;
 use crate::settings::{self, Environment, Flags, RulesSettings};
 use anyhow::Result;
-use ratekeeper_rules::{Diagnostic, Diagnostics, Loaded, Options, PathFolding, RuleSet};
+use ratekeeper_rules::{
+    Diagnostic, Diagnostics, Loaded, Options, PathFolding, ReadOptions, RuleSet,
+};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,9 +22,9 @@ pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
         options.path_folding = settings.path_folding;
         options.path_keys = settings.path_keys;
     }
-    let mut read = rules::read_all(&args.paths, false)?;
+    let mut read = rules::read_all(&args.paths)?;
     if let Some(tenants) = &args.tenants {
-        rules::add(&mut read, rules::read(tenants, false)?);
+        rules::add(&mut read, rules::read(tenants, ReadOptions::default())?);
     }
     let files = read.sources.len();
     match rules::compile(read, &options) {

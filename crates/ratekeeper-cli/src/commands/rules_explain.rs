@@ -116,7 +116,7 @@ fn fresh_limiter(args: &RulesExplain) -> Result<(Limiter<MemoryStore>, Settings)
     let loaded = rules::load(
         path,
         settings.rules.tenants.as_deref(),
-        settings.rules.every_file,
+        settings.rules.read,
         &options,
     )?;
     let limiter = limiter::fresh(loaded.rules, &settings)?;

@@ -7,13 +7,13 @@ use crate::cli::{RulesPublish, SlaForm};
 use crate::{output, rules};
 use anyhow::Result;
 use ratekeeper_core::{Algorithm, Limit};
-use ratekeeper_rules::{Domain, Node, Rule, RuleIndex, RuleSet, ServiceLevel, secret};
+use ratekeeper_rules::{Domain, Node, ReadOptions, Rule, RuleIndex, RuleSet, ServiceLevel, secret};
 use serde::Serialize;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &RulesPublish) -> Result<ExitCode> {
     let options = args.reading.options()?;
-    let loaded = rules::load(&args.rules, None, false, &options)?;
+    let loaded = rules::load(&args.rules, None, ReadOptions::default(), &options)?;
     let agreement = Agreement::of(&loaded.rules);
     let title = args.title.as_deref().unwrap_or("Service level agreement");
     let text = match args.format {

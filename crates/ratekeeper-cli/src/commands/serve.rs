@@ -16,8 +16,8 @@ use crate::settings::{self, Environment, Flags, LogFormat, Settings, TlsSettings
 use crate::state::{Saver, State};
 use crate::{limiter, logging};
 use anyhow::{Result, anyhow};
-use files::Files;
-use ratekeeper_rules::{Loaded, ReadOptions, RuleSet};
+use files::{Files, Program};
+use ratekeeper_rules::{Loaded, RuleSet};
 use ratekeeper_server::{
     BindError, ConstantAnswer, DrainDelay, Drained, GatewayService, ListenAddress, RlsConfig,
     RulesLoader, RulesSource, ServedStore, Server, ServerConfig,
@@ -92,7 +92,11 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     let limiter = Arc::new(limiter);
     // Before anything is printed: a supervisor that waits for output may stop us right after it.
     let stop = stop::Signals::listen()?;
-    let files = Files::of_process(settings, matches!(what, What::Gateway));
+    let program = match what {
+        What::Service(_) => Program::Service,
+        What::Gateway => Program::Gateway,
+    };
+    let files = Files::of_process(settings, program);
     let mut config = config(settings);
     files.bound(&mut config);
     let front = match what {
@@ -240,9 +244,7 @@ fn source(settings: &Settings, path: &Path) -> RulesSource {
     RulesSource {
         path: path.to_path_buf(),
         tenants: settings.rules.tenants.clone(),
-        read: ReadOptions {
-            every_file: settings.rules.every_file,
-        },
+        read: settings.rules.read,
         options: settings.rules.options(),
     }
 }

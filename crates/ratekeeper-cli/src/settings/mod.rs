@@ -43,7 +43,7 @@ pub(crate) use values::{masked, masked_within};
 use crate::home::Home;
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{
-    FailureMode, Options, PathFolding, PathKeys, PathPattern, Profile, TenantKey,
+    FailureMode, Options, PathFolding, PathKeys, PathPattern, Profile, ReadOptions, TenantKey,
 };
 use ratekeeper_server::{
     AuthConfig, Caller, EnvoyCallers, LimitHeaderNames, ListenAddress, ListenersTls, Patience,
@@ -78,8 +78,8 @@ pub(crate) struct Settings {
 pub(crate) struct RulesSettings {
     /// The file or folder; `None` where none was named and none was found.
     pub(crate) path: Option<PathBuf>,
-    /// True if every file in a folder contains rules, whatever its name (envoyproxy/ratelimit's RUNTIME_ROOT).
-    pub(crate) every_file: bool,
+    /// Reads every file in a folder under envoyproxy/ratelimit's RUNTIME_ROOT.
+    pub(crate) read: ReadOptions,
     pub(crate) watch: bool,
     pub(crate) merge_domains: bool,
     pub(crate) profile: Profile,

@@ -124,7 +124,7 @@ fn paths_in_a_file_count_from_its_folder() -> std::io::Result<()> {
         settings.counters.state,
         Some(root.path().join("config/data/counters.state"))
     );
-    assert!(!settings.rules.every_file);
+    assert!(!settings.rules.read.every_file);
     Ok(())
 }
 
@@ -138,7 +138,7 @@ fn under_envoyproxy_ratelimits_root_every_file_is_one_of_rules() {
         settings.rules.path,
         Some(PathBuf::from("/srv/runtime_data/current/config"))
     );
-    assert!(settings.rules.every_file);
+    assert!(settings.rules.read.every_file);
 }
 
 #[test]

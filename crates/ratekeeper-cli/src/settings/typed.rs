@@ -17,7 +17,7 @@ use super::{
 use crate::home::Home;
 use ratekeeper_http::{Describer, EncodedSlashes, Forwarding};
 use ratekeeper_limiter::Modes;
-use ratekeeper_rules::{PathFolding, PathKeys, Profile, TenantKey};
+use ratekeeper_rules::{PathFolding, PathKeys, Profile, ReadOptions, TenantKey};
 use ratekeeper_server::{AuthConfig, Caller, EnvoyCallers, LimitHeaderNames, Patience};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -91,10 +91,12 @@ impl<'a> Typed<'a> {
         let runtime_root = Origin::Variable(RUNTIME_ROOT.to_owned());
         let profile = self.get("profile", profile);
         RulesSettings {
-            every_file: self
-                .layers
-                .said("rules")
-                .is_some_and(|said| said.origin == runtime_root),
+            read: ReadOptions {
+                every_file: self
+                    .layers
+                    .said("rules")
+                    .is_some_and(|said| said.origin == runtime_root),
+            },
             path: self.path("rules").or_else(|| home.rules()),
             watch: self.get("watch", values::switch),
             merge_domains: self.get("merge_domains", values::switch),

@@ -14,7 +14,11 @@ async fn connect_at_once(upstream: Arc<Upstream>) -> usize {
     let mut all = JoinSet::new();
     for _ in 0..REQUESTS {
         let (upstream, pool) = (Arc::clone(&upstream), pool.clone());
-        all.spawn(async move { connect(&upstream, 0, &pool, false).await.is_ok() });
+        all.spawn(async move {
+            connect(&upstream, 0, &pool, ConnectionUse::Requests)
+                .await
+                .is_ok()
+        });
     }
     let found = all.join_all().await;
     found.into_iter().filter(|found| *found).count()

@@ -8,7 +8,7 @@ use http::header::COOKIE;
 use super::repeated;
 use crate::Malformed;
 use crate::forwarded::is_token_byte;
-use crate::spelling::decode;
+use crate::spelling::{Plus, decode};
 use crate::target::split;
 
 /// The value of the cookie `name` as services read it: without surrounding quotes, and decoded.
@@ -61,7 +61,7 @@ pub(crate) fn cookie<'a>(
     // Express decodes values, and starts its own sessions with `s%3A`.
     Ok(Some(match text.contains('%') {
         false => Cow::Borrowed(text),
-        true => Cow::Owned(decode(value, |_| false, false)),
+        true => Cow::Owned(decode(value, |_| false, Plus::Itself)),
     }))
 }
 
@@ -83,7 +83,7 @@ fn is_taken_for(key: &[u8], name: &str) -> bool {
             byte
         }
     };
-    let decoded = decode(key, |_| false, true);
+    let decoded = decode(key, |_| false, Plus::Space);
     decoded.bytes().map(folded).eq(name.bytes().map(folded))
 }
 

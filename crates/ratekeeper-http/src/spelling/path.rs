@@ -47,7 +47,7 @@ pub(crate) fn path(raw: &[u8]) -> NormalizedPath<'_> {
     let mut segments: Vec<String> = Vec::new();
     let mut is_folder = false;
     for raw in raw.split(|byte| *byte == b'/') {
-        let segment = decode(raw, |byte| matches!(byte, b'/' | b'%'), false);
+        let segment = decode(raw, |byte| matches!(byte, b'/' | b'%'), Plus::Itself);
         is_folder = matches!(&*segment, "" | "." | "..");
         match &*segment {
             "" | "." => {}
@@ -161,9 +161,18 @@ const fn is_dots(dots: Option<usize>) -> bool {
     matches!(dots, Some(1 | 2))
 }
 
+/// The meaning of a `+` in encoded text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Plus {
+    /// A plus sign, as in paths.
+    Itself,
+    /// A space, as in forms and queries.
+    Space,
+}
+
 /// Decodes percent-encoding. Bytes that `keep` selects, control characters and invalid UTF-8 stay
-/// encoded; `plus` decodes `+` to a space, as in forms.
-pub(crate) fn decode(bytes: &[u8], keep: impl Fn(u8) -> bool, plus: bool) -> String {
+/// encoded.
+pub(crate) fn decode(bytes: &[u8], keep: impl Fn(u8) -> bool, plus: Plus) -> String {
     let mut decoded: Vec<u8> = Vec::with_capacity(bytes.len());
     let mut put = |byte: u8, is_escaped: bool| {
         if byte.is_ascii_control() || (is_escaped && keep(byte)) {
@@ -184,7 +193,7 @@ pub(crate) fn decode(bytes: &[u8], keep: impl Fn(u8) -> bool, plus: bool) -> Str
                 // As if the percent sign had been encoded.
                 None => put(b'%', true),
             },
-            b'+' if plus => put(b' ', false),
+            b'+' if plus == Plus::Space => put(b' ', false),
             byte => put(byte, false),
         }
     }

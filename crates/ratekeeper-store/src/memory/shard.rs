@@ -81,7 +81,7 @@ impl Shard {
         let outcome = limit.test(StateRef::Words(words), Ask::hits(step.hits), &at);
         let fits = outcome.fits();
         let allowed = step.decides_alone(fits, mode);
-        let hits = step.charged(fits, allowed);
+        let hits = step.charged(fits && allowed);
         if hits != 0 || !fits {
             limit.charge(StateMut::Words(words), hits, &at).ok()?;
             let expires_at = limit.expires_at(StateRef::Words(words), &at);
@@ -135,7 +135,7 @@ impl Shard {
         let StepOutcome::Counted(outcome) = &plan.outcome else {
             return;
         };
-        let hits = step.charged(outcome.fits(), allowed);
+        let hits = step.charged(outcome.fits() && allowed);
         let place = match plan.spot {
             // A denied step is charged 0 hits, which cuts a bucket whose limit was lowered.
             Spot::Found(place) if hits != 0 || !outcome.fits() || cx.moves_permit(&step.limit) => {

@@ -1,6 +1,6 @@
 //! The gateway that asks a service instead of deciding itself.
 
-use super::files::Files;
+use super::files::{Files, Program};
 use super::{advise, config, front, load, no_rules, rules_shown, source, stop};
 use crate::home::Home;
 use crate::limiter;
@@ -48,7 +48,7 @@ pub(super) async fn run(
     if service.reads_rules {
         enforcer = enforcer.with_levels_of(Arc::clone(&limiter));
     }
-    let files = Files::of_process(settings, true);
+    let files = Files::of_process(settings, Program::Gateway);
     let gateway = front::gateway(flags, home, settings, files, enforcer, domain)?;
     let upstreams = Some(gateway.upstreams());
     let front = Asking {

@@ -26,21 +26,32 @@ pub(super) struct Files {
     pub(super) upstream_requests_max: usize,
 }
 
+/// The program that shares out its descriptors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Program {
+    Service,
+    /// Half of its descriptors are for upstreams.
+    Gateway,
+}
+
 impl Files {
     /// Raises the limit as far as the process may, and divides the descriptors.
-    pub(super) fn of_process(settings: &Settings, is_gateway: bool) -> Self {
+    pub(super) fn of_process(settings: &Settings, program: Program) -> Self {
         let limit = raise();
         let workers = settings.listen.worker_threads.get();
-        let files = Self::shared_out(limit, workers, is_gateway);
+        let files = Self::shared_out(limit, workers, program);
         files.tell();
         files
     }
 
     /// Reserves the descriptors that operators need; of the rest a gateway needs half for its upstreams.
-    fn shared_out(limit: usize, workers: usize, is_gateway: bool) -> Self {
+    fn shared_out(limit: usize, workers: usize, program: Program) -> Self {
         let kept = OWN + OWN_OF_WORKER.saturating_mul(workers) + 2 * OPERATORS_MAX;
         let rest = limit.saturating_sub(kept);
-        let clients = if is_gateway { rest / 2 } else { rest };
+        let clients = match program {
+            Program::Service => rest,
+            Program::Gateway => rest / 2,
+        };
         Self {
             limit,
             clients_max: clients.max(CLIENTS_MIN),
@@ -92,13 +103,13 @@ mod tests {
 
     #[test]
     fn what_is_not_kept_is_shared_out() {
-        let files = |limit, is_gateway| Files::shared_out(limit, 2, is_gateway);
-        let service = files(1_024, false);
+        let files = |limit, program| Files::shared_out(limit, 2, program);
+        let service = files(1_024, Program::Service);
         assert_eq!(service.clients_max, 1_024 - 32 - 32 - 64);
-        let gateway = files(1_024, true);
+        let gateway = files(1_024, Program::Gateway);
         assert_eq!(gateway.clients_max, service.clients_max / 2);
         assert_eq!(gateway.upstream_requests_max, gateway.clients_max);
-        assert_eq!(files(64, true).clients_max, CLIENTS_MIN);
-        assert!(files(usize::MAX, true).clients_max > 1 << 40);
+        assert_eq!(files(64, Program::Gateway).clients_max, CLIENTS_MIN);
+        assert!(files(usize::MAX, Program::Gateway).clients_max > 1 << 40);
     }
 }
