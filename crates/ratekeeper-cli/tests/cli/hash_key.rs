@@ -1,6 +1,5 @@
 //! The hash key that nodes share: whoever does not know it yet counts nothing by another one.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use ratekeeper_testkit::redis::{PRIMARY, Reply, Sentinels, Server};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, write};
+use crate::support::{Service, http, node, url};
 
 /// Nothing but the store lets anybody pass.
 const RULES: &str = "domain: d
@@ -24,26 +23,6 @@ descriptors:
 
 /// Every hit that the limit of `strict` has for one subject.
 const LIMIT: usize = 200;
-
-fn node(folder: &Path, name: &str, store: &str) -> Service {
-    let folder = folder.join(name);
-    std::fs::create_dir(&folder).expect("a folder can be made");
-    write(&folder, "rules.yaml", RULES);
-    let args = ["serve", "--rules", "rules.yaml", "--store", store];
-    // Slow machines are no failure of Redis.
-    let patient = ["--store-deadline", "1s"];
-    let args: Vec<&str> = args
-        .iter()
-        .chain(&FREE_PORTS)
-        .chain(&patient)
-        .copied()
-        .collect();
-    Service::start(ratekeeper(&folder, &args), &folder)
-}
-
-fn url(server: &Server) -> String {
-    format!("redis://127.0.0.1:{}/", server.port())
-}
 
 /// Asks all nodes without a pause while `meanwhile` runs, and then until each has denied by what
 /// Redis counts; how many requests were allowed altogether.
@@ -102,7 +81,7 @@ fn nodes_that_start_before_their_redis_share_their_limits_from_the_first_hit_on(
     let mut server = Server::start();
     server.process().kill();
     let folder = tempdir().expect("a folder can be made");
-    let nodes = ["one", "two", "three"].map(|name| node(folder.path(), name, &url(&server)));
+    let nodes = ["one", "two", "three"].map(|name| node(folder.path(), name, RULES, &url(&server)));
     for node in &nodes {
         let answer = node.check(&[("strict", "early")]);
         assert_eq!(
@@ -133,7 +112,7 @@ fn nodes_that_start_before_their_sentinels_share_their_limits_from_the_first_hit
         .collect();
     let store = format!("redis+sentinel://{}/{PRIMARY}", ports.join(","));
     let folder = tempdir().expect("a folder can be made");
-    let nodes = ["one", "two"].map(|name| node(folder.path(), name, &store));
+    let nodes = ["one", "two"].map(|name| node(folder.path(), name, RULES, &store));
     let passed = admitted(&nodes, "ada", || set.servers()[0].restart());
     assert_all_admitted(&nodes, passed);
 }
@@ -143,7 +122,7 @@ fn a_new_node_does_not_take_an_empty_redis_from_those_that_were_there_before() {
     let mut server = Server::start();
     let folder = tempdir().expect("a folder can be made");
     let mut nodes = vec![];
-    nodes.extend(["one", "two"].map(|name| node(folder.path(), name, &url(&server))));
+    nodes.extend(["one", "two"].map(|name| node(folder.path(), name, RULES, &url(&server))));
     for round in 0..3 {
         for node in &nodes {
             eventually("it counts in Redis", || {
@@ -153,7 +132,12 @@ fn a_new_node_does_not_take_an_empty_redis_from_those_that_were_there_before() {
         let before = server.client().ask(&["GET", "rk:hash-key"]);
         assert!(matches!(before, Reply::Bytes(_)), "{before:?}");
         server.process().kill();
-        nodes.push(node(folder.path(), &format!("new {round}"), &url(&server)));
+        nodes.push(node(
+            folder.path(),
+            &format!("new {round}"),
+            RULES,
+            &url(&server),
+        ));
         let passed = admitted(&nodes, &format!("user {round}"), || server.restart());
         assert_all_admitted(&nodes, passed);
         assert_eq!(server.client().ask(&["GET", "rk:hash-key"]), before);
@@ -170,7 +154,7 @@ fn what_lies_in_the_place_of_the_hash_key_parts_nobody_from_the_others() {
         let server = Server::start();
         server.client().ask(&garbage);
         let folder = tempdir().expect("a folder can be made");
-        let nodes = ["one", "two"].map(|name| node(folder.path(), name, &url(&server)));
+        let nodes = ["one", "two"].map(|name| node(folder.path(), name, RULES, &url(&server)));
         assert_all_admitted(&nodes, admitted(&nodes, "ada", || {}));
         // And where it is overwritten under way.
         server.client().ask(&["DEL", "rk:hash-key"]);
@@ -189,7 +173,7 @@ fn what_is_held_before_the_hash_key_is_known_can_be_settled_afterwards() {
     let mut server = Server::start();
     server.process().kill();
     let folder = tempdir().expect("a folder can be made");
-    let nodes = ["one", "two"].map(|name| node(folder.path(), name, &url(&server)));
+    let nodes = ["one", "two"].map(|name| node(folder.path(), name, RULES, &url(&server)));
     let ask = |node: &Service, path: &str, body: Value| {
         let (status, answer) = http(node.http, "POST", path, &body.to_string());
         let answer: Value = serde_json::from_str(&answer).expect("it is JSON");

@@ -1,9 +1,8 @@
 //! `consistency: leased` and `local`, with real nodes on a real Redis.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
+use crate::support::{Service, http, node, run, url};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
-use std::path::Path;
 use tempfile::tempdir;
 
 /// The hits that both nodes together may admit.
@@ -16,21 +15,6 @@ descriptors:
 - { key: sliding, rate_limit: { window: 24h, limit: 400, consistency: leased } }
 - { key: own, rate_limit: { window: 24h, limit: 3, consistency: local } }
 ";
-
-fn node(folder: &Path, name: &str, store: &str) -> Service {
-    let folder = folder.join(name);
-    std::fs::create_dir(&folder).expect("a folder can be made");
-    write(&folder, "rules.yaml", RULES);
-    let args = ["serve", "--rules", "rules.yaml", "--store", store];
-    let patient = ["--store-deadline", "1s"];
-    let args: Vec<&str> = args
-        .iter()
-        .chain(&FREE_PORTS)
-        .chain(&patient)
-        .copied()
-        .collect();
-    Service::start(ratekeeper(&folder, &args), &folder)
-}
 
 fn allows(node: &Service, key: &str) -> bool {
     node.check(&[(key, "ada")])["decision"] == "allow"
@@ -49,9 +33,9 @@ fn metric(node: &Service, words: &[&str]) -> f64 {
 #[test]
 fn two_nodes_admit_from_leases_and_never_more_than_the_limit() {
     let server = Server::start();
-    let store = format!("redis://127.0.0.1:{}/", server.port());
+    let store = url(&server);
     let folder = tempdir().expect("a folder can be made");
-    let nodes = ["one", "two"].map(|name| node(folder.path(), name, &store));
+    let nodes = ["one", "two"].map(|name| node(folder.path(), name, RULES, &store));
     for key in ["hot", "sliding"] {
         let mut admitted = 0;
         // In turns, so that both hold leases; until nothing is left that either could admit or give back.
@@ -86,9 +70,9 @@ fn two_nodes_admit_from_leases_and_never_more_than_the_limit() {
 #[test]
 fn a_node_that_is_told_to_stop_gives_its_leases_back() {
     let server = Server::start();
-    let store = format!("redis://127.0.0.1:{}/", server.port());
+    let store = url(&server);
     let folder = tempdir().expect("a folder can be made");
-    let [first, second] = ["one", "two"].map(|name| node(folder.path(), name, &store));
+    let [first, second] = ["one", "two"].map(|name| node(folder.path(), name, RULES, &store));
     let mut admitted = 0;
     eventually("a lease was granted", || {
         admitted += u64::from(allows(&first, "hot"));
@@ -106,9 +90,9 @@ fn a_node_that_is_told_to_stop_gives_its_leases_back() {
 #[test]
 fn local_counters_are_each_nodes_own() {
     let server = Server::start();
-    let store = format!("redis://127.0.0.1:{}/", server.port());
+    let store = url(&server);
     let folder = tempdir().expect("a folder can be made");
-    for node in ["one", "two"].map(|name| node(folder.path(), name, &store)) {
+    for node in ["one", "two"].map(|name| node(folder.path(), name, RULES, &store)) {
         let answers = [(); 4].map(|()| allows(&node, "own"));
         assert_eq!(answers, [true, true, true, false]);
     }

@@ -1,9 +1,8 @@
 //! Hits that passed while Redis was away count there once it is back.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, write};
+use crate::support::{Service, http, node, url};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
-use std::path::Path;
 use tempfile::tempdir;
 
 /// Limits of a day, which no test sees end, of every algorithm that counts.
@@ -25,20 +24,6 @@ const LIMIT: u64 = 100;
 
 /// Checks of each limit that pass on each node while Redis is away.
 const AWAY: u64 = 30;
-
-fn node(folder: &Path, name: &str, server: &Server) -> Service {
-    let folder = folder.join(name);
-    write(&folder, "rules.yaml", RULES);
-    let url = format!("redis://127.0.0.1:{}/", server.port());
-    let args = ["serve", "--rules", "rules.yaml", "--store", &url];
-    let args: Vec<&str> = args
-        .iter()
-        .chain(&["--store-deadline", "1s"])
-        .chain(&FREE_PORTS)
-        .copied()
-        .collect();
-    Service::start(ratekeeper(&folder, &args), &folder)
-}
 
 /// Asks once; returns true if the check passed.
 fn passes(service: &Service, key: &str) -> bool {
@@ -69,7 +54,7 @@ fn left(nodes: &[Service; 2], key: &str) -> u64 {
 fn what_passed_while_redis_hung_counts_once_it_goes_on() {
     let mut server = Server::start();
     let folder = tempdir().expect("a folder can be made");
-    let nodes = ["one", "two"].map(|name| node(folder.path(), name, &server));
+    let nodes = ["one", "two"].map(|name| node(folder.path(), name, RULES, &url(&server)));
     eventually("Redis decides", || !nodes.iter().any(is_degraded));
     server.process().pause();
     // Calls that are sent to a server that hangs may be carried out later: none of the limits below has any.
@@ -104,7 +89,7 @@ fn what_passed_while_redis_hung_counts_once_it_goes_on() {
 fn a_post_fills_a_counter_to_its_limit_at_most() {
     let mut server = Server::start();
     let folder = tempdir().expect("a folder can be made");
-    let nodes = ["one", "two"].map(|name| node(folder.path(), name, &server));
+    let nodes = ["one", "two"].map(|name| node(folder.path(), name, RULES, &url(&server)));
     eventually("Redis decides", || !nodes.iter().any(is_degraded));
     server.process().kill();
     eventually("failure modes answer", || nodes.iter().all(is_degraded));
@@ -134,7 +119,7 @@ fn a_post_fills_a_counter_to_its_limit_at_most() {
 fn a_charge_that_comes_late_is_not_owed_and_given_back_if_the_failure_mode_denied() {
     let mut server = Server::start();
     let folder = tempdir().expect("a folder can be made");
-    let nodes = ["one", "two"].map(|name| node(folder.path(), name, &server));
+    let nodes = ["one", "two"].map(|name| node(folder.path(), name, RULES, &url(&server)));
     eventually("Redis decides", || !nodes.iter().any(is_degraded));
     for (key, passes_now, charged) in [("shut", false, 0), ("fixed", true, 1)] {
         server.process().pause();

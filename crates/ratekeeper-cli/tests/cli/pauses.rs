@@ -1,6 +1,6 @@
 //! A node that stands still for a while, as on a machine that is busy with something else, while its Redis is well.
 
-use crate::support::{FREE_PORTS, Service, ratekeeper, write};
+use crate::support::{FREE_PORTS, Service, ratekeeper, url, write};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ fn no_failure_mode_answers_for_a_pause_of_the_node() {
     let server = Server::start();
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", RULES);
-    let url = format!("redis://127.0.0.1:{}/", server.port());
+    let url = url(&server);
     // Far longer than a busy machine keeps Redis from answering, but for rare moments.
     let args = [
         "serve",

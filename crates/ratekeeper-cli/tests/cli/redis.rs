@@ -1,6 +1,6 @@
 //! `ratekeeper serve --store redis://…`, with real servers.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, said, write};
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, said, url, write};
 use ratekeeper_testkit::certificates::{Authority, Validity, put};
 use ratekeeper_testkit::process::{eventually, free_port};
 use ratekeeper_testkit::redis::{Cluster, Reply, Server};
@@ -27,10 +27,6 @@ fn node(folder: &Path, name: &str, store: &str, more: &[&str]) -> Service {
         .copied()
         .collect();
     Service::start(ratekeeper(&folder, &args), &folder)
-}
-
-fn url(server: &Server) -> String {
-    format!("redis://127.0.0.1:{}/", server.port())
 }
 
 const PATIENT: [&str; 2] = ["--store-deadline", "1s"];

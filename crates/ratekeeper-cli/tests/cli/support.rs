@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::redis::Server;
 
 /// The binary in `folder`, with nothing but PATH from this process's environment.
 pub(crate) fn ratekeeper(folder: &Path, args: &[&str]) -> Command {
@@ -77,6 +78,28 @@ pub(crate) const FREE_PORTS: [&str; 8] = [
     "--drain-delay",
     "0s",
 ];
+
+/// Starts a node with these rules, in a folder of its own in `folder`.
+///
+/// Its deadline is long: a slow machine is no failure of Redis.
+pub(crate) fn node(folder: &Path, name: &str, rules: &str, store: &str) -> Service {
+    let folder = folder.join(name);
+    write(&folder, "rules.yaml", rules);
+    let args = ["serve", "--rules", "rules.yaml", "--store", store];
+    let patient = ["--store-deadline", "1s"];
+    let args: Vec<&str> = args
+        .iter()
+        .chain(&patient)
+        .chain(&FREE_PORTS)
+        .copied()
+        .collect();
+    Service::start(ratekeeper(&folder, &args), &folder)
+}
+
+/// The URL of a Redis server of a test.
+pub(crate) fn url(server: &Server) -> String {
+    format!("redis://127.0.0.1:{}/", server.port())
+}
 
 /// A running service; it is killed with the test.
 pub(crate) struct Service {
