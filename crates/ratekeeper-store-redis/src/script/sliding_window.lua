@@ -48,20 +48,7 @@ if raw and #raw >= 7 then
       s1 = {byte(raw, at, -1)}
       local age, next_byte, last = 0, 1, #s1
       while next_byte <= last do
-        local distance = s1[next_byte]
-        if width == 2 then
-          if distance >= 240 then
-            next_byte = next_byte + 1
-            distance = (distance - 240) * 256 + 240 + s1[next_byte]
-          end
-        elseif width < 2 then
-          next_byte = next_byte + 1
-          distance = distance + s1[next_byte] * 256
-          if width == 0 then
-            next_byte = next_byte + 1
-            distance = distance + s1[next_byte] * 65536
-          end
-        end
+        --= distance
         age = age + distance
         if age >= reach then
           break
@@ -90,20 +77,7 @@ if s4 > 0 and settle ~= 2 then
   end
   local ages, ends, next_byte, last = {[0] = 0}, {[0] = 0}, 1, s1 and #s1 or 0
   while next_byte <= last do
-    local distance = s1[next_byte]
-    if width == 2 then
-      if distance >= 240 then
-        next_byte = next_byte + 1
-        distance = (distance - 240) * 256 + 240 + s1[next_byte]
-      end
-    elseif width < 2 then
-      next_byte = next_byte + 1
-      distance = distance + s1[next_byte] * 256
-      if width == 0 then
-        next_byte = next_byte + 1
-        distance = distance + s1[next_byte] * 65536
-      end
-    end
+    --= distance
     ages[#ages + 1], ends[#ends + 1] = distance + ages[#ages], next_byte
     next_byte = next_byte + 1
   end
@@ -192,20 +166,7 @@ else
   local steps = regroups and s4 - 1 or hits < 0 and -hits < count and -hits >= s3 and floor((-hits - s3) / size) + 1 or 0
   local ages = {}
   for step = 1, steps do
-    local distance = s1[next_byte]
-    if width == 2 then
-      if distance >= 240 then
-        next_byte = next_byte + 1
-        distance = (distance - 240) * 256 + 240 + s1[next_byte]
-      end
-    elseif width < 2 then
-      next_byte = next_byte + 1
-      distance = distance + s1[next_byte] * 256
-      if width == 0 then
-        next_byte = next_byte + 1
-        distance = distance + s1[next_byte] * 65536
-      end
-    end
+    --= distance
     next_byte = next_byte + 1
     ages[step] = distance + (ages[step - 1] or 0)
   end
@@ -310,4 +271,20 @@ else
     value = pack('<BI6I7I7', 5, s2, s3, size) .. tail
   end
   expiry = s2 * tick + a2
+end
+--@ distance
+-- The distance that begins at next_byte, which is left at its last byte.
+local distance = s1[next_byte]
+if width == 2 then
+  if distance >= 240 then
+    next_byte = next_byte + 1
+    distance = (distance - 240) * 256 + 240 + s1[next_byte]
+  end
+elseif width < 2 then
+  next_byte = next_byte + 1
+  distance = distance + s1[next_byte] * 256
+  if width == 0 then
+    next_byte = next_byte + 1
+    distance = distance + s1[next_byte] * 65536
+  end
 end

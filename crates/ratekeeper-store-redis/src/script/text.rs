@@ -2,10 +2,12 @@
 
 const DECIDE: &str = include_str!("decide.lua");
 
+const SLIDING_WINDOW: &str = include_str!("sliding_window.lua");
+
 const ALGORITHMS: [&str; 7] = [
     include_str!("fixed_window.lua"),
     include_str!("sub_windows.lua"),
-    include_str!("sliding_window.lua"),
+    SLIDING_WINDOW,
     include_str!("token_bucket.lua"),
     include_str!("gcra.lua"),
     include_str!("sliding_log.lua"),
@@ -15,7 +17,8 @@ const ALGORITHMS: [&str; 7] = [
 /// The mark that begins a section, and in `decide.lua` stands for one.
 const MARK: &str = "--@ ";
 
-/// The place of one of the clock's sections inside a section of an algorithm.
+/// The place of a section inside a section of an algorithm: one of the clock's, or one that the
+/// algorithm needs in several places. A function of Lua's would cost a call each time.
 const INNER: &str = "--= ";
 
 /// The clock that decisions go by.
@@ -60,6 +63,7 @@ impl Script {
         let mut whole = String::with_capacity(text.len());
         for line in text.lines() {
             match line.strip_prefix(INNER) {
+                Some("distance") => section(SLIDING_WINDOW, "distance", &mut whole),
                 Some(place) => section(clock.text(), place, &mut whole),
                 None => push(line, &mut whole),
             }
