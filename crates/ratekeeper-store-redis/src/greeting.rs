@@ -1,5 +1,7 @@
 //! The server's description of itself.
 
+use crate::server_error::ServerError;
+
 /// The relevant fields of the answer to INFO.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Greeting {
@@ -44,16 +46,13 @@ impl Greeting {
     }
 
     /// Returns the reason that it cannot keep counters, if it cannot.
-    pub(crate) fn refusal(&self) -> Option<String> {
+    pub(crate) fn refusal(&self) -> Option<ServerError> {
         let mut numbers = self.redis_version.split('.').map(str::parse);
         let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
             return None;
         };
-        ((major, minor) < OLDEST).then(|| {
-            format!(
-                "{} is too old; Redis 6.2 or newer is needed, or any Valkey",
-                self.name()
-            )
+        ((major, minor) < OLDEST).then(|| ServerError::TooOld {
+            server: self.name(),
         })
     }
 
@@ -93,13 +92,11 @@ mod tests {
             let line = format!("redis_version:{version}");
             let refusal = greeting(&["# Server", &line]).refusal();
             assert_eq!(refusal.is_some(), refused, "{version}");
-            assert!(refusal.is_none_or(|why| why.contains(version)));
+            assert!(refusal.is_none_or(|why| why.to_string().contains(version)));
         }
         let valkey = greeting(&["redis_version:7.2.4", "valkey_version:9.1.2"]);
-        assert_eq!(
-            (valkey.name().as_str(), valkey.refusal()),
-            ("Valkey 9.1.2", None)
-        );
+        assert_eq!(valkey.name(), "Valkey 9.1.2");
+        assert!(valkey.refusal().is_none());
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod rights;
 pub mod script;
 mod sentinel;
 mod served;
+mod server_error;
 mod shard;
 mod shard_connection;
 mod slots;

@@ -3,6 +3,7 @@
 use redis::Cmd;
 
 use crate::node::Login;
+use crate::server_error::ServerError;
 
 /// All commands in use, as an ACL grants them.
 const COMMANDS: &str = "+ping +info +time +eval +evalsha +get +set +del +pexpire +zadd +zrem +zcount +zscore \
@@ -44,12 +45,11 @@ impl Rights<'_> {
     }
 
     /// The error for a user who lacks some of them.
-    pub(crate) fn refusal(self, lacking: &[String]) -> String {
-        format!(
-            "the user may not use {} on keys that begin with {}; grant it: {}",
-            lacking.join(", "),
-            self.prefix,
-            self.grant()
-        )
+    pub(crate) fn refusal(self, lacking: &[String]) -> ServerError {
+        ServerError::LacksRights {
+            commands: lacking.join(", "),
+            prefix: self.prefix.to_owned(),
+            grant: self.grant(),
+        }
     }
 }

@@ -9,6 +9,7 @@ use tracing::warn;
 
 use super::server::ServerMonitor;
 use crate::hash_key::{HashKeyName, Heard, Minted};
+use crate::server_error::ServerError;
 
 /// The time for which the hash key has to be missing before another one is proposed while some
 /// servers cannot say if there is one: nodes that know it put it back each second.
@@ -83,7 +84,7 @@ impl ServerMonitor {
         &self,
         connection: &mut MultiplexedConnection,
         missing: &mut Missing,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, ServerError> {
         let share = &self.monitored.share;
         let map = self.monitored.topology.map();
         let key = HashKeyName::of(&self.monitored.prefix, &self.shard, &map, share.is_first);
@@ -119,16 +120,16 @@ impl ServerMonitor {
         &self,
         connection: &mut MultiplexedConnection,
         key: &HashKeyName,
-    ) -> Result<There, String> {
+    ) -> Result<There, ServerError> {
         let mut get = redis::cmd("GET");
         get.arg(key.name());
         let there = self.ask(get.query_async::<Option<Vec<u8>>>(connection));
         Ok(match there.await {
             Ok(None) => There::Nothing,
             Ok(Some(bytes)) => Minted::read(&bytes).map_or(There::Garbage, There::KeyBytes),
-            Err(why) if why.starts_with("WRONGTYPE") => There::Garbage,
-            Err(why) if is_moving(&why) => There::Elsewhere,
-            Err(why) => return Err(why),
+            Err(error) if error.code() == Some("WRONGTYPE") => There::Garbage,
+            Err(error) if error.is_moving() => There::Elsewhere,
+            Err(error) => return Err(error),
         })
     }
 
@@ -140,7 +141,7 @@ impl ServerMonitor {
         key: &HashKeyName,
         is_garbage: bool,
         missing: &mut Missing,
-    ) -> Result<Option<Minted>, String> {
+    ) -> Result<Option<Minted>, ServerError> {
         let (now, hash_key) = (Instant::now(), &self.monitored.share.hash_key);
         let is_first_look = missing.since.is_none();
         missing.since.get_or_insert(now);
@@ -165,19 +166,12 @@ impl ServerMonitor {
     async fn time_of_server(
         &self,
         connection: &mut MultiplexedConnection,
-    ) -> Result<Timestamp, String> {
+    ) -> Result<Timestamp, ServerError> {
         let time = redis::cmd("TIME");
         let (seconds, micros) = self.ask(time.query_async::<(u64, u64)>(connection)).await?;
         let micros = seconds.saturating_mul(1_000_000).saturating_add(micros);
         Ok(Timestamp::from_micros(micros))
     }
-}
-
-/// Returns true if a server says that a key is, or will soon be, elsewhere.
-fn is_moving(why: &str) -> bool {
-    ["MOVED", "ASK", "TRYAGAIN"]
-        .iter()
-        .any(|code| why.starts_with(code))
 }
 
 #[cfg(test)]

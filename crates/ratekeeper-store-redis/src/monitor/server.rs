@@ -12,11 +12,12 @@ use super::compare::Missing;
 use super::round_trip::{Fit, RoundTrips};
 use super::{Monitored, ServerStatus};
 use crate::greeting::Greeting;
-use crate::link::{Link, said};
+use crate::link::Link;
 use crate::nodes::Nodes;
 use crate::probe::probe;
 use crate::rights::Rights;
 use crate::script::slot_of_key;
+use crate::server_error::ServerError;
 use crate::shard::Shard;
 
 /// The interval at which a server is looked at, and the hash key compared.
@@ -56,8 +57,8 @@ impl ServerMonitor {
 
     pub(super) async fn keep(self) {
         loop {
-            if let Err(why) = self.look_after().await {
-                self.shard.cannot_be_asked(why);
+            if let Err(error) = self.look_after().await {
+                self.shard.cannot_be_asked(error.to_string());
             }
             self.greeted();
             sleep(RETRY).await;
@@ -76,19 +77,19 @@ impl ServerMonitor {
     }
 
     /// Connects, and looks after the server until that fails; returns the reason.
-    async fn look_after(&self) -> Result<(), String> {
-        let link = Link::open(&self.shard.node, self.monitored.config.connect_timeout).await;
+    async fn look_after(&self) -> Result<(), ServerError> {
+        let within = self.monitored.config.connect_timeout;
         let Link {
             mut connection,
             driver,
-        } = link.map_err(|error| error.to_string())?;
+        } = Link::open(&self.shard.node, within).await?;
         tokio::select! {
             ended = self.visit(&mut connection) => ended,
-            () = driver => Err("the connection was closed".to_owned()),
+            () = driver => Err(ServerError::Closed),
         }
     }
 
-    async fn visit(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
+    async fn visit(&self, connection: &mut MultiplexedConnection) -> Result<(), ServerError> {
         let mut missing = Missing::new(Instant::now());
         if self.monitored.share.hash_key.is_adopted() {
             // Before anything else: another node may be waiting to make a new one. If this fails,
@@ -125,7 +126,7 @@ impl ServerMonitor {
         &self,
         connection: &mut MultiplexedConnection,
         visit: &mut Visit,
-    ) -> Result<(), String> {
+    ) -> Result<(), ServerError> {
         if visit.greeted_at.elapsed() >= self.monitored.config.look_every {
             self.greet(connection).await?;
             visit.greeted_at = Instant::now();
@@ -155,7 +156,7 @@ impl ServerMonitor {
     }
 
     /// Enters this node into the list of those that lease counters, if that lies here.
-    async fn enter(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
+    async fn enter(&self, connection: &mut MultiplexedConnection) -> Result<(), ServerError> {
         let key = Nodes::key(&self.monitored.prefix);
         let map = self.monitored.topology.map();
         let owner = map.shard(slot_of_key(&key));
@@ -167,7 +168,7 @@ impl ServerMonitor {
             return Ok(());
         };
         match self.ask(command.query_async::<u64>(connection)).await {
-            Err(why) if why.starts_with("no answer") => return Err(why),
+            Err(error @ ServerError::Timeout(_)) => return Err(error),
             // Without a count each node asks for more than its share: others come short for a while.
             Err(_) => {}
             Ok(seen) => nodes.heard(seen),
@@ -176,14 +177,14 @@ impl ServerMonitor {
     }
 
     /// Asks the server what it is, and for the rights of our user.
-    async fn greet(&self, connection: &mut MultiplexedConnection) -> Result<Greeting, String> {
+    async fn greet(&self, connection: &mut MultiplexedConnection) -> Result<Greeting, ServerError> {
         let mut warnings = Vec::new();
         let question = redis::cmd("INFO");
         let info = match self.ask(question.query_async::<String>(connection)).await {
             // Not every provider lets its users run INFO.
-            Err(why) if why.starts_with("NOPERM") => {
+            Err(error) if error.code() == Some("NOPERM") => {
                 warnings.push(format!(
-                    "Redis at {} does not say what it is ({why}): neither its version nor its maxmemory-policy is \
+                    "Redis at {} does not say what it is ({error}): neither its version nor its maxmemory-policy is \
                      checked",
                     self.shard.name
                 ));
@@ -193,12 +194,12 @@ impl ServerMonitor {
         };
         let greeting = Greeting::read(&info);
         let refusal = match greeting.refusal() {
-            Some(why) => Some(why),
+            Some(too_old) => Some(too_old),
             None => self.lacks(connection).await?,
         };
-        if let Some(why) = refusal {
-            self.shard.refused(&why);
-            return Err(why);
+        if let Some(error) = refusal {
+            self.shard.refused(&error.to_string());
+            return Err(error);
         }
         self.shard.accepted();
         warnings.extend(greeting.warnings(&self.shard.name));
@@ -226,7 +227,7 @@ impl ServerMonitor {
     async fn lacks(
         &self,
         connection: &mut MultiplexedConnection,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<ServerError>, ServerError> {
         let rights = Rights {
             login: &self.shard.node.login,
             prefix: &self.monitored.prefix,
@@ -239,11 +240,11 @@ impl ServerMonitor {
         {
             Ok(lacking) if lacking.is_empty() => Ok(None),
             Ok(lacking) => Ok(Some(rights.refusal(&lacking))),
-            Err(why) if why.starts_with("NOPERM") => {
+            Err(ServerError::Refused(error)) if error.code() == Some("NOPERM") => {
                 let grant = rights.grant();
-                Ok(Some(format!("{why}; grant what is needed: {grant}")))
+                Ok(Some(ServerError::Forbidden { error, grant }))
             }
-            Err(why) => Err(why),
+            Err(error) => Err(error),
         }
     }
 
@@ -252,12 +253,12 @@ impl ServerMonitor {
         &self,
         connection: &mut MultiplexedConnection,
         trips: &mut RoundTrips,
-    ) -> Result<(), String> {
+    ) -> Result<(), ServerError> {
         let sent = Instant::now();
         let ping = redis::cmd("PING");
         // Its ability to serve (it may be loading) is seen by those who ask for more.
         match self.ask(ping.query_async::<Value>(connection)).await {
-            Err(why) if why.starts_with("no answer") => return Err(why),
+            Err(error @ ServerError::Timeout(_)) => return Err(error),
             _ => trips.add(sent.elapsed()),
         }
         Ok(())
@@ -292,10 +293,10 @@ impl ServerMonitor {
     pub(super) async fn ask<T>(
         &self,
         asked: impl Future<Output = RedisResult<T>>,
-    ) -> Result<T, String> {
+    ) -> Result<T, ServerError> {
         match timeout(PATIENCE, asked).await {
-            Ok(answered) => answered.map_err(|error| said(&error)),
-            Err(_) => Err(format!("no answer within {PATIENCE:?}")),
+            Ok(answered) => answered.map_err(ServerError::Refused),
+            Err(_) => Err(ServerError::Timeout(PATIENCE)),
         }
     }
 }
