@@ -59,7 +59,10 @@ impl Identity {
         let sources = match &config.from {
             None => Self::default().sources,
             Some(list) if list.is_empty() || list.len() > SOURCES_MAX => {
-                return Err(IdentityError::new("from", IdentityFault::Sources(SOURCES_MAX)));
+                return Err(IdentityError::new(
+                    "from",
+                    IdentityFault::Sources(SOURCES_MAX),
+                ));
             }
             Some(list) => {
                 let named = list.iter().enumerate();
