@@ -84,9 +84,9 @@ const WEBSOCKETS: Package = Package {
     program: "/usr/lib/python3/dist-packages/websockets/__init__.py",
     package: "python3-websockets",
 };
-/// Programs that the tests start, apart from Envoy: proxies, a Redis, and tools for the README's
+/// Programs that the tests start, apart from Envoy: proxies, Redis, PostgreSQL, and tools for the README's
 /// commands.
-pub(crate) const FOR_TESTS: [Package; 10] = [
+pub(crate) const FOR_TESTS: [Package; 11] = [
     Package {
         program: "curl",
         package: "curl",
@@ -103,6 +103,11 @@ pub(crate) const FOR_TESTS: [Package; 10] = [
         package: "haproxy",
     },
     REDIS,
+    // The server itself lies in a folder that is named by its version.
+    Package {
+        program: "pg_ctlcluster",
+        package: "postgresql",
+    },
     FAKETIME,
     Package {
         program: "redis-cli",

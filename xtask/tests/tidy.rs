@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["ratekeeper-core", "ratekeeper-rules", "ratekeeper-store"],
     ),
     ("ratekeeper-tls", &[]),
+    ("ratekeeper-quota", &["ratekeeper-core", "ratekeeper-rules"]),
     (
         "ratekeeper-store-redis",
         &["ratekeeper-core", "ratekeeper-store", "ratekeeper-tls"],

@@ -133,6 +133,17 @@ impl Naming {
         }
     }
 
+    /// The same names in another epoch of their tenant, which begins when its usage is reset. In the first
+    /// one, 0, names are as without epochs.
+    pub(crate) fn in_epoch(&self, epoch: u32) -> Self {
+        let mut entries = self.entries;
+        if epoch > 0 {
+            // No key and no value is that long, so an epoch is never mistaken for an entry.
+            entries.word(u64::from(u32::MAX - 2) << 32 | u64::from(epoch));
+        }
+        Self { entries }
+    }
+
     /// The name of the counter that `limit` has for the entries added so far.
     pub(crate) fn counter(&self, subject: u64, limit: LimitIdentity) -> CounterKey {
         let mut hasher = self.entries;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::{Profile, RuleSet};
+use ratekeeper_rules::{Profile, RuleSet, TenantIndex};
 use ratekeeper_store::{HashKey, Step, Store};
 
 use crate::Clock;
@@ -38,8 +38,8 @@ pub struct Limiter<S> {
     snapshot: ArcSwap<Snapshot>,
     store: S,
     clock: Clock,
-    /// Held while a snapshot is made from the one before.
-    replacing: Mutex<()>,
+    /// The parts that the rules in force are made of. Held while a snapshot is made from the one before.
+    sources: Mutex<Sources>,
     /// [`None`] for a store that always answers.
     fallback: Option<Fallback>,
     /// Posts to the store that are under way.
@@ -51,6 +51,25 @@ pub struct Limiter<S> {
     ids_made: AtomicU64,
 }
 
+/// The rules of files and the tenants of a quota store, which come and change independently.
+#[derive(Debug)]
+struct Sources {
+    rules: Arc<RuleSet>,
+    tenants: Option<TenantIndex>,
+}
+
+impl Sources {
+    /// The rules with the tenants, and the number of the tenants' plans and limits that mean nothing under
+    /// the rules.
+    fn joined(&self) -> (Arc<RuleSet>, usize) {
+        let Some(tenants) = &self.tenants else {
+            return (Arc::clone(&self.rules), 0);
+        };
+        let joined = self.rules.with_tenants(tenants);
+        (Arc::new(joined.rules), joined.unknown)
+    }
+}
+
 impl<S: Store> Limiter<S> {
     /// A limiter of `rules` with its counters in `store`.
     pub fn new(rules: RuleSet, store: S, options: LimiterOptions) -> Self {
@@ -58,12 +77,17 @@ impl<S: Store> Limiter<S> {
         let hash_key = options.hash_key.or_else(shared);
         let namer = Namer::new(hash_key.unwrap_or_else(HashKey::random));
         let places = Places(&store);
-        let snapshot = Snapshot::new(Arc::new(rules), options.modes, namer, &places, None);
+        let rules = Arc::new(rules);
+        let snapshot = Snapshot::new(Arc::clone(&rules), options.modes, namer, &places, None);
+        let sources = Sources {
+            rules,
+            tenants: None,
+        };
         Self {
             snapshot: ArcSwap::from_pointee(snapshot),
             store,
             clock: Clock::new(),
-            replacing: Mutex::new(()),
+            sources: Mutex::new(sources),
             fallback: None,
             posting: Posting::default(),
             options,
@@ -105,12 +129,27 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Puts `rules` in force, all at once: a check sees the old ones or the new ones. Counters
-    /// whose identity did not change keep their usage, rules of the same id their statistics.
+    /// whose identity did not change keep their usage, rules of the same id their statistics, and tenants
+    /// of a quota store theirs.
     pub fn replace_rules(&self, rules: RuleSet) {
-        let _alone = self.replacing.lock();
+        let mut sources = self.sources.lock();
+        sources.rules = Arc::new(rules);
+        self.put_joined(&sources);
+    }
+
+    /// Puts the tenants of a quota store in force, likewise. Returns the number of domains, plans and limits
+    /// in it that mean nothing under the rules.
+    pub fn replace_tenants(&self, tenants: TenantIndex) -> usize {
+        let mut sources = self.sources.lock();
+        sources.tenants = Some(tenants);
+        self.put_joined(&sources)
+    }
+
+    fn put_joined(&self, sources: &Sources) -> usize {
+        let (rules, unknown) = sources.joined();
         let before = self.snapshot.load();
-        let rules = Arc::new(rules);
         self.put(rules, before.namer, &before);
+        unknown
     }
 
     /// Names counters by `hash_key` from now on, so that nodes with one store find each other's. Hits
@@ -120,7 +159,7 @@ impl<S: Store> Limiter<S> {
         if self.hash_key() == hash_key {
             return;
         }
-        let _alone = self.replacing.lock();
+        let _alone = self.sources.lock();
         let before = self.snapshot.load();
         if before.namer.hash_key() == hash_key {
             return;

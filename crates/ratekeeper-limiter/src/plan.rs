@@ -5,13 +5,13 @@ mod outcomes;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT, Micros, Timestamp};
 use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, Visit};
-use ratekeeper_store::{Charge, FullMode, Step, StoreSlot};
+use ratekeeper_store::{Charge, CounterKey, FullMode, Step, StoreSlot};
 use smallvec::SmallVec;
 
 use crate::Snapshot;
 use crate::compiled::OVERRIDES;
 use crate::decision::LimitSource;
-use crate::identity::{Naming, stable_hash};
+use crate::identity::{LimitIdentity, Naming, stable_hash};
 use crate::request::{Check, Descriptor, MAX_HITS, Override, Waiting};
 
 /// Rules, time and options that a check is matched by.
@@ -67,6 +67,8 @@ struct Matched<'a, 'c> {
     subject: usize,
     /// The first half of the names.
     subject_name: u64,
+    /// The epoch of the tenant's usage.
+    epoch: u32,
 }
 
 impl Plan {
@@ -149,6 +151,7 @@ impl Plan {
                 naming: &naming,
                 subject,
                 subject_name: named.subject(&entries[subject], walk.get(subject)),
+                epoch: subscription.epoch(),
             };
             let own_naming;
             if in_force.is_override {
@@ -203,7 +206,7 @@ impl Plan {
         }
         self.sources.push(LimitSource::Rule(index));
         self.steps.push(Step {
-            key: matched.naming.counter(matched.subject_name, made.identity),
+            key: matched.counter(made.identity, limit),
             limit: *limit,
             calendar: rule.calendar.as_ref().map(|calendar| calendar.bounds(now)),
             hits,
@@ -349,6 +352,17 @@ fn hits(descriptor: &Descriptor<'_>) -> i64 {
 }
 
 impl Matched<'_, '_> {
+    /// The name of the counter of `limit`.
+    #[inline]
+    fn counter(&self, identity: LimitIdentity, limit: &Limit) -> CounterKey {
+        // A reset forgets hits, not requests in flight.
+        if self.epoch == 0 || limit.algorithm() == Algorithm::Concurrency {
+            return self.naming.counter(self.subject_name, identity);
+        }
+        let naming = self.naming.in_epoch(self.epoch);
+        naming.counter(self.subject_name, identity)
+    }
+
     /// The label that tells this request's values apart in metrics: the whole descriptor with
     /// `detailed_metric`, else the nodes with the values of those that have `value_to_metric`.
     /// A shared pattern stays a pattern; a secret shows as its fingerprint.

@@ -48,13 +48,6 @@ impl Draft {
         self.ended(id, self.suffix.as_deref())
     }
 
-    /// The id of the limit of another plan in the same place, without the part for a list.
-    pub(crate) fn on_plan(&self, id: &str, plan: &str) -> String {
-        let end = self.suffix.as_ref().map(|suffix| format!("#{suffix}"));
-        let id = end.and_then(|end| id.strip_suffix(&end)).unwrap_or(id);
-        format!("{id}@{plan}")
-    }
-
     /// `id` with the plan and the suffix at its end.
     fn ended(&self, mut id: String, suffix: Option<&str>) -> String {
         // Writing to a string cannot fail.

@@ -63,5 +63,8 @@ pub use slas::{
     LEVEL_KEYS, LevelMatch, LevelStatus, PathPattern, PathPatternError, SERVICE_LEVELS, Segment,
     ServiceLevel, TENANT,
 };
-pub use tenants::{CUSTOM, InForce, NotATenantHash, Subscription, TenantHash, TenantKey};
+pub use tenants::{
+    BadQuotas, CUSTOM, InForce, NotATenantHash, OwnQuota, QuotaList, Subscription, TenantHash,
+    TenantIndex, TenantKey, TenantQuotas, Term, WithTenants,
+};
 pub use words::Accuracy;

@@ -17,7 +17,7 @@ use crate::parse::nearest::nearest;
 use crate::parse::root::{Defaults, Root, Settings, parse_root};
 use crate::report::Report;
 use crate::slas::{PathPattern, SERVICE_LEVELS, ServiceLevels};
-use crate::tenants::TenantTable;
+use crate::tenants::{OverrideDefaults, TenantTable};
 use crate::yaml::{self, Mark, Node as Tree};
 use crate::{
     Diagnostic, Diagnostics, Domain, Evaluation, FailureMode, Node, PathFolding, PathForm,
@@ -236,6 +236,30 @@ impl DomainBuilder {
             place: place.to_string(),
         }
     }
+
+    /// The defaults of overrides that take no rule's place.
+    fn override_defaults(&self, options: &Options) -> OverrideDefaults {
+        OverrideDefaults::new(&self.name, &self.settings.policy, options)
+    }
+
+    /// The domain, once all files are read.
+    fn finish(self, options: &Options, folding: PathFolding) -> Domain {
+        let override_defaults = self.override_defaults(options);
+        let settings = self.settings;
+        let mut root = Children::new(self.nodes);
+        root.fold(folding, &options.path_keys);
+        Domain {
+            name: self.name,
+            evaluation: settings.evaluation.map_or(Evaluation::Leaf, |at| at.value),
+            tenant: settings.tenant.map(|at| at.value),
+            plans: settings.plans.map(|at| at.value).unwrap_or_default(),
+            secrets: &settings.secrets | &options.secrets,
+            tenants: Arc::new(self.tenants),
+            stored: None,
+            override_defaults,
+            root: Arc::new(root),
+        }
+    }
 }
 
 fn compile(
@@ -282,14 +306,15 @@ fn compile(
     let levels = levels::compile(roots, options, reports, (&mut rules, &mut drafts));
     id::assign(&mut rules, &drafts, reports);
     check_replaces(&rules, &drafts, reports);
+    let suffixes: Arc<[_]> = drafts.into_iter().map(|draft| draft.suffix).collect();
     tenants::compile(
         listed,
         &mut domains,
         options,
         reports,
-        (&mut rules, &drafts),
+        (&mut rules, &suffixes),
     );
-    assemble(domains, rules, levels, options)
+    assemble(domains, (rules, suffixes), levels, options)
 }
 
 /// Finds or creates the domain of a file; reports a domain that may not be in two files.
@@ -420,44 +445,26 @@ fn check_replaces(rules: &[Rule], drafts: &[Draft], reports: &mut [Report<'_>]) 
 
 fn assemble(
     builders: Vec<DomainBuilder>,
-    rules: Vec<Rule>,
+    (rules, suffixes): (Vec<Rule>, Arc<[Option<Box<str>>]>),
     (nodes, service_levels): (Vec<Node>, ServiceLevels),
     options: &Options,
 ) -> RuleSet {
     let named_by_files = builders.len();
-    let known_secrets = &options.secrets;
+    let folding = options.path_folding;
     let mut domains: Vec<_> = builders
         .into_iter()
-        .map(|builder| Domain {
-            name: builder.name,
-            evaluation: builder
-                .settings
-                .evaluation
-                .map_or(Evaluation::Leaf, |at| at.value),
-            tenant: builder.settings.tenant.map(|at| at.value),
-            plans: builder
-                .settings
-                .plans
-                .map(|at| at.value)
-                .unwrap_or_default(),
-            secrets: &builder.settings.secrets | known_secrets,
-            tenants: builder.tenants,
-            root: Children::new(builder.nodes),
-        })
+        .map(|builder| builder.finish(options, folding))
         .collect();
-    for domain in &mut domains {
-        domain.root.fold(options.path_folding, &options.path_keys);
-    }
     if !nodes.is_empty() {
-        domains.push(Domain {
+        let builder = DomainBuilder {
             name: SERVICE_LEVELS.into(),
-            evaluation: Evaluation::Leaf,
-            tenant: None,
-            plans: Vec::new(),
-            secrets: known_secrets.clone(),
+            settings: Settings::default(),
+            nodes,
+            level: Level::default(),
             tenants: TenantTable::default(),
-            root: Children::new(nodes),
-        });
+            place: String::new(),
+        };
+        domains.push(builder.finish(options, PathFolding::NONE));
     }
     let by_name = (0_u32..)
         .zip(&domains)
@@ -467,8 +474,10 @@ fn assemble(
         domains,
         named_by_files,
         by_name,
+        of_files: rules.len(),
         rules,
-        service_levels,
+        suffixes,
+        service_levels: Arc::new(service_levels),
         path_folding: options.path_folding,
         path_keys: options.path_keys.clone(),
     }

@@ -8,18 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::matching::{Children, Walk};
 use crate::slas::{LevelMatch, LevelStatus, ServiceLevel, ServiceLevels};
-use crate::tenants::TenantTable;
+use crate::tenants::{OverrideDefaults, StoredTenants, TenantTable};
 use crate::{Entry, PathFolding, PathKeys, Rule, secret};
 
 /// All domains and rules of one load. A rule set never changes; a reload builds a new one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     /// The domains of the files, then that of the service levels if there are any.
     pub(crate) domains: Vec<Domain>,
     pub(crate) named_by_files: usize,
     pub(crate) by_name: HashMap<Box<str>, u32>,
+    /// Those of the files, then those of tenants in a quota store.
     pub(crate) rules: Vec<Rule>,
-    pub(crate) service_levels: ServiceLevels,
+    /// The number of rules that files give.
+    pub(crate) of_files: usize,
+    /// The end that the id of each of the files' rules has for its place in a list.
+    pub(crate) suffixes: Arc<[Option<Box<str>>]>,
+    pub(crate) service_levels: Arc<ServiceLevels>,
     pub(crate) path_folding: PathFolding,
     pub(crate) path_keys: PathKeys,
 }
@@ -193,15 +198,18 @@ impl Evaluation {
 }
 
 /// A namespace of rules.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Domain {
     pub(crate) name: Arc<str>,
     pub(crate) evaluation: Evaluation,
     pub(crate) tenant: Option<Box<str>>,
     pub(crate) plans: Vec<Box<str>>,
     pub(crate) secrets: BTreeSet<Box<str>>,
-    pub(crate) tenants: TenantTable,
-    pub(crate) root: Children,
+    pub(crate) tenants: Arc<TenantTable>,
+    /// The tenants of a quota store, if there is one.
+    pub(crate) stored: Option<StoredTenants>,
+    pub(crate) override_defaults: OverrideDefaults,
+    pub(crate) root: Arc<Children>,
 }
 
 impl Domain {
@@ -290,7 +298,7 @@ impl Domain {
     #[must_use]
     pub fn walk<'a>(&'a self, entries: &[Entry<'_>]) -> Walk<'a> {
         let mut walk = Walk::default();
-        let mut children = &self.root;
+        let mut children = &*self.root;
         for entry in entries {
             let Some(visit) = children.find(entry) else {
                 return walk;

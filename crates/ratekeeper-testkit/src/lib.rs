@@ -9,6 +9,8 @@ pub mod http2;
 pub mod model;
 pub mod paired;
 #[cfg(unix)]
+pub mod postgres;
+#[cfg(unix)]
 pub mod process;
 pub mod proxy;
 pub mod recorder;

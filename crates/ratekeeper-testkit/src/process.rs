@@ -358,6 +358,18 @@ impl Process {
         }
     }
 
+    /// Asks it to quit at once (SIGQUIT), and kills it if it has not ended within [`DEADLINE`].
+    pub(crate) fn quit(&mut self) {
+        if self.ended().is_none() {
+            self.signal(Signal::QUIT);
+        }
+        let end = Instant::now() + DEADLINE;
+        while self.ended().is_none() && Instant::now() < end {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        self.kill();
+    }
+
     fn signal(&self, signal: Signal) {
         // The group no longer exists if its last process has just ended, and then there is nothing
         // to signal.

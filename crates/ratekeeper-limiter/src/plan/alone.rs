@@ -36,6 +36,7 @@ impl Plan {
                 naming: &naming(context.snapshot, &entries[..depth], walk, subject),
                 subject,
                 subject_name: named.subject(&entries[subject], None),
+                epoch: subscription.epoch(),
             };
             self.add_rule(context, &matched, index);
         }

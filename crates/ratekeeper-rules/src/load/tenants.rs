@@ -6,13 +6,12 @@ mod terms;
 use hashbrown::HashMap;
 
 use super::{DomainBuilder, Options};
-use crate::id::Draft;
 use crate::parse::context::Context;
 use crate::parse::fields::{At, Fields, not_a_map};
 use crate::parse::nearest::nearest;
 use crate::parse::root::Tenants;
 use crate::report::Report;
-use crate::tenants::{Tenant, TenantTable, Term};
+use crate::tenants::{OverrideDefaults, Site, Tenant, TenantTable, Term};
 use crate::yaml::Node as Tree;
 use crate::{Rule, TenantHash, TenantKey, secret};
 use overrides::Overrides;
@@ -23,7 +22,7 @@ pub(super) fn compile(
     domains: &mut [DomainBuilder],
     options: &Options,
     reports: &mut [Report<'_>],
-    (rules, drafts): (&mut Vec<Rule>, &[Draft]),
+    (rules, suffixes): (&mut Vec<Rule>, &[Option<Box<str>>]),
 ) {
     let mut compilers: HashMap<usize, Compiler> = HashMap::new();
     for (tenants, report) in files.into_iter().zip(reports) {
@@ -34,10 +33,13 @@ pub(super) fn compile(
             continue;
         };
         let compiler = compilers.entry(index).or_default();
+        let domain = &domains[index];
+        let defaults = domain.override_defaults(options);
         let around = Around {
-            domain: &domains[index],
+            domain,
             options,
-            drafts,
+            suffixes,
+            defaults: &defaults,
         };
         for item in tenants.items {
             if item.as_map().is_some() {
@@ -103,7 +105,8 @@ fn domain_of(
 struct Around<'a> {
     domain: &'a DomainBuilder,
     options: &'a Options,
-    drafts: &'a [Draft],
+    suffixes: &'a [Option<Box<str>>],
+    defaults: &'a OverrideDefaults,
 }
 
 impl Around<'_> {
@@ -123,14 +126,14 @@ impl Around<'_> {
             || self.options.secrets.contains(key)
     }
 
-    /// `key_value`; a secret value is replaced by its fingerprint.
-    fn shown(&self, (key, value): (&str, Option<&str>)) -> String {
-        match value {
-            None => key.to_owned(),
-            Some(value) if self.is_secret(key) && !value.contains('*') => {
-                format!("{key}_{}", secret::fingerprint(value))
-            }
-            Some(value) => format!("{key}_{value}"),
+    fn site(&self) -> Site<'_> {
+        Site {
+            domain: &self.domain.name,
+            tenant_key: self.tenant_key(),
+            nodes: &self.domain.nodes,
+            secrets: [&self.domain.settings.secrets, &self.options.secrets],
+            suffixes: self.suffixes,
+            defaults: self.defaults,
         }
     }
 }

@@ -51,6 +51,21 @@ impl fmt::Debug for TenantKey {
 pub struct TenantHash(u128);
 
 impl TenantHash {
+    /// The hash as two words, the high one first.
+    #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
+    pub(crate) const fn halves(self) -> (u64, u64) {
+        ((self.0 >> 64) as u64, self.0 as u64)
+    }
+
+    pub(crate) const fn of_halves((high, low): (u64, u64)) -> Self {
+        Self((high as u128) << 64 | low as u128)
+    }
+
+    /// A number of which the low bits tell parts of a table apart: not those that the table itself uses.
+    pub(crate) const fn shard(self) -> usize {
+        self.halves().0 as usize
+    }
+
     /// Half of the hash, for a table.
     #[expect(clippy::cast_possible_truncation, reason = "half of it is wanted")]
     pub(crate) const fn low(self) -> u64 {

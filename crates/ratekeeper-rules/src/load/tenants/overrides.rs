@@ -3,20 +3,15 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use ratekeeper_core::Algorithm;
 
 use super::{Around, terms};
 use crate::parse::context::Context;
 use crate::parse::fields::{At, Fields, not_a_map};
-use crate::parse::limits::{LimitDefaults, ParsedLimit, limit_of};
+use crate::parse::limits::{LimitDefaults, limit_of};
+use crate::parse::policy::Policy;
 use crate::report::Report;
-use crate::rule::LEASE;
-use crate::tenants::{OwnLimit, Pattern, Term};
-use crate::yaml::Mark;
-use crate::{CUSTOM, Enforce, Node, Position, Profile, Rule, RuleIndex};
-
-/// The most overrides of one tenant: a check looks through them.
-const OVERRIDES_MAX: usize = 256;
+use crate::tenants::{OVERRIDES_MAX, OwnLimit, Target, Term, entry_of};
+use crate::{Rule, RuleIndex};
 
 /// The overrides of one domain so far.
 #[derive(Default)]
@@ -24,16 +19,6 @@ pub(super) struct Overrides {
     targets: HashMap<Box<str>, Target>,
     /// The rules of overrides, by what they are made of: tenants with the same limit share one.
     shared: HashMap<String, RuleIndex>,
-}
-
-/// The descriptor of an override.
-#[derive(Clone)]
-struct Target {
-    pattern: Arc<Pattern>,
-    id: Arc<str>,
-    path: Arc<[Box<str>]>,
-    /// The rule of the default plan whose policy the override takes over, if there is one.
-    base: Option<RuleIndex>,
 }
 
 impl Overrides {
@@ -86,16 +71,11 @@ impl Overrides {
     ) -> Option<OwnLimit> {
         let term = terms::term(fields, outer, report);
         let target = self.target(fields, around, rules, report);
-        let base = target.as_ref().and_then(|target| target.base);
-        let base = base.map(|base| &rules[base.get()]);
-        let algorithm = base.and_then(Rule::limited).map(|limit| limit.algorithm());
-        let algorithm = algorithm.or(around.domain.settings.policy.algorithm);
+        let site = around.site();
+        let algorithm = site.algorithm(target.as_ref(), rules);
         let defaults = LimitDefaults {
-            policy: &Default::default(),
-            algorithm: algorithm.unwrap_or(match around.options.profile {
-                Profile::Ratekeeper => Algorithm::SlidingWindow,
-                Profile::Envoy => Algorithm::FixedWindow,
-            }),
+            policy: &Policy::default(),
+            algorithm,
         };
         let limit = limit_of(fields, defaults, report)?;
         let target = target?;
@@ -108,7 +88,9 @@ impl Overrides {
             Some(rule) => *rule,
             None => {
                 let rule = RuleIndex(u32::try_from(rules.len()).ok()?);
-                rules.push(rule_of(limit, &target, base.cloned(), around, report));
+                let place = report.place(limit.mark);
+                let made = site.rule(limit, &target, place, rules);
+                rules.push(made);
                 self.shared.insert(made_of, rule);
                 rule
             }
@@ -140,153 +122,21 @@ impl Overrides {
         }
         let mut parts = Vec::new();
         for At { value, mark } in texts.iter().filter(|at| !at.value.is_empty()) {
-            let (key, value) = match value.split_once(':') {
-                Some((key, value)) => (key, Some(value)),
-                None => (*value, None),
-            };
-            if key.is_empty() {
+            let Some(part) = entry_of(value) else {
                 let help =
                     "write `descriptor: \"endpoint:POST /orders\"`, the key, a colon and the value";
                 report.error(*mark, "the entry of a descriptor has no key", help);
                 return None;
-            }
-            parts.push((key, value.filter(|value| !value.is_empty())));
+            };
+            parts.push(part);
         }
         let text: Vec<_> = texts.iter().map(|at| at.value).collect();
         let text: Box<str> = text.join("\0").into();
         let known = self.targets.entry(text);
         Some(
             known
-                .or_insert_with(|| target(&parts, around, rules))
+                .or_insert_with(|| around.site().target(&parts, rules))
                 .clone(),
         )
-    }
-}
-
-/// The place of a descriptor's parts, which may be where no rule is.
-fn target(parts: &[(&str, Option<&str>)], around: &Around<'_>, rules: &[Rule]) -> Target {
-    let pattern = Arc::new(Pattern::new(parts.iter().copied()));
-    let node = node_of(&around.domain.nodes, around.tenant_key(), parts);
-    // Requests in flight are another kind of limit, which an override leaves alone.
-    let is_rate = |index: &RuleIndex| {
-        let limit = rules[index.get()].limited();
-        limit.is_none_or(|limit| limit.algorithm() != Algorithm::Concurrency)
-    };
-    let base = node.and_then(|node| node.rules().iter().copied().find(is_rate));
-    if let Some(index) = base {
-        let rule = &rules[index.get()];
-        let draft = around.drafts.get(index.get());
-        let id = draft.map(|draft| draft.on_plan(&rule.id, CUSTOM));
-        return Target {
-            pattern,
-            id: id.unwrap_or_default().into(),
-            path: Arc::clone(&rule.path),
-            base,
-        };
-    }
-    let tenant = (around.tenant_key(), None);
-    let shown = std::iter::once(tenant).chain(parts.iter().copied());
-    let shown: Vec<String> = shown.map(|part| around.shown(part)).collect();
-    let path = parts.iter().map(|(key, value)| match value {
-        Some(value) => format!("{key}_{value}").into(),
-        None => Box::from(*key),
-    });
-    let path: Vec<Box<str>> = std::iter::once(around.tenant_key().into())
-        .chain(path)
-        .collect();
-    Target {
-        pattern,
-        id: format!("{}.{}@{CUSTOM}", around.domain.name, shown.join(".")).into(),
-        path: path.into(),
-        base: None,
-    }
-}
-
-/// The node of `parts` below one that any tenant matches, else below one of a certain tenant's.
-fn node_of<'n>(
-    nodes: &'n [Node],
-    tenant: &str,
-    parts: &[(&str, Option<&str>)],
-) -> Option<&'n Node> {
-    let below = |node: &'n Node| {
-        let mut at = Some(node);
-        for (key, value) in parts {
-            let is_it = |child: &&Node| child.key() == *key && child.value() == *value;
-            at = at.and_then(|node| node.nodes().iter().find(is_it));
-        }
-        at
-    };
-    let here = |any: bool| {
-        let mut here = nodes.iter();
-        here.find_map(|node| {
-            let fits = node.key() == tenant && node.value().is_none() == any;
-            fits.then(|| below(node)).flatten()
-        })
-    };
-    let deeper = || {
-        let mut here = nodes.iter();
-        here.find_map(|node| node_of(node.nodes(), tenant, parts))
-    };
-    here(true).or_else(|| here(false)).or_else(deeper)
-}
-
-/// The rule of an override: its own limit, and otherwise as the rule whose place it takes.
-fn rule_of(
-    limit: ParsedLimit,
-    target: &Target,
-    base: Option<Rule>,
-    around: &Around<'_>,
-    report: &Report<'_>,
-) -> Rule {
-    let base = base.unwrap_or_else(|| unruled(around, report.place(limit.mark)));
-    Rule {
-        id: Arc::clone(&target.id),
-        path: Arc::clone(&target.path),
-        place: report.place(limit.mark),
-        limit: limit.limit,
-        calendar: limit.calendar,
-        unit: limit.unit,
-        window_text: limit.window_text,
-        name: limit.name,
-        plan: Some(CUSTOM.into()),
-        retry_after: None,
-        ..base
-    }
-}
-
-/// A rule of the domain that says nothing by itself.
-fn unruled(around: &Around<'_>, place: Position) -> Rule {
-    let policy = &around.domain.settings.policy;
-    let unlimited = ParsedLimit::unlimited(Mark::START);
-    Rule {
-        id: "".into(),
-        domain: Arc::clone(&around.domain.name),
-        path: [].into(),
-        place,
-        limit: unlimited.limit,
-        calendar: None,
-        unit: None,
-        window_text: "".into(),
-        name: None,
-        replaces: Vec::new(),
-        shadow: false,
-        quota_mode: false,
-        enabled: policy.enabled.unwrap_or(true),
-        enforce: policy.enforce.unwrap_or(Enforce::ALL),
-        count_denied: policy
-            .count_denied
-            .unwrap_or(around.options.profile == Profile::Envoy),
-        detailed_metric: false,
-        value_to_metric: false,
-        metadata: None,
-        plan: None,
-        consistency: policy.consistency,
-        lease: LEASE,
-        store: policy.store.clone(),
-        on_store_failure: policy
-            .on_store_failure
-            .unwrap_or(around.options.on_store_failure),
-        leaky_over_rls: policy.leaky_over_rls.unwrap_or_default(),
-        retry_after: None,
     }
 }

@@ -1,0 +1,262 @@
+//! The audit trail: a row for each change, written with it, and chained to the row before by a hash.
+
+use ratekeeper_core::Timestamp;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use sqlx::Row;
+use sqlx::any::AnyRow;
+
+use crate::database::{DatabaseKind, reading};
+use crate::record::printable;
+use crate::rows::{self, stored};
+use crate::store::{Change, within};
+use crate::{Editor, QuotaError, QuotaStore};
+
+/// A change, as the audit trail is told of it.
+pub(crate) struct Entry<'a> {
+    pub(crate) action: &'a str,
+    pub(crate) domain: &'a str,
+    pub(crate) subject: &'a str,
+    pub(crate) before: Option<Value>,
+    pub(crate) after: Option<Value>,
+    pub(crate) editor: &'a Editor,
+}
+
+/// A row of the audit trail.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct AuditRow {
+    /// The number of the change; the first one is 1, and none is left out.
+    pub version: u64,
+    /// The time of the change, by the clock of the node that made it.
+    pub changed_at: Timestamp,
+    /// The one who made it.
+    pub editor: Editor,
+    /// The kind of change: `put`, `delete`, `reset`, or another of the caller's.
+    pub action: String,
+    /// The domain.
+    pub domain: String,
+    /// The keyed hash of the tenant, or another subject of the caller's.
+    pub subject: String,
+    /// The state before, as JSON.
+    pub before: Option<String>,
+    /// The state after, as JSON.
+    pub after: Option<String>,
+    /// The hash of the row and of all rows before it.
+    pub hash: String,
+}
+
+/// The result of reading the whole audit trail.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum AuditVerdict {
+    /// Every row is as it was written.
+    Intact {
+        /// The number of rows.
+        rows: u64,
+        /// The hash of the last one: kept elsewhere, it proves that nobody rewrote all of them since.
+        head: String,
+    },
+    /// A row was changed or put in.
+    Altered {
+        /// The number of the first such change.
+        version: u64,
+    },
+    /// A row is missing.
+    Missing {
+        /// The number of the first such change.
+        version: u64,
+    },
+}
+
+/// The rows that are read at once.
+const PAGE: u64 = 1_000;
+
+impl AuditRow {
+    /// The hash of this row after one with the hash `previous`.
+    fn chained(&self, previous: &str) -> String {
+        let fields = json!([
+            previous,
+            self.version,
+            self.changed_at.as_micros(),
+            self.editor.name,
+            self.editor.source,
+            self.editor.request_id,
+            self.action,
+            self.domain,
+            self.subject,
+            self.before,
+            self.after,
+        ]);
+        let digest = Sha256::digest(fields.to_string().as_bytes());
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn read(row: &AnyRow) -> Result<Self, QuotaError> {
+        Ok(Self {
+            version: rows::whole(row.try_get("version")?, "quota_audit")?,
+            changed_at: rows::time(row.try_get("changed_at")?),
+            editor: Editor {
+                name: row.try_get("editor")?,
+                source: row.try_get("source")?,
+                request_id: row.try_get("request_id")?,
+            },
+            action: row.try_get("action")?,
+            domain: row.try_get("domain")?,
+            subject: row.try_get("subject")?,
+            before: row.try_get("state_before")?,
+            after: row.try_get("state_after")?,
+            hash: row.try_get("hash")?,
+        })
+    }
+}
+
+impl QuotaStore {
+    /// Writes the audit row of a change and commits both.
+    pub(crate) async fn commit(
+        &self,
+        mut change: Change,
+        entry: &Entry<'_>,
+    ) -> Result<(), QuotaError> {
+        let mut row = AuditRow {
+            version: change.version,
+            changed_at: change.now,
+            editor: Editor {
+                name: printable(&entry.editor.name),
+                source: printable(&entry.editor.source),
+                request_id: printable(&entry.editor.request_id),
+            },
+            action: entry.action.to_owned(),
+            domain: entry.domain.to_owned(),
+            subject: entry.subject.to_owned(),
+            before: entry.before.as_ref().map(Value::to_string),
+            after: entry.after.as_ref().map(Value::to_string),
+            hash: String::new(),
+        };
+        row.hash = row.chained(&change.audit_hash);
+        sqlx::query(
+            "INSERT INTO quota_audit (version, changed_at, editor, source, request_id, action, domain, subject, \
+             state_before, state_after, hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        )
+        .bind(stored(row.version))
+        .bind(stored(row.changed_at.as_micros()))
+        .bind(row.editor.name)
+        .bind(row.editor.source)
+        .bind(row.editor.request_id)
+        .bind(row.action)
+        .bind(row.domain)
+        .bind(row.subject)
+        .bind(row.before)
+        .bind(row.after)
+        .bind(row.hash.clone())
+        .execute(&mut *change.transaction)
+        .await?;
+        sqlx::query("UPDATE quota_version SET audit_hash = $1 WHERE id = 1")
+            .bind(row.hash)
+            .execute(&mut *change.transaction)
+            .await?;
+        if self.address.kind() == DatabaseKind::Postgres {
+            // Sent when the transaction commits. A node that misses it polls.
+            sqlx::query("SELECT pg_notify($1, $2)")
+                .bind(crate::follow::CHANNEL.to_owned())
+                .bind(change.version.to_string())
+                .execute(&mut *change.transaction)
+                .await?;
+        }
+        change.transaction.commit().await?;
+        Ok(())
+    }
+
+    /// Adds a row to the audit trail for a change that is kept elsewhere, such as a switch of a rule. Returns
+    /// its number.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn record(
+        &self,
+        action: &str,
+        domain: &str,
+        subject: &str,
+        (before, after): (Option<Value>, Option<Value>),
+        editor: &Editor,
+    ) -> Result<u64, QuotaError> {
+        self.prepare().await?;
+        within(async {
+            let change = self.begin().await?;
+            let version = change.version;
+            let entry = Entry {
+                action,
+                domain,
+                subject,
+                before,
+                after,
+                editor,
+            };
+            self.commit(change, &entry).await?;
+            Ok(version)
+        })
+        .await
+    }
+
+    /// The rows of the audit trail after `version`, oldest first; at most `most` and a thousand.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn audit(&self, version: u64, most: u64) -> Result<Vec<AuditRow>, QuotaError> {
+        self.prepare().await?;
+        within(async {
+            let rows = sqlx::query(
+                "SELECT version, changed_at, editor, source, request_id, action, domain, subject, state_before, \
+                 state_after, hash FROM quota_audit WHERE version > $1 ORDER BY version LIMIT $2",
+            )
+            .bind(stored(version))
+            .bind(stored(most.min(PAGE)))
+            .fetch_all(&self.pool)
+            .await?;
+            rows.iter().map(AuditRow::read).collect()
+        })
+        .await
+    }
+
+    /// Reads the whole audit trail and checks the chain of its hashes.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn verify_audit(&self) -> Result<AuditVerdict, QuotaError> {
+        self.prepare().await?;
+        let (last, head) = within(self.audit_head()).await?;
+        let (mut known, mut hash) = (0, String::new());
+        while known < last {
+            let rows = self.audit(known, PAGE).await?;
+            let rows = rows.into_iter().take_while(|row| row.version <= last);
+            let before = known;
+            for row in rows {
+                if row.version != known + 1 {
+                    return Ok(AuditVerdict::Missing { version: known + 1 });
+                }
+                if row.hash != row.chained(&hash) {
+                    return Ok(AuditVerdict::Altered {
+                        version: row.version,
+                    });
+                }
+                (known, hash) = (row.version, row.hash);
+            }
+            if known == before {
+                return Ok(AuditVerdict::Missing { version: known + 1 });
+            }
+        }
+        match hash == head {
+            true => Ok(AuditVerdict::Intact { rows: known, head }),
+            false => Ok(AuditVerdict::Altered { version: last }),
+        }
+    }
+
+    /// The number and the hash that the last row has to have.
+    async fn audit_head(&self) -> Result<(u64, String), QuotaError> {
+        let mut transaction = reading(&self.pool, self.address.kind()).await?;
+        let row = sqlx::query("SELECT version, audit_hash FROM quota_version WHERE id = 1");
+        let row = row.fetch_one(&mut *transaction).await?;
+        let version = rows::whole(row.try_get("version")?, "quota_version")?;
+        Ok((version, row.try_get("audit_hash")?))
+    }
+}

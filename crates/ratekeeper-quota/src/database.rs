@@ -1,0 +1,176 @@
+//! The connections to a database, and its tables.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::{Any, AnyPool, SqlSafeStr, Transaction};
+
+use crate::QuotaError;
+
+/// The longest time one operation may take.
+pub(crate) const OPERATION_MAX: Duration = Duration::from_secs(10);
+
+/// The kind of a database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DatabaseKind {
+    /// A file on this machine, for one node.
+    Sqlite,
+    /// A server that nodes share.
+    Postgres,
+}
+
+/// The address of a database. It displays without its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseAddress {
+    url: String,
+    kind: DatabaseKind,
+}
+
+impl DatabaseAddress {
+    /// The SQLite file at `path`, which is made if it is not there.
+    #[must_use]
+    pub fn sqlite(path: &Path) -> Self {
+        let mut url = "sqlite://".to_owned();
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        for byte in path.to_string_lossy().bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                    url.push(byte.into());
+                }
+                _ => url.push_str(&format!("%{byte:02X}")),
+            }
+        }
+        url.push_str("?mode=rwc");
+        Self {
+            url,
+            kind: DatabaseKind::Sqlite,
+        }
+    }
+
+    /// The kind of the database.
+    #[must_use]
+    pub const fn kind(&self) -> DatabaseKind {
+        self.kind
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn pool(&self) -> Result<AnyPool, QuotaError> {
+        sqlx::any::install_default_drivers();
+        let options = AnyConnectOptions::from_str(&self.url);
+        let options = options.map_err(|error| QuotaError::BadAddress(Some(error)))?;
+        let pool = AnyPoolOptions::new()
+            .max_connections(4)
+            .acquire_timeout(OPERATION_MAX)
+            .idle_timeout(Duration::from_secs(300));
+        let is_sqlite = self.kind == DatabaseKind::Sqlite;
+        let pool = pool.after_connect(move |connection, _| {
+            Box::pin(async move {
+                if is_sqlite {
+                    // Readers do not wait for a writer, nor a writer for readers.
+                    let wal = sqlx::query("PRAGMA journal_mode = WAL");
+                    wal.execute(connection).await?;
+                }
+                Ok(())
+            })
+        });
+        Ok(pool.connect_lazy_with(options))
+    }
+}
+
+impl FromStr for DatabaseAddress {
+    type Err = QuotaError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(path) = text.strip_prefix("sqlite://")
+            && !path.is_empty()
+        {
+            return Ok(Self::sqlite(Path::new(path)));
+        }
+        let is_postgres = ["postgres://", "postgresql://"]
+            .iter()
+            .any(|scheme| text.starts_with(scheme));
+        if !is_postgres {
+            return Err(QuotaError::BadAddress(None));
+        }
+        let address = Self {
+            url: text.to_owned(),
+            kind: DatabaseKind::Postgres,
+        };
+        sqlx::any::install_default_drivers();
+        match sqlx::postgres::PgConnectOptions::from_str(text) {
+            Ok(_) => Ok(address),
+            Err(error) => Err(QuotaError::BadAddress(Some(error))),
+        }
+    }
+}
+
+impl std::fmt::Display for DatabaseAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (before, after) = self.url.split_once("://").unwrap_or(("", &self.url));
+        let after = after.split('?').next().unwrap_or_default();
+        let after = after.rsplit_once('@').map_or(after, |(_, after)| after);
+        write!(f, "{before}://{after}")
+    }
+}
+
+impl std::fmt::Debug for DatabaseAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+/// The versions of the tables, in order. Those that were released never change.
+const MIGRATIONS: [(i64, &str, &str); 1] =
+    [(1, "tenants", include_str!("../migrations/0001_tenants.sql"))];
+
+fn migrator() -> Migrator {
+    let migrations = MIGRATIONS.iter().map(|&(version, name, sql)| {
+        let sql = sql.into_sql_str();
+        Migration::new(version, name.into(), MigrationType::Simple, sql, false)
+    });
+    Migrator::with_migrations(migrations.collect())
+}
+
+/// The times that a SQLite file is tried to be brought up to date: another process may be at it.
+const ATTEMPTS: u32 = 5;
+
+/// Brings the tables up to date. Several nodes may do so at once.
+pub(crate) async fn migrate(pool: &AnyPool, kind: DatabaseKind) -> Result<(), QuotaError> {
+    for attempt in 1.. {
+        let Err(error) = migrator().run(pool).await else {
+            break;
+        };
+        let is_raced = matches!(error, MigrateError::ExecuteMigration(..));
+        // PostgreSQL has a lock for it. In SQLite the one who comes second fails, and then finds it done.
+        if kind == DatabaseKind::Sqlite && is_raced && attempt < ATTEMPTS {
+            continue;
+        }
+        return Err(match error {
+            MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
+                QuotaError::Unavailable(error)
+            }
+            error => QuotaError::Migration(error),
+        });
+    }
+    Ok(())
+}
+
+/// Begins a transaction that sees one state of the database throughout.
+pub(crate) async fn reading(
+    pool: &AnyPool,
+    kind: DatabaseKind,
+) -> Result<Transaction<'static, Any>, sqlx::Error> {
+    let mut transaction = pool.begin().await?;
+    if kind == DatabaseKind::Postgres {
+        sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            .execute(&mut *transaction)
+            .await?;
+    }
+    Ok(transaction)
+}

@@ -1,0 +1,56 @@
+//! The ways in which an operation on the quota store fails.
+
+use ratekeeper_rules::BadQuotas;
+
+/// An error of the quota store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QuotaError {
+    /// The tenant cannot have these quotas; [`BadQuotas::field`] names the field.
+    #[error(transparent)]
+    Invalid(#[from] BadQuotas),
+    /// The tenant is not in the version that the editor knows.
+    #[error("{}", match .current {
+        Some(version) => format!("the tenant was changed meanwhile: its version is {version}"),
+        None => "there is no such tenant in the quota store".to_owned(),
+    })]
+    Changed {
+        /// The version that the tenant has; [`None`] if it is not there.
+        current: Option<u64>,
+    },
+    /// The quota store does not have the tenant.
+    #[error("there is no such tenant in the quota store")]
+    NotFound,
+    /// The database has another tenant's hashes: its keys were hashed under another `tenant_key`.
+    #[error("the tenants in this database were hashed under another tenant_key")]
+    OtherKey,
+    /// The address is neither `sqlite://…` nor `postgres://…`.
+    #[error(
+        "not the address of a database: write sqlite://PATH or postgres://USER:PASSWORD@HOST/DATABASE"
+    )]
+    BadAddress(#[source] Option<sqlx::Error>),
+    /// The tables are newer than this program, or were changed by hand.
+    #[error("the tables do not fit this version of the program")]
+    Migration(#[source] sqlx::migrate::MigrateError),
+    /// A row cannot be read.
+    #[error("the table {table} has a row that makes no sense")]
+    Corrupt {
+        /// The table.
+        table: &'static str,
+    },
+    /// The database did not answer in time. What was to be written may have been, as a whole.
+    #[error("the database did not answer within {} s", .0.as_secs())]
+    TooSlow(std::time::Duration),
+    /// The database cannot be reached, or refuses. What was to be written was not, or as a whole if the
+    /// connection broke at the very end.
+    #[error("the database cannot be used")]
+    Unavailable(#[from] sqlx::Error),
+}
+
+impl QuotaError {
+    /// Returns true if trying again later may help.
+    #[must_use]
+    pub const fn is_temporary(&self) -> bool {
+        matches!(self, Self::TooSlow(_) | Self::Unavailable(_))
+    }
+}

@@ -1,0 +1,321 @@
+//! Keeps the tenants in memory in step with the database.
+//!
+//! Every second the database is asked for changes after the last one that is known; on PostgreSQL a
+//! notification says when to ask at once. After a failure everything is read anew, since the database may
+//! be another one. Whatever happens, the last good tenants stay in force.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ratekeeper_rules::TenantIndex;
+use sqlx::postgres::PgListener;
+use tokio::sync::{Mutex, Notify};
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+
+use crate::database::DatabaseKind;
+use crate::saved;
+use crate::status::{QuotaStatus, Source};
+use crate::{QuotaError, QuotaStore};
+
+/// The PostgreSQL channel on which changes are announced.
+pub(crate) const CHANNEL: &str = "ratekeeper_quota";
+
+/// The interval at which the database is asked for changes.
+const POLL: Duration = Duration::from_secs(1);
+
+/// The longest time without an answer after which the next one is still trusted to have all changes:
+/// traces of deleted tenants are kept for longer.
+const GAP_MAX: Duration = Duration::from_secs(3_600);
+
+/// The shortest time between two savings of the copy.
+const SAVED_EVERY: Duration = Duration::from_secs(10);
+
+/// The settings of a [`Follower`].
+#[derive(Clone, Debug, Default)]
+pub struct FollowerConfig {
+    /// The file for the copy of all tenants that a start without the database goes by.
+    pub saved: Option<PathBuf>,
+    /// True if tenants have no limits for as long as nobody knows them: neither the database nor the saved
+    /// copy. Otherwise they are on the default plan.
+    pub allows_unknown: bool,
+}
+
+/// Puts tenants in force and returns how many plans and limits of theirs mean nothing under the rules.
+type Apply = dyn Fn(TenantIndex) -> usize + Send + Sync;
+
+/// Keeps the tenants in memory in step with the database, until it is dropped.
+#[derive(Debug)]
+pub struct Follower {
+    status: QuotaStatus,
+    task: JoinHandle<()>,
+    listening: JoinHandle<()>,
+    wake: Arc<Notify>,
+}
+
+impl Follower {
+    /// Puts the tenants in force by `apply`, now and whenever they change. Waits up to `patience` for the
+    /// database; then, the saved copy is in force until the database is there.
+    pub async fn start(
+        store: QuotaStore,
+        config: FollowerConfig,
+        apply: impl Fn(TenantIndex) -> usize + Send + Sync + 'static,
+        patience: Duration,
+    ) -> Self {
+        let status = QuotaStatus::default();
+        let mut copy = Copy {
+            index: TenantIndex::new(store.key().clone()),
+            store,
+            config,
+            apply: Arc::new(apply),
+            status: status.clone(),
+            version: 0,
+            is_whole: false,
+            asked: Instant::now(),
+            saved: None,
+        };
+        match timeout(patience, copy.look()).await {
+            Ok(()) if copy.is_whole => {}
+            in_time => {
+                if in_time.is_err() {
+                    copy.failed(&QuotaError::TooSlow(patience));
+                }
+                copy.load_saved().await;
+            }
+        }
+        let wake = Arc::new(Notify::new());
+        let listening = tokio::spawn(listen(copy.store.clone(), Arc::clone(&wake)));
+        let task = tokio::spawn(keep(Arc::new(Mutex::new(copy)), Arc::clone(&wake)));
+        Self {
+            status,
+            task,
+            listening,
+            wake,
+        }
+    }
+
+    /// The state of the copy, for operators.
+    #[must_use]
+    pub const fn status(&self) -> &QuotaStatus {
+        &self.status
+    }
+
+    /// Asks the database for changes now: after a change through this node, which is in force here at once
+    /// then.
+    pub fn look(&self) {
+        self.wake.notify_one();
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.listening.abort();
+    }
+}
+
+/// Looks for changes for ever, and goes on after a mistake of ours.
+async fn keep(copy: Arc<Mutex<Copy>>, wake: Arc<Notify>) {
+    loop {
+        tokio::select! {
+            () = wake.notified() => {}
+            () = sleep(POLL) => {}
+        }
+        let copy = Arc::clone(&copy);
+        // A set, so that it ends with us.
+        let mut look = JoinSet::new();
+        look.spawn(async move {
+            let mut copy = copy.lock().await;
+            copy.look().await;
+            copy.save().await;
+        });
+        if let Some(Err(error)) = look.join_next().await {
+            warn!(%error, "reading the quota database has failed: please report this bug");
+        }
+    }
+}
+
+/// Wakes whoever follows when PostgreSQL announces a change.
+async fn listen(store: QuotaStore, wake: Arc<Notify>) {
+    if store.address().kind() != DatabaseKind::Postgres {
+        return;
+    }
+    loop {
+        if let Ok(mut listener) = PgListener::connect(store.address().url()).await
+            && listener.listen(CHANNEL).await.is_ok()
+        {
+            while listener.recv().await.is_ok() {
+                wake.notify_one();
+            }
+        }
+        // Until it is back, polling alone finds changes.
+        sleep(POLL).await;
+    }
+}
+
+/// A node's copy of the tenants.
+struct Copy {
+    store: QuotaStore,
+    config: FollowerConfig,
+    apply: Arc<Apply>,
+    status: QuotaStatus,
+    index: TenantIndex,
+    /// The number of the last change that is in the index.
+    version: u64,
+    /// False if the index has to be read anew.
+    is_whole: bool,
+    /// The time of the last answer.
+    asked: Instant,
+    /// The last change that was saved, and when.
+    saved: Option<(u64, Instant)>,
+}
+
+impl Copy {
+    /// Asks for changes, and puts them in force.
+    async fn look(&mut self) {
+        if self.asked.elapsed() > GAP_MAX {
+            self.is_whole = false;
+        }
+        match self.read().await {
+            Ok(()) => {
+                self.asked = Instant::now();
+                if let Some(away) = self.status.answered() {
+                    info!(away_s = away.as_secs(), "the quota database answers again");
+                }
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), QuotaError> {
+        let newest = self.store.version().await?;
+        if self.is_whole && newest == self.version {
+            return Ok(());
+        }
+        // A database that was put back has fewer changes than we know of.
+        let is_older = newest < self.version;
+        let mut next = (self.index.clone(), self.version);
+        if !self.is_whole || is_older {
+            next = (TenantIndex::new(self.store.key().clone()), 0);
+        }
+        let (mut index, mut version) = next;
+        loop {
+            let changes = self.store.changes(version).await?;
+            let Some(last) = changes.last() else {
+                break;
+            };
+            version = last.record.version;
+            index = blocking(move || {
+                for kept in &changes {
+                    let id = &kept.record.id;
+                    match kept.is_deleted && kept.record.quotas.epoch == 0 {
+                        true => index.remove(&id.domain, id.hash),
+                        false => index.put(&id.domain, id.hash, &kept.record.quotas),
+                    }
+                }
+                index
+            })
+            .await;
+        }
+        self.put(index, version.max(newest), Source::Database).await;
+        self.is_whole = true;
+        Ok(())
+    }
+
+    async fn put(&mut self, index: TenantIndex, version: u64, source: Source) {
+        let (apply, copy) = (Arc::clone(&self.apply), index.clone());
+        let unknown = blocking(move || apply(copy)).await;
+        let tenants = index.len();
+        self.status.in_force(source, version, tenants, unknown);
+        if self.version != version || !self.is_whole {
+            info!(version, tenants, unknown, "new quotas of tenants in use");
+        }
+        (self.index, self.version) = (index, version);
+    }
+
+    fn failed(&mut self, error: &QuotaError) {
+        self.is_whole = false;
+        let why = in_words(error);
+        if self.status.failed(why.clone()) {
+            warn!(%why, "the quota database does not answer; tenants keep the quotas that are known here");
+        }
+    }
+
+    /// Puts the saved copy in force, or says that there is none.
+    async fn load_saved(&mut self) {
+        let key = self.store.key().clone();
+        let path = self.config.saved.clone();
+        let loaded = match path.clone() {
+            Some(path) => blocking(move || saved::load(&path, &key)).await,
+            None => Ok(None),
+        };
+        match loaded {
+            Ok(Some((index, version))) => {
+                info!(
+                    version,
+                    tenants = index.len(),
+                    "the saved quotas of tenants are in use"
+                );
+                self.put(index, version, Source::Saved).await;
+                return;
+            }
+            Ok(None) => {}
+            Err(error) => warn!(%error, path = ?path, "the saved quotas of tenants cannot be used"),
+        }
+        let key = self.store.key().clone();
+        let nobody = match self.config.allows_unknown {
+            true => TenantIndex::allowing_all(key),
+            false => TenantIndex::new(key),
+        };
+        self.put(nobody, 0, Source::Nothing).await;
+    }
+
+    /// Saves the copy if it changed, not too often.
+    async fn save(&mut self) {
+        let Some(path) = self.config.saved.clone() else {
+            return;
+        };
+        let is_due = self
+            .saved
+            .is_none_or(|(version, at)| version != self.version && at.elapsed() >= SAVED_EVERY);
+        if !self.is_whole || !is_due {
+            return;
+        }
+        let (index, version) = (self.index.clone(), self.version);
+        let (shown, now) = (path.clone(), Instant::now());
+        if let Err(error) = blocking(move || saved::save(&path, &index, version)).await {
+            warn!(%error, path = %shown.display(), "the quotas of tenants cannot be saved");
+        }
+        self.saved = Some((version, now));
+    }
+}
+
+/// The error with its causes.
+fn in_words(error: &QuotaError) -> String {
+    let mut words = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let cause_words = cause.to_string();
+        // Some errors repeat their cause.
+        if !words.ends_with(&cause_words) {
+            words.push_str(": ");
+            words.push_str(&cause_words);
+        }
+        source = cause.source();
+    }
+    words
+}
+
+/// Runs what takes long on a thread where it holds nobody up.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime shuts down, and this task with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}

@@ -1,0 +1,47 @@
+//! Plans and overrides of tenants in a database: SQLite for one node, PostgreSQL for many.
+//!
+//! [`QuotaStore`] reads and changes tenants, each change in one transaction with its row of the audit
+//! trail. [`Follower`] keeps an index of all tenants in memory in step with the database, so that a check
+//! never waits for it. The crate knows SQL, and no protocol.
+//!
+//! ```no_run
+//! # async fn example(rules: ratekeeper_rules::RuleSet) -> Result<(), ratekeeper_quota::QuotaError> {
+//! use ratekeeper_quota::{Editor, Precondition, QuotaStore, TenantId};
+//! use ratekeeper_rules::{TenantKey, TenantQuotas, Term};
+//!
+//! let key = TenantKey::from_bytes([7; 16]);
+//! let quotas = QuotaStore::new("sqlite:///var/lib/ratekeeper/quotas.db".parse()?, key.clone())?;
+//! let acme = TenantId::of_value("api_platform", "acme", false, &key);
+//! let on_pro = TenantQuotas {
+//!     plans: vec![(Term::ALWAYS, "pro".into())],
+//!     ..TenantQuotas::default()
+//! };
+//! let editor = Editor::default();
+//! let written = quotas.put(&acme, &on_pro, Precondition::Any, &editor, &rules).await?;
+//! assert_eq!(written.record.quotas, on_pro);
+//! # Ok(())
+//! # }
+//! ```
+
+mod audit;
+mod database;
+mod error;
+mod follow;
+mod list;
+mod record;
+mod rows;
+mod saved;
+mod status;
+mod store;
+mod usage;
+
+pub use audit::{AuditRow, AuditVerdict};
+pub use database::{DatabaseAddress, DatabaseKind};
+pub use error::QuotaError;
+pub use follow::{Follower, FollowerConfig};
+pub use list::{ListCursor, ListFilter, ListPage, NotACursor, PAGE_MAX};
+pub use record::{Editor, Precondition, TenantId, TenantRecord, Written};
+pub use saved::SavedError;
+pub use status::QuotaStatus;
+pub use store::QuotaStore;
+pub use usage::{UsageFilter, UsageRow};

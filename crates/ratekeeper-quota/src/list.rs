@@ -1,0 +1,159 @@
+//! Lists of tenants.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ratekeeper_rules::TenantHash;
+use sqlx::{AssertSqlSafe, Row};
+
+use crate::database::reading;
+use crate::rows::{self, Kept, stored, tenant_columns};
+use crate::store::within;
+use crate::{QuotaError, QuotaStore, TenantRecord};
+
+/// The tenants to list.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ListFilter {
+    /// Only those of this domain.
+    pub domain: Option<String>,
+    /// Only those that are on this plan, now or at another time.
+    pub plan: Option<String>,
+    /// Only those that have, or have not, limits of their own.
+    pub has_overrides: Option<bool>,
+}
+
+/// The place in a list after which the next page begins; to be kept as the text that it displays as.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListCursor {
+    domain: String,
+    hash: TenantHash,
+}
+
+impl fmt::Display for ListCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.hash, self.domain)
+    }
+}
+
+/// A text that is no cursor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not a cursor that a list of tenants ended with")]
+pub struct NotACursor;
+
+impl FromStr for ListCursor {
+    type Err = NotACursor;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (hash, domain) = text.split_once('.').ok_or(NotACursor)?;
+        Ok(Self {
+            domain: domain.to_owned(),
+            hash: hash.parse().map_err(|_| NotACursor)?,
+        })
+    }
+}
+
+/// A part of a list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ListPage {
+    /// The tenants, by domain and hash.
+    pub records: Vec<TenantRecord>,
+    /// The place where the list goes on; [`None`] at its end.
+    pub next: Option<ListCursor>,
+}
+
+/// The most tenants of a page.
+pub const PAGE_MAX: usize = 500;
+
+impl QuotaStore {
+    /// The tenants that `filter` selects, after `cursor`; at most `most` and [`PAGE_MAX`].
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn list(
+        &self,
+        filter: &ListFilter,
+        cursor: Option<&ListCursor>,
+        most: usize,
+    ) -> Result<ListPage, QuotaError> {
+        self.prepare().await?;
+        let most = most.clamp(1, PAGE_MAX);
+        within(async {
+            let mut transaction = reading(&self.pool, self.address.kind()).await?;
+            let mut query = concat!(
+                "SELECT ",
+                tenant_columns!(),
+                " FROM tenant t WHERE t.deleted_at IS NULL AND (t.domain, t.api_key) > ($1, $2) \
+                 AND ($3 = '' OR t.domain = $3) AND ($4 = '' OR EXISTS (SELECT 1 FROM tenant_plan p \
+                 WHERE p.domain = t.domain AND p.api_key = t.api_key AND p.tier = $4))"
+            )
+            .to_owned();
+            let own = "EXISTS (SELECT 1 FROM quota_override o WHERE o.domain = t.domain AND o.api_key = t.api_key)";
+            match filter.has_overrides {
+                Some(true) => query.push_str(&format!(" AND {own}")),
+                Some(false) => query.push_str(&format!(" AND NOT {own}")),
+                None => {}
+            }
+            query.push_str(" ORDER BY t.domain, t.api_key LIMIT $5");
+            let after = cursor.map(|cursor| (cursor.domain.clone(), cursor.hash.to_string()));
+            let (domain, hash) = after.unwrap_or_default();
+            let rows = sqlx::query(AssertSqlSafe(query))
+                .bind(domain)
+                .bind(hash)
+                .bind(filter.domain.clone().unwrap_or_default())
+                .bind(filter.plan.clone().unwrap_or_default())
+                .bind(stored(most as u64 + 1))
+                .fetch_all(&mut *transaction)
+                .await?;
+            let mut kept = rows
+                .iter()
+                .map(rows::kept)
+                .collect::<Result<Vec<_>, _>>()?;
+            let has_more = kept.len() > most;
+            kept.truncate(most);
+            rows::add_quotas(&mut transaction, &mut kept).await?;
+            let records: Vec<_> = kept.into_iter().map(|kept| kept.record).collect();
+            let next = records.last().filter(|_| has_more).map(|last| ListCursor {
+                domain: last.id.domain.clone(),
+                hash: last.id.hash,
+            });
+            Ok(ListPage { records, next })
+        })
+        .await
+    }
+
+    /// The number of tenants.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn count(&self) -> Result<u64, QuotaError> {
+        self.prepare().await?;
+        within(async {
+            let row =
+                sqlx::query("SELECT COUNT(*) AS tenants FROM tenant WHERE deleted_at IS NULL");
+            let row = row.fetch_one(&self.pool).await?;
+            rows::whole(row.try_get("tenants")?, "tenant")
+        })
+        .await
+    }
+
+    /// The tenants that changed after `version`, in the order of their changes; at most [`PAGE_MAX`].
+    pub(crate) async fn changes(&self, version: u64) -> Result<Vec<Kept>, QuotaError> {
+        within(async {
+            let mut transaction = reading(&self.pool, self.address.kind()).await?;
+            let rows = sqlx::query(concat!(
+                "SELECT ",
+                tenant_columns!(),
+                " FROM tenant t WHERE t.version > $1 ORDER BY t.version LIMIT $2"
+            ))
+            .bind(stored(version))
+            .bind(stored(PAGE_MAX as u64))
+            .fetch_all(&mut *transaction)
+            .await?;
+            let mut kept = rows.iter().map(rows::kept).collect::<Result<Vec<_>, _>>()?;
+            rows::add_quotas(&mut transaction, &mut kept).await?;
+            Ok(kept)
+        })
+        .await
+    }
+}

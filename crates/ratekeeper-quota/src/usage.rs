@@ -1,0 +1,150 @@
+//! The calls of tenants, by minute, for billing.
+//!
+//! Each node writes what it counted in a minute so far, as absolute numbers: writing the same again does
+//! no harm.
+
+use ratekeeper_rules::TenantHash;
+use sqlx::{AssertSqlSafe, Row};
+
+use crate::rows::{self, stored};
+use crate::store::within;
+use crate::{QuotaError, QuotaStore};
+
+/// The calls of one tenant by one rule, in one minute, on one node.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct UsageRow {
+    /// The minute, counted from 1970 in UTC.
+    pub minute: u64,
+    /// The domain.
+    pub domain: String,
+    /// The tenant; [`None`] for those beyond what one node writes for a minute, together.
+    pub tenant: Option<TenantHash>,
+    /// The id of the rule; empty for those together.
+    pub rule: String,
+    /// The name of the node.
+    pub node: String,
+    /// The calls that were allowed.
+    pub allowed: u64,
+    /// The calls that were denied.
+    pub denied: u64,
+}
+
+/// The rows of usage to read.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct UsageFilter {
+    /// Only those of this tenant and its domain.
+    pub tenant: Option<(String, TenantHash)>,
+    /// The first minute.
+    pub from: u64,
+    /// The minute after the last.
+    pub until: u64,
+}
+
+/// The tenant of what is counted together.
+const OTHERS: &str = "other";
+
+/// The rows that one statement writes.
+const ROWS_MAX: usize = 500;
+
+impl QuotaStore {
+    /// Writes what a node counted, in place of what it wrote for the same minutes before.
+    ///
+    /// # Errors
+    /// The database cannot be used; then some of the rows may have been written.
+    pub async fn write_usage(&self, rows: &[UsageRow]) -> Result<(), QuotaError> {
+        self.prepare().await?;
+        for part in rows.chunks(ROWS_MAX) {
+            let values: Vec<_> = (0..part.len())
+                .map(|row| {
+                    let places: Vec<_> = (1..=7).map(|at| format!("${}", row * 7 + at)).collect();
+                    format!("({})", places.join(", "))
+                })
+                .collect();
+            let statement = format!(
+                "INSERT INTO quota_usage (minute, domain, api_key, rule, node, allowed, denied) VALUES {} \
+                 ON CONFLICT (minute, domain, api_key, rule, node) \
+                 DO UPDATE SET allowed = excluded.allowed, denied = excluded.denied",
+                values.join(", ")
+            );
+            let mut query = sqlx::query(AssertSqlSafe(statement));
+            for row in part {
+                let tenant = row.tenant.map(|tenant| tenant.to_string());
+                query = query
+                    .bind(stored(row.minute))
+                    .bind(row.domain.clone())
+                    .bind(tenant.unwrap_or_else(|| OTHERS.to_owned()))
+                    .bind(row.rule.clone())
+                    .bind(row.node.clone())
+                    .bind(stored(row.allowed))
+                    .bind(stored(row.denied));
+            }
+            within(async {
+                query.execute(&self.pool).await?;
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// The usage that `filter` selects, oldest first; at most `most` rows.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn usage(
+        &self,
+        filter: &UsageFilter,
+        most: u64,
+    ) -> Result<Vec<UsageRow>, QuotaError> {
+        self.prepare().await?;
+        let (domain, tenant) = match &filter.tenant {
+            Some((domain, tenant)) => (domain.clone(), tenant.to_string()),
+            None => Default::default(),
+        };
+        within(async {
+            let rows = sqlx::query(
+                "SELECT minute, domain, api_key, rule, node, allowed, denied FROM quota_usage \
+                 WHERE minute >= $1 AND minute < $2 AND ($3 = '' OR (domain = $4 AND api_key = $3)) \
+                 ORDER BY minute, domain, api_key, rule, node LIMIT $5",
+            )
+            .bind(stored(filter.from))
+            .bind(stored(filter.until))
+            .bind(tenant)
+            .bind(domain)
+            .bind(stored(most))
+            .fetch_all(&self.pool)
+            .await?;
+            rows.iter()
+                .map(|row| {
+                    let tenant: String = row.try_get("api_key")?;
+                    Ok(UsageRow {
+                        minute: rows::whole(row.try_get("minute")?, "quota_usage")?,
+                        domain: row.try_get("domain")?,
+                        tenant: tenant.parse().ok(),
+                        rule: row.try_get("rule")?,
+                        node: row.try_get("node")?,
+                        allowed: rows::whole(row.try_get("allowed")?, "quota_usage")?,
+                        denied: rows::whole(row.try_get("denied")?, "quota_usage")?,
+                    })
+                })
+                .collect()
+        })
+        .await
+    }
+
+    /// Deletes the usage before a minute.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn forget_usage(&self, before: u64) -> Result<u64, QuotaError> {
+        self.prepare().await?;
+        within(async {
+            let done = sqlx::query("DELETE FROM quota_usage WHERE minute < $1")
+                .bind(stored(before))
+                .execute(&self.pool)
+                .await?;
+            Ok(done.rows_affected())
+        })
+        .await
+    }
+}

@@ -1,0 +1,8 @@
+//! The quota store on both of its databases, and the nodes that follow it.
+
+mod audit;
+mod editors;
+mod following;
+mod records;
+mod support;
+mod usage;

@@ -1,0 +1,389 @@
+//! The tenants of a quota store, in the form that checks look them up in.
+//!
+//! A tenant refers to its plan and to its limits by number, so that it takes little memory and does not
+//! depend on the rules. What the numbers mean under the rules in force stands in [`Resolved`].
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashTable};
+use smallvec::SmallVec;
+
+use super::quotas::{OwnQuota, TenantQuotas};
+use super::{Pattern, TenantHash, TenantKey, Term};
+use crate::{PlanIndex, RuleIndex};
+
+/// Tenants of all domains, by the keyed hash of their value. Clones share what does not change: a change
+/// copies one part in 256.
+#[derive(Clone, Debug)]
+pub struct TenantIndex {
+    pub(crate) key: TenantKey,
+    pub(crate) domains: HashMap<Box<str>, DomainTenants>,
+    pub(crate) allows_all: bool,
+}
+
+impl TenantIndex {
+    /// No tenants yet; their values will be hashed under `key`.
+    #[must_use]
+    pub fn new(key: TenantKey) -> Self {
+        Self {
+            key,
+            domains: HashMap::new(),
+            allows_all: false,
+        }
+    }
+
+    /// An index that lifts the limits of every tenant: for as long as nobody knows who has which.
+    #[must_use]
+    pub fn allowing_all(key: TenantKey) -> Self {
+        Self {
+            allows_all: true,
+            ..Self::new(key)
+        }
+    }
+
+    /// The key of the hashes.
+    #[must_use]
+    pub const fn key(&self) -> &TenantKey {
+        &self.key
+    }
+
+    /// The number of tenants in all domains.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.domains.values().map(DomainTenants::len).sum()
+    }
+
+    /// Returns true if there are no tenants.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All tenants with their quotas, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, TenantHash, TenantQuotas)> {
+        self.domains.iter().flat_map(|(domain, tenants)| {
+            let all = tenants.shards.iter().flat_map(|shard| &shard.tenants);
+            all.map(|tenant| {
+                let hash = TenantHash::of_halves(tenant.hash);
+                (&**domain, hash, tenants.quotas(tenant))
+            })
+        })
+    }
+
+    /// Puts a tenant in the place of its earlier record, if there is one.
+    pub fn put(&mut self, domain: &str, tenant: TenantHash, quotas: &TenantQuotas) {
+        if !self.domains.contains_key(domain) {
+            self.domains.insert(domain.into(), DomainTenants::default());
+        }
+        if let Some(tenants) = self.domains.get_mut(domain) {
+            tenants.put(tenant, quotas);
+        }
+    }
+
+    /// Removes a tenant; has no effect if it is not there.
+    pub fn remove(&mut self, domain: &str, tenant: TenantHash) {
+        if let Some(tenants) = self.domains.get_mut(domain) {
+            tenants.shard(tenant).remove(tenant);
+        }
+    }
+}
+
+/// The tenants of one domain.
+#[derive(Clone, Debug)]
+pub(crate) struct DomainTenants {
+    shards: Arc<Vec<Arc<Shard>>>,
+    pub(crate) plans: Arc<Numbered<Box<str>>>,
+    pub(crate) limits: Arc<Numbered<OwnQuota>>,
+}
+
+/// The shards of a domain: a power of two.
+const SHARDS: usize = 256;
+
+impl Default for DomainTenants {
+    fn default() -> Self {
+        Self {
+            shards: Arc::new(vec![Arc::default(); SHARDS]),
+            plans: Arc::default(),
+            limits: Arc::default(),
+        }
+    }
+}
+
+impl DomainTenants {
+    fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.tenants.len()).sum()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, hash: TenantHash) -> Option<&StoredTenant> {
+        self.shards[hash.shard() % SHARDS].get(hash)
+    }
+
+    /// The quotas of a tenant, as they were put.
+    fn quotas(&self, tenant: &StoredTenant) -> TenantQuotas {
+        let more = tenant.more.as_deref();
+        let plans = more.map(|more| &*more.plans).unwrap_or_default();
+        let plans = plans.iter().map(|plan| (plan.term, plan.name));
+        let plans = tenant
+            .plan
+            .map(|name| (Term::ALWAYS, name))
+            .into_iter()
+            .chain(plans);
+        let limits = more.map(|more| &*more.limits).unwrap_or_default();
+        TenantQuotas {
+            plans: plans
+                .filter_map(|(term, name)| {
+                    Some((term, self.plans.values.get(place(name))?.clone()))
+                })
+                .collect(),
+            overrides: limits
+                .iter()
+                .filter_map(|own| {
+                    Some((own.term, self.limits.values.get(place(own.quota))?.clone()))
+                })
+                .collect(),
+            epoch: tenant.epoch,
+        }
+    }
+
+    fn shard(&mut self, hash: TenantHash) -> &mut Shard {
+        let shards = Arc::make_mut(&mut self.shards);
+        Arc::make_mut(&mut shards[hash.shard() % SHARDS])
+    }
+
+    fn put(&mut self, hash: TenantHash, quotas: &TenantQuotas) {
+        let plans = quotas.plans.iter().map(|(term, name)| StoredPlan {
+            term: *term,
+            name: number(&mut self.plans, name),
+        });
+        let mut plans: Vec<_> = plans.collect();
+        plans.sort_by_key(|plan| std::cmp::Reverse(plan.term.from));
+        let limits = quotas.in_order().map(|(term, quota)| StoredLimit {
+            term: *term,
+            quota: number(&mut self.limits, quota),
+        });
+        let limits: SmallVec<[StoredLimit; 1]> = limits.collect();
+        let (plan, plans) = match plans.as_slice() {
+            [] => (None, plans),
+            [one] if one.term == Term::ALWAYS => (Some(one.name), Vec::new()),
+            _ => (None, plans),
+        };
+        let more = (!plans.is_empty() || !limits.is_empty()).then(|| {
+            let plans = plans.into();
+            Box::new(More { plans, limits })
+        });
+        let (high, low) = hash.halves();
+        self.shard(hash).put(StoredTenant {
+            hash: (high, low),
+            epoch: quotas.epoch,
+            plan,
+            more,
+        });
+    }
+}
+
+/// Values that are referred to by number.
+#[derive(Clone, Debug)]
+pub(crate) struct Numbered<T> {
+    numbers: HashMap<T, Number>,
+    pub(crate) values: Vec<T>,
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Self {
+        Self {
+            numbers: HashMap::new(),
+            values: Vec::new(),
+        }
+    }
+}
+
+/// The place of a value, and one, so that an absent one takes no room.
+pub(crate) type Number = std::num::NonZeroU32;
+
+/// The place in a list that a number stands for.
+pub(crate) const fn place(number: Number) -> usize {
+    number.get() as usize - 1
+}
+
+/// The number of `value`, which is copied the first time.
+fn number<T: Clone + Eq + Hash>(all: &mut Arc<Numbered<T>>, value: &T) -> Number {
+    if let Some(known) = all.numbers.get(value) {
+        return *known;
+    }
+    let all = Arc::make_mut(all);
+    // Four billion different limits do not fit into memory; the last one would stand for all further ones.
+    let next = u32::try_from(all.values.len()).unwrap_or(u32::MAX - 1);
+    let number = Number::MIN.saturating_add(next);
+    all.values.push(value.clone());
+    all.numbers.insert(value.clone(), number);
+    number
+}
+
+/// A part of the tenants.
+#[derive(Clone, Debug, Default)]
+struct Shard {
+    index: HashTable<u32>,
+    tenants: Vec<StoredTenant>,
+}
+
+impl Shard {
+    #[inline]
+    fn get(&self, hash: TenantHash) -> Option<&StoredTenant> {
+        let halves = hash.halves();
+        let is_it = |&at: &u32| self.tenants[at as usize].hash == halves;
+        let at = *self.index.find(halves.1, is_it)?;
+        self.tenants.get(at as usize)
+    }
+
+    fn put(&mut self, tenant: StoredTenant) {
+        let hash = tenant.hash;
+        let Self { index, tenants } = self;
+        let is_it = |&at: &u32| tenants[at as usize].hash == hash;
+        if let Some(&at) = index.find(hash.1, is_it) {
+            tenants[at as usize] = tenant;
+            return;
+        }
+        // A shard of four billion tenants does not fit into memory.
+        let Ok(next) = u32::try_from(tenants.len()) else {
+            return;
+        };
+        if tenants.len() == tenants.capacity() {
+            // A quarter more, not twice as much: there are millions of them.
+            tenants.reserve_exact(tenants.len() / 4 + 4);
+        }
+        tenants.push(tenant);
+        index.insert_unique(hash.1, next, |&at| tenants[at as usize].hash.1);
+    }
+
+    fn remove(&mut self, hash: TenantHash) {
+        let halves = hash.halves();
+        let Self { index, tenants } = self;
+        let is_it = |&at: &u32| tenants[at as usize].hash == halves;
+        let Ok(found) = index.find_entry(halves.1, is_it) else {
+            return;
+        };
+        let (at, _) = found.remove();
+        tenants.swap_remove(at as usize);
+        // The last one has moved here.
+        if let Some(moved) = tenants.get(at as usize) {
+            let from = tenants.len();
+            let place = index.find_mut(moved.hash.1, |&other| other as usize == from);
+            if let Some(place) = place {
+                *place = at;
+            }
+        }
+    }
+}
+
+/// A tenant of a quota store.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredTenant {
+    hash: (u64, u64),
+    pub(crate) epoch: u32,
+    /// Its plan, if it is on one for ever.
+    plan: Option<Number>,
+    more: Option<Box<More>>,
+}
+
+#[derive(Clone, Debug)]
+struct More {
+    /// Its plans, if they change; the one that begins last comes first.
+    plans: Box<[StoredPlan]>,
+    /// Its own limits: the most specific comes first, and of one descriptor the one that begins last.
+    limits: SmallVec<[StoredLimit; 1]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct StoredPlan {
+    term: Term,
+    name: Number,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct StoredLimit {
+    term: Term,
+    quota: Number,
+}
+
+impl StoredTenant {
+    /// Returns true if it has a plan or limits, now or at another time.
+    #[inline]
+    pub(crate) const fn has_quotas(&self) -> bool {
+        self.plan.is_some() || self.more.is_some()
+    }
+
+    #[inline]
+    pub(crate) fn has_limits(&self) -> bool {
+        let more = self.more.as_ref();
+        more.is_some_and(|more| !more.limits.is_empty())
+    }
+}
+
+/// The meaning of the tenants' plans and limits under the rules in force.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Resolved {
+    /// By the place of the plan's name; [`None`] if the domain has no such plan.
+    pub(crate) plans: Vec<Option<PlanIndex>>,
+    /// By the place of the limit; [`None`] if the rules do not allow it.
+    pub(crate) limits: Vec<Option<ResolvedLimit>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ResolvedLimit {
+    pub(crate) pattern: Arc<Pattern>,
+    pub(crate) rule: RuleIndex,
+}
+
+/// The tenants of a domain together with their meaning under its rules.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredTenants {
+    pub(crate) key: TenantKey,
+    pub(crate) tenants: DomainTenants,
+    pub(crate) resolved: Arc<Resolved>,
+    pub(crate) allows_all: bool,
+}
+
+/// A tenant that was looked up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<'a> {
+    pub(crate) tenant: &'a StoredTenant,
+    pub(crate) resolved: &'a Resolved,
+}
+
+impl<'a> Known<'a> {
+    /// The plan at a time, and when the tenant is on it.
+    #[inline]
+    pub(crate) fn plan(self, now: super::Timestamp) -> Option<(Term, PlanIndex)> {
+        if let Some(name) = self.tenant.plan {
+            return self.resolved.plan(name).map(|plan| (Term::ALWAYS, plan));
+        }
+        let more = self.tenant.more.as_ref()?;
+        let mut plans = more.plans.iter();
+        let found = plans.find(|plan| plan.term.contains(now))?;
+        let plan = self.resolved.plan(found.name)?;
+        Some((found.term, plan))
+    }
+
+    /// The first limit in force for which `matches` returns true, and when it is in force.
+    #[inline]
+    pub(crate) fn limit(
+        self,
+        now: super::Timestamp,
+        matches: impl Fn(&Pattern) -> bool,
+    ) -> Option<(Term, &'a RuleIndex)> {
+        let more = self.tenant.more.as_ref()?;
+        let mut in_force = more.limits.iter().filter(|own| own.term.contains(now));
+        in_force.find_map(|own| {
+            let limit = self.resolved.limits.get(place(own.quota))?.as_ref()?;
+            matches(&limit.pattern).then_some((own.term, &limit.rule))
+        })
+    }
+}
+
+impl Resolved {
+    fn plan(&self, name: Number) -> Option<PlanIndex> {
+        self.plans.get(place(name)).copied().flatten()
+    }
+}

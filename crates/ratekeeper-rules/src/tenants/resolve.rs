@@ -1,0 +1,94 @@
+//! Rules with the tenants of a quota store.
+
+use std::sync::Arc;
+
+use super::index::{DomainTenants, Resolved, ResolvedLimit, StoredTenants};
+use super::{Site, TenantIndex};
+use crate::{Domain, PlanIndex, Rule, RuleIndex, RuleSet};
+
+/// Rules with the tenants of a quota store, and the number of records that mean nothing under them.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct WithTenants {
+    /// The rules.
+    pub rules: RuleSet,
+    /// Domains, plans and limits that tenants have and the rules do not allow: such a tenant is on the
+    /// default plan, without that limit.
+    pub unknown: usize,
+}
+
+impl RuleSet {
+    /// These rules with the tenants of `index`, in place of those of an earlier index. Plans and limits
+    /// are looked up by the rules of the files; a tenant that files list as well is as the index says.
+    #[must_use]
+    pub fn with_tenants(&self, index: &TenantIndex) -> WithTenants {
+        let mut rules = self.clone();
+        let mut unknown = 0;
+        for name in index.domains.keys() {
+            unknown += usize::from(self.domain(name).is_none());
+        }
+        let (mut domains, mut all) = (std::mem::take(&mut rules.domains), rules.rules);
+        all.truncate(self.of_files);
+        for domain in domains.iter_mut().filter(|domain| domain.tenant.is_some()) {
+            let tenants = index
+                .domains
+                .get(domain.name())
+                .cloned()
+                .unwrap_or_default();
+            let resolved = self.resolved(domain, &tenants, &mut all);
+            unknown += resolved.plans.iter().filter(|plan| plan.is_none()).count();
+            unknown += resolved
+                .limits
+                .iter()
+                .filter(|limit| limit.is_none())
+                .count();
+            domain.stored = Some(StoredTenants {
+                key: index.key.clone(),
+                tenants,
+                resolved: Arc::new(resolved),
+                allows_all: index.allows_all,
+            });
+        }
+        (rules.domains, rules.rules) = (domains, all);
+        WithTenants { rules, unknown }
+    }
+
+    fn resolved(
+        &self,
+        domain: &Domain,
+        tenants: &DomainTenants,
+        rules: &mut Vec<Rule>,
+    ) -> Resolved {
+        let plan_of = |name: &Box<str>| {
+            let index = domain.plans.iter().position(|plan| plan == name)?;
+            u16::try_from(index).ok().map(PlanIndex)
+        };
+        let site = self.site(domain);
+        let limits = tenants.limits.values.iter().map(|quota| {
+            let index = RuleIndex(u32::try_from(rules.len()).ok()?);
+            let (target, rule) = quota.compile(&site, rules).ok()?;
+            rules.push(rule);
+            Some(ResolvedLimit {
+                pattern: target.pattern,
+                rule: index,
+            })
+        });
+        let limits = limits.collect();
+        Resolved {
+            plans: tenants.plans.values.iter().map(plan_of).collect(),
+            limits,
+        }
+    }
+
+    /// The surroundings of overrides in `domain`.
+    pub(super) fn site<'a>(&'a self, domain: &'a Domain) -> Site<'a> {
+        Site {
+            domain: &domain.name,
+            tenant_key: domain.tenant().unwrap_or_default(),
+            nodes: domain.nodes(),
+            secrets: [&domain.secrets, &domain.secrets],
+            suffixes: &self.suffixes,
+            defaults: &domain.override_defaults,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The place of an override among the rules of its domain, and the rule made of it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ratekeeper_core::Algorithm;
+
+use super::{CUSTOM, Pattern};
+use crate::parse::limits::ParsedLimit;
+use crate::parse::policy::Policy;
+use crate::rule::LEASE;
+use crate::yaml::Mark;
+use crate::{Enforce, Node, Options, Position, Profile, Rule, RuleIndex, secret};
+
+/// The most overrides of one tenant: a check looks through them.
+pub(crate) const OVERRIDES_MAX: usize = 256;
+
+/// Splits an entry of an override's descriptor, `key:value` or `key`, at the first colon. [`None`] without a
+/// key.
+pub(crate) fn entry_of(text: &str) -> Option<(&str, Option<&str>)> {
+    let (key, value) = match text.split_once(':') {
+        Some((key, value)) => (key, Some(value)),
+        None => (text, None),
+    };
+    (!key.is_empty()).then_some((key, value.filter(|value| !value.is_empty())))
+}
+
+/// The descriptor of an override.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) pattern: Arc<Pattern>,
+    pub(crate) id: Arc<str>,
+    path: Arc<[Box<str>]>,
+    /// The rule of the default plan whose policy the override takes over, if there is one.
+    base: Option<RuleIndex>,
+}
+
+/// The domain that overrides are compiled for, while it is read or later.
+#[derive(Clone, Copy)]
+pub(crate) struct Site<'a> {
+    pub(crate) domain: &'a Arc<str>,
+    /// The key of the entry that names the tenant.
+    pub(crate) tenant_key: &'a str,
+    pub(crate) nodes: &'a [Node],
+    /// The keys of secret entries, besides those that are by default.
+    pub(crate) secrets: [&'a BTreeSet<Box<str>>; 2],
+    /// The end that the id of each of the files' rules has for its place in a list.
+    pub(crate) suffixes: &'a [Option<Box<str>>],
+    /// The policy and the algorithm of an override that takes no rule's place.
+    pub(crate) defaults: &'a OverrideDefaults,
+}
+
+/// The properties of overrides that take no rule's place.
+#[derive(Clone, Debug)]
+pub(crate) struct OverrideDefaults {
+    algorithm: Algorithm,
+    rule: Arc<Rule>,
+}
+
+impl OverrideDefaults {
+    /// The defaults of a domain with this policy.
+    pub(crate) fn new(domain: &Arc<str>, policy: &Policy, options: &Options) -> Self {
+        let algorithm = policy.algorithm.unwrap_or(match options.profile {
+            Profile::Ratekeeper => Algorithm::SlidingWindow,
+            Profile::Envoy => Algorithm::FixedWindow,
+        });
+        let unlimited = ParsedLimit::unlimited(Mark::START);
+        let rule = Rule {
+            id: "".into(),
+            domain: Arc::clone(domain),
+            path: [].into(),
+            place: Position {
+                file: "".into(),
+                line: 0,
+                column: 0,
+            },
+            limit: unlimited.limit,
+            calendar: None,
+            unit: None,
+            window_text: "".into(),
+            name: None,
+            replaces: Vec::new(),
+            shadow: false,
+            quota_mode: false,
+            enabled: policy.enabled.unwrap_or(true),
+            enforce: policy.enforce.unwrap_or(Enforce::ALL),
+            count_denied: policy
+                .count_denied
+                .unwrap_or(options.profile == Profile::Envoy),
+            detailed_metric: false,
+            value_to_metric: false,
+            metadata: None,
+            plan: None,
+            consistency: policy.consistency,
+            lease: LEASE,
+            store: policy.store.clone(),
+            on_store_failure: policy.on_store_failure.unwrap_or(options.on_store_failure),
+            leaky_over_rls: policy.leaky_over_rls.unwrap_or_default(),
+            retry_after: None,
+        };
+        Self {
+            algorithm,
+            rule: Arc::new(rule),
+        }
+    }
+}
+
+impl Site<'_> {
+    /// The algorithm of an override that names none: that of the limit whose place it takes.
+    pub(crate) fn algorithm(&self, target: Option<&Target>, rules: &[Rule]) -> Algorithm {
+        let base = target.and_then(|target| target.base);
+        let base = base.map(|base| &rules[base.get()]);
+        let algorithm = base.and_then(Rule::limited).map(|limit| limit.algorithm());
+        algorithm.unwrap_or(self.defaults.algorithm)
+    }
+
+    /// The place of a descriptor's parts, which may be where no rule is.
+    pub(crate) fn target(&self, parts: &[(&str, Option<&str>)], rules: &[Rule]) -> Target {
+        let pattern = Arc::new(Pattern::new(parts.iter().copied()));
+        let node = node_of(self.nodes, self.tenant_key, parts);
+        // Requests in flight are another kind of limit, which an override leaves alone.
+        let is_rate = |index: &RuleIndex| {
+            let limit = rules[index.get()].limited();
+            limit.is_none_or(|limit| limit.algorithm() != Algorithm::Concurrency)
+        };
+        let base = node.and_then(|node| node.rules().iter().copied().find(is_rate));
+        if let Some(index) = base {
+            let rule = &rules[index.get()];
+            return Target {
+                pattern,
+                id: self.custom_id(index, rule).into(),
+                path: Arc::clone(&rule.path),
+                base,
+            };
+        }
+        let tenant = (self.tenant_key, None);
+        let shown = std::iter::once(tenant).chain(parts.iter().copied());
+        let shown: Vec<String> = shown.map(|part| self.shown(part)).collect();
+        let path = parts.iter().map(|(key, value)| match value {
+            Some(value) => format!("{key}_{value}").into(),
+            None => Box::from(*key),
+        });
+        let path: Vec<Box<str>> = std::iter::once(self.tenant_key.into())
+            .chain(path)
+            .collect();
+        Target {
+            pattern,
+            id: format!("{}.{}@{CUSTOM}", self.domain, shown.join(".")).into(),
+            path: path.into(),
+            base: None,
+        }
+    }
+
+    /// The id of overrides in the place of `rule`, without the part for a list.
+    fn custom_id(&self, index: RuleIndex, rule: &Rule) -> String {
+        let suffix = self.suffixes.get(index.get()).and_then(Option::as_ref);
+        let end = suffix.map(|suffix| format!("#{suffix}"));
+        let id = end.and_then(|end| rule.id.strip_suffix(&*end));
+        format!("{}@{CUSTOM}", id.unwrap_or(&rule.id))
+    }
+
+    /// `key_value`; a secret value is replaced by its fingerprint.
+    fn shown(&self, (key, value): (&str, Option<&str>)) -> String {
+        let is_secret = secret::is_secret_by_default(key)
+            || self.secrets.iter().any(|secrets| secrets.contains(key));
+        match value {
+            None => key.to_owned(),
+            Some(value) if is_secret && !value.contains('*') => {
+                format!("{key}_{}", secret::fingerprint(value))
+            }
+            Some(value) => format!("{key}_{value}"),
+        }
+    }
+
+    /// The rule of an override: its own limit, and otherwise as the rule whose place it takes.
+    pub(crate) fn rule(
+        &self,
+        limit: ParsedLimit,
+        target: &Target,
+        place: Position,
+        rules: &[Rule],
+    ) -> Rule {
+        let base = target.base.map(|base| &rules[base.get()]);
+        let base = base.unwrap_or(&self.defaults.rule).clone();
+        Rule {
+            id: Arc::clone(&target.id),
+            path: Arc::clone(&target.path),
+            place,
+            limit: limit.limit,
+            calendar: limit.calendar,
+            unit: limit.unit,
+            window_text: limit.window_text,
+            name: limit.name,
+            plan: Some(CUSTOM.into()),
+            retry_after: None,
+            ..base
+        }
+    }
+}
+
+/// The node of `parts` below one that any tenant matches, else below one of a certain tenant's.
+fn node_of<'n>(
+    nodes: &'n [Node],
+    tenant: &str,
+    parts: &[(&str, Option<&str>)],
+) -> Option<&'n Node> {
+    let below = |node: &'n Node| {
+        let mut at = Some(node);
+        for (key, value) in parts {
+            let is_it = |child: &&Node| child.key() == *key && child.value() == *value;
+            at = at.and_then(|node| node.nodes().iter().find(is_it));
+        }
+        at
+    };
+    let here = |any: bool| {
+        let mut here = nodes.iter();
+        here.find_map(|node| {
+            let fits = node.key() == tenant && node.value().is_none() == any;
+            fits.then(|| below(node)).flatten()
+        })
+    };
+    let deeper = || {
+        let mut here = nodes.iter();
+        here.find_map(|node| node_of(node.nodes(), tenant, parts))
+    };
+    here(true).or_else(|| here(false)).or_else(deeper)
+}

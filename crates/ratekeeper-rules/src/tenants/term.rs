@@ -1,0 +1,61 @@
+//! The time in which something is in force.
+
+use ratekeeper_core::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The time in which a plan or a limit is in force: from its first moment to the one before `until`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Term {
+    /// The first moment.
+    pub from: Timestamp,
+    /// The first moment after it; the end of time stands for "never".
+    pub until: Timestamp,
+}
+
+impl Term {
+    /// All of time.
+    pub const ALWAYS: Self = Self {
+        from: Timestamp::EPOCH,
+        until: Timestamp::from_micros(u64::MAX),
+    };
+
+    /// Returns true if it is in force at `now`.
+    #[must_use]
+    pub fn contains(&self, now: Timestamp) -> bool {
+        // A clock that gets to the end of time must not end anything.
+        self.from <= now && (now < self.until || self.until == Self::ALWAYS.until)
+    }
+
+    /// ` from … until …`; empty for all of time.
+    pub(super) fn in_words(&self) -> String {
+        let shown = |time: Timestamp| {
+            let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+            jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX)
+        };
+        let mut text = String::new();
+        if self.from != Self::ALWAYS.from {
+            text.push_str(&format!(" from {}", shown(self.from)));
+        }
+        if self.until != Self::ALWAYS.until {
+            text.push_str(&format!(" until {}", shown(self.until)));
+        }
+        text
+    }
+}
+
+/// As two numbers, microseconds since 1970.
+impl Serialize for Term {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.from.as_micros(), self.until.as_micros()).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Term {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (from, until) = Deserialize::deserialize(deserializer)?;
+        Ok(Self {
+            from: Timestamp::from_micros(from),
+            until: Timestamp::from_micros(until),
+        })
+    }
+}
