@@ -17,6 +17,7 @@ mod loom;
 mod matrix;
 mod need;
 mod run;
+mod simulate;
 mod steps;
 mod test;
 
@@ -50,6 +51,8 @@ The verbs of this repository.
   cargo xtask chaos [--quick] [--deadline MS] [FAULT...]
                                   three nodes under load while their Redis fails, in every way there is
   cargo xtask loom                the word of a lease in every order in which threads can meet
+  cargo xtask simulate [--seeds N] [--seed S]
+                                  leases on 1 to 16 simulated nodes with every fault: N seeds (10,000), or seed S again
   cargo xtask book                docs/ as a book with search: target/book/index.html
   cargo xtask attack [--quick] [FAMILY...]
                                   the service and the gateway against hostile clients, with real applications behind
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         "chaos" => chaos::chaos(rest),
         "attack" => attack::attack(rest),
         "loom" => loom::loom(),
+        "simulate" => simulate::simulate(rest),
         "book" => book::book(),
         "help" | "--help" | "-h" => {
             // `cargo xtask help | head` closes the pipe early, which is no fault.

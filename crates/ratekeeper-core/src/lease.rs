@@ -25,8 +25,8 @@
 //! Conditions: node and store clocks run at the same rate, within [`DRIFT_PPM`]; all who charge the counter know the
 //! lease time; the store loses no charge.
 //!
-//! Nothing outside of tests uses this yet: the simulation in `tests/leases` and the model of a slot in
-//! `tests/slot_model.rs` do. A store that grants leases will.
+//! The Redis store grants and spends by it, and so do the simulation in `tests/leases` and the model of a slot in
+//! `tests/slot_model.rs`.
 
 mod demand;
 mod facts;

@@ -34,6 +34,7 @@ fn spend(slot: &Slot, lease: u64, hits: u64) -> Option<ratekeeper_core::lease::C
     };
     let credit = slot.spend(is_meant, hits, NOW).ok()?;
     assert_eq!(seen.get(), Some(facts(lease)));
+    assert!(credit.left < 5, "{credit:?}");
     Some(credit)
 }
 

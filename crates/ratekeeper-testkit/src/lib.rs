@@ -6,6 +6,7 @@ pub mod certificates;
 pub mod conformance;
 pub mod http1;
 pub mod http2;
+pub mod leases;
 pub mod model;
 pub mod paired;
 #[cfg(unix)]

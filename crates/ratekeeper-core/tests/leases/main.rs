@@ -1,65 +1,45 @@
-//! Leases, simulated: nodes that spend what a store has granted, over a network that loses, repeats and delays
-//! messages, with crashes, pauses, clocks that drift and limits that change. A seed makes a run; a
-//! run that breaks a promise names its seed.
+//! Leases, simulated against core's rules: see [`ratekeeper_testkit::leases`]. `cargo xtask simulate` plays as many runs
+//! as are wanted.
 
-mod node;
-mod plan;
-mod random;
-mod store;
-mod world;
-
-use plan::{Guard, Plan};
-use random::Random;
 use ratekeeper_core::Algorithm;
-use world::World;
+use ratekeeper_testkit::leases::{
+    LEASED_ALGORITHMS, LeaseGuard, LeaseSimulation, LeaseTotals, LeaseTrouble,
+};
 
-const ALGORITHMS: [Algorithm; 4] = [
-    Algorithm::FixedWindow,
-    Algorithm::SlidingWindow,
-    Algorithm::TokenBucket,
-    Algorithm::Gcra,
-];
-
-/// Runs of each algorithm; RATEKEEPER_LEASE_RUNS says otherwise.
+/// Runs of each algorithm.
 const RUNS: u64 = 500;
 
-fn run(seed: u64, algorithm: Algorithm, without: Option<Guard>) -> Result<World, String> {
-    let mut random = Random::new(seed);
-    let plan = Plan::random(&mut random, algorithm, without);
-    play(seed, plan, random)
+fn run(seed: u64, algorithm: Algorithm, trouble: LeaseTrouble) -> LeaseSimulation {
+    LeaseSimulation {
+        seed,
+        algorithm,
+        trouble,
+        without: None,
+    }
 }
 
-fn play(seed: u64, plan: Plan, random: Random) -> Result<World, String> {
-    let mut world = World::new(plan.clone(), random);
-    let outcome = world.run().and_then(|()| world.check());
-    outcome
-        .map(|()| world)
-        .map_err(|broken| format!("{broken}\nseed {seed}: {plan:?}"))
+/// Plays so many runs of each algorithm.
+fn play(trouble: LeaseTrouble, runs: u64) -> Vec<(Algorithm, LeaseTotals)> {
+    let totals = LEASED_ALGORITHMS.map(|algorithm| {
+        let mut totals = LeaseTotals::default();
+        for seed in 0..runs {
+            match run(seed, algorithm, trouble).run_model() {
+                Ok(these) => totals += these,
+                Err(broken) => panic!("{broken}"),
+            }
+        }
+        println!("{}, {trouble:?}: {totals:?}", algorithm.name());
+        (algorithm, totals)
+    });
+    totals.to_vec()
 }
 
 #[test]
 fn no_more_is_admitted_than_the_limit() {
-    let runs = std::env::var("RATEKEEPER_LEASE_RUNS").ok();
-    let runs = runs.and_then(|runs| runs.parse().ok()).unwrap_or(RUNS);
-    for algorithm in ALGORITHMS {
-        let (mut by_lease, mut returned, mut all) = (0, 0, 0);
-        for seed in 0..runs {
-            match run(seed, algorithm, None) {
-                Ok(world) => {
-                    by_lease += world.by_lease;
-                    returned += world.returned;
-                    all += world.admitted.iter().map(|(_, hits)| hits).sum::<u64>();
-                }
-                Err(broken) => panic!("{}: {broken}", algorithm.name()),
-            }
-        }
-        println!(
-            "{}: {all} admitted, {by_lease} from leases, {returned} given back",
-            algorithm.name()
-        );
+    for (algorithm, totals) in play(LeaseTrouble::Usual, RUNS) {
         assert!(
-            by_lease > all / 20,
-            "{}: {by_lease} of {all} from leases",
+            totals.from_leases > totals.admitted / 20,
+            "{}: {totals:?}",
             algorithm.name()
         );
     }
@@ -67,38 +47,48 @@ fn no_more_is_admitted_than_the_limit() {
 
 #[test]
 fn a_clock_that_goes_back_costs_no_more_than_another_window() {
-    for algorithm in ALGORITHMS {
-        for seed in 0..RUNS / 4 {
-            let mut random = Random::new(seed);
-            let mut plan = Plan::random(&mut random, algorithm, None);
-            plan.limits.truncate(1);
-            plan.terms.truncate(1);
-            plan.step_back = random.within(1, 3 * plan.limits[0].window().get());
-            if let Err(broken) = play(seed, plan, random) {
-                panic!("{}: {broken}", algorithm.name());
-            }
-        }
+    play(LeaseTrouble::ClockBack, RUNS / 4);
+}
+
+/// The replica that takes over has every grant that was spent.
+#[test]
+fn a_failover_admits_no_more_than_the_limit() {
+    for (algorithm, totals) in play(LeaseTrouble::Failovers, RUNS / 4) {
+        assert!(totals.from_leases > 0, "{}: {totals:?}", algorithm.name());
     }
 }
 
-/// Each guard, and limits that need it.
-const GUARDS: [(Guard, Algorithm); 15] = [
-    (Guard::AtomicGrant, Algorithm::FixedWindow),
-    (Guard::OneAnswer, Algorithm::FixedWindow),
-    (Guard::IdempotentGrant, Algorithm::FixedWindow),
-    (Guard::SendTime, Algorithm::FixedWindow),
-    (Guard::SendTime, Algorithm::TokenBucket),
-    (Guard::NotBefore, Algorithm::FixedWindow),
-    (Guard::WindowEnd, Algorithm::FixedWindow),
-    (Guard::SingleReturn, Algorithm::FixedWindow),
-    (Guard::Until, Algorithm::FixedWindow),
-    (Guard::OldestReturn, Algorithm::SlidingWindow),
-    (Guard::Lead, Algorithm::SlidingWindow),
-    (Guard::OwnPart, Algorithm::SlidingWindow),
-    (Guard::Generation, Algorithm::FixedWindow),
-    (Guard::SmallerBurst, Algorithm::TokenBucket),
-    (Guard::Burn, Algorithm::Gcra),
-];
+#[test]
+fn what_is_owed_is_charged_once_and_admits_no_more_than_the_limit() {
+    play(LeaseTrouble::Owed, RUNS / 4);
+}
+
+/// Each guard, limits that need it, and the trouble in which they do.
+const GUARDS: [(LeaseGuard, Algorithm, LeaseTrouble); 18] = {
+    use LeaseTrouble::{Failovers, Owed, Usual};
+    const FIXED: Algorithm = Algorithm::FixedWindow;
+    const SLIDING: Algorithm = Algorithm::SlidingWindow;
+    [
+        (LeaseGuard::AtomicGrant, FIXED, Usual),
+        (LeaseGuard::OneAnswer, FIXED, Usual),
+        (LeaseGuard::IdempotentGrant, FIXED, Usual),
+        (LeaseGuard::SendTime, FIXED, Usual),
+        (LeaseGuard::SendTime, Algorithm::TokenBucket, Usual),
+        (LeaseGuard::NotBefore, FIXED, Usual),
+        (LeaseGuard::WindowEnd, FIXED, Usual),
+        (LeaseGuard::SingleReturn, FIXED, Usual),
+        (LeaseGuard::Until, FIXED, Usual),
+        (LeaseGuard::OldestReturn, SLIDING, Usual),
+        (LeaseGuard::Lead, SLIDING, Usual),
+        (LeaseGuard::OwnPart, SLIDING, Usual),
+        (LeaseGuard::Generation, FIXED, Usual),
+        (LeaseGuard::SmallerBurst, Algorithm::TokenBucket, Usual),
+        (LeaseGuard::Burn, Algorithm::Gcra, Usual),
+        (LeaseGuard::Replicated, FIXED, Failovers),
+        (LeaseGuard::Replicated, Algorithm::Gcra, Failovers),
+        (LeaseGuard::SinglePost, FIXED, Owed),
+    ]
+};
 
 /// The most runs in which a promise is looked for that breaks.
 const TRIES: u64 = 1_000;
@@ -106,8 +96,14 @@ const TRIES: u64 = 1_000;
 #[test]
 fn every_guard_is_needed() {
     let mut unneeded = Vec::new();
-    for (guard, algorithm) in GUARDS {
-        let broken = |seed| Some((seed, run(seed, algorithm, Some(guard)).err()?));
+    for (guard, algorithm, trouble) in GUARDS {
+        let broken = |seed| {
+            let without = LeaseSimulation {
+                without: Some(guard),
+                ..run(seed, algorithm, trouble)
+            };
+            Some((seed, without.run_model().err()?))
+        };
         match (0..TRIES).find_map(broken) {
             Some((seed, broken)) => {
                 let what = broken.lines().next().unwrap_or_default();

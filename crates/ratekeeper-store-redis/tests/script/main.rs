@@ -7,4 +7,5 @@ mod extras;
 mod leases;
 mod merging;
 mod posts;
+mod simulation;
 mod told;

@@ -4,16 +4,17 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use ratekeeper_core::lease::{Facts, Grant, Taken};
-use ratekeeper_core::{Arithmetic, Ask, Limit, Micros, Moment, Spill, State, Timestamp};
+use ratekeeper_core::{Micros, Moment, Timestamp};
 
-use crate::node::{Node, Taking};
-use crate::plan::{Guard, Plan};
-use crate::random::Random;
-use crate::store::{Answer, Request, Store};
+use super::LeaseTotals;
+use super::node::{Node, Taking};
+use super::plan::{LeaseGuard, LeasePlan};
+use super::random::Random;
+use super::store::{LeaseAnswer, LeaseRequest, LeaseStore};
 
 /// Something that happens.
 #[derive(Clone, Debug)]
-enum Event {
+pub(super) enum Event {
     /// A request comes to a node.
     Check(usize, u64),
     /// It goes on, after it had read its clock at that time.
@@ -28,57 +29,63 @@ enum Event {
     Pause(usize),
     Change(usize),
     /// The store gets a message, and the second half of one that is not atomic.
-    Ask(usize, Request),
-    CarryOut(usize, Request),
+    Ask(usize, LeaseRequest),
+    CarryOut(usize, LeaseRequest),
     /// A node gets an answer.
-    Tell(usize, Answer),
+    Tell(usize, LeaseAnswer),
     StepBack,
+    /// The replica takes over.
+    FailOver,
+    /// A node has admitted hits without the store, and posts them.
+    Owe(usize),
 }
 
 /// A lease, as it really went.
 #[derive(Debug)]
-struct Lease {
+pub(super) struct Lease {
     granted_at: Timestamp,
     /// Until when it may be spent, by the store's clock.
     until: Timestamp,
-    granted: u64,
+    pub(super) granted: u64,
     spent: u64,
     /// Hits that were left when it was closed, once it was.
     left: Option<u64>,
 }
 
-pub(crate) struct World {
-    plan: Plan,
-    random: Random,
-    now: u64,
-    start: u64,
+pub(crate) struct World<S> {
+    pub(super) plan: LeasePlan,
+    pub(super) random: Random,
+    pub(super) now: u64,
+    pub(super) start: u64,
     store_offset: u64,
-    store: Store,
+    pub(super) store: S,
     nodes: Vec<Node>,
     /// Of each node; what a crash ends is not told to the next.
     lives: Vec<u64>,
     events: BinaryHeap<Reverse<(u64, u64, usize)>>,
     held: Vec<Option<(Event, u64)>>,
-    leases: BTreeMap<u128, Lease>,
+    pub(super) leases: BTreeMap<u128, Lease>,
+    /// The hits that each post charged.
+    pub(super) posts: BTreeMap<u128, u64>,
     /// Admissions, by the store's clock.
-    pub(crate) admitted: Vec<(Timestamp, u64)>,
+    pub(super) admitted: Vec<(Timestamp, u64)>,
     /// The same by real time.
-    really: Vec<(u64, u64)>,
-    pub(crate) by_lease: u64,
-    pub(crate) returned: u64,
+    pub(super) really: Vec<(u64, u64)>,
+    pub(super) by_lease: u64,
+    pub(super) returned: u64,
 }
 
 /// A promise that was broken.
-pub(crate) type Broken = String;
+pub(super) type Broken = String;
 
-impl World {
-    pub(crate) fn new(plan: Plan, mut random: Random) -> Self {
+impl<S: LeaseStore> World<S> {
+    pub(crate) fn new(plan: LeasePlan, mut random: Random, store: S) -> Self {
         let start = 1_700_000_000_000_000 + random.within(0, 10_000_000);
         let nodes = (0..plan.nodes).map(|_| Node::new(&mut random, start));
         let mut world = Self {
             nodes: nodes.collect(),
             lives: vec![0; plan.nodes],
-            store: Store::new(&plan),
+            store,
             store_offset: random.within(0, 5_000_000),
             now: start,
             start,
@@ -87,6 +94,7 @@ impl World {
             events: BinaryHeap::new(),
             held: Vec::new(),
             leases: BTreeMap::new(),
+            posts: BTreeMap::new(),
             admitted: Vec::new(),
             really: Vec::new(),
             by_lease: 0,
@@ -96,69 +104,7 @@ impl World {
         world
     }
 
-    fn schedule(&mut self) {
-        let (from, to) = (self.start, self.start + self.plan.span);
-        match self.random.happens(300) {
-            true => self.schedule_bursts(),
-            false => self.schedule_traffic(),
-        }
-        for node in 0..self.plan.nodes {
-            let first = from + self.random.within(0, 10_000);
-            self.at(first, Event::Sweep(node));
-            if self.plan.limits.len() > 1 {
-                let change = self.random.within(from, to);
-                self.at(change, Event::Change(node));
-            }
-        }
-        if self.plan.step_back > 0 {
-            let step = self.random.within(from, to);
-            self.at(step, Event::StepBack);
-        }
-    }
-
-    /// Bursts and pauses; most of it at one node.
-    fn schedule_traffic(&mut self) {
-        let focus = self.random.within(0, self.plan.nodes as u64) as usize;
-        let gap = 2 * self.plan.span / self.plan.requests;
-        let mut at = self.start;
-        for _ in 0..self.plan.requests {
-            at += match self.random.happens(300) {
-                true => self.random.within(0, 3 * gap + 1),
-                false => self.random.within(0, gap / 8 + 1),
-            };
-            let node = match self.random.happens(700) {
-                true => focus,
-                false => self.random.within(0, self.plan.nodes as u64) as usize,
-            };
-            let hits = self.random.pick(&[1, 1, 1, 2, 3]);
-            if at < self.start + self.plan.span {
-                self.at(at, Event::Check(node, hits));
-            }
-        }
-    }
-
-    /// Takes the most out of leases: one is asked for, it is spent just before its end with all
-    /// that the limit lets pass then, and a window later all is asked for again.
-    fn schedule_bursts(&mut self) {
-        let window = self.plan.limits[0].window().get();
-        let ttl = self.plan.terms[0].ttl().get();
-        let most = self.plan.limits[0].capacity() + 10;
-        for begin in [window / 2, 5 * window / 2] {
-            let begin = self.start + begin;
-            for node in 0..self.plan.nodes {
-                self.at(begin, Event::Refill(node));
-            }
-            let early = self.random.within(0, ttl / 3);
-            for burst in [begin + ttl - early, begin + window + early] {
-                for number in 0..most {
-                    let node = self.random.within(0, self.plan.nodes as u64) as usize;
-                    self.at(burst + number * 4_000 / most, Event::Check(node, 1));
-                }
-            }
-        }
-    }
-
-    fn at(&mut self, time: u64, event: Event) {
+    pub(super) fn at(&mut self, time: u64, event: Event) {
         let number = self.held.len();
         let life = self.node_of(&event).map_or(0, |node| self.lives[node]);
         self.held.push(Some((event, life)));
@@ -174,7 +120,16 @@ impl World {
             | Event::Sweep(_)
             | Event::Crash(_)
             | Event::Pause(_) => None,
-            Event::Change(_) | Event::Ask(..) | Event::CarryOut(..) | Event::StepBack => None,
+            Event::Change(_) | Event::Ask(..) | Event::CarryOut(..) => None,
+            Event::StepBack | Event::FailOver | Event::Owe(_) => None,
+        }
+    }
+
+    pub(crate) fn totals(&self) -> LeaseTotals {
+        LeaseTotals {
+            admitted: self.admitted.iter().map(|(_, hits)| hits).sum(),
+            from_leases: self.by_lease,
+            returned: self.returned,
         }
     }
 
@@ -247,7 +202,9 @@ impl World {
                 self.close(node, true)
             }
             Event::Ask(node, request) => {
-                if matches!(request, Request::Grant { .. }) && !self.plan.has(Guard::AtomicGrant) {
+                if matches!(request, LeaseRequest::Grant { .. })
+                    && !self.plan.has(LeaseGuard::AtomicGrant)
+                {
                     let at = self.moment();
                     self.store.look(&self.plan, &request, &at);
                     let later = self.now + self.random.within(0, 5_000);
@@ -260,6 +217,18 @@ impl World {
             Event::Tell(node, answer) => self.tell(node, answer),
             Event::StepBack => {
                 self.store_offset = self.store_offset.saturating_sub(self.plan.step_back);
+                Ok(())
+            }
+            Event::FailOver => {
+                self.store.fail_over();
+                Ok(())
+            }
+            Event::Owe(node) => {
+                let id = u128::from(self.random.word()) << 64 | u128::from(self.random.word());
+                let hits = self.random.within(1, 20);
+                for _ in 0..self.random.within(1, 4) {
+                    self.send(node, LeaseRequest::Post { id, hits });
+                }
                 Ok(())
             }
         }
@@ -276,7 +245,7 @@ impl World {
         Moment::at(self.store_time(self.now))
     }
 
-    fn send(&mut self, node: usize, request: Request) {
+    fn send(&mut self, node: usize, request: LeaseRequest) {
         for _ in 0..self.copies() {
             let at = self.now + self.latency();
             self.at(at, Event::Ask(node, request));
@@ -309,7 +278,7 @@ impl World {
             if let Some(request) = self.nodes[node].ask(&mut self.random, self.now) {
                 self.send(node, request);
             }
-            self.send(node, Request::Exact { hits, version });
+            self.send(node, LeaseRequest::Exact { hits, version });
             return Ok(());
         };
         if let (Some(id), Some(taken)) = (id, taken)
@@ -345,7 +314,7 @@ impl World {
                 lease.spent -= hits;
             }
             // Burned.
-            Err(_) if self.plan.has(Guard::Generation) => {}
+            Err(_) if self.plan.has(LeaseGuard::Generation) => {}
             Err(hits) => self.nodes[node].loose += hits,
         }
     }
@@ -353,7 +322,7 @@ impl World {
     fn sweep(&mut self, node: usize) -> Result<(), Broken> {
         let is_idle = self.random.happens(30);
         self.close(node, is_idle)?;
-        let mut again: Vec<Request> = self.nodes[node].returns.values().copied().collect();
+        let mut again: Vec<LeaseRequest> = self.nodes[node].returns.values().copied().collect();
         again.extend(self.nodes[node].pending.map(|pending| pending.request));
         for request in again {
             if self.random.happens(300) {
@@ -386,10 +355,13 @@ impl World {
         for lease in closed {
             let (facts, left) = (lease.facts, lease.left);
             let known = self.leases.get_mut(&facts.id).expect("it was granted");
-            if known.left.replace(left).is_some() && self.plan.has(Guard::OneAnswer) {
+            if known.left.replace(left).is_some() && self.plan.has(LeaseGuard::OneAnswer) {
                 return Err(format!("lease {:x} was closed twice", facts.id));
             }
-            if known.spent + left != known.granted && self.plan.has(Guard::OneAnswer) {
+            // Without these two a lease can be taken twice, or be another one than was charged.
+            let is_one =
+                self.plan.has(LeaseGuard::OneAnswer) && self.plan.has(LeaseGuard::Replicated);
+            if known.spent + left != known.granted && is_one {
                 return Err(format!(
                     "{} of {} left the word",
                     known.spent + left,
@@ -405,19 +377,28 @@ impl World {
         Ok(())
     }
 
-    fn carry_out(&mut self, node: usize, request: Request) -> Result<(), Broken> {
+    fn carry_out(&mut self, node: usize, request: LeaseRequest) -> Result<(), Broken> {
         let at = self.moment();
-        let before = self.store.recorded;
+        let before = self.store.recorded();
         let nodes = self.plan.nodes as u64;
         let answer = self.store.carry_out(&self.plan, &request, nodes, &at);
-        self.returned += before.saturating_sub(self.store.recorded);
+        self.returned += before.saturating_sub(self.store.recorded());
         match answer {
-            Answer::Admitted(hits) => {
+            LeaseAnswer::Admitted(hits) => {
                 self.admitted.push((at.now, hits));
                 self.really.push((self.now, hits));
             }
-            Answer::Granted(id, grant) => self.know(id, &grant),
-            Answer::Returned(_) | Answer::Denied => {}
+            LeaseAnswer::Posted(id, charged) => {
+                self.posts.entry(id).or_insert(charged);
+            }
+            LeaseAnswer::Granted(..) | LeaseAnswer::Returned(_) | LeaseAnswer::Denied => {}
+        }
+        if !self.replicate(&answer) {
+            // The grant is burned.
+            return self.check_recorded(&at);
+        }
+        if let LeaseAnswer::Granted(id, grant) = answer {
+            self.know(id, &grant);
         }
         for _ in 0..self.copies() {
             let then = self.now + self.latency();
@@ -426,7 +407,25 @@ impl World {
         self.check_recorded(&at)
     }
 
+    /// Lets the replica follow, or not; returns false if the answer is not to be used. What is decided exactly always
+    /// reaches it: losing that is not a matter of leases.
+    fn replicate(&mut self, answer: &LeaseAnswer) -> bool {
+        if self.plan.failovers == 0 {
+            return true;
+        }
+        let is_exact = matches!(answer, LeaseAnswer::Admitted(_));
+        let is_replicated = is_exact || self.random.happens(600);
+        if is_replicated {
+            self.store.replicate();
+        }
+        let is_grant = matches!(answer, LeaseAnswer::Granted(..));
+        is_replicated || !is_grant || !self.plan.has(LeaseGuard::Replicated)
+    }
+
     fn know(&mut self, id: u128, grant: &Grant) {
+        if grant.hits == 0 {
+            return;
+        }
         self.leases.entry(id).or_insert_with(|| Lease {
             granted_at: grant.at,
             until: grant.at.after(grant.usable),
@@ -436,9 +435,9 @@ impl World {
         });
     }
 
-    fn tell(&mut self, node: usize, answer: Answer) -> Result<(), Broken> {
+    fn tell(&mut self, node: usize, answer: LeaseAnswer) -> Result<(), Broken> {
         match answer {
-            Answer::Granted(id, grant) => {
+            LeaseAnswer::Granted(id, grant) => {
                 match self.nodes[node].take(&self.plan, id, &grant, self.now) {
                     Taking::Unwanted(facts) => {
                         self.leases.get_mut(&id).expect("it was granted").left = Some(grant.hits);
@@ -449,138 +448,10 @@ impl World {
                     Taking::Held | Taking::Ignored => {}
                 }
             }
-            Answer::Returned(id) => {
+            LeaseAnswer::Returned(id) => {
                 self.nodes[node].returns.remove(&id);
             }
-            Answer::Admitted(_) | Answer::Denied => {}
-        }
-        Ok(())
-    }
-
-    /// In the window that is, no less is recorded than was admitted.
-    fn check_recorded(&self, at: &Moment) -> Result<(), Broken> {
-        if self.plan.step_back > 0 {
-            return Ok(());
-        }
-        let [limit] = self.plan.limits[..] else {
-            return Ok(());
-        };
-        let Arithmetic::FixedWindow = limit.arithmetic() else {
-            return Ok(());
-        };
-        let State::Words([recorded, start, ..]) = self.store.state else {
-            return Ok(());
-        };
-        let in_window = |date: Timestamp| {
-            date.as_micros() >= start && date.as_micros() < start + limit.window().get()
-        };
-        let admitted = self.admitted.iter().filter(|(date, _)| in_window(*date));
-        let admitted: u64 = admitted.map(|(_, hits)| hits).sum();
-        if admitted > recorded {
-            return Err(format!(
-                "{admitted} admitted, {recorded} recorded at {:?}",
-                at.now
-            ));
-        }
-        Ok(())
-    }
-
-    /// Every hit of the store is accounted for: admitted, granted or given back.
-    fn check_ledger(&self) -> Result<(), Broken> {
-        let granted: u64 = self.leases.values().map(|lease| lease.granted).sum();
-        let admitted: u64 = self.admitted.iter().map(|(_, hits)| hits).sum();
-        let charged = self.store.recorded + self.returned;
-        let known = granted + admitted - self.by_lease;
-        if charged != known {
-            return Err(format!("{charged} charged, {known} granted and admitted"));
-        }
-        Ok(())
-    }
-
-    /// Holds what was admitted to the limits.
-    pub(crate) fn check(&mut self) -> Result<(), Broken> {
-        self.check_ledger()?;
-        if self.plan.step_back > 0 {
-            return self.check_after_a_step();
-        }
-        self.admitted.sort_unstable();
-        let largest = |limit: &&Limit| (limit.quota(), limit.capacity());
-        let limit = self
-            .plan
-            .limits
-            .iter()
-            .max_by_key(largest)
-            .expect("there is a limit");
-        match limit.arithmetic() {
-            Arithmetic::EqualCount(_) => self.check_windows(limit),
-            _ => self.check_steps(limit),
-        }
-    }
-
-    /// No window has more than an equal-count log lets pass; each change of the limit may leave hits of
-    /// two groups out.
-    fn check_windows(&self, limit: &Limit) -> Result<(), Broken> {
-        let mut most = limit.most_in_any_window().unwrap_or(0);
-        if self.plan.limits.len() > 1 {
-            let groups = self
-                .plan
-                .limits
-                .iter()
-                .map(|limit| limit.most_in_any_window().unwrap_or(0) - limit.quota() + 1);
-            most += groups.sum::<u64>();
-        }
-        let (mut oldest, mut sum) = (0, 0);
-        for (date, hits) in &self.admitted {
-            sum += hits;
-            while self.admitted[oldest].0.after(limit.window()) <= *date {
-                sum -= self.admitted[oldest].1;
-                oldest += 1;
-            }
-            if sum > most {
-                return Err(format!("{sum} of {most} in the window before {date:?}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// A clock that goes back once lets no more pass in a span as long as the window than twice what it
-    /// does otherwise, and the hits that the step finds already admitted by the time it goes back to.
-    fn check_after_a_step(&self) -> Result<(), Broken> {
-        let limit = &self.plan.limits[0];
-        let most = 2 * limit.most_in_any_window().unwrap_or(0);
-        let mut dated = self.really.clone();
-        dated.sort_unstable();
-        let (mut oldest, mut sum) = (0, 0);
-        for (time, hits) in &dated {
-            sum += hits;
-            while dated[oldest].0 + limit.window().get() <= *time {
-                sum -= dated[oldest].1;
-                oldest += 1;
-            }
-            if sum > most {
-                return Err(format!("{sum} of {most} in the window before {time}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Each hit that was admitted fits a counter that has seen all that were admitted before.
-    fn check_steps(&self, limit: &Limit) -> Result<(), Broken> {
-        let mut state = State::new(limit.shape());
-        for (date, hits) in &self.admitted {
-            let at = Moment::at(*date);
-            let answer = limit.test(state.as_ref(), Ask::hits(*hits as i64), &at);
-            if !answer.fits() {
-                return Err(format!("{hits} at {date:?} do not fit: {answer:?}"));
-            }
-            if limit.charge(state.as_mut(), *hits as i64, &at) == Err(Spill) {
-                if let State::Words(words) = &state {
-                    state = State::Heap(limit.spill(words));
-                }
-                limit
-                    .charge(state.as_mut(), *hits as i64, &at)
-                    .expect("a heap never spills");
-            }
+            LeaseAnswer::Admitted(_) | LeaseAnswer::Denied | LeaseAnswer::Posted(..) => {}
         }
         Ok(())
     }

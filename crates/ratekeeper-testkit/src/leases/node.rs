@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use ratekeeper_core::Micros;
 use ratekeeper_core::lease::{Demand, Ended, Facts, Grant, Slots, Taken, deadline};
 
-use crate::plan::{Guard, Plan};
-use crate::random::Random;
-use crate::store::Request;
+use super::plan::{LeaseGuard, LeasePlan};
+use super::random::Random;
+use super::store::LeaseRequest;
 
 pub(crate) const KEY: (u64, u64) = (1, 2);
 
 /// A grant that was asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
-    pub(crate) request: Request,
+    pub(crate) request: LeaseRequest,
     pub(crate) id: u128,
     /// By the boot clock.
     pub(crate) first_send: Micros,
@@ -27,7 +27,7 @@ pub(crate) struct Node {
     demand: Demand,
     pub(crate) pending: Option<Pending>,
     /// Returns that were not acknowledged.
-    pub(crate) returns: BTreeMap<u128, Request>,
+    pub(crate) returns: BTreeMap<u128, LeaseRequest>,
     /// The limit that it has.
     pub(crate) version: usize,
     /// The real time of its start, and its clock's drift in millionths.
@@ -68,13 +68,13 @@ impl Node {
     }
 
     /// Asks for a grant, unless that is done already.
-    pub(crate) fn ask(&mut self, random: &mut Random, now: u64) -> Option<Request> {
+    pub(crate) fn ask(&mut self, random: &mut Random, now: u64) -> Option<LeaseRequest> {
         if self.pending.is_some() {
             return None;
         }
         let id = u128::from(random.word()) << 64 | u128::from(random.word());
         let (want, version) = (self.demand.want(), self.version);
-        let request = Request::Grant { id, want, version };
+        let request = LeaseRequest::Grant { id, want, version };
         self.pending = Some(Pending {
             request,
             id,
@@ -85,28 +85,28 @@ impl Node {
     }
 
     /// Takes what was granted.
-    pub(crate) fn take(&mut self, plan: &Plan, id: u128, grant: &Grant, now: u64) -> Taking {
+    pub(crate) fn take(&mut self, plan: &LeasePlan, id: u128, grant: &Grant, now: u64) -> Taking {
         let waited = self.pending.filter(|pending| pending.id == id);
         let Some(pending) = waited else {
             return Taking::Ignored;
         };
-        if plan.has(Guard::OneAnswer) {
+        if plan.has(LeaseGuard::OneAnswer) {
             self.pending = None;
         }
         if grant.hits == 0 {
             self.pending = None;
             return Taking::Ignored;
         }
-        let from = match plan.has(Guard::SendTime) {
+        let from = match plan.has(LeaseGuard::SendTime) {
             true => pending.first_send,
             false => self.boot(now),
         };
-        let usable = match plan.has(Guard::WindowEnd) {
+        let usable = match plan.has(LeaseGuard::WindowEnd) {
             true => grant.usable,
             false => plan.terms[pending.version].ttl(),
         };
         let facts = Facts {
-            from: match plan.has(Guard::NotBefore) {
+            from: match plan.has(LeaseGuard::NotBefore) {
                 true => self.boot(now),
                 false => Micros::ZERO,
             },
@@ -135,8 +135,8 @@ impl Node {
         });
     }
 
-    pub(crate) fn give_back(&mut self, facts: &Facts, left: u64) -> Option<Request> {
-        let request = Request::Return {
+    pub(crate) fn give_back(&mut self, facts: &Facts, left: u64) -> Option<LeaseRequest> {
+        let request = LeaseRequest::Return {
             id: facts.id,
             granted_at: facts.granted_at,
             place: facts.place,

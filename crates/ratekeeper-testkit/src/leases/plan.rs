@@ -3,11 +3,12 @@
 use ratekeeper_core::lease::Terms;
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros};
 
-use crate::random::Random;
+use super::random::Random;
 
 /// A protection of the protocol, each of which can be left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Guard {
+#[non_exhaustive]
+pub enum LeaseGuard {
     /// Room is looked up and charged in one step.
     AtomicGrant,
     /// A node takes one answer to each of its requests.
@@ -36,15 +37,33 @@ pub(crate) enum Guard {
     SmallerBurst,
     /// Nothing is given back to a bucket.
     Burn,
+    /// A grant is spent only once the replica that may take over has it.
+    Replicated,
+    /// A post is carried out once.
+    SinglePost,
+}
+
+/// The trouble of a run, besides lost, repeated and late messages, crashes, pauses, and clocks that drift.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LeaseTrouble {
+    /// None; limits may change.
+    Usual,
+    /// The store's clock goes back once.
+    ClockBack,
+    /// A replica takes the store's place, and has only what had reached it.
+    Failovers,
+    /// Nodes admit hits by their failure mode, and post them.
+    Owed,
 }
 
 /// The subject of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub struct LeasePlan {
     /// The limits that nodes may have, one after the other.
-    pub(crate) limits: Vec<Limit>,
-    pub(crate) terms: Vec<Terms>,
-    pub(crate) without: Option<Guard>,
+    pub limits: Vec<Limit>,
+    /// The terms of their leases, in the same order.
+    pub terms: Vec<Terms>,
+    pub(crate) without: Option<LeaseGuard>,
     pub(crate) nodes: usize,
     /// Chances in a thousand.
     pub(crate) lost: u64,
@@ -56,18 +75,22 @@ pub(crate) struct Plan {
     pub(crate) store_drift: i64,
     /// The store's clock goes back by so much, once.
     pub(crate) step_back: u64,
+    /// The number of times that the replica takes over.
+    pub(crate) failovers: u64,
+    /// The number of times that a node admits hits without the store, and posts them.
+    pub(crate) posts: u64,
     /// The length of a run.
     pub(crate) span: u64,
     /// Requests of all nodes together.
     pub(crate) requests: u64,
 }
 
-impl Plan {
-    /// A run with everything that can go wrong but clocks that step back.
+impl LeasePlan {
+    /// A run with the usual trouble.
     pub(crate) fn random(
         random: &mut Random,
         algorithm: Algorithm,
-        without: Option<Guard>,
+        without: Option<LeaseGuard>,
     ) -> Self {
         let (window, limits, terms) = leased(random, algorithm);
         let mut plan = Self {
@@ -82,6 +105,8 @@ impl Plan {
             pauses: random.pick(&[0, 5, 20]),
             store_drift: random.within(0, 1_001) as i64 - 500,
             step_back: 0,
+            failovers: 0,
+            posts: 0,
             span: window * 1_000 * 4,
             requests: 0,
         };
@@ -90,7 +115,24 @@ impl Plan {
         plan
     }
 
-    pub(crate) fn has(&self, guard: Guard) -> bool {
+    /// Adds `trouble`. A single limit is enough for it.
+    pub(crate) fn add(&mut self, trouble: LeaseTrouble, random: &mut Random) {
+        if trouble == LeaseTrouble::Usual {
+            return;
+        }
+        self.limits.truncate(1);
+        self.terms.truncate(1);
+        match trouble {
+            LeaseTrouble::Usual => {}
+            LeaseTrouble::ClockBack => {
+                self.step_back = random.within(1, 3 * self.limits[0].window().get());
+            }
+            LeaseTrouble::Failovers => self.failovers = random.within(1, 4),
+            LeaseTrouble::Owed => self.posts = random.within(1, 20),
+        }
+    }
+
+    pub(crate) fn has(&self, guard: LeaseGuard) -> bool {
         self.without != Some(guard)
     }
 }
