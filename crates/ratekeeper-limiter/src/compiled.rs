@@ -83,11 +83,20 @@ impl<S: Store> Places<'_, S> {
     /// The terms of the rule's leases, if its store leases counters. Rules that cannot be leased are refused when they
     /// are read.
     fn terms(&self, rule: &Rule, limit: &Limit) -> Option<Terms> {
-        let is_leased = rule.consistency == Some(Consistency::Leased) && !rule.count_denied;
-        if !is_leased || !self.0.leases(self.of(rule)) {
+        let slot = self.of(rule);
+        let is_leased =
+            rule.consistency == Some(Consistency::Leased) || self.leases_unasked(rule, slot);
+        if !is_leased || rule.count_denied || !self.0.leases(slot) {
             return None;
         }
         Terms::try_new(limit, rule.lease).ok()
+    }
+
+    /// Returns true if the rule's counter is leased although the rule does not say so: all requests share it, and one
+    /// server of a cluster would have to decide each of them.
+    fn leases_unasked(&self, rule: &Rule, slot: StoreSlot) -> bool {
+        // Hits in quota mode are never taken from leases.
+        rule.consistency.is_none() && rule.is_global && !rule.quota_mode && self.0.is_cluster(slot)
     }
 }
 
@@ -189,6 +198,19 @@ impl Snapshot {
     /// The rules, to be put into another snapshot.
     pub(crate) fn shared_rules(&self) -> Arc<RuleSet> {
         Arc::clone(&self.rules)
+    }
+
+    /// The rules whose counters are leased although they do not say so: `consistency: leased` is the default for a
+    /// counter that all requests share in a cluster.
+    pub fn leased_by_default(&self) -> impl Iterator<Item = &Rule> {
+        let rules = self.rules.rules().iter().zip(&self.compiled);
+        let is_leased = |made: &Compiled| {
+            let limit = made.limit.as_ref();
+            limit.is_some_and(|limit| !limit.lease.is_zero())
+        };
+        let leased =
+            rules.filter(move |(rule, made)| rule.consistency.is_none() && is_leased(made));
+        leased.map(|(rule, _)| rule)
     }
 
     /// The modes that apply to every rule.

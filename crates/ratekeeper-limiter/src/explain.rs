@@ -290,7 +290,7 @@ impl Explainer<'_> {
             Some((step, answered)) => {
                 explained.fill(rule, step, &answered);
                 if let Some(held) = (self.held)(step) {
-                    explained.add_note(&leased(&held));
+                    explained.add_note(&leased(&held, rule.consistency.is_none()));
                 }
             }
             None if self.plan.is_unlimited(self.number, index) => {
@@ -342,19 +342,25 @@ impl ExplainedLimit {
 }
 
 /// The hits that a node holds of a counter, in words.
-fn leased(held: &LeasedHits) -> String {
+fn leased(held: &LeasedHits, by_default: bool) -> String {
     let LeasedHits {
         leases,
         granted,
         left,
         until,
     } = *held;
+    let leased = match by_default {
+        true => "leased by default, because all requests share one counter of a cluster",
+        false => "leased",
+    };
     let until = until.as_millis_ceil();
     match leases {
-        0 => "leased: this node holds nothing now".to_owned(),
-        1 => format!("leased: this node holds {left} of {granted} in a lease, until in {until} ms"),
+        0 => format!("{leased}: this node holds nothing now"),
+        1 => {
+            format!("{leased}: this node holds {left} of {granted} in a lease, until in {until} ms")
+        }
         _ => format!(
-            "leased: this node holds {left} of {granted} in {leases} leases, until in {until} ms"
+            "{leased}: this node holds {left} of {granted} in {leases} leases, until in {until} ms"
         ),
     }
 }

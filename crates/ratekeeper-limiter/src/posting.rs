@@ -129,6 +129,20 @@ impl<S: Store> Limiter<S> {
         }
     }
 
+    /// Posts what is owed to the store, as [`Self::tend`] does. Returns true while anything is owed that can still be
+    /// posted: a node that stops calls it again and again, for a moment.
+    #[must_use]
+    pub fn flush_owed(&self) -> bool {
+        let Some(fallback) = self.fallback() else {
+            return false;
+        };
+        if !fallback.owed().owes() || self.store().away().is_some() {
+            return false;
+        }
+        self.post_owed(self.clock().now());
+        fallback.owed().owes()
+    }
+
     /// Waits in the background for the answer to a request that the failure modes have answered meanwhile:
     /// `owed` says of which steps the hits passed.
     pub(crate) fn expect_late(

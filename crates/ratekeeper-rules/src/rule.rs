@@ -60,8 +60,11 @@ pub struct Rule {
     pub plan: Option<Arc<str>>,
     /// The consistency of the counter between nodes; [`None`] leaves it to the store.
     pub consistency: Option<Consistency>,
-    /// The time of the counter's leases, if it is leased: the longest, where the limit bears no more.
+    /// The time of the counter's leases, if it is leased; shorter where the limit bears no more.
     pub lease: Micros,
+    /// True if all requests share one counter: every entry up to the rule has a value, or a pattern whose values are
+    /// counted together.
+    pub is_global: bool,
     /// The store that keeps the counter; [`None`] means the default store.
     pub store: Option<Box<str>>,
     /// The answer while the store is unavailable.

@@ -98,6 +98,8 @@ struct File {
     enforce: Option<Share>,
     /// The answer to Envoy where a leaky bucket would delay a request.
     leaky_over_rls: Option<LeakyOverRls>,
+    /// The time for which a node holds hits of a leased counter: `100ms`, 5ms to 10s.
+    lease_time: Option<Duration>,
     /// The answer while the store is unavailable.
     on_store_failure: Option<FailureMode>,
     /// The store that keeps the counters.
@@ -148,6 +150,8 @@ struct Descriptor {
     enforce: Option<Share>,
     /// The answer to Envoy where a leaky bucket would delay a request.
     leaky_over_rls: Option<LeakyOverRls>,
+    /// The time for which a node holds hits of a leased counter: `100ms`, 5ms to 10s.
+    lease_time: Option<Duration>,
     /// The answer while the store is unavailable.
     on_store_failure: Option<FailureMode>,
     /// The store that keeps the counters.
@@ -200,6 +204,8 @@ struct RateLimit {
     enforce: Option<Share>,
     /// The answer to Envoy where a leaky bucket would delay a request.
     leaky_over_rls: Option<LeakyOverRls>,
+    /// The time for which a node holds hits of a leased counter: `100ms`, 5ms to 10s.
+    lease_time: Option<Duration>,
     /// The answer while the store is unavailable.
     on_store_failure: Option<FailureMode>,
     /// The store that keeps the counters.
@@ -240,6 +246,8 @@ struct PlanLimit {
     strict: Option<bool>,
     /// The consistency of counters between nodes.
     consistency: Option<Consistency>,
+    /// The time for which a node holds hits of a leased counter: `100ms`, 5ms to 10s.
+    lease_time: Option<Duration>,
     /// The store that keeps the counters.
     store: Option<String>,
 }
@@ -395,6 +403,8 @@ struct ServiceLevel {
     enforce: Option<Share>,
     /// The answer to Envoy where a leaky bucket would delay a request.
     leaky_over_rls: Option<LeakyOverRls>,
+    /// The time for which a node holds hits of a leased counter: `100ms`, 5ms to 10s.
+    lease_time: Option<Duration>,
     /// The answer while the store is unavailable.
     on_store_failure: Option<FailureMode>,
     /// The store that keeps the counters.

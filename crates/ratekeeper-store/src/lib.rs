@@ -97,6 +97,13 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
+    /// Returns true if the counters of the store in that slot lie on several servers, one of which has all hits on one
+    /// counter.
+    fn is_cluster(&self, slot: StoreSlot) -> bool {
+        let _ = slot;
+        false
+    }
+
     /// The hits that this node holds of the counter of `step`; [`None`] if it is not leased.
     fn held(&self, step: &Step) -> Option<LeasedHits> {
         let _ = step;

@@ -203,6 +203,13 @@ impl<R: Store> Store for Router<R> {
         }
     }
 
+    fn is_cluster(&self, slot: StoreSlot) -> bool {
+        match &self.member(Partition(u32::from(slot.0))).store {
+            Backend::Memory(_) => false,
+            Backend::Shared(store) => store.is_cluster(StoreSlot::default()),
+        }
+    }
+
     fn held(&self, step: &Step) -> Option<LeasedHits> {
         match &self.member(partition_of(step)).store {
             Backend::Memory(_) => None,

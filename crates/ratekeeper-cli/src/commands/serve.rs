@@ -4,6 +4,8 @@ mod asking;
 mod envoy;
 mod files;
 mod front;
+mod leases;
+mod owed;
 mod paths;
 mod profile;
 mod sample;
@@ -90,6 +92,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     let state = settings.counters.kept().map(State::claim).transpose()?;
     let limiter = limiter::served(loaded.rules, settings, state.as_ref()).await?;
     let limiter = Arc::new(limiter);
+    leases::tell_defaults(&limiter.snapshot());
     // Before anything is printed: a supervisor that waits for output may stop us right after it.
     let stop = stop::Signals::listen()?;
     let program = match what {
@@ -126,6 +129,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     }
     let saver = state.map(|state| Saver::start(Arc::clone(&limiter), state));
     let code = until_stopped(server, front, &stop).await;
+    owed::flush(&limiter).await;
     limiter.store().close().await;
     if let Some(saver) = saver {
         saver.finish().await;

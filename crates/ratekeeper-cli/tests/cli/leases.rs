@@ -2,7 +2,7 @@
 
 use crate::support::{Service, http, node, run, url};
 use ratekeeper_testkit::process::eventually;
-use ratekeeper_testkit::redis::Server;
+use ratekeeper_testkit::redis::{Cluster, Server};
 use tempfile::tempdir;
 
 /// The hits that both nodes together may admit.
@@ -28,6 +28,13 @@ fn metric(node: &Service, words: &[&str]) -> f64 {
     lines
         .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
         .sum()
+}
+
+/// The nodes that lease, as `/readyz` says.
+fn lease_nodes(node: &Service) -> Option<u64> {
+    let (_, text) = http(node.admin, "GET", "/readyz", "");
+    let said: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    said["lease_nodes"]["default"].as_u64()
 }
 
 #[test]
@@ -57,6 +64,7 @@ fn two_nodes_admit_from_leases_and_never_more_than_the_limit() {
             metric(node, &spent) > 0.0
         });
         assert!(metric(node, &["ratelimit_lease_nodes"]) <= 2.0);
+        eventually("each knows of the other", || lease_nodes(node) == Some(2));
     }
     let admin = nodes[0].admin.to_string();
     let said = run(
@@ -96,4 +104,82 @@ fn local_counters_are_each_nodes_own() {
         let answers = [(); 4].map(|()| allows(&node, "own"));
         assert_eq!(answers, [true, true, true, false]);
     }
+}
+
+const SHARED: &str = "domain: d
+descriptors:
+- { key: whole, value: api, rate_limit: { window: 24h, limit: 1000 } }
+- { key: exact, value: api, rate_limit: { window: 24h, limit: 1000, consistency: exact } }
+- { key: log, value: api, rate_limit: { window: 24h, limit: 1000, algorithm: sliding_log } }
+- { key: user, rate_limit: { window: 24h, limit: 1000 } }
+";
+
+/// One server would have to decide every request of all nodes.
+#[test]
+fn a_limit_that_all_requests_share_is_leased_by_default_in_a_cluster_only() {
+    let (cluster, server) = (
+        Cluster::of(3, 0, std::time::Duration::from_secs(60)),
+        Server::start(),
+    );
+    let single = url(&server);
+    let many = format!("redis+cluster://127.0.0.1:{}/", cluster.ports()[0]);
+    let folder = tempdir().expect("a folder can be made");
+    for (name, store, expected) in [("single", single, false), ("cluster", many, true)] {
+        let node = node(folder.path(), name, SHARED, &store);
+        let admin = node.admin.to_string();
+        for (entry, is_default) in [
+            ("whole=api", expected),
+            ("exact=api", false),
+            ("log=api", false),
+            ("user=api", false),
+        ] {
+            let said = run(
+                folder.path(),
+                &["rules", "explain", "--address", &admin, "d", entry],
+            );
+            let is_said = said.out.contains("leased by default");
+            assert_eq!(is_said, is_default, "{name}, {entry}: {}", said.out);
+        }
+        let log = node.log();
+        assert_eq!(log.contains("leased by default"), expected, "{name}: {log}");
+    }
+}
+
+const OWED: &str = "domain: d
+on_store_failure: local
+descriptors:
+- { key: k, rate_limit: { window: 24h, limit: 50, algorithm: fixed_window } }
+";
+
+/// Nobody else knows of these hits once the node has stopped.
+#[test]
+fn a_node_that_is_told_to_stop_posts_what_its_failure_mode_let_pass() {
+    let mut server = Server::start();
+    let store = url(&server);
+    let folder = tempdir().expect("a folder can be made");
+    let first = node(folder.path(), "one", OWED, &store);
+    assert!(allows(&first, "k"));
+    server.process().kill();
+    let owed = || metric(&first, &["ratelimit_owed_hits_total", "state=\"owed\""]);
+    eventually("the failure mode answers without asking", || {
+        assert!(allows(&first, "k"));
+        metric(&first, &["ratelimit_circuit_state"]) > 0.0 && owed() >= 10.0
+    });
+    let owed = owed();
+    server.restart();
+    eventually("Redis is asked again", || {
+        metric(&first, &["ratelimit_circuit_state"]) == 0.0
+    });
+    let _ = first.stop();
+    let second = node(folder.path(), "two", OWED, &store);
+    eventually("it decides in Redis", || {
+        let (_, ready) = http(second.admin, "GET", "/readyz", "");
+        ready.contains("\"faults\":[]")
+    });
+    // The server has forgotten the hits that it had counted itself.
+    let mut admitted = 0.0;
+    while allows(&second, "k") {
+        admitted += 1.0;
+    }
+    assert_eq!(admitted, 50.0 - owed);
 }

@@ -54,7 +54,7 @@ pub(crate) enum Context {
     Ignored,
 }
 
-const ROOT: [&str; 17] = [
+const ROOT: [&str; 18] = [
     "domain",
     "descriptors",
     "evaluation",
@@ -70,11 +70,12 @@ const ROOT: [&str; 17] = [
     "enabled",
     "enforce",
     "leaky_over_rls",
+    "lease_time",
     "on_store_failure",
     "store",
 ];
 
-const DESCRIPTOR: [&str; 21] = [
+const DESCRIPTOR: [&str; 22] = [
     "key",
     "value",
     "rate_limit",
@@ -94,11 +95,12 @@ const DESCRIPTOR: [&str; 21] = [
     "enabled",
     "enforce",
     "leaky_over_rls",
+    "lease_time",
     "on_store_failure",
     "store",
 ];
 
-const RATE_LIMIT: [&str; 20] = [
+const RATE_LIMIT: [&str; 21] = [
     "unit",
     "requests_per_unit",
     "unlimited",
@@ -117,11 +119,12 @@ const RATE_LIMIT: [&str; 20] = [
     "enabled",
     "enforce",
     "leaky_over_rls",
+    "lease_time",
     "on_store_failure",
     "store",
 ];
 
-const PLAN_LIMIT: [&str; 13] = [
+const PLAN_LIMIT: [&str; 14] = [
     "unit",
     "requests_per_unit",
     "unlimited",
@@ -134,6 +137,7 @@ const PLAN_LIMIT: [&str; 13] = [
     "sub_windows",
     "strict",
     "consistency",
+    "lease_time",
     "store",
 ];
 
@@ -150,7 +154,7 @@ const CONCURRENCY: [&str; 10] = [
     "store",
 ];
 
-const SERVICE_LEVEL: [&str; 14] = [
+const SERVICE_LEVEL: [&str; 15] = [
     "id",
     "enabled",
     "match",
@@ -162,6 +166,7 @@ const SERVICE_LEVEL: [&str; 14] = [
     "count_denied",
     "enforce",
     "leaky_over_rls",
+    "lease_time",
     "on_store_failure",
     "shadow_mode",
     "store",

@@ -69,6 +69,8 @@ pub(crate) struct Path {
     composites: Vec<Box<str>>,
     /// The same with secret values replaced by fingerprints.
     shown: Vec<Box<str>>,
+    /// True if a descriptor on it counts each value by itself.
+    counts_each: bool,
 }
 
 impl Path {
@@ -77,6 +79,12 @@ impl Path {
         path.composites.push(composite);
         path.shown.push(shown);
         path
+    }
+
+    /// The same path, with a counter for each caller.
+    pub(super) fn counting_each(mut self) -> Self {
+        self.counts_each = true;
+        self
     }
 
     /// The last composite; a secret value is replaced by its fingerprint.
@@ -137,12 +145,13 @@ impl Compiler<'_, '_, '_> {
             self.check_no_regex(key.value, value);
         }
         let pattern = composite(key.value, value.map(|at| at.value));
-        let path = path.to(
+        let mut path = path.to(
             pattern.clone(),
             self.shown(key.value, value.map(|at| at.value), &pattern),
         );
         let is_unique = self.check_unique(&pattern, &path, key.mark, level);
         let share_threshold = self.share_threshold(&fields, &pattern, path.last_shown());
+        path.counts_each |= value.is_none() || (pattern.contains('*') && !share_threshold);
         let value_to_metric = self.flag(&fields, "value_to_metric");
         let rules = self.limits(&fields, &path, value_to_metric);
         let children = fields.list("descriptors", self.report).unwrap_or_default();
@@ -430,7 +439,8 @@ impl Compiler<'_, '_, '_> {
             metadata: owner.metadata.clone(),
             plan: owner.plan.clone(),
             consistency: policy.consistency,
-            lease: LEASE,
+            lease: policy.lease_time.unwrap_or(LEASE),
+            is_global: !owner.path.counts_each,
             store: policy.store,
             on_store_failure: policy
                 .on_store_failure
@@ -449,7 +459,8 @@ impl Compiler<'_, '_, '_> {
             return;
         }
         let counts_denied = self.around.profile == Profile::Envoy;
-        let message = match Terms::try_new(limit, LEASE) {
+        let lease = policy.lease_time.unwrap_or(LEASE);
+        let message = match Terms::try_new(limit, lease) {
             Err(why) => format!("`consistency: leased` is not possible here: {why}"),
             Ok(_) if policy.count_denied.unwrap_or(counts_denied) => {
                 "`consistency: leased` is not possible with `count_denied`: denied requests would have to be \

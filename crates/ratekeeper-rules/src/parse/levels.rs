@@ -18,7 +18,8 @@ impl Compiler<'_, '_, '_> {
             .into_iter()
             .fold(Path::default(), |path, part: Box<str>| {
                 path.to(part.clone(), part)
-            });
+            })
+            .counting_each();
         let level = ServiceLevel {
             id: parsed.id.value.clone(),
             enabled: parsed.policy.enabled != Some(false),

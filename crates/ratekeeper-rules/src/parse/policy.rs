@@ -1,6 +1,6 @@
 //! Keys that a domain, a descriptor and a limit may have: how limits are kept and enforced.
 
-use ratekeeper_core::Algorithm;
+use ratekeeper_core::{Algorithm, Micros};
 
 use super::fields::{At, Fields};
 use crate::report::Report;
@@ -16,6 +16,7 @@ pub(crate) struct Policy {
     pub(crate) enabled: Option<bool>,
     pub(crate) enforce: Option<Enforce>,
     pub(crate) leaky_over_rls: Option<LeakyOverRls>,
+    pub(crate) lease_time: Option<Micros>,
     pub(crate) on_store_failure: Option<FailureMode>,
     pub(crate) store: Option<Box<str>>,
 }
@@ -37,6 +38,7 @@ impl Policy {
                     report,
                 )
                 .map(|at| at.value),
+            lease_time: lease_time(fields, report),
             on_store_failure: fields
                 .choice(
                     "on_store_failure",
@@ -66,6 +68,7 @@ impl Policy {
                 "leaky_over_rls",
                 keep(&mut self.leaky_over_rls, other.leaky_over_rls),
             ),
+            ("lease_time", keep(&mut self.lease_time, other.lease_time)),
             (
                 "on_store_failure",
                 keep(&mut self.on_store_failure, other.on_store_failure),
@@ -92,6 +95,7 @@ impl Policy {
             },
             enforce: self.enforce.or(outer.enforce),
             leaky_over_rls: self.leaky_over_rls.or(outer.leaky_over_rls),
+            lease_time: self.lease_time.or(outer.lease_time),
             on_store_failure: self.on_store_failure.or(outer.on_store_failure),
             store: self.store.or_else(|| outer.store.clone()),
         }
@@ -136,6 +140,21 @@ fn consistency(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<Consis
         &Consistency::ALL.map(|it| (it.name(), it)),
         report,
     )
+}
+
+/// The shortest lease that is worth a call, and the longest for which other nodes may lack the hits.
+const LEASE_TIMES: (Micros, Micros) = (Micros::from_millis(5), Micros::from_secs(10));
+
+fn lease_time(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Micros> {
+    let At { value, mark } = fields.duration("lease_time", report)?;
+    let (least, most) = LEASE_TIMES;
+    if value < least || value > most {
+        let message = "`lease_time` is out of range: it is 5ms to 10s";
+        let help = "write `lease_time: 100ms`: other nodes cannot admit the hits that a node holds for so long";
+        report.error(mark, message, help);
+        return None;
+    }
+    Some(value)
 }
 
 fn store(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Box<str>> {

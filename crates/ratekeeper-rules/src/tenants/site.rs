@@ -92,7 +92,8 @@ impl OverrideDefaults {
             metadata: None,
             plan: None,
             consistency: policy.consistency,
-            lease: LEASE,
+            lease: policy.lease_time.unwrap_or(LEASE),
+            is_global: false,
             store: policy.store.clone(),
             on_store_failure: policy.on_store_failure.unwrap_or(options.on_store_failure),
             leaky_over_rls: policy.leaky_over_rls.unwrap_or_default(),
@@ -192,6 +193,7 @@ impl Site<'_> {
             window_text: limit.window_text,
             name: limit.name,
             plan: Some(CUSTOM.into()),
+            is_global: false,
             retry_after: None,
             ..base
         }

@@ -1,6 +1,6 @@
 //! Policies: failure mode, consistency and the like, on limits, descriptors and domains.
 
-use ratekeeper_core::Algorithm;
+use ratekeeper_core::{Algorithm, Micros};
 use ratekeeper_rules::{
     Consistency, Evaluation, FailureMode, LeakyOverRls, Options, Profile, Rule, Source, load,
 };
@@ -251,4 +251,59 @@ fn a_name_that_nobody_has_is_warned_of_where_it_stands() {
         loaded.warnings[0].message,
         "no limit of this domain has the name 'nobody'"
     );
+}
+
+#[test]
+fn the_time_of_leases_is_that_of_the_innermost_key() {
+    let loaded = loaded(
+        "domain: d\nlease_time: 250ms\ndescriptors:\n  - key: a\n    rate_limit: { unit: day, limit: 5 }\n  - key: b\n    \
+         lease_time: 5ms\n    rate_limit:\n      - { unit: day, limit: 5, lease_time: 10s }\n      - { unit: hour, limit: 5 }\n",
+    );
+    let times: Vec<_> = loaded.rules.rules().iter().map(|rule| rule.lease).collect();
+    assert_eq!(times, [250, 10_000, 5].map(Micros::from_millis));
+    let unset = self::loaded(
+        "domain: d\ndescriptors:\n  - { key: a, rate_limit: { unit: day, limit: 1 } }\n",
+    );
+    assert_eq!(unset.rules.rules()[0].lease, Micros::from_millis(100));
+}
+
+#[test]
+fn a_time_of_leases_that_is_out_of_range_is_refused_where_it_stands() {
+    for (written, reason) in [
+        ("4ms", "5ms to 10s"),
+        ("11s", "5ms to 10s"),
+        ("100", "100s"),
+        ("soon", "not a duration"),
+    ] {
+        let source = Source {
+            name: "d.yaml".to_owned(),
+            text: format!(
+                "domain: d\ndescriptors:\n  - key: k\n    lease_time: {written}\n    rate_limit: {{ unit: day, limit: 9 }}\n"
+            ),
+        };
+        let errors = load(&[source], &Options::default()).expect_err("it is refused");
+        let errors = errors.to_string();
+        assert!(errors.contains(reason), "{written}: {errors}");
+        assert!(errors.contains("d.yaml:4:17"), "{written}: {errors}");
+    }
+}
+
+/// Only a counter that all requests share is one server's of a cluster.
+#[test]
+fn a_rule_is_global_if_no_entry_is_counted_by_its_value() {
+    let loaded = loaded(
+        "domain: d\ndescriptors:\n\
+         - key: all\n  value: yes_all\n  rate_limit: { unit: day, limit: 5 }\n  descriptors:\n  \
+         - { key: each, rate_limit: { unit: day, limit: 5 } }\n  \
+         - { key: path, value: /a, rate_limit: { unit: day, limit: 5 } }\n\
+         - { key: each, rate_limit: { unit: day, limit: 5 } }\n\
+         - { key: many, value: \"a*\", rate_limit: { unit: day, limit: 5 } }\n\
+         - { key: shared, value: \"a*\", share_threshold: true, rate_limit: { unit: day, limit: 5 } }\n",
+    );
+    let rules = loaded.rules.rules().iter();
+    let global: Vec<_> = rules
+        .filter(|rule| rule.is_global)
+        .map(|rule| rule.path.join("."))
+        .collect();
+    assert_eq!(global, ["all_yes_all", "all_yes_all.path_/a", "shared_a*"]);
 }

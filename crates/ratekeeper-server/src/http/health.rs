@@ -40,6 +40,9 @@ struct Readiness {
     faults: Vec<String>,
     /// Share of the last ten seconds' decisions that failure modes gave, 0 to 1.
     degraded_ratio: BTreeMap<Box<str>, f64>,
+    /// Nodes that lease counters, by store; only where this node leases some.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    lease_nodes: BTreeMap<Box<str>, u64>,
 }
 
 #[derive(Serialize)]
@@ -49,6 +52,17 @@ struct Rules {
     refused: u64,
     /// The reason the current files are not in force; null if they are.
     error: Option<String>,
+}
+
+/// The number of nodes that lease counters of each store, as far as this node has heard.
+fn lease_nodes<S: ServedStore>(app: &App<S>) -> BTreeMap<Box<str>, u64> {
+    let leases = app.limiter.store().lease_gauges().into_iter();
+    let heard = leases.filter(|store| store.nodes > 0);
+    let named = heard.map(|store| match &*store.store {
+        "" => ("default".into(), store.nodes),
+        _ => (store.store, store.nodes),
+    });
+    named.collect()
 }
 
 fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
@@ -171,6 +185,10 @@ fn answer_ready<S: ServedStore>(app: &App<S>, detail: Detail) -> Response {
                 Detail::State => faults_in_short(app, &snapshot),
             },
             degraded_ratio: app.degraded.shares(&snapshot).into_iter().collect(),
+            lease_nodes: match detail {
+                Detail::Full => lease_nodes(app),
+                Detail::State => BTreeMap::new(),
+            },
         }),
     )
         .into_response()
