@@ -33,6 +33,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::config::RedisConfig;
+use crate::replicas::Allowance;
 use crate::script::{LeaseAction, LeaseCall};
 use crate::shard_connection::Asking;
 use crate::topology::Topology;
@@ -188,6 +189,13 @@ impl Shared {
         });
         over.iter().for_each(|closed| self.settle(closed));
         let Some(want) = want else { return };
+        let want = match self.sender.allowance(step.key, now) {
+            Allowance::Any => want,
+            Allowance::One => 1,
+            Allowance::Nothing(wait) => {
+                return self.tracks.empty(step.key, now, wait.min(step.lease));
+            }
+        };
         let Some(id) = random_id() else {
             self.tracks.failed(step.key);
             return;
@@ -269,6 +277,14 @@ impl Shared {
         if is_sooner {
             self.sooner.notify_one();
         }
+    }
+
+    /// A grant that some replica may not have: a failover could undo its charge. Returning it could take back, from a
+    /// server that never had it, what others have charged.
+    fn unreplicated(&self, job: &Job, hits: u64) {
+        self.counts.granted(hits);
+        self.counts.burned(hits);
+        self.tracks.failed(job.lease_call.key);
     }
 
     /// A grant whose answer did not come in time, or could not be read: what it may have charged is burned.

@@ -27,6 +27,7 @@ mod nodes;
 mod pipeline;
 mod probe;
 mod queue;
+mod replicas;
 mod rights;
 pub mod script;
 mod sentinel;

@@ -7,10 +7,10 @@ use crate::server_error::ServerError;
 
 /// All commands in use, as an ACL grants them.
 const COMMANDS: &str = "+ping +info +time +eval +evalsha +get +set +del +pexpire +zadd +zrem +zcount +zscore \
-                        +zremrangebyscore +zrangebyscore";
+                        +zremrangebyscore +zrangebyscore +wait";
 
 /// The further commands for a cluster.
-const OF_CLUSTERS: &str = " +cluster|slots +cluster|info +asking";
+const OF_CLUSTERS: &str = " +cluster|slots +cluster|info +cluster|nodes +asking";
 
 /// The login, prefix and kind of server that rights are needed for.
 #[derive(Clone, Copy, Debug)]

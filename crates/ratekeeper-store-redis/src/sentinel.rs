@@ -62,7 +62,7 @@ impl Follower {
         let mut failed = None;
         for number in (0..count).map(|step| (last + step) % count) {
             match self.primary_by(number, is_doubted).await {
-                Ok(primary) => return self.adopt(primary),
+                Ok((primary, replicas)) => return self.adopt(primary, replicas),
                 // An unusable primary says more than a sentinel that is away.
                 Err(trouble @ Trouble::Primary(_)) => failed = Some(trouble),
                 Err(trouble) => failed = failed.or(Some(trouble)),
@@ -78,11 +78,15 @@ impl Follower {
         *trouble = Some(found);
     }
 
-    /// Returns the primary that one of the sentinels names, if that server agrees. One that is in
-    /// use and not doubted is not asked, unless it could not be used the last time.
-    async fn primary_by(&mut self, number: usize, is_doubted: bool) -> Result<Node, Trouble> {
-        let address = self.ask_sentinel(number).await;
-        let address = address.map_err(Trouble::Sentinels)?;
+    /// Returns the primary that one of the sentinels names, if that server agrees, with the number of its replicas. One
+    /// that is in use and not doubted is not asked, unless it could not be used the last time.
+    async fn primary_by(
+        &mut self,
+        number: usize,
+        is_doubted: bool,
+    ) -> Result<(Node, Option<usize>), Trouble> {
+        let asked = self.ask_sentinel(number).await;
+        let (address, replicas) = asked.map_err(Trouble::Sentinels)?;
         let primary = Node {
             address,
             login: Arc::clone(&self.set.login),
@@ -98,10 +102,14 @@ impl Follower {
             let checked = self.check_role(&primary).await;
             checked.map_err(Trouble::Primary)?;
         }
-        Ok(primary)
+        Ok((primary, replicas))
     }
 
-    async fn ask_sentinel(&mut self, number: usize) -> Result<Address, DiscoveryError> {
+    /// The primary's address and the number of its replicas; [`None`] if our user may not ask for them.
+    async fn ask_sentinel(
+        &mut self,
+        number: usize,
+    ) -> Result<(Address, Option<usize>), DiscoveryError> {
         let Some(node) = self.set.sentinels.get(number) else {
             return Err(DiscoveryError::NoSentinels);
         };
@@ -116,8 +124,16 @@ impl Follower {
             sentinel: node.name(),
             name: self.set.name.clone(),
         })?;
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("REPLICAS").arg(&self.set.name);
+        let replicas = match ask(node, &mut link, &question).await {
+            Ok(Value::Array(replicas)) => Some(replicas.len()),
+            Ok(_) => None,
+            Err(DiscoveryError::Refused { .. }) => None,
+            Err(why) => return Err(why),
+        };
         self.link = Some((number, link));
-        Ok(address)
+        Ok((address, replicas))
     }
 
     /// Checks that `node` itself claims to be a primary. If our user may not ask, it is believed.
@@ -133,9 +149,9 @@ impl Follower {
         Err(DiscoveryError::NotPrimary(node.name()))
     }
 
-    fn adopt(&self, primary: Node) {
+    fn adopt(&self, primary: Node, replicas: Option<usize>) {
         let name = primary.name();
-        if self.topology.adopt_primary(primary) {
+        if self.topology.adopt_primary(primary, replicas) {
             info!(primary = name, "the sentinels name the primary");
         }
         if self.topology.trouble.lock().take().is_some() {

@@ -14,6 +14,7 @@ use crate::journal::{Condition, Journal};
 use crate::metrics::{Fault, Metrics, ShardCounts};
 use crate::monitor::ServerStatus;
 use crate::node::Node;
+use crate::replicas::Replicas;
 
 /// The least time between two log lines about unusable answers.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -28,6 +29,8 @@ pub(crate) struct Shard {
     pub(crate) name: Box<str>,
     pub(crate) breaker: Breaker,
     pub(crate) metrics: Metrics,
+    /// Its replicas, which leases wait for.
+    pub(crate) replicas: Replicas,
     /// The server's clock.
     pub(crate) clock: ServerClock,
     /// Its last known status.
@@ -69,6 +72,7 @@ impl Shard {
             node,
             breaker: Breaker::new(),
             metrics: Metrics::default(),
+            replicas: Replicas::default(),
             clock: ServerClock::default(),
             status: Mutex::default(),
             trouble: Mutex::new(None),

@@ -249,6 +249,10 @@ impl RedisStore {
             faults.extend(shard.clock_fault());
             faults.extend(shard.distance.lock().as_deref().map(str::to_owned));
         }
+        if self.leases.get().is_some() {
+            let shards = map.shards().iter();
+            faults.extend(shards.filter_map(|shard| shard.replicas.fault(&shard.name)));
+        }
         faults.extend(self.monitor.hash_key_fault());
         faults.extend(self.monitor.status().warnings);
         faults
@@ -305,6 +309,10 @@ impl Store for RedisStore {
 
     fn leases(&self, _: StoreSlot) -> bool {
         self.slots.has_own_clock()
+    }
+
+    fn is_cluster(&self, _: StoreSlot) -> bool {
+        self.slots.topology().is_cluster()
     }
 
     /// The error while a single server's breaker is open. In a cluster each slot is asked by itself.

@@ -58,6 +58,8 @@ struct Surveyor {
 /// A node's view of its cluster.
 struct Said {
     ranges: Vec<Range>,
+    /// The replicas of each primary; [`None`] if our user may not ask.
+    replicas: Vec<(Address, Option<usize>)>,
     /// The number of changes it has seen; 0 if our user may not ask.
     epoch: u64,
 }
@@ -70,7 +72,7 @@ impl Surveyor {
             Some((node, mut link)) if !is_doubted => {
                 if let Ok(said) = ask(&node, &mut link).await {
                     self.link = Some((node, link));
-                    return self.adopt(&said.ranges);
+                    return self.adopt(&said);
                 }
             }
             // Stable: the one that was asked last comes last.
@@ -95,7 +97,7 @@ impl Surveyor {
             }
         }
         if let Some(said) = best {
-            return self.adopt(&said.ranges);
+            return self.adopt(&said);
         }
         let why = failed.unwrap_or(DiscoveryError::NoNodes);
         let mut trouble = self.topology.trouble.lock();
@@ -127,8 +129,10 @@ impl Surveyor {
         Ok((said, link))
     }
 
-    fn adopt(&self, ranges: &[Range]) {
-        self.topology.adopt(ranges);
+    fn adopt(&self, said: &Said) {
+        // First, so that no server is taken for one without replicas that has some.
+        self.topology.name_replicas(&said.replicas);
+        self.topology.adopt(&said.ranges);
         if self.topology.trouble.lock().take().is_some() {
             info!("the slot map is available again");
         }
@@ -154,7 +158,14 @@ async fn ask(node: &Node, link: &mut Link) -> Result<Said, DiscoveryError> {
         Err(DiscoveryError::Refused { .. }) => None,
         info => read_epoch(&info?),
     };
+    let mut nodes = redis::cmd("CLUSTER");
+    nodes.arg("NODES");
+    let nodes = match discovery::ask(node, link, &nodes).await {
+        Err(DiscoveryError::Refused { .. }) => None,
+        nodes => Some(nodes?),
+    };
     Ok(Said {
+        replicas: replicas(&answer, &node.address, nodes),
         ranges,
         epoch: epoch.unwrap_or(0),
     })
@@ -170,6 +181,52 @@ fn read_epoch(info: &Value) -> Option<u64> {
             .parse()
             .ok()
     })
+}
+
+/// Counts the replicas of each primary in the answer to CLUSTER SLOTS, as CLUSTER NODES lists them: CLUSTER SLOTS leaves
+/// out those that are away, which can come back and take over.
+fn replicas(slots: &Value, asked: &Address, nodes: Option<Value>) -> Vec<(Address, Option<usize>)> {
+    let nodes: Option<String> = nodes.and_then(|nodes| redis::from_redis_value(nodes).ok());
+    let Value::Array(ranges) = slots else {
+        return Vec::new();
+    };
+    let mut found: Vec<(Address, Option<usize>)> = Vec::new();
+    for range in ranges {
+        let (Some(read), Some(id)) = (read_range(range, asked), primary_id(range)) else {
+            continue;
+        };
+        if found.iter().all(|(address, _)| *address != read.address) {
+            let count = nodes.as_deref().map(|nodes| replicas_of(id, nodes));
+            found.push((read.address, count));
+        }
+    }
+    found
+}
+
+/// Counts the lines of CLUSTER NODES that name a replica of the node `id`, in whatever state: the third word of a line is
+/// its flags, the fourth the id of its primary.
+fn replicas_of(id: &str, nodes: &str) -> usize {
+    let is_its_replica = |line: &&str| {
+        let mut words = line.split(' ').skip(2);
+        let flags = words.next().unwrap_or_default();
+        flags.split(',').any(|flag| flag == "slave") && words.next() == Some(id)
+    };
+    nodes.lines().filter(is_its_replica).count()
+}
+
+/// The id of a range's primary.
+fn primary_id(range: &Value) -> Option<&str> {
+    let Value::Array(range) = range else {
+        return None;
+    };
+    let [_, _, Value::Array(primary), ..] = &range[..] else {
+        return None;
+    };
+    match primary.get(2)? {
+        Value::BulkString(id) => std::str::from_utf8(id).ok(),
+        Value::SimpleString(id) => Some(id),
+        _ => None,
+    }
 }
 
 /// Reads the answer to CLUSTER SLOTS: ranges, each with its first and last slot, its primary, and
@@ -256,6 +313,25 @@ mod tests {
                 (6, 16_383, "seed:7001".to_owned())
             ]
         );
+    }
+
+    #[test]
+    fn replicas_are_counted_whatever_their_state() {
+        let answer = Value::Array(vec![slots(0, 16_383, text("10.0.0.1"), 7000)]);
+        let nodes = "id 10.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-16383\n\
+                     a 10.0.0.2:7000@17000 slave id 0 1 1 connected\n\
+                     b 10.0.0.3:7000@17000,host slave,fail id 1 1 1 disconnected\n\
+                     c 10.0.0.4:7000@17000 slave other 0 1 2 connected\n";
+        let counted = |nodes| {
+            let found = replicas(&answer, &Address::default(), nodes);
+            let found = found.iter();
+            found
+                .map(|(address, count)| (address.to_string(), *count))
+                .collect::<Vec<_>>()
+        };
+        let address = || "10.0.0.1:7000".to_owned();
+        assert_eq!(counted(Some(text(nodes))), [(address(), Some(2))]);
+        assert_eq!(counted(None), [(address(), None)]);
     }
 
     #[test]

@@ -147,7 +147,10 @@ impl Topology {
 
     /// Makes that of one server.
     pub(crate) fn single(node: Node) -> Self {
-        let shards = [Arc::new(Shard::new(node))].into();
+        let shard = Shard::new(node);
+        // It may have replicas, but nothing says that one of them could take its place.
+        shard.replicas.name(Some(0));
+        let shards = [Arc::new(shard)].into();
         Self::new(shards, Box::default(), Vec::new())
     }
 
@@ -296,6 +299,15 @@ impl Topology {
         true
     }
 
+    /// Takes in the number of replicas of each of a cluster's primaries; [`None`] where that is not known.
+    pub(crate) fn name_replicas(&self, primaries: &[(Address, Option<usize>)]) {
+        for (address, replicas) in primaries {
+            if let Some(shard) = self.shard_at(address) {
+                shard.replicas.name(*replicas);
+            }
+        }
+    }
+
     /// Adopts the cluster's own view. Known servers are kept as they are.
     pub(crate) fn adopt(&self, ranges: &[Range]) {
         let before = self.map();
@@ -345,14 +357,17 @@ impl Topology {
         let _ = versions.wait_for(|it| *it != version).await;
     }
 
-    /// Adopts `primary` as the only server. Returns true if that is news.
-    pub(crate) fn adopt_primary(&self, primary: Node) -> bool {
+    /// Adopts `primary` with so many `replicas` as the only server; [`None`] if that is not known. Returns true if it
+    /// is news.
+    pub(crate) fn adopt_primary(&self, primary: Node, replicas: Option<usize>) -> bool {
         let mut map = self.map.write();
-        if map.at(&primary.address).is_some() {
+        if let Some(shard) = map.at(&primary.address) {
+            shard.replicas.name(replicas);
             return false;
         }
         let known = self.former_at(&primary.address);
         let shard = known.unwrap_or_else(|| Arc::new(Shard::new(primary)));
+        shard.replicas.name(replicas);
         if let Some(before) = map.shards.first() {
             shard.clock.succeed(&before.clock);
         }

@@ -1,6 +1,7 @@
 //! The way of grants and returns to Redis and back: a connection to each server, beside those of decisions.
 //!
-//! A call without an answer is sent again under its id, as long as that is of use.
+//! A call without an answer is sent again under its id, as long as that is of use. Grants are spent once the server's
+//! [replicas](crate::replicas) have them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use ratekeeper_core::Micros;
-use ratekeeper_store::boot_time;
+use ratekeeper_store::{CounterKey, boot_time};
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use tokio::runtime::Handle;
@@ -20,6 +21,7 @@ use crate::config::RedisConfig;
 use crate::link::Link;
 use crate::node::Address;
 use crate::pipeline::item;
+use crate::replicas::Allowance;
 use crate::script::{Call, LeaseAction, LeaseCall, LeaseOutcome, decode_lease_calls, slot};
 use crate::shard::Shard;
 use crate::survey::told;
@@ -37,6 +39,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The pause before connecting again, or asking again what was refused.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// The longest wait for replicas to acknowledge grants: calls behind them wait as long.
+const REPLICATED_WITHIN: Micros = Micros::from_millis(100);
 
 /// The longest wait for answers when the node stops.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -133,6 +138,15 @@ impl LeaseSender {
         jobs
     }
 
+    /// The grants on a counter that its server may be asked for.
+    pub(super) fn allowance(&self, key: CounterKey, now: Micros) -> Allowance {
+        match self.topology.map().shard(slot(key.subject)) {
+            Some(shard) => shard.replicas.allowance(now),
+            // Sending the call makes the topology look for one.
+            None => Allowance::Any,
+        }
+    }
+
     /// Waits until every call has its answer, for a while.
     pub(super) async fn finish(&self) {
         let all = async {
@@ -209,21 +223,71 @@ impl ServerCalls {
             let Ok(Ok(replies)) = timeout(PATIENCE, asked).await else {
                 return false;
             };
-            if !self.heard(&leases, replies).await {
+            let Some(is_replicated) = self.is_replicated(&mut connection, &replies).await else {
+                // Asked again under their ids over another connection, the grants wait for the replicas anew.
+                return false;
+            };
+            if !self.heard(&leases, replies, is_replicated).await {
                 return false;
             }
         }
     }
 
-    /// Hands out the answers. Returns false if the connection has ended meanwhile.
-    async fn heard(&mut self, leases: &Shared, replies: Vec<RedisResult<Value>>) -> bool {
+    /// Waits until every replica that the topology names has the grants that were answered. Returns false if some do
+    /// not; [`None`] if the connection has ended.
+    async fn is_replicated(
+        &self,
+        connection: &mut MultiplexedConnection,
+        replies: &[RedisResult<Value>],
+    ) -> Option<bool> {
+        let granted = self.in_flight.iter().zip(replies);
+        let granted = granted.filter(|(job, reply)| job.is_grant() && reply.is_ok());
+        let Some(until) = granted.map(|(job, _)| job.until).max() else {
+            return Some(true);
+        };
+        let replicas = &self.shard.replicas;
+        let named = match replicas.named() {
+            Some(0) => return Some(true),
+            Some(named) => named,
+            None => return Some(false),
+        };
+        let left = Micros::new(until.get().saturating_sub(boot_time().get()));
+        // A time limit of 0 would be none.
+        let within = left.min(REPLICATED_WITHIN).as_millis_ceil().max(1);
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(named).arg(within);
+        let asked = timeout(PATIENCE, wait.query_async::<u64>(connection)).await;
+        let acknowledged = match asked {
+            Ok(Ok(acknowledged)) => acknowledged,
+            Ok(Err(error)) if is_of_connection(&error) => return None,
+            // Our user may not use the command.
+            Ok(Err(_)) => 0,
+            Err(_) => return None,
+        };
+        // A replica that was named meanwhile may have been the one that is missing.
+        let is_replicated = acknowledged >= named && replicas.named() == Some(named);
+        match is_replicated {
+            true => replicas.acknowledged(),
+            false => replicas.missed(acknowledged, boot_time()),
+        }
+        Some(is_replicated)
+    }
+
+    /// Hands out the answers; grants that are not replicated are burned. Returns false if the connection has ended
+    /// meanwhile.
+    async fn heard(
+        &mut self,
+        leases: &Shared,
+        replies: Vec<RedisResult<Value>>,
+        is_replicated: bool,
+    ) -> bool {
         let jobs = std::mem::take(&mut self.in_flight);
         let mut is_refused = false;
         for (job, reply) in jobs.into_iter().zip(replies) {
             let error = match reply {
                 Ok(value) => {
                     self.answered();
-                    tell(leases, &job, &value);
+                    tell(leases, &job, &value, is_replicated);
                     continue;
                 }
                 Err(error) if is_of_connection(&error) => {
@@ -282,14 +346,23 @@ impl ServerCalls {
     }
 }
 
+impl Job {
+    const fn is_grant(&self) -> bool {
+        matches!(self.lease_call.action, LeaseAction::Grant { .. })
+    }
+}
+
 /// Takes in the server's answer to `job`.
-fn tell(leases: &Shared, job: &Job, value: &Value) {
+fn tell(leases: &Shared, job: &Job, value: &Value, is_replicated: bool) {
     let Value::Array(items) = value else {
         return give_up(leases, job);
     };
     let outcomes = decode_lease_calls(&[job.lease_call], items.iter().map(item));
     match (outcomes.as_deref(), job.lease_call.action) {
-        (Ok([LeaseOutcome::Granted(grant)]), _) => leases.granted(job, grant),
+        (Ok([LeaseOutcome::Granted(grant)]), _) if is_replicated || grant.hits == 0 => {
+            leases.granted(job, grant);
+        }
+        (Ok([LeaseOutcome::Granted(grant)]), _) => leases.unreplicated(job, grant.hits),
         (Ok([LeaseOutcome::Returned(given)]), LeaseAction::Return { left, .. }) => {
             leases.returned(job, left, *given);
         }

@@ -171,6 +171,9 @@ while at <= size do
           key, value, expiry = once, cmsgpack.pack(told), now + n3
           --@ set
         end
+      else
+        -- Written again, so that a WAIT on this connection waits for the replicas to have it.
+        call('SET', once, record, 'KEEPTTL')
       end
       out[filled + 1], out[filled + 2], out[filled + 3] = told[1], told[3], told[2]
       filled = filled + 3

@@ -20,10 +20,12 @@ local commands = {
   { 'ZSCORE', key, 'x' },
   { 'ZREMRANGEBYSCORE', key, '0', '1' },
   { 'ZRANGEBYSCORE', key, '0', '1' },
+  { 'WAIT', '1', '1' },
 }
 if ARGV[2] == '1' then
   commands[#commands + 1] = { 'CLUSTER', 'SLOTS' }
   commands[#commands + 1] = { 'CLUSTER', 'INFO' }
+  commands[#commands + 1] = { 'CLUSTER', 'NODES' }
   commands[#commands + 1] = { 'ASKING' }
 end
 for _, command in ipairs(commands) do

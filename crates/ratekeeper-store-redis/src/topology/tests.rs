@@ -71,10 +71,10 @@ fn sentinels_name_one_server_after_the_other() {
         address: Address::tcp("h", port),
         ..Node::default()
     };
-    assert!(topology.adopt_primary(primary(1)));
-    assert!(!topology.adopt_primary(primary(1)));
+    assert!(topology.adopt_primary(primary(1), Some(0)));
+    assert!(!topology.adopt_primary(primary(1), Some(0)));
     assert_eq!(port(&topology.map(), 16_383), Some("h:1".into()));
-    assert!(topology.adopt_primary(primary(2)));
+    assert!(topology.adopt_primary(primary(2), None));
     assert_eq!(port(&topology.map(), 0), Some("h:2".into()));
 }
 

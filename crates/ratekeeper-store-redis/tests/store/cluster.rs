@@ -33,7 +33,7 @@ fn shared() -> Arc<Cluster> {
 }
 
 /// Counters of the cluster that no other test has.
-fn endpoint(cluster: &Cluster) -> Endpoint {
+pub(crate) fn endpoint(cluster: &Cluster) -> Endpoint {
     let hosts: Vec<_> = cluster
         .ports()
         .iter()
@@ -56,7 +56,7 @@ fn patient() -> RedisConfig {
 }
 
 /// Waits until the store knows the shards.
-async fn ready(store: &RedisStore) {
+pub(crate) async fn ready(store: &RedisStore) {
     let waited = tokio::time::timeout(DEADLINE, store.greeted()).await;
     waited.expect("the cluster says what it is");
 }

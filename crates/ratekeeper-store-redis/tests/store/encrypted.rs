@@ -104,7 +104,8 @@ async fn a_cluster_is_asked_encrypted_by_a_user_with_the_printed_grant() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_is_found_encrypted_by_users_of_both() {
     let files = files();
-    let watcher = "user watch on >word -@all +ping +sentinel|get-master-addr-by-name";
+    let watcher =
+        "user watch on >word -@all +ping +sentinel|get-master-addr-by-name +sentinel|replicas";
     let mut set = Sentinels::encrypted(files.path(), &[watcher]);
     let ports = hosts(set.tls_ports().iter().copied());
     let url = format!(

@@ -5,6 +5,8 @@
 //! admissions of which it is certain that they were in a window or an interval are counted there.
 
 mod cases;
+mod failover;
+mod moving;
 mod node;
 
 use std::process::{Command, Stdio};
@@ -14,7 +16,7 @@ use ratekeeper_core::Micros;
 use ratekeeper_store::{LeaseGauges, LeasedHits, Step, StepOutcome, Store};
 use ratekeeper_store_redis::RedisStore;
 use ratekeeper_testkit::process::{DEADLINE, eventually};
-use ratekeeper_testkit::redis::Server;
+use ratekeeper_testkit::redis::{Cluster, Server};
 
 use crate::support::{LASTING, decide, endpoint, home, limit, patient, step};
 use cases::{Admission, cases, leased};
@@ -23,11 +25,36 @@ use node::NODES;
 #[test]
 fn four_processes_admit_no_more_than_the_limit_from_leases() {
     let server = Server::start();
+    let url = format!("redis://127.0.0.1:{}/?prefix=leases:", server.port());
+    for (case, admitted, told) in flooded(&server, &url) {
+        let [asked, from_leases, calls, grants] = told;
+        // Of a bucket that is always empty each hit is decided as it comes in.
+        assert!(from_leases * 4 > admitted, "{case:?}");
+        assert!((calls + grants) * 2 < asked, "{case:?}");
+    }
+}
+
+/// Each shard has a replica that has to acknowledge every grant.
+#[test]
+fn four_processes_on_a_cluster_admit_no_more_than_the_limit_from_leases() {
+    let (cluster, meeting) = (Cluster::start(), Server::start());
+    let ports = cluster.ports();
+    let hosts = ports.iter().map(|port| format!("127.0.0.1:{port}"));
+    let hosts: Vec<String> = hosts.collect();
+    let url = format!("redis+cluster://{}/?prefix=leases:", hosts.join(","));
+    let told = flooded(&meeting, &url);
+    let from_leases: u64 = told.iter().map(|(_, _, told)| told[1]).sum();
+    assert!(from_leases > 1_000, "{from_leases} hits from leases");
+}
+
+/// Floods every counter of the store at `url` by processes that meet at `server`, and holds what was admitted to the
+/// limits. Returns for each counter the admissions and what the nodes told.
+fn flooded(server: &Server, url: &str) -> Vec<(cases::Case, u64, [u64; 4])> {
     let nodes = (0..NODES).map(|_| {
         let mut command = Command::new(std::env::current_exe().expect("a test has a program"));
         let alone = ["--exact", "--nocapture", "--test-threads=1"];
         command.arg("leases::lease_node").args(alone);
-        node::order(&mut command, server.port());
+        node::order(&mut command, server.port(), url);
         let node = command
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -44,24 +71,24 @@ fn four_processes_admit_no_more_than_the_limit_from_leases() {
         let output = String::from_utf8_lossy(&output.stdout);
         node::read(&output, &mut admitted, &mut told);
     }
-    for ((case, admitted), told) in cases().iter().zip(&mut admitted).zip(told) {
+    let counters = cases().into_iter().zip(admitted).zip(told);
+    let counters = counters.map(|((case, mut admitted), told)| {
         let [asked, from_leases, calls, grants] = told;
+        let count = admitted.len() as u64;
         println!(
-            "{case:?}: {} of {asked} admitted, {from_leases} from leases, {calls} calls, {grants} grants",
-            admitted.len()
+            "{case:?}: {count} of {asked} admitted, {from_leases} from leases, {calls} calls, {grants} grants"
         );
-        case.check(admitted);
-        // Of a bucket that is always empty each hit is decided as it comes in.
-        assert!(from_leases * 4 > admitted.len() as u64, "{case:?}");
-        assert!((calls + grants) * 2 < asked, "{case:?}");
-    }
+        case.check(&mut admitted);
+        (case, count, told)
+    });
+    counters.collect()
 }
 
 /// Not a test by itself: the program of the processes that the other starts.
 #[test]
 fn lease_node() {
-    if let Some(port) = node::port() {
-        node::run(port);
+    if let Some((port, url)) = node::orders() {
+        node::run(port, &url);
     }
 }
 

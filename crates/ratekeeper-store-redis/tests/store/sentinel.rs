@@ -29,7 +29,7 @@ fn shared() -> Arc<Sentinels> {
 }
 
 /// Counters of the set that nobody else has, by sentinels at these ports.
-fn endpoint(ports: &[u16], name: &str) -> Endpoint {
+pub(crate) fn endpoint(ports: &[u16], name: &str) -> Endpoint {
     let hosts: Vec<_> = ports
         .iter()
         .map(|port| format!("127.0.0.1:{port}"))

@@ -197,6 +197,15 @@ impl Cluster {
                 info.contains("master_link_status:up")
             });
         }
+        let replicas = self.servers.len() - self.shards;
+        for node in 0..self.servers.len() {
+            let mut client = self.client(node);
+            eventually("every node knows the replicas", || {
+                let nodes = client.ask(&["CLUSTER", "NODES"]).text();
+                let is_replica = |line: &&str| line.split(' ').nth(2).is_some_and(is_slave);
+                nodes.lines().filter(is_replica).count() == replicas
+            });
+        }
     }
 
     /// Waits until every node reports that the cluster is up.
@@ -212,6 +221,11 @@ impl Cluster {
             });
         }
     }
+}
+
+/// Returns true if these flags of a line of `CLUSTER NODES` are a replica's.
+fn is_slave(flags: &str) -> bool {
+    flags.split(',').any(|flag| flag == "slave")
 }
 
 /// Returns true if the node with that id has the slot, according to `CLUSTER NODES`: ranges such as

@@ -22,7 +22,7 @@ const USER: &str = "app";
 const LOGIN: &str = "app:word";
 
 /// The rights that `docs/redis.md` grants.
-const RIGHTS: [&str; 17] = [
+const RIGHTS: [&str; 18] = [
     "on",
     ">word",
     "+ping",
@@ -40,6 +40,7 @@ const RIGHTS: [&str; 17] = [
     "+zcount",
     "+zscore",
     "+zremrangebyscore",
+    "+wait",
 ];
 
 impl Single {

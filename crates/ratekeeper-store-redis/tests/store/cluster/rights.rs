@@ -23,7 +23,7 @@ async fn a_user_who_may_not_follow_a_slot_is_told_so_before_one_moves() {
     let why = store.status().error.expect("it lacks something");
     assert!(why.contains("may not use ASKING"), "{why}");
     assert!(
-        why.contains(" +cluster|slots +cluster|info +asking ~rk:*"),
+        why.contains(" +cluster|slots +cluster|info +cluster|nodes +asking ~rk:*"),
         "{why}"
     );
 

@@ -26,7 +26,11 @@ const FLOODED: Duration = Duration::from_millis(2_500);
 const ROW: usize = 8;
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// The port of the server at which the processes meet.
 const PORT: &str = "RATEKEEPER_TEST_LEASE_PORT";
+
+/// The store.
+const URL: &str = "RATEKEEPER_TEST_LEASE_URL";
 
 /// The start of an output line: a case, and admissions.
 const ADMITTED: &str = "admitted: ";
@@ -34,27 +38,31 @@ const ADMITTED: &str = "admitted: ";
 /// The start of an output line: a case, requests, admissions from leases, calls, and grants.
 const TOLD: &str = "told: ";
 
-/// Makes `command` a node.
-pub(super) fn order(command: &mut Command, port: u16) {
-    command.env_clear().env(PORT, port.to_string());
+/// Makes `command` a node of the store at `url`, which meets the others at the server on `port`.
+pub(super) fn order(command: &mut Command, port: u16, url: &str) {
+    command
+        .env_clear()
+        .env(PORT, port.to_string())
+        .env(URL, url);
 }
 
-/// The port of the server, if this process is a node.
-pub(super) fn port() -> Option<u16> {
-    let port = std::env::var(PORT).ok()?;
-    Some(port.parse().expect("a port"))
+/// The port and the store, if this process is a node.
+pub(super) fn orders() -> Option<(u16, String)> {
+    let (port, url) = (std::env::var(PORT).ok()?, std::env::var(URL).ok()?);
+    Some((port.parse().expect("a port"), url))
 }
 
 /// Floods each counter together with the other nodes, and prints what was admitted.
-pub(super) fn run(port: u16) {
+pub(super) fn run(port: u16, url: &str) {
     let mut client = Client::connect(port);
-    let url = format!("redis://127.0.0.1:{port}/?prefix=leases:");
     let mut config = patient();
     config.deadline = DEADLINE;
-    let endpoint = Endpoint::parse(&url).expect("a good URL");
+    let endpoint = Endpoint::parse(url).expect("a good URL");
     let store = Arc::new(RedisStore::new(endpoint, config, home()));
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime can be made");
+    runtime.block_on(store.greeted());
+    eventually("counters have names", || store.hash_key().is_some());
     for (number, case) in cases().into_iter().enumerate() {
         let place = format!("met:{number}");
         client.ask(&["INCR", &place]);
