@@ -18,7 +18,7 @@
 //! its deadline ends. A refund changes nothing, since it does not say whose permit it means:
 //! edges refuse it.
 
-use crate::step::Finding;
+use crate::ask::Finding;
 use crate::{Ask, Heap, Limit, Micros, Outcome, Timestamp, Verdict};
 
 /// The retry time after a denial: a guess, since nobody knows when a permit will be released.

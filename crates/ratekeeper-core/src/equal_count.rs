@@ -56,7 +56,7 @@ mod reading;
 #[cfg(test)]
 mod tests;
 
-use crate::step::Finding;
+use crate::ask::Finding;
 use crate::{Ask, Heap, Micros, Outcome, Spill, StateMut, StateRef, Timestamp, Verdict, Words};
 pub(crate) use form::EqualCount;
 pub use form::{EXACT_UP_TO, SHORTEST_WINDOW};

@@ -18,7 +18,7 @@
 //! more than a window, the count moves to the window that the clock says, so that nobody waits
 //! for more than two windows; a charge writes that down, one of 0 hits too.
 
-use crate::step::Finding;
+use crate::ask::Finding;
 use crate::{Ask, Limit, MAX_COUNT, Micros, Moment, Outcome, Timestamp, Verdict, Words};
 
 /// The window that applies at `at`, and the hits counted in it. A counter whose window starts up to

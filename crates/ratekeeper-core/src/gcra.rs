@@ -20,7 +20,7 @@
 //! no more passes than in the time that went by.
 
 use crate::rate::{Instant, Rate};
-use crate::step::Finding;
+use crate::ask::Finding;
 use crate::{Ask, Outcome, Timestamp, Words};
 
 pub(crate) fn tat(words: &Words) -> Instant {

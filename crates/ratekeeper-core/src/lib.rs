@@ -30,6 +30,7 @@
 //! same step.
 
 mod arithmetic;
+mod ask;
 mod combine;
 pub mod concurrency;
 mod divisor;
@@ -44,15 +45,17 @@ mod outcome;
 mod rate;
 pub mod sliding_log;
 pub mod sliding_window;
+mod spec;
 mod state;
 mod step;
 mod time;
 pub mod token_bucket;
 
 pub use arithmetic::{Arithmetic, Emission, Groups};
+pub use ask::{Ask, Bounds, Moment};
 pub use combine::{Mode, Vote, combine, quota_denies};
-pub use limit::{Algorithm, Limit, LimitError, LimitSpec, MAX_LOG, MAX_PERMITS, MAX_SUB_WINDOWS};
+pub use limit::Limit;
 pub use outcome::{Outcome, Verdict};
+pub use spec::{Algorithm, LimitError, LimitSpec, MAX_LOG, MAX_PERMITS, MAX_SUB_WINDOWS};
 pub use state::{Heap, Shape, Spill, State, StateMut, StateRef, Words};
-pub use step::{Ask, Bounds, Moment};
 pub use time::{MAX_COUNT, Micros, Timestamp};

@@ -1,7 +1,7 @@
 //! The arithmetic that the three buckets share: hits as time spans.
 
 use crate::divisor::Divisor;
-use crate::limit::LimitError;
+use crate::spec::LimitError;
 use crate::{MAX_COUNT, Micros, Timestamp};
 
 /// Fractional bits of a stored instant, below the microsecond.
@@ -167,7 +167,7 @@ impl Instant {
 #[cfg(test)]
 mod tests {
     use super::Rate;
-    use crate::limit::LimitError;
+    use crate::spec::LimitError;
     use crate::{MAX_COUNT, Micros, Timestamp};
 
     fn rate(quota: u64, window: Micros) -> Rate {

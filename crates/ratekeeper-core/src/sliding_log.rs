@@ -17,7 +17,7 @@
 //! State (heap): word 0 the sum of all hits kept, word 1 the index of the oldest entry, then
 //! pairs of time and hits, oldest first.
 
-use crate::step::Finding;
+use crate::ask::Finding;
 use crate::{Ask, Heap, Limit, Micros, Outcome, Timestamp};
 
 /// The first pair follows the sum and the index.

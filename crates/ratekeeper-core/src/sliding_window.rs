@@ -42,8 +42,8 @@ mod ring;
 mod tests;
 
 use crate::divisor::Divisor;
-use crate::limit::{LimitError, MAX_SUB_WINDOWS};
-use crate::step::Finding;
+use crate::spec::{LimitError, MAX_SUB_WINDOWS};
+use crate::ask::Finding;
 use crate::{
     Ask, Heap, Limit, MAX_COUNT, Micros, Outcome, Spill, StateMut, StateRef, Timestamp, Words,
 };

@@ -19,7 +19,7 @@
 //! After a clock went back the next token is a whole T away.
 
 use crate::rate::{Instant, Rate};
-use crate::step::Finding;
+use crate::ask::Finding;
 use crate::{Ask, Outcome, Timestamp, Words};
 
 /// A deficit, and the time since which the next token is on its way; never after the current time.

@@ -1,7 +1,7 @@
 //! The grouping of a limit's hits, and the packing of group boundaries.
 
 use crate::divisor::Divisor;
-use crate::limit::LimitError;
+use crate::spec::LimitError;
 use crate::{Groups, MAX_COUNT, Micros, Timestamp};
 
 use super::log::Log;

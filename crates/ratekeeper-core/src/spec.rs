@@ -1,0 +1,178 @@
+//! A limit as an operator writes it.
+
+use crate::Micros;
+
+/// The algorithms by name. `sliding_window` is one of two, depending on sub-windows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Algorithm {
+    /// [`fixed_window`](crate::fixed_window)
+    FixedWindow,
+    /// [`equal_count`](crate::equal_count); with sub-windows
+    /// [`sliding_window`](crate::sliding_window)
+    SlidingWindow,
+    /// [`sliding_log`](crate::sliding_log)
+    SlidingLog,
+    /// [`token_bucket`](crate::token_bucket)
+    TokenBucket,
+    /// [`gcra`](crate::gcra)
+    Gcra,
+    /// [`leaky_bucket`](crate::leaky_bucket)
+    LeakyBucket,
+    /// [`concurrency`](crate::concurrency)
+    Concurrency,
+}
+
+impl Algorithm {
+    /// Every algorithm, in the order in which the documentation lists them.
+    pub const ALL: [Self; 7] = [
+        Self::FixedWindow,
+        Self::SlidingWindow,
+        Self::SlidingLog,
+        Self::TokenBucket,
+        Self::Gcra,
+        Self::LeakyBucket,
+        Self::Concurrency,
+    ];
+
+    /// The name in rules files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FixedWindow => "fixed_window",
+            Self::SlidingWindow => "sliding_window",
+            Self::SlidingLog => "sliding_log",
+            Self::TokenBucket => "token_bucket",
+            Self::Gcra => "gcra",
+            Self::LeakyBucket => "leaky_bucket",
+            Self::Concurrency => "concurrency",
+        }
+    }
+
+    /// The algorithm with that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|algorithm| algorithm.name() == name)
+    }
+
+    /// Returns true if the algorithm has a bucket, and so takes a `burst`.
+    #[must_use]
+    pub const fn has_burst(self) -> bool {
+        matches!(self, Self::TokenBucket | Self::Gcra | Self::LeakyBucket)
+    }
+}
+
+/// The most sub-windows a sliding window may have.
+pub const MAX_SUB_WINDOWS: u32 = 64;
+
+/// The most hits of a sliding log, which keeps every one of them.
+pub const MAX_LOG: u64 = 10_000;
+
+/// The most permits of a concurrency limit, whose state lists their holders.
+pub const MAX_PERMITS: u64 = 100_000;
+
+/// A limit as an operator writes it, before validation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LimitSpec {
+    /// The counting algorithm.
+    pub algorithm: Algorithm,
+    /// Hits per window, or concurrent permits: 0 (block everything) to [`MAX_COUNT`](crate::MAX_COUNT); at most
+    /// [`MAX_LOG`] for a log and [`MAX_PERMITS`] for concurrency, which list them.
+    pub quota: u64,
+    /// The length of the window; for a calendar window, its longest (a month: 31 days). For
+    /// concurrency, the time after which a lost permit expires.
+    pub window: Micros,
+    /// True if the window's edges follow a calendar; each step then brings the edges along.
+    pub calendar: bool,
+    /// Buckets only: the most hits that can pass at once after idle time. Default: the quota.
+    pub burst: Option<u64>,
+    /// Sliding windows only: 1 to [`MAX_SUB_WINDOWS`] parts of equal time, of which the oldest is
+    /// interpolated; up to twice the quota passes in a window. Default: groups of equal count,
+    /// which let at most a sixteenth more than the quota pass.
+    pub sub_windows: Option<u32>,
+    /// Sliding windows without sub-windows only: never exceeds the quota in any window, and denies
+    /// some hits from 16/17 of it on. No effect for quotas that are exact anyway.
+    pub strict: bool,
+}
+
+impl LimitSpec {
+    /// A limit of `quota` hits per `window` with `algorithm`, everything else by default.
+    #[must_use]
+    pub const fn new(algorithm: Algorithm, quota: u64, window: Micros) -> Self {
+        Self {
+            algorithm,
+            quota,
+            window,
+            calendar: false,
+            burst: None,
+            sub_windows: None,
+            strict: false,
+        }
+    }
+}
+
+/// The reason why a [`LimitSpec`] is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LimitError {
+    /// The quota is above [`MAX_COUNT`](crate::MAX_COUNT).
+    #[error("a limit is at most 9007199254740991 (2^53 - 1)")]
+    QuotaTooLarge,
+    /// The window is empty.
+    #[error("a window is at least 1 microsecond")]
+    EmptyWindow,
+    /// The burst is above [`MAX_COUNT`](crate::MAX_COUNT).
+    #[error("a burst is at most 9007199254740991 (2^53 - 1)")]
+    BurstTooLarge,
+    /// A burst of 0 would never let anything pass.
+    #[error("a burst is at least 1; to block everything set the limit to 0")]
+    ZeroBurst,
+    /// A burst for an algorithm without a bucket.
+    #[error("{} has no burst; token_bucket, gcra and leaky_bucket have", .0.name())]
+    NoBurst(Algorithm),
+    /// Sub-windows for an algorithm other than `sliding_window`.
+    #[error("{} has no sub_windows; sliding_window has", .0.name())]
+    NoSubWindows(Algorithm),
+    /// The number of sub-windows is not 1 to [`MAX_SUB_WINDOWS`].
+    #[error("sub_windows is 1 to 64")]
+    SubWindowsOutOfRange,
+    /// `strict` for an algorithm other than `sliding_window`.
+    #[error("{} has no strict; sliding_window has", .0.name())]
+    NoStrict(Algorithm),
+    /// `strict` with sub-windows, whose error is not bounded in that way.
+    #[error(
+        "a sliding_window cannot be strict with sub_windows, which let up to twice the limit pass"
+    )]
+    StrictWithSubWindows,
+    /// A sliding window without sub-windows is too short for its ticks.
+    #[error(
+        "a sliding_window is at least 8 ms; for a shorter one use gcra, token_bucket or sub_windows"
+    )]
+    WindowTooShort,
+    /// The window is too short to be cut into this many parts of whole microseconds.
+    #[error(
+        "the window is too short for {sub_windows} sub-windows; use a longer window or at most {most}"
+    )]
+    SubWindowsTooShort {
+        /// The requested number.
+        sub_windows: u32,
+        /// The most sub-windows that this window allows within 0.1 % of the rate; 0 if none.
+        most: u32,
+    },
+    /// The quota is above [`MAX_LOG`]: a log keeps every hit.
+    #[error(
+        "a sliding_log holds at most 10000 hits; use sliding_window, with strict: true if need be"
+    )]
+    LogTooLong,
+    /// The quota is above [`MAX_PERMITS`]: the state lists every permit.
+    #[error("a concurrency limit is at most 100000 permits")]
+    TooManyPermits,
+    /// A calendar window for an algorithm other than `fixed_window`.
+    #[error("a calendar window is for fixed_window only, not {}", .0.name())]
+    NoCalendar(Algorithm),
+    /// The bucket's arithmetic would lose more than 0.1 % of the rate, or overflow 2^53.
+    #[error(
+        "this rate cannot be kept within 0.1 % in whole microseconds; use sliding_window, or a smaller limit or burst"
+    )]
+    RateOutOfRange,
+}
