@@ -16,10 +16,10 @@ use tower::Service;
 
 use crate::body::{ProxyBody, RequestBody};
 use crate::fault::is_grpc;
-use crate::gateway::Shared;
 use crate::head::admit;
 use crate::log::Entry;
-use crate::proxy::AnsweredBy;
+use crate::shared::Shared;
+use crate::upstream::AnsweredBy;
 
 /// Passes requests on to the inner service `S`, and answers malformed ones itself.
 #[derive(Clone, Debug)]

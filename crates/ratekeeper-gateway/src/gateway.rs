@@ -23,6 +23,7 @@ use crate::log::AccessLog;
 use crate::metrics::{self, UpstreamCounts, count_of};
 use crate::proxy::Proxy;
 use crate::routes::{BadRoutes, Routes, RoutesConfig};
+use crate::shared::Shared;
 use crate::upstream::{Address, Health, Upstream};
 
 /// The settings of a [`Gateway`] besides its limits.
@@ -45,24 +46,6 @@ pub struct GatewayConfig {
     pub log: Option<AccessLog>,
     /// Files that new routes come from.
     pub files: Option<Arc<dyn Followed>>,
-}
-
-/// The state that all workers share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) routes: ArcSwap<Routes>,
-    /// Notifies tasks that follow the routes in force when those are replaced.
-    pub(crate) replaced: Notify,
-    pub(crate) forwarding: Forwarding,
-    pub(crate) scheme: &'static str,
-    pub(crate) body_bytes_max: u64,
-    pub(crate) patience: Patience,
-    pub(crate) tunnel_silence_max: Duration,
-    pub(crate) log: Option<AccessLog>,
-    /// Counts of requests that no upstream answered.
-    pub(crate) own: UpstreamCounts,
-    /// Counts by upstream name; those of removed upstreams stay, since counters must not go back.
-    counts: Mutex<BTreeMap<Box<str>, Arc<UpstreamCounts>>>,
 }
 
 /// A handle that replaces the routes of a running gateway. Clones refer to the same gateway.
@@ -89,12 +72,6 @@ impl RoutesHandle {
                 Err(error)
             }
         }
-    }
-}
-
-impl Shared {
-    fn counts_of(&self, name: &str) -> Arc<UpstreamCounts> {
-        Arc::clone(self.counts.lock().entry(name.into()).or_default())
     }
 }
 

@@ -1,10 +1,9 @@
 //! Active health checks of upstreams, made whether there is traffic or not.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::{HOST, HeaderValue, USER_AGENT};
-use http::uri::{PathAndQuery, Uri};
+use http::uri::Uri;
 use http::{Request, StatusCode};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -12,23 +11,10 @@ use tracing::{info, warn};
 
 use crate::body::RequestBody;
 use crate::connect::{ConnectError, ConnectionUse, open};
-use crate::gateway::Shared;
 use crate::head;
 use crate::pool::{Connection, Pool};
-use crate::upstream::{Health, Upstream};
-
-/// The settings of the health check that each address of an upstream gets.
-#[derive(Clone, Debug)]
-pub(crate) struct HealthCheck {
-    /// The path to GET; an address that answers with 200 to 399 is healthy.
-    pub(crate) path: PathAndQuery,
-    pub(crate) interval: Duration,
-    pub(crate) timeout: Duration,
-    /// The number of failed checks in a row that make an address unhealthy.
-    pub(crate) unhealthy_threshold: u32,
-    /// The number of successful checks in a row that make it healthy again.
-    pub(crate) healthy_threshold: u32,
-}
+use crate::shared::Shared;
+use crate::upstream::{Health, HealthCheck, Upstream};
 
 /// Checks the upstreams of the routes in force, forever.
 pub(crate) async fn check(shared: Arc<Shared>) {
@@ -141,6 +127,10 @@ impl Streak {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use http::uri::PathAndQuery;
+
     use super::*;
 
     #[test]

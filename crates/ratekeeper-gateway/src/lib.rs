@@ -21,6 +21,7 @@ mod metrics;
 mod pool;
 mod proxy;
 mod routes;
+mod shared;
 mod tls;
 mod upgrade;
 mod upstream;

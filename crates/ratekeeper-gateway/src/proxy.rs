@@ -20,15 +20,11 @@ use tower::Service;
 use crate::body::{HeldPlace, Progress, ProxyBody, RequestBody};
 use crate::connect::{ConnectError, ConnectionUse, connect};
 use crate::fault::{Fault, is_grpc};
-use crate::gateway::Shared;
 use crate::head::{self, Inbound};
 use crate::pool::{Connection, Lease, Pool};
+use crate::shared::Shared;
 use crate::upgrade::Upgrade;
-use crate::upstream::Upstream;
-
-/// The upstream that answered, among the extensions of its answer.
-#[derive(Clone, Debug)]
-pub(crate) struct AnsweredBy(pub(crate) Arc<Upstream>);
+use crate::upstream::{AnsweredBy, Upstream};
 
 /// A service that forwards requests, with connections of its own in each worker.
 #[derive(Clone, Debug)]

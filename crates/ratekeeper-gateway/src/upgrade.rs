@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use crate::body::HeldPlace;
-use crate::gateway::Shared;
+use crate::shared::Shared;
 
 /// A client's request to upgrade its connection.
 #[derive(Debug)]

@@ -9,12 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 use std::time::{Duration, Instant};
 
 use http::HeaderValue;
-use http::uri::Authority;
+use http::uri::{Authority, PathAndQuery};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
 pub(crate) use self::room::{Place, Room};
-use crate::health::HealthCheck;
 use crate::metrics::UpstreamCounts;
 
 /// The number of failed connection attempts in a row after which an address is left alone for a while.
@@ -47,6 +46,19 @@ pub(crate) struct Secured {
     pub(crate) http1: Arc<ClientConfig>,
     /// The name that its certificate must have; None for the host of the address.
     pub(crate) name: Option<ServerName<'static>>,
+}
+
+/// The settings of the health check that each address of an upstream gets.
+#[derive(Clone, Debug)]
+pub(crate) struct HealthCheck {
+    /// The path to GET; an address that answers with 200 to 399 is healthy.
+    pub(crate) path: PathAndQuery,
+    pub(crate) interval: Duration,
+    pub(crate) timeout: Duration,
+    /// The number of failed checks in a row that make an address unhealthy.
+    pub(crate) unhealthy_threshold: u32,
+    /// The number of successful checks in a row that make it healthy again.
+    pub(crate) healthy_threshold: u32,
 }
 
 /// A service that requests are forwarded to.
@@ -180,6 +192,10 @@ impl Address {
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// The upstream that answered, among the extensions of its answer.
+#[derive(Clone, Debug)]
+pub(crate) struct AnsweredBy(pub(crate) Arc<Upstream>);
 
 impl Upstream {
     pub(crate) fn new(

@@ -13,6 +13,7 @@ use crate::compiled::OVERRIDES;
 use crate::decision::LimitSource;
 use crate::identity::{LimitIdentity, Naming, stable_hash};
 use crate::request::{Check, Descriptor, MAX_HITS, Override, Waiting};
+use crate::stats::Missed;
 
 /// Rules, time and options that a check is matched by.
 #[derive(Clone, Copy)]
@@ -37,19 +38,6 @@ pub(crate) struct Plan {
     /// Metric labels by step, for the few rules whose metrics tell values apart.
     details: Vec<(usize, String)>,
     pub(crate) missed: Missed,
-}
-
-/// The descriptors and limits that took no part, for the statistics.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Missed {
-    /// True if a domain of the request has no rules.
-    pub(crate) unknown_domain: bool,
-    /// Descriptors of known domains that no limit matched.
-    pub(crate) unmatched: u16,
-    /// Concurrency limits left out because nothing would release the permit.
-    pub(crate) concurrency_skipped: u16,
-    /// The first descriptor without a limit.
-    pub(crate) stray: Option<u16>,
 }
 
 /// A descriptor, as far as it has been walked.

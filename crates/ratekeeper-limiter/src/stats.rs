@@ -11,7 +11,6 @@ use ratekeeper_rules::Rule;
 
 use crate::Check;
 use crate::identity::stable_hash;
-use crate::plan::Missed;
 use crate::stray::Strays;
 
 /// Upper bounds of the buckets of remaining / capacity; everything is below the last.
@@ -34,6 +33,19 @@ pub(crate) enum Answer {
     Denied,
     /// It would have denied, but is in shadow mode.
     ShadowDenied,
+}
+
+/// The descriptors and limits that took no part, for the statistics.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Missed {
+    /// True if a domain of the request has no rules.
+    pub(crate) unknown_domain: bool,
+    /// Descriptors of known domains that no limit matched.
+    pub(crate) unmatched: u16,
+    /// Concurrency limits left out because nothing would release the permit.
+    pub(crate) concurrency_skipped: u16,
+    /// The first descriptor without a limit.
+    pub(crate) stray: Option<u16>,
 }
 
 /// The counts of one rule since it was first loaded.

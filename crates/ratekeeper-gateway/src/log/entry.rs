@@ -14,7 +14,7 @@ use ratekeeper_server::Peer;
 
 use super::LogFormat;
 use crate::head::hop;
-use crate::proxy::AnsweredBy;
+use crate::upstream::AnsweredBy;
 
 /// The log entry of one request.
 #[derive(Debug)]

@@ -14,10 +14,9 @@ use serde::Deserialize;
 
 use super::fault::{BadRoutes, RoutesFault};
 use super::{HostMatch, Route, Routes, written};
-use crate::health::HealthCheck;
 use crate::metrics::UpstreamCounts;
 use crate::tls;
-use crate::upstream::{Address, REQUESTS_MAX, Secured, Speech, Upstream};
+use crate::upstream::{Address, HealthCheck, REQUESTS_MAX, Secured, Speech, Upstream};
 
 /// The most upstreams, and the most addresses of one.
 const COUNT_MAX: usize = 1_000;

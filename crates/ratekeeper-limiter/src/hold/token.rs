@@ -24,7 +24,7 @@ use ratekeeper_store::CounterKey;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
 
-use super::HoldError;
+use super::error::HoldError;
 use ratekeeper_store::HashKey;
 
 /// The most limits that one permit or reservation may be held in.

@@ -1,0 +1,39 @@
+//! The state of a gateway.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use ratekeeper_http::Forwarding;
+use ratekeeper_server::Patience;
+use tokio::sync::Notify;
+
+use crate::log::AccessLog;
+use crate::metrics::UpstreamCounts;
+use crate::routes::Routes;
+
+/// The state that all workers share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) routes: ArcSwap<Routes>,
+    /// Notifies tasks that follow the routes in force when those are replaced.
+    pub(crate) replaced: Notify,
+    pub(crate) forwarding: Forwarding,
+    pub(crate) scheme: &'static str,
+    pub(crate) body_bytes_max: u64,
+    pub(crate) patience: Patience,
+    pub(crate) tunnel_silence_max: Duration,
+    pub(crate) log: Option<AccessLog>,
+    /// Counts of requests that no upstream answered.
+    pub(crate) own: UpstreamCounts,
+    /// Counts by upstream name; those of removed upstreams stay, since counters must not go back.
+    pub(crate) counts: Mutex<BTreeMap<Box<str>, Arc<UpstreamCounts>>>,
+}
+
+impl Shared {
+    pub(crate) fn counts_of(&self, name: &str) -> Arc<UpstreamCounts> {
+        Arc::clone(self.counts.lock().entry(name.into()).or_default())
+    }
+}
