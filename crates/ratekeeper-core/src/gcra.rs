@@ -19,8 +19,8 @@
 //! After a clock went back the same clamp holds: at most the bucket has to refill again, and
 //! no more passes than in the time that went by.
 
-use crate::rate::{Instant, Rate};
 use crate::ask::Finding;
+use crate::rate::{Instant, Rate};
 use crate::{Ask, Outcome, Timestamp, Words};
 
 pub(crate) fn tat(words: &Words) -> Instant {

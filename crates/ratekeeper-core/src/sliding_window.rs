@@ -41,9 +41,9 @@ mod ring;
 #[cfg(test)]
 mod tests;
 
+use crate::ask::Finding;
 use crate::divisor::Divisor;
 use crate::spec::{LimitError, MAX_SUB_WINDOWS};
-use crate::ask::Finding;
 use crate::{
     Ask, Heap, Limit, MAX_COUNT, Micros, Outcome, Spill, StateMut, StateRef, Timestamp, Words,
 };

@@ -18,8 +18,8 @@
 //! charge writes that down, one of 0 hits too. A changed rate counts from the last charge on.
 //! After a clock went back the next token is a whole T away.
 
-use crate::rate::{Instant, Rate};
 use crate::ask::Finding;
+use crate::rate::{Instant, Rate};
 use crate::{Ask, Outcome, Timestamp, Words};
 
 /// A deficit, and the time since which the next token is on its way; never after the current time.

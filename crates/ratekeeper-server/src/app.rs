@@ -11,18 +11,18 @@ use ratekeeper_store::Answer;
 use tokio::sync::watch;
 
 use crate::callers::{Callers, Denied};
-use crate::config::{AuthConfig, RlsConfig, ServerBounds};
+use crate::config::{AuthConfig, RlsConfig};
 use crate::crowded::Crowded;
 use crate::degraded::Degraded;
 use crate::drain::Drain;
 use crate::durations::Durations;
 use crate::front::Monitored;
-use crate::listen::Quiet;
+use crate::listen::{Quiet, ServerBounds};
 use crate::maintenance::MaintenanceTasks;
 use crate::reload::ReloadStatus;
 use crate::store::ServedStore;
 use crate::tls::Tls;
-use crate::v1::LongAnswers;
+use crate::v1::room::LongAnswers;
 
 /// The limiter, and the other state that listeners need.
 #[derive(Debug)]

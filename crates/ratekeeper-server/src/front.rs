@@ -12,9 +12,8 @@ use hyper::body::{Body, Frame, Incoming};
 use prometheus_client::encoding::DescriptorEncoder;
 use tower::Service;
 
-use crate::config::ServerBounds;
 use crate::follow::Followed;
-use crate::listen::{HttpService, ListenAddress};
+use crate::listen::{HttpService, ListenAddress, ServerBounds};
 use crate::tls::TlsConfig;
 
 /// The settings of the gateway's listener. It speaks HTTP/1.1 and HTTP/2, and connections may be

@@ -29,8 +29,9 @@ use tower::Service;
 
 use crate::app::App;
 use crate::callers::Denied;
+use crate::constant::ConstantAnswer;
 use crate::listen::{Peer, PeerAddress};
-use crate::rls::{self, ConstantAnswer, Needs, Refusal};
+use crate::rls::{self, Needs, Refusal};
 use crate::store::ServedStore;
 use crate::v1::Refusal as V1Refusal;
 

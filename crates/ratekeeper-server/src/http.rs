@@ -1,7 +1,7 @@
 //! The HTTP listener: `/json`, our own API under `/v1`, `/v1/auth`, `/v1/limits`, health.
 
 mod auth;
-mod error;
+pub(crate) mod error;
 mod health;
 mod json;
 mod limits;

@@ -34,10 +34,12 @@ mod admin;
 mod app;
 mod callers;
 mod config;
+mod constant;
 mod crowded;
 mod degraded;
 mod drain;
 mod durations;
+mod error_body;
 mod follow;
 mod front;
 mod grpc;
@@ -54,16 +56,16 @@ mod v1;
 pub use callers::{Caller, Powers, Proof};
 pub use config::{
     AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, LimitHeaderNames, ListenersTls,
-    RlsConfig, RulesSource, ServerBounds, ServerConfig, WatchConfig,
+    RlsConfig, RulesSource, ServerConfig, WatchConfig,
 };
+pub use constant::{ConstantAnswer, NoAnswer};
 pub use drain::DrainDelay;
 pub use follow::{FilesRead, Followed};
 pub use front::{GatewayListener, GatewayService, Monitored};
 pub use listen::{
-    Fault, FramedTwice, HttpService, ListenAddress, Pace, Patience, Peer, PeerAddress,
+    Fault, FramedTwice, HttpService, ListenAddress, Pace, Patience, Peer, PeerAddress, ServerBounds,
 };
 pub use reload::{LoadError, ReloadStatus, RulesLoader};
-pub use rls::{ConstantAnswer, NoAnswer};
 pub use server::{Addresses, BindError, Drained, OPERATORS_MAX, Reload, Server};
 pub use store::{Agreement, ServedStore, ServerGauges, StoreGauges};
 

@@ -4,6 +4,7 @@ mod activity;
 mod address;
 mod aside;
 mod body;
+mod bounds;
 mod connection;
 mod deadline;
 mod framing;
@@ -13,34 +14,32 @@ mod pace;
 mod peer;
 mod quiet;
 mod refusal;
+mod service;
 mod shares;
 mod socket;
 mod unix;
 mod workers;
 
-use std::convert::Infallible;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use hyper::body::{Body, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tower::Service;
 use tracing::{info, warn};
 
 pub use address::ListenAddress;
+pub use bounds::ServerBounds;
 pub use framing::FramedTwice;
 pub use pace::{Pace, Patience};
 pub use peer::{Peer, PeerAddress};
+pub use service::{Fault, HttpService};
+pub(crate) use service::{IsBlind, Protocol};
 pub(crate) use workers::{Turns, Workers};
 
-use crate::config::ServerBounds;
 use crate::drain::Drain;
 use crate::tls::Tls;
 use connection::Terms;
@@ -50,50 +49,6 @@ use socket::{Accepted, Socket};
 
 /// The wait after a failed accept (most likely, no file descriptors are left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// The protocol spoken on a listener.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Protocol {
-    /// HTTP/1.1.
-    Http1,
-    /// HTTP/2 from the first byte: gRPC.
-    Http2,
-    /// Either, as the client begins: for a front, which does not know what its clients speak.
-    Either,
-}
-
-/// Returns true if the service at a path ignores who sends the request. Looking up the sender costs
-/// an allocation, which the one hot path avoids.
-pub(crate) type IsBlind = fn(path: &str) -> bool;
-
-/// A service that answers the requests of a listener: always ready, and cheap to clone.
-pub trait HttpService:
-    Service<
-        Request<Incoming>,
-        Response = Response<<Self as HttpService>::Body>,
-        Error = Infallible,
-        Future: Send,
-    > + Clone
-    + Send
-    + 'static
-{
-    /// The body of its responses.
-    type Body: Body<Data = Bytes, Error: Into<Fault>> + Send + 'static;
-}
-
-/// Any error, as hyper takes it.
-pub type Fault = Box<dyn std::error::Error + Send + Sync>;
-
-impl<B, S> HttpService for S
-where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + 'static,
-    B: Body<Data = Bytes, Error: Into<Fault>> + Send + 'static,
-{
-    type Body = B;
-}
 
 /// The settings of one listener.
 #[derive(Debug)]

@@ -10,7 +10,8 @@ use axum::response::{IntoResponse, Response};
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use crate::http::{ApiError, is_json};
+use crate::http::error::ApiError;
+use crate::http::is_json;
 use crate::listen::{Peer, PeerAddress};
 
 /// The scheme of the listener. With HTTPS, no page can be rebound to it: the browser would find a

@@ -1,6 +1,5 @@
 //! Envoy's rate limit protocol, over gRPC or `/json`.
 
-mod constant;
 mod headers;
 mod metadata;
 mod needs;
@@ -11,7 +10,6 @@ use ratekeeper_limiter::{Check, Pending, Policies, Ruling, Waiting};
 use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use ratekeeper_store::Answer;
 
-pub use constant::{ConstantAnswer, NoAnswer};
 pub(crate) use needs::Needs;
 
 use request::{Descriptors, Entries};

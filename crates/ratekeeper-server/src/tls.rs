@@ -2,7 +2,7 @@
 //! change.
 
 mod files;
-mod names;
+pub(crate) mod names;
 mod reload;
 mod verify;
 

@@ -7,7 +7,7 @@ mod hold;
 mod object;
 mod refusal;
 mod request;
-mod room;
+pub(crate) mod room;
 mod standing;
 mod subject;
 mod unmatched;
@@ -21,7 +21,7 @@ pub(crate) use request::{
     AcquireRequest, BatchRequest, CancelRequest, CheckRequest, CommitRequest, DescriptorRequest,
     EntryRequest, OverrideRequest, PermitRequest, RefundRequest, ReserveRequest, UnitName,
 };
-pub(crate) use room::{AnswerRoom, LongAnswers};
+pub(crate) use room::AnswerRoom;
 pub(crate) use standing::{StandingAnswer, StandingPolicy};
 pub(crate) use subject::Subject;
 pub(crate) use unmatched::Unmatched;

@@ -13,7 +13,7 @@ use ratekeeper_limiter::{Check, Ruling};
 use serde::Deserialize;
 use tracing::warn;
 
-use super::ApiError;
+use super::error::ApiError;
 use crate::app::App;
 use crate::listen::{Peer, PeerAddress};
 use crate::store::ServedStore;

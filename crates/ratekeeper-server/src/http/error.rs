@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONNECTION, HeaderValue, WWW_AUTHENTICATE};
 use http::{Method, StatusCode, Uri};
 use hyper::body::Body as _;
-use serde::Serialize;
 
+use crate::error_body::ErrorBody;
 use crate::v1::{Reason, Refusal};
 
 /// A refusal: `{"error": {"code", "message", "field"}}`.
@@ -22,19 +22,6 @@ pub(crate) struct ApiError {
     field: String,
     /// The challenge that names the ways to authenticate, if a bearer token is not the only one.
     challenge: Option<HeaderValue>,
-}
-
-#[derive(Serialize)]
-struct Body<'a> {
-    error: Content<'a>,
-}
-
-#[derive(Serialize)]
-struct Content<'a> {
-    code: &'a str,
-    message: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    field: &'a str,
 }
 
 impl ApiError {
@@ -94,20 +81,8 @@ impl ApiError {
 }
 
 impl ApiError {
-    /// The body of the answer.
-    pub(crate) fn to_json(&self) -> String {
-        // A few strings: nothing in there can fail.
-        serde_json::to_string(&self.body()).unwrap_or_default()
-    }
-
-    fn body(&self) -> Body<'_> {
-        Body {
-            error: Content {
-                code: self.code,
-                message: &self.message,
-                field: &self.field,
-            },
-        }
+    fn body(&self) -> ErrorBody<'_> {
+        ErrorBody::new(self.code, &self.message, &self.field)
     }
 }
 

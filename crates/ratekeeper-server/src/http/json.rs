@@ -12,7 +12,8 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use ratekeeper_proto::json::{read_request, write_response};
 use ratekeeper_rules::Profile;
 
-use super::{ApiError, is_json, malformed};
+use super::error::ApiError;
+use super::{is_json, malformed};
 use crate::app::App;
 use crate::listen::Peer;
 use crate::pages::{self, Scheme};

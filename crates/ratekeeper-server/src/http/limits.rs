@@ -13,8 +13,8 @@ use ratekeeper_rules::window::format_duration;
 use ratekeeper_rules::{Entry, LEVEL_KEYS, RuleSet, SERVICE_LEVELS, ServiceLevel, TENANT};
 use serde::{Deserialize, Serialize};
 
-use super::ApiError;
 use super::auth::hop;
+use super::error::ApiError;
 use crate::app::App;
 use crate::listen::Peer;
 use crate::store::ServedStore;

@@ -14,7 +14,7 @@ use http::StatusCode;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use serde::Deserialize;
 
-use super::ApiError;
+use crate::http::error::ApiError;
 use crate::store::ServedStore;
 use crate::v1::{
     AcquireRequest, Answer, Batch, BatchRequest, CancelRequest, CheckRequest, CommitRequest,

@@ -190,8 +190,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     use super::*;
-    use crate::config::ServerBounds;
     use crate::drain::Drain;
+    use crate::listen::ServerBounds;
     use crate::listen::line::Line;
     use crate::listen::{Peer, PeerAddress, Protocol};
 

@@ -135,8 +135,8 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::config::ServerBounds;
     use crate::drain::Drain;
+    use crate::listen::ServerBounds;
     use crate::listen::{Peer, PeerAddress, Protocol};
 
     /// Counts how often a connection's task is woken.

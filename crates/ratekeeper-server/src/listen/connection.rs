@@ -19,13 +19,14 @@ use timers::{Ring, Timers};
 
 use super::activity::{Activity, Watched};
 use super::aside::{Aside, Waiting};
+use super::bounds::ServerBounds;
 use super::deadline::Deadline;
 use super::framing::Framing;
 use super::line::Line;
 use super::looks::Looks;
+use super::peer::Peer;
+use super::service::{HttpService, IsBlind, Protocol};
 use super::socket::{Accepted, ForgetUnsent};
-use super::{HttpService, IsBlind, Peer, Protocol};
-use crate::config::ServerBounds;
 use crate::drain::Drain;
 use crate::tls::Tls;
 

@@ -17,7 +17,7 @@ use super::body::AnswerBody;
 use super::framing::FramedTwice;
 use super::line::{Line, UnderWay};
 use super::refusal::Refusal;
-use super::{HttpService, Protocol};
+use super::service::{HttpService, Protocol};
 
 /// Refuses a request that is too large, answers "too late" itself when the inner service takes
 /// longer than allowed or than the client waits, and tells HTTP/1 clients to reconnect once the
@@ -210,8 +210,8 @@ fn finish<B>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ServerBounds;
     use crate::drain::Drain;
+    use crate::listen::ServerBounds;
     use crate::listen::{Peer, PeerAddress};
 
     #[test]

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use super::{IsBlind, Peer, Protocol};
-use crate::config::ServerBounds;
+use super::bounds::ServerBounds;
+use super::peer::Peer;
+use super::service::{IsBlind, Protocol};
 use crate::drain::Drain;
 
 /// One connection, as its requests see it.

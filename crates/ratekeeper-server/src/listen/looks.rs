@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::activity::Activity;
+use super::bounds::ServerBounds;
 use super::pace::Pace;
-use crate::config::ServerBounds;
 
 /// The number of looks at a connection during the stall timeout.
 const LOOKS: u32 = 4;

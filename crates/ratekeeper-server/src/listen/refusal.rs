@@ -4,9 +4,9 @@ use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Request, Response, StatusCode};
 
-use super::Protocol;
 use super::line::Line;
-use crate::http::ApiError;
+use super::service::Protocol;
+use crate::error_body::ErrorBody;
 
 /// The reason a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ impl Refusal {
                 BAD_TIMEOUT.to_owned(),
             ),
         };
-        let body = Bytes::from(ApiError::other(status, code, message).to_json());
+        let body = Bytes::from(ErrorBody::new(code, &message, "").to_json());
         let length = HeaderValue::from(body.len());
         let mut response = Response::new(body);
         *response.status_mut() = status;

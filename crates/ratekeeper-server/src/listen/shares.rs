@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tracing::warn;
 
-use super::PeerAddress;
+use super::peer::PeerAddress;
 use super::quiet::Quiet;
 
 /// The connections of one listener by address. An address is kept only while it has connections, so

@@ -8,7 +8,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::server::TlsStream;
 
-use super::{ListenAddress, PeerAddress};
+use super::address::ListenAddress;
+use super::peer::PeerAddress;
 use crate::listen::unix::SocketFile;
 
 /// A listening socket.

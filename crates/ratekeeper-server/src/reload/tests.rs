@@ -17,7 +17,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::app::App;
 use crate::callers::Callers;
-use crate::config::{AuthConfig, RlsConfig, RulesSource, ServerBounds};
+use crate::config::{AuthConfig, RlsConfig, RulesSource};
+use crate::listen::ServerBounds;
 use crate::maintenance;
 
 /// Far more than any change needs; reached only where the test fails.

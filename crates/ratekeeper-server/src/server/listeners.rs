@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::BindError;
-use crate::config::{ServerBounds, ServerConfig};
+use crate::config::ServerConfig;
 use crate::grpc::is_rls;
-use crate::listen::{Listener, Opening, Protocol};
+use crate::listen::{Listener, Opening, Protocol, ServerBounds};
 use crate::tls::{Tls, TlsConfig};
 
 /// All listeners of a server.

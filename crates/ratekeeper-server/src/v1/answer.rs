@@ -3,7 +3,7 @@
 use ratekeeper_core::{Micros, Timestamp, Verdict};
 use ratekeeper_limiter::{Binding, Check, Code, Decision, Policy, Status};
 
-use super::StandingAnswer;
+use super::standing::StandingAnswer;
 
 /// A decision. Times are whole milliseconds, rounded up.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use ratekeeper_limiter::Override;
 use ratekeeper_rules::Unit;
 use serde::Deserialize;
 
-use super::Object;
+use super::object::Object;
 
 /// The descriptors of a request.
 pub(crate) type Descriptors<'a> = Vec<Object<DescriptorRequest<'a>>>;

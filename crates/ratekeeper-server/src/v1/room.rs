@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Refusal;
+use super::refusal::Refusal;
 
 /// The most checks whose answers count as short.
 const CHECKS_OF_SHORT: usize = 64;

@@ -7,8 +7,9 @@ use ratekeeper_limiter::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Waiting};
 use ratekeeper_rules::Entry;
 use smallvec::SmallVec;
 
+use super::object::Object;
+use super::refusal::Refusal;
 use super::request::{CheckRequest, DescriptorRequest};
-use super::{Object, Refusal};
 use crate::config::{DESCRIPTORS_MAX, ENTRIES_MAX};
 
 /// The domain and the descriptors of a request.

@@ -3,7 +3,7 @@
 use ratekeeper_limiter::Check;
 use ratekeeper_rules::RuleSet;
 
-use super::{Reason, Refusal};
+use super::refusal::{Reason, Refusal};
 
 /// The answer to a check that no rule matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

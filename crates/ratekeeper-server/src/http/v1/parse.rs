@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::http::{ApiError, malformed};
+use crate::http::error::ApiError;
+use crate::http::malformed;
 use crate::v1::Object;
 
 /// Parses a body.

@@ -10,10 +10,10 @@ use http::HeaderMap;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use serde::Deserialize;
 
-use super::ApiError;
 use super::parse::parse;
 use crate::app::App;
 use crate::callers::Power;
+use crate::http::error::ApiError;
 use crate::listen::Peer;
 use crate::pages::{self, Scheme};
 use crate::store::ServedStore;

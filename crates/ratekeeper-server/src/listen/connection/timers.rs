@@ -9,9 +9,9 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::listen::Protocol;
 use crate::listen::line::Line;
 use crate::listen::looks::looks_each;
+use crate::listen::service::Protocol;
 
 /// An event that is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
