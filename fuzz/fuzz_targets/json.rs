@@ -46,7 +46,15 @@ mod v1 {
 }
 
 mod http {
-    pub(crate) use crate::{Refusal as ApiError, malformed};
+    pub(crate) use crate::malformed;
+
+    pub(crate) mod error {
+        pub(crate) use crate::Refusal as ApiError;
+    }
+}
+
+mod refusal {
+    pub(crate) use crate::Refusal;
 }
 
 /// A stand-in for the server's errors: what is wrong, and where in the body.

@@ -3,8 +3,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use error::HoldError;
 use libfuzzer_sys::fuzz_target;
-use ratekeeper_limiter::Seed;
+use ratekeeper_limiter::HashKey;
 use token::Sealer;
 
 // The limiter exposes only the outcome of a token; this file of it needs nothing but its error type.
@@ -16,21 +17,23 @@ use token::Sealer;
 mod token;
 
 /// A stand-in for the limiter's error.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum HoldError {
-    Malformed,
+mod error {
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) enum HoldError {
+        Malformed,
+    }
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let sealer = Sealer::new(Seed::from_bytes([7; 16]));
+    let sealer = Sealer::new(HashKey::from_bytes([7; 16]));
     if let Ok(text) = std::str::from_utf8(bytes) {
         assert_eq!(
             sealer.open(text),
             Err(HoldError::Malformed),
-            "nobody knows the seed"
+            "nobody knows the hash key"
         );
     }
-    // As if the author of these bytes knew the seed: reading and writing them again gives the same bytes.
+    // As if the author of these bytes knew the hash key: reading and writing them again gives the same bytes.
     let mac = sealer.hash("token", &[bytes]).to_be_bytes();
     let token = URL_SAFE_NO_PAD.encode([bytes, &mac].concat());
     if let Ok(claim) = sealer.open(&token) {
