@@ -6,7 +6,14 @@
 //!
 //! `cargo xtask attack` runs all of it. The campaign attacks from outside, as a stranger does, and knows no crate of the
 //! product.
-
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
 #![cfg(unix)]
 
 mod campaign;

@@ -23,6 +23,15 @@
 //! # Ok::<(), ratekeeper_bench::LoadError>(())
 //! ```
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
+
 mod answer;
 mod connect;
 mod failure;

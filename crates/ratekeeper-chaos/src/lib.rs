@@ -6,7 +6,14 @@
 //!
 //! `cargo xtask chaos` runs all of it. It asks from outside, as any client does, and knows no crate of the product but
 //! its wire format.
-
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
 #![cfg(unix)]
 
 mod ask;

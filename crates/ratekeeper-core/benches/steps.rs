@@ -4,6 +4,15 @@
 //! slow a round down. The clock of the steps advances by an odd number of microseconds, so that
 //! sub-windows begin and hits leave at all positions.
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
+
 use ratekeeper_core::{
     Algorithm, Ask, Limit, LimitSpec, Micros, Moment, State, StateMut, StateRef, Timestamp, Words,
 };

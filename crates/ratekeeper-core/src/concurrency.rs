@@ -34,6 +34,7 @@ fn permits(heap: &[u64]) -> std::slice::ChunksExact<'_, u64> {
     heap.get(HEADER..).unwrap_or(&[]).chunks_exact(PERMIT)
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "the two halves of the id")]
 fn id_words(id: u128) -> [u64; 2] {
     [(id >> 64) as u64, (id & u128::from(u64::MAX)) as u64]
 }

@@ -246,7 +246,7 @@ impl Opening<'_> {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
-            .max_header_list_size(READ_BYTES_MAX as u32)
+            .max_header_list_size(u32::try_from(READ_BYTES_MAX).unwrap_or(u32::MAX))
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_send_buf_size(SEND_BYTES_MAX);

@@ -144,6 +144,7 @@ pub(crate) fn encode<'a>(
     Ok(())
 }
 
+#[expect(clippy::cast_precision_loss, reason = "figures of metrics are doubles")]
 fn latency(metric: &mut MetricEncoder<'_>, upstream: &str, counts: &UpstreamCounts) -> fmt::Result {
     let bounds = BOUNDS_US
         .iter()

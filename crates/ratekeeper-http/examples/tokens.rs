@@ -6,6 +6,15 @@
 //!
 //! It generates its own keys; for RSA with `openssl`.
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
+
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,15 @@
 //! The whole check of a two-entry descriptor, from entries to decision, beside governor's
 //! `check_key` given the same bytes. `--json` prints one object a line instead of the table.
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
+
 use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::sync::Barrier;

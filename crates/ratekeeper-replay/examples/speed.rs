@@ -5,6 +5,15 @@
 //! cargo run --release -p ratekeeper-replay --example speed -- [LINES]
 //! ```
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
+
 use std::error::Error;
 use std::fs::File;
 use std::io::{BufWriter, Write};

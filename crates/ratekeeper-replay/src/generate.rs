@@ -6,6 +6,15 @@
 //! above it, whose excess every algorithm denies, to bots that stay near it, where most decisions
 //! can swap.
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "random traffic needs no exact numbers"
+)]
+
 mod clients;
 mod random;
 

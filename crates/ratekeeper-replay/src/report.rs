@@ -143,6 +143,7 @@ pub struct Summary {
 }
 
 /// `count` in percent of `all`; 0 if `all` is 0.
+#[expect(clippy::cast_precision_loss, reason = "a percentage for people")]
 pub(crate) fn percent(count: u64, all: u64) -> f64 {
     if all == 0 {
         0.0

@@ -83,7 +83,7 @@ impl From<Differences> for Compared {
             net,
             wrongly_allowed_percent: of_all(wrongly_allowed),
             wrongly_denied_percent: of_all(wrongly_denied),
-            net_percent: of_all(net.unsigned_abs()) * net.signum() as f64,
+            net_percent: of_all(net.unsigned_abs()) * if net < 0 { -1.0 } else { 1.0 },
         }
     }
 }

@@ -110,9 +110,13 @@ fn parse_epoch(text: &[u8]) -> Option<Timestamp> {
 }
 
 /// The time for a number with an exponent, as exact as a double.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the caller has checked that 0 <= value < 1e18"
+)]
 fn from_float(value: f64) -> Option<Timestamp> {
     let whole = value.trunc();
-    // Both casts are in range: the caller has checked 0 <= value < 1e18.
     from_epoch(whole as u64, ((value - whole) * 1e6) as u64)
 }
 

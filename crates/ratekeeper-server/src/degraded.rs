@@ -124,6 +124,7 @@ impl Samples {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_precision_loss, reason = "figures of tests are small")]
 mod tests {
     use super::*;
 

@@ -81,6 +81,7 @@ impl Durations {
         self.0[stripe_of_thread()].add(nanos(took));
     }
 
+    #[expect(clippy::cast_precision_loss, reason = "figures of metrics are doubles")]
     pub(crate) fn counts(&self) -> DurationCounts {
         let sum = |of: &dyn Fn(&Stripe) -> &AtomicU64| -> u64 {
             self.0

@@ -4,6 +4,15 @@
 //! decision a call and sixteen, over many keys, and bytes for each counter at a million keys. Times are the server's
 //! `used_cpu`, so that they mean something on a machine that does other things as well.
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
+
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::{CounterKey, Request, Step};
 use ratekeeper_store_redis::script::{Call, Clock, Group, KeyName, Script};

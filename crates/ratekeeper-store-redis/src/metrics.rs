@@ -134,6 +134,7 @@ impl Metrics {
         self.moved.fetch_add(counters, Ordering::Relaxed);
     }
 
+    #[expect(clippy::cast_precision_loss, reason = "figures of metrics are doubles")]
     pub(crate) fn counts(&self, shard: &str, circuit: Circuit) -> ShardCounts {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let bounds = BOUNDS_US.iter().map(|bound| *bound as f64 / 1e6);

@@ -270,6 +270,7 @@ impl Queue {
         }
         inner.waiting += 1;
         let begins = inner.groups.is_empty();
+        #[expect(clippy::cast_possible_truncation, reason = "the two halves of the id")]
         let [high, low] = [
             (post.id >> 64) as u64,
             (post.id & u128::from(u64::MAX)) as u64,

@@ -1,6 +1,15 @@
 //! Shared parts of the tests: the reference model, the store conformance suite, and real programs
 //! to test against.
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
+
 pub mod accuracy;
 pub mod certificates;
 pub mod conformance;

@@ -6,6 +6,15 @@
 //! runs of two servers alternate, and the results are medians of their ratios (see
 //! `ratekeeper_testkit::paired`).
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
+
 mod instructions;
 #[path = "../shared/machine.rs"]
 mod machine;

@@ -5,6 +5,15 @@
 //! and h2load sends the requests; both are on the second processor, the measured proxy is on the
 //! first. Runs alternate, and ratios are medians over pairs.
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
+
 #[path = "../shared/pinned.rs"]
 mod pinned;
 mod setup;

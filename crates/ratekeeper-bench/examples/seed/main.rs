@@ -6,6 +6,15 @@
 //! Then the same rate of the method with the lower threshold exceeds it four times, and the
 //! admitted calls are compared with it, window by window.
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
+
 mod increments;
 #[path = "../shared/machine.rs"]
 mod machine;

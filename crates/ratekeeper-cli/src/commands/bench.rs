@@ -128,6 +128,7 @@ fn bar() -> ProgressBar {
     bar
 }
 
+#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
 fn show(bar: &ProgressBar, progress: Progress) {
     let millis = |span: std::time::Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     bar.set_length(millis(progress.total));

@@ -50,6 +50,7 @@ pub(super) fn forget_from(distances: &mut Distances, width: Width, index: usize)
 /// many ticks before it the oldest of them did. `reach` is at least 1. Most of a step's time goes
 /// here: the distances are taken a word at a time, and a word of them that are all in reach is
 /// added up at once.
+#[expect(clippy::cast_possible_truncation, reason = "at most 22")]
 #[inline(always)]
 pub(super) fn alive<const BITS: u32, const DISTANCES: usize>(
     all: &Distances,

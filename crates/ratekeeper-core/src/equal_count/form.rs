@@ -136,6 +136,7 @@ impl Form {
     }
 
     /// Unpacks the form; None for 0.
+    #[expect(clippy::cast_possible_truncation, reason = "1 to 4")]
     pub(super) fn from_bits(bits: u64) -> Option<Self> {
         Some(match bits {
             0 => return None,

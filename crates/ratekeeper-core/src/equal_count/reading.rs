@@ -260,7 +260,7 @@ impl<'a> Reading<'a> {
             form: Some(form),
             distances: ALL_GONE,
         };
-        let mut beginnings = [0; Width::Bits8.groups() as usize];
+        let mut beginnings = [0; Width::Bits8.distances() + 1];
         let mut found = 0;
         // How many hits came since the group with this index began, and how long ago that was.
         let (mut index, mut since, mut age) = (0, self.log.newest.min(count), 0);

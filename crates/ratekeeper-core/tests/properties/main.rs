@@ -1,5 +1,14 @@
 //! The promises of every algorithm, on random histories that favour edges. One file per promise.
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
+
 /// Generates a property test for each named algorithm; `check` gets its histories.
 macro_rules! histories_hold {
     ($check:ident: $($name:ident $algorithm:ident),* $(,)?) => {

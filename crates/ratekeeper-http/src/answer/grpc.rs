@@ -74,6 +74,7 @@ fn bytes(out: &mut Vec<u8>, field: u8, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "below 0x80 after the loop")]
 fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);

@@ -205,6 +205,7 @@ fn read(sealed: &[u8]) -> Option<Claim> {
 }
 
 /// The lower half of a hash.
+#[expect(clippy::cast_possible_truncation, reason = "the lower half is wanted")]
 pub(crate) const fn low(hash: u128) -> u64 {
     hash as u64
 }

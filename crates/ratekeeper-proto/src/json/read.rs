@@ -217,6 +217,7 @@ fn integer(tree: &Tree<'_>) -> Option<i128> {
     }
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "at most 10^20")]
 fn whole(number: &serde_json::Number) -> Option<i128> {
     if let Some(value) = number.as_i128() {
         return Some(value);

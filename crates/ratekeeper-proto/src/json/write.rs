@@ -143,6 +143,7 @@ fn any(value: &prost_types::Value) -> Value {
 }
 
 /// Writes a whole number without `.0`, as Go does.
+#[expect(clippy::cast_possible_truncation, reason = "whole, and at most 2^53")]
 fn plain_number(number: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.fract() == 0.0 && number.abs() <= EXACT {

@@ -77,7 +77,7 @@ fn unescape_one<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
                 out.extend_from_slice(b"\\x");
                 return after;
             };
-            out.push(byte as u8); // two hex digits
+            out.push(u8::try_from(byte).unwrap_or(u8::MAX)); // two hex digits
             return &after[2..];
         }
         b'u' => return unescape_unicode(after, out),

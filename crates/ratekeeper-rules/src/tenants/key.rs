@@ -62,6 +62,7 @@ impl TenantHash {
     }
 
     /// A number of which the low bits tell parts of a table apart: not those that the table itself uses.
+    #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
     pub(crate) const fn shard(self) -> usize {
         self.halves().0 as usize
     }

@@ -55,6 +55,11 @@ impl Format {
 
 /// The type that a range of an Accept header names, without parameters, and how much it is
 /// wanted, in thousandths: not at all if its version is one that is not written here.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "0 to 1,000"
+)]
 fn quality(range: &str) -> (&str, u32) {
     let mut parts = range.split(';').map(str::trim);
     let name = parts.next().unwrap_or_default();

@@ -176,6 +176,7 @@ impl Scrape {
             let labels = [domain, rule, ("plan", &*row.plan)];
             let bounds = REMAINING_BOUNDS.iter().copied().zip(row.counts.remaining);
             let buckets: Vec<_> = bounds.chain([(f64::INFINITY, 0)]).collect();
+            #[expect(clippy::cast_precision_loss, reason = "figures of metrics are doubles")]
             let sum = row.counts.remaining_sum_ppm as f64 / 1e6;
             histogram(&mut metric.encode_family(&labels)?, sum, &buckets)?;
         }

@@ -72,7 +72,12 @@ fn descriptor(descriptor: &RateLimitDescriptor, shown: &dyn Fn(&str, &str) -> St
         set(&mut out, "limit", text(&prototext(limit)));
     }
     if let Some(hits) = descriptor.hits_addend {
-        set(&mut out, "hitsAddend", number(hits as f64));
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "numbers of a Struct are doubles"
+        )]
+        let hits = hits as f64;
+        set(&mut out, "hitsAddend", number(hits));
     }
     Kind::StructValue(out)
 }

@@ -6,6 +6,15 @@
 //! Redis gets the first processor, and everything else the second. Speeds of a shared machine wander, so runs of both
 //! sides alternate (see `ratekeeper_testkit::paired`); processor time is told beside every rate.
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
+
 mod cluster;
 mod flood;
 mod hot;

@@ -65,6 +65,7 @@ impl KeyName {
         out.push(b'{');
         out.extend_from_slice(&digits(subject));
         out.push(b'}');
+        #[expect(clippy::cast_possible_truncation, reason = "the two halves of the id")]
         let [high, low] = [(id >> 64) as u64, (id & u128::from(u64::MAX)) as u64];
         out.extend_from_slice(&digits(high));
         out.extend_from_slice(&digits(low));
@@ -99,6 +100,7 @@ fn crc16(bytes: &[u8]) -> u16 {
 }
 
 /// The CRC of each byte alone.
+#[expect(clippy::cast_possible_truncation, reason = "below 256")]
 const CRCS: [u16; 256] = {
     let mut crcs = [0; 256];
     let mut byte = 0;

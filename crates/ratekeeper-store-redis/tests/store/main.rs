@@ -1,5 +1,14 @@
 //! The store with real servers: it counts exactly, repeats denials truly, and survives failures of the server.
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
+
 mod clock;
 mod cluster;
 mod conformance;

@@ -2,6 +2,15 @@
 //!
 //! `cargo bench -p ratekeeper-store -- [--json] [start] [speed] [algorithms] [memory] [flood] [file]`
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of measurements, and of tests, are rounded on purpose"
+)]
+
 mod size;
 mod speed;
 

@@ -39,12 +39,14 @@ impl Meta {
         (self.0 & 0xffff_ffff) <= now.as_micros() / 1_000_000
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "16 bits of the word")]
     #[inline]
     pub(super) const fn rule(self) -> RuleSlot {
         RuleSlot((self.0 >> RULE_SHIFT) as u16)
     }
 
     /// The remaining share after the last charge, of 255; 0 for a counter that denies.
+    #[expect(clippy::cast_possible_truncation, reason = "8 bits of the word")]
     #[inline]
     pub(super) const fn share(self) -> u8 {
         (self.0 >> SHARE_SHIFT) as u8

@@ -48,8 +48,11 @@ impl RejectedTokens {
         self.slot(token).store(self.tag(token), Ordering::Relaxed);
     }
 
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the remainder is below the number of slots"
+    )]
     fn slot(&self, token: &str) -> &AtomicU64 {
-        // The remainder is below the number of slots.
         &self.tags[(self.place.hash_one(token) % TOKENS as u64) as usize]
     }
 
@@ -131,6 +134,10 @@ impl Suspects {
             }))
     }
 
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the remainder is below the number of sets"
+    )]
     fn set(&self, hash: u64) -> &Mutex<[Suspect; SENDERS]> {
         &self.sets[(hash % SETS as u64) as usize]
     }

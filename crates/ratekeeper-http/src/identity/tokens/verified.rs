@@ -87,8 +87,11 @@ impl VerifiedTokens {
         set.tokens[place] = Some(kept);
     }
 
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the remainder is below the number of sets"
+    )]
     fn set(&self, hash: u64) -> &Mutex<Set> {
-        // The remainder is below the number of sets.
         &self.sets[(hash % SETS as u64) as usize]
     }
 }

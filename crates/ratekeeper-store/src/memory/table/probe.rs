@@ -16,6 +16,7 @@ pub(in crate::memory) struct Probe {
 }
 
 impl Probe {
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
     #[inline]
     pub(in crate::memory) fn new(key: CounterKey) -> Self {
         // Keys are keyed hashes already; one multiplication makes the table robust against callers
@@ -34,6 +35,7 @@ impl Probe {
         (self.hash & 63) as usize
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "a byte of the hash")]
     #[inline]
     pub(super) const fn tag(self) -> u8 {
         let tag = (self.hash >> 6) as u8;

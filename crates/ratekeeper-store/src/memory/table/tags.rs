@@ -1,5 +1,6 @@
 //! The first word of a bucket: a byte of each slot's hash, and one that counts passing counters.
 
+#[expect(clippy::cast_possible_truncation, reason = "a byte of the word")]
 #[inline]
 pub(super) const fn tag_of(tags: u64, slot: usize) -> u8 {
     (tags >> (8 * slot)) as u8

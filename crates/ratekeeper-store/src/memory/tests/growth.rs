@@ -1,5 +1,10 @@
 //! A growing table answers like one that was large from the start.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "figures of tests are small"
+)]
+
 use proptest::prelude::*;
 use ratekeeper_core::{Algorithm, Limit, Mode, Timestamp};
 
