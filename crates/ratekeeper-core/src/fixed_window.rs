@@ -58,6 +58,11 @@ fn window(limit: &Limit, at: &Moment) -> (Timestamp, Timestamp) {
     }
 }
 
+/// The start of the window by the clock.
+pub(crate) fn start_at(limit: &Limit, at: &Moment) -> Timestamp {
+    window(limit, at).0
+}
+
 /// Returns true if `taken_at` is in the window of `at`.
 pub(crate) fn is_same(limit: &Limit, taken_at: Timestamp, at: &Moment) -> bool {
     let (start, end) = window(limit, at);

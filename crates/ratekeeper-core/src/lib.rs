@@ -48,6 +48,8 @@ pub mod sliding_window;
 mod spec;
 mod state;
 mod step;
+#[doc(hidden)]
+pub mod synced;
 mod time;
 pub mod token_bucket;
 

@@ -138,8 +138,30 @@ impl SubWindows {
         }
     }
 
-    const fn start(&self, index: u64) -> Timestamp {
+    /// The start of the sub-window `index`.
+    pub(crate) const fn start(&self, index: u64) -> Timestamp {
         Timestamp::from_micros(index.saturating_mul(self.length.get()))
+    }
+
+    /// The sub-window of `now`.
+    pub(crate) fn index_at(&self, now: Timestamp) -> u64 {
+        self.length.quotient(now.as_micros())
+    }
+
+    /// Writes `counts` into `heap`: of the sub-window `index` and those before it.
+    pub(crate) fn list(&self, index: u64, counts: impl Iterator<Item = u64>, heap: &mut Heap) {
+        heap.clear();
+        let mut ring = ListedMut::new(heap, self);
+        ring.set_index(index);
+        for (age, count) in (0..=u64::from(self.count)).zip(counts) {
+            ring.set(self.lane_of_age(index, age), count);
+        }
+    }
+
+    /// The count in `heap` of the sub-window `age` before the one last charged.
+    pub(crate) fn listed(&self, heap: &[u64], age: u64) -> u64 {
+        let ring = Listed(heap);
+        ring.get(self.lane_of_age(ring.index(), age))
     }
 
     /// Returns true if the sub-window `index` begins more than the window after `now`.
