@@ -64,6 +64,8 @@ pub(crate) struct CompiledLimit {
     undelayed: Limit,
     /// The time of its leases; zero if there are none.
     pub(crate) lease: Micros,
+    /// The time between two syncs of its counters; zero if they are not synced.
+    pub(crate) sync: Micros,
 }
 
 /// The places of a store's counters, as rules are compiled for them.
@@ -97,6 +99,13 @@ impl<S: Store> Places<'_, S> {
     fn leases_unasked(&self, rule: &Rule, slot: StoreSlot) -> bool {
         // Hits in quota mode are never taken from leases.
         rule.consistency.is_none() && rule.is_global && !rule.quota_mode && self.0.is_cluster(slot)
+    }
+
+    /// The time between two syncs of the rule's counters; zero if they are not synced.
+    fn sync(&self, rule: &Rule) -> Micros {
+        let terms = rule.sync_terms();
+        let terms = terms.filter(|_| self.0.leases(self.of(rule)));
+        terms.map_or(Micros::ZERO, |terms| terms.interval())
     }
 }
 
@@ -278,6 +287,7 @@ impl Compiled {
                     LeakyOverRls::Allow => *limit,
                 },
                 lease: terms.map_or(Micros::ZERO, |terms| terms.ttl()),
+                sync: places.sync(rule),
             }
         });
         let charge = if rule.count_denied {

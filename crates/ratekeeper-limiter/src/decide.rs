@@ -227,8 +227,8 @@ impl<S: Store> Limiter<S> {
         let verdicts = self.verdicts(&evaluation, None).await;
         let snapshot = evaluation.decision.snapshot();
         let (plan, now) = (&evaluation.plan, evaluation.now);
-        let held = |step: &Step| self.store().held(step);
-        Explanation::new(snapshot, &check, plan, (&verdicts, now), &held)
+        let shared = |step: &Step, rule: &ratekeeper_rules::Rule| crate::explain::shared(self.store(), step, rule);
+        Explanation::new(snapshot, &check, plan, (&verdicts, now), &shared)
     }
 
     /// Matches `check`, and counts the parts that no limit matched.

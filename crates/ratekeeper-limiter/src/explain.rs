@@ -4,7 +4,7 @@ use ratekeeper_core::{Algorithm, Micros, Timestamp, Verdict};
 use ratekeeper_rules::{
     Domain, Entry, Evaluation, Matched, Rule, RuleIndex, Subscription, Visit, secret,
 };
-use ratekeeper_store::{LeasedHits, Step, Verdicts};
+use ratekeeper_store::{LeasedHits, Step, Store, SyncedHits, Verdicts};
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{Answered, LimitSource};
@@ -100,14 +100,14 @@ pub struct ExplainedLimit {
 }
 
 impl Explanation {
-    /// Explains `check` from `plan`, which consists of peeks, and its `verdicts`, against all rules on its path. `held`
-    /// says what this node holds of a step's counter in leases.
+    /// Explains `check` from `plan`, which consists of peeks, and its `verdicts`, against all rules on its path. `shared`
+    /// says how this node shares a step's counter with others.
     pub(crate) fn new<'a>(
         snapshot: &'a Snapshot,
         check: &Check<'_>,
         plan: &'a Plan,
         (verdicts, now): (&'a Verdicts, Timestamp),
-        held: &'a dyn Fn(&Step) -> Option<LeasedHits>,
+        shared: &'a dyn Fn(&Step, &Rule) -> Option<String>,
     ) -> Self {
         let domain = snapshot.domain(check.domain);
         let descriptors = (0_u16..)
@@ -122,7 +122,7 @@ impl Explanation {
                     plan,
                     verdicts,
                     now,
-                    held,
+                    shared,
                     number,
                 }
                 .descriptor(descriptor)
@@ -182,7 +182,7 @@ struct Explainer<'a> {
     plan: &'a Plan,
     verdicts: &'a Verdicts,
     now: Timestamp,
-    held: &'a dyn Fn(&Step) -> Option<LeasedHits>,
+    shared: &'a dyn Fn(&Step, &Rule) -> Option<String>,
     number: u16,
 }
 
@@ -289,8 +289,8 @@ impl Explainer<'_> {
         ) {
             Some((step, answered)) => {
                 explained.fill(rule, step, &answered);
-                if let Some(held) = (self.held)(step) {
-                    explained.add_note(&leased(&held, rule.consistency.is_none()));
+                if let Some(shared) = (self.shared)(step, rule) {
+                    explained.add_note(&shared);
                 }
             }
             None if self.plan.is_unlimited(self.number, index) => {
@@ -339,6 +339,38 @@ impl ExplainedLimit {
             None
         };
     }
+}
+
+/// How this node shares the counter of `step` with others, in words; [`None`] if each hit is counted in the store.
+pub(crate) fn shared(store: &impl Store, step: &Step, rule: &Rule) -> Option<String> {
+    let by_default = rule.consistency.is_none();
+    let leased = store.held(step).map(|held| leased(&held, by_default));
+    leased.or_else(|| store.synced(step).map(|known| synced(&known)))
+}
+
+/// A synced counter in words: how often, what is known, how much may pass, and what a change does.
+fn synced(known: &SyncedHits) -> String {
+    let SyncedHits {
+        interval,
+        own,
+        others,
+        pending,
+        age,
+    } = *known;
+    let every = interval.as_millis_ceil();
+    let others = match age {
+        Some(age) => format!(
+            "other nodes {others} as of {} ms ago, and {pending} of its own are not added yet",
+            age.as_millis_ceil()
+        ),
+        None => "of other nodes it knows nothing yet".to_owned(),
+    };
+    format!(
+        "synced every {every} ms: this node admitted {own}, {others}; beyond the limit passes at most what the other \
+         nodes admit in {} ms and a round trip, never more than (nodes - 1) x the limit; changing to or from \
+         `consistency: synced` starts afresh",
+        2 * every
+    )
 }
 
 /// The hits that a node holds of a counter, in words.

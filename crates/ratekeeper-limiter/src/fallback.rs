@@ -133,7 +133,8 @@ impl Fallback {
         }
         let steps = request.steps.iter().zip(modes).zip(&verdicts.outcomes);
         for (number, ((step, mode), outcome)) in steps.enumerate() {
-            let owes = owes(step, mode, outcome.fits() && verdicts.allowed);
+            let passed_here = outcome.fits() && verdicts.allowed;
+            let owes = step.sync.is_zero() && owes(step, mode, passed_here);
             if let Some(fault) = fault(number).filter(|_| owes) {
                 self.owed.add(step, fault, passed);
             }
@@ -142,8 +143,9 @@ impl Fallback {
 
     /// Remembers what the store reported as remaining of the counter of `step`.
     pub(crate) fn note(&self, step: &Step, answered: &Answered, now: Timestamp) {
-        // What comes from a lease waits for nobody else, and tells no more than the grant did.
-        if answered.counted && !answered.leased {
+        // What comes from a lease waits for nobody else, and tells no more than the grant did. Synced counters are this
+        // node's own, and go on without the store.
+        if answered.counted && !answered.leased && step.sync.is_zero() {
             let until = now.after(answered.full_after);
             let said = Said {
                 remaining: answered.remaining,

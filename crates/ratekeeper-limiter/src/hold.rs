@@ -50,6 +50,7 @@ impl Snapshot {
                 shadow: true,
                 rule: compiled.slot,
                 store: compiled.store,
+                sync: limit.sync,
                 ..Step::new(part.key, *limit.delayed())
             });
         }
@@ -124,8 +125,18 @@ impl<S: Store> Limiter<S> {
         };
         let mut evaluation = Evaluation::new(self.load(), now);
         self.evaluate(&mut evaluation, check, concurrency);
-        let steps = &evaluation.plan.steps;
-        if steps.iter().filter(|step| is_part(step)).count() > PARTS_MAX {
+        let mut parts = 0;
+        for step in evaluation
+            .plan
+            .steps
+            .iter_mut()
+            .filter(|step| is_part(step))
+        {
+            parts += 1;
+            // What any node may settle later, and only once, is counted in the store.
+            step.sync = Micros::ZERO;
+        }
+        if parts > PARTS_MAX {
             return Err(HoldError::TooManyLimits);
         }
         let verdicts = self.verdicts(&evaluation, Some(extra)).await;

@@ -206,6 +206,7 @@ impl Plan {
             store: compiled.store,
             full_mode: compiled.full_mode,
             lease: made.lease,
+            sync: made.sync,
         });
     }
 
@@ -247,6 +248,7 @@ impl Plan {
             store: StoreSlot::default(),
             full_mode: FullMode::Allow,
             lease: Micros::ZERO,
+            sync: Micros::ZERO,
         });
     }
 

@@ -179,9 +179,13 @@ fn counted(rule: &Rule) -> String {
         }
         RuleLimit::Limited(limit) => {
             let name = limit.algorithm().name();
+            let synced = match rule.sync_terms() {
+                Some(_) => ", synced",
+                None => "",
+            };
             match limit.sub_windows() {
-                0 => format!("{name} of {}", rule.window_text),
-                sub_windows => format!("{name} of {} in {sub_windows} parts", rule.window_text),
+                0 => format!("{name} of {}{synced}", rule.window_text),
+                parts => format!("{name} of {} in {parts} parts{synced}", rule.window_text),
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ratekeeper_core::synced::{SyncTerms, Unsyncable};
 use ratekeeper_core::{Limit, Micros};
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +66,8 @@ pub struct Rule {
     /// True if all requests share one counter: every entry up to the rule has a value, or a pattern whose values are
     /// counted together.
     pub is_global: bool,
+    /// The interval at which nodes add their counts to the store, where the file names one.
+    pub sync_interval: Option<Micros>,
     /// The store that keeps the counter; [`None`] means the default store.
     pub store: Option<Box<str>>,
     /// The answer while the store is unavailable.
@@ -83,6 +86,23 @@ impl Rule {
             RuleLimit::Limited(limit) => Some(limit),
             RuleLimit::Unlimited => None,
         }
+    }
+
+    /// The terms of its counters, if they are synced. A tenant's own limit that cannot be synced is counted exactly.
+    #[must_use]
+    pub fn sync_terms(&self) -> Option<SyncTerms> {
+        if self.consistency != Some(Consistency::Synced) || self.count_denied {
+            return None;
+        }
+        sync_terms(self.limited()?, self.sync_interval).ok()
+    }
+}
+
+/// The terms of `limit`. An interval that is too long for its window gives way to the default, which suits every window.
+pub(crate) fn sync_terms(limit: &Limit, interval: Option<Micros>) -> Result<SyncTerms, Unsyncable> {
+    match SyncTerms::try_new(limit, interval) {
+        Err(Unsyncable::IntervalTooLong(_)) => SyncTerms::try_new(limit, None),
+        made => made,
     }
 }
 
@@ -278,13 +298,15 @@ pub enum Consistency {
     Exact,
     /// Nodes admit hits that were charged in the shared store in advance; never over the limit.
     Leased,
+    /// Each node counts by itself, and adds its count to the shared store at an interval.
+    Synced,
     /// Each node counts for itself.
     Local,
 }
 
 impl Consistency {
     /// All modes.
-    pub const ALL: [Self; 3] = [Self::Exact, Self::Leased, Self::Local];
+    pub const ALL: [Self; 4] = [Self::Exact, Self::Leased, Self::Synced, Self::Local];
 
     /// The name in rules files.
     #[must_use]
@@ -292,6 +314,7 @@ impl Consistency {
         match self {
             Self::Exact => "exact",
             Self::Leased => "leased",
+            Self::Synced => "synced",
             Self::Local => "local",
         }
     }

@@ -104,6 +104,8 @@ struct File {
     on_store_failure: Option<FailureMode>,
     /// The store that keeps the counters.
     store: Option<String>,
+    /// The interval at which nodes add their counts to the store, with `consistency: synced`: 10ms to 60s.
+    sync_interval: Option<Duration>,
 }
 
 /// A key, or a key with a value, and the limits of requests that match it.
@@ -156,6 +158,8 @@ struct Descriptor {
     on_store_failure: Option<FailureMode>,
     /// The store that keeps the counters.
     store: Option<String>,
+    /// The interval at which nodes add their counts to the store, with `consistency: synced`: 10ms to 60s.
+    sync_interval: Option<Duration>,
 }
 
 /// A quota and its window.
@@ -210,6 +214,8 @@ struct RateLimit {
     on_store_failure: Option<FailureMode>,
     /// The store that keeps the counters.
     store: Option<String>,
+    /// The interval at which nodes add their counts to the store, with `consistency: synced`: 10ms to 60s.
+    sync_interval: Option<Duration>,
 }
 
 /// The limit of a plan.
@@ -250,6 +256,8 @@ struct PlanLimit {
     lease_time: Option<Duration>,
     /// The store that keeps the counters.
     store: Option<String>,
+    /// The interval at which nodes add their counts to the store, with `consistency: synced`: 10ms to 60s.
+    sync_interval: Option<Duration>,
 }
 
 /// A tenant, its plan and the limits that it has alone.
@@ -409,6 +417,8 @@ struct ServiceLevel {
     on_store_failure: Option<FailureMode>,
     /// The store that keeps the counters.
     store: Option<String>,
+    /// The interval at which nodes add their counts to the store, with `consistency: synced`: 10ms to 60s.
+    sync_interval: Option<Duration>,
 }
 
 /// The calls that a service level applies to.

@@ -39,6 +39,7 @@ mod slots;
 mod stall;
 mod store;
 mod survey;
+mod synced;
 mod ticket;
 mod topology;
 mod wire;

@@ -6,8 +6,8 @@ use crate::node::Login;
 use crate::server_error::ServerError;
 
 /// All commands in use, as an ACL grants them.
-const COMMANDS: &str = "+ping +info +time +eval +evalsha +get +set +del +pexpire +zadd +zrem +zcount +zscore \
-                        +zremrangebyscore +zrangebyscore +wait";
+const COMMANDS: &str = "+ping +info +time +eval +evalsha +get +set +del +pexpire +exists +incrby +hget +hset +zadd +zrem \
+                        +zcount +zscore +zremrangebyscore +zrangebyscore +wait";
 
 /// The further commands for a cluster.
 const OF_CLUSTERS: &str = " +cluster|slots +cluster|info +cluster|nodes +asking";

@@ -14,6 +14,8 @@
 //!
 //! A [`Post`](ratekeeper_store::Post) is a group of its own kind.
 //!
+//! A [`SyncCall`] adds to a synced counter, by a script of its own.
+//!
 //! The scripts lie beside this file, one for each algorithm and `decide.lua`, which documents
 //! arguments and results; [`Script::new`] joins them into one. The same script serves every
 //! algorithm, so that one call can decide them all.
@@ -28,6 +30,7 @@ mod post;
 mod replay;
 mod reply;
 mod state;
+mod synced;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -40,4 +43,5 @@ pub(crate) use known::Known;
 pub use lease::{LeaseAction, LeaseCall, LeaseOutcome, decode_lease_calls};
 pub use reply::{AnswerError, Item, decode};
 pub(crate) use reply::{Aside, Told, decode_and_keep};
+pub use synced::{SyncAnswer, SyncCall, decode_sync};
 pub use text::{Clock, Script};

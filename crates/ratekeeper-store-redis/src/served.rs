@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_store::served::{Agreement, ServedStore, ServerGauges, StoreGauges};
-use ratekeeper_store::{HashKey, LeaseGauges};
+use ratekeeper_store::{HashKey, LeaseGauges, SyncGauges};
 use tokio::runtime::Handle;
 
 use crate::{RedisStore, ShardCounts};
@@ -44,8 +44,12 @@ impl ServedStore for RedisStore {
         self.leased().into_iter().collect()
     }
 
+    fn sync_gauges(&self) -> Vec<SyncGauges> {
+        vec![self.sync_counts()]
+    }
+
     async fn close(&self) {
-        self.give_leases_back().await;
+        tokio::join!(self.give_leases_back(), self.add_pending());
     }
 
     fn servers(&self) -> Vec<ServerGauges> {

@@ -1,8 +1,8 @@
 //! The connections that serve a store's slots, for each runtime.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -15,6 +15,7 @@ use crate::connections::ShardConnections;
 use crate::lease::Leases;
 use crate::script::Clock;
 use crate::shard_connection::{Asking, ShardConnection};
+use crate::synced::{SYNCED, Synced};
 use crate::ticket::Reply;
 use crate::topology::{SlotMap, Topology};
 
@@ -31,6 +32,8 @@ struct Inner {
     home: Handle,
     number: u64,
     connections: Mutex<Vec<Arc<ShardConnections>>>,
+    /// Made by the first request that has synced counters.
+    synced: OnceLock<Synced>,
 }
 
 /// The number of stores whose connections a thread remembers: a service has at most as many.
@@ -65,6 +68,7 @@ impl Slots {
             home,
             number: STORES.fetch_add(1, Ordering::Relaxed),
             connections: Mutex::default(),
+            synced: OnceLock::new(),
         }))
     }
 
@@ -80,6 +84,23 @@ impl Slots {
             Arc::clone(&self.0.asking),
             self.0.home.clone(),
         )
+    }
+
+    /// The synced counters; [`None`] before there was a request for some.
+    pub(crate) fn synced(&self) -> Option<&Synced> {
+        self.0.synced.get()
+    }
+
+    /// The synced counters, begun if there are none yet.
+    fn sync(&self) -> &Synced {
+        self.0.synced.get_or_init(|| {
+            Synced::start(
+                Arc::clone(&self.0.topology),
+                Arc::clone(&self.0.config),
+                Arc::clone(&self.0.asking),
+                self.0.home.clone(),
+            )
+        })
     }
 
     /// Returns true if the server's own clock counts, which leases go by.
@@ -200,6 +221,9 @@ impl Partitions for Slots {
     type Ticket = Reply;
 
     fn ask(&self, partition: Partition, request: &Request<'_>) -> Answer<Reply> {
+        if partition == SYNCED {
+            return Answer::Decided(self.sync().decide(request));
+        }
         let now = Instant::now();
         if let Some(denial) = self.0.asking.denied.answer(request, now) {
             return Answer::Decided(denial);
@@ -226,6 +250,9 @@ impl Partitions for Slots {
     }
 
     fn away(&self, partition: Partition) -> Option<StoreError> {
+        if partition == SYNCED {
+            return None;
+        }
         let is_there = self.live_connection(Self::slot_of(partition), |shard_connection| {
             let Some(shard_connection) = shard_connection else {
                 return Some(false);
@@ -237,7 +264,10 @@ impl Partitions for Slots {
         (is_there != Some(true)).then_some(StoreError::Unavailable)
     }
 
-    fn recall(&self, _: Partition, request: &Request<'_>) -> Option<Verdicts> {
+    fn recall(&self, partition: Partition, request: &Request<'_>) -> Option<Verdicts> {
+        if partition == SYNCED {
+            return None;
+        }
         self.0.asking.denied.answer(request, Instant::now())
     }
 

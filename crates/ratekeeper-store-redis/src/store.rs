@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use ratekeeper_store::across::{self, Partition, Partitions};
 use ratekeeper_store::{
     Answer, Execution, HashKey, LeaseGauges, LeasedHits, Post, Request, Step, Store, StoreError,
-    StoreSlot, Verdicts,
+    StoreSlot, SyncGauges, SyncedHits, Verdicts,
 };
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
@@ -23,6 +23,7 @@ use crate::nodes::Nodes;
 use crate::script::{Clock, Group, KeyName, Script, slot};
 use crate::shard_connection::Asking;
 use crate::slots::Slots;
+use crate::synced::{SYNCED, is_step_synced, is_synced};
 use crate::ticket::Ticket;
 use crate::topology::Topology;
 
@@ -157,10 +158,32 @@ impl RedisStore {
 
     /// Asks Redis.
     fn ask(&self, request: &Request<'_>) -> Answer<across::Ticket<Slots>> {
-        match self.slots.topology().is_cluster() {
-            true => across::decide(&self.slots, request, partition_of),
+        let shared = self.sharing(request);
+        match shared.is_divided() {
+            true => across::decide(&self.slots, request, |step| shared.partition_of(step)),
             // All counters lie together: one call decides them.
             false => (self.slots.ask(Partition(0), request)).map_pending(across::Ticket::one),
+        }
+    }
+
+    fn sharing(&self, request: &Request<'_>) -> Sharing {
+        Sharing {
+            is_cluster: self.slots.topology().is_cluster(),
+            syncs: is_synced(request) && self.slots.has_own_clock(),
+        }
+    }
+
+    /// This node's synced counters: what is there, and counts since the start.
+    #[must_use]
+    pub fn sync_counts(&self) -> SyncGauges {
+        let synced = self.slots.synced();
+        synced.map(|synced| synced.gauges()).unwrap_or_default()
+    }
+
+    /// Adds what this node has counted of synced counters, and waits a moment for that.
+    pub async fn add_pending(&self) {
+        if let Some(synced) = self.slots.synced() {
+            synced.close().await;
         }
     }
 
@@ -307,6 +330,17 @@ impl Store for RedisStore {
         Some(self.leases.get().map(held).unwrap_or_default())
     }
 
+    fn synced(&self, step: &Step) -> Option<SyncedHits> {
+        if step.sync.is_zero() {
+            return None;
+        }
+        let none = SyncedHits {
+            interval: step.sync,
+            ..SyncedHits::default()
+        };
+        Some(self.slots.synced().map_or(none, |it| it.known(step)))
+    }
+
     fn leases(&self, _: StoreSlot) -> bool {
         self.slots.has_own_clock()
     }
@@ -342,8 +376,34 @@ impl Store for RedisStore {
 
     fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
         // A single server answers all steps, or none.
-        if self.slots.topology().is_cluster() {
+        let shared = self.sharing(request);
+        if shared.is_divided() {
+            let partition_of = |step: &Step| shared.partition_of(step);
             across::give_back(&self.slots, request, taken, partition_of);
+        }
+    }
+}
+
+/// The way in which the counters of a request are shared.
+#[derive(Clone, Copy, Debug)]
+struct Sharing {
+    is_cluster: bool,
+    /// Some are decided in memory.
+    syncs: bool,
+}
+
+impl Sharing {
+    const fn is_divided(self) -> bool {
+        self.is_cluster || self.syncs
+    }
+
+    fn partition_of(self, step: &Step) -> Partition {
+        if self.syncs && is_step_synced(step) {
+            SYNCED
+        } else if self.is_cluster {
+            partition_of(step)
+        } else {
+            Partition(0)
         }
     }
 }

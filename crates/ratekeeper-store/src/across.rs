@@ -194,7 +194,9 @@ fn ask<P: Partitions>(
             extra: request.extra,
             named_by: request.named_by,
         };
-        let known = match partitions.away(partition) {
+        // Synced counters are decided in memory, whoever is away.
+        let is_synced = part.steps.iter().any(|step| !step.sync.is_zero());
+        let known = match partitions.away(partition).filter(|_| !is_synced) {
             Some(error) => Some(Err(error)),
             None => partitions.recall(partition, &part).map(Ok),
         };

@@ -17,6 +17,7 @@ mod post;
 mod router;
 pub mod served;
 mod step;
+pub mod synced;
 
 pub use boot::boot_time;
 pub use extra::{Execution, Extra, Once, Permit, PermitAct, Until};
@@ -30,6 +31,7 @@ pub use step::{
     Answer, Charge, CounterKey, FullMode, Never, Request, RuleSlot, Step, StepOutcome, StoreSlot,
     Verdicts,
 };
+pub use synced::{SyncGauges, SyncedHits};
 
 use std::future::Future;
 
@@ -91,7 +93,7 @@ pub trait Store: Send + Sync + 'static {
         StoreSlot::default()
     }
 
-    /// Returns true if the store in that slot leases counters to its nodes: not if it is one node's own.
+    /// Returns true if the store in that slot leases counters to its nodes and syncs theirs: not if it is one node's own.
     fn leases(&self, slot: StoreSlot) -> bool {
         let _ = slot;
         false
@@ -106,6 +108,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// The hits that this node holds of the counter of `step`; [`None`] if it is not leased.
     fn held(&self, step: &Step) -> Option<LeasedHits> {
+        let _ = step;
+        None
+    }
+
+    /// The hits that this node knows of on the counter of `step`; [`None`] if it is not synced.
+    fn synced(&self, step: &Step) -> Option<SyncedHits> {
         let _ = step;
         None
     }

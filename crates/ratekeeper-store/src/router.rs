@@ -16,7 +16,7 @@ use crate::across::{self, Partition, Partitions, Rest};
 use crate::served::{Agreement, ServedStore, ServerGauges, StoreGauges};
 use crate::{
     Answer, HashKey, LeaseGauges, LeasedHits, MemoryStore, Post, Request, Step, Store, StoreError,
-    StoreSlot, Verdicts,
+    StoreSlot, SyncGauges, SyncedHits, Verdicts,
 };
 
 /// The default store and those that have names, `R` being those that nodes share. Clones are the
@@ -217,6 +217,13 @@ impl<R: Store> Store for Router<R> {
         }
     }
 
+    fn synced(&self, step: &Step) -> Option<SyncedHits> {
+        match &self.member(partition_of(step)).store {
+            Backend::Memory(_) => None,
+            Backend::Shared(store) => store.synced(step),
+        }
+    }
+
     fn own_slot(&self) -> Option<StoreSlot> {
         match &self.0.default.store {
             Backend::Memory(_) => Some(StoreSlot::default()),
@@ -329,6 +336,20 @@ impl<R: ServedStore> ServedStore for Router<R> {
             if let Backend::Shared(store) = store {
                 let gauges = store.lease_gauges().into_iter();
                 all.extend(gauges.map(|it| LeaseGauges {
+                    store: name.clone(),
+                    ..it
+                }));
+            }
+        }
+        all
+    }
+
+    fn sync_gauges(&self) -> Vec<SyncGauges> {
+        let mut all = Vec::new();
+        for Member { name, store, .. } in self.members() {
+            if let Backend::Shared(store) = store {
+                let gauges = store.sync_gauges().into_iter();
+                all.extend(gauges.map(|it| SyncGauges {
                     store: name.clone(),
                     ..it
                 }));

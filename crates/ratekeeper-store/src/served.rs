@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use ratekeeper_core::Timestamp;
 
 use crate::memory::Refusing;
-use crate::{HashKey, LeaseGauges, MemoryStore, Store};
+use crate::{HashKey, LeaseGauges, MemoryStore, Store, SyncGauges};
 
 /// A store that can be maintained and measured.
 pub trait ServedStore: Store + Debug {
@@ -41,7 +41,12 @@ pub trait ServedStore: Store + Debug {
         Vec::new()
     }
 
-    /// Gives back what this node holds, before it stops; for a moment at most.
+    /// This node's synced counters, for each store that nodes share.
+    fn sync_gauges(&self) -> Vec<SyncGauges> {
+        Vec::new()
+    }
+
+    /// Gives back what this node holds, and adds what it has counted, before it stops; for a moment at most.
     fn close(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }

@@ -76,6 +76,9 @@ pub struct Step {
     /// The time of the counter's leases, from which nodes admit hits without asking; zero if there are none. The limit
     /// is then that of [`Terms`](ratekeeper_core::lease::Terms), for all who charge the counter.
     pub lease: Micros,
+    /// The time after which this node adds its hits to the counter in the store, and admits without asking in between; zero
+    /// if each hit is counted there.
+    pub sync: Micros,
 }
 
 impl Step {
@@ -95,6 +98,7 @@ impl Step {
             rule: RuleSlot(0),
             full_mode: FullMode::Allow,
             lease: Micros::ZERO,
+            sync: Micros::ZERO,
         }
     }
 

@@ -19,4 +19,5 @@ mod signals;
 mod state;
 mod stores;
 mod support;
+mod synced;
 mod tenants;

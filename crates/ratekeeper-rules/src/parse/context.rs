@@ -73,6 +73,7 @@ const ROOT: [&str; 18] = [
     "lease_time",
     "on_store_failure",
     "store",
+    "sync_interval",
 ];
 
 const DESCRIPTOR: [&str; 22] = [
@@ -98,6 +99,7 @@ const DESCRIPTOR: [&str; 22] = [
     "lease_time",
     "on_store_failure",
     "store",
+    "sync_interval",
 ];
 
 const RATE_LIMIT: [&str; 21] = [
@@ -122,6 +124,7 @@ const RATE_LIMIT: [&str; 21] = [
     "lease_time",
     "on_store_failure",
     "store",
+    "sync_interval",
 ];
 
 const PLAN_LIMIT: [&str; 14] = [
@@ -139,6 +142,7 @@ const PLAN_LIMIT: [&str; 14] = [
     "consistency",
     "lease_time",
     "store",
+    "sync_interval",
 ];
 
 const CONCURRENCY: [&str; 10] = [
@@ -170,6 +174,7 @@ const SERVICE_LEVEL: [&str; 15] = [
     "on_store_failure",
     "shadow_mode",
     "store",
+    "sync_interval",
 ];
 const SERVICE_MATCH: [&str; 2] = ["methods", "pathPattern"];
 const TIER: [&str; 6] = [

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use ratekeeper_core::Algorithm;
 use ratekeeper_core::lease::Terms;
+use ratekeeper_core::synced::{SyncTerms, Unsyncable};
 
 use super::concurrency::parse_concurrency;
 use super::context::Context;
@@ -415,13 +416,14 @@ impl Compiler<'_, '_, '_> {
         let policy = limit.policy.within(&owner.policy);
         self.check_leaky(&limit.limit, &policy, limit.mark);
         self.check_leased(&limit.limit, &policy, limit.mark);
+        let counted = self.synced(limit.limit, &policy, limit.mark);
         self.rules.push(Rule {
             // `id::assign` fills it in once all rules are known.
             id: "".into(),
             domain: Arc::clone(self.around.domain),
             path: owner.path.composites.as_slice().into(),
             place,
-            limit: limit.limit,
+            limit: counted,
             calendar: limit.calendar,
             unit: limit.unit,
             window_text: limit.window_text,
@@ -441,6 +443,7 @@ impl Compiler<'_, '_, '_> {
             consistency: policy.consistency,
             lease: policy.lease_time.unwrap_or(LEASE),
             is_global: !owner.path.counts_each,
+            sync_interval: policy.sync_interval,
             store: policy.store,
             on_store_failure: policy
                 .on_store_failure
@@ -473,6 +476,29 @@ impl Compiler<'_, '_, '_> {
             .error(mark, message, "write `consistency: exact`");
     }
 
+    /// The limit as its counters are kept. Refuses to sync what cannot be.
+    fn synced(&mut self, limit: RuleLimit, policy: &Policy, mark: Mark) -> RuleLimit {
+        let RuleLimit::Limited(spec) = &limit else {
+            return limit;
+        };
+        if policy.consistency != Some(Consistency::Synced) {
+            return limit;
+        }
+        let counts_denied = self.around.profile == Profile::Envoy;
+        let (why, help) = match SyncTerms::try_new(spec, policy.sync_interval) {
+            Ok(_) if policy.count_denied.unwrap_or(counts_denied) => (
+                "not with `count_denied`: of denied requests nodes tell each other nothing"
+                    .to_owned(),
+                "write `count_denied: false`, or `consistency: exact`".to_owned(),
+            ),
+            Ok(terms) => return RuleLimit::Limited(*terms.limit()),
+            Err(why) => (why.to_string(), help_to_sync(why)),
+        };
+        let message = format!("`consistency: synced` is not possible here: {why}");
+        self.report.error(mark, message, help);
+        limit
+    }
+
     fn check_leaky(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) {
         let leaky = matches!(limit, RuleLimit::Limited(limit) if limit.algorithm() == Algorithm::LeakyBucket);
         if leaky && policy.leaky_over_rls == Some(crate::LeakyOverRls::Allow) {
@@ -480,6 +506,21 @@ impl Compiler<'_, '_, '_> {
                            up to a whole burst passes at once";
             self.report.warn(mark, message, None);
         }
+    }
+}
+
+/// The way out for a limit that cannot be synced.
+fn help_to_sync(why: Unsyncable) -> String {
+    match why {
+        Unsyncable::Algorithm(Algorithm::TokenBucket | Algorithm::Gcra) => {
+            "write `consistency: leased`, or `algorithm: sliding_window`".to_owned()
+        }
+        Unsyncable::Strict => "leave `strict` out, or write `consistency: leased`".to_owned(),
+        Unsyncable::IntervalOutOfRange => "write `sync_interval: 1s`".to_owned(),
+        Unsyncable::IntervalTooLong(most) => {
+            format!("write `sync_interval: {}ms`", most.get() / 1_000)
+        }
+        _ => "write `consistency: exact`".to_owned(),
     }
 }
 

@@ -19,15 +19,17 @@ pub(crate) struct Policy {
     pub(crate) lease_time: Option<Micros>,
     pub(crate) on_store_failure: Option<FailureMode>,
     pub(crate) store: Option<Box<str>>,
+    pub(crate) sync_interval: Option<Micros>,
 }
 
 impl Policy {
     pub(crate) fn parse(fields: &Fields<'_>, report: &mut Report<'_>) -> Self {
         let algorithms = Algorithm::ALL.map(|algorithm| (algorithm.name(), algorithm));
         let algorithm = fields.choice("algorithm", &algorithms, report);
+        let consistency = consistency(fields, report);
         Self {
             algorithm: algorithm.and_then(|algorithm| a_rate(algorithm, report)),
-            consistency: consistency(fields, report).map(|at| at.value),
+            consistency,
             count_denied: fields.boolean("count_denied", report).map(|at| at.value),
             enabled: fields.boolean("enabled", report).map(|at| at.value),
             enforce: enforce(fields, report),
@@ -47,6 +49,7 @@ impl Policy {
                 )
                 .map(|at| at.value),
             store: store(fields, report),
+            sync_interval: sync_interval(fields, consistency, report),
         }
     }
 
@@ -74,6 +77,10 @@ impl Policy {
                 keep(&mut self.on_store_failure, other.on_store_failure),
             ),
             ("store", keep(&mut self.store, other.store)),
+            (
+                "sync_interval",
+                keep(&mut self.sync_interval, other.sync_interval),
+            ),
         ];
         agreed
             .into_iter()
@@ -98,6 +105,7 @@ impl Policy {
             lease_time: self.lease_time.or(outer.lease_time),
             on_store_failure: self.on_store_failure.or(outer.on_store_failure),
             store: self.store.or_else(|| outer.store.clone()),
+            sync_interval: self.sync_interval.or(outer.sync_interval),
         }
     }
 }
@@ -126,20 +134,27 @@ fn a_rate(algorithm: At<Algorithm>, report: &mut Report<'_>) -> Option<Algorithm
     None
 }
 
-fn consistency(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<Consistency>> {
-    let node = fields.get("consistency")?;
-    if let Kind::Scalar(scalar) = &node.kind
-        && &*scalar.text == "synced"
-    {
-        let message = "`consistency: synced` is not available in this version";
-        report.error(node.mark, message, "write `exact`, `leased` or `local`");
-        return None;
+fn consistency(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Consistency> {
+    let modes = Consistency::ALL.map(|it| (it.name(), it));
+    let mode = fields.choice("consistency", &modes, report);
+    mode.map(|at| at.value)
+}
+
+/// Reads `sync_interval`, whose range depends on the limit's window.
+fn sync_interval(
+    fields: &Fields<'_>,
+    consistency: Option<Consistency>,
+    report: &mut Report<'_>,
+) -> Option<Micros> {
+    let At { value, mark } = fields.duration("sync_interval", report)?;
+    if let Some(mode) = consistency.filter(|mode| *mode != Consistency::Synced) {
+        let message = format!(
+            "`sync_interval` means nothing with `consistency: {}` and is ignored",
+            mode.name()
+        );
+        report.warn(mark, message, None);
     }
-    fields.choice(
-        "consistency",
-        &Consistency::ALL.map(|it| (it.name(), it)),
-        report,
-    )
+    Some(value)
 }
 
 /// The shortest lease that is worth a call, and the longest for which other nodes may lack the hits.

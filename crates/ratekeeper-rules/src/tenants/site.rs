@@ -8,9 +8,11 @@ use ratekeeper_core::Algorithm;
 use super::{CUSTOM, Pattern};
 use crate::parse::limits::ParsedLimit;
 use crate::parse::policy::Policy;
-use crate::rule::LEASE;
+use crate::rule::{LEASE, sync_terms};
 use crate::yaml::Mark;
-use crate::{Enforce, Node, Options, Position, Profile, Rule, RuleIndex, secret};
+use crate::{
+    Consistency, Enforce, Node, Options, Position, Profile, Rule, RuleIndex, RuleLimit, secret,
+};
 
 /// The most overrides of one tenant: a check looks through them.
 pub(crate) const OVERRIDES_MAX: usize = 256;
@@ -94,6 +96,7 @@ impl OverrideDefaults {
             consistency: policy.consistency,
             lease: policy.lease_time.unwrap_or(LEASE),
             is_global: false,
+            sync_interval: policy.sync_interval,
             store: policy.store.clone(),
             on_store_failure: policy.on_store_failure.unwrap_or(options.on_store_failure),
             leaky_over_rls: policy.leaky_over_rls.unwrap_or_default(),
@@ -187,7 +190,7 @@ impl Site<'_> {
             id: Arc::clone(&target.id),
             path: Arc::clone(&target.path),
             place,
-            limit: limit.limit,
+            limit: counted(limit.limit, &base),
             calendar: limit.calendar,
             unit: limit.unit,
             window_text: limit.window_text,
@@ -197,6 +200,17 @@ impl Site<'_> {
             retry_after: None,
             ..base
         }
+    }
+}
+
+/// The limit as its counters are kept: one that is synced is cut into sub-windows, if it can be.
+fn counted(limit: RuleLimit, base: &Rule) -> RuleLimit {
+    match limit {
+        RuleLimit::Limited(limit) if base.consistency == Some(Consistency::Synced) => {
+            let terms = sync_terms(&limit, base.sync_interval);
+            RuleLimit::Limited(terms.map_or(limit, |terms| *terms.limit()))
+        }
+        limit => limit,
     }
 }
 

@@ -142,6 +142,135 @@ fn unsupported_policies_are_accepted_with_a_warning() {
     }
 }
 
+/// Each is refused with the reason and with what to write; the others are counted in (sub-)windows.
+#[test]
+fn limits_are_synced_where_nodes_can_add_up_their_counts() {
+    let read = |limit: &str| {
+        let text = format!(
+            "domain: d\ndescriptors:\n  - key: k\n    consistency: synced\n    rate_limit: {{ {limit} }}\n"
+        );
+        let source = Source {
+            name: "d.yaml".to_owned(),
+            text,
+        };
+        let loaded = load(&[source], &Options::default());
+        loaded.map(|loaded| {
+            let rule = &loaded.rules.rules()[0];
+            let terms = rule.sync_terms().expect("it is synced");
+            let sub_windows = rule.limited().map(|limit| limit.sub_windows());
+            (terms.interval().get() / 1_000, sub_windows)
+        })
+    };
+    for (limit, reason, help) in [
+        (
+            "window: 60s, limit: 9, algorithm: sliding_log",
+            "when each hit",
+            "exact",
+        ),
+        (
+            "window: 60s, limit: 99, algorithm: leaky_bucket",
+            "a turn of its own",
+            "exact",
+        ),
+        (
+            "window: 60s, limit: 99, algorithm: gcra",
+            "a bucket has none",
+            "leased",
+        ),
+        (
+            "window: 60s, limit: 99, algorithm: token_bucket",
+            "a bucket has none",
+            "leased",
+        ),
+        (
+            "window: 60s, limit: 99, count_denied: true",
+            "denied requests",
+            "count_denied: false",
+        ),
+        (
+            "window: 60s, limit: 99, strict: true",
+            "strict",
+            "leave `strict` out",
+        ),
+        (
+            "window: 19ms, limit: 99, algorithm: fixed_window",
+            "over before",
+            "exact",
+        ),
+        (
+            "window: 60s, limit: 99, sync_interval: 9ms",
+            "10 ms to 60 s",
+            "sync_interval: 1s",
+        ),
+        (
+            "window: 1h, limit: 99, sync_interval: 61s",
+            "10 ms to 60 s",
+            "sync_interval: 1s",
+        ),
+        (
+            "window: 1s, limit: 99, sync_interval: 600ms",
+            "half the window",
+            "sync_interval: 500ms",
+        ),
+    ] {
+        let refused = read(limit).map_or_else(|errors| errors.to_string(), |_| String::new());
+        for part in [reason, help, "d.yaml:5:"] {
+            assert!(refused.contains(part), "{limit}: {refused}");
+        }
+    }
+    for (limit, terms) in [
+        ("window: 60s, limit: 99", (1_000, Some(12))),
+        ("window: 60s, limit: 99, sub_windows: 1", (1_000, Some(1))),
+        (
+            "window: 1s, limit: 99, algorithm: fixed_window",
+            (100, Some(0)),
+        ),
+        (
+            "unit: month, calendar: Europe/Vienna, limit: 99",
+            (1_000, Some(0)),
+        ),
+        (
+            "window: 60s, limit: 99, sync_interval: 250ms",
+            (250, Some(12)),
+        ),
+    ] {
+        match read(limit) {
+            Ok(read) => assert_eq!(read, terms, "{limit}"),
+            Err(errors) => panic!("{limit}: {errors}"),
+        }
+    }
+    let concurrency = "domain: d\ndescriptors:\n  - key: k\n    consistency: synced\n    concurrency: { limit: 2 }\n";
+    let source = Source {
+        name: "d.yaml".to_owned(),
+        text: concurrency.to_owned(),
+    };
+    let refused = load(&[source], &Options::default()).expect_err("permits cannot be synced");
+    assert!(
+        refused.to_string().contains("released one by one"),
+        "{refused}"
+    );
+}
+
+/// An interval that has no effect is worth a word.
+#[test]
+fn an_interval_beside_another_mode_is_warned_of() {
+    let limit = "rate_limit: { window: 60s, limit: 9, consistency: exact, sync_interval: 1s }";
+    let source = Source {
+        name: "d.yaml".to_owned(),
+        text: format!("domain: d\ndescriptors:\n  - key: k\n    {limit}\n"),
+    };
+    match load(&[source], &Options::default()) {
+        Ok(loaded) => assert!(
+            loaded.warnings[0]
+                .message
+                .contains("means nothing with `consistency: exact`"),
+            "{:?}",
+            loaded.warnings
+        ),
+        Err(errors) => panic!("{errors}"),
+    }
+}
+
 /// Each is refused with the reason; hits of the others are taken in advance.
 #[test]
 fn leases_are_refused_where_a_limit_bears_none() {
@@ -178,10 +307,6 @@ fn leases_are_refused_where_a_limit_bears_none() {
         ),
         ("window: 60s, limit: 99, count_denied: true", "one by one"),
         ("window: 100ms, limit: 99", "less than 5 ms"),
-        (
-            "window: 60s, limit: 99, consistency: synced",
-            "not available",
-        ),
     ] {
         let refused = refusal(limit).unwrap_or_default();
         assert!(refused.contains(reason), "{limit}: {refused}");

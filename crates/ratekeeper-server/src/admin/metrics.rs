@@ -3,6 +3,7 @@
 
 mod leases;
 mod servers;
+mod synced;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
 use ratekeeper_limiter::{OwedCounts, REMAINING_BOUNDS, RuleCounts, Snapshot};
 use ratekeeper_rules::FailureMode;
-use ratekeeper_store::LeaseGauges;
+use ratekeeper_store::{LeaseGauges, SyncGauges};
 
 use crate::app::App;
 use crate::durations::DurationCounts;
@@ -42,6 +43,7 @@ struct Scrape {
     store: StoreGauges,
     servers: Vec<ServerGauges>,
     leases: Vec<LeaseGauges>,
+    synced: Vec<SyncGauges>,
     agreement: Option<Agreement>,
     /// By store.
     degraded: Vec<(Box<str>, f64)>,
@@ -77,6 +79,7 @@ impl Scrape {
             store: app.limiter.store().gauges(),
             servers: app.limiter.store().servers(),
             leases: app.limiter.store().lease_gauges(),
+            synced: app.limiter.store().sync_gauges(),
             agreement: app.limiter.store().agreement(),
             degraded: app.degraded.shares(&snapshot),
             owed: app.limiter.owed(),
@@ -114,7 +117,8 @@ impl Collector for Scrape {
         self.tls(&mut encoder)?;
         self.store(&mut encoder)?;
         servers::encode(&self.servers, self.agreement, &mut encoder)?;
-        leases::encode(&self.leases, &mut encoder)?;
+        leases::encode(&self.leases, &self.synced, &mut encoder)?;
+        synced::encode(&self.synced, &mut encoder)?;
         let mut parts = self.monitored.iter();
         parts.try_for_each(|part| part.encode(&mut encoder))
     }

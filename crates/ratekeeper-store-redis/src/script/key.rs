@@ -1,5 +1,6 @@
 //! The names of counters in Redis.
 
+use ratekeeper_core::Timestamp;
 use ratekeeper_store::CounterKey;
 
 /// The number of slots in a cluster.
@@ -49,6 +50,20 @@ impl KeyName {
         out.extend_from_slice(&digits(key.subject));
         out.push(b'}');
         out.extend_from_slice(&digits(key.identity));
+    }
+
+    /// Appends the key of a synced counter's count in the (sub-)window that begins at `start`.
+    pub fn window(&self, key: CounterKey, start: Timestamp, out: &mut Vec<u8>) {
+        self.counter(key, out);
+        // No digit of a counter's own key.
+        out.push(b':');
+        out.extend_from_slice(start.as_micros().to_string().as_bytes());
+    }
+
+    /// Appends the key of the nodes' marks beside that count.
+    pub fn marks(&self, key: CounterKey, start: Timestamp, out: &mut Vec<u8>) {
+        self.window(key, start, out);
+        out.extend_from_slice(b":marks");
     }
 
     /// The key of a counter, for display.

@@ -72,6 +72,15 @@ impl Script {
         Self { text: whole, sha1 }
     }
 
+    /// Makes the script that adds up synced counters.
+    #[must_use]
+    pub fn synced() -> Self {
+        let mut text = String::new();
+        code(include_str!("synced.lua")).for_each(|line| push(line, &mut text));
+        let sha1 = sha1_smol::Sha1::from(&text).digest().to_string();
+        Self { text, sha1 }
+    }
+
     /// The text for `SCRIPT LOAD`.
     #[must_use]
     pub fn text(&self) -> &str {

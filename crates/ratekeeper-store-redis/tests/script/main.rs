@@ -17,4 +17,5 @@ mod leases;
 mod merging;
 mod posts;
 mod simulation;
+mod synced;
 mod told;

@@ -26,4 +26,5 @@ mod sentinel;
 mod several;
 mod staleness;
 mod support;
+mod synced;
 mod together;

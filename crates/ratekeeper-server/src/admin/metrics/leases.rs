@@ -1,19 +1,25 @@
 //! The leases of this node, by store.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
-use ratekeeper_store::LeaseGauges;
+use ratekeeper_store::{LeaseGauges, SyncGauges};
 
 use super::{count_of, counter};
 
-pub(super) fn encode(leases: &[LeaseGauges], encoder: &mut DescriptorEncoder) -> fmt::Result {
+pub(super) fn encode(
+    leases: &[LeaseGauges],
+    synced: &[SyncGauges],
+    encoder: &mut DescriptorEncoder,
+) -> fmt::Result {
+    over_admission_bound(leases, synced, encoder)?;
     if leases.is_empty() {
         return Ok(());
     }
     type Read = fn(&LeaseGauges) -> u64;
-    let gauges: [(&str, &str, Read); 4] = [
+    let gauges: [(&str, &str, Read); 3] = [
         (
             "ratelimit_leases_held",
             "Leases that this node holds",
@@ -22,11 +28,6 @@ pub(super) fn encode(leases: &[LeaseGauges], encoder: &mut DescriptorEncoder) ->
         (
             "ratelimit_lease_hits_held",
             "Hits granted to the leases that this node holds",
-            |it| it.held,
-        ),
-        (
-            "ratelimit_over_admission_bound",
-            "The most hits that this node can admit beyond limits, if the store loses its latest charges",
             |it| it.held,
         ),
         (
@@ -62,9 +63,41 @@ pub(super) fn encode(leases: &[LeaseGauges], encoder: &mut DescriptorEncoder) ->
     Ok(())
 }
 
+/// Both kinds of hits of which other nodes may admit as many once more, by store.
+fn over_admission_bound(
+    leases: &[LeaseGauges],
+    synced: &[SyncGauges],
+    encoder: &mut DescriptorEncoder,
+) -> fmt::Result {
+    let mut hits: BTreeMap<&str, u64> = BTreeMap::new();
+    for store in leases {
+        *hits.entry(&store.store).or_default() += store.held;
+    }
+    for store in synced {
+        *hits.entry(&store.store).or_default() += store.pending;
+    }
+    if hits.is_empty() {
+        return Ok(());
+    }
+    let help = "Hits by which limits may be exceeded because of this node: held in leases, if the store loses its latest \
+                charges, and of synced counters those that other nodes do not know of yet";
+    let name = "ratelimit_over_admission_bound";
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (store, hits) in hits {
+        let labels = [("store", named(store))];
+        metric.encode_family(&labels)?.encode_gauge(&hits)?;
+    }
+    Ok(())
+}
+
 fn shown(leases: &LeaseGauges) -> &str {
-    match &*leases.store {
-        "" => "default",
-        name => name,
+    named(&leases.store)
+}
+
+/// The label of a store's name.
+pub(super) const fn named(store: &str) -> &str {
+    match store.is_empty() {
+        true => "default",
+        false => store,
     }
 }

@@ -1,0 +1,208 @@
+//! Synced counters of a store: decided in memory, and added to Redis at each rule's interval.
+//!
+//! ```text
+//!  request --> [ counters ] --> answer: no call
+//!                 |     ^
+//!     those that  |     | sums of all nodes
+//!     are due     v     |
+//!                sender ---- a connection of its own to each server ---> Redis
+//! ```
+//!
+//! While Redis is away nodes go on counting. What they have counted by then is added once it is back, if its window has
+//! not passed. See [`ratekeeper_core::synced`].
+
+mod sender;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use ratekeeper_core::Micros;
+use ratekeeper_store::across::Partition;
+use ratekeeper_store::synced::SyncedCounters;
+use ratekeeper_store::{CounterKey, Request, Step, SyncGauges, SyncedHits, Verdicts, boot_time};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::config::RedisConfig;
+use crate::script::{Script, slot};
+use crate::shard::Shard;
+use crate::shard_connection::Asking;
+use crate::topology::Topology;
+use sender::Route;
+
+/// The partition of synced counters among those of a request.
+pub(crate) const SYNCED: Partition = Partition(u32::MAX);
+
+/// Counters taken at once.
+const TAKEN_MAX: usize = 1_024;
+
+/// The longest time between two looks for counters to forget.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// The longest wait for answers when the node stops.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// The synced counters of this node in one store.
+#[derive(Debug)]
+pub(crate) struct Synced {
+    shared: Arc<Shared>,
+    task: AbortHandle,
+}
+
+#[derive(Debug)]
+struct Shared {
+    counters: SyncedCounters,
+    topology: Arc<Topology>,
+    config: Arc<RedisConfig>,
+    asking: Arc<Asking>,
+    script: Script,
+    home: Handle,
+    /// The name of this node, random.
+    node: String,
+    routes: Mutex<Vec<Route>>,
+    /// Notified when a counter is due before all others.
+    sooner: Notify,
+}
+
+impl Drop for Synced {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Returns true if steps of `request` are decided by synced counters, where they have some.
+pub(crate) fn is_synced(request: &Request<'_>) -> bool {
+    let is_recorded =
+        |extra: &ratekeeper_store::Extra| extra.once.is_some() || extra.forgets.is_some();
+    !request.extra.is_some_and(is_recorded) && request.steps.iter().any(is_step_synced)
+}
+
+pub(crate) fn is_step_synced(step: &Step) -> bool {
+    !step.sync.is_zero() && step.charge == ratekeeper_store::Charge::IfAllowed
+}
+
+impl Synced {
+    pub(crate) fn start(
+        topology: Arc<Topology>,
+        config: Arc<RedisConfig>,
+        asking: Arc<Asking>,
+        home: Handle,
+    ) -> Self {
+        let [high, low] = [0, 1].map(|half: u8| RandomState::new().hash_one(half));
+        let shared = Arc::new(Shared {
+            counters: SyncedCounters::new(high),
+            topology,
+            config,
+            asking,
+            script: Script::synced(),
+            node: format!("{high:016x}{low:016x}"),
+            routes: Mutex::default(),
+            sooner: Notify::new(),
+            home: home.clone(),
+        });
+        let task = home.spawn(Arc::clone(&shared).take_turns());
+        Self {
+            shared,
+            task: task.abort_handle(),
+        }
+    }
+
+    /// Decides `request` in memory.
+    pub(crate) fn decide(&self, request: &Request<'_>) -> Verdicts {
+        let decided = self.shared.counters.decide(request, boot_time());
+        if decided.wakes {
+            self.shared.sooner.notify_one();
+        }
+        decided.verdicts
+    }
+
+    /// The hits of the step's counter.
+    pub(crate) fn known(&self, step: &Step) -> SyncedHits {
+        self.shared.counters.known(step, boot_time())
+    }
+
+    pub(crate) fn gauges(&self) -> SyncGauges {
+        self.shared.counters.gauges()
+    }
+
+    /// Adds what is not in Redis yet, and waits a moment for that.
+    pub(crate) async fn close(&self) {
+        self.shared.counters.close();
+        self.shared.sooner.notify_one();
+        let all = async {
+            while self.gauges().pending > 0 {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let _ = timeout(FAREWELL, all).await;
+    }
+}
+
+impl Shared {
+    /// Sends each counter when it is due, for ever.
+    async fn take_turns(self: Arc<Self>) {
+        for look in 0.. {
+            let now = boot_time();
+            loop {
+                let due = self.counters.take_due(now, TAKEN_MAX);
+                if due.is_empty() {
+                    break;
+                }
+                self.dispatch(due, now);
+            }
+            self.counters.sweep(look, now);
+            let wait = self.counters.next_due().map(|due| {
+                let wait = due.get().saturating_sub(boot_time().get());
+                Duration::from_micros(wait).min(LOOK_EVERY)
+            });
+            tokio::select! {
+                () = sleep(wait.unwrap_or(LOOK_EVERY)) => {}
+                () = self.sooner.notified() => {}
+            }
+        }
+    }
+
+    /// Hands the counters to the connections to their servers.
+    fn dispatch(self: &Arc<Self>, due: Vec<CounterKey>, now: Micros) {
+        let map = self.topology.map();
+        let mut by_shard: Vec<(Arc<Shard>, Vec<CounterKey>)> = Vec::new();
+        for key in due {
+            let Some(shard) = map.shard(slot(key.subject)) else {
+                self.topology.doubt();
+                self.fail(key, now);
+                continue;
+            };
+            match by_shard.iter_mut().find(|(it, _)| Arc::ptr_eq(it, shard)) {
+                Some((_, keys)) => keys.push(key),
+                None => by_shard.push((Arc::clone(shard), vec![key])),
+            }
+        }
+        for (shard, keys) in by_shard {
+            self.route(&shard).send(keys);
+        }
+    }
+
+    /// Gives up the turn of a counter.
+    fn fail(&self, key: CounterKey, now: Micros) {
+        if let Some(turn) = self.counters.begin(key, now) {
+            self.counters.failed(&turn, now);
+        }
+    }
+
+    /// The connection to `shard`.
+    fn route(self: &Arc<Self>, shard: &Arc<Shard>) -> Route {
+        let mut routes = self.routes.lock();
+        if let Some(route) = routes.iter().find(|it| it.leads_to(shard)) {
+            return route.clone();
+        }
+        // Those of servers that no longer serve end with their senders.
+        routes.retain(|it| self.topology.knows(it.shard()));
+        let route = Route::open(Arc::clone(shard), Arc::downgrade(self), &self.home);
+        routes.push(route.clone());
+        route
+    }
+}

@@ -1,0 +1,211 @@
+//! Decisions by synced counters, in memory.
+
+use std::cmp::Reverse;
+
+use parking_lot::MutexGuard;
+use ratekeeper_core::{Ask, Micros, Moment, Timestamp, combine};
+use smallvec::SmallVec;
+
+use super::table::{Entry, Part, Phase};
+use super::{PARTS, SyncedCounters};
+use crate::{Charge, Execution, Request, Step, StepOutcome, Verdicts};
+
+/// An answer, and what its caller has to do.
+#[derive(Debug)]
+pub struct SyncedVerdicts {
+    /// The answer.
+    pub verdicts: Verdicts,
+    /// True if a counter has become due before all others: whoever waits for the next turn has to be woken.
+    pub wakes: bool,
+}
+
+/// The test of one step.
+#[derive(Debug)]
+struct Tested {
+    outcome: StepOutcome,
+    at: Moment,
+    /// Hits that this step and those before it take from its counter.
+    taken: u64,
+}
+
+impl SyncedCounters {
+    /// Decides `request`, whose steps are all synced, at `now` of the boot clock. The request's own time counts until the
+    /// store has told its own.
+    pub fn decide(&self, request: &Request<'_>, now: Micros) -> SyncedVerdicts {
+        let ahead = self
+            .known_ahead()
+            .unwrap_or_else(|| request.now.as_micros().cast_signed() - now.get().cast_signed());
+        match request.steps {
+            [step] if request.extra.is_none() => self.decide_one(step, request, ahead, now),
+            _ => self.decide_all(request, ahead, now),
+        }
+    }
+
+    fn decide_one(
+        &self,
+        step: &Step,
+        request: &Request<'_>,
+        ahead: i64,
+        now: Micros,
+    ) -> SyncedVerdicts {
+        let part = &mut *self.part(step.key).lock();
+        let tested = test(part, step, 0, ahead, now);
+        let fits = tested.outcome.fits();
+        let allowed = step.decides_alone(fits, request.mode);
+        let wakes = self.charge(part, step, &tested, allowed, ahead, now);
+        SyncedVerdicts {
+            verdicts: Verdicts::one(allowed, tested.outcome, tested.at.now),
+            wakes,
+        }
+    }
+
+    /// Decides any number of steps. The locks are taken in ascending order, so that requests never deadlock.
+    #[inline(never)]
+    fn decide_all(&self, request: &Request<'_>, ahead: i64, now: Micros) -> SyncedVerdicts {
+        let mut locked = Locked::new(self, request.steps);
+        let taken_at = request.extra.and_then(|extra| extra.taken_at);
+        let mut steps: SmallVec<[Step; 4]> = SmallVec::from_slice(request.steps);
+        let mut tests: SmallVec<[Tested; 4]> = SmallVec::new();
+        for index in 0..steps.len() {
+            let part = locked.part(&steps[index]);
+            if let Some(taken_at) = taken_at {
+                let at = moment(part, &steps[index], ahead, now);
+                steps[index] = steps[index].as_of(taken_at, at.now);
+            }
+            let step = &steps[index];
+            let before = steps[..index].iter().rposition(|it| it.key == step.key);
+            let taken = before.map_or(0, |before| tests[before].taken);
+            let mut tested = test(part, step, taken, ahead, now);
+            let takes = tested.outcome.fits() || step.charge == Charge::Always;
+            if takes && matches!(tested.outcome, StepOutcome::Counted(_)) {
+                tested.taken = taken.saturating_add(u64::try_from(step.hits).unwrap_or(0));
+            }
+            tests.push(tested);
+        }
+        let votes = steps.iter().zip(&tests);
+        let votes = votes.map(|(step, tested)| step.vote(tested.outcome.fits()));
+        let allowed = combine(votes, request.mode);
+        let mut wakes = false;
+        for (step, tested) in steps.iter().zip(&tests) {
+            wakes |= self.charge(locked.part(step), step, tested, allowed, ahead, now);
+        }
+        let times = tests.iter().map(|tested| tested.at.now);
+        SyncedVerdicts {
+            verdicts: Verdicts {
+                allowed,
+                outcomes: tests.iter().map(|tested| tested.outcome).collect(),
+                at: times.min().unwrap_or(request.now),
+                execution: Execution::Now,
+            },
+            wakes,
+        }
+    }
+
+    /// Charges a tested step, and puts its counter in line. Returns true if it is due before all others.
+    fn charge(
+        &self,
+        part: &mut Part,
+        step: &Step,
+        tested: &Tested,
+        allowed: bool,
+        ahead: i64,
+        now: Micros,
+    ) -> bool {
+        let fits = tested.outcome.fits();
+        let hits = step.charged(fits && allowed);
+        if !matches!(tested.outcome, StepOutcome::Counted(_)) || step.hits == 0 {
+            return false;
+        }
+        let Some(entry) = part.entry(step, ahead, now) else {
+            return false;
+        };
+        entry.interval = step.sync;
+        entry.calendar = step.calendar;
+        let dropped = match hits != 0 || !fits {
+            true => entry.counter.charge(&step.limit, hits, &tested.at),
+            false => 0,
+        };
+        let wakes = self.ask(entry, step, now);
+        part.counts.dropped += dropped;
+        wakes
+    }
+
+    /// Notes that the counter was asked for. One that was asleep is due at once.
+    #[inline]
+    fn ask(&self, entry: &mut Entry, step: &Step, now: Micros) -> bool {
+        entry.is_asked = true;
+        if entry.phase != Phase::Asleep {
+            return false;
+        }
+        entry.phase = Phase::Waiting;
+        let turn = Reverse((now, step.key));
+        let mut turns = self.turns.lock();
+        let is_first = turns.peek().is_none_or(|first| turn > *first);
+        turns.push(turn);
+        is_first
+    }
+}
+
+/// The time of the step's counter.
+fn moment(part: &Part, step: &Step, ahead: i64, now: Micros) -> Moment {
+    let entry = part.entries.get(&step.key);
+    let ahead = entry.and_then(|entry| entry.ahead).unwrap_or(ahead);
+    Moment {
+        now: Timestamp::from_micros(now.get().saturating_add_signed(ahead)),
+        calendar: step.calendar,
+    }
+}
+
+/// Tests a step, before which `taken` hits were taken from its counter.
+fn test(part: &mut Part, step: &Step, taken: u64, ahead: i64, now: Micros) -> Tested {
+    let at = moment(part, step, ahead, now);
+    let ask = Ask {
+        taken,
+        hits: step.hits,
+    };
+    let outcome = match part.entries.get(&step.key) {
+        Some(entry) => Some(entry.counter.test(&step.limit, ask, &at)),
+        // A look makes no counter.
+        None if step.hits == 0 => Some(fresh(step, ask, &at)),
+        None => part
+            .entry(step, ahead, now)
+            .map(|entry| entry.counter.test(&step.limit, ask, &at)),
+    };
+    Tested {
+        outcome: outcome.map_or(StepOutcome::Full(step.full_mode), StepOutcome::Counted),
+        at,
+        taken,
+    }
+}
+
+fn fresh(step: &Step, ask: Ask, at: &Moment) -> ratekeeper_core::Outcome {
+    ratekeeper_core::synced::SyncedCounter::new().test(&step.limit, ask, at)
+}
+
+/// The parts of one request, locked.
+struct Locked<'a> {
+    /// One bit for each part that is locked.
+    mask: u64,
+    /// In ascending order.
+    guards: SmallVec<[MutexGuard<'a, Part>; 4]>,
+}
+
+impl<'a> Locked<'a> {
+    fn new(counters: &'a SyncedCounters, steps: &[Step]) -> Self {
+        let mask = steps.iter().fold(0_u64, |mask, step| {
+            mask | 1 << SyncedCounters::part_of(step.key)
+        });
+        let ascending = (0..PARTS).filter(|index| mask >> index & 1 == 1);
+        Self {
+            mask,
+            guards: ascending
+                .map(|index| counters.parts[index].lock())
+                .collect(),
+        }
+    }
+
+    fn part(&mut self, step: &Step) -> &mut Part {
+        let before = self.mask & ((1 << SyncedCounters::part_of(step.key)) - 1);
+        &mut self.guards[before.count_ones() as usize]
+    }
+}
