@@ -37,6 +37,8 @@ The verbs of this repository.
                                   the gateway, beside itself without limits and NGINX
   cargo xtask bench seed [--quick]
                                   three gateways, 25 tenants, 1,000 calls a second, one Redis: what limits add
+  cargo xtask bench modes [--quick]
+                                  exact, leased, synced and local: speed, calls to Redis, over- and under-admission
   cargo xtask bench core          speed and size of a decision in process, beside governor
   cargo xtask bench accuracy [--quick] [--log FILE]
                                   the most that passes in any window, and wrong decisions; fails if a promise is broken

@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask bench` builds and runs this, pinned to one processor; the servers get another. With
 //! `--redis`, counters are in Redis, and the comparison is with the same constant, with counters in
-//! memory, and with envoyproxy/ratelimit on the same Redis. Speeds on a shared machine drift, so
+//! memory, and with envoyproxy/ratelimit on the same Redis. With `--modes`, the four modes of consistency are compared with
+//! counters in memory. Speeds on a shared machine drift, so
 //! runs of two servers alternate, and the results are medians of their ratios (see
 //! `ratekeeper_testkit::paired`).
 
@@ -18,6 +19,7 @@
 mod instructions;
 #[path = "../shared/machine.rs"]
 mod machine;
+mod modes;
 mod redis;
 mod rows;
 mod servers;
@@ -41,6 +43,8 @@ pub(crate) struct Plan {
     pub(crate) envoyproxy_ratelimit: Option<PathBuf>,
     /// True to keep counters in Redis, and compare with counters in memory.
     pub(crate) is_redis: bool,
+    /// True to compare the modes of consistency.
+    pub(crate) is_modes: bool,
     /// The folder for results.
     pub(crate) out: PathBuf,
     /// The command prefix of servers: it pins them, and ends them with this program.
@@ -56,6 +60,11 @@ pub(crate) struct Plan {
 
 fn main() -> Result<()> {
     let plan = plan(std::env::args().skip(1))?;
+    if plan.is_modes {
+        let table = modes::all(&plan)?;
+        println!("\n{table}");
+        return table.write(&plan.out);
+    }
     let table = rows::all(&plan)?;
     println!("\n{table}");
     let missing = table.write(&plan.out, if plan.is_redis { "redis" } else { "grpc" })?;
@@ -71,6 +80,7 @@ fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
         throttlecrab: None,
         envoyproxy_ratelimit: None,
         is_redis: false,
+        is_modes: false,
         out: PathBuf::from("."),
         prefix: Vec::new(),
         run: Duration::from_millis(500),
@@ -88,6 +98,7 @@ fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
             "--throttlecrab" => plan.throttlecrab = Some(value()?.into()),
             "--envoyproxy-ratelimit" => plan.envoyproxy_ratelimit = Some(value()?.into()),
             "--redis" => plan.is_redis = true,
+            "--modes" => plan.is_modes = true,
             "--out" => plan.out = value()?.into(),
             "--prefix" => plan.prefix = value()?.split(' ').map(str::to_owned).collect(),
             "--only" => plan.only.push(value()?),

@@ -127,6 +127,21 @@ impl Server {
         Ok(server)
     }
 
+    /// Ratekeeper with these rules, and these additional arguments.
+    pub(crate) fn with_rules(
+        plan: &Plan,
+        folder: &Path,
+        text: &str,
+        more: &[&str],
+    ) -> Result<Self> {
+        Self::ours(plan, folder, text, &[&["serve"], more].concat())
+    }
+
+    /// The address of its gRPC port.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.grpc)
+    }
+
     fn ours(plan: &Plan, folder: &Path, text: &str, args: &[&str]) -> Result<Self> {
         let (grpc, http, admin) = (free_port(), free_port(), free_port());
         // A rules file for each server, because servers reload theirs on changes.

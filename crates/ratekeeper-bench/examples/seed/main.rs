@@ -3,6 +3,7 @@
 //!
 //! `cargo xtask bench seed` builds the parts and runs it. The load has the second processor and
 //! everything else the first. Runs with limits on and off alternate, and the results are medians.
+//! Then the gateways with synced limits get the same load, and the increments in Redis are counted.
 //! Then the same rate of the method with the lower threshold exceeds it four times, and the
 //! admitted calls are compared with it, window by window.
 
@@ -24,6 +25,7 @@ mod redis;
 mod results;
 mod runs;
 mod setup;
+mod synced;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -11,6 +11,8 @@ pub(crate) struct Seen {
     pub(crate) calls: f64,
     /// Commands, where the script and each command in it count as one.
     pub(crate) commands: f64,
+    /// Increments of synced counters.
+    pub(crate) increments: f64,
     /// Server time in the script, in microseconds.
     pub(crate) script_us: f64,
 }
@@ -39,6 +41,9 @@ impl Seen {
                 value.unwrap_or(0.0)
             };
             seen.commands += field("calls=");
+            if name == "incrby" {
+                seen.increments += field("calls=");
+            }
             if name == "evalsha" {
                 seen.calls += field("calls=");
                 seen.script_us += field("usec=");
@@ -55,6 +60,7 @@ impl Sub for Seen {
         Self {
             calls: self.calls - before.calls,
             commands: self.commands - before.commands,
+            increments: self.increments - before.increments,
             script_us: self.script_us - before.script_us,
         }
     }
@@ -64,6 +70,7 @@ impl AddAssign for Seen {
     fn add_assign(&mut self, more: Self) {
         self.calls += more.calls;
         self.commands += more.commands;
+        self.increments += more.increments;
         self.script_us += more.script_us;
     }
 }
@@ -77,9 +84,10 @@ mod tests {
         let text = "# Commandstats\r\n\
             cmdstat_evalsha:calls=10,usec=120,usec_per_call=12.00,rejected_calls=0,failed_calls=0\r\n\
             cmdstat_get:calls=11,usec=5,usec_per_call=0.45\r\n\
-            cmdstat_incr:calls=500,usec=9\r\ncmdstat_info:calls=3,usec=900\r\n";
+            cmdstat_incr:calls=500,usec=9\r\ncmdstat_incrby:calls=4,usec=2\r\ncmdstat_info:calls=3,usec=900\r\n";
         let seen = Seen::read(text);
-        assert_eq!((seen.calls, seen.commands), (10.0, 21.0));
+        assert_eq!((seen.calls, seen.commands), (10.0, 25.0));
+        assert_eq!(seen.increments, 4.0);
         assert_eq!(seen.script_us, 120.0);
     }
 }

@@ -13,9 +13,10 @@ use crate::increments;
 use crate::machine;
 use crate::redis::Seen;
 use crate::runs::{PER_SECOND, TENANTS};
+use crate::synced::SyncedRuns;
 
 /// The article's figure for the latency that its limiter adds at p95, in microseconds.
-const ADDED_MAX_US: f64 = 1_000.0;
+pub(crate) const ADDED_MAX_US: f64 = 1_000.0;
 
 /// A run below the limits.
 #[derive(Clone, Copy)]
@@ -66,6 +67,7 @@ pub(crate) struct Results {
     /// Latencies of plain increments, sorted.
     pub(crate) increments_us: Vec<f64>,
     pub(crate) admissions: Option<Admissions>,
+    pub(crate) synced: SyncedRuns,
 }
 
 impl Results {
@@ -76,24 +78,12 @@ impl Results {
             pairs: Vec::new(),
             increments_us: Vec::new(),
             admissions: None,
+            synced: SyncedRuns::default(),
         }
     }
 
     fn compared(&self, of: impl Fn(&Run) -> f64) -> Compared {
-        let runs: Vec<_> = self
-            .pairs
-            .iter()
-            .map(|(on, off)| (of(on), of(off)))
-            .collect();
-        let (added, (low, high)) = difference(&runs);
-        let medians = Paired::of(&runs);
-        Compared {
-            on: medians.ours,
-            off: medians.theirs,
-            added,
-            low,
-            high,
-        }
+        Compared::of(&self.pairs, of)
     }
 
     fn p95(&self) -> Compared {
@@ -138,6 +128,7 @@ impl Results {
                 "p99": self.increment_us(0.99),
             },
             "admissions": self.admissions,
+            "synced": self.synced.json(),
         })
     }
 
@@ -157,7 +148,7 @@ impl Results {
     /// Fails on wrong admissions only; times depend on the machine too.
     pub(crate) fn verdict(&self) -> Result<()> {
         match &self.admissions {
-            Some(admissions) if admissions.are_exact() => Ok(()),
+            Some(admissions) if admissions.are_exact() => self.synced.verdict(),
             _ => bail!("what passed is not what the limits say; see above"),
         }
     }
@@ -165,12 +156,42 @@ impl Results {
 
 /// Medians of both, and of the paired differences with their 95 % interval.
 #[derive(Clone, Copy, Serialize)]
-struct Compared {
+pub(crate) struct Compared {
     on: f64,
     off: f64,
-    added: f64,
+    pub(crate) added: f64,
     low: f64,
     high: f64,
+}
+
+impl Compared {
+    pub(crate) fn of(pairs: &[(Run, Run)], of: impl Fn(&Run) -> f64) -> Self {
+        let runs: Vec<_> = pairs.iter().map(|(on, off)| (of(on), of(off))).collect();
+        let (added, (low, high)) = difference(&runs);
+        let medians = Paired::of(&runs);
+        Self {
+            on: medians.ours,
+            off: medians.theirs,
+            added,
+            low,
+            high,
+        }
+    }
+
+    /// Writes it as a row of a table.
+    pub(crate) fn row(&self, f: &mut fmt::Formatter<'_>, name: &str, target: &str) -> fmt::Result {
+        let Self {
+            on,
+            off,
+            added,
+            low,
+            high,
+        } = self;
+        writeln!(
+            f,
+            "| {name} | {on:.1} | {off:.1} | {added:+.1} [{low:+.1}, {high:+.1}] | {target} |"
+        )
+    }
 }
 
 impl fmt::Display for Results {
@@ -206,7 +227,8 @@ impl fmt::Display for Results {
             self.increment_us(0.95),
             self.increment_us(0.99)
         )?;
-        self.admissions.iter().try_for_each(|it| it.fmt(f))
+        self.admissions.iter().try_for_each(|it| it.fmt(f))?;
+        self.synced.fmt(f)
     }
 }
 
@@ -241,17 +263,7 @@ impl Results {
         target: &str,
         of: impl Fn(&Run) -> f64,
     ) -> fmt::Result {
-        let Compared {
-            on,
-            off,
-            added,
-            low,
-            high,
-        } = self.compared(of);
-        writeln!(
-            f,
-            "| {name} | {on:.1} | {off:.1} | {added:+.1} [{low:+.1}, {high:+.1}] | {target} |"
-        )
+        self.compared(of).row(f, name, target)
     }
 }
 
@@ -270,6 +282,7 @@ mod tests {
             seen: Seen {
                 calls: 990.0,
                 commands: 2_970.0,
+                increments: 75.0,
                 script_us: 9_900.0,
             },
             seconds: 1.0,
@@ -298,6 +311,8 @@ mod tests {
         results.pairs = vec![(run(500.0), run(300.0)); 3];
         results.increments_us = (1..=100).map(f64::from).collect();
         results.admissions = Some(admissions(350, 100, 100));
+        results.synced.pairs = vec![(run(400.0), run(300.0)); 3];
+        results.synced.admissions = Some(admissions(350, 110, 120));
         let folder = tempfile::tempdir().expect("a folder can be made");
         results.write(folder.path()).expect("files can be written");
         let text = std::fs::read_to_string(folder.path().join("seed.md")).expect("it was written");
@@ -307,6 +322,9 @@ mod tests {
             "10.0 us of its own time",
             "p95 96,",
             "100 to 100 calls passed: exact",
+            "| p95, us | 400.0 | 300.0 | +100.0 [+100.0, +100.0] | <= 1000 |",
+            "75.0 increments/s",
+            "110 to 120 calls passed",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }

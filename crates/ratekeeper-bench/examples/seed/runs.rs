@@ -1,11 +1,12 @@
 //! The runs, one after the other.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use http::Method;
 use indicatif::{ProgressBar, ProgressStyle};
 use ratekeeper_bench::{Forwarded, Keys, Load, Pace, Report, Service, run};
+use ratekeeper_testkit::redis::Client;
 
 use crate::Plan;
 use crate::increments::Increments;
@@ -34,15 +35,19 @@ pub(crate) fn all(plan: &Plan) -> Result<Results> {
         let text = format!("latency, pair {} of {}", pair + 1, plan.pairs);
         let on = || reads(plan, &setup, &setup.on, &bar, &text);
         let off = || reads(plan, &setup, &setup.off, &bar, &text);
-        results.pairs.push(if pair.is_multiple_of(2) {
-            (on()?, off()?)
+        let synced = || synced_reads(plan, &setup, &bar, &text);
+        let (on, off, synced) = if pair.is_multiple_of(2) {
+            (on()?, off()?, synced()?)
         } else {
-            let off = off()?;
-            (on()?, off)
-        });
+            let (synced, off) = (synced()?, off()?);
+            (on()?, off, synced)
+        };
+        results.pairs.push((on, off));
+        results.synced.pairs.push((synced, off));
     }
     results.increments_us = increments.end()?;
-    results.admissions = Some(writes(plan, &setup, &bar)?);
+    results.admissions = Some(writes(plan, &setup, &setup.on, &bar)?);
+    results.synced.admissions = Some(writes(plan, &setup, &setup.synced, &bar)?);
     bar.0.finish_and_clear();
     Ok(results)
 }
@@ -82,9 +87,34 @@ fn reads(plan: &Plan, setup: &Setup, fleet: &Fleet, bar: &Bar, text: &str) -> Re
     })
 }
 
+/// As [`reads`], with synced limits. Calls are counted for the measured time, which is whole intervals: a node has as many
+/// turns in it, wherever it begins.
+fn synced_reads(plan: &Plan, setup: &Setup, bar: &Bar, text: &str) -> Result<Run> {
+    let (client, warm_up, span) = (setup.redis.client(), plan.warm_up, plan.run);
+    let counted = std::thread::spawn(move || counted(client, warm_up, span));
+    let run = reads(plan, setup, &setup.synced, bar, text)?;
+    let Ok((seen, seconds)) = counted.join() else {
+        bail!("the connection that counts commands was lost");
+    };
+    Ok(Run {
+        seen,
+        seconds,
+        ..run
+    })
+}
+
+/// The commands in that span after a while, and how long it was.
+fn counted(mut client: Client, after: Duration, span: Duration) -> (Seen, f64) {
+    std::thread::sleep(after);
+    let (begun, before) = (Instant::now(), Seen::by(&mut client));
+    std::thread::sleep(span.saturating_sub(begun.elapsed()));
+    let seen = Seen::by(&mut client) - before;
+    (seen, span.as_secs_f64())
+}
+
 /// The load above the limits: each tenant sends 400 requests in a window that allows 100.
-fn writes(plan: &Plan, setup: &Setup, bar: &Bar) -> Result<Admissions> {
-    let mut load = load(&setup.on, Method::PUT);
+fn writes(plan: &Plan, setup: &Setup, fleet: &Fleet, bar: &Bar) -> Result<Admissions> {
+    let mut load = load(fleet, Method::PUT);
     load.warm_up = Duration::ZERO;
     load.duration = writing(plan);
     load.windows = Some(WINDOW);
@@ -98,7 +128,7 @@ fn writes(plan: &Plan, setup: &Setup, bar: &Bar) -> Result<Admissions> {
     Ok(Admissions {
         limit: 100,
         windows,
-        failed_open: setup.on.failed_open()?,
+        failed_open: fleet.failed_open()?,
         calls_per_second: seen.calls / load.duration.as_secs_f64(),
         latency: report.latency,
     })
@@ -115,7 +145,7 @@ struct Bar(ProgressBar);
 impl Bar {
     fn new(plan: &Plan) -> Self {
         let pairs = u32::try_from(plan.pairs).unwrap_or(u32::MAX);
-        let total = (plan.run + plan.warm_up) * 2 * pairs + writing(plan);
+        let total = (plan.run + plan.warm_up) * 3 * pairs + writing(plan) * 2;
         let bar = ProgressBar::new(millis(total));
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}  {eta} left") {
             bar.set_style(style);

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ratekeeper_testkit::process::{Process, free_port};
@@ -14,7 +15,15 @@ use crate::pinned::{nginx, pinned};
 /// The processor of everything but the load.
 const CORE: &str = "0";
 
-const NODES: usize = 3;
+pub(crate) const NODES: usize = 3;
+
+/// The article's interval.
+pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The rules for a mode.
+fn levels(mode: &str) -> String {
+    format!("{mode}{LEVELS}")
+}
 
 /// The article's limits.
 const LEVELS: &str = "
@@ -32,6 +41,8 @@ slas:
 pub(crate) struct Setup {
     pub(crate) on: Fleet,
     pub(crate) off: Fleet,
+    /// As `on`, with limits that are synced.
+    pub(crate) synced: Fleet,
     pub(crate) redis: Server,
     _upstream: Process,
     _folder: tempfile::TempDir,
@@ -49,7 +60,13 @@ struct Node {
 impl Setup {
     pub(crate) fn start(binary: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        std::fs::write(folder.path().join("slas.yaml"), LEVELS)?;
+        let synced = format!(
+            "consistency: synced\nsync_interval: {}s",
+            INTERVAL.as_secs()
+        );
+        for (file, mode) in [("exact", "consistency: exact"), ("synced", &synced)] {
+            std::fs::write(folder.path().join(format!("{file}.yaml")), levels(mode))?;
+        }
         let behind = free_port();
         let answer = format!(
             "server {{ listen 127.0.0.1:{behind}; location / {{ return 200 {}; }} }}",
@@ -58,13 +75,15 @@ impl Setup {
         let upstream = nginx(folder.path(), "upstream", &answer, CORE, behind)?;
         let mut redis = Server::start();
         pin(redis.process().id())?;
-        let fleet = |limits: &str| {
-            let node = || Node::start(binary, folder.path(), redis.port(), behind, limits);
+        let fleet = |limits: &str, rules: &str| {
+            let args = format!("--rules {rules}.yaml --limits {limits}");
+            let node = || Node::start(binary, folder.path(), redis.port(), behind, &args);
             Fleet(std::iter::repeat_with(node).take(NODES).collect())
         };
         Ok(Self {
-            on: fleet("on"),
-            off: fleet("off"),
+            on: fleet("on", "exact"),
+            off: fleet("off", "exact"),
+            synced: fleet("on", "synced"),
             redis,
             _upstream: upstream,
             _folder: folder,
@@ -84,7 +103,7 @@ fn pin(process: u32) -> Result<()> {
 }
 
 impl Node {
-    fn start(binary: &Path, folder: &Path, redis: u16, behind: u16, limits: &str) -> Self {
+    fn start(binary: &Path, folder: &Path, redis: u16, behind: u16, rules: &str) -> Self {
         let [port, admin] = [free_port(), free_port()];
         let mut command = pinned(CORE, binary);
         command.current_dir(folder).env_clear();
@@ -93,8 +112,8 @@ impl Node {
         }
         // A deadline that a busy machine meets: load may change the times, but not the admissions.
         let args = [
-            "gateway --rules slas.yaml --worker-threads 1 --log-level warn --store-deadline 1s --require-store",
-            &format!("--store redis://127.0.0.1:{redis}/ --limits {limits}"),
+            "gateway --worker-threads 1 --log-level warn --store-deadline 1s --require-store",
+            &format!("--store redis://127.0.0.1:{redis}/ {rules}"),
             &format!("--upstream http://127.0.0.1:{behind}"),
             &format!("--listen 127.0.0.1:{port} --admin 127.0.0.1:{admin}"),
         ];
