@@ -16,6 +16,9 @@ pub(crate) struct Row {
     pub(crate) failopen: Option<u64>,
     pub(crate) hard: Passed,
     pub(crate) soft: Passed,
+    pub(crate) leased: Passed,
+    /// Of a limit that nodes may exceed: `over` is beyond the limit of each of them.
+    pub(crate) synced: Passed,
     /// Permits beyond the limit that were held at once.
     pub(crate) permits_over: u64,
     pub(crate) charged_twice: u64,
@@ -33,14 +36,15 @@ pub(crate) struct Row {
 
 /// The table's first two lines.
 pub(crate) const HEAD: &str = "\
-| fault | lasted | asked | errors | by failure mode (metric) | `deny`: passed of | `local`: passed of | over, unmarked | \
+| fault | lasted | asked | errors | by failure mode (metric) | `deny`: passed of | `local`: passed of | leased: passed of | synced: passed of | over, unmarked | \
 charged twice | signals true | shared again | log lines/s | RSS | missed |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|---|";
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|---|";
 
 impl Row {
     /// The number of requests that passed beyond a limit without being marked.
     pub(crate) fn over(&self) -> u64 {
-        self.hard.over + self.soft.over + self.permits_over
+        let rotating = [self.hard, self.soft, self.leased, self.synced];
+        rotating.iter().map(|passed| passed.over).sum::<u64>() + self.permits_over
     }
 
     /// Returns true if every goal was met.
@@ -70,7 +74,7 @@ impl std::fmt::Display for Row {
         };
         write!(
             f,
-            "| {} | {:.1} s | {} | {} | {} ({metric}) | {} of {} | {} of {} | {} | {charged_twice} | {signals} | {back} | {:.1} | {} MiB | {} |",
+            "| {} | {:.1} s | {} | {} | {} ({metric}) | {} of {} | {} of {} | {} of {} | {} of {} | {} | {charged_twice} | {signals} | {back} | {:.1} | {} MiB | {} |",
             self.name,
             self.lasted.as_secs_f64(),
             self.asked,
@@ -80,6 +84,10 @@ impl std::fmt::Display for Row {
             self.hard.limit,
             self.soft.admitted,
             self.soft.limit,
+            self.leased.admitted,
+            self.leased.limit,
+            self.synced.admitted,
+            self.synced.limit,
             self.over(),
             self.lines,
             self.resident_kib.div_ceil(1024),

@@ -11,7 +11,7 @@ pub(crate) const DOMAIN: &str = "chaos";
 /// as often as its limit allows.
 pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 
-/// The limit of a key of [`Rule::Hard`] and [`Rule::Soft`].
+/// The limit of a key of [`Rule::Hard`], [`Rule::Soft`], [`Rule::Leased`] and [`Rule::Synced`].
 pub(crate) const LIMIT: u64 = 10;
 
 /// The limit of [`Rule::Spend`] and [`Rule::Tokens`], which is never reached: the remaining hits tell those charged.
@@ -35,6 +35,10 @@ pub(crate) enum Rule {
     Soft,
     /// Rotating keys and an ample limit, to compare the hits that Redis charged with those it admitted.
     Spend,
+    /// Rotating keys, of which nodes take hits in advance; without Redis it denies what they do not hold.
+    Leased,
+    /// Rotating keys that each node counts by itself, and adds up in Redis.
+    Synced,
     /// One key with a limit a second, asked for more often than that, by a window of the clock.
     FixedFlow,
     /// The same, by a window that slides.
@@ -56,6 +60,8 @@ impl Rule {
             Self::Hard => "hard",
             Self::Soft => "soft",
             Self::Spend => "spend",
+            Self::Leased => "leased",
+            Self::Synced => "synced",
             Self::FixedFlow => "fixed_flow",
             Self::SlidingFlow => "sliding_flow",
             Self::Tenant => "tenant",
@@ -67,7 +73,10 @@ impl Rule {
 
     /// Returns true if its keys rotate.
     pub(crate) const fn rotates(self) -> bool {
-        matches!(self, Self::Hard | Self::Soft | Self::Spend)
+        matches!(
+            self,
+            Self::Hard | Self::Soft | Self::Spend | Self::Leased | Self::Synced
+        )
     }
 }
 
@@ -80,6 +89,8 @@ descriptors:
 - {{ key: hard, rate_limit: {{ {year}, limit: {LIMIT} }}, on_store_failure: deny }}
 - {{ key: soft, rate_limit: {{ {year}, limit: {LIMIT} }} }}
 - {{ key: spend, rate_limit: {{ {year}, limit: {AMPLE} }} }}
+- {{ key: leased, rate_limit: {{ {year}, limit: {LIMIT}, consistency: leased }}, on_store_failure: deny }}
+- {{ key: synced, rate_limit: {{ {year}, limit: {LIMIT}, consistency: synced, sync_interval: 100ms }} }}
 - {{ key: fixed_flow, rate_limit: {{ window: 1s, limit: {FLOW}, algorithm: fixed_window }}, on_store_failure: deny }}
 - {{ key: sliding_flow, rate_limit: {{ window: 1s, limit: {FLOW} }}, on_store_failure: deny }}
 - {{ key: tenant, rate_limit: {{ window: 1h, limit: 100000000 }} }}

@@ -33,6 +33,20 @@ pub(crate) struct Passed {
     pub(crate) over: u64,
 }
 
+/// As [`passed`], of a limit that each of `nodes` may use up before it knows of the others.
+pub(crate) fn passed_by_each(entries: &[Entry], rule: Rule, span: Span, nodes: u64) -> Passed {
+    let mut by_key = passed(entries, rule, span, Counters::Kept);
+    let mut keys: BTreeMap<u64, u64> = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| entry.key.rule == rule) {
+        *keys.entry(entry.key.value).or_default() += u64::from(entry.answer.allowed);
+    }
+    let over = keys
+        .values()
+        .map(|admitted| admitted.saturating_sub(nodes * LIMIT));
+    by_key.over = over.sum();
+    by_key
+}
+
 /// Counts the checks of a rotating limit that passed. `counters` tells which keys may pass their limit more than once.
 pub(crate) fn passed(entries: &[Entry], rule: Rule, span: Span, counters: Counters) -> Passed {
     let mut keys: BTreeMap<u64, (u64, u64)> = BTreeMap::new();

@@ -227,7 +227,9 @@ impl<S: Store> Limiter<S> {
         let verdicts = self.verdicts(&evaluation, None).await;
         let snapshot = evaluation.decision.snapshot();
         let (plan, now) = (&evaluation.plan, evaluation.now);
-        let shared = |step: &Step, rule: &ratekeeper_rules::Rule| crate::explain::shared(self.store(), step, rule);
+        let shared = |step: &Step, rule: &ratekeeper_rules::Rule| {
+            crate::explain::shared(self.store(), step, rule)
+        };
         Explanation::new(snapshot, &check, plan, (&verdicts, now), &shared)
     }
 

@@ -215,6 +215,8 @@ impl Campaign<'_> {
             eprintln!("{}: {error}", fault.name);
         }
         let passed = |rule| verdict::passed(entries, rule, *span, fault.counters);
+        // A node that is restarted begins anew.
+        let nodes = NODES as u64 + u64::from(evidence.is_restarted);
         let settled = ledger.settled();
         let permits_lost = fault.counters != crate::fault::Counters::Kept;
         let (tokens, others): (Vec<_>, Vec<_>) = evidence
@@ -232,6 +234,8 @@ impl Campaign<'_> {
             failopen: failopen(evidence),
             hard: passed(Rule::Hard),
             soft: passed(Rule::Soft),
+            leased: passed(Rule::Leased),
+            synced: verdict::passed_by_each(entries, Rule::Synced, *span, nodes),
             permits_over: match permits_lost {
                 true => 0,
                 false => settled.held_max.saturating_sub(PERMITS),

@@ -2,7 +2,6 @@
 //! messages. Nodes crash, and the store loses everything or goes back to an older state. The nodes are compared with a
 //! slow model that remembers every hit. A seed makes a run; a run that breaks a promise names its seed.
 
-#[path = "../leases/random.rs"]
 mod random;
 mod store;
 mod world;
@@ -86,7 +85,7 @@ fn counts_of_older_sub_windows_are_brought_back_too() {
         Moment::at(Timestamp::from_micros(now))
     };
     let (mut counter, mut sums) = (SyncedCounter::new(), store::Sums::new());
-    let mut sync = |counter: &mut SyncedCounter, sums: &mut store::Sums, parts| {
+    let sync = |counter: &mut SyncedCounter, sums: &mut store::Sums, parts| {
         let additions = counter.additions(&limit, INTERVAL, &at(parts), &mut 0);
         let answers = store::add(sums, 1, &additions, None);
         counter.heard(

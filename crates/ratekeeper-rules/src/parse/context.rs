@@ -54,7 +54,7 @@ pub(crate) enum Context {
     Ignored,
 }
 
-const ROOT: [&str; 18] = [
+const ROOT: [&str; 19] = [
     "domain",
     "descriptors",
     "evaluation",
@@ -76,7 +76,7 @@ const ROOT: [&str; 18] = [
     "sync_interval",
 ];
 
-const DESCRIPTOR: [&str; 22] = [
+const DESCRIPTOR: [&str; 23] = [
     "key",
     "value",
     "rate_limit",
@@ -102,7 +102,7 @@ const DESCRIPTOR: [&str; 22] = [
     "sync_interval",
 ];
 
-const RATE_LIMIT: [&str; 21] = [
+const RATE_LIMIT: [&str; 22] = [
     "unit",
     "requests_per_unit",
     "unlimited",
@@ -127,7 +127,7 @@ const RATE_LIMIT: [&str; 21] = [
     "sync_interval",
 ];
 
-const PLAN_LIMIT: [&str; 14] = [
+const PLAN_LIMIT: [&str; 15] = [
     "unit",
     "requests_per_unit",
     "unlimited",
@@ -158,7 +158,7 @@ const CONCURRENCY: [&str; 10] = [
     "store",
 ];
 
-const SERVICE_LEVEL: [&str; 15] = [
+const SERVICE_LEVEL: [&str; 16] = [
     "id",
     "enabled",
     "match",

@@ -8,6 +8,8 @@
 )]
 mod model;
 
+use std::cell::RefCell;
+
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use ratekeeper_core::synced::Addition;
@@ -107,7 +109,7 @@ fn key(window: usize, is_marks: bool) -> Vec<u8> {
 #[test]
 fn the_script_answers_as_the_model_does() {
     let server = Server::start();
-    let mut client = server.client();
+    let client = RefCell::new(server.client());
     let script = Script::synced();
     let config = Config {
         cases: 200,
@@ -116,8 +118,9 @@ fn the_script_answers_as_the_model_does() {
     };
     let histories = prop::collection::vec(event(), 1..40);
     let ran = TestRunner::new(config).run(&histories, |history| {
+        let client = &mut *client.borrow_mut();
         client.ask(&["FLUSHALL"]);
-        compare(&history, &mut client, &script);
+        compare(&history, client, &script);
         Ok(())
     });
     if let Err(broken) = ran {

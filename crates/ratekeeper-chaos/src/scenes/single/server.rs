@@ -22,7 +22,7 @@ const USER: &str = "app";
 const LOGIN: &str = "app:word";
 
 /// The rights that `docs/redis.md` grants.
-const RIGHTS: [&str; 18] = [
+const RIGHTS: [&str; 22] = [
     "on",
     ">word",
     "+ping",
@@ -34,6 +34,10 @@ const RIGHTS: [&str; 18] = [
     "+set",
     "+del",
     "+pexpire",
+    "+exists",
+    "+incrby",
+    "+hget",
+    "+hset",
     "+zadd",
     "+zrangebyscore",
     "+zrem",
