@@ -116,6 +116,16 @@ impl Drawn {
             let permits = |step: &&mut Step| step.limit.algorithm() == Algorithm::Concurrency;
             let permits = steps.iter_mut().filter(permits);
             permits.for_each(|step| step.hits = step.hits.min(0));
+            // A bucket that a charge of a denied request has filled is full, however little was in it before:
+            // returning another step's hits then makes room that the pure steps do not see. One
+            // rule charges all steps of its counter alike, so requests do not mix the two.
+            for at in 1..steps.len() {
+                let (earlier, rest) = steps.split_at_mut(at);
+                let same = earlier.iter().find(|step| step.key == rest[0].key);
+                if let Some(same) = same {
+                    rest[0].charge = same.charge;
+                }
+            }
         }
         steps
     }
