@@ -9,6 +9,7 @@ mod leases;
 mod listeners;
 mod logs;
 mod owed;
+mod pages;
 mod pauses;
 mod profile;
 mod redis;
