@@ -97,6 +97,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-gateway",
             "ratekeeper-http",
             "ratekeeper-limiter",
+            "ratekeeper-quota",
             "ratekeeper-replay",
             "ratekeeper-rules",
             "ratekeeper-server",

@@ -90,6 +90,12 @@ SIGTERM and Ctrl-C drain: requests in flight are answered first.")]
     /// Hash secrets, so that files can name them
     #[command(subcommand)]
     Key(Key),
+    /// Manage the database with tenants' quotas
+    #[command(subcommand)]
+    Quota(Quota),
+    /// Check the trail of changes to tenants' quotas
+    #[command(subcommand)]
+    Audit(Audit),
     /// Print a shell completion script
     #[command(after_help = "\
 Examples:
@@ -237,6 +243,43 @@ Examples:
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
+}
+
+/// The commands about tenants' quotas.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Quota {
+    /// Bring the tables of the quota database up to date, as `serve` does at its start
+    #[command(after_help = "\
+Examples:
+  ratekeeper quota migrate --quotas postgres://ratekeeper@db/ratekeeper")]
+    Migrate(DatabaseFlags),
+}
+
+/// The commands about the audit trail.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Audit {
+    /// Check that no row of the audit trail was changed or removed (exit 0 intact, 1 not)
+    #[command(after_help = "\
+Each row has a hash of itself and of the row before. The last one, the head, is printed: kept elsewhere, it shows later whether all rows were rewritten.
+
+Examples:
+  ratekeeper audit verify --data-dir /var/lib/ratekeeper
+  ratekeeper audit verify --quotas postgres://ratekeeper@db/ratekeeper")]
+    Verify(DatabaseFlags),
+}
+
+/// The flags that name the quota database.
+#[derive(Debug, Args)]
+pub(crate) struct DatabaseFlags {
+    /// The settings file [default: as for `serve`]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The database [default: the setting `quotas`]
+    #[arg(long, value_name = "WHERE")]
+    pub(crate) quotas: Option<String>,
+    /// The folder with quotas.db, if no database is named [default: the setting `data_dir`]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -9,6 +9,7 @@ mod home;
 mod limiter;
 mod logging;
 mod output;
+mod quotas;
 mod rules;
 mod settings;
 mod state;

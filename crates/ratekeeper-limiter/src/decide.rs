@@ -321,6 +321,10 @@ impl<S: Store> Limiter<S> {
     fn read(&self, evaluation: &mut Evaluation, verdicts: &Verdicts) {
         let now = evaluation.now;
         evaluation.fill(verdicts, |step, answered| self.note(step, answered, now));
+        if let Some(meter) = self.meter() {
+            let snapshot = evaluation.decision.snapshot();
+            evaluation.plan.meter(snapshot, verdicts, now, meter);
+        }
     }
 
     /// Turns the store's `answer` into verdicts.

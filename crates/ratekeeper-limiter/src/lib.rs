@@ -21,6 +21,7 @@ mod request;
 mod sip;
 mod stats;
 mod stray;
+mod usage;
 
 pub use clock::Clock;
 pub use compiled::{Modes, Snapshot};
@@ -38,3 +39,4 @@ pub use ratekeeper_store::HashKey;
 pub use request::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override, Waiting};
 pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, STRIPES, Totals, stripe_of_thread};
 pub use stray::{Stray, Strays};
+pub use usage::{USAGE_ROWS_MAX, UsageCount, UsageMeter};

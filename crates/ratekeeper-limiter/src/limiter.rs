@@ -17,6 +17,7 @@ use crate::hold::token::Sealer;
 use crate::identity::Namer;
 use crate::posting::Posting;
 use crate::stats::Totals;
+use crate::usage::UsageMeter;
 
 /// The settings of a limiter besides its rules and its store.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,6 +45,8 @@ pub struct Limiter<S> {
     fallback: Option<Fallback>,
     /// Posts to the store that are under way.
     posting: Posting,
+    /// [`None`] if nobody wants tenants' calls counted.
+    meter: Option<Arc<UsageMeter>>,
     options: LimiterOptions,
     totals: Totals,
     /// The generator of ids that nobody can guess.
@@ -90,6 +93,7 @@ impl<S: Store> Limiter<S> {
             sources: Mutex::new(sources),
             fallback: None,
             posting: Posting::default(),
+            meter: None,
             options,
             totals: Totals::default(),
             ids: Sealer::new(HashKey::random()),
@@ -103,6 +107,17 @@ impl<S: Store> Limiter<S> {
     pub fn with_fallback(mut self, fallback: Fallback) -> Self {
         self.fallback = Some(fallback);
         self
+    }
+
+    /// Counts the calls of tenants in `meter`, in domains that know tenants.
+    #[must_use]
+    pub fn with_meter(mut self, meter: Arc<UsageMeter>) -> Self {
+        self.meter = Some(meter);
+        self
+    }
+
+    pub(crate) fn meter(&self) -> Option<&UsageMeter> {
+        self.meter.as_deref()
     }
 
     /// Drops a share of the expired state kept outside the store, and posts to the store what is owed to

@@ -4,7 +4,7 @@ mod alone;
 mod outcomes;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT, Micros, Timestamp};
-use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, Visit};
+use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, TenantHash, Visit};
 use ratekeeper_store::{Charge, CounterKey, FullMode, Step, StoreSlot};
 use smallvec::SmallVec;
 
@@ -37,6 +37,8 @@ pub(crate) struct Plan {
     unlimited: SmallVec<[(u16, RuleIndex); 2]>,
     /// Metric labels by step, for the few rules whose metrics tell values apart.
     details: Vec<(usize, String)>,
+    /// The tenants of the descriptors that name one in a domain that knows tenants.
+    tenants: SmallVec<[(u16, TenantHash); 1]>,
     pub(crate) missed: Missed,
 }
 
@@ -117,6 +119,9 @@ impl Plan {
         let tenant = tenant(domain, entries);
         let walk = domain.walk(entries);
         let subscription = domain.subscription(entries, context.now);
+        if let Some(tenant) = subscription.tenant() {
+            self.tenants.push((number, tenant));
+        }
         let mut naming = context.snapshot.namer.descriptor();
         for (depth, (entry, visit)) in (1..).zip(entries.iter().zip(&*walk)) {
             naming.add(entry, Some(visit));
@@ -288,6 +293,7 @@ impl Plan {
             sources: self.sources.clone(),
             unlimited: self.unlimited.clone(),
             details: self.details.clone(),
+            tenants: self.tenants.clone(),
             missed: Missed::default(),
         };
         apart.keep(&goes);

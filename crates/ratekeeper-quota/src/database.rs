@@ -1,6 +1,6 @@
 //! The connections to a database, and its tables.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -12,6 +12,9 @@ use crate::QuotaError;
 
 /// The longest time one operation may take.
 pub(crate) const OPERATION_MAX: Duration = Duration::from_secs(10);
+
+/// The longest time to connect, of that.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
 
 /// The kind of a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +29,8 @@ pub enum DatabaseKind {
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseAddress {
     url: String,
-    kind: DatabaseKind,
+    /// The file of SQLite.
+    path: Option<PathBuf>,
 }
 
 impl DatabaseAddress {
@@ -46,14 +50,23 @@ impl DatabaseAddress {
         url.push_str("?mode=rwc");
         Self {
             url,
-            kind: DatabaseKind::Sqlite,
+            path: Some(path),
         }
+    }
+
+    /// The file, if it is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// The kind of the database.
     #[must_use]
     pub const fn kind(&self) -> DatabaseKind {
-        self.kind
+        match self.path {
+            Some(_) => DatabaseKind::Sqlite,
+            None => DatabaseKind::Postgres,
+        }
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -66,9 +79,9 @@ impl DatabaseAddress {
         let options = options.map_err(|error| QuotaError::BadAddress(Some(error)))?;
         let pool = AnyPoolOptions::new()
             .max_connections(4)
-            .acquire_timeout(OPERATION_MAX)
+            .acquire_timeout(CONNECT_MAX)
             .idle_timeout(Duration::from_secs(300));
-        let is_sqlite = self.kind == DatabaseKind::Sqlite;
+        let is_sqlite = self.kind() == DatabaseKind::Sqlite;
         let pool = pool.after_connect(move |connection, _| {
             Box::pin(async move {
                 if is_sqlite {
@@ -100,7 +113,7 @@ impl FromStr for DatabaseAddress {
         }
         let address = Self {
             url: text.to_owned(),
-            kind: DatabaseKind::Postgres,
+            path: None,
         };
         sqlx::any::install_default_drivers();
         match sqlx::postgres::PgConnectOptions::from_str(text) {
@@ -112,6 +125,9 @@ impl FromStr for DatabaseAddress {
 
 impl std::fmt::Display for DatabaseAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(path) = &self.path {
+            return write!(f, "sqlite://{}", path.display());
+        }
         let (before, after) = self.url.split_once("://").unwrap_or(("", &self.url));
         let after = after.split('?').next().unwrap_or_default();
         let after = after.rsplit_once('@').map_or(after, |(_, after)| after);

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_rules::TenantIndex;
 use sqlx::postgres::PgListener;
 use tokio::sync::{Mutex, Notify};
@@ -16,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use crate::database::DatabaseKind;
+use crate::rows;
 use crate::saved;
 use crate::status::{QuotaStatus, Source};
 use crate::{QuotaError, QuotaStore};
@@ -29,6 +31,12 @@ const POLL: Duration = Duration::from_secs(1);
 /// The longest time without an answer after which the next one is still trusted to have all changes:
 /// traces of deleted tenants are kept for longer.
 const GAP_MAX: Duration = Duration::from_secs(3_600);
+
+/// The age at which traces of deleted tenants go.
+const TRACES_KEPT: Micros = Micros::from_secs(24 * 3_600);
+
+/// The interval at which they are looked for.
+const FORGETS_EVERY: Duration = Duration::from_secs(3_600);
 
 /// The shortest time between two savings of the copy.
 const SAVED_EVERY: Duration = Duration::from_secs(10);
@@ -75,6 +83,7 @@ impl Follower {
             is_whole: false,
             asked: Instant::now(),
             saved: None,
+            tidied: Instant::now(),
         };
         match timeout(patience, copy.look()).await {
             Ok(()) if copy.is_whole => {}
@@ -130,6 +139,7 @@ async fn keep(copy: Arc<Mutex<Copy>>, wake: Arc<Notify>) {
             let mut copy = copy.lock().await;
             copy.look().await;
             copy.save().await;
+            copy.tidy().await;
         });
         if let Some(Err(error)) = look.join_next().await {
             warn!(%error, "reading the quota database has failed: please report this bug");
@@ -170,6 +180,8 @@ struct Copy {
     asked: Instant,
     /// The last change that was saved, and when.
     saved: Option<(u64, Instant)>,
+    /// The last time that traces of deleted tenants were dropped.
+    tidied: Instant,
 }
 
 impl Copy {
@@ -270,6 +282,20 @@ impl Copy {
             false => TenantIndex::new(key),
         };
         self.put(nobody, 0, Source::Nothing).await;
+    }
+
+    /// Drops traces of deleted tenants that every node has seen.
+    async fn tidy(&mut self) {
+        if !self.is_whole || self.tidied.elapsed() < FORGETS_EVERY {
+            return;
+        }
+        self.tidied = Instant::now();
+        let before = rows::now().as_micros().saturating_sub(TRACES_KEPT.get());
+        // What is not dropped now is dropped in an hour.
+        let _ = self
+            .store
+            .forget_deleted(Timestamp::from_micros(before))
+            .await;
     }
 
     /// Saves the copy if it changed, not too often.

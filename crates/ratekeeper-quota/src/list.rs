@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ratekeeper_core::Timestamp;
 use ratekeeper_rules::TenantHash;
 use sqlx::{AssertSqlSafe, Row};
 
@@ -133,6 +134,18 @@ impl QuotaStore {
                 sqlx::query("SELECT COUNT(*) AS tenants FROM tenant WHERE deleted_at IS NULL");
             let row = row.fetch_one(&self.pool).await?;
             rows::whole(row.try_get("tenants")?, "tenant")
+        })
+        .await
+    }
+
+    /// Drops the traces of tenants that were deleted before a time and never reset.
+    pub(crate) async fn forget_deleted(&self, before: Timestamp) -> Result<u64, QuotaError> {
+        within(async {
+            let done = sqlx::query("DELETE FROM tenant WHERE deleted_at < $1 AND epoch = 0")
+                .bind(stored(before.as_micros()))
+                .execute(&self.pool)
+                .await?;
+            Ok(done.rows_affected())
         })
         .await
     }

@@ -39,6 +39,9 @@ impl QuotaStore {
     ///
     /// # Errors
     /// The address is wrong.
+    ///
+    /// # Panics
+    /// If it is called outside a Tokio runtime.
     pub fn new(address: DatabaseAddress, key: TenantKey) -> Result<Self, QuotaError> {
         Ok(Self {
             pool: address.pool()?,

@@ -4,6 +4,7 @@ mod bench;
 mod completions;
 mod config_show;
 mod key_hash;
+mod quota;
 mod replay;
 mod rules_check;
 mod rules_explain;
@@ -11,7 +12,7 @@ mod rules_publish;
 mod rules_schema;
 mod serve;
 
-use crate::cli::{Cli, Command, Config, Key, Rules};
+use crate::cli::{Audit, Cli, Command, Config, Key, Quota, Rules};
 use anyhow::Result;
 use std::process::ExitCode;
 
@@ -32,6 +33,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Config(Config::Show { flags, json })) => config_show::run(&flags, json),
         Some(Command::Key(Key::Hash { config })) => key_hash::run(config),
+        Some(Command::Quota(Quota::Migrate(flags))) => quota::migrate(flags),
+        Some(Command::Audit(Audit::Verify(flags))) => quota::verify(flags),
         Some(Command::Completions { shell }) => completions::run(shell),
     }
 }

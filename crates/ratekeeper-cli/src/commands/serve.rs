@@ -16,7 +16,7 @@ use crate::home::Home;
 use crate::output::{self, count};
 use crate::settings::{self, Environment, Flags, LogFormat, Settings, TlsSettings};
 use crate::state::{Saver, State};
-use crate::{limiter, logging};
+use crate::{limiter, logging, quotas};
 use anyhow::{Result, anyhow};
 use files::{Files, Program};
 use ratekeeper_rules::{Loaded, RuleSet};
@@ -91,8 +91,10 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     // Held until the last save: two services would take turns to overwrite each other's counters.
     let state = settings.counters.kept().map(State::claim).transpose()?;
     let limiter = limiter::served(loaded.rules, settings, state.as_ref()).await?;
+    let (limiter, meter) = quotas::metered(limiter, settings);
     let limiter = Arc::new(limiter);
     leases::tell_defaults(&limiter.snapshot());
+    let quotas = quotas::follow(settings, &limiter, meter).await?;
     // Before anything is printed: a supervisor that waits for output may stop us right after it.
     let stop = stop::Signals::listen()?;
     let program = match what {
@@ -127,9 +129,15 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     if let Some(state) = &state {
         server.monitor(state.report());
     }
+    if let Some(quotas) = &quotas {
+        server.monitor(Arc::clone(&quotas.report) as _);
+    }
     let saver = state.map(|state| Saver::start(Arc::clone(&limiter), state));
     let code = until_stopped(server, front, &stop).await;
     owed::flush(&limiter).await;
+    if let Some(quotas) = quotas {
+        quotas.finish().await;
+    }
     limiter.store().close().await;
     if let Some(saver) = saver {
         saver.finish().await;

@@ -63,6 +63,8 @@ pub(super) static GROUPS: &[Group] = &[
             "slas_base",
             "tenants",
             "tenant_key",
+            "quotas",
+            "on_quota_failure",
             "shadow_mode",
             "quota_mode",
         ],

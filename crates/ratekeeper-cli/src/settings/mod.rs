@@ -14,6 +14,7 @@ mod layer;
 mod meaning;
 mod nested;
 mod problem;
+mod quotas;
 mod requests;
 mod service;
 mod setting;
@@ -32,12 +33,13 @@ pub(crate) use layer::Layers;
 pub(crate) use meaning::{path_folding, profile};
 pub(crate) use nested::parse as nested;
 pub(crate) use problem::{Problem, Problems};
+pub(crate) use quotas::QuotaSettings;
 pub(crate) use requests::slas_base;
 pub(crate) use service::ServiceSettings;
 pub(crate) use setting::Setting;
 pub(crate) use table::SETTINGS;
 pub(crate) use tls::TlsSettings;
-pub(crate) use values::{UNIX, duration};
+pub(crate) use values::{UNIX, duration, hash_key};
 pub(crate) use values::{masked, masked_within};
 
 use crate::home::Home;
@@ -62,6 +64,7 @@ pub(crate) struct Settings {
     pub(crate) rules: RulesSettings,
     pub(crate) listen: Listen,
     pub(crate) counters: Counters,
+    pub(crate) quotas: QuotaSettings,
     pub(crate) modes: Modes,
     pub(crate) envoy: EnvoySettings,
     /// The answers to forward-auth.
@@ -327,6 +330,7 @@ impl Settings {
             rules: typed.rules(home),
             listen: typed.listen(),
             counters: typed.counters(),
+            quotas: typed.quotas(),
             modes: typed.modes(),
             auth: typed.auth(),
             callers: typed.callers(&envoy),

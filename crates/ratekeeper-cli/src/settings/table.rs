@@ -57,8 +57,24 @@ pub(crate) static SETTINGS: &[Setting] = &[
     secret(
         "tenant_key",
         "HEX",
-        "Key of the hashes that name tenants in files (`ratekeeper key hash`): 32 hexadecimal digits. Unset: tenants \
-         can be named by their values only",
+        "Key of the hashes that name tenants in files (`ratekeeper key hash`) and in PostgreSQL: 32 hexadecimal digits, \
+         the same on all nodes. Unset: files can name tenants by their values only; for SQLite, one is made beside the \
+         database",
+    ),
+    value(
+        "quotas",
+        "WHERE",
+        "",
+        "Database with tenants' plans and limits, which count before those in files: sqlite://PATH for one node, \
+         postgres://USER:PASSWORD@HOST/DATABASE for many, or `off`. Unset: quotas.db in `data_dir`, if that is set and \
+         the rules have tenants",
+    ),
+    value(
+        "on_quota_failure",
+        "MODE",
+        "default",
+        "Tenants' limits after a start that has neither that database nor its saved copy in `data_dir`: those of the \
+         `default` plan, or none (`allow`)",
     ),
     value(
         "profile",

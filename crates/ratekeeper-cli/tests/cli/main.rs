@@ -12,6 +12,7 @@ mod owed;
 mod pages;
 mod pauses;
 mod profile;
+mod quotas;
 mod redis;
 mod replay;
 mod rules;

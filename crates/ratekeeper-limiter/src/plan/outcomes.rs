@@ -1,7 +1,7 @@
 //! From the store's verdicts to statuses and statistics.
 
 use ratekeeper_core::{Algorithm, Micros, Mode, Timestamp, combine, quota_denies};
-use ratekeeper_rules::{FailureMode, RuleIndex, Unit};
+use ratekeeper_rules::{FailureMode, RuleIndex, TenantHash, Unit};
 use ratekeeper_store::{Charge, Step, Verdicts};
 
 use super::Plan;
@@ -10,6 +10,7 @@ use crate::decision::{Answered, Binding, Code, LimitSource, Policies, Policy, St
 use crate::hold::token::Part;
 use crate::hold::{Receipt, TakenPart};
 use crate::stats::{Answer, RuleStats};
+use crate::usage::UsageMeter;
 
 impl Plan {
     /// The mode that bears on the combined answer besides the steps.
@@ -128,6 +129,33 @@ impl Plan {
             // On a path, another node may limit what this one does not.
             if status.binding.is_none() {
                 status.unlimited = Some(*index);
+            }
+        }
+    }
+
+    /// Counts the call for its tenants.
+    pub(crate) fn meter(
+        &self,
+        snapshot: &Snapshot,
+        verdicts: &Verdicts,
+        now: Timestamp,
+        meter: &UsageMeter,
+    ) {
+        if self.tenants.is_empty() {
+            return;
+        }
+        for (step, source, answered) in self.answers(snapshot, verdicts) {
+            let of_step = |(number, _): &&(u16, TenantHash)| *number == step.descriptor;
+            let (Some((_, tenant)), LimitSource::Rule(index)) =
+                (self.tenants.iter().find(of_step), source)
+            else {
+                continue;
+            };
+            // A limit that had room is not why the request was denied.
+            let counts = verdicts.allowed || (!answered.fits() && !step.shadow);
+            if counts && step.hits > 0 {
+                let rule = snapshot.rules().rule(index);
+                meter.count(now, *tenant, (&rule.domain, &rule.id), verdicts.allowed);
             }
         }
     }

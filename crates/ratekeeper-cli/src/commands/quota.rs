@@ -1,0 +1,83 @@
+//! `ratekeeper quota migrate` and `ratekeeper audit verify`, which open the database themselves.
+
+use crate::cli::DatabaseFlags;
+use crate::home::Home;
+use crate::output::{self, count};
+use crate::quotas;
+use crate::settings::{self, Environment, Flags};
+use anyhow::{Context, Result};
+use ratekeeper_quota::{AuditVerdict, QuotaStore};
+use std::future::Future;
+use std::process::ExitCode;
+
+/// Brings the tables up to date.
+pub(crate) fn migrate(flags: DatabaseFlags) -> Result<ExitCode> {
+    with_store(flags, async |store| {
+        store.prepare().await?;
+        let tenants = usize::try_from(store.count().await?)?;
+        let version = store.version().await?;
+        output::print(&format!(
+            "the tables in {} are up to date: {}, {} so far\n",
+            store.address(),
+            count(tenants, "tenant"),
+            count(usize::try_from(version)?, "change"),
+        ))?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Checks the chain of the audit trail.
+pub(crate) fn verify(flags: DatabaseFlags) -> Result<ExitCode> {
+    with_store(flags, async |store| {
+        let (said, code) = match store.verify_audit().await? {
+            AuditVerdict::Intact { rows: 0, .. } => {
+                ("the audit trail is empty".to_owned(), ExitCode::SUCCESS)
+            }
+            AuditVerdict::Intact { rows, head } => {
+                let rows = count(usize::try_from(rows)?, "row");
+                (
+                    format!("the audit trail is intact: {rows}, head {head}"),
+                    ExitCode::SUCCESS,
+                )
+            }
+            AuditVerdict::Altered { version } => (
+                format!("the audit trail was altered: row {version} is not as it was written"),
+                ExitCode::FAILURE,
+            ),
+            AuditVerdict::Missing { version } => (
+                format!("the audit trail is incomplete: row {version} is missing"),
+                ExitCode::FAILURE,
+            ),
+            _ => (
+                "the audit trail is not intact".to_owned(),
+                ExitCode::FAILURE,
+            ),
+        };
+        output::print(&format!("{said}\n"))?;
+        Ok(code)
+    })
+}
+
+fn with_store<F: Future<Output = Result<ExitCode>>>(
+    flags: DatabaseFlags,
+    command: impl FnOnce(QuotaStore) -> F,
+) -> Result<ExitCode> {
+    let mut all = Flags::default();
+    all.config = flags.config;
+    for (key, text) in [("quotas", flags.quotas), ("data_dir", flags.data_dir)] {
+        if let Some(text) = text {
+            all = all.with(key, text);
+        }
+    }
+    let (_, settings) = settings::load(&all, &Environment::of_process(), &Home::find())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let store = quotas::opened(&settings)?;
+        let shown = store.address().to_string();
+        command(store)
+            .await
+            .with_context(|| format!("--quotas {shown}"))
+    })
+}

@@ -1,0 +1,130 @@
+//! The database with tenants' quotas: opened, followed, and reported on.
+
+mod key;
+mod meter;
+mod report;
+
+use crate::settings::{QuotaSettings, Settings};
+use crate::store::NodeStore;
+use anyhow::{Context, Result, bail};
+use meter::Writer;
+use ratekeeper_limiter::{Limiter, UsageMeter};
+use ratekeeper_quota::{DatabaseAddress, DatabaseKind, Follower, FollowerConfig, QuotaStore};
+use ratekeeper_rules::{RuleSet, TenantKey};
+use report::Report;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// The time a service waits at its start for the database. After it, the saved copy is in force.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The tenants of a service, in step with the database.
+pub(crate) struct Quotas {
+    pub(crate) report: Arc<Report>,
+    follower: Follower,
+    writer: Writer,
+}
+
+impl Quotas {
+    /// Writes the last calls of tenants, and stops.
+    pub(crate) async fn finish(self) {
+        drop(self.follower);
+        self.writer.finish().await;
+    }
+}
+
+/// The limiter, which counts tenants' calls if there is a database for them.
+pub(crate) fn metered(
+    limiter: Limiter<NodeStore>,
+    settings: &Settings,
+) -> (Limiter<NodeStore>, Arc<UsageMeter>) {
+    let meter = Arc::new(UsageMeter::default());
+    let has_database = address(&settings.quotas, limiter.snapshot().rules()).is_some();
+    match has_database {
+        true => (limiter.with_meter(Arc::clone(&meter)), meter),
+        false => (limiter, meter),
+    }
+}
+
+/// Puts tenants' quotas in force, now and whenever they change; [`None`] if there is no database.
+///
+/// # Errors
+/// There is no key for the tenants' hashes, or the database is one of another key.
+pub(crate) async fn follow(
+    settings: &Settings,
+    limiter: &Arc<Limiter<NodeStore>>,
+    meter: Arc<UsageMeter>,
+) -> Result<Option<Quotas>> {
+    let Some(address) = address(&settings.quotas, limiter.snapshot().rules()) else {
+        return Ok(None);
+    };
+    let is_shared = settings.counters.redis.is_some();
+    if is_shared && address.kind() == DatabaseKind::Sqlite {
+        warn!(
+            "--quotas {address}: nodes share counters in Redis, but this file is one node's alone; use PostgreSQL for \
+             several"
+        );
+    }
+    if settings.quotas.saved.is_none() && address.kind() == DatabaseKind::Postgres {
+        warn!(
+            "without --data-dir no copy of the quotas is saved: a start without the database has none"
+        );
+    }
+    let store = open(settings, &address)?;
+    let config = FollowerConfig {
+        saved: settings.quotas.saved.clone(),
+        allows_unknown: settings.quotas.allows_unknown,
+    };
+    let applied = Arc::clone(limiter);
+    let apply = move |tenants| applied.replace_tenants(tenants);
+    let follower = Follower::start(store.clone(), config, apply, PATIENCE).await;
+    info!(database = %address, "tenants' quotas are in a database");
+    Ok(Some(Quotas {
+        report: Arc::new(Report::new(follower.status().clone())),
+        follower,
+        writer: Writer::start(store, meter),
+    }))
+}
+
+/// The database that is named, else the one for rules that have tenants.
+fn address(settings: &QuotaSettings, rules: &RuleSet) -> Option<DatabaseAddress> {
+    let has_tenants = rules.domains().any(|domain| domain.tenant().is_some());
+    let unnamed = settings.unnamed.clone().filter(|_| has_tenants);
+    settings.named.clone().or(unnamed)
+}
+
+/// The database that is named, else the one in the data folder; for commands.
+///
+/// # Errors
+/// There is none, or no key for its tenants' hashes.
+pub(crate) fn opened(settings: &Settings) -> Result<QuotaStore> {
+    let quotas = &settings.quotas;
+    let Some(address) = quotas.named.as_ref().or(quotas.unnamed.as_ref()) else {
+        bail!(
+            "there is no database: name one with --quotas sqlite://PATH or postgres://…, or a --data-dir"
+        );
+    };
+    open(settings, address)
+}
+
+fn open(settings: &Settings, address: &DatabaseAddress) -> Result<QuotaStore> {
+    let key = tenant_key(settings, address)?;
+    QuotaStore::new(address.clone(), key).with_context(|| format!("--quotas {address}"))
+}
+
+/// The key that is set; for SQLite, else the one beside the database, which is made if it is not there.
+fn tenant_key(settings: &Settings, address: &DatabaseAddress) -> Result<TenantKey> {
+    if let Some(key) = &settings.rules.tenant_key {
+        return Ok(key.clone());
+    }
+    let Some(file) = address.path() else {
+        bail!(
+            "--quotas {address}: tenants are kept as hashes, and their key has to be the same on all nodes: make one \
+             with `openssl rand -hex 16`, and set it as `tenant_key`"
+        );
+    };
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    key::kept(&folder.join("tenant.key"))
+}

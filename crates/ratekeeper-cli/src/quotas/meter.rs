@@ -1,0 +1,111 @@
+//! Writes tenants' calls to the database, for billing.
+
+use ratekeeper_core::Timestamp;
+use ratekeeper_limiter::{Clock, UsageMeter};
+use ratekeeper_quota::{QuotaStore, UsageRow};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tracing::{info, warn};
+
+/// The time between two writes, and so the most that a crash may lose.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// The longest the last write may hold up the end.
+const LAST_MAX: Duration = Duration::from_secs(5);
+
+/// The writes after which old rows are looked for: about an hour's.
+const FORGETS_EVERY: u64 = 360;
+
+/// The minutes for which usage is kept: 400 days.
+const KEPT_MINUTES: u64 = 400 * 24 * 60;
+
+/// Writes what a meter counted, until it is told to finish.
+pub(super) struct Writer {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Writer {
+    pub(super) fn start(store: QuotaStore, meter: Arc<UsageMeter>) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        Self {
+            stop,
+            task: tokio::spawn(keep_writing(store, meter, stopped)),
+        }
+    }
+
+    /// Writes one last time.
+    pub(super) async fn finish(self) {
+        drop(self.stop);
+        if timeout(LAST_MAX, self.task).await.is_err() {
+            warn!("the last calls of tenants were not written: the quota database does not answer");
+        }
+    }
+}
+
+async fn keep_writing(
+    store: QuotaStore,
+    meter: Arc<UsageMeter>,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    // A restarted node is another one: what it counts in a minute adds to what it counted before.
+    let node = ratekeeper_store::HashKey::random().to_bytes();
+    let node: String = node[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let clock = Clock::new();
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_failing = false;
+    for turn in 0_u64.. {
+        let last = tokio::select! {
+            _ = ticks.tick() => false,
+            _ = &mut stopped => true,
+        };
+        clock.reanchor();
+        let now = clock.now();
+        match write(&store, &meter, &node, now).await {
+            Ok(()) if std::mem::take(&mut is_failing) => {
+                info!("calls of tenants are written again")
+            }
+            Ok(()) => {}
+            Err(error) => {
+                if !std::mem::replace(&mut is_failing, true) {
+                    warn!(%error, "calls of tenants cannot be written; the last five minutes are kept");
+                }
+            }
+        }
+        if last {
+            return;
+        }
+        if turn % FORGETS_EVERY == FORGETS_EVERY - 1 {
+            let minute = now.as_micros() / 60_000_000;
+            // What is not deleted now is deleted in an hour.
+            let _ = store
+                .forget_usage(minute.saturating_sub(KEPT_MINUTES))
+                .await;
+        }
+    }
+}
+
+async fn write(
+    store: &QuotaStore,
+    meter: &UsageMeter,
+    node: &str,
+    now: Timestamp,
+) -> Result<(), ratekeeper_quota::QuotaError> {
+    let rows = meter.counts().into_iter().map(|count| UsageRow {
+        minute: count.minute,
+        domain: count.domain.to_string(),
+        tenant: count.tenant,
+        rule: count.rule.to_string(),
+        node: node.to_owned(),
+        allowed: count.allowed,
+        denied: count.denied,
+    });
+    let rows: Vec<_> = rows.collect();
+    store.write_usage(&rows).await?;
+    meter.forget_before(now);
+    Ok(())
+}

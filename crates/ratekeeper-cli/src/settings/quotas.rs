@@ -1,0 +1,61 @@
+//! The database with tenants' quotas.
+
+use super::layer::Origin;
+use super::typed::Typed;
+use ratekeeper_quota::DatabaseAddress;
+use std::path::PathBuf;
+
+/// The place of tenants' quotas, and what to do without it.
+#[derive(Debug)]
+pub(crate) struct QuotaSettings {
+    /// The database that was named.
+    pub(crate) named: Option<DatabaseAddress>,
+    /// The database where none was named, and none refused: for rules that have tenants.
+    pub(crate) unnamed: Option<DatabaseAddress>,
+    /// The file with its saved copy.
+    pub(crate) saved: Option<PathBuf>,
+    /// True if tenants are not limited as long as nothing is known of them.
+    pub(crate) allows_unknown: bool,
+}
+
+impl Typed<'_> {
+    pub(super) fn quotas(&mut self) -> QuotaSettings {
+        let data_dir = self.path("data_dir");
+        let said = self.layers.said("quotas");
+        let origin = said
+            .as_ref()
+            .map_or(Origin::Default, |said| said.origin.clone());
+        let is_unsaid = said.is_none_or(|said| said.text.is_empty());
+        let beside = data_dir.as_ref().map(|folder| folder.join("quotas.db"));
+        QuotaSettings {
+            named: self.get("quotas", |text| address(text, &origin)),
+            unnamed: beside
+                .filter(|_| is_unsaid)
+                .map(|path| DatabaseAddress::sqlite(&path)),
+            saved: data_dir.map(|folder| folder.join("quotas.saved")),
+            allows_unknown: self.get("on_quota_failure", |text| match text {
+                "default" => Ok(false),
+                "allow" => Ok(true),
+                _ => Err("write `default` or `allow`".to_owned()),
+            }),
+        }
+    }
+}
+
+/// The database; [`None`] if there is none. A path in a settings file counts from that file's folder.
+fn address(text: &str, origin: &Origin) -> Result<Option<DatabaseAddress>, String> {
+    if matches!(text, "" | "off") {
+        return Ok(None);
+    }
+    let path = text
+        .strip_prefix("sqlite://")
+        .filter(|path| !path.is_empty());
+    let address = match path {
+        Some(path) => Ok(DatabaseAddress::sqlite(&origin.path(path))),
+        None => text.parse(),
+    };
+    // The address may have a password in it, and is not repeated.
+    address.map(Some).map_err(|_| {
+        "write sqlite://PATH, postgres://USER:PASSWORD@HOST/DATABASE, or off".to_owned()
+    })
+}
