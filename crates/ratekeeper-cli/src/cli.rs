@@ -1,8 +1,10 @@
 //! The command line: commands, flags and their help.
 
+mod admin;
 mod bench;
 mod reading;
 
+pub(crate) use admin::{AdminAccess, RulesList, SwitchArgs, Token, TokenPlace, Usage};
 pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
 use reading::{Reading, ReadingBySettings};
 
@@ -22,13 +24,20 @@ Examples:
   ratekeeper replay --rules rules/ --log access.log.gz
   ratekeeper bench grpc --keys zipf:100000      how fast is it here?";
 
+/// For a screen that has to hold the flags of `serve` as well.
+const FIRST_EXAMPLES: &str = "\
+Examples:
+  ratekeeper                                    serve ./config, and print three commands to try
+  ratekeeper gateway --upstream http://127.0.0.1:3000   limit what reaches a service
+  ratekeeper rules check rules/                 would these rules load? (exit 0 yes, 1 no)";
+
 const CODES: &str = "\
 Exit codes: 0 done, 1 refused or failed (the message says why), 2 invalid command line.
 Settings: ratekeeper.yaml < RATEKEEPER_* < flags; `ratekeeper config show` prints each value and its source.";
 
 /// Rate limiting for APIs: rules in YAML, decisions over gRPC and HTTP.
 #[derive(Debug, Parser)]
-#[command(name = "ratekeeper", version, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{CODES}"), args_conflicts_with_subcommands = true)]
+#[command(name = "ratekeeper", version, after_help = FIRST_EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{CODES}"), args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -96,6 +105,15 @@ SIGTERM and Ctrl-C drain: requests in flight are answered first.")]
     /// Check the trail of changes to tenants' quotas
     #[command(subcommand)]
     Audit(Audit),
+    /// Make, list and revoke tokens for the admin API
+    #[command(subcommand)]
+    Token(Token),
+    /// Show how much of its limits a tenant has used
+    #[command(after_help = "\
+Examples:
+  ratekeeper usage abc123
+  ratekeeper usage abc123 --descriptor 'endpoint:GET /api/v1/items' --json")]
+    Usage(Usage),
     /// Print a shell completion script
     #[command(after_help = "\
 Examples:
@@ -129,6 +147,25 @@ Examples:
   ratekeeper rules explain --rules slas.yaml --request 'GET /product/7' --header 'x-api-key: abc'
   ratekeeper rules explain --address http://127.0.0.1:6070 api api_key=abc,path=/login")]
     Explain(Box<RulesExplain>),
+    /// List the rules of a running service, with their switches and counts
+    #[command(after_help = "\
+Examples:
+  ratekeeper rules list
+  ratekeeper rules list --switched --admin http://10.0.0.7:6070")]
+    List(RulesList),
+    /// Switch a rule of a running service on, even if its file disables it
+    Enable(SwitchArgs),
+    /// Switch a rule of a running service off: it takes no part in any decision
+    #[command(after_help = "\
+The switch is in force at the next request, and stays until `rules enable` or `rules restore`, over reloads and, with --data-dir, restarts.
+
+Examples:
+  ratekeeper rules disable 'api.api_key.endpoint_POST /orders'")]
+    Disable(SwitchArgs),
+    /// Switch a rule of a running service to shadow mode: decided and counted, not enforced
+    Shadow(SwitchArgs),
+    /// Take the switch of a rule away: it does what its file says
+    Restore(SwitchArgs),
     /// Write the limits for the API's users
     #[command(after_help = "\
 Disabled and shadow limits are left out; secrets are fingerprints.

@@ -28,12 +28,22 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// Posts JSON to `path` at `address`, which is `http://HOST:PORT`, `https://HOST:PORT`, `HOST:PORT` or `unix:/PATH`.
-/// With HTTPS, the server's certificate is verified by `files`.
+/// A request to a service. What has a body is JSON.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'a str,
+    /// The path and the query, percent-encoded.
+    pub(crate) path: &'a str,
+    pub(crate) body: &'a str,
+    pub(crate) token: Option<&'a str>,
+}
+
+/// Sends `asked` to `address`, which is `http://HOST:PORT`, `https://HOST:PORT`, `HOST:PORT` or `unix:/PATH`. With
+/// HTTPS, the server's certificate is verified by `files`.
 ///
 /// # Errors
 /// The address is invalid, no trusted service answers there, or the answer is not HTTP.
-pub(crate) fn post(address: &str, path: &str, json: &str, files: &TlsFiles) -> Result<Answer> {
+pub(crate) fn send(address: &str, files: &TlsFiles, asked: &Request<'_>) -> Result<Answer> {
     let is_encrypted = address.starts_with(HTTPS);
     if !is_encrypted && *files != TlsFiles::default() {
         bail!(
@@ -52,10 +62,20 @@ pub(crate) fn post(address: &str, path: &str, json: &str, files: &TlsFiles) -> R
             }
         }
     };
-    let request = format!(
-        "POST {path} HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{json}",
-        json.len(),
+    let Request {
+        method,
+        path,
+        body,
+        token,
+    } = asked;
+    let mut request = format!(
+        "{method} {path} HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
+        body.len(),
     );
+    if let Some(token) = token {
+        request.push_str(&format!("Authorization: Bearer {token}\r\n"));
+    }
+    request.push_str(&format!("\r\n{body}"));
     let answer =
         ask(stream, &request).with_context(|| format!("{address} did not answer to the end"))?;
     read(&answer).with_context(|| format!("{address} does not answer in HTTP"))

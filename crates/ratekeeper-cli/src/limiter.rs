@@ -46,7 +46,7 @@ pub(crate) async fn served(
         }
     };
     if counters.redis.is_some() && counters.state.is_some() {
-        warn!("counters are in Redis, so --state and --data-dir have no effect");
+        warn!("counters are in Redis, so none are saved by --state or --data-dir");
     }
     let names = counters.stores.iter().map(|it| it.name.clone());
     // Rules with `consistency: local` count in memory, whatever store the others share.

@@ -14,6 +14,7 @@ use ratekeeper_store::{Charge, FullMode, RuleSlot, Store, StoreSlot};
 use crate::hold::token::Sealer;
 use crate::identity::{DomainIdentity, LimitIdentity, Namer, fingerprint};
 use crate::stats::RuleStats;
+use crate::switch::{RuleMode, RuleSwitch, Switches};
 use crate::{LimitSource, Waiting};
 
 /// Modes that apply to every rule.
@@ -37,6 +38,20 @@ pub struct Snapshot {
     pub(crate) has_replaces: bool,
     /// The rules with a limit, by the name that permits and reservations have for them.
     by_token: HashMap<u64, RuleIndex>,
+    switches: Switches,
+}
+
+/// A rule in force, as operators see it.
+#[derive(Clone, Copy, Debug)]
+pub struct ListedRule<'a> {
+    /// The rule of the file.
+    pub rule: &'a Rule,
+    /// The part that it has in decisions.
+    pub mode: RuleMode,
+    /// Its switch, if it has one.
+    pub switch: Option<RuleSwitch>,
+    /// Its counts.
+    pub stats: &'a RuleStats,
 }
 
 /// A rule compiled into what a check needs of it.
@@ -52,6 +67,8 @@ pub(crate) struct Compiled {
     pub(crate) store: StoreSlot,
     pub(crate) charge: Charge,
     pub(crate) full_mode: FullMode,
+    /// By the rule's file and its switch.
+    pub(crate) mode: RuleMode,
     pub(crate) stats: Arc<RuleStats>,
     /// True if an earlier rule of the same id has these statistics too.
     shares_stats: bool,
@@ -131,6 +148,7 @@ impl Snapshot {
     /// as well, by id, keep their statistics and slots.
     pub(crate) fn new(
         rules: Arc<RuleSet>,
+        switches: Switches,
         modes: Modes,
         namer: Namer,
         places: &Places<'_, impl Store>,
@@ -142,11 +160,12 @@ impl Snapshot {
         let mut customs: HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)> = HashMap::new();
         let compiled = rules.rules().iter().map(|rule| {
             let plan = rules.plan_of(rule);
+            let mode = RuleMode::of(rule, switches.get(&rule.id));
             if let Some((stats, slot)) = customs.get(&*rule.id) {
                 let stats = Arc::clone(stats);
                 return Compiled {
                     shares_stats: true,
-                    ..Compiled::new(rule, *slot, places, stats, &namer)
+                    ..Compiled::new(rule, mode, *slot, places, stats, &namer)
                 };
             }
             let (stats, slot) = match kept.remove(&*rule.id) {
@@ -158,7 +177,7 @@ impl Snapshot {
             if plan == CUSTOM {
                 customs.insert(rule.id.clone(), (Arc::clone(&stats), slot));
             }
-            Compiled::new(rule, slot, places, stats, &namer)
+            Compiled::new(rule, mode, slot, places, stats, &namer)
         });
         let compiled: Vec<Compiled> = compiled.collect();
         let limited = (0..).map(RuleIndex).zip(&compiled);
@@ -175,6 +194,7 @@ impl Snapshot {
             modes,
             has_replaces,
             by_token,
+            switches,
         }
     }
 
@@ -250,6 +270,25 @@ impl Snapshot {
         own.map(|(rule, made)| (rule, &*made.stats))
     }
 
+    /// The rules in the order of the files, with the modes that they are in. As in [`Self::counted`], the
+    /// limits that single tenants have in one place are one.
+    pub fn listed(&self) -> impl Iterator<Item = ListedRule<'_>> {
+        let rules = self.rules.rules().iter().zip(&self.compiled);
+        let own = rules.filter(|(_, made)| !made.shares_stats);
+        own.map(|(rule, made)| ListedRule {
+            rule,
+            mode: made.mode,
+            switch: self.switches.get(&rule.id),
+            stats: &made.stats,
+        })
+    }
+
+    /// The switches, also of rules that the files no longer have.
+    #[must_use]
+    pub const fn switches(&self) -> &Switches {
+        &self.switches
+    }
+
     pub(crate) fn domain(&self, name: &str) -> Option<&Domain> {
         self.rules.domain(name)
     }
@@ -270,6 +309,7 @@ impl Snapshot {
 impl Compiled {
     fn new(
         rule: &Rule,
+        mode: RuleMode,
         slot: RuleSlot,
         places: &Places<'_, impl Store>,
         stats: Arc<RuleStats>,
@@ -309,6 +349,7 @@ impl Compiled {
             store: places.of(rule),
             charge,
             full_mode,
+            mode,
             stats,
             shares_stats: false,
         }

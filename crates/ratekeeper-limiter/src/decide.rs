@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use crate::Snapshot;
 use crate::decision::{Answered, Decision, LimitSource, Policies};
-use crate::explain::Explanation;
+use crate::explain::{Explanation, SharedCounter};
 use crate::fallback::{Passed, owes};
 use crate::limiter::Limiter;
 use crate::plan::{Context, Plan};
@@ -217,19 +217,27 @@ impl<S: Store> Limiter<S> {
     /// Explains how `check` is decided, and takes nothing: which nodes match, which limits count,
     /// and what each would answer to one hit. It is not counted in statistics.
     pub async fn explain(&self, check: &Check<'_>) -> Explanation {
+        self.explain_with(check, Concurrency::Skipped).await
+    }
+
+    /// Explains as [`Self::explain`] does, concurrency limits included: for whoever wants to know how much
+    /// of each limit is used.
+    pub async fn inspect(&self, check: &Check<'_>) -> Explanation {
+        self.explain_with(check, Concurrency::Included).await
+    }
+
+    async fn explain_with(&self, check: &Check<'_>, concurrency: Concurrency) -> Explanation {
         let looks = recosted(check.descriptors, |_| 0);
         let check = Check {
             descriptors: &looks,
             ..*check
         };
         let mut evaluation = Evaluation::new(self.load(), self.clock().now());
-        self.match_rules(&mut evaluation, &check, Concurrency::Skipped);
+        self.match_rules(&mut evaluation, &check, concurrency);
         let verdicts = self.verdicts(&evaluation, None).await;
         let snapshot = evaluation.decision.snapshot();
         let (plan, now) = (&evaluation.plan, evaluation.now);
-        let shared = |step: &Step, rule: &ratekeeper_rules::Rule| {
-            crate::explain::shared(self.store(), step, rule)
-        };
+        let shared = |step: &Step| SharedCounter::of(self.store(), step);
         Explanation::new(snapshot, &check, plan, (&verdicts, now), &shared)
     }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decision::{Answered, LimitSource};
 use crate::plan::Plan;
+use crate::switch::{RuleMode, RuleSwitch};
 use crate::{Check, Descriptor, Snapshot};
 
 /// The most domains that an [`Explanation`] names.
@@ -78,6 +79,9 @@ pub struct ExplainedLimit {
     /// The plan whose limit it is, if not the default one: `custom` for an override of the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
+    /// The switch of the rule, if an operator has switched it while the service ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch: Option<RuleSwitch>,
     /// The store that keeps the counter, where it is not the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
@@ -85,6 +89,13 @@ pub struct ExplainedLimit {
     pub counts: bool,
     /// `allow`, `deny` or `never`; empty if it does not count.
     pub answer: String,
+    /// The most hits that the limit holds, if it has a counter; None once serialized.
+    #[serde(skip)]
+    pub capacity: Option<u64>,
+    /// The hits that this node holds of it in leases; None once serialized, and for a limit that is not
+    /// leased.
+    #[serde(skip)]
+    pub held: Option<LeasedHits>,
     /// Hits left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining: Option<u64>,
@@ -107,7 +118,7 @@ impl Explanation {
         check: &Check<'_>,
         plan: &'a Plan,
         (verdicts, now): (&'a Verdicts, Timestamp),
-        shared: &'a dyn Fn(&Step, &Rule) -> Option<String>,
+        shared: &'a dyn Fn(&Step) -> Option<SharedCounter>,
     ) -> Self {
         let domain = snapshot.domain(check.domain);
         let descriptors = (0_u16..)
@@ -182,7 +193,7 @@ struct Explainer<'a> {
     plan: &'a Plan,
     verdicts: &'a Verdicts,
     now: Timestamp,
-    shared: &'a dyn Fn(&Step, &Rule) -> Option<String>,
+    shared: &'a dyn Fn(&Step) -> Option<SharedCounter>,
     number: u16,
 }
 
@@ -267,15 +278,19 @@ impl Explainer<'_> {
 
     fn limit(&self, index: RuleIndex, reached: bool) -> ExplainedLimit {
         let rule = self.snapshot.rules().rule(index);
+        let mode = self.snapshot.compiled(index).mode;
         let mut explained = ExplainedLimit {
             index: Some(index),
             rule: rule.id.to_string(),
             place: rule.place.to_string(),
             limit: rule.in_words(),
             plan: rule.plan.as_deref().map(str::to_owned),
+            switch: self.snapshot.switches().get(&rule.id),
             store: rule.store.as_deref().map(str::to_owned),
             counts: false,
             answer: String::new(),
+            capacity: None,
+            held: None,
             remaining: None,
             reset_after_ms: None,
             retry_after_ms: None,
@@ -288,16 +303,21 @@ impl Explainer<'_> {
             self.verdicts,
         ) {
             Some((step, answered)) => {
-                explained.fill(rule, step, &answered);
-                if let Some(shared) = (self.shared)(step, rule) {
-                    explained.add_note(&shared);
+                explained.fill(rule, mode, step, &answered);
+                match (self.shared)(step) {
+                    Some(SharedCounter::Leased(held)) => {
+                        explained.add_note(&leased(&held, rule.consistency.is_none()));
+                        explained.held = Some(held);
+                    }
+                    Some(SharedCounter::Synced(known)) => explained.add_note(&synced(&known)),
+                    None => {}
                 }
             }
             None if self.plan.is_unlimited(self.number, index) => {
                 explained.counts = true;
                 explained.answer = "allow".to_owned();
             }
-            None => explained.note = Some(why_not(rule, reached).to_owned()),
+            None => explained.note = Some(why_not(rule, mode, reached).to_owned()),
         }
         explained
     }
@@ -311,7 +331,7 @@ impl ExplainedLimit {
         });
     }
 
-    fn fill(&mut self, rule: &Rule, step: &Step, answered: &Answered) {
+    fn fill(&mut self, rule: &Rule, mode: RuleMode, step: &Step, answered: &Answered) {
         // The step was a peek: its wait is that of one hit.
         let wait = answered.retry_after;
         self.counts = !step.shadow;
@@ -321,13 +341,18 @@ impl ExplainedLimit {
             _ => "deny",
         }
         .to_owned();
+        self.capacity = Some(step.limit.capacity());
         self.remaining = Some(answered.remaining);
         self.reset_after_ms = Some(answered.reset_after.as_millis_ceil());
         if wait != Micros::ZERO && wait != Micros::MAX {
             self.retry_after_ms = Some(wait.as_millis_ceil());
         }
-        self.note = if rule.shadow {
-            Some("shadow: counted, not enforced".to_owned())
+        self.note = if mode == RuleMode::Shadow {
+            let by = match self.switch {
+                Some(RuleSwitch::Shadow) => "shadow by its switch",
+                _ => "shadow",
+            };
+            Some(format!("{by}: counted, not enforced"))
         } else if step.shadow {
             Some(format!(
                 "enforced for {} of subjects, this one is not among them",
@@ -335,17 +360,27 @@ impl ExplainedLimit {
             ))
         } else if step.quota_mode {
             Some("quota mode: denies only if every quota-mode limit does".to_owned())
+        } else if self.switch == Some(RuleSwitch::Enabled) {
+            Some("enabled by its switch".to_owned())
         } else {
             None
         };
     }
 }
 
-/// How this node shares the counter of `step` with others, in words; [`None`] if each hit is counted in the store.
-pub(crate) fn shared(store: &impl Store, step: &Step, rule: &Rule) -> Option<String> {
-    let by_default = rule.consistency.is_none();
-    let leased = store.held(step).map(|held| leased(&held, by_default));
-    leased.or_else(|| store.synced(step).map(|known| synced(&known)))
+/// A counter that a node answers for without asking the store each time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SharedCounter {
+    Leased(LeasedHits),
+    Synced(SyncedHits),
+}
+
+impl SharedCounter {
+    /// The counter of `step` as this node holds it; [`None`] if each hit is counted in the store.
+    pub(crate) fn of(store: &impl Store, step: &Step) -> Option<Self> {
+        let leased = store.held(step).map(Self::Leased);
+        leased.or_else(|| store.synced(step).map(Self::Synced))
+    }
 }
 
 /// A synced counter in words: how often, what is known, how much may pass, and what a change does.
@@ -397,12 +432,14 @@ fn leased(held: &LeasedHits, by_default: bool) -> String {
     }
 }
 
-fn why_not(rule: &Rule, reached: bool) -> &'static str {
+fn why_not(rule: &Rule, mode: RuleMode, reached: bool) -> &'static str {
     let concurrency = rule
         .limited()
         .is_some_and(|limit| limit.algorithm() == Algorithm::Concurrency);
-    match (reached, rule.enabled) {
+    let is_enabled = mode != RuleMode::Disabled;
+    match (reached, is_enabled) {
         (false, _) => "does not count: evaluation is leaf, and more entries follow",
+        (true, false) if rule.enabled => "does not count: its switch is off",
         (true, false) => "does not count: the rule is disabled",
         (true, true) if concurrency => "does not count: nothing would release the permit here",
         (true, true) => "does not count: replaced by another rule, or by the request's own limit",

@@ -21,10 +21,11 @@ mod request;
 mod sip;
 mod stats;
 mod stray;
+mod switch;
 mod usage;
 
 pub use clock::Clock;
-pub use compiled::{Modes, Snapshot};
+pub use compiled::{ListedRule, Modes, Snapshot};
 pub use decide::{Pending, Ruling};
 pub use decision::{Answered, Binding, Code, Decision, LimitSource, Policies, Policy, Status};
 pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
@@ -39,4 +40,5 @@ pub use ratekeeper_store::HashKey;
 pub use request::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override, Waiting};
 pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, STRIPES, Totals, stripe_of_thread};
 pub use stray::{Stray, Strays};
+pub use switch::{RuleMode, RuleSwitch, SWITCHES_MAX, SwitchError, Switches};
 pub use usage::{USAGE_ROWS_MAX, UsageCount, UsageMeter};

@@ -17,6 +17,7 @@ use crate::hold::token::Sealer;
 use crate::identity::Namer;
 use crate::posting::Posting;
 use crate::stats::Totals;
+use crate::switch::{RuleSwitch, SwitchError, Switches};
 use crate::usage::UsageMeter;
 
 /// The settings of a limiter besides its rules and its store.
@@ -81,7 +82,14 @@ impl<S: Store> Limiter<S> {
         let namer = Namer::new(hash_key.unwrap_or_else(HashKey::random));
         let places = Places(&store);
         let rules = Arc::new(rules);
-        let snapshot = Snapshot::new(Arc::clone(&rules), options.modes, namer, &places, None);
+        let snapshot = Snapshot::new(
+            Arc::clone(&rules),
+            Switches::default(),
+            options.modes,
+            namer,
+            &places,
+            None,
+        );
         let sources = Sources {
             rules,
             tenants: None,
@@ -163,8 +171,38 @@ impl<S: Store> Limiter<S> {
     fn put_joined(&self, sources: &Sources) -> usize {
         let (rules, unknown) = sources.joined();
         let before = self.snapshot.load();
-        self.put(rules, before.namer, &before);
+        self.put(rules, before.switches().clone(), before.namer, &before);
         unknown
+    }
+
+    /// Puts the switch of the rule with the id `rule` into a position, or takes it away; the next check
+    /// sees it. Answers all switches as they are now.
+    ///
+    /// A switch stays when rules are replaced, even while no rule has its id, and can be taken away then.
+    ///
+    /// # Errors
+    /// No rule has the id, or too many are switched.
+    pub fn switch(&self, rule: &str, to: Option<RuleSwitch>) -> Result<Switches, SwitchError> {
+        let _alone = self.sources.lock();
+        let before = self.snapshot.load();
+        let mut switches = before.switches().clone();
+        let rules = before.rules().rules();
+        let has_rule = || rules.iter().any(|known| *known.id == *rule);
+        if switches.get(rule).is_none() && !has_rule() {
+            return Err(SwitchError::UnknownRule(rule.into()));
+        }
+        switches.set(rule, to)?;
+        let rules = before.shared_rules();
+        self.put(rules, switches.clone(), before.namer, &before);
+        Ok(switches)
+    }
+
+    /// Puts the switches kept from an earlier run in force, in place of all others. Rules that are not
+    /// there now are switched when they come.
+    pub fn restore_switches(&self, switches: Switches) {
+        let _alone = self.sources.lock();
+        let before = self.snapshot.load();
+        self.put(before.shared_rules(), switches, before.namer, &before);
     }
 
     /// Names counters by `hash_key` from now on, so that nodes with one store find each other's. Hits
@@ -179,13 +217,13 @@ impl<S: Store> Limiter<S> {
         if before.namer.hash_key() == hash_key {
             return;
         }
-        let (rules, namer) = (before.shared_rules(), Namer::new(hash_key));
-        self.put(rules, namer, &before);
+        let (rules, switches) = (before.shared_rules(), before.switches().clone());
+        self.put(rules, switches, Namer::new(hash_key), &before);
     }
 
-    fn put(&self, rules: Arc<RuleSet>, namer: Namer, before: &Snapshot) {
-        let places = Places(&self.store);
-        let after = Snapshot::new(rules, self.options.modes, namer, &places, Some(before));
+    fn put(&self, rules: Arc<RuleSet>, switches: Switches, namer: Namer, before: &Snapshot) {
+        let (places, modes) = (Places(&self.store), self.options.modes);
+        let after = Snapshot::new(rules, switches, modes, namer, &places, Some(before));
         self.snapshot.store(Arc::new(after));
     }
 

@@ -14,6 +14,7 @@ use crate::decision::LimitSource;
 use crate::identity::{LimitIdentity, Naming, stable_hash};
 use crate::request::{Check, Descriptor, MAX_HITS, Override, Waiting};
 use crate::stats::Missed;
+use crate::switch::RuleMode;
 
 /// Rules, time and options that a check is matched by.
 #[derive(Clone, Copy)]
@@ -166,7 +167,7 @@ impl Plan {
         let Context { snapshot, now, .. } = *context;
         let rule = snapshot.rules().rule(index);
         let compiled = snapshot.compiled(index);
-        if !rule.enabled {
+        if compiled.mode == RuleMode::Disabled {
             return;
         }
         let Some(made) = &compiled.limit else {
@@ -205,7 +206,7 @@ impl Plan {
             hits,
             charge: compiled.charge,
             descriptor: matched.number,
-            shadow: rule.shadow || !enforced,
+            shadow: compiled.mode == RuleMode::Shadow || !enforced,
             quota_mode: rule.quota_mode || snapshot.modes.quota,
             rule: compiled.slot,
             store: compiled.store,

@@ -443,9 +443,12 @@ fn check_replaces(rules: &[Rule], drafts: &[Draft], reports: &mut [Report<'_>]) 
     }
 }
 
+/// The suffix of each limit's id, for the limits that stand in a list.
+type IdSuffixes = Arc<[Option<Box<str>>]>;
+
 fn assemble(
     builders: Vec<DomainBuilder>,
-    (rules, suffixes): (Vec<Rule>, Arc<[Option<Box<str>>]>),
+    (rules, suffixes): (Vec<Rule>, IdSuffixes),
     (nodes, service_levels): (Vec<Node>, ServiceLevels),
     options: &Options,
 ) -> RuleSet {

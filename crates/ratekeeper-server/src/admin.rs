@@ -1,23 +1,32 @@
-//! The admin listener: metrics, rules, explanations, an index. For this host only, unless
-//! clients show a certificate; the metrics alone may be served elsewhere.
+//! The admin listener: metrics, rules and their switches, usage, explanations. Only this host may use it,
+//! unless clients prove who they are; the metrics alone may be served elsewhere.
 
+mod explain;
 mod exposition;
+mod guard;
 mod metrics;
+mod problem;
+mod rules;
+mod usage;
 
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{Html, IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use axum::{Router, middleware};
 use exposition::Format;
 use http::header::{CONTENT_TYPE, VARY};
 use http::{HeaderMap, StatusCode};
 
+use crate::access::Role;
 use crate::app::App;
-use crate::http::{ApiError, explain, livez, method_not_allowed, not_found, readyz, refuse_large};
+use crate::http::{
+    ApiError, explain as explain_check, livez, method_not_allowed, not_found, readyz, refuse_large,
+};
 use crate::pages::{self, Scheme};
 use crate::store::ServedStore;
+pub(crate) use problem::RefusalLog;
 
 const INDEX: &str = "<!doctype html>
 <html lang=\"en\"><head><meta charset=\"utf-8\"><title>Ratekeeper</title></head><body>
@@ -25,7 +34,9 @@ const INDEX: &str = "<!doctype html>
 <ul>
 <li><a href=\"/metrics\">/metrics</a>: counts, for Prometheus</li>
 <li><a href=\"/rlconfig\">/rlconfig</a>: the limits in force</li>
-<li>POST /admin/v1/explain: how a check would be decided, and why</li>
+<li><a href=\"/admin/v1/rules\">/admin/v1/rules</a>: the rules, their switches and counts</li>
+<li>GET or POST /admin/v1/explain: how a check would be decided, and why</li>
+<li>GET /admin/v1/usage/{api_key}: how much of its limits a tenant has used</li>
 </ul>
 </body></html>
 ";
@@ -34,18 +45,52 @@ const INDEX: &str = "<!doctype html>
 pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
     let body_bytes_max = app.bounds.body_bytes_max;
     let scheme = Scheme::of(app.is_encrypted("admin"));
-    Router::new()
-        .route("/", get(async || Html(INDEX)))
-        .route("/metrics", get(show_metrics::<S>))
-        .route("/rlconfig", get(show_rules::<S>))
-        .route("/admin/v1/explain", post(explain::<S>))
+    let needs = |role| (Arc::clone(&app), role);
+    let probes = Router::new()
         .route("/livez", get(livez))
-        .route("/readyz", get(readyz::<S>))
+        .route("/readyz", get(readyz::<S>));
+    let metrics = Router::new()
+        .route("/metrics", get(show_metrics::<S>))
+        .route_layer(middleware::from_fn_with_state(
+            needs(Role::Viewer),
+            guard::require_from_afar::<S>,
+        ));
+    let reads = Router::new()
+        .route("/", get(async || Html(INDEX)))
+        .route("/rlconfig", get(show_rules::<S>))
+        .route("/admin/v1/rules", get(rules::list::<S>))
+        .route(
+            "/admin/v1/explain",
+            get(explain::by_query::<S>).post(explain_check::<S>),
+        )
+        .route("/admin/v1/usage/{api_key}", get(usage::show::<S>))
+        .route_layer(middleware::from_fn_with_state(
+            needs(Role::Viewer),
+            guard::require::<S>,
+        ));
+    let writes = Router::new()
+        .route("/admin/v1/rules/{id}/enable", post(rules::enable::<S>))
+        .route("/admin/v1/rules/{id}/disable", post(rules::disable::<S>))
+        .route("/admin/v1/rules/{id}/shadow", post(rules::shadow::<S>))
+        .route("/admin/v1/rules/{id}/switch", delete(rules::restore::<S>))
+        .route_layer(middleware::from_fn_with_state(
+            needs(Role::Editor),
+            guard::require::<S>,
+        ));
+    Router::new()
+        .merge(probes)
+        .merge(metrics)
+        .merge(reads)
+        .merge(writes)
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .layer(middleware::from_fn_with_state(body_bytes_max, refuse_large))
         .layer(middleware::from_fn_with_state(scheme, pages::none))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&app),
+            problem::speak::<S>,
+        ))
         .with_state(app)
 }
 

@@ -10,8 +10,10 @@ use ratekeeper_limiter::{Check, Limiter, Pending, Ruling};
 use ratekeeper_store::Answer;
 use tokio::sync::watch;
 
+use crate::access::Access;
+use crate::admin::RefusalLog;
 use crate::callers::{Callers, Denied};
-use crate::config::{AuthConfig, RlsConfig};
+use crate::config::{AuthConfig, RlsConfig, ServerConfig};
 use crate::crowded::Crowded;
 use crate::degraded::Degraded;
 use crate::drain::Drain;
@@ -21,6 +23,7 @@ use crate::listen::{Quiet, ServerBounds};
 use crate::maintenance::MaintenanceTasks;
 use crate::reload::ReloadStatus;
 use crate::store::ServedStore;
+use crate::switches::SwitchFile;
 use crate::tls::Tls;
 use crate::v1::room::LongAnswers;
 
@@ -33,6 +36,10 @@ pub(crate) struct App<S> {
     rls_refusals: Quiet,
     pub(crate) auth: AuthConfig,
     pub(crate) callers: Callers,
+    /// For the admin listener.
+    pub(crate) access: Access,
+    pub(crate) refusal_log: RefusalLog,
+    pub(crate) switches: SwitchFile,
     pub(crate) bounds: ServerBounds,
     pub(crate) long_answers: LongAnswers,
     pub(crate) drain: Arc<Drain>,
@@ -57,22 +64,23 @@ pub(crate) struct App<S> {
 impl<S: ServedStore> App<S> {
     pub(crate) fn new(
         limiter: Arc<Limiter<S>>,
-        rls: RlsConfig,
-        auth: AuthConfig,
-        callers: Callers,
-        bounds: ServerBounds,
+        config: &ServerConfig,
+        (access, switches): (Access, SwitchFile),
         reloads: watch::Receiver<ReloadStatus>,
         tls: Vec<Arc<Tls>>,
     ) -> Self {
         let is_loaded = AtomicBool::new(reloads.borrow().is_loaded());
         Self {
             limiter,
-            rls,
+            rls: config.rls.clone(),
             rls_refusals: Quiet::default(),
-            auth,
-            callers,
-            bounds,
-            long_answers: LongAnswers::new(bounds.long_answers_bytes_max),
+            auth: config.auth.clone(),
+            callers: Callers::new(config.callers.clone()),
+            access,
+            refusal_log: RefusalLog::default(),
+            switches,
+            bounds: config.bounds,
+            long_answers: LongAnswers::new(config.bounds.long_answers_bytes_max),
             drain: Arc::new(Drain::new()),
             reloads,
             durations: Durations::default(),

@@ -8,6 +8,7 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
+use crate::access::Role;
 use crate::listen::Peer;
 use crate::tls::ClientName;
 
@@ -20,6 +21,23 @@ pub struct Caller {
     pub proof: Proof,
     /// The operations it is allowed.
     pub may: Powers,
+    /// Its role in the admin API, if it may use that.
+    pub role: Option<Role>,
+}
+
+impl Caller {
+    /// Returns true if it is the one that has the token with this hash. Compares in constant time.
+    pub(crate) fn has_token(&self, hash: &[u8; 32]) -> bool {
+        matches!(&self.proof, Proof::TokenSha256(known) if is_equal(known, hash))
+    }
+
+    /// Returns true if a name in the peer's certificate is the caller's.
+    pub(crate) fn has_certificate(&self, peer: &Peer) -> bool {
+        match &self.proof {
+            Proof::TlsName(wanted) => peer.names.iter().any(|name| wanted.matches(name)),
+            Proof::TokenSha256(_) => false,
+        }
+    }
 }
 
 /// The proof that identifies a caller.
@@ -175,20 +193,13 @@ impl Callers {
     }
 
     fn by_token(&self, authorization: &[u8]) -> Result<&Caller, Denied> {
-        let token = authorization
-            .split_at_checked(7)
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
-            .map(|(_, token)| token.trim_ascii())
-            .ok_or(Denied::Unknown(
-                "authorization: expected Bearer and a token",
-            ))?;
-        let hash: [u8; 32] = Sha256::digest(token).into();
+        let hash = sha256_of_bearer(authorization).ok_or(Denied::Unknown(
+            "authorization: expected Bearer and a token",
+        ))?;
         // All are compared, each in whole: the time tells nothing of how near a guess was.
         let mut found = None;
         for caller in &self.0 {
-            if let Proof::TokenSha256(known) = &caller.proof
-                && is_equal(known, &hash)
-            {
+            if caller.has_token(&hash) {
                 found = Some(caller);
             }
         }
@@ -196,15 +207,19 @@ impl Callers {
     }
 
     fn by_name(&self, peer: &Peer) -> Option<&Caller> {
-        self.0.iter().find(|caller| match &caller.proof {
-            Proof::TlsName(wanted) => peer.names.iter().any(|name| wanted.matches(name)),
-            Proof::TokenSha256(_) => false,
-        })
+        self.0.iter().find(|caller| caller.has_certificate(peer))
     }
 }
 
+/// The SHA-256 of the token in an authorization header; [`None`] if it has another scheme than Bearer.
+pub(crate) fn sha256_of_bearer(authorization: &[u8]) -> Option<[u8; 32]> {
+    let (scheme, token) = authorization.split_at_checked(7)?;
+    let is_bearer = scheme.eq_ignore_ascii_case(b"bearer ");
+    is_bearer.then(|| Sha256::digest(token.trim_ascii()).into())
+}
+
 /// Looks at every byte, wherever they differ.
-fn is_equal(one: &[u8; 32], other: &[u8; 32]) -> bool {
+pub(crate) fn is_equal(one: &[u8; 32], other: &[u8; 32]) -> bool {
     let differences = one.iter().zip(other).map(|(a, b)| a ^ b);
     std::hint::black_box(differences.fold(0, |all, each| all | each)) == 0
 }
@@ -235,6 +250,7 @@ mod tests {
             name: name.into(),
             proof,
             may,
+            role: None,
         };
         Callers::new(vec![
             caller(

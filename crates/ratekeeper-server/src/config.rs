@@ -22,8 +22,8 @@ pub struct ServerConfig {
     pub grpc: Option<ListenAddress>,
     /// The address of the HTTP listener, if any.
     pub http: Option<ListenAddress>,
-    /// The address of the admin listener for metrics and rules: loopback or a Unix socket, or any
-    /// address if clients have to present a certificate there.
+    /// The address of the admin listener: loopback or a Unix socket, or any address if clients have to present a
+    /// certificate or a token there.
     pub admin: ListenAddress,
     /// The address of the listener that serves only metrics, to scrapers on other hosts.
     pub metrics: Option<ListenAddress>,
@@ -45,6 +45,9 @@ pub struct ServerConfig {
     /// The callers that may do more than check. A client that presents no credentials on a listener
     /// that only this host can reach may do so as well.
     pub callers: Vec<Caller>,
+    /// The folder for switches of rules and for tokens of the admin API. Without it, switches do not outlive a
+    /// restart, and only callers with a role have access beyond this host.
+    pub data_dir: Option<PathBuf>,
     /// The limits on sizes, counts and times.
     pub bounds: ServerBounds,
     /// The most connections of all listeners together, at least 1; more wait to be accepted.
@@ -76,6 +79,7 @@ impl Default for ServerConfig {
             rls: RlsConfig::default(),
             auth: AuthConfig::default(),
             callers: Vec::new(),
+            data_dir: None,
             bounds: ServerBounds::default(),
             connections_max: usize::MAX,
             drain_delay: Duration::from_secs(3),

@@ -30,6 +30,7 @@
 //! # }
 //! ```
 
+mod access;
 mod admin;
 mod app;
 mod callers;
@@ -44,15 +45,18 @@ mod follow;
 mod front;
 mod grpc;
 mod http;
+mod kept;
 mod listen;
 mod maintenance;
 mod pages;
 mod reload;
 mod rls;
 mod server;
+mod switches;
 mod tls;
 mod v1;
 
+pub use access::{AdminToken, AdminTokenError, Role, Tokens, UnknownRole};
 pub use callers::{Caller, Powers, Proof};
 pub use config::{
     AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, LimitHeaderNames, ListenersTls,

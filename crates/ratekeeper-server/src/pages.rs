@@ -52,6 +52,13 @@ pub(crate) async fn none(State(scheme): State<Scheme>, request: Request, next: N
             .and_then(|host| host.to_str().ok())
             .map(without_port)
     });
+    // A listener that other hosts reach has their names for it, and demands credentials that no page has.
+    let peer = request.extensions().get::<Peer>();
+    let is_open = peer.is_some_and(|peer| !peer.by_local_listener);
+    let named = match is_open {
+        true => Some("localhost"),
+        false => named,
+    };
     if let Err(refusal) = refuse_page(request.headers(), named, scheme) {
         return refusal.into_response();
     }

@@ -10,8 +10,8 @@ use ratekeeper_limiter::Limiter;
 use ratekeeper_tls::TlsFileError;
 use tokio::sync::{Notify, watch};
 
+use crate::access::Access;
 use crate::app::App;
-use crate::callers::Callers;
 use crate::config::ServerConfig;
 use crate::drain::DrainDelay;
 use crate::front::Monitored;
@@ -19,6 +19,7 @@ use crate::grpc::{BadDescriptors, Grpc, Health};
 use crate::listen::{ListenAddress, Listener, Workers};
 use crate::reload::{ReloadStatus, RulesLoader};
 use crate::store::ServedStore;
+use crate::switches::SwitchFile;
 use listeners::{Listeners, Secrets};
 pub use run::OPERATORS_MAX;
 
@@ -54,8 +55,8 @@ pub enum BindError {
     /// The admin listener does not authenticate clients.
     #[error(
         "the admin address {0} can be reached from other hosts; use a loopback address such as \
-         127.0.0.1:6070 and --metrics for scrapers elsewhere, or let in clients with a \
-         certificate alone (--admin-tls-client-ca)"
+         127.0.0.1:6070 and --metrics for scrapers elsewhere, or let in only clients with a \
+         certificate (--admin-tls-client-ca) or a token (`ratekeeper token create`)"
     )]
     AdminNotLoopback(ListenAddress),
     /// A listener's certificate cannot be used.
@@ -125,10 +126,13 @@ impl<S: ServedStore> Server<S> {
     ) -> Result<Self, BindError> {
         let loader = loader.into();
         let secrets = Secrets::load(&config)?;
-        if !config.admin.is_local() && !secrets.admin_is_closed() {
+        let data_dir = config.data_dir.as_deref();
+        let access = Access::new(&config.callers, data_dir, secrets.admin_is_closed());
+        if !config.admin.is_local() && !secrets.admin_is_closed() && !access.is_required() {
             return Err(BindError::AdminNotLoopback(config.admin));
         }
         let listeners = Listeners::bind(&config, &secrets).await?;
+        let switches = SwitchFile::restore(data_dir, &limiter);
         let workers = Workers::start(config.worker_threads).map_err(BindError::Workers)?;
         for runtime in workers.runtimes() {
             let _entered = runtime.enter();
@@ -138,10 +142,8 @@ impl<S: ServedStore> Server<S> {
         let (reloads, receiver) = watch::channel(status.unwrap_or_else(ReloadStatus::settled));
         let app = Arc::new(App::new(
             limiter,
-            config.rls.clone(),
-            config.auth.clone(),
-            Callers::new(config.callers.clone()),
-            config.bounds,
+            &config,
+            (access, switches),
             receiver,
             secrets.all(),
         ));

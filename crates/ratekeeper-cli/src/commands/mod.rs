@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod admin;
 mod bench;
 mod completions;
 mod config_show;
@@ -8,12 +9,16 @@ mod quota;
 mod replay;
 mod rules_check;
 mod rules_explain;
+mod rules_live;
 mod rules_publish;
 mod rules_schema;
 mod serve;
+mod token;
+mod usage;
 
 use crate::cli::{Audit, Cli, Command, Config, Key, Quota, Rules};
 use anyhow::Result;
+use rules_live::To;
 use std::process::ExitCode;
 
 /// Runs the command that the command line names.
@@ -27,6 +32,11 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Gateway(flags)) => serve::run_gateway(&flags),
         Some(Command::Rules(Rules::Check(args))) => rules_check::run(&args),
         Some(Command::Rules(Rules::Explain(args))) => rules_explain::run(&args),
+        Some(Command::Rules(Rules::List(args))) => rules_live::list(&args),
+        Some(Command::Rules(Rules::Enable(args))) => rules_live::switch(&args, To::Enable),
+        Some(Command::Rules(Rules::Disable(args))) => rules_live::switch(&args, To::Disable),
+        Some(Command::Rules(Rules::Shadow(args))) => rules_live::switch(&args, To::Shadow),
+        Some(Command::Rules(Rules::Restore(args))) => rules_live::switch(&args, To::Restore),
         Some(Command::Rules(Rules::Publish(args))) => rules_publish::run(&args),
         Some(Command::Rules(Rules::Schema)) => rules_schema::run(),
         Some(Command::Replay(args)) => replay::run(&args),
@@ -35,6 +45,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Key(Key::Hash { config })) => key_hash::run(config),
         Some(Command::Quota(Quota::Migrate(flags))) => quota::migrate(flags),
         Some(Command::Audit(Audit::Verify(flags))) => quota::verify(flags),
+        Some(Command::Token(command)) => token::run(&command),
+        Some(Command::Usage(args)) => usage::run(&args),
         Some(Command::Completions { shell }) => completions::run(shell),
     }
 }

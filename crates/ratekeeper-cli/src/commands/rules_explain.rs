@@ -3,6 +3,7 @@
 mod request;
 mod shown;
 
+use super::admin;
 use crate::cli::RulesExplain;
 use crate::home::Home;
 use crate::settings::{self, Environment, Flags, Settings};
@@ -87,14 +88,25 @@ fn ask(
     };
     let descriptors: Vec<_> = descriptors.iter().map(descriptor).collect();
     let check = json!({ "domain": domain, "descriptors": descriptors });
-    let answer = client::post(address, ENDPOINT, &check.to_string(), files)?;
+    let body = check.to_string();
+    let environment = Environment::of_process();
+    let asked = client::Request {
+        method: "POST",
+        path: ENDPOINT,
+        body: &body,
+        token: environment.get(settings::ADMIN_TOKEN),
+    };
+    let answer = client::send(address, files, &asked)?;
     match answer.status {
         200 => serde_json::from_str(&answer.body)
             .with_context(|| format!("{address} answers what this version does not understand")),
         404 | 405 => bail!(
             "{address} does not explain; is it the admin address? It is 127.0.0.1:6070 by default"
         ),
-        status => bail!("{address} answers {status}: {}", answer.body.trim()),
+        status => bail!(
+            "{address} answers {status}: {}",
+            admin::detail(&answer.body)
+        ),
     }
 }
 

@@ -295,6 +295,7 @@ fn config(settings: &Settings) -> ServerConfig {
         rls: rls(settings),
         auth: settings.auth.clone(),
         callers: settings.callers.clone(),
+        data_dir: settings.data_dir.clone(),
         ..ServerConfig::default()
     };
     let connections = &listen.grpc_connections;

@@ -1,6 +1,6 @@
 //! `callers`: callers with permissions beyond checks.
 
-use ratekeeper_server::{BadClientName, Caller, ClientName, Powers, Proof};
+use ratekeeper_server::{BadClientName, Caller, ClientName, Powers, Proof, Role};
 use serde::Deserialize;
 
 use super::nested::{self, NestedError};
@@ -15,7 +15,8 @@ struct Entry {
     name: String,
     token_sha256: Option<String>,
     tls_name: Option<String>,
-    may: Vec<May>,
+    may: Option<Vec<May>>,
+    role: Option<Role>,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -51,6 +52,11 @@ pub(super) enum CallerFault {
          certificate"
     )]
     NotOneProof,
+    #[error(
+        "may: expected what it may do beyond checks (override, refund, hold), or a role in the admin API (role: viewer, \
+         editor or admin)"
+    )]
+    Nothing,
     #[error(
         "token_sha256: expected 64 hexadecimal digits in quotes, as `printf %s TOKEN | sha256sum` prints them"
     )]
@@ -96,8 +102,11 @@ fn caller(entry: &Entry) -> Result<Caller, CallerFault> {
         (None, Some(name)) => Proof::TlsName(tls_name(name)?),
         _ => return Err(CallerFault::NotOneProof),
     };
+    if entry.may.is_none() && entry.role.is_none() {
+        return Err(CallerFault::Nothing);
+    }
     let mut may = Powers::default();
-    for power in &entry.may {
+    for power in entry.may.iter().flatten() {
         match power {
             May::Override => may.overrides = true,
             May::Refund => may.refund = true,
@@ -108,6 +117,7 @@ fn caller(entry: &Entry) -> Result<Caller, CallerFault> {
         name: entry.name.as_str().into(),
         proof,
         may,
+        role: entry.role,
     })
 }
 
@@ -139,10 +149,11 @@ mod tests {
     #[test]
     fn callers_are_listed_with_what_they_may() {
         let text = format!(
-            "[{{name: a, token_sha256: '{HASH}', may: [hold, refund]}}, {{name: b, tls_name: b.example, may: [override]}}]"
+            "[{{name: a, token_sha256: '{HASH}', may: [hold, refund]}}, {{name: b, tls_name: b.example, may: [override]}}, \
+             {{name: c, tls_name: c.example, role: editor}}]"
         );
         let callers = callers(&text).expect("it is good");
-        assert_eq!(callers.len(), 2);
+        assert_eq!(callers.len(), 3);
         assert_eq!((&*callers[0].name, &*callers[1].name), ("a", "b"));
         let Proof::TokenSha256(hash) = &callers[0].proof else {
             panic!("a token");
@@ -154,6 +165,10 @@ mod tests {
         );
         assert!(callers[0].may.hold && callers[0].may.refund && !callers[0].may.overrides);
         assert!(callers[1].may.overrides && !callers[1].may.hold);
+        assert_eq!(
+            (callers[0].role, callers[2].role),
+            (None, Some(Role::Editor))
+        );
         assert!(super::callers("").expect("none").is_empty());
     }
 
@@ -170,7 +185,12 @@ mod tests {
                 "[0].tls_nam: unknown field",
             ),
             (
-                "[{name: a, may: []}]",
+                "[{name: a, tls_name: x, role: owner}]",
+                "[0].role: unknown variant `owner`",
+            ),
+            ("[{name: a, tls_name: x}]", "[0].may: expected what"),
+            (
+                "[{name: a, may: [hold]}]",
                 "[0].token_sha256: expected either that",
             ),
             (

@@ -8,7 +8,10 @@ use super::table::SETTINGS;
 use std::collections::BTreeMap;
 
 /// Variables with our prefix that are no settings.
-pub(crate) const OTHERS: [&str; 1] = [CONFIG];
+pub(crate) const OTHERS: [&str; 2] = [CONFIG, ADMIN_TOKEN];
+
+/// The token that commands present to the admin API of a running service.
+pub(crate) const ADMIN_TOKEN: &str = "RATEKEEPER_ADMIN_TOKEN";
 
 /// Names the settings file.
 pub(crate) const CONFIG: &str = "RATEKEEPER_CONFIG";

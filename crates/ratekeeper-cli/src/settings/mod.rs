@@ -26,7 +26,7 @@ mod typed;
 mod value_error;
 mod values;
 
-pub(crate) use environment::Environment;
+pub(crate) use environment::{ADMIN_TOKEN, Environment};
 pub(crate) use flags::{Flags, ServeFlags, is_gateways};
 pub(crate) use gateway::{GatewaySettings, LogTo};
 pub(crate) use layer::Layers;
@@ -71,6 +71,8 @@ pub(crate) struct Settings {
     pub(crate) auth: AuthConfig,
     /// Callers with permissions beyond checks.
     pub(crate) callers: Vec<Caller>,
+    /// The folder for what outlives a restart, if there is one.
+    pub(crate) data_dir: Option<PathBuf>,
     /// The gateway in front of a service, where there is one.
     pub(crate) gateway: GatewaySettings,
     pub(crate) log: LogSettings,
@@ -335,6 +337,7 @@ impl Settings {
             auth: typed.auth(),
             callers: typed.callers(&envoy),
             envoy,
+            data_dir: typed.data_dir(),
             gateway: typed.gateway(),
             log: typed.log(),
         };

@@ -100,7 +100,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "admin",
         "ADDR",
         "127.0.0.1:6070",
-        "Address for operators: /metrics, /rlconfig, /admin/v1; keep it private",
+        "Address for operators: /metrics, /rlconfig, /admin/v1. Beyond this host it needs client certificates or a token",
     ),
     value(
         "metrics",
@@ -288,7 +288,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "data_dir",
         "DIR",
         "",
-        "Folder for what outlives a restart; `state` is then counters.state in it. Unset: nothing is written",
+        "Folder for what outlives a restart: switches of rules, tokens of the admin API, and counters, as `state` is then \
+         counters.state in it. Unset: nothing is written",
     ),
     value(
         "on_store_failure",
@@ -420,7 +421,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "callers",
         "LIST",
         "Callers with permissions, besides unauthenticated ones on a loopback or Unix listener: a list of `name`, \
-         `token_sha256` or `tls_name`, and `may` of override, refund, hold",
+         `token_sha256` or `tls_name`, `may` of override, refund, hold, and `role` in the admin API: viewer, editor or \
+         admin",
     ),
     value(
         "listen",

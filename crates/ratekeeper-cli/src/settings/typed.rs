@@ -173,7 +173,7 @@ impl<'a> Typed<'a> {
         let defaults = self.redis_config();
         let redis = self.redis(&defaults);
         let stores = self.stores(&defaults);
-        let data_dir = self.path("data_dir");
+        let data_dir = self.data_dir();
         Counters {
             local_factor: self.get("local_factor", store::local_factor),
             is_required: self.get("require_store", values::switch),
@@ -185,6 +185,10 @@ impl<'a> Typed<'a> {
             redis,
             stores,
         }
+    }
+
+    pub(super) fn data_dir(&mut self) -> Option<PathBuf> {
+        self.path("data_dir")
     }
 
     pub(super) fn envoy(&mut self) -> EnvoySettings {

@@ -8,6 +8,7 @@ mod help;
 mod leases;
 mod listeners;
 mod logs;
+mod operators;
 mod owed;
 mod pages;
 mod pauses;

@@ -4,6 +4,7 @@ mod matching;
 mod modes;
 mod overrides;
 mod support;
+mod switches;
 mod telling;
 mod tenants;
 mod times;

@@ -59,8 +59,8 @@ impl RuleSet {
         tenants: &DomainTenants,
         rules: &mut Vec<Rule>,
     ) -> Resolved {
-        let plan_of = |name: &Box<str>| {
-            let index = domain.plans.iter().position(|plan| plan == name)?;
+        let plan_of = |name: &str| {
+            let index = domain.plans.iter().position(|plan| **plan == *name)?;
             u16::try_from(index).ok().map(PlanIndex)
         };
         let site = self.site(domain);
@@ -75,7 +75,7 @@ impl RuleSet {
         });
         let limits = limits.collect();
         Resolved {
-            plans: tenants.plans.values.iter().map(plan_of).collect(),
+            plans: tenants.plans.values.iter().map(|name| plan_of(name)).collect(),
             limits,
         }
     }

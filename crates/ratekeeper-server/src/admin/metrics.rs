@@ -2,6 +2,7 @@
 //! start, at zero. Values of descriptors never become labels, except for rules that ask for it.
 
 mod leases;
+mod operators;
 mod servers;
 mod synced;
 
@@ -14,7 +15,9 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
-use ratekeeper_limiter::{OwedCounts, REMAINING_BOUNDS, RuleCounts, Snapshot};
+use ratekeeper_limiter::{
+    ListedRule, OwedCounts, REMAINING_BOUNDS, RuleCounts, RuleSwitch, Snapshot,
+};
 use ratekeeper_rules::FailureMode;
 use ratekeeper_store::{LeaseGauges, SyncGauges};
 
@@ -56,6 +59,8 @@ struct Scrape {
     /// By listener.
     tls: Vec<TlsCounts>,
     monitored: Vec<Arc<dyn Monitored>>,
+    /// Refusals of the admin API, by reason.
+    refused: [(&'static str, u64); 3],
 }
 
 #[derive(Debug)]
@@ -65,6 +70,7 @@ struct RuleRow {
     plan: Box<str>,
     failure_mode: FailureMode,
     counts: RuleCounts,
+    switch: Option<RuleSwitch>,
     /// Of rules whose values may become labels.
     details: Vec<(Box<str>, RuleCounts)>,
 }
@@ -91,13 +97,20 @@ impl Scrape {
                 .map(|task| (task.name, task.failures())),
             concurrency_skipped: totals.concurrency_skipped.load(Ordering::Relaxed),
             monitored: app.monitored(),
+            refused: app.access.refused(),
             tls: app.tls.iter().map(|tls| tls.counts()).collect(),
         }
     }
 }
 
 fn rows(snapshot: &Snapshot) -> Vec<RuleRow> {
-    let row = |(rule, stats): (&ratekeeper_rules::Rule, &ratekeeper_limiter::RuleStats)| RuleRow {
+    let row = |ListedRule {
+                   rule,
+                   switch,
+                   stats,
+                   ..
+               }: ListedRule<'_>| RuleRow {
+        switch,
         domain: (*stats.domain).into(),
         rule: (*stats.rule).into(),
         plan: stats.plan.clone(),
@@ -105,7 +118,7 @@ fn rows(snapshot: &Snapshot) -> Vec<RuleRow> {
         counts: stats.counts(),
         details: stats.details(),
     };
-    snapshot.counted().map(row).collect()
+    snapshot.listed().map(row).collect()
 }
 
 impl Collector for Scrape {
@@ -114,6 +127,7 @@ impl Collector for Scrape {
         self.remaining(&mut encoder)?;
         self.failures(&mut encoder)?;
         self.totals(&mut encoder)?;
+        operators::encode(&self.rules, self.refused, &mut encoder)?;
         self.tls(&mut encoder)?;
         self.store(&mut encoder)?;
         servers::encode(&self.servers, self.agreement, &mut encoder)?;

@@ -1,11 +1,13 @@
 //! Refusals over HTTP, all in one form.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::header::{CONNECTION, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{CONNECTION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Method, StatusCode, Uri};
 use hyper::body::Body as _;
 
@@ -22,6 +24,8 @@ pub(crate) struct ApiError {
     field: String,
     /// The challenge that names the ways to authenticate, if a bearer token is not the only one.
     challenge: Option<HeaderValue>,
+    /// The seconds after which a repetition makes sense.
+    retry_after: Option<u32>,
 }
 
 impl ApiError {
@@ -32,6 +36,7 @@ impl ApiError {
             message: message.into(),
             field: field.into(),
             challenge: None,
+            retry_after: None,
         }
     }
 
@@ -46,7 +51,31 @@ impl ApiError {
             message: message.into(),
             field: String::new(),
             challenge: None,
+            retry_after: None,
         }
+    }
+
+    pub(crate) fn with_retry_after(self, wait: Duration) -> Self {
+        Self {
+            retry_after: u32::try_from(wait.as_millis().div_ceil(1_000)).ok(),
+            ..self
+        }
+    }
+
+    pub(crate) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) const fn code(&self) -> &'static str {
+        self.code
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    pub(crate) fn field(&self) -> &str {
+        &self.field
     }
 
     /// Refuses a sender that is not authenticated, with the ways to authenticate.
@@ -119,9 +148,14 @@ impl IntoResponse for ApiError {
         let mut response = (self.status, Json(self.body())).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
             let scheme = || HeaderValue::from_static("Bearer");
-            let challenge = self.challenge.unwrap_or_else(scheme);
+            let challenge = self.challenge.clone().unwrap_or_else(scheme);
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        // A listener may say the same in another form.
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -52,7 +52,13 @@ struct Rules {
     refused: u64,
     /// The reason the current files are not in force; null if they are.
     error: Option<String>,
+    /// The rules that operators have switched, with the positions of their switches; only for operators.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    switched: BTreeMap<String, &'static str>,
 }
+
+/// The most switched rules that are named.
+const SWITCHED_MAX: usize = 100;
 
 /// The number of nodes that lease counters of each store, as far as this node has heard.
 fn lease_nodes<S: ServedStore>(app: &App<S>) -> BTreeMap<Box<str>, u64> {
@@ -82,6 +88,7 @@ fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
         .map(told)
         .chain(app.limiter.store().faults())
         .chain(app.crowded.fault(&app.limiter))
+        .chain(app.switches.faults())
         .chain(app.degraded.faults(snapshot))
         .chain(app.monitored().iter().flat_map(|part| part.faults()))
         .collect()
@@ -159,7 +166,15 @@ fn answer_ready<S: ServedStore>(app: &App<S>, detail: Detail) -> Response {
         (false, true) => "serving",
         (false, false) => "no rules",
     };
+    let snapshot = app.limiter.snapshot();
+    let switches = snapshot.switches().iter().take(match detail {
+        Detail::Full => SWITCHED_MAX,
+        Detail::State => 0,
+    });
     let rules = Rules {
+        switched: switches
+            .map(|(rule, to)| (rule.to_owned(), to.name()))
+            .collect(),
         loaded: reloads.is_loaded(),
         accepted: reloads.accepted,
         refused: reloads.refused,
@@ -168,7 +183,6 @@ fn answer_ready<S: ServedStore>(app: &App<S>, detail: Detail) -> Response {
             Detail::State => "refused; /readyz on the admin listener says why".to_owned(),
         }),
     };
-    let snapshot = app.limiter.snapshot();
     let status = if ready {
         StatusCode::OK
     } else {

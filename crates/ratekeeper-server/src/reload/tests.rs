@@ -15,11 +15,11 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
+use crate::access::Access;
 use crate::app::App;
-use crate::callers::Callers;
-use crate::config::{AuthConfig, RlsConfig, RulesSource};
-use crate::listen::ServerBounds;
+use crate::config::{RulesSource, ServerConfig};
 use crate::maintenance;
+use crate::switches::SwitchFile;
 
 /// Far more than any change needs; reached only where the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -454,12 +454,12 @@ fn app() -> Arc<App<MemoryStore>> {
     let store = MemoryStore::new(MemoryConfig::default()).unwrap();
     let limiter = Limiter::new(RuleSet::default(), store, LimiterOptions::default());
     let (_, reloads) = channel::channel(ReloadStatus::default());
+    let access = Access::new(&[], None, false);
+    let switches = SwitchFile::restore(None, &limiter);
     Arc::new(App::new(
         Arc::new(limiter),
-        RlsConfig::default(),
-        AuthConfig::default(),
-        Callers::new(Vec::new()),
-        ServerBounds::default(),
+        &ServerConfig::default(),
+        (access, switches),
         reloads,
         Vec::new(),
     ))

@@ -22,6 +22,7 @@ fn open(config: &mut ServerConfig) {
         name: name.into(),
         proof: Proof::TokenSha256(Sha256::digest(token).into()),
         may,
+        role: None,
     };
     let all = Powers {
         overrides: true,

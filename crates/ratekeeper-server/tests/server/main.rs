@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod access;
 mod admin;
 mod asking;
 mod auth;
@@ -16,7 +17,9 @@ mod hostile;
 mod http;
 mod rls;
 mod support;
+mod switches;
 mod tls;
 mod unix_sockets;
+mod usage;
 mod v1_grpc;
 mod v1_http;

@@ -1,0 +1,113 @@
+//! Commands about a running service, and how to reach it.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// The way to the admin API of a running service.
+#[derive(Debug, Args)]
+pub(crate) struct AdminAccess {
+    /// The admin address of the service: http://HOST:PORT, https://HOST:PORT or unix:/PATH
+    #[arg(
+        long = "admin",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:6070"
+    )]
+    pub(crate) address: String,
+    /// The file with the token, if the service wants one [default: the variable RATEKEEPER_ADMIN_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// With an https:// address: authorities to verify it by, as PEM [default: the system's]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// With an https:// address: the client certificate (mTLS), as PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// That certificate's private key, as unencrypted PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RulesList {
+    /// Only rules of this domain
+    #[arg(long)]
+    pub(crate) domain: Option<String>,
+    /// Only rules that are switched
+    #[arg(long)]
+    pub(crate) switched: bool,
+    #[command(flatten)]
+    pub(crate) access: AdminAccess,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SwitchArgs {
+    /// The rule's id, as `rules list` prints it
+    #[arg(value_name = "ID")]
+    pub(crate) rule: String,
+    #[command(flatten)]
+    pub(crate) access: AdminAccess,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Usage {
+    /// The tenant
+    pub(crate) api_key: String,
+    /// The domain, where several have tenants
+    #[arg(long)]
+    pub(crate) domain: Option<String>,
+    /// The entry after the tenant's, KEY:VALUE, where its values differ from request to request; or a JSON list of entries; can be repeated
+    #[arg(long = "descriptor", value_name = "KEY:VALUE")]
+    pub(crate) descriptors: Vec<String>,
+    #[command(flatten)]
+    pub(crate) access: AdminAccess,
+}
+
+/// The commands about tokens, which work on the data folder of a service.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Token {
+    /// Make a token and print it, once
+    #[command(after_help = "\
+The data folder keeps only the token's hash. Running services that use the folder know the token at once. From the first token on, every client of their admin API needs one, on this host too.
+
+Examples:
+  ratekeeper token create ann --role editor --data-dir /var/lib/ratekeeper
+  RATEKEEPER_ADMIN_TOKEN=rk_admin_… ratekeeper rules list")]
+    Create {
+        /// The name of its holder
+        name: String,
+        /// The role: viewer (read), editor (switch rules, change quotas), admin (everything)
+        #[arg(long, value_name = "ROLE", value_parser = ["viewer", "editor", "admin"])]
+        role: String,
+        #[command(flatten)]
+        place: TokenPlace,
+    },
+    /// List the tokens: names, roles, dates
+    List {
+        #[command(flatten)]
+        place: TokenPlace,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke a token: it is refused from the next request on
+    Revoke {
+        /// The name of its holder
+        name: String,
+        #[command(flatten)]
+        place: TokenPlace,
+    },
+}
+
+/// The data folder.
+#[derive(Debug, Args)]
+pub(crate) struct TokenPlace {
+    /// The data folder of the service [default: the `data_dir` setting]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// The settings file with the `data_dir` [default: as for `serve`]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}

@@ -1,0 +1,119 @@
+//! Asking the admin API of a running service.
+
+use crate::cli::AdminAccess;
+use crate::client::{self, Answer, Request};
+use crate::settings::{ADMIN_TOKEN, Environment};
+use anyhow::{Context, Result, bail};
+use ratekeeper_tls::{TlsFiles, TlsIdentity};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Write as _;
+use std::io::Read as _;
+
+/// The longest token file that is read: longer than any token.
+const TOKEN_BYTES_MAX: u64 = 4 << 10;
+
+impl AdminAccess {
+    /// Asks for `path`, and reads the answer.
+    ///
+    /// # Errors
+    /// Nobody answers, the service refuses, or its answer is of another version.
+    pub(super) fn ask<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Result<T> {
+        let address = &self.address;
+        let token = self.token()?;
+        let asked = Request {
+            method,
+            path,
+            body,
+            token: token.as_deref(),
+        };
+        let Answer { status, body } = client::send(address, &self.files(), &asked)?;
+        if !(200..300).contains(&status) {
+            bail!("{address} answers {status}: {}", detail(&body));
+        }
+        serde_json::from_str(&body)
+            .with_context(|| format!("{address} answers what this version does not understand"))
+    }
+
+    fn token(&self) -> Result<Option<String>> {
+        let text = match &self.token_file {
+            Some(path) => {
+                let mut text = String::new();
+                std::fs::File::open(path)
+                    .and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text))
+                    .with_context(|| format!("cannot read the token in {}", path.display()))?;
+                Some(text)
+            }
+            None => Environment::of_process()
+                .get(ADMIN_TOKEN)
+                .map(str::to_owned),
+        };
+        let token = text.map(|text| text.trim().to_owned());
+        let is_header = |token: &String| token.bytes().all(|byte| byte.is_ascii_graphic());
+        if !token.iter().all(is_header) {
+            bail!("a token has visible ASCII characters only");
+        }
+        Ok(token.filter(|token| !token.is_empty()))
+    }
+
+    fn files(&self) -> TlsFiles {
+        let identity = self.cert.clone().zip(self.key.clone());
+        TlsFiles {
+            authorities: self.ca.clone(),
+            identity: identity.map(|(certificate, key)| TlsIdentity { certificate, key }),
+        }
+    }
+}
+
+/// A problem as the admin API describes it.
+#[derive(Deserialize)]
+struct Problem {
+    detail: String,
+    #[serde(default)]
+    field: String,
+}
+
+/// The body of an error, for people.
+pub(super) fn detail(body: &str) -> String {
+    match serde_json::from_str::<Problem>(body) {
+        Ok(Problem { detail, field }) if field.is_empty() => detail,
+        Ok(Problem { detail, field }) => format!("{field}: {detail}"),
+        Err(_) => body.trim().to_owned(),
+    }
+}
+
+/// A segment of a path, or a value of a query, percent-encoded.
+pub(super) fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_fit_into_a_path() {
+        assert_eq!(encoded("d.k_POST /a?#%é"), "d.k_POST%20%2Fa%3F%23%25%C3%A9");
+    }
+
+    #[test]
+    fn problems_are_told_by_their_field() {
+        let problem = r#"{"title":"Bad Request","status":400,"detail":"expected 1 to 1000","code":"X","field":"?limit"}"#;
+        assert_eq!(detail(problem), "?limit: expected 1 to 1000");
+        assert_eq!(detail("<html>"), "<html>");
+    }
+}

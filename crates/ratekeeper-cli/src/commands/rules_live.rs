@@ -1,0 +1,127 @@
+//! `ratekeeper rules list|enable|disable|shadow|restore`: the rules of a running service.
+
+use super::admin::encoded;
+use crate::cli::{RulesList, SwitchArgs};
+use crate::output;
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use std::process::ExitCode;
+
+/// The position into which a rule's switch is put.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum To {
+    Enable,
+    Disable,
+    Shadow,
+    /// None: the switch is taken away.
+    Restore,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    rules: Vec<Listed>,
+    next_cursor: Option<u64>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Listed {
+    id: String,
+    domain: String,
+    limit: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<String>,
+    source: String,
+    mode: String,
+    switch: Option<String>,
+    counts: Counts,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Counts {
+    allowed: u64,
+    denied: u64,
+    shadow_denied: u64,
+    uncounted: u64,
+}
+
+pub(super) fn list(args: &RulesList) -> Result<ExitCode> {
+    let mut query = "limit=1000".to_owned();
+    if let Some(domain) = &args.domain {
+        query.push_str(&format!("&domain={}", encoded(domain)));
+    }
+    if args.switched {
+        query.push_str("&switched=true");
+    }
+    let mut rules: Vec<Listed> = Vec::new();
+    let mut cursor = Some(0);
+    while let Some(at) = cursor {
+        let path = format!("/admin/v1/rules?{query}&cursor={at}");
+        let page: Page = args.access.ask("GET", &path, "")?;
+        rules.extend(page.rules);
+        // A service that sends us back would never let us go.
+        cursor = page.next_cursor.filter(|next| *next > at);
+    }
+    let text = match args.access.json {
+        true => format!("{}\n", serde_json::to_string_pretty(&rules)?),
+        false => table(&rules),
+    };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(rules: &[Listed]) -> String {
+    let heads = [
+        "RULE", "MODE", "SWITCH", "LIMIT", "ALLOWED", "DENIED", "SHADOW", "SOURCE",
+    ];
+    let row = |rule: &Listed| {
+        vec![
+            rule.id.clone(),
+            rule.mode.clone(),
+            rule.switch.clone().unwrap_or_else(|| "-".to_owned()),
+            rule.limit.clone(),
+            rule.counts.allowed.to_string(),
+            rule.counts.denied.to_string(),
+            rule.counts.shadow_denied.to_string(),
+            rule.source.clone(),
+        ]
+    };
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    rows.extend(rules.iter().map(row));
+    output::table(&rows, 0)
+}
+
+#[derive(Deserialize, Serialize)]
+struct Switched {
+    /// The rule as it is now; absent if the files no longer have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<String>,
+    survives_restart: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
+}
+
+pub(super) fn switch(args: &SwitchArgs, to: To) -> Result<ExitCode> {
+    let (method, end) = match to {
+        To::Enable => ("POST", "enable"),
+        To::Disable => ("POST", "disable"),
+        To::Shadow => ("POST", "shadow"),
+        To::Restore => ("DELETE", "switch"),
+    };
+    let path = format!("/admin/v1/rules/{}/{end}", encoded(&args.rule));
+    let answer: serde_json::Value = args.access.ask(method, &path, "")?;
+    if args.access.json {
+        output::print(&format!("{}\n", serde_json::to_string_pretty(&answer)?))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let switched: Switched = serde_json::from_value(answer)?;
+    let now = match (&switched.mode, to) {
+        (None, _) => "is not among the rules; its switch is gone".to_owned(),
+        (Some(mode), To::Restore) => format!("is {mode}, as its file says"),
+        (Some(mode), _) => format!("is {mode}"),
+    };
+    output::print(&format!("{} {now}\n", args.rule))?;
+    if let Some(warning) = switched.warning.filter(|_| to != To::Restore) {
+        output::complain(&format!("ratekeeper: {warning}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}

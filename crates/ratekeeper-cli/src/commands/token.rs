@@ -1,0 +1,81 @@
+//! `ratekeeper token create|list|revoke`.
+
+use crate::cli::{Token, TokenPlace};
+use crate::home::Home;
+use crate::output;
+use crate::settings::{self, Environment, Flags};
+use anyhow::{Result, anyhow};
+use ratekeeper_server::{AdminToken, Role, Tokens};
+use std::process::ExitCode;
+use std::time::{Duration, UNIX_EPOCH};
+
+pub(super) fn run(command: &Token) -> Result<ExitCode> {
+    match command {
+        Token::Create { name, role, place } => {
+            let role: Role = role.parse()?;
+            let token = tokens(place)?.create(name, role)?;
+            output::print(&format!("{token}\n"))?;
+            output::complain(&format!(
+                "ratekeeper: this is the token of {name} ({}); it is shown only now",
+                role.name()
+            ));
+        }
+        Token::List { place, json } => {
+            let tokens = tokens(place)?.list()?;
+            let text = match json {
+                true => format!("{}\n", serde_json::to_string_pretty(&shown(&tokens))?),
+                false => table(&tokens),
+            };
+            output::print(&text)?;
+        }
+        Token::Revoke { name, place } => {
+            tokens(place)?.revoke(name)?;
+            output::print(&format!("the token of {name} is revoked\n"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tokens(place: &TokenPlace) -> Result<Tokens> {
+    if let Some(folder) = &place.data_dir {
+        return Ok(Tokens::new(folder));
+    }
+    let mut flags = Flags::default();
+    flags.config = place.config.clone();
+    let (_, settings) = settings::load(&flags, &Environment::of_process(), &Home::find())?;
+    let folder = settings.data_dir.ok_or_else(|| {
+        anyhow!("there is no data folder to keep tokens in; name the service's with --data-dir DIR")
+    })?;
+    Ok(Tokens::new(&folder))
+}
+
+fn shown(tokens: &[AdminToken]) -> Vec<serde_json::Value> {
+    let token = |token: &AdminToken| {
+        serde_json::json!({
+            "name": token.name,
+            "role": token.role,
+            "created_at": made_at(token),
+        })
+    };
+    tokens.iter().map(token).collect()
+}
+
+fn table(tokens: &[AdminToken]) -> String {
+    let row = |token: &AdminToken| {
+        vec![
+            token.name.to_string(),
+            token.role.name().to_owned(),
+            made_at(token),
+        ]
+    };
+    let mut rows = vec![["NAME", "ROLE", "MADE"].map(str::to_owned).to_vec()];
+    rows.extend(tokens.iter().map(row));
+    output::table(&rows, 0)
+}
+
+/// The time in UTC.
+fn made_at(token: &AdminToken) -> String {
+    let time = UNIX_EPOCH.checked_add(Duration::from_secs(token.created_at));
+    let time = time.and_then(|time| jiff::Timestamp::try_from(time).ok());
+    time.map_or_else(|| "-".to_owned(), |time| time.to_string())
+}

@@ -1,0 +1,126 @@
+//! `ratekeeper usage API_KEY`.
+
+use super::admin::encoded;
+use crate::cli::Usage;
+use crate::output;
+use anyhow::Result;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+#[derive(Deserialize)]
+struct Told {
+    domain: String,
+    plan: Option<String>,
+    usage: BTreeMap<String, Used>,
+    #[serde(default)]
+    dynamic: Vec<String>,
+    #[serde(default)]
+    truncated: bool,
+}
+
+#[derive(Deserialize)]
+struct Used {
+    used: u64,
+    limit: u64,
+    remaining: u64,
+    rule: String,
+    mode: String,
+    window: Window,
+    leased: Option<Leased>,
+}
+
+#[derive(Deserialize)]
+struct Window {
+    length: String,
+    end: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Leased {
+    held_by_this_node: u64,
+}
+
+pub(super) fn run(args: &Usage) -> Result<ExitCode> {
+    let mut query = Vec::new();
+    query.extend(
+        args.domain
+            .iter()
+            .map(|domain| format!("domain={}", encoded(domain))),
+    );
+    let descriptors = args.descriptors.iter();
+    query.extend(descriptors.map(|text| format!("descriptor={}", encoded(text))));
+    let path = format!(
+        "/admin/v1/usage/{}?{}",
+        encoded(&args.api_key),
+        query.join("&")
+    );
+    let answer: serde_json::Value = args.access.ask("GET", &path, "")?;
+    let text = match args.access.json {
+        true => format!("{}\n", serde_json::to_string_pretty(&answer)?),
+        false => text(&serde_json::from_value(answer)?),
+    };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(told: &Told) -> String {
+    let mut text = format!("domain {}", told.domain);
+    if let Some(plan) = &told.plan {
+        let _ = write!(text, ", plan {plan}");
+    }
+    text.push_str("\n\n");
+    let heads = [
+        "DESCRIPTOR",
+        "USED",
+        "LIMIT",
+        "REMAINING",
+        "WINDOW",
+        "RULE",
+        "NOTE",
+    ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    rows.extend(told.usage.iter().map(|(name, used)| row(name, used)));
+    text.push_str(&output::table(&rows, 0));
+    if told.usage.is_empty() {
+        text.push_str("no limit of this tenant has a counter\n");
+    }
+    if !told.dynamic.is_empty() {
+        let dynamic = told.dynamic.join(", ");
+        let _ = writeln!(
+            text,
+            "\nfor others, name the value with --descriptor: {dynamic}"
+        );
+    }
+    if told.truncated {
+        text.push_str("\nthere are more descriptors than are shown; name them with --descriptor\n");
+    }
+    text
+}
+
+fn row(name: &str, used: &Used) -> Vec<String> {
+    let window = match &used.window.end {
+        Some(end) => format!("{} to {end}", used.window.length),
+        None => used.window.length.clone(),
+    };
+    let mut notes = Vec::new();
+    if used.mode != "enforced" {
+        notes.push(used.mode.clone());
+    }
+    if let Some(leased) = &used.leased {
+        notes.push(format!(
+            "used or leased, {} held by this node",
+            leased.held_by_this_node
+        ));
+    }
+    vec![
+        name.to_owned(),
+        used.used.to_string(),
+        used.limit.to_string(),
+        used.remaining.to_string(),
+        window,
+        used.rule.clone(),
+        notes.join("; "),
+    ]
+}

@@ -1,0 +1,203 @@
+//! The commands of operators: switches of rules, usage, tokens.
+
+use crate::support::{FREE_PORTS, Said, Service, ratekeeper, run, said, write};
+use serde_json::Value;
+use std::path::Path;
+use tempfile::tempdir;
+
+const RULES: &str = "domain: d
+tenant: customer
+evaluation: path
+descriptors:
+- key: customer
+  rate_limit: { window: 24h, limit: 2, algorithm: fixed_window }
+  descriptors:
+  - { key: endpoint, value: POST /orders?, rate_limit: { window: 24h, limit: 9, algorithm: fixed_window } }
+";
+
+const ORDERS: &str = "d.customer.endpoint_POST /orders?";
+
+fn serve(folder: &Path) -> Service {
+    let flags = ["--rules", "rules.yaml", "--data-dir", "data"];
+    let args = [&["serve"][..], &FREE_PORTS, &flags].concat();
+    Service::start(ratekeeper(folder, &args), folder)
+}
+
+/// Runs a command about `service`.
+fn tell(service: &Service, folder: &Path, args: &[&str]) -> Said {
+    let admin = format!("http://{}", service.admin);
+    run(folder, &[args, &["--admin", &admin]].concat())
+}
+
+fn done(service: &Service, folder: &Path, args: &[&str]) -> String {
+    let said = tell(service, folder, args);
+    assert_eq!(said.code, Some(0), "{args:?}: {}", said.err);
+    said.out
+}
+
+#[test]
+fn a_rule_is_switched_from_the_command_line_and_stays_so_over_a_restart() {
+    let folder = tempdir().expect("a folder can be made");
+    let folder = folder.path();
+    write(folder, "rules.yaml", RULES);
+    let service = serve(folder);
+    assert_eq!(
+        done(&service, folder, &["rules", "disable", "d.customer"]),
+        "d.customer is disabled\n"
+    );
+    for _ in 0..5 {
+        assert_eq!(service.check(&[("customer", "a")])["decision"], "allow");
+    }
+    assert_eq!(
+        done(&service, folder, &["rules", "shadow", ORDERS]),
+        format!("{ORDERS} is shadow\n"),
+        "an id with a slash, a question mark and spaces"
+    );
+    let table = done(&service, folder, &["rules", "list"]);
+    let row = table.lines().find(|line| line.starts_with("d.customer "));
+    let row = row.unwrap_or_else(|| panic!("no row of the rule in:\n{table}"));
+    assert!(row.contains("disabled  disabled"), "{row}");
+    assert!(row.contains("rules.yaml:"), "{row}");
+    assert!(service.stop().success());
+
+    let service = serve(folder);
+    for _ in 0..5 {
+        assert_eq!(service.check(&[("customer", "a")])["decision"], "allow");
+    }
+    let json = done(&service, folder, &["rules", "list", "--switched", "--json"]);
+    let rules: Value = serde_json::from_str(&json).expect("it is JSON");
+    let switches: Vec<_> = rules
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|rule| &rule["switch"])
+        .collect();
+    assert_eq!(switches, ["disabled", "shadow"]);
+    assert_eq!(
+        done(&service, folder, &["rules", "restore", "d.customer"]),
+        "d.customer is enforced, as its file says\n"
+    );
+    let denied = (0..3).any(|_| service.check(&[("customer", "a")])["decision"] == "deny");
+    assert!(denied);
+
+    let unknown = tell(&service, folder, &["rules", "disable", "d.nobody"]);
+    assert_eq!(unknown.code, Some(1));
+    assert!(
+        unknown.err.contains("404: no rule has the id \"d.nobody\""),
+        "{}",
+        unknown.err
+    );
+    assert!(service.stop().success());
+}
+
+#[test]
+fn usage_is_shown_to_people_and_to_scripts() {
+    let folder = tempdir().expect("a folder can be made");
+    let folder = folder.path();
+    write(folder, "rules.yaml", RULES);
+    let service = serve(folder);
+    service.check(&[("customer", "acme"), ("endpoint", "POST /orders?")]);
+    let table = done(&service, folder, &["usage", "acme"]);
+    let row = |name: &str| {
+        let line = table.lines().find(|line| line.starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("no {name} in:\n{table}"));
+        line.trim_start_matches(name)
+            .split_whitespace()
+            .take(3)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(row("default"), ["1", "2", "1"]);
+    assert_eq!(row("endpoint:POST /orders?"), ["1", "9", "8"]);
+    let json = done(&service, folder, &["usage", "acme", "--json"]);
+    let usage: Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(usage["usage"]["default"]["remaining"], 1);
+    assert!(service.stop().success());
+}
+
+#[test]
+fn tokens_are_made_listed_and_revoked() {
+    let folder = tempdir().expect("a folder can be made");
+    let folder = folder.path();
+    write(folder, "rules.yaml", RULES);
+    let service = serve(folder);
+    done(&service, folder, &["rules", "list"]);
+    let create = [
+        "token",
+        "create",
+        "ann",
+        "--role",
+        "viewer",
+        "--data-dir",
+        "data",
+    ];
+    let made = run(folder, &create);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let token = made.out.trim();
+    assert!(
+        token.starts_with("rk_admin_") && token.len() == 73,
+        "{token}"
+    );
+
+    let without = tell(&service, folder, &["rules", "list"]);
+    assert_eq!(without.code, Some(1));
+    assert!(
+        without.err.contains("401: say who you are"),
+        "{}",
+        without.err
+    );
+    let admin = format!("http://{}", service.admin);
+    let by_variable = |args: &[&str]| {
+        let mut command = ratekeeper(folder, &[args, &["--admin", &admin]].concat());
+        said(
+            command
+                .env("RATEKEEPER_ADMIN_TOKEN", token)
+                .output()
+                .expect("it starts"),
+        )
+    };
+    assert_eq!(by_variable(&["rules", "list"]).code, Some(0));
+    let refused = by_variable(&["rules", "disable", "d.customer"]);
+    assert!(
+        refused
+            .err
+            .contains("403: \"ann\" has the role viewer; this needs editor"),
+        "{}",
+        refused.err
+    );
+    service.wait_for_log("a request to the admin API is refused");
+    write(folder, "token", &made.out);
+    done(
+        &service,
+        folder,
+        &["rules", "list", "--token-file", "token"],
+    );
+    let mut explain = ratekeeper(
+        folder,
+        &["rules", "explain", "--address", &admin, "d", "customer=a"],
+    );
+    let explained = said(
+        explain
+            .env("RATEKEEPER_ADMIN_TOKEN", token)
+            .output()
+            .expect("it starts"),
+    );
+    assert_eq!(explained.code, Some(0), "{}", explained.err);
+
+    let list = run(folder, &["token", "list", "--data-dir", "data"]).out;
+    assert!(list.contains("ann") && list.contains("viewer"), "{list}");
+    assert!(!service.log().contains(token), "tokens are not logged");
+    assert_eq!(
+        run(folder, &["token", "revoke", "ann", "--data-dir", "data"]).code,
+        Some(0)
+    );
+    let revoked = tell(
+        &service,
+        folder,
+        &["rules", "list", "--token-file", "token"],
+    );
+    assert!(revoked.err.contains("401"), "{}", revoked.err);
+    let nowhere = run(folder, &["token", "list"]);
+    assert!(nowhere.err.contains("--data-dir"), "{}", nowhere.err);
+    assert!(service.stop().success());
+}

@@ -1,0 +1,120 @@
+//! Rules that are switched while requests are decided.
+
+use ratekeeper_limiter::{RuleMode, RuleSwitch, SwitchError, Switches};
+
+use crate::support::{Pairs, entries, limiter, rules};
+use ratekeeper_limiter::{Check, Decision, Descriptor, Limiter};
+use ratekeeper_store::memory::MemoryStore;
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - { key: on, rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - { key: off, enabled: false, rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - { key: shown, shadow_mode: true, rate_limit: { unit: hour, requests_per_unit: 1 } }
+";
+
+const ON: Pairs<'_> = &[("on", "a")];
+
+fn switch(limiter: &Limiter<MemoryStore>, rule: &str, to: Option<RuleSwitch>) {
+    let switched = limiter.switch(rule, to).expect("the rule is there");
+    assert_eq!(switched.get(rule), to);
+}
+
+/// Asks now, as an explanation does.
+fn ask(limiter: &Limiter<MemoryStore>, pairs: Pairs<'_>) -> Decision {
+    let entries = entries(pairs);
+    limiter.check_now(&Check::new("d", &[Descriptor::new(&entries)]))
+}
+
+fn passes(limiter: &Limiter<MemoryStore>, pairs: Pairs<'_>, times: u64) -> bool {
+    (0..times).all(|_| ask(limiter, pairs).allowed())
+}
+
+/// The note of `rules explain` about the only limit of a descriptor.
+fn note(limiter: &Limiter<MemoryStore>, pairs: Pairs<'_>) -> String {
+    let entries = entries(pairs);
+    let descriptors = [Descriptor::new(&entries)];
+    let explanation = limiter.explain_now(&Check::new("d", &descriptors));
+    let limit = &explanation.descriptors[0].nodes[0].limits[0];
+    limit.note.clone().unwrap_or_default()
+}
+
+#[test]
+fn a_switch_is_in_force_at_the_next_check_and_keeps_the_counts() {
+    let limiter = limiter(RULES);
+    assert!(passes(&limiter, ON, 1));
+    assert!(!ask(&limiter, ON).allowed());
+    switch(&limiter, "d.on", Some(RuleSwitch::Disabled));
+    assert!(passes(&limiter, ON, 3), "it takes no part");
+    assert!(ask(&limiter, ON).statuses()[0].binding.is_none());
+    assert_eq!(note(&limiter, ON), "does not count: its switch is off");
+    switch(&limiter, "d.on", Some(RuleSwitch::Shadow));
+    assert!(passes(&limiter, ON, 3), "it counts, and denies nothing");
+    assert!(note(&limiter, ON).starts_with("shadow by its switch"));
+    switch(&limiter, "d.on", Some(RuleSwitch::Enabled));
+    assert!(
+        !ask(&limiter, ON).allowed(),
+        "the hit from before still counts"
+    );
+    switch(&limiter, "d.on", None);
+    assert!(!ask(&limiter, ON).allowed());
+    let counts = limiter.snapshot().stats().next().expect("a rule").counts();
+    assert_eq!(
+        (counts.allowed, counts.denied, counts.shadow_denied),
+        (1, 3, 3)
+    );
+}
+
+#[test]
+fn enabling_puts_a_disabled_rule_in_force_and_leaves_a_shadow_rule_in_shadow() {
+    let limiter = limiter(RULES);
+    let modes = |limiter: &Limiter<MemoryStore>| {
+        let snapshot = limiter.snapshot();
+        snapshot
+            .listed()
+            .map(|listed| listed.mode)
+            .collect::<Vec<_>>()
+    };
+    use RuleMode::{Disabled, Enforced, Shadow};
+    assert_eq!(modes(&limiter), [Enforced, Disabled, Shadow]);
+    for rule in ["d.on", "d.off", "d.shown"] {
+        switch(&limiter, rule, Some(RuleSwitch::Enabled));
+    }
+    assert_eq!(modes(&limiter), [Enforced, Enforced, Shadow]);
+    assert!(passes(&limiter, &[("off", "a")], 1));
+    assert!(!ask(&limiter, &[("off", "a")]).allowed());
+}
+
+#[test]
+fn switches_outlive_reloads_and_rules_that_are_gone_for_a_while() {
+    let limiter = limiter(RULES);
+    switch(&limiter, "d.on", Some(RuleSwitch::Disabled));
+    limiter.replace_rules(rules(RULES));
+    assert!(passes(&limiter, ON, 3));
+    limiter.replace_rules(rules("domain: d\ndescriptors: []\n"));
+    assert_eq!(
+        limiter.snapshot().switches().get("d.on"),
+        Some(RuleSwitch::Disabled)
+    );
+    limiter.replace_rules(rules(RULES));
+    assert!(passes(&limiter, ON, 3));
+
+    let none = SwitchError::UnknownRule("d.none".into());
+    assert_eq!(
+        limiter.switch("d.none", Some(RuleSwitch::Disabled)),
+        Err(none.clone())
+    );
+    assert_eq!(limiter.switch("d.none", None), Err(none));
+
+    let kept = [
+        ("d.on".into(), RuleSwitch::Shadow),
+        ("d.later".into(), RuleSwitch::Disabled),
+    ];
+    limiter.restore_switches(Switches::from_iter(kept));
+    assert!(passes(&limiter, ON, 3));
+    let later = "domain: d\ndescriptors:\n  - { key: later, rate_limit: { unit: hour, requests_per_unit: 0 } }\n";
+    limiter.replace_rules(rules(later));
+    assert!(passes(&limiter, &[("later", "a")], 1));
+    switch(&limiter, "d.on", None);
+}

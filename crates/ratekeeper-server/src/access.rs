@@ -1,0 +1,217 @@
+//! Access to the admin listener: who may read, who may change, and who is refused.
+//!
+//! Callers with a role come from the settings (`callers`) and from the tokens that `ratekeeper token` makes.
+//! While there are none, clients that only this host can be may do everything, and nobody else anything.
+
+mod guesses;
+mod tokens;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::StatusCode;
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+
+use crate::callers::{Caller, sha256_of_bearer};
+use crate::http::ApiError;
+use crate::listen::{Peer, PeerAddress};
+use guesses::Guesses;
+pub use tokens::{AdminToken, AdminTokenError, Tokens};
+
+/// The part of the admin API that a caller may use. Each role includes those before it.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Reads rules, usage, quotas and metrics.
+    Viewer,
+    /// Switches rules, changes quotas, resets usage.
+    Editor,
+    /// Reads the audit log, imports and exports.
+    Admin,
+}
+
+impl Role {
+    /// All roles, the weakest first.
+    pub const ALL: [Self; 3] = [Self::Viewer, Self::Editor, Self::Admin];
+
+    /// The name in settings and answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Editor => "editor",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl std::str::FromStr for Role {
+    type Err = UnknownRole;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRole> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|role| role.name() == text).ok_or(UnknownRole)
+    }
+}
+
+/// A text that names no role.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("expected viewer, editor or admin")]
+pub struct UnknownRole;
+
+/// The sender of an admitted request: an extension of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Operator {
+    /// The name of the caller; `local` for a client on this host without credentials.
+    pub(crate) name: Box<str>,
+    pub(crate) role: Role,
+}
+
+/// The reasons for which requests are refused, each with its name in metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Refused {
+    Unauthenticated,
+    Forbidden,
+    Guessing,
+}
+
+/// The callers that the admin listener knows.
+#[derive(Debug)]
+pub(crate) struct Access {
+    /// Those of the settings that have a role.
+    callers: Vec<Caller>,
+    tokens: Option<Tokens>,
+    guesses: Guesses,
+    /// True if clients without a trusted certificate do not get as far as a request.
+    is_closed: bool,
+    refused: [AtomicU64; 3],
+}
+
+impl Access {
+    /// Those of `callers` that have a role, and those with a token of `data_dir`; `is_closed` if the listener
+    /// demands certificates.
+    pub(crate) fn new(callers: &[Caller], data_dir: Option<&Path>, is_closed: bool) -> Self {
+        let with_role = callers.iter().filter(|caller| caller.role.is_some());
+        Self {
+            callers: with_role.cloned().collect(),
+            tokens: data_dir.map(Tokens::new),
+            guesses: Guesses::default(),
+            is_closed,
+            refused: Default::default(),
+        }
+    }
+
+    /// Returns true if every client has to prove who it is, on this host too: there is a caller with a role, or
+    /// there was one.
+    pub(crate) fn is_required(&self) -> bool {
+        let tokens = self.tokens.as_ref();
+        !self.callers.is_empty() || tokens.is_some_and(|tokens| tokens.is_required())
+    }
+
+    /// Admits the sender of a request if it has `needed`.
+    pub(crate) fn admit(&self, parts: &Parts, needed: Role) -> Result<Operator, ApiError> {
+        let peer = parts.extensions.get::<Peer>();
+        let header = parts.headers.get(AUTHORIZATION);
+        let known = match header {
+            Some(value) => self.by_token(peer, value.as_bytes())?,
+            None => match peer.and_then(|peer| self.by_certificate(peer)) {
+                Some(operator) => operator,
+                None => self.by_place(peer)?,
+            },
+        };
+        if known.role < needed {
+            let (name, role, needed) = (&known.name, known.role.name(), needed.name());
+            let message = format!("{name:?} has the role {role}; this needs {needed}");
+            return Err(self.refuse(Refused::Forbidden, message));
+        }
+        Ok(known)
+    }
+
+    fn by_token(&self, peer: Option<&Peer>, authorization: &[u8]) -> Result<Operator, ApiError> {
+        let from = peer.and_then(|peer| match peer.address {
+            PeerAddress::Tcp(address) => Some(address.ip()),
+            PeerAddress::Unix => None,
+        });
+        if !self.guesses.may_try(from) {
+            let message =
+                "too many wrong tokens came from this address; try again in a few seconds";
+            return Err(self.refuse(Refused::Guessing, message.to_owned()));
+        }
+        let found = sha256_of_bearer(authorization).and_then(|hash| {
+            let known = self.callers.iter().filter(|caller| caller.has_token(&hash));
+            let known = known.filter_map(|caller| Some((caller.name.clone(), caller.role?)));
+            let made = self.tokens.as_ref().and_then(|tokens| tokens.find(&hash));
+            // Each is looked at: the time tells nothing of how near a guess was.
+            known.fold(made, |_, caller| Some(caller))
+        });
+        match found {
+            Some((name, role)) => Ok(Operator { name, role }),
+            None => {
+                self.guesses.failed(from);
+                let message = "authorization: expected Bearer and a token of the admin API";
+                Err(self.refuse(Refused::Unauthenticated, message.to_owned()))
+            }
+        }
+    }
+
+    fn by_certificate(&self, peer: &Peer) -> Option<Operator> {
+        let mut callers = self.callers.iter();
+        let caller = callers.find(|caller| caller.has_certificate(peer))?;
+        Some(Operator {
+            name: caller.name.clone(),
+            role: caller.role?,
+        })
+    }
+
+    /// Admits, while no caller has a role, who is on this host, and who presents a certificate of the
+    /// authority that the listener demands.
+    fn by_place(&self, peer: Option<&Peer>) -> Result<Operator, ApiError> {
+        let is_near = peer.is_some_and(|peer| peer.is_local() && peer.by_local_listener);
+        let name = match (is_near, self.is_closed) {
+            _ if self.is_required() => "",
+            (true, _) => "local",
+            (false, true) => "certificate",
+            (false, false) => "",
+        };
+        if name.is_empty() {
+            let message = "say who you are: authorization: Bearer with a token from `ratekeeper token create`, or \
+                 a client certificate of one of the `callers` with a role";
+            return Err(self.refuse(Refused::Unauthenticated, message.to_owned()));
+        }
+        Ok(Operator {
+            name: name.into(),
+            role: Role::Admin,
+        })
+    }
+
+    fn refuse(&self, why: Refused, message: String) -> ApiError {
+        self.refused[why as usize].fetch_add(1, Ordering::Relaxed);
+        match why {
+            Refused::Unauthenticated => {
+                ApiError::other(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", message)
+            }
+            Refused::Forbidden => {
+                ApiError::other(StatusCode::FORBIDDEN, "PERMISSION_DENIED", message)
+            }
+            Refused::Guessing => {
+                ApiError::other(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_GUESSES", message)
+                    .with_retry_after(guesses::REFILL)
+            }
+        }
+    }
+
+    /// Refusals since the start, each with the name of its reason.
+    pub(crate) fn refused(&self) -> [(&'static str, u64); 3] {
+        let counts = self.refused.each_ref();
+        let [unauthenticated, forbidden, guessing] =
+            counts.map(|count| count.load(Ordering::Relaxed));
+        [
+            ("unauthenticated", unauthenticated),
+            ("forbidden", forbidden),
+            ("guessing", guessing),
+        ]
+    }
+}

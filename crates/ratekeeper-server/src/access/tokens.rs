@@ -1,0 +1,367 @@
+//! The tokens that `ratekeeper token` makes: their hashes, in `tokens.json` of the data folder.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::Role;
+use crate::callers::is_equal;
+use crate::kept;
+
+const NAME: &str = "tokens.json";
+
+/// The marker that remembers that there was a token once.
+const MARKER: &str = "tokens-required";
+
+/// The lock under which the file is changed.
+const LOCK: &str = "tokens.lock";
+
+/// The beginning of each token, by which scanners for leaked secrets know it.
+const PREFIX: &str = "rk_admin_";
+
+const VERSION: u32 = 1;
+
+/// The most tokens there can be.
+const TOKENS_MAX: usize = 1_000;
+
+/// A token, without its secret.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdminToken {
+    /// The name of its holder, by which it is revoked.
+    pub name: Box<str>,
+    /// The role of its holder.
+    pub role: Role,
+    /// The SHA-256 of the token, in hexadecimal digits.
+    pub sha256: Box<str>,
+    /// The time it was made, in seconds since 1970.
+    pub created_at: u64,
+}
+
+/// The reason why tokens cannot be made, listed or revoked.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminTokenError {
+    /// A file cannot be read or written.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The file of the tokens is not one.
+    #[error("{} is damaged; move it away and make new tokens", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The error at its place.
+        source: serde_json::Error,
+    },
+    /// A later version of Ratekeeper wrote the file.
+    #[error("the tokens are of version {0}, which this Ratekeeper does not know")]
+    Version(u32),
+    /// The name is taken.
+    #[error("there is a token for {0:?} already; revoke it first")]
+    Taken(Box<str>),
+    /// The name is empty, too long, or has characters that do not print.
+    #[error("a name has 1 to 100 characters, all of which print")]
+    Name,
+    /// No token has the name.
+    #[error("there is no token for {0:?}")]
+    Unknown(Box<str>),
+    /// There are 1,000 already.
+    #[error("there are {TOKENS_MAX} tokens already")]
+    TooMany,
+    /// The system has no random numbers.
+    #[error("the system gives no random numbers")]
+    Random(#[source] getrandom::Error),
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    version: u32,
+    tokens: Vec<AdminToken>,
+}
+
+/// The tokens of one data folder.
+#[derive(Debug)]
+pub struct Tokens {
+    folder: PathBuf,
+    read: Mutex<Reading>,
+}
+
+/// The last reading of the file, and what the file looked like then.
+#[derive(Debug, Default)]
+struct Reading {
+    stamp: Option<Stamp>,
+    tokens: Vec<([u8; 32], Box<str>, Role)>,
+}
+
+/// The properties of a file that change when it is replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    bytes: u64,
+    #[cfg(unix)]
+    inode: u64,
+}
+
+impl Tokens {
+    /// The tokens of `folder`, which need not exist yet.
+    #[must_use]
+    pub fn new(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_path_buf(),
+            read: Mutex::default(),
+        }
+    }
+
+    /// Makes a token, and returns it: it is kept nowhere.
+    ///
+    /// # Errors
+    /// The name is taken or not a name, there are too many, or the files cannot be written.
+    pub fn create(&self, name: &str, role: Role) -> Result<String, AdminTokenError> {
+        let is_printed = |c: char| !c.is_control();
+        if name.is_empty() || name.chars().count() > 100 || !name.chars().all(is_printed) {
+            return Err(AdminTokenError::Name);
+        }
+        let _alone = self.lock()?;
+        let mut content = self.load()?;
+        if content.tokens.iter().any(|token| *token.name == *name) {
+            return Err(AdminTokenError::Taken(name.into()));
+        }
+        if content.tokens.len() >= TOKENS_MAX {
+            return Err(AdminTokenError::TooMany);
+        }
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).map_err(AdminTokenError::Random)?;
+        let token = format!("{PREFIX}{}", hex(&secret));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        content.tokens.push(AdminToken {
+            name: name.into(),
+            role,
+            sha256: hex(&Sha256::digest(&token)).into(),
+            created_at: now.map_or(0, |since| since.as_secs()),
+        });
+        // First: from here on nobody gets in without a token.
+        self.write(
+            MARKER,
+            b"Every client of the admin API needs a token, because there was one once.\n",
+        )?;
+        self.save(&content)?;
+        Ok(token)
+    }
+
+    /// The tokens, in the order in which they were made.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn list(&self) -> Result<Vec<AdminToken>, AdminTokenError> {
+        Ok(self.load()?.tokens)
+    }
+
+    /// Takes a token away; it is refused from the next request on.
+    ///
+    /// # Errors
+    /// There is none of that name, or the file cannot be written.
+    pub fn revoke(&self, name: &str) -> Result<(), AdminTokenError> {
+        let _alone = self.lock()?;
+        let mut content = self.load()?;
+        let count = content.tokens.len();
+        content.tokens.retain(|token| *token.name != *name);
+        if content.tokens.len() == count {
+            return Err(AdminTokenError::Unknown(name.into()));
+        }
+        self.save(&content)
+    }
+
+    /// Returns true if there is a token, or was one.
+    pub(crate) fn is_required(&self) -> bool {
+        let is_there = |name| std::fs::symlink_metadata(self.folder.join(name)).is_ok();
+        is_there(MARKER) || is_there(NAME)
+    }
+
+    /// The holder of the token with this hash. The file is looked at each time, so that a token counts as soon
+    /// as it is made, and no longer than until it is revoked. Of a damaged file no token counts.
+    pub(crate) fn find(&self, hash: &[u8; 32]) -> Option<(Box<str>, Role)> {
+        let mut read = self.read.lock();
+        let stamp = Stamp::of(&self.folder.join(NAME));
+        if stamp.is_none() || stamp != read.stamp {
+            read.tokens = self.load_hashes();
+            read.stamp = stamp;
+        }
+        // All are compared, each in whole: the time tells nothing of how near a guess was.
+        let mut found = None;
+        for (known, name, role) in &read.tokens {
+            if is_equal(known, hash) {
+                found = Some((name.clone(), *role));
+            }
+        }
+        found
+    }
+
+    fn load_hashes(&self) -> Vec<([u8; 32], Box<str>, Role)> {
+        let tokens = match self.list() {
+            Ok(tokens) => tokens,
+            Err(error) => {
+                tracing::error!(%error, "no token of the admin API can be used");
+                return Vec::new();
+            }
+        };
+        let known = tokens.into_iter();
+        let known =
+            known.filter_map(|token| Some((from_hex(&token.sha256)?, token.name, token.role)));
+        known.collect()
+    }
+
+    fn load(&self) -> Result<Content, AdminTokenError> {
+        let path = self.folder.join(NAME);
+        let bytes = match kept::read(&path) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => {
+                return Ok(Content {
+                    version: VERSION,
+                    tokens: Vec::new(),
+                });
+            }
+            Err(source) => return Err(AdminTokenError::Io { path, source }),
+        };
+        let content: Content = match serde_json::from_slice(&bytes) {
+            Ok(content) => content,
+            Err(source) => return Err(AdminTokenError::Damaged { path, source }),
+        };
+        match content.version {
+            VERSION => Ok(content),
+            other => Err(AdminTokenError::Version(other)),
+        }
+    }
+
+    fn save(&self, content: &Content) -> Result<(), AdminTokenError> {
+        // Names and numbers: nothing in there can fail.
+        let text = serde_json::to_vec_pretty(content).unwrap_or_default();
+        self.write(NAME, &text)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), AdminTokenError> {
+        let path = self.folder.join(name);
+        kept::write(&path, bytes).map_err(|source| AdminTokenError::Io { path, source })
+    }
+
+    /// Waits for other processes that change the tokens; the lock ends with the file.
+    fn lock(&self) -> Result<File, AdminTokenError> {
+        let path = self.folder.join(LOCK);
+        let locked = std::fs::create_dir_all(&self.folder)
+            .and_then(|()| File::create(&path))
+            .and_then(|file| file.lock().map(|()| file));
+        locked.map_err(|source| AdminTokenError::Io { path, source })
+    }
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let found = std::fs::metadata(path).ok()?;
+        Some(Self {
+            modified: found.modified().ok(),
+            bytes: found.len(),
+            #[cfg(unix)]
+            inode: std::os::unix::fs::MetadataExt::ino(&found),
+        })
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let digits: Vec<u32> = text.as_bytes().iter().map(digit).collect::<Option<_>>()?;
+    let (pairs, rest) = digits.as_chunks::<2>();
+    if pairs.len() != 32 || !rest.is_empty() {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = u8::try_from(high << 4 | low).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(token: &str) -> [u8; 32] {
+        Sha256::digest(token).into()
+    }
+
+    #[test]
+    fn a_token_counts_from_its_making_to_its_revocation() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (command, service) = (Tokens::new(folder.path()), Tokens::new(folder.path()));
+        assert!(!service.is_required());
+        assert_eq!(service.find(&hash("")), None);
+        let ann = command.create("ann", Role::Editor).expect("it is made");
+        assert!(service.is_required());
+        assert_eq!(
+            service.find(&hash(&ann)),
+            Some(("ann".into(), Role::Editor))
+        );
+        let bob = command.create("bob", Role::Viewer).expect("it is made");
+        assert_ne!(ann, bob);
+        assert_eq!(
+            service.find(&hash(&bob)),
+            Some(("bob".into(), Role::Viewer))
+        );
+        assert!(matches!(
+            command.create("bob", Role::Admin),
+            Err(AdminTokenError::Taken(_))
+        ));
+        let text = std::fs::read_to_string(folder.path().join(NAME)).expect("it is there");
+        assert!(!text.contains(&ann[PREFIX.len()..]), "only hashes are kept");
+        command.revoke("ann").expect("it is there");
+        assert_eq!(service.find(&hash(&ann)), None);
+        assert!(matches!(
+            command.revoke("ann"),
+            Err(AdminTokenError::Unknown(_))
+        ));
+        command.revoke("bob").expect("it is there");
+        assert!(service.is_required(), "the last one does not open the door");
+        assert!(command.list().expect("it is read").is_empty());
+    }
+
+    #[test]
+    fn a_damaged_or_missing_file_opens_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tokens = Tokens::new(folder.path());
+        let ann = tokens.create("ann", Role::Admin).expect("it is made");
+        std::fs::write(folder.path().join(NAME), "{").expect("it is written");
+        assert_eq!(tokens.find(&hash(&ann)), None);
+        assert!(tokens.is_required());
+        assert!(matches!(
+            tokens.list(),
+            Err(AdminTokenError::Damaged { .. })
+        ));
+        std::fs::remove_file(folder.path().join(NAME)).expect("it is there");
+        assert!(tokens.is_required());
+        assert_eq!(tokens.find(&hash(&ann)), None);
+    }
+
+    #[test]
+    fn names_are_bounded() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tokens = Tokens::new(folder.path());
+        for name in ["", "a\nb", &"x".repeat(101)] {
+            assert!(matches!(
+                tokens.create(name, Role::Viewer),
+                Err(AdminTokenError::Name)
+            ));
+        }
+    }
+}

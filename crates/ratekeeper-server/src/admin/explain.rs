@@ -1,0 +1,62 @@
+//! `GET /admin/v1/explain`: how a request would be decided, for addresses that people can paste.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use ratekeeper_limiter::{Check, Descriptor, ENTRY_BYTES_MAX, Explanation};
+use ratekeeper_rules::Entry;
+
+use crate::app::App;
+use crate::config::ENTRIES_MAX;
+use crate::http::ApiError;
+use crate::store::ServedStore;
+
+/// Explains a descriptor: `?domain=api&entry=api_key:abc&entry=path:/login`. Takes nothing. Several descriptors
+/// go by POST.
+pub(super) async fn by_query<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    query: Result<Query<Vec<(String, String)>>, QueryRejection>,
+) -> Result<Json<Explanation>, ApiError> {
+    let Query(pairs) = query.map_err(|error| ApiError::invalid("?", error.body_text()))?;
+    let (mut domain, mut entries) = ("", Vec::new());
+    for (name, value) in &pairs {
+        match name.as_str() {
+            "domain" if domain.is_empty() => domain = value,
+            "domain" => return Err(ApiError::invalid("?domain", "it is there twice")),
+            "entry" => entries.push(entry(value).map_err(|why| ApiError::invalid("?entry", why))?),
+            _ => {
+                let message = format!("there is no parameter {name:?}; expected domain and entry");
+                return Err(ApiError::invalid("?", message));
+            }
+        }
+    }
+    if domain.is_empty() {
+        return Err(ApiError::invalid(
+            "?domain",
+            "expected the domain of the rules",
+        ));
+    }
+    if entries.is_empty() || entries.len() > ENTRIES_MAX {
+        let message = format!("expected 1 to {ENTRIES_MAX} entries, each as KEY:VALUE");
+        return Err(ApiError::invalid("?entry", message));
+    }
+    let descriptors = [Descriptor::new(&entries)];
+    let check = Check::new(domain, &descriptors);
+    Ok(Json(app.limiter.explain(&check).await))
+}
+
+/// The entry that `text` writes as `key:value`, split at the first colon.
+pub(super) fn entry(text: &str) -> Result<Entry<'_>, String> {
+    let Some((key, value)) = text.split_once(':') else {
+        return Err(format!("{text:?} is not an entry; write KEY:VALUE"));
+    };
+    if key.is_empty() {
+        return Err("the key must not be empty".to_owned());
+    }
+    if text.len() > ENTRY_BYTES_MAX {
+        return Err(format!("at most {ENTRY_BYTES_MAX} bytes"));
+    }
+    Ok(Entry { key, value })
+}

@@ -1,0 +1,41 @@
+//! The roles that parts of the admin listener need.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::access::Role;
+use crate::app::App;
+use crate::listen::Peer;
+use crate::store::ServedStore;
+
+/// Lets only requests of senders with a role pass, and adds the [`Operator`](crate::access::Operator) to them.
+pub(super) async fn require<S: ServedStore>(
+    State((app, role)): State<(Arc<App<S>>, Role)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match app.access.admit(&parts, role) {
+        Ok(operator) => {
+            parts.extensions.insert(operator);
+            next.run(Request::from_parts(parts, body)).await
+        }
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// Lets scrapers on this host pass without credentials; others need a role.
+pub(super) async fn require_from_afar<S: ServedStore>(
+    state: State<(Arc<App<S>>, Role)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let peer = request.extensions().get::<Peer>();
+    match peer.is_some_and(|peer| peer.is_local() && peer.by_local_listener) {
+        true => next.run(request).await,
+        false => require(state, request, next).await,
+    }
+}

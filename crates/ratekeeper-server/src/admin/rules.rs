@@ -1,0 +1,218 @@
+//! The rules in force, and their switches.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Extension, Path, Query, State};
+use http::StatusCode;
+use ratekeeper_limiter::{ListedRule, RuleCounts, RuleSwitch, SwitchError};
+use ratekeeper_rules::RuleSet;
+use serde::{Deserialize, Serialize};
+
+use crate::access::Operator;
+use crate::app::App;
+use crate::http::ApiError;
+use crate::reload::blocking;
+use crate::store::ServedStore;
+use crate::switches::Durability;
+
+/// The most rules in one answer, and how many there are if nobody asks for fewer.
+const PAGE_MAX: usize = 1_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListOptions {
+    /// Only rules of this domain.
+    domain: Option<String>,
+    /// Only rules that are switched, or only those that are not.
+    switched: Option<bool>,
+    /// At most so many rules, up to 1,000.
+    limit: Option<usize>,
+    /// The `next_cursor` of the answer before.
+    cursor: Option<usize>,
+}
+
+/// A page of rules, in the order of the files.
+#[derive(Serialize)]
+pub(super) struct RuleList {
+    rules: Vec<RuleEntry>,
+    /// Asks for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<usize>,
+}
+
+/// A rule in force.
+#[derive(Serialize)]
+pub(super) struct RuleEntry {
+    id: String,
+    domain: String,
+    /// The limit in words: `100 per 1m, sliding_window`.
+    limit: String,
+    /// The plan that the limit is of: `custom` for a single tenant's; absent in domains without plans.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<String>,
+    /// The place of the rule: `file:line:column`.
+    source: String,
+    /// The part that the rule has in decisions now: `enforced`, `shadow` or `disabled`.
+    mode: &'static str,
+    /// The position of its switch; null if it does what the file says.
+    switch: Option<&'static str>,
+    counts: CountsEntry,
+}
+
+/// Decisions of one rule since it was first loaded.
+#[derive(Serialize)]
+struct CountsEntry {
+    allowed: u64,
+    denied: u64,
+    /// Decisions that would have denied, were the rule enforced.
+    shadow_denied: u64,
+    /// Decisions of failure modes, which are among the others.
+    uncounted: u64,
+}
+
+/// A rule after its switch was moved.
+#[derive(Serialize)]
+pub(super) struct Switched {
+    #[serde(flatten)]
+    rule: Option<RuleEntry>,
+    /// True if the switch outlives a restart of this node.
+    survives_restart: bool,
+    /// The reason why it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<&'static str>,
+}
+
+pub(super) async fn list<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    options: Result<Query<ListOptions>, QueryRejection>,
+) -> Result<Json<RuleList>, ApiError> {
+    let Query(options) = options.map_err(|error| ApiError::invalid("?", error.body_text()))?;
+    let page = options.limit.unwrap_or(PAGE_MAX);
+    if page == 0 || page > PAGE_MAX {
+        let message = format!("expected 1 to {PAGE_MAX}");
+        return Err(ApiError::invalid("?limit", message));
+    }
+    let first = options.cursor.unwrap_or(0);
+    let snapshot = app.limiter.snapshot();
+    let is_wanted = |listed: &ListedRule<'_>| {
+        let domain = options.domain.as_deref();
+        domain.is_none_or(|domain| domain == &*listed.rule.domain)
+            && options
+                .switched
+                .is_none_or(|wanted| wanted == listed.switch.is_some())
+    };
+    let mut wanted = snapshot.listed().enumerate().skip(first);
+    let wanted = wanted.by_ref().filter(|(_, listed)| is_wanted(listed));
+    let found: Vec<_> = wanted.take(page + 1).collect();
+    let next_cursor = found.get(page).map(|(number, _)| *number);
+    let entries = found.iter().take(page);
+    let entry = |(_, listed): &(usize, ListedRule<'_>)| RuleEntry::new(snapshot.rules(), listed);
+    Ok(Json(RuleList {
+        rules: entries.map(entry).collect(),
+        next_cursor,
+    }))
+}
+
+pub(super) async fn enable<S: ServedStore>(
+    state: State<Arc<App<S>>>,
+    operator: Extension<Operator>,
+    rule: Result<Path<String>, PathRejection>,
+) -> Result<Json<Switched>, ApiError> {
+    switch(state, operator, rule, Some(RuleSwitch::Enabled)).await
+}
+
+pub(super) async fn disable<S: ServedStore>(
+    state: State<Arc<App<S>>>,
+    operator: Extension<Operator>,
+    rule: Result<Path<String>, PathRejection>,
+) -> Result<Json<Switched>, ApiError> {
+    switch(state, operator, rule, Some(RuleSwitch::Disabled)).await
+}
+
+pub(super) async fn shadow<S: ServedStore>(
+    state: State<Arc<App<S>>>,
+    operator: Extension<Operator>,
+    rule: Result<Path<String>, PathRejection>,
+) -> Result<Json<Switched>, ApiError> {
+    switch(state, operator, rule, Some(RuleSwitch::Shadow)).await
+}
+
+/// Takes the switch away: the rule does what its file says.
+pub(super) async fn restore<S: ServedStore>(
+    state: State<Arc<App<S>>>,
+    operator: Extension<Operator>,
+    rule: Result<Path<String>, PathRejection>,
+) -> Result<Json<Switched>, ApiError> {
+    switch(state, operator, rule, None).await
+}
+
+async fn switch<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    Extension(operator): Extension<Operator>,
+    rule: Result<Path<String>, PathRejection>,
+    to: Option<RuleSwitch>,
+) -> Result<Json<Switched>, ApiError> {
+    let Path(rule) = rule.map_err(|error| ApiError::invalid("{id}", error.body_text()))?;
+    let (worker, name) = (Arc::clone(&app), rule.clone());
+    // It writes a file.
+    let switched = blocking(move || worker.switches.switch(&worker.limiter, &name, to)).await;
+    let durability = switched.map_err(|error| {
+        let (status, code) = match error {
+            SwitchError::UnknownRule(_) => (StatusCode::NOT_FOUND, "UNKNOWN_RULE"),
+            SwitchError::TooMany => (StatusCode::CONFLICT, "TOO_MANY_SWITCHES"),
+        };
+        ApiError::other(status, code, error.to_string())
+    })?;
+    let to = to.map_or("as its file says", RuleSwitch::name);
+    tracing::warn!(rule, to, by = &*operator.name, "a rule was switched");
+    let snapshot = app.limiter.snapshot();
+    let found = snapshot.listed().find(|listed| *listed.rule.id == *rule);
+    Ok(Json(Switched {
+        rule: found.map(|listed| RuleEntry::new(snapshot.rules(), &listed)),
+        survives_restart: durability == Durability::Kept,
+        warning: match durability {
+            Durability::Kept => None,
+            Durability::NoFolder => {
+                Some("there is no data folder (--data-dir), so a restart undoes this")
+            }
+            Durability::Failed => {
+                Some("the data folder cannot be written (see the log), so a restart undoes this")
+            }
+        },
+    }))
+}
+
+impl RuleEntry {
+    fn new(rules: &RuleSet, listed: &ListedRule<'_>) -> Self {
+        let ListedRule {
+            rule,
+            mode,
+            switch,
+            stats,
+        } = *listed;
+        let RuleCounts {
+            allowed,
+            denied,
+            shadow_denied,
+            uncounted,
+            ..
+        } = stats.counts();
+        Self {
+            id: rule.id.to_string(),
+            domain: rule.domain.to_string(),
+            limit: rule.in_words(),
+            plan: Some(rules.plan_of(rule).to_owned()).filter(|plan| !plan.is_empty()),
+            source: rule.place.to_string(),
+            mode: mode.name(),
+            switch: switch.map(RuleSwitch::name),
+            counts: CountsEntry {
+                allowed,
+                denied,
+                shadow_denied,
+                uncounted,
+            },
+        }
+    }
+}

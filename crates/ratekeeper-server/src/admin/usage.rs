@@ -1,0 +1,306 @@
+//! `GET /admin/v1/usage/{api_key}`: how much of its limits a tenant has used, from the live counters.
+
+mod known;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use ratekeeper_core::{Algorithm, Timestamp};
+use ratekeeper_limiter::{Check, Descriptor, ENTRY_BYTES_MAX, ExplainedLimit, Explanation};
+use ratekeeper_rules::window::format_duration;
+use ratekeeper_rules::{Domain, Entry, Rule, RuleSet};
+use serde::Serialize;
+
+use super::explain::entry;
+use crate::app::App;
+use crate::config::ENTRIES_MAX;
+use crate::http::ApiError;
+use crate::store::ServedStore;
+
+/// The most descriptors whose counters are read for one answer.
+const LOOKS_MAX: usize = 200;
+
+/// The name of the tenant's own limits, those of no further entry.
+const DEFAULT: &str = "default";
+
+/// The usage of one tenant.
+#[derive(Serialize)]
+pub(super) struct Usage {
+    api_key: String,
+    domain: String,
+    /// The plan of the tenant; absent in a domain without plans.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<String>,
+    /// The window of the tenant's own limit, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current_window: Option<Span>,
+    /// By descriptor: `default`, or the entries after the tenant's. Where several limits are on one descriptor,
+    /// the name ends with `#` and the window.
+    usage: BTreeMap<String, Used>,
+    /// Descriptors whose values differ from request to request. Their counters are shown with
+    /// `?descriptor=KEY:VALUE`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dynamic: Vec<String>,
+    /// True if the domain has more descriptors than are read for one answer.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    truncated: bool,
+}
+
+/// The use of one limit.
+#[derive(Serialize)]
+struct Used {
+    /// Hits used; of a leased limit, with those that nodes hold in advance.
+    used: u64,
+    /// The most that it holds: the quota, or the burst of a bucket.
+    limit: u64,
+    remaining: u64,
+    rule: String,
+    /// The part that the rule has in decisions now.
+    mode: &'static str,
+    algorithm: &'static str,
+    window: Span,
+    /// Milliseconds until more is left.
+    reset_after_ms: u64,
+    /// Present if the limit is leased.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leased: Option<Leased>,
+}
+
+/// The leases on a counter.
+#[derive(Serialize)]
+struct Leased {
+    /// Hits that this node holds and has not spent; they are among the used ones, as are those of other nodes.
+    held_by_this_node: u64,
+}
+
+/// The window of a limit.
+#[derive(Clone, Serialize)]
+struct Span {
+    /// Its length: `1m`.
+    length: String,
+    /// Its place now, by the clock of this node; absent for limits that have no window: buckets, and
+    /// concurrency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<String>,
+}
+
+/// The parameters of the query.
+struct Options {
+    domain: Option<String>,
+    /// Each with the entries after the tenant's.
+    descriptors: Vec<Vec<String>>,
+}
+
+pub(super) async fn show<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    api_key: Result<Path<String>, PathRejection>,
+    query: Result<Query<Vec<(String, String)>>, QueryRejection>,
+) -> Result<Json<Usage>, ApiError> {
+    let Path(api_key) =
+        api_key.map_err(|error| ApiError::invalid("{api_key}", error.body_text()))?;
+    if api_key.is_empty() || api_key.len() > ENTRY_BYTES_MAX {
+        let message = format!("expected 1 to {ENTRY_BYTES_MAX} bytes");
+        return Err(ApiError::invalid("{api_key}", message));
+    }
+    let Query(pairs) = query.map_err(|error| ApiError::invalid("?", error.body_text()))?;
+    let options = Options::read(pairs)?;
+    if !app.is_loaded() {
+        return Err(ApiError::no_rules());
+    }
+    let snapshot = app.limiter.snapshot();
+    let rules = snapshot.rules();
+    let (domain, tenant) = tenants_domain(rules, options.domain.as_deref())?;
+    let own = Entry {
+        key: tenant,
+        value: &api_key,
+    };
+    let mut known = known::descriptors(domain, own, LOOKS_MAX);
+    for (number, texts) in options.descriptors.iter().enumerate() {
+        let entries = texts.iter().map(|text| entry(text));
+        let entries: Result<Vec<_>, String> = std::iter::once(Ok(own)).chain(entries).collect();
+        let wrong = |why| ApiError::invalid(format!("?descriptor[{number}]"), why);
+        known.lists.push(entries.map_err(wrong)?);
+    }
+    let now = app.limiter.clock().now();
+    let mut usage = BTreeMap::new();
+    for entries in &known.lists {
+        let descriptors = [Descriptor::new(entries)];
+        let check = Check::new(domain.name(), &descriptors);
+        let explanation = app.limiter.inspect(&check).await;
+        add(&mut usage, &explanation, (rules, now), entries, tenant);
+    }
+    let own_window = usage
+        .iter()
+        .find(|(name, _)| name.split('#').next() == Some(DEFAULT));
+    let plan = domain.subscription(&[own], now).plan();
+    Ok(Json(Usage {
+        current_window: own_window.map(|(_, used)| used.window.clone()),
+        plan: Some(domain.plan_name(plan).to_owned()).filter(|plan| !plan.is_empty()),
+        domain: domain.name().to_owned(),
+        api_key: api_key.clone(),
+        usage,
+        dynamic: known.dynamic.into_iter().collect(),
+        truncated: known.is_cut,
+    }))
+}
+
+impl Options {
+    fn read(pairs: Vec<(String, String)>) -> Result<Self, ApiError> {
+        let mut options = Self {
+            domain: None,
+            descriptors: Vec::new(),
+        };
+        for (name, value) in pairs {
+            match name.as_str() {
+                "domain" => options.domain = Some(value),
+                "descriptor" => options.descriptors.push(descriptor(value)?),
+                _ => {
+                    let message =
+                        format!("there is no parameter {name:?}; expected domain and descriptor");
+                    return Err(ApiError::invalid("?", message));
+                }
+            }
+        }
+        if options.descriptors.len() > LOOKS_MAX {
+            let message = format!("at most {LOOKS_MAX} descriptors");
+            return Err(ApiError::invalid("?descriptor", message));
+        }
+        Ok(options)
+    }
+}
+
+/// The entries of a descriptor: one, `key:value`, or a JSON list of them.
+fn descriptor(text: String) -> Result<Vec<String>, ApiError> {
+    if !text.starts_with('[') {
+        return Ok(vec![text]);
+    }
+    let wrong = |why: String| ApiError::invalid("?descriptor", why);
+    let entries: Vec<String> = serde_json::from_str(&text)
+        .map_err(|error| wrong(format!("not a JSON list of entries: {error}")))?;
+    match entries.len() {
+        1..ENTRIES_MAX => Ok(entries),
+        _ => Err(wrong(format!("expected 1 to {} entries", ENTRIES_MAX - 1))),
+    }
+}
+
+/// The domain that is meant, and the key of the entry that names its tenants.
+fn tenants_domain<'a>(
+    rules: &'a RuleSet,
+    named: Option<&str>,
+) -> Result<(&'a Domain, &'a str), ApiError> {
+    let wrong = |why: String| Err(ApiError::invalid("?domain", why));
+    let with_tenants = || rules.domains().filter(|domain| domain.tenant().is_some());
+    let domain = match named {
+        Some(name) => rules.domain(name),
+        None => with_tenants().next(),
+    };
+    if named.is_none() && with_tenants().nth(1).is_some() {
+        return wrong("several domains have tenants; name one of them".to_owned());
+    }
+    match domain.and_then(|domain| Some((domain, domain.tenant()?))) {
+        Some(found) => Ok(found),
+        None => wrong(match named {
+            Some(name) => format!("there is no domain {name:?} with `tenant:`"),
+            None => {
+                "no domain has `tenant:`, which names the entry that tells tenants apart".to_owned()
+            }
+        }),
+    }
+}
+
+/// Adds the limits of the last of `entries`: those before it are other descriptors'.
+fn add(
+    usage: &mut BTreeMap<String, Used>,
+    explanation: &Explanation,
+    (rules, now): (&RuleSet, Timestamp),
+    entries: &[Entry<'_>],
+    tenant: &str,
+) {
+    let node = explanation
+        .descriptors
+        .first()
+        .and_then(|descriptor| descriptor.nodes.get(entries.len() - 1));
+    let limits = node.map(|node| &node.limits[..]).unwrap_or_default();
+    let others = entries.iter().filter(|entry| entry.key != tenant);
+    let others: Vec<_> = others
+        .map(|entry| format!("{}:{}", entry.key, entry.value))
+        .collect();
+    let name = match others.is_empty() {
+        true => DEFAULT.to_owned(),
+        false => others.join(","),
+    };
+    for limit in limits {
+        let Some(used) = Used::new(limit, rules, now) else {
+            continue;
+        };
+        let name = match limits.len() {
+            1 => name.clone(),
+            _ => format!("{name}#{}", used.window.length),
+        };
+        usage.insert(name, used);
+    }
+}
+
+impl Used {
+    /// [`None`] for what is unlimited, and for a rule that a reload has just taken away.
+    fn new(limit: &ExplainedLimit, rules: &RuleSet, now: Timestamp) -> Option<Self> {
+        let rule = rules.rules().get(limit.index?.get())?;
+        let limited = rule.limited().filter(|_| *rule.id == *limit.rule)?;
+        let (capacity, remaining) = (limit.capacity?, limit.remaining?);
+        Some(Self {
+            used: capacity.saturating_sub(remaining),
+            limit: capacity,
+            remaining,
+            rule: limit.rule.clone(),
+            mode: ratekeeper_limiter::RuleMode::of(rule, limit.switch).name(),
+            algorithm: limited.algorithm().name(),
+            window: Span::of(rule, limited.algorithm(), now),
+            reset_after_ms: limit.reset_after_ms.unwrap_or(0),
+            leased: limit.held.map(|held| Leased {
+                held_by_this_node: held.left,
+            }),
+        })
+    }
+}
+
+impl Span {
+    fn of(rule: &Rule, algorithm: Algorithm, now: Timestamp) -> Self {
+        let window = rule.limited().map_or(0, |limit| limit.window().get());
+        let micros = now.as_micros();
+        let place = match (algorithm, &rule.calendar) {
+            (_, Some(calendar)) => {
+                let bounds = calendar.bounds(now);
+                Some((bounds.start.as_micros(), bounds.end.as_micros()))
+            }
+            (Algorithm::FixedWindow, None) if window > 0 => {
+                let start = micros - micros % window;
+                Some((start, start.saturating_add(window)))
+            }
+            (Algorithm::SlidingWindow | Algorithm::SlidingLog, None) => {
+                Some((micros.saturating_sub(window), micros))
+            }
+            _ => None,
+        };
+        let length = match algorithm {
+            Algorithm::Concurrency => "now".to_owned(),
+            _ => format_duration(ratekeeper_core::Micros::new(window)),
+        };
+        Self {
+            length,
+            start: place.map(|(start, _)| rfc3339(start)),
+            end: place.map(|(_, end)| rfc3339(end)),
+        }
+    }
+}
+
+/// A time as in `2027-01-31T10:30:00Z`.
+fn rfc3339(micros: u64) -> String {
+    let micros = i64::try_from(micros).unwrap_or(i64::MAX);
+    let time = jiff::Timestamp::from_microsecond(micros);
+    time.unwrap_or(jiff::Timestamp::MAX).to_string()
+}

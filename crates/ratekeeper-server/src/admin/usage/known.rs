@@ -1,0 +1,95 @@
+//! The descriptors of a tenant that can be told from the rules alone.
+
+use std::collections::BTreeSet;
+
+use ratekeeper_rules::{Domain, Entry, Node};
+
+/// Descriptors of a tenant.
+#[derive(Debug, Default)]
+pub(super) struct Known<'a> {
+    /// The entries of those whose values the rules have.
+    pub(super) lists: Vec<Vec<Entry<'a>>>,
+    /// The patterns of those whose values only requests have.
+    pub(super) dynamic: BTreeSet<String>,
+    /// True if there are more than were looked for.
+    pub(super) is_cut: bool,
+}
+
+/// The descriptors of the tenant that `own` names, at most `most`.
+pub(super) fn descriptors<'a>(domain: &'a Domain, own: Entry<'a>, most: usize) -> Known<'a> {
+    let mut search = Search {
+        domain,
+        own,
+        most,
+        above: Vec::new(),
+        known: Known::default(),
+    };
+    search.among(domain.nodes(), false);
+    search.known
+}
+
+struct Search<'a> {
+    domain: &'a Domain,
+    own: Entry<'a>,
+    most: usize,
+    /// The entries on the way to the nodes that are looked at.
+    above: Vec<Entry<'a>>,
+    known: Known<'a>,
+}
+
+impl<'a> Search<'a> {
+    fn among(&mut self, nodes: &'a [Node], has_tenant: bool) {
+        for node in nodes {
+            if self.known.lists.len() >= self.most || self.known.dynamic.len() >= self.most {
+                self.known.is_cut = true;
+                return;
+            }
+            let is_tenant = !has_tenant && node.key() == self.own.key;
+            let is_fixed = |text: &&str| !text.is_empty() && !text.contains('*');
+            let entry = match node.value().filter(is_fixed) {
+                _ if is_tenant => self.own,
+                Some(value) if is_fixed(&node.key()) => Entry {
+                    key: node.key(),
+                    value,
+                },
+                _ => {
+                    if has_tenant {
+                        self.known.dynamic.insert(self.pattern(node));
+                    }
+                    continue;
+                }
+            };
+            self.above.push(entry);
+            // A request takes one of the nodes of its key: for this value it may be another one.
+            let walk = self.domain.walk(&self.above);
+            let is_taken = walk.len() == self.above.len()
+                && walk
+                    .last()
+                    .is_some_and(|visit| std::ptr::eq(visit.node, node));
+            if is_taken {
+                let has_tenant = has_tenant || is_tenant;
+                if has_tenant {
+                    self.known.lists.push(self.above.clone());
+                }
+                self.among(node.nodes(), has_tenant);
+            }
+            self.above.pop();
+        }
+    }
+
+    /// The entries after the tenant's, with `*` for what requests bring.
+    fn pattern(&self, node: &Node) -> String {
+        let after = self.above.iter().filter(|entry| entry.key != self.own.key);
+        let mut parts: Vec<_> = after
+            .map(|entry| format!("{}:{}", entry.key, entry.value))
+            .collect();
+        parts.push(format!(
+            "{}:{}",
+            node.key(),
+            node.value()
+                .filter(|value| !value.is_empty())
+                .unwrap_or("*")
+        ));
+        parts.join(",")
+    }
+}

@@ -1,0 +1,121 @@
+//! Small files of the data folder that outlive a restart. They are replaced whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// The most bytes of such a file that are read.
+const BYTES_MAX: u64 = 4 << 20;
+
+/// Reads a file; [`None`] where there is none.
+///
+/// # Errors
+/// It cannot be read, or is too large to be one of ours.
+pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if !file.metadata()?.is_file() {
+        let message = "it is not a regular file";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        let message = format!("it has more than {BYTES_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    Ok(Some(bytes))
+}
+
+/// Replaces the file, which only its owner may read, and makes its folder where there is none. After a
+/// crash the file has its old content or the new one.
+///
+/// # Errors
+/// The folder cannot be made, or the file cannot be written.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    fs::create_dir_all(folder)?;
+    let new = beside(path, ".new");
+    // One that a crash left behind may have other permissions.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = private(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    // The new name has to outlive a power cut as well.
+    File::open(folder)?.sync_all()
+}
+
+/// Moves a file that cannot be used out of the way, so that it can be looked into; answers its new path.
+///
+/// # Errors
+/// It cannot be moved.
+pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    let aside = beside(path, ".damaged");
+    fs::rename(path, &aside)?;
+    Ok(aside)
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+fn private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_is_private() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("deep/er/file.json");
+        assert_eq!(read(&path).expect("none is fine"), None);
+        for text in ["one", "two, and longer"] {
+            write(&path, text.as_bytes()).expect("it is written");
+            assert_eq!(read(&path).expect("it is there"), Some(text.into()));
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = fs::metadata(&path).expect("it is there").permissions();
+            assert_eq!(mode.mode() & 0o777, 0o600);
+        }
+        let names = fs::read_dir(path.parent().expect("a folder")).expect("it is there");
+        assert_eq!(names.count(), 1, "nothing is left beside it");
+        let aside = set_aside(&path).expect("it is moved");
+        assert_eq!(
+            read(&aside).expect("it is there"),
+            Some("two, and longer".into())
+        );
+        assert_eq!(read(&path).expect("it is gone"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_ours_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(read(folder.path()).is_err());
+        let large = folder.path().join("large");
+        File::create(&large)
+            .and_then(|file| file.set_len(BYTES_MAX + 1))
+            .expect("it is made");
+        assert!(read(&large).is_err());
+    }
+}

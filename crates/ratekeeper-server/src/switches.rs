@@ -1,0 +1,155 @@
+//! The file that keeps run-time switches of rules over a restart: `switches.json` in the data folder.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use ratekeeper_limiter::{Limiter, RuleSwitch, SWITCHES_MAX, SwitchError, Switches};
+use ratekeeper_store::Store;
+use serde::{Deserialize, Serialize};
+
+use crate::kept;
+
+const NAME: &str = "switches.json";
+
+/// The format of the file. Another version is refused, and set aside.
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    version: u32,
+    switches: BTreeMap<Box<str>, RuleSwitch>,
+}
+
+/// The answer to whether a switch outlives a restart of this node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Durability {
+    /// It is in the file.
+    Kept,
+    /// There is no data folder.
+    NoFolder,
+    /// The file cannot be written; the log says why.
+    Failed,
+}
+
+/// The reason why kept switches cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum BadSwitches {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("its version is {0}")]
+    Version(u32),
+    #[error("it has {0} switches, more than {SWITCHES_MAX}")]
+    TooMany(usize),
+}
+
+/// The switches on disk.
+#[derive(Debug)]
+pub(crate) struct SwitchFile {
+    path: Option<PathBuf>,
+    /// True while the file lacks a switch that is in force. Held while one is changed, so that the file gets the
+    /// switches in the order in which they came into force.
+    is_behind: Mutex<bool>,
+    was_damaged: bool,
+}
+
+impl SwitchFile {
+    /// Puts the switches kept in `folder`, if any, in force. A damaged file is set aside: serving with every
+    /// rule as its file says is better than not serving.
+    pub(crate) fn restore<S: Store>(folder: Option<&Path>, limiter: &Limiter<S>) -> Self {
+        let path = folder.map(|folder| folder.join(NAME));
+        let mut was_damaged = false;
+        if let Some(path) = &path {
+            match load(path) {
+                Ok(None) => {}
+                Ok(Some(switches)) => {
+                    let rules: Vec<_> = switches.iter().map(|(rule, _)| rule).collect();
+                    tracing::warn!(?rules, "rules are switched, as before the restart");
+                    limiter.restore_switches(switches);
+                }
+                Err(why) => {
+                    was_damaged = true;
+                    let aside = kept::set_aside(path);
+                    tracing::error!(%why, path = %path.display(), ?aside, "the switches of rules cannot be used and were \
+                         set aside; every rule does what its file says");
+                }
+            }
+        }
+        Self {
+            path,
+            is_behind: Mutex::new(false),
+            was_damaged,
+        }
+    }
+
+    /// Switches a rule and keeps that; blocks. A switch that cannot be kept is in force all the same: whoever
+    /// turns a rule off in an emergency must not fail because a disk is full.
+    pub(crate) fn switch<S: Store>(
+        &self,
+        limiter: &Limiter<S>,
+        rule: &str,
+        to: Option<RuleSwitch>,
+    ) -> Result<Durability, SwitchError> {
+        let mut is_behind = self.is_behind.lock();
+        let switches = limiter.switch(rule, to)?;
+        let Some(path) = &self.path else {
+            return Ok(Durability::NoFolder);
+        };
+        let saved = save(path, &switches);
+        *is_behind = saved.is_err();
+        Ok(match saved {
+            Ok(()) => Durability::Kept,
+            Err(error) => {
+                tracing::error!(%error, path = %path.display(), "the switches of rules cannot be saved");
+                Durability::Failed
+            }
+        })
+    }
+
+    /// The current faults, for `/readyz`.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.was_damaged {
+            faults.push(format!(
+                "{NAME} was damaged and set aside: rules that were switched are not any more"
+            ));
+        }
+        if *self.is_behind.lock() {
+            faults.push(format!(
+                "{NAME} cannot be written: a restart would lose switches of rules"
+            ));
+        }
+        faults
+    }
+}
+
+fn load(path: &Path) -> Result<Option<Switches>, BadSwitches> {
+    let Some(bytes) = kept::read(path)? else {
+        return Ok(None);
+    };
+    let content: Content = serde_json::from_slice(&bytes)?;
+    if content.version != VERSION {
+        return Err(BadSwitches::Version(content.version));
+    }
+    if content.switches.len() > SWITCHES_MAX {
+        return Err(BadSwitches::TooMany(content.switches.len()));
+    }
+    let switches: Switches = content.switches.into_iter().collect();
+    Ok(Some(switches).filter(|switches| !switches.is_empty()))
+}
+
+fn save(path: &Path, switches: &Switches) -> Result<(), BadSwitches> {
+    let content = Content {
+        version: VERSION,
+        switches: switches
+            .iter()
+            .map(|(rule, to)| (rule.into(), to))
+            .collect(),
+    };
+    let text = serde_json::to_vec_pretty(&content)?;
+    Ok(kept::write(path, &text)?)
+}
