@@ -12,6 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ratekeeper-core", &[]),
     ("ratekeeper-rules", &["ratekeeper-core"]),
     ("ratekeeper-store", &["ratekeeper-core"]),
+    ("ratekeeper-shed", &["ratekeeper-core"]),
     (
         "ratekeeper-limiter",
         &["ratekeeper-core", "ratekeeper-rules", "ratekeeper-store"],
@@ -33,6 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-http",
             "ratekeeper-limiter",
             "ratekeeper-rules",
+            "ratekeeper-shed",
             "ratekeeper-store",
         ],
     ),

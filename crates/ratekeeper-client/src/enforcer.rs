@@ -166,6 +166,7 @@ fn admission(
         headers: terms.headers.lines(&standing),
         degraded: standing.degraded,
         verdict,
+        undo: None,
     };
     if !is_to_wait {
         return admission;
@@ -183,6 +184,7 @@ fn undecided() -> Admission<Permit, QueuedAtService> {
         headers: HeaderLines::new(),
         degraded: false,
         verdict: AdmissionVerdict::Unavailable,
+        undo: None,
     }
 }
 

@@ -66,6 +66,11 @@ impl Fault {
         }
     }
 
+    /// Returns true if the upstream did not answer, whatever the reason.
+    pub(crate) fn is_of_upstream(&self) -> bool {
+        self.upstream().is_some()
+    }
+
     fn upstream(&self) -> Option<&str> {
         match self {
             Self::Unreachable { upstream, .. }

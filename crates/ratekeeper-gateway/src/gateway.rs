@@ -24,6 +24,7 @@ use crate::metrics::{self, UpstreamCounts, count_of};
 use crate::proxy::Proxy;
 use crate::routes::{BadRoutes, Routes, RoutesConfig};
 use crate::shared::Shared;
+use crate::shed_metrics;
 use crate::upstream::{Address, Health, Upstream};
 
 /// The settings of a [`Gateway`] besides its limits.
@@ -103,6 +104,7 @@ impl<E: Enforcer> Gateway<E> {
             patience: config.patience,
             tunnel_silence_max: config.tunnel_silence_max,
             log: config.log,
+            shedder: Arc::default(),
             own: UpstreamCounts::default(),
             counts: Mutex::new(counts),
         };
@@ -157,6 +159,8 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
         let upstreams = counts.iter().map(|(name, counts)| (&**name, &**counts));
         let all = upstreams.chain([("", &self.shared.own)]);
         metrics::encode(all, encoder)?;
+        let sites = counts.iter().map(|(name, counts)| (&**name, &*counts.site));
+        shed_metrics::encode(&self.shared.shedder.counts(), sites, encoder)?;
         self.encode_health(encoder)?;
         let counts = self.layer.counts();
         let help = "Requests that the gateway refused, would have refused, or held back";

@@ -22,6 +22,7 @@ mod pool;
 mod proxy;
 mod routes;
 mod shared;
+mod shed_metrics;
 mod tls;
 mod upgrade;
 mod upstream;

@@ -1,6 +1,7 @@
 //! Counts by upstream.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
+
+use ratekeeper_tower::Site;
 
 use crate::upstream::Room;
 
@@ -36,6 +39,8 @@ pub(crate) struct UpstreamCounts {
     retries: AtomicU64,
     /// The room, kept by name like the counts: requests under way when routes are replaced still occupy places in it.
     room: Mutex<Option<Room>>,
+    /// The state of its shedders, kept like the room.
+    pub(crate) site: Arc<Site>,
 }
 
 // Relaxed everywhere: the counts are independent of each other.

@@ -9,17 +9,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use bytes::Bytes;
 use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::TrySendError;
 use ratekeeper_server::Peer;
+use ratekeeper_tower::{BodyForm, Ending, Passage, Shed, ShedContext};
 use tokio::time::timeout;
 use tower::Service;
 
 use crate::body::{HeldPlace, Progress, ProxyBody, RequestBody};
 use crate::connect::{ConnectError, ConnectionUse, connect};
-use crate::fault::{Fault, is_grpc};
+use crate::fault::{Fault, is_grpc, is_stream};
 use crate::head::{self, Inbound};
 use crate::pool::{Connection, Lease, Pool};
 use crate::shared::Shared;
@@ -66,6 +68,11 @@ impl Proxy {
         mut request: Request<RequestBody>,
     ) -> Result<Response<ProxyBody>, Fault> {
         let upstream = self.route(&request)?;
+        let passage = match self.admit(&upstream, &mut request) {
+            Ok(passage) => passage,
+            Err(shed) => return Ok(shed.map(ProxyBody::text)),
+        };
+        let gives_samples = !is_stream(request.headers());
         let body_bytes_max = self.shared.body_bytes_max;
         if request.body().size_hint().lower() > body_bytes_max {
             return Err(Fault::TooLarge(body_bytes_max));
@@ -101,6 +108,9 @@ impl Proxy {
         };
         let place = HeldPlace::new(place, exchange.progress.as_ref());
         let outcome = exchange.run(Request::from_parts(parts, body)).await;
+        let gives_samples = gives_samples && exchange.connection_use == ConnectionUse::Requests;
+        let in_flight = passage.map(|it| it.answered(ending(&outcome).filter(|_| gives_samples)));
+        let place = place.with(in_flight);
         let (answer, lease) = outcome.inspect_err(|fault| {
             tracing::debug!(
                 upstream = &*upstream.name,
@@ -142,6 +152,20 @@ impl Proxy {
         Ok(answer)
     }
 
+    /// Takes the request through the shedders, if any is in use; the answer to one that is shed.
+    fn admit(
+        &self,
+        upstream: &Upstream,
+        request: &mut Request<RequestBody>,
+    ) -> Result<Option<Passage>, Response<Bytes>> {
+        let Some(context) = request.extensions_mut().remove::<ShedContext>() else {
+            return Ok(None);
+        };
+        let admitted = self.shared.shedder.admit(&upstream.counts.site, &context);
+        let refused = |shed: Shed| shed.response(request.headers(), BodyForm::default());
+        admitted.map(Some).map_err(refused)
+    }
+
     fn route(&self, request: &Request<RequestBody>) -> Result<Arc<Upstream>, Fault> {
         let header = request.headers().get(HOST).map(HeaderValue::as_bytes);
         let authority = request.uri().authority().map(|it| it.as_str().as_bytes());
@@ -149,6 +173,17 @@ impl Proxy {
         let host = header.or(authority).unwrap_or_default();
         let found = routes.find(host, request.uri());
         found.cloned().ok_or(Fault::NoRoute)
+    }
+}
+
+/// The end of a round trip, if it tells anything about the upstream's load.
+fn ending(outcome: &Result<Answered, Fault>) -> Option<Ending> {
+    match outcome {
+        Ok((answer, _)) => match answer.status() {
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => Some(Ending::Dropped),
+            _ => Some(Ending::Answered),
+        },
+        Err(fault) => fault.is_of_upstream().then_some(Ending::Dropped),
     }
 }
 

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use ratekeeper_http::Forwarding;
 use ratekeeper_server::Patience;
+use ratekeeper_tower::Shedder;
 use tokio::sync::Notify;
 
 use crate::log::AccessLog;
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
     pub(crate) patience: Patience,
     pub(crate) tunnel_silence_max: Duration,
     pub(crate) log: Option<AccessLog>,
+    pub(crate) shedder: Arc<Shedder>,
     /// Counts of requests that no upstream answered.
     pub(crate) own: UpstreamCounts,
     /// Counts by upstream name; those of removed upstreams stay, since counters must not go back.

@@ -41,6 +41,7 @@ mod rule;
 mod ruleset;
 mod schema;
 pub mod secret;
+mod shed;
 mod slas;
 mod tenants;
 pub mod window;
@@ -59,6 +60,10 @@ pub use read::{ReadError, ReadOptions, Source, Unreadable, read};
 pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, Rule, RuleLimit, Unit};
 pub use ruleset::{Domain, Evaluation, Node, PlanIndex, RuleIndex, RuleSet};
 pub use schema::json_schema;
+pub use shed::{
+    AdaptiveShed, Classifier, DEFAULT_PRIORITIES, FleetShed, PRIORITIES_MAX, ShedMode, ShedRules,
+    WorkerShed,
+};
 pub use slas::{
     LEVEL_KEYS, LevelMatch, LevelStatus, PathPattern, PathPatternError, SERVICE_LEVELS, Segment,
     ServiceLevel, TENANT,

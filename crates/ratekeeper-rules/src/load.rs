@@ -21,7 +21,7 @@ use crate::tenants::{OverrideDefaults, TenantTable};
 use crate::yaml::{self, Mark, Node as Tree};
 use crate::{
     Diagnostic, Diagnostics, Domain, Evaluation, FailureMode, Node, PathFolding, PathForm,
-    PathKeys, Position, Rule, RuleSet, Source, TenantKey, secret,
+    PathKeys, Position, Rule, RuleSet, ShedRules, Source, TenantKey, secret,
 };
 
 /// The defaults for keys that a file leaves out.
@@ -302,6 +302,7 @@ fn compile(
             (&mut rules, &mut drafts),
         );
     }
+    let shed = shed(&mut roots, reports);
     let listed = roots.iter_mut().map(|root| root.tenants.take()).collect();
     let levels = levels::compile(roots, options, reports, (&mut rules, &mut drafts));
     id::assign(&mut rules, &drafts, reports);
@@ -314,7 +315,28 @@ fn compile(
         reports,
         (&mut rules, &suffixes),
     );
-    assemble(domains, (rules, suffixes), levels, options)
+    let mut rules = assemble(domains, (rules, suffixes), levels, options);
+    rules.shed = shed;
+    rules
+}
+
+/// The `shed:` of all files: at most one may have it.
+fn shed(roots: &mut [Root<'_>], reports: &mut [Report<'_>]) -> Option<Arc<ShedRules>> {
+    let mut found: Option<(Arc<ShedRules>, String)> = None;
+    for (root, report) in roots.iter_mut().zip(reports) {
+        let Some(At { value, mark }) = root.shed.take() else {
+            continue;
+        };
+        match &found {
+            Some((_, place)) => report.error(
+                mark,
+                "`shed` is in two files",
+                format!("it is at {place} already: keep one of them"),
+            ),
+            None => found = Some((Arc::new(value), report.place(mark).to_string())),
+        }
+    }
+    found.map(|(shed, _)| shed)
 }
 
 /// Finds or creates the domain of a file; reports a domain that may not be in two files.
@@ -481,6 +503,7 @@ fn assemble(
         rules,
         suffixes,
         service_levels: Arc::new(service_levels),
+        shed: None,
         path_folding: options.path_folding,
         path_keys: options.path_keys.clone(),
     }

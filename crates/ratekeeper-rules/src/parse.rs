@@ -12,4 +12,5 @@ pub(crate) mod plans;
 pub(crate) mod policy;
 pub(crate) mod root;
 pub(crate) mod service_levels;
+mod shed;
 mod window;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::matching::{Children, Walk};
 use crate::slas::{LevelMatch, LevelStatus, ServiceLevel, ServiceLevels};
 use crate::tenants::{OverrideDefaults, StoredTenants, TenantTable};
-use crate::{Entry, PathFolding, PathKeys, Rule, secret};
+use crate::{Entry, PathFolding, PathKeys, Rule, ShedRules, secret};
 
 /// All domains and rules of one load. A rule set never changes; a reload builds a new one.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,7 @@ pub struct RuleSet {
     /// The end that the id of each of the files' rules has for its place in a list.
     pub(crate) suffixes: Arc<[Option<Box<str>>]>,
     pub(crate) service_levels: Arc<ServiceLevels>,
+    pub(crate) shed: Option<Arc<ShedRules>>,
     pub(crate) path_folding: PathFolding,
     pub(crate) path_keys: PathKeys,
 }
@@ -115,6 +116,12 @@ impl RuleSet {
     #[must_use]
     pub fn service_levels(&self) -> &[ServiceLevel] {
         self.service_levels.as_slice()
+    }
+
+    /// The `shed:` of the files, if one has it.
+    #[must_use]
+    pub const fn shed(&self) -> Option<&Arc<ShedRules>> {
+        self.shed.as_ref()
     }
 
     /// The service level of a request: the most specific of the enabled ones that match its method

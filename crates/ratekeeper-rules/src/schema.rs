@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::{Consistency, Evaluation, FailureMode, LeakyOverRls};
+use crate::{Consistency, Evaluation, FailureMode, LeakyOverRls, ShedMode};
 
 /// The schema of a rules file (JSON Schema, draft 2020-12).
 #[must_use]
@@ -86,6 +86,8 @@ struct File {
     slas: Option<Vec<ServiceLevel>>,
     /// The path that patterns of `slas` are relative to: `/v1/organizations/{tenant}`.
     slas_base: Option<String>,
+    /// The requests to refuse first under overload; in one file only.
+    shed: Option<Shed>,
     /// The default algorithm of this domain's limits.
     algorithm: Option<Algorithm>,
     /// The consistency of counters between nodes.
@@ -107,6 +109,94 @@ struct File {
     /// The interval at which nodes add their counts to the store, with `consistency: synced`: 10ms to 60s.
     sync_interval: Option<Duration>,
 }
+
+/// The requests to refuse first under overload, and the shedders that refuse them.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its shape is used")]
+struct Shed {
+    /// The priority classes, the least important first: test, read, write and critical unless set.
+    #[schemars(length(min = 1, max = 8))]
+    priorities: Option<Vec<String>>,
+    /// Conditions for classes; the first that holds decides.
+    classify: Option<Vec<Classify>>,
+    /// The class of requests that no condition matches; without it read or write, by the method.
+    default: Option<String>,
+    /// Keeps a share of the fleet for the most important class.
+    fleet: Option<Fleet>,
+    /// Sheds by class and tenant while utilisation is bad.
+    workers: Option<Workers>,
+    /// Limits the requests in flight to each upstream by its round trips.
+    adaptive: Option<Adaptive>,
+    /// The mode of shedders that have none of their own: off, shadow or on (the default).
+    mode: Option<ShedMode>,
+}
+
+/// A condition on requests, and their class. All of its parts must hold.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its shape is used")]
+struct Classify {
+    /// A name from `priorities`.
+    class: String,
+    /// HTTP methods.
+    methods: Option<Vec<String>>,
+    /// A path: `*` is one segment, `**` the rest.
+    #[serde(rename = "pathPattern")]
+    path_pattern: Option<String>,
+    /// A header that has to be there.
+    header: Option<String>,
+    /// The value of the header.
+    value: Option<Text>,
+}
+
+/// The fleet-usage shedder.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its shape is used")]
+struct Fleet {
+    /// Requests that all nodes together can work on at a time.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    capacity: u32,
+    /// The part for the most important class alone: `20%` unless set.
+    reserve: Option<Percentage>,
+    /// off, shadow or on.
+    mode: Option<ShedMode>,
+}
+
+/// The worker-utilisation shedder.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its shape is used")]
+struct Workers {
+    /// Utilisation below which more is admitted: `70%` unless set.
+    good: Option<Percentage>,
+    /// Utilisation above which less is admitted: `80%` unless set.
+    bad: Option<Percentage>,
+    /// off, shadow or on.
+    mode: Option<ShedMode>,
+}
+
+/// The adaptive concurrency limit.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its shape is used")]
+struct Adaptive {
+    /// The smallest limit: 1 unless set.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    min: Option<u32>,
+    /// The largest limit: 1,000 unless set.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    max: Option<u32>,
+    /// off, shadow or on.
+    mode: Option<ShedMode>,
+}
+
+/// A whole percentage: 70%.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(extend("pattern" = "^(100|[1-9]?[0-9])%$"))]
+#[expect(dead_code, reason = "only its shape is used")]
+struct Percentage(String);
 
 /// A key, or a key with a value, and the limits of requests that match it.
 #[derive(Deserialize, JsonSchema)]

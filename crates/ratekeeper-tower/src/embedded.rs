@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::{Denial, LimitStatus, shown};
-use ratekeeper_limiter::{Admitted, Check, Limiter, PendingAdmission, Snapshot};
+use ratekeeper_limiter::{Admitted, Check, Limiter, PendingAdmission, Receipt, Snapshot};
 use ratekeeper_rules::RuleSet;
 use ratekeeper_store::{Answer, Store};
 use smallvec::SmallVec;
 
 use crate::permit::{Permit, release, send};
 use crate::queued::{LimitReport, QueuedRequest};
-use crate::{Admission, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn};
+use crate::{Admission, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn, Undo};
 
 impl<S: Store> Enforcer for Arc<Limiter<S>> {
     type Permit = Permit<S>;
@@ -38,7 +38,11 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
             let descriptor = check.descriptors.get(number)?;
             Some(shown(snapshot, check.domain, descriptor))
         };
-        match self.admit(check, now) {
+        let asked = match terms.may_be_shed {
+            true => self.admit_with_receipt(check, now),
+            false => self.admit(check, now),
+        };
+        match asked {
             Answer::Decided(admitted) => Answer::Decided(stage.conclude(self, admitted, scope)),
             Answer::Pending(admission) => {
                 let snapshot = self.snapshot();
@@ -171,6 +175,7 @@ impl<S: Store> Stage<S> {
             policies,
             slots,
             queued,
+            receipt,
         } = admitted;
         let scope = |number: usize| scope(decision.snapshot(), number);
         let mut standing = LimitStatus::new(&policies, &decision, now);
@@ -193,7 +198,10 @@ impl<S: Store> Stage<S> {
         }
         let permit = slots.map(|slots| Permit::new(Arc::clone(limiter), slots));
         match (queued, before) {
-            (None, None) => report.admission(AdmissionVerdict::Pass(permit)),
+            (None, None) => Admission {
+                undo: receipt.map(|receipt| undo(limiter, receipt)),
+                ..report.admission(AdmissionVerdict::Pass(permit))
+            },
             (None, Some(mut before)) => {
                 before.replace_report(report);
                 before.pass(permit)
@@ -209,12 +217,19 @@ impl<S: Store> Stage<S> {
                 let permits = queued
                     .permits
                     .map(|put_off| (put_off, descriptors.filter_map(scope).collect(), terms));
-                let queued =
+                let mut queued =
                     QueuedRequest::new(Arc::clone(limiter), queued.receipt, report, permits);
+                queued.may_be_shed = terms.may_be_shed;
                 Admission::waiting(turn.unwrap_or_default(), Box::new(queued))
             }
         }
     }
+}
+
+/// Gives back by `receipt`, at once or in the background.
+pub(crate) fn undo<S: Store>(limiter: &Arc<Limiter<S>>, receipt: Receipt) -> Undo {
+    let limiter = Arc::clone(limiter);
+    Undo::new(move || send(receipt.give_back(&limiter)))
 }
 
 const fn span(micros: Micros) -> Duration {

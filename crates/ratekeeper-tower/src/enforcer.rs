@@ -47,6 +47,8 @@ pub struct EnforceOptions {
     pub headers: Headers,
     /// The longest delay: a request that would have to wait longer is denied.
     pub wait_max: Duration,
+    /// True if the request may still be refused for overload, and should be able to [give back](Undo) what it took.
+    pub may_be_shed: bool,
 }
 
 /// The decision on a request.
@@ -59,6 +61,30 @@ pub struct Admission<P, Q> {
     pub verdict: AdmissionVerdict<P, Q>,
     /// True if a limit was answered without being counted in its store.
     pub degraded: bool,
+    /// Gives back what the request took from its rate limits, if it [may be shed](EnforceOptions::may_be_shed) and the
+    /// enforcer can.
+    pub undo: Option<Undo>,
+}
+
+/// Gives back what a request took from its rate limits. Dropped unused, the hits stay taken.
+pub struct Undo(Box<dyn FnOnce() + Send + Sync>);
+
+impl Undo {
+    /// An undo that calls `give_back`.
+    pub fn new(give_back: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Self(Box::new(give_back))
+    }
+
+    /// Gives back.
+    pub fn run(self) {
+        (self.0)();
+    }
+}
+
+impl std::fmt::Debug for Undo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Undo(..)")
+    }
 }
 
 impl<P, Q> Admission<P, Q> {
@@ -69,6 +95,7 @@ impl<P, Q> Admission<P, Q> {
             headers: HeaderLines::new(),
             verdict: AdmissionVerdict::Wait(turn, queued),
             degraded: false,
+            undo: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The layer and its settings.
 
+use std::hash::RandomState;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,8 @@ pub(crate) struct Shared<E> {
     pub(crate) switch: Switch,
     pub(crate) watch: Arc<Watch>,
     pub(crate) pacer: Arc<Pacer>,
+    /// Names tenants to shedders, under a key of this process: nobody can choose a name that is taken for another.
+    pub(crate) hasher: RandomState,
 }
 
 impl<E: Clone> RateLimitLayer<E> {
@@ -64,6 +67,7 @@ impl<E: Clone> RateLimitLayer<E> {
                 switch: Switch::default(),
                 watch: Arc::new(Watch::new()),
                 pacer: Arc::default(),
+                hasher: RandomState::new(),
             }),
         }
     }
@@ -165,7 +169,7 @@ impl<S, E> Layer<S> for RateLimitLayer<E> {
     }
 }
 
-fn peer_in_extensions(extensions: &Extensions) -> Option<Hop> {
+pub(crate) fn peer_in_extensions(extensions: &Extensions) -> Option<Hop> {
     let hop = extensions.get::<Hop>().copied();
     hop.or_else(|| {
         let address = extensions.get::<SocketAddr>()?;

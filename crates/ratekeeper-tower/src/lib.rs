@@ -62,6 +62,7 @@ mod places;
 mod queued;
 mod renewal;
 mod service;
+mod shed;
 mod switch;
 mod turn;
 mod watch;
@@ -69,7 +70,7 @@ mod watch;
 pub use body::ResponseBody;
 pub use embedded::AdmissionFuture;
 pub use enforcer::{
-    Admission, AdmissionOf, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn,
+    Admission, AdmissionOf, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn, Undo,
 };
 pub use future::ResponseFuture;
 pub use hold::Hold;
@@ -79,8 +80,13 @@ pub use queued::QueuedRequest;
 pub use ratekeeper_http::answer;
 pub use ratekeeper_http::answer::{BodyForm, Headers, LimitHeaders, RetryAfter};
 pub use ratekeeper_http::{Describer, Forwarding, Hop, Identity, Mapping, TrustedProxies};
+pub use ratekeeper_shed::{CLASSES_MAX, Ending};
 pub use ratekeeper_store::Answer;
 pub use renewal::{Renew, Renewal};
 pub use service::RateLimit;
+pub use shed::{
+    InFlight, Passage, Shed, ShedBody, ShedContext, ShedCounts, ShedFuture, ShedLayer, ShedService,
+    Shedder, Site, SiteState,
+};
 pub use switch::{LayerMode, Switch};
 pub use watch::LayerCounts;

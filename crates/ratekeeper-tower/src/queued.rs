@@ -6,7 +6,7 @@ use ratekeeper_http::answer::{HeaderLines, LimitStatus};
 use ratekeeper_limiter::{Limiter, PutOff, Receipt};
 use ratekeeper_store::Store;
 
-use crate::embedded::Scopes;
+use crate::embedded::{Scopes, undo};
 use crate::permit::{Permit, send};
 use crate::{Admission, AdmissionVerdict, EnforceOptions};
 
@@ -20,6 +20,8 @@ pub struct QueuedRequest<S: Store> {
     report: LimitReport,
     /// Its concurrency limits, which are decided at its turn.
     permits: Option<(PutOff, Scopes, EnforceOptions)>,
+    /// True if it may still be shed once it went on.
+    pub(crate) may_be_shed: bool,
 }
 
 impl<S: Store> QueuedRequest<S> {
@@ -34,6 +36,7 @@ impl<S: Store> QueuedRequest<S> {
             receipt: Some(receipt),
             report,
             permits,
+            may_be_shed: false,
         }
     }
 
@@ -57,8 +60,11 @@ impl<S: Store> QueuedRequest<S> {
 
     /// Lets the request go on and keep its hits.
     pub(crate) fn pass<Q>(mut self, permit: Option<Permit<S>>) -> Admission<Permit<S>, Q> {
-        self.receipt = None;
-        std::mem::take(&mut self.report).admission(AdmissionVerdict::Pass(permit))
+        let receipt = self.receipt.take().filter(|_| self.may_be_shed);
+        Admission {
+            undo: receipt.map(|receipt| undo(&self.limiter, receipt)),
+            ..std::mem::take(&mut self.report).admission(AdmissionVerdict::Pass(permit))
+        }
     }
 }
 
@@ -93,6 +99,7 @@ impl LimitReport {
             headers: self.headers,
             degraded: self.degraded,
             verdict,
+            undo: None,
         }
     }
 }

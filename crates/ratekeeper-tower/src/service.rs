@@ -11,7 +11,7 @@ use tower_service::Service;
 use crate::body::ResponseBody;
 use crate::future::{Later, ResponseFuture};
 use crate::layer::Shared;
-use crate::turn::Next;
+use crate::turn::{Asked, Next};
 use crate::{Enforcer, LayerMode};
 
 /// A service with limited requests, made by a [`RateLimitLayer`](crate::RateLimitLayer).
@@ -45,8 +45,15 @@ where
         let shared = &self.shared;
         let mode = shared.switch.mode();
         let next = match shared.ask(&request, mode) {
-            Ok(None) => Next::CALL,
-            Ok(Some(asked)) => shared.next(asked, mode, &request),
+            Ok(Asked { answer, context }) => {
+                if let Some(context) = context {
+                    request.extensions_mut().insert(context);
+                }
+                match answer {
+                    None => Next::CALL,
+                    Some(answer) => shared.next(answer, mode, &request),
+                }
+            }
             Err(malformed) => shared.malformed(malformed, mode, request.headers()),
         };
         match next {

@@ -1,5 +1,6 @@
 //! Acts on an enforcer's answer: a request is passed on, held back or refused here and nowhere else.
 
+use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use ratekeeper_core::Micros;
-use ratekeeper_http::Refused;
 use ratekeeper_http::answer::{Form, HeaderLines, Refusal};
+use ratekeeper_http::{Original, Refused};
 use ratekeeper_limiter::{Check, Waiting};
 use ratekeeper_rules::{Domain, RuleSet};
 use ratekeeper_store::Answer;
@@ -22,10 +23,28 @@ use crate::hold::HeldPermit;
 use crate::layer::Shared;
 use crate::pacer::Paced;
 use crate::places::Place;
-use crate::{AdmissionOf, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, LayerMode, Turn};
+use crate::shed::ShedContext;
+use crate::{
+    AdmissionOf, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, LayerMode, Turn, Undo,
+};
 
 /// The `Retry-After` of a request that is refused for lack of a decision or of room to wait.
 const OVERLOADED_RETRY_SECS: u64 = 1;
+
+/// What a request was asked, and what it is to the shedders further in.
+pub(crate) struct Asked<E: Enforcer> {
+    /// None if there was nothing to ask.
+    pub(crate) answer: Option<AnswerOf<E>>,
+    /// None if no shedder is in use.
+    pub(crate) context: Option<ShedContext>,
+}
+
+impl<E: Enforcer> Asked<E> {
+    const NOTHING: Self = Self {
+        answer: None,
+        context: None,
+    };
+}
 
 /// The next step of a request.
 #[allow(
@@ -48,6 +67,7 @@ impl<E: Enforcer> Next<E> {
     pub(crate) const CALL: Self = Self::Call(Pass {
         lines: HeaderLines::new(),
         permit: None,
+        undo: None,
     });
 }
 
@@ -67,6 +87,7 @@ pub(crate) struct Pass<P> {
     /// Headers that the response gets, whatever the inner service answers.
     pub(crate) lines: HeaderLines,
     pub(crate) permit: Option<P>,
+    pub(crate) undo: Option<Undo>,
 }
 
 impl<P: Send + Sync + 'static> Pass<P> {
@@ -74,6 +95,7 @@ impl<P: Send + Sync + 'static> Pass<P> {
     pub(crate) fn stamp<B>(self, request: &mut Request<B>) -> Stamp<P> {
         Stamp {
             lines: self.lines,
+            undo: self.undo,
             held: self.permit.map(|permit| HeldPermit::new(permit, request)),
         }
     }
@@ -84,40 +106,52 @@ impl<P: Send + Sync + 'static> Pass<P> {
 pub(crate) struct Stamp<P> {
     lines: HeaderLines,
     held: Option<HeldPermit<P>>,
+    undo: Option<Undo>,
 }
 
 impl<P> Stamp<P> {
     /// Adds the headers to a response and moves the permit into its body.
     pub(crate) fn on<R: Body>(self, mut response: Response<R>) -> Response<ResponseBody<R, P>> {
-        let headers = response.headers_mut();
-        for (name, value) in self.lines {
-            headers.insert(name, value);
+        let refusal = response.extensions().get::<Arc<Refusal>>();
+        let is_shed = refusal.is_some_and(|refusal| refusal.layer().is_some());
+        match self.undo {
+            // Its limits are as if it had never come, so it is told nothing about them.
+            Some(undo) if is_shed => undo.run(),
+            _ => {
+                let headers = response.headers_mut();
+                for (name, value) in self.lines {
+                    headers.insert(name, value);
+                }
+            }
         }
         response.map(|body| ResponseBody::inner(body, self.held))
     }
 }
 
 impl<E: Enforcer> Shared<E> {
-    /// Asks the enforcer about `request`; None if there is nothing to ask.
+    /// Asks the enforcer about `request`.
     pub(crate) fn ask<B>(
         &self,
         request: &Request<B>,
         mode: LayerMode,
-    ) -> Result<Option<AnswerOf<E>>, Refused> {
+    ) -> Result<Asked<E>, Refused> {
         if mode == LayerMode::Off {
-            return Ok(None);
+            return Ok(Asked::NOTHING);
         }
         let peer = (self.peer)(request.extensions());
         let original = original(request, peer, &self.forwarding)?;
-        let terms = EnforceOptions {
-            headers: self.headers,
-            wait_max: self.wait_max(original.client),
-        };
         self.enforcer.with_rules(|rules| {
+            let context = self.shed_context(&original, rules);
+            let terms = EnforceOptions {
+                headers: self.headers,
+                wait_max: self.wait_max(original.client),
+                may_be_shed: context.is_some(),
+            };
             let domain = self.domain(rules);
             let question = self.describer.question(&original, domain, rules)?;
             if question.is_empty() {
-                return Ok(None);
+                let answer = None;
+                return Ok(Asked { answer, context });
             }
             let entries = question.entries();
             let descriptors = question.descriptors(&entries);
@@ -126,8 +160,17 @@ impl<E: Enforcer> Shared<E> {
                 descriptors: &descriptors,
                 waiting: Waiting::Within(micros(terms.wait_max)),
             };
-            Ok(Some(self.enforcer.ask(&check, terms)))
+            let answer = Some(self.enforcer.ask(&check, terms));
+            Ok(Asked { answer, context })
         })
+    }
+
+    /// The class and the tenant of `request`, if the rules have shedders.
+    fn shed_context(&self, request: &Original<'_>, rules: &RuleSet) -> Option<ShedContext> {
+        let shed = rules.shed().filter(|shed| shed.is_in_use())?;
+        let caller = self.describer.caller(request, rules).ok();
+        let name = caller.as_ref().map(|caller| (caller.key, &*caller.name));
+        Some(ShedContext::new(shed, request, self.hasher.hash_one(name)))
     }
 
     /// The domain whose rules apply. If several could, it still picks one: a reload must not switch limits off.
@@ -186,15 +229,20 @@ impl<E: Enforcer> Shared<E> {
         if admission.degraded {
             self.watch.degraded();
         }
-        let lines = admission.headers;
+        let (lines, undo) = (admission.headers, admission.undo);
         match (admission.verdict, mode) {
             (AdmissionVerdict::Pass(permit), LayerMode::Off | LayerMode::Shadow) => {
                 Next::Call(Pass {
                     lines: HeaderLines::new(),
                     permit,
+                    undo,
                 })
             }
-            (AdmissionVerdict::Pass(permit), LayerMode::On) => Next::Call(Pass { lines, permit }),
+            (AdmissionVerdict::Pass(permit), LayerMode::On) => Next::Call(Pass {
+                lines,
+                permit,
+                undo,
+            }),
             (AdmissionVerdict::Wait(turn, queued), LayerMode::On) if !turn.after.is_zero() => {
                 self.wait(turn, queued, request)
             }

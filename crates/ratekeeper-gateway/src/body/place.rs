@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use ratekeeper_tower::InFlight;
+
 use super::Progress;
 use crate::upstream::Place;
 
@@ -11,6 +13,8 @@ pub(crate) struct HeldPlace {
     _alone: Option<Place>,
     /// Holds the place also while the request's body is being sent.
     _with_request: Option<Arc<Progress>>,
+    /// What shedders count it as.
+    _in_flight: Option<InFlight>,
 }
 
 impl HeldPlace {
@@ -26,6 +30,15 @@ impl HeldPlace {
         Self {
             _alone: alone,
             _with_request: progress.map(Arc::clone),
+            _in_flight: None,
+        }
+    }
+
+    /// Holds `in_flight` as well.
+    pub(crate) fn with(self, in_flight: Option<InFlight>) -> Self {
+        Self {
+            _in_flight: in_flight,
+            ..self
         }
     }
 }

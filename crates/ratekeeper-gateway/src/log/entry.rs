@@ -153,6 +153,11 @@ impl Entry {
                 line.push_str(",\"decision\":\"refuse\"");
                 text(line, "reason", unauthenticated.why.to_string().as_bytes());
             }
+            Refusal::Shed { layer, message, .. } => {
+                line.push_str(",\"decision\":\"shed\"");
+                text(line, "shed", layer.as_bytes());
+                text(line, "reason", message.as_bytes());
+            }
             Refusal::Overloaded { message, .. } => {
                 line.push_str(",\"decision\":\"shed\"");
                 text(line, "reason", message.as_bytes());

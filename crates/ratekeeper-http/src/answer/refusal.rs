@@ -22,6 +22,15 @@ pub enum Refusal {
         /// Seconds until a retry.
         retry_after: u64,
     },
+    /// The request was shed, because there is more work than can be done in time: 503, `UNAVAILABLE`.
+    Shed {
+        /// The shedder: `deadline`, `fleet`, `workers` or `adaptive`.
+        layer: &'static str,
+        /// The reason, in a sentence.
+        message: &'static str,
+        /// Seconds until a retry, at least 1.
+        retry_after: u64,
+    },
     /// The request is ambiguous or meaningless: 400, `INVALID_ARGUMENT`.
     Malformed(Malformed),
     /// The bearer token is not accepted: 401, `UNAUTHENTICATED`.
@@ -38,6 +47,8 @@ struct Error<'a> {
     code: &'static str,
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    layer: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
 }
 
@@ -47,7 +58,7 @@ impl Refusal {
     pub const fn status(&self) -> StatusCode {
         match self {
             Self::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Overloaded { .. } | Self::Shed { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
         }
@@ -74,7 +85,7 @@ impl Refusal {
         let headers = response.headers_mut();
         headers.extend(lines);
         headers.insert(CONTENT_TYPE, kind);
-        if let Self::Overloaded { retry_after, .. } = self {
+        if let Self::Overloaded { retry_after, .. } | Self::Shed { retry_after, .. } = self {
             headers.insert(http::header::RETRY_AFTER, (*retry_after).into());
         }
         if let Self::Unauthenticated(unauthenticated) = self {
@@ -90,12 +101,22 @@ impl Refusal {
         response
     }
 
+    /// The shedder that refused the request; None if it was not shed.
+    #[must_use]
+    pub const fn layer(&self) -> Option<&'static str> {
+        match self {
+            Self::Shed { layer, .. } => Some(layer),
+            _ => None,
+        }
+    }
+
     fn json(&self) -> Bytes {
         match self {
             Self::Denied(denial) => written(denial),
-            Self::Overloaded { .. } | Self::Malformed(_) | Self::Unauthenticated(_) => {
+            _ => {
                 let (code, retry_after) = match self {
                     Self::Overloaded { retry_after, .. } => ("OVERLOADED", Some(*retry_after)),
+                    Self::Shed { retry_after, .. } => ("SHED", Some(*retry_after)),
                     Self::Unauthenticated(_) => ("UNAUTHENTICATED", None),
                     _ => ("BAD_REQUEST", None),
                 };
@@ -104,6 +125,7 @@ impl Refusal {
                     error: Error {
                         code,
                         message,
+                        layer: self.layer(),
                         retry_after,
                     },
                 })
@@ -120,7 +142,7 @@ impl Refusal {
                 "https://iana.org/assignments/http-problem-types#quota-exceeded",
                 "Quota Exceeded",
             ),
-            Self::Overloaded { .. } => (
+            Self::Overloaded { .. } | Self::Shed { .. } => (
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
                 "Temporary Reduced Capacity",
             ),
@@ -143,7 +165,7 @@ impl Refusal {
     fn message(&self) -> String {
         match self {
             Self::Denied(denial) => denial.message().to_owned(),
-            Self::Overloaded { message, .. } => (*message).to_owned(),
+            Self::Overloaded { message, .. } | Self::Shed { message, .. } => (*message).to_owned(),
             Self::Malformed(malformed) => malformed.to_string(),
             Self::Unauthenticated(unauthenticated) => unauthenticated.why.to_string(),
         }
@@ -152,7 +174,9 @@ impl Refusal {
     fn wait_secs(&self) -> Option<u64> {
         match self {
             Self::Denied(denial) => denial.retry_after_secs(),
-            Self::Overloaded { retry_after, .. } => Some(*retry_after),
+            Self::Overloaded { retry_after, .. } | Self::Shed { retry_after, .. } => {
+                Some(*retry_after)
+            }
             Self::Malformed(_) | Self::Unauthenticated(_) => None,
         }
     }
@@ -160,7 +184,7 @@ impl Refusal {
     const fn grpc_code(&self) -> grpc::Code {
         match self {
             Self::Denied(_) => grpc::Code::ResourceExhausted,
-            Self::Overloaded { .. } => grpc::Code::Unavailable,
+            Self::Overloaded { .. } | Self::Shed { .. } => grpc::Code::Unavailable,
             Self::Malformed(_) => grpc::Code::InvalidArgument,
             Self::Unauthenticated(_) => grpc::Code::Unauthenticated,
         }

@@ -50,11 +50,21 @@ pub(crate) enum Context {
     TenantPlan,
     /// An item of a tenant's `overrides:`.
     TenantOverride,
+    /// `shed:`.
+    Shed,
+    /// An item of `classify:`.
+    Classify,
+    /// `fleet:`.
+    Fleet,
+    /// `workers:`.
+    Workers,
+    /// `adaptive:`.
+    Adaptive,
     /// A key of envoyproxy/ratelimit where it has no meaning; the keys in it have none either.
     Ignored,
 }
 
-const ROOT: [&str; 19] = [
+const ROOT: [&str; 20] = [
     "domain",
     "descriptors",
     "evaluation",
@@ -64,6 +74,7 @@ const ROOT: [&str; 19] = [
     "tenants",
     "slas",
     "slas_base",
+    "shed",
     "algorithm",
     "consistency",
     "count_denied",
@@ -212,6 +223,17 @@ const TENANT_OVERRIDE: [&str; 14] = [
     "strict",
 ];
 
+const SHED: [&str; 7] = [
+    "priorities",
+    "classify",
+    "default",
+    "fleet",
+    "workers",
+    "adaptive",
+    "mode",
+];
+const CLASSIFY: [&str; 5] = ["class", "methods", "pathPattern", "header", "value"];
+
 impl Context {
     /// The keys that have a meaning here.
     pub(crate) const fn keys(self) -> &'static [&'static str] {
@@ -228,6 +250,11 @@ impl Context {
             Self::Tenant => &TENANT,
             Self::TenantPlan => &TENANT_PLAN,
             Self::TenantOverride => &TENANT_OVERRIDE,
+            Self::Shed => &SHED,
+            Self::Classify => &CLASSIFY,
+            Self::Fleet => &["capacity", "reserve", "mode"],
+            Self::Workers => &["good", "bad", "mode"],
+            Self::Adaptive => &["min", "max", "mode"],
             Self::Ignored => &[],
         }
     }
@@ -256,6 +283,11 @@ impl Context {
             Self::Tenant => "in a tenant",
             Self::TenantPlan => "in a tenant's plan",
             Self::TenantOverride => "in an override",
+            Self::Shed => "in shed",
+            Self::Classify => "in classify",
+            Self::Fleet => "in fleet",
+            Self::Workers => "in workers",
+            Self::Adaptive => "in adaptive",
             Self::Ignored => "here",
         }
     }

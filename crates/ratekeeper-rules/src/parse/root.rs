@@ -7,11 +7,12 @@ use super::context::Context;
 use super::fields::{At, Fields};
 use super::policy::Policy;
 use super::service_levels::{LevelContext, ParsedLevel, parse_service_levels};
-use crate::Evaluation;
+use super::shed::parse_shed;
 use crate::report::Report;
 use crate::slas::PathPattern;
 use crate::tenants::CUSTOM;
 use crate::yaml::{Mark, Node};
+use crate::{Evaluation, ShedRules};
 
 /// The most plans of a domain.
 const PLANS_MAX: usize = 1_000;
@@ -35,6 +36,7 @@ pub(crate) struct Root<'t> {
     pub(crate) descriptors: Option<&'t [Rc<Node>]>,
     pub(crate) service_levels: Vec<ParsedLevel>,
     pub(crate) tenants: Option<Tenants<'t>>,
+    pub(crate) shed: Option<At<ShedRules>>,
 }
 
 /// The `tenants:` of one file, not read yet: that takes the rules of all files.
@@ -79,7 +81,8 @@ pub(crate) fn parse_root<'t>(
         .text("domain", report)
         .filter(|at| !at.value.is_empty());
     let tenants = parse_tenants(&fields, domain, report);
-    let only_levels = (fields.has("slas") || tenants.is_some())
+    let shed = parse_shed(&fields, report);
+    let only_levels = (fields.has("slas") || tenants.is_some() || fields.has("shed"))
         && fields.key_mark("domain").is_none()
         && !fields.has("descriptors");
     if domain.is_none() && !only_levels && fields.get("domain").is_none_or(is_empty_text) {
@@ -96,6 +99,7 @@ pub(crate) fn parse_root<'t>(
         descriptors: fields.list("descriptors", report),
         service_levels,
         tenants,
+        shed,
     })
 }
 

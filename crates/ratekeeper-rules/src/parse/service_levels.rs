@@ -111,6 +111,13 @@ fn parse_match(
         );
     }
     let fields = nested.unwrap_or(*fields);
+    let methods = parse_methods(&fields, report);
+    let pattern = parse_pattern(&fields, base, report);
+    Some((methods, pattern))
+}
+
+/// Reads `methods:`, in upper case; empty if there are none.
+pub(super) fn parse_methods(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Box<str>> {
     let mut methods: Vec<Box<str>> = Vec::new();
     for At { value, mark } in fields.texts("methods", report) {
         let is_token = value
@@ -126,8 +133,7 @@ fn parse_match(
             );
         }
     }
-    let pattern = parse_pattern(&fields, base, report);
-    Some((methods, pattern))
+    methods
 }
 
 fn parse_pattern(

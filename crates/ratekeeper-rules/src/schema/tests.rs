@@ -39,6 +39,11 @@ fn the_schema_has_the_keys_that_files_may_have() {
         ("Tenant", Context::Tenant),
         ("TenantPlan", Context::TenantPlan),
         ("TenantOverride", Context::TenantOverride),
+        ("Shed", Context::Shed),
+        ("Classify", Context::Classify),
+        ("Fleet", Context::Fleet),
+        ("Workers", Context::Workers),
+        ("Adaptive", Context::Adaptive),
     ];
     for (name, context) in pairs {
         let properties = schema["$defs"][name]["properties"].as_object().expect(name);

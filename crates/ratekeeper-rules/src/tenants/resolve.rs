@@ -75,7 +75,12 @@ impl RuleSet {
         });
         let limits = limits.collect();
         Resolved {
-            plans: tenants.plans.values.iter().map(|name| plan_of(name)).collect(),
+            plans: tenants
+                .plans
+                .values
+                .iter()
+                .map(|name| plan_of(name))
+                .collect(),
             limits,
         }
     }

@@ -1,0 +1,187 @@
+//! `shed:`, the requests to refuse first under overload.
+
+use crate::{PathFolding, PathPattern};
+
+/// The mode of a shedder.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ShedMode {
+    /// Does nothing.
+    Off,
+    /// Decides and counts, but lets every request pass.
+    Shadow,
+    /// Refuses requests.
+    #[default]
+    On,
+}
+
+impl ShedMode {
+    /// All values.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Shadow, Self::On];
+
+    /// The name in rules files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Shadow => "shadow",
+            Self::On => "on",
+        }
+    }
+}
+
+/// The priority classes where a file has none, the least important first.
+pub const DEFAULT_PRIORITIES: [&str; 4] = ["test", "read", "write", "critical"];
+
+/// The most priority classes.
+pub const PRIORITIES_MAX: usize = 8;
+
+/// The root `shed:` of the rules: what matters most, and which shedders are in use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ShedRules {
+    /// The names of the priority classes, the least important first: 1 to [`PRIORITIES_MAX`].
+    pub priorities: Vec<Box<str>>,
+    /// Conditions for classes; the first that holds decides.
+    pub classifiers: Vec<Classifier>,
+    /// The class of requests that only read (GET, HEAD, OPTIONS, TRACE), if no classifier matches.
+    pub reads: u8,
+    /// The class of all others.
+    pub writes: u8,
+    /// The fleet-usage shedder, if it is in use.
+    pub fleet: Option<FleetShed>,
+    /// The worker-utilisation shedder, if it is in use.
+    pub workers: Option<WorkerShed>,
+    /// The adaptive concurrency limit, if it is in use.
+    pub adaptive: Option<AdaptiveShed>,
+}
+
+/// A condition on requests, and the class of those that meet it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Classifier {
+    /// The index of the class.
+    pub class: u8,
+    /// Methods, in upper case; empty for all.
+    pub methods: Vec<Box<str>>,
+    /// The path, if it matters.
+    pub path: Option<PathPattern>,
+    /// A header, in lower case, and its value; without a value the header only has to be there.
+    pub header: Option<(Box<str>, Option<Box<str>>)>,
+}
+
+/// `fleet:`, the fleet-usage shedder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct FleetShed {
+    /// The requests that the whole fleet can work on at a time, at least 1.
+    pub capacity: u32,
+    /// The part of it that only the most important class may use, in percent: 0 to 100.
+    pub reserve_percent: u8,
+    /// The mode.
+    pub mode: ShedMode,
+}
+
+/// `workers:`, the worker-utilisation shedder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct WorkerShed {
+    /// Utilisation below which more is admitted, in percent.
+    pub good_percent: u8,
+    /// Utilisation above which less is admitted, in percent: above `good_percent`, at most 100.
+    pub bad_percent: u8,
+    /// The mode.
+    pub mode: ShedMode,
+}
+
+/// `adaptive:`, the adaptive concurrency limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct AdaptiveShed {
+    /// The smallest limit, at least 1.
+    pub min: u32,
+    /// The largest limit, at least `min`.
+    pub max: u32,
+    /// The mode.
+    pub mode: ShedMode,
+}
+
+impl Default for ShedRules {
+    /// The default priorities, and no shedder in use.
+    fn default() -> Self {
+        Self {
+            priorities: DEFAULT_PRIORITIES.map(Into::into).into(),
+            classifiers: Vec::new(),
+            reads: 1,
+            writes: 2,
+            fleet: None,
+            workers: None,
+            adaptive: None,
+        }
+    }
+}
+
+impl ShedRules {
+    /// The class of a request: the index into [`Self::priorities`], and the number of the classifier that decided, None if
+    /// the method did. `header` returns the value of a header by its name in lower case.
+    #[must_use]
+    pub fn classify<'h>(
+        &self,
+        method: &str,
+        path: &str,
+        header: impl Fn(&str) -> Option<&'h [u8]>,
+    ) -> (u8, Option<usize>) {
+        let matches = |it: &Classifier| it.matches(method, path, &header);
+        match self.classifiers.iter().position(matches) {
+            Some(number) => (self.classifiers[number].class, Some(number)),
+            None if is_read(method) => (self.reads, None),
+            None => (self.writes, None),
+        }
+    }
+
+    /// The name of the class at `index`; empty if there is none.
+    #[must_use]
+    pub fn name(&self, index: usize) -> &str {
+        self.priorities.get(index).map_or("", |name| name)
+    }
+
+    /// Returns true if a shedder is in use, if only in shadow mode.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        let modes = [
+            self.fleet.map(|it| it.mode),
+            self.workers.map(|it| it.mode),
+            self.adaptive.map(|it| it.mode),
+        ];
+        modes
+            .into_iter()
+            .flatten()
+            .any(|mode| mode != ShedMode::Off)
+    }
+}
+
+impl Classifier {
+    fn matches<'h>(
+        &self,
+        method: &str,
+        path: &str,
+        header: impl Fn(&str) -> Option<&'h [u8]>,
+    ) -> bool {
+        let is_method = self.methods.is_empty() || self.methods.iter().any(|it| **it == *method);
+        let is_header = self.header.as_ref().is_none_or(|(name, value)| {
+            let found = header(name);
+            found.is_some_and(|found| value.as_ref().is_none_or(|it| it.as_bytes() == found))
+        });
+        let is_path = || {
+            let pattern = self.path.as_ref();
+            pattern.is_none_or(|pattern| pattern.matches(path, PathFolding::NONE))
+        };
+        is_method && is_header && is_path()
+    }
+}
+
+fn is_read(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE")
+}

@@ -1,0 +1,151 @@
+//! The fleet-usage shedder: keeps a share of the fleet for critical requests.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::{CLASSES_MAX, Class, ClassCount};
+
+/// The size of a fleet, and the share that is kept for critical requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FleetTerms {
+    /// The requests that the whole fleet can work on at a time.
+    pub capacity: u32,
+    /// The part of it, in percent, that only the most important class may use.
+    pub reserve_percent: u8,
+}
+
+impl FleetTerms {
+    /// The requests of all classes but the most important one that may be in flight in the fleet, at least 1.
+    #[must_use]
+    pub const fn shared(self) -> u32 {
+        let percent = 100_u64.saturating_sub(self.reserve_percent as u64);
+        let shared = (self.capacity as u64 * percent / 100) as u32;
+        if shared == 0 { 1 } else { shared }
+    }
+}
+
+/// The requests in flight in a fleet: those of this node, and the latest known number of the others.
+///
+/// The fleet-usage load shedder of Stripe ("Scaling your API with rate limiters", 2017): non-critical requests are refused
+/// while they use more than the share of the fleet that is not reserved; critical ones always pass. Stripe keeps one
+/// counter in Redis, which every request changes. Here each node knows its own requests at once and those of the others
+/// by report, so the error is at most what begins on the other nodes between two reports, and no key is hot.
+///
+/// While reports fail, a node goes on with the share that it had, and says so.
+#[derive(Debug, Default)]
+pub struct FleetUsage {
+    in_flight: [AtomicU32; CLASSES_MAX],
+    /// The requests of all classes but the most important one that other nodes had in flight.
+    others: AtomicU32,
+    is_stale: AtomicBool,
+}
+
+// Relaxed everywhere: the numbers are independent, and a request more or less does no harm.
+impl FleetUsage {
+    /// Returns true if a request of `class` may pass.
+    #[must_use]
+    pub fn admits(&self, class: Class, classes: ClassCount, terms: FleetTerms) -> bool {
+        if classes.is_top(class) {
+            return true;
+        }
+        let own: u32 = (0..classes.top().index())
+            .map(|lower| self.in_flight_of(lower))
+            .sum();
+        let others = self.others.load(Ordering::Relaxed);
+        // At least one at a time passes on every node, so that none starves by old reports.
+        own == 0 || own.saturating_add(others) < terms.shared()
+    }
+
+    /// Notes the beginning of a request.
+    pub fn begin(&self, class: Class) {
+        self.in_flight[class.index()].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes its end.
+    pub fn end(&self, class: Class) {
+        self.in_flight[class.index()].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The requests of the class at `index` that are in flight on this node.
+    #[must_use]
+    pub fn in_flight_of(&self, index: usize) -> u32 {
+        let count = self.in_flight.get(index);
+        count.map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// Notes a report: the requests of all classes but the most important one in flight on all other nodes. None if
+    /// it could not be had: the last one stays in force.
+    pub fn on_report(&self, others: Option<u32>) {
+        if let Some(others) = others {
+            self.others.store(others, Ordering::Relaxed);
+        }
+        self.is_stale.store(others.is_none(), Ordering::Relaxed);
+    }
+
+    /// Returns true if the last report failed, so that an earlier one is in force.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.is_stale.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLASSES: ClassCount = ClassCount::new(2);
+    const TERMS: FleetTerms = FleetTerms {
+        capacity: 10,
+        reserve_percent: 20,
+    };
+    const LOW: Class = Class::new(0);
+    const CRITICAL: Class = Class::new(1);
+
+    #[test]
+    fn a_fifth_stays_free_for_critical_requests() {
+        let usage = FleetUsage::default();
+        for _ in 0..8 {
+            assert!(usage.admits(LOW, CLASSES, TERMS));
+            usage.begin(LOW);
+        }
+        assert!(!usage.admits(LOW, CLASSES, TERMS));
+        assert!(usage.admits(CRITICAL, CLASSES, TERMS));
+        usage.begin(CRITICAL);
+        usage.end(LOW);
+        assert!(usage.admits(LOW, CLASSES, TERMS));
+    }
+
+    #[test]
+    fn the_last_report_stays_in_force_while_none_comes() {
+        let usage = FleetUsage::default();
+        usage.on_report(Some(7));
+        usage.begin(LOW);
+        assert!(!usage.admits(LOW, CLASSES, TERMS));
+        usage.on_report(None);
+        assert!(usage.is_stale());
+        assert!(!usage.admits(LOW, CLASSES, TERMS));
+        usage.on_report(Some(0));
+        assert!(!usage.is_stale());
+        assert!(usage.admits(LOW, CLASSES, TERMS));
+    }
+
+    #[test]
+    fn no_report_stops_a_node_altogether() {
+        let usage = FleetUsage::default();
+        usage.on_report(Some(u32::MAX));
+        usage.on_report(None);
+        assert!(usage.admits(LOW, CLASSES, TERMS));
+        usage.begin(LOW);
+        assert!(!usage.admits(LOW, CLASSES, TERMS));
+        usage.end(LOW);
+        assert!(usage.admits(LOW, CLASSES, TERMS));
+    }
+
+    #[test]
+    fn nothing_of_a_reserve_of_all_is_left_but_one() {
+        let terms = FleetTerms {
+            capacity: 10,
+            reserve_percent: 100,
+        };
+        assert_eq!(terms.shared(), 1);
+    }
+}

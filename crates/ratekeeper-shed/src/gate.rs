@@ -1,0 +1,216 @@
+//! The door to an upstream: as many requests as its adaptive limit says, the important ones first.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use ratekeeper_core::{Micros, Timestamp};
+
+use crate::{AdaptiveBounds, AdaptiveLimit, Class, ClassCount, RoundTrip, Share};
+
+/// The part of the limit, in 32nds, that every class but the top one leaves free for that, and for each other class above it.
+const TOP_32NDS: u64 = 2;
+const RESERVED_32NDS: u64 = 1;
+/// The part, in 32nds, that requests beyond their tenant's fair share leave free for all others.
+const SPARED_32NDS: u64 = 10;
+
+/// A concurrency limit with room reserved for important requests: shared by all threads.
+///
+/// Each class may fill the limit up to a thirty-second less than the class above it, and the top class a sixteenth more than all others (trunk
+/// reservation, Roberts 1983). What
+/// a tenant asks for beyond its fair share may fill about two thirds of it. So under
+/// overload the lower classes find a closed door that is still open to the higher ones. That holds from the
+/// first moment, before any controller has reacted.
+#[derive(Debug)]
+pub struct Gate {
+    in_flight: AtomicU32,
+    limit: AtomicU32,
+    /// Of the requests since the last reading: the sum of what they found in flight, how many came, and how many of them got in.
+    found_sum: AtomicU64,
+    came: AtomicU32,
+    entered: AtomicU32,
+    control: Mutex<AdaptiveLimit>,
+}
+
+/// The place of a request that entered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GatePlace {
+    /// The requests in flight, itself included.
+    pub in_flight: u32,
+}
+
+// Relaxed everywhere: the limit is a number, and nothing else is protected by it.
+impl Gate {
+    /// A gate whose limit moves within `bounds`.
+    #[must_use]
+    pub fn new(bounds: AdaptiveBounds) -> Self {
+        let control = AdaptiveLimit::new(bounds);
+        Self {
+            in_flight: AtomicU32::new(0),
+            limit: AtomicU32::new(control.limit()),
+            found_sum: AtomicU64::new(0),
+            came: AtomicU32::new(0),
+            entered: AtomicU32::new(0),
+            control: Mutex::new(control),
+        }
+    }
+
+    /// Changes the bounds of the limit.
+    pub fn set_bounds(&self, bounds: AdaptiveBounds) {
+        let mut control = self.control.lock();
+        control.set_bounds(bounds);
+        self.limit.store(control.limit(), Ordering::Relaxed);
+    }
+
+    /// The requests that may be in flight before one of `class` is refused, at least 1.
+    #[must_use]
+    pub fn limit_of(&self, class: Class, classes: ClassCount, share: Share) -> u32 {
+        let limit = self.limit();
+        let reserved = match share {
+            Share::Within if classes.is_top(class) => 0,
+            Share::Within => TOP_32NDS + (classes.above(class) as u64 - 1) * RESERVED_32NDS,
+            Share::Beyond => SPARED_32NDS,
+        };
+        (limit - (u64::from(limit) * reserved / 32) as u32).max(1)
+    }
+
+    /// Lets a request in, if there is room for its class.
+    pub fn enter(&self, class: Class, classes: ClassCount, share: Share) -> Option<GatePlace> {
+        let limit = self.limit_of(class, classes, share);
+        let next = |in_flight: u32| (in_flight < limit).then_some(in_flight + 1);
+        let entered = self
+            .in_flight
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        let (Ok(found) | Err(found)) = entered;
+        self.note(found, entered.is_ok());
+        entered.ok().map(|found| GatePlace {
+            in_flight: found + 1,
+        })
+    }
+
+    /// Lets a request in, whatever the limit: for shadow mode, which still learns. None for a place beyond the limit.
+    pub fn pass(&self, class: Class, classes: ClassCount, share: Share) -> (GatePlace, bool) {
+        let limit = self.limit_of(class, classes, share);
+        let found = self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let has_room = found < limit;
+        self.note(found, has_room);
+        let in_flight = found.saturating_add(1);
+        (GatePlace { in_flight }, has_room)
+    }
+
+    fn note(&self, found: u32, entered: bool) {
+        self.found_sum
+            .fetch_add(u64::from(found), Ordering::Relaxed);
+        self.came.fetch_add(1, Ordering::Relaxed);
+        if entered {
+            self.entered.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that a request that got in has left. With its round trip, unless it says nothing about the load: upgrades,
+    /// streams, requests that their client gave up.
+    pub fn leave(&self, now: Timestamp, round_trip: Option<RoundTrip>) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if let Some(round_trip) = round_trip {
+            let limit = self.control.lock().on_sample(now, round_trip);
+            self.limit.store(limit, Ordering::Relaxed);
+        }
+    }
+
+    /// The limit.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// The requests in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// The unloaded round trip, and the average one of the last window; zero while unknown.
+    #[must_use]
+    pub fn round_trips(&self) -> (Micros, Micros) {
+        let control = self.control.lock();
+        (control.unloaded(), control.average())
+    }
+
+    /// The utilisation since the last call: what was in flight as a part of the limit, times the requests that came for each
+    /// one that got in. So it exceeds 1 by as much as is asked for in vain. Zero if nothing came.
+    pub fn take_utilisation(&self) -> f64 {
+        let came = self.came.swap(0, Ordering::Relaxed);
+        let entered = self.entered.swap(0, Ordering::Relaxed);
+        let found_sum = self.found_sum.swap(0, Ordering::Relaxed);
+        if came == 0 {
+            return f64::from(self.in_flight()) / f64::from(self.limit());
+        }
+        let in_flight = found_sum as f64 / f64::from(came);
+        let asked = f64::from(came) / f64::from(entered.max(1));
+        in_flight / f64::from(self.limit()) * asked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLASSES: ClassCount = ClassCount::new(4);
+    const BOUNDS: AdaptiveBounds = AdaptiveBounds { min: 64, max: 64 };
+
+    #[test]
+    fn each_class_leaves_room_for_those_above() {
+        let gate = Gate::new(BOUNDS);
+        let entered = |class: u8| {
+            let enter = || gate.enter(Class::new(class), CLASSES, Share::Within);
+            std::iter::from_fn(enter).count()
+        };
+        assert_eq!([0, 1, 2, 3].map(entered), [56, 2, 2, 4]);
+        assert_eq!(gate.in_flight(), 64);
+        gate.leave(Timestamp::EPOCH, None);
+        assert_eq!(gate.enter(Class::new(0), CLASSES, Share::Within), None);
+        assert_eq!(
+            gate.enter(Class::new(3), CLASSES, Share::Within),
+            Some(GatePlace { in_flight: 64 })
+        );
+    }
+
+    #[test]
+    fn a_storm_leaves_a_third_to_others() {
+        let gate = Gate::new(BOUNDS);
+        let enter = || gate.enter(Class::new(3), CLASSES, Share::Beyond);
+        assert_eq!(std::iter::from_fn(enter).count(), 44);
+        assert!(gate.enter(Class::new(0), CLASSES, Share::Within).is_some());
+    }
+
+    #[test]
+    fn a_limit_of_one_lets_every_class_in() {
+        let gate = Gate::new(AdaptiveBounds { min: 1, max: 1 });
+        assert!(gate.enter(Class::new(0), CLASSES, Share::Within).is_some());
+        assert!(gate.enter(Class::new(3), CLASSES, Share::Within).is_none());
+    }
+
+    #[test]
+    fn utilisation_counts_requests_that_did_not_get_in() {
+        let gate = Gate::new(BOUNDS);
+        for _ in 0..128 {
+            gate.enter(Class::new(3), CLASSES, Share::Within);
+        }
+        // 64 came while 0 to 63 were in flight, 64 while it was full; half of them got in.
+        let expected = (31.5 + 64.0) / 2.0 / 64.0 * 2.0;
+        assert!((gate.take_utilisation() - expected).abs() < 1e-9);
+        assert!((gate.take_utilisation() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn shadow_mode_lets_everything_in_and_tells() {
+        let gate = Gate::new(AdaptiveBounds { min: 1, max: 1 });
+        assert_eq!(
+            gate.pass(Class::new(0), CLASSES, Share::Within),
+            (GatePlace { in_flight: 1 }, true)
+        );
+        assert_eq!(
+            gate.pass(Class::new(0), CLASSES, Share::Within),
+            (GatePlace { in_flight: 2 }, false)
+        );
+    }
+}

@@ -1,0 +1,277 @@
+//! Overload, simulated: goals of the shedders over many seeds, and a comparison with published limits.
+
+mod guard;
+mod peers;
+mod sim;
+mod upstream;
+
+use guard::{Guard, Open, Ours, Peer};
+use peers::{Aimd, Envoy, Gradient2, Vegas, Windowed};
+use sim::{Run, Scenario, Second, Tally, run};
+use upstream::CAPACITY;
+
+const NOTHING: fn(f64) -> f64 = |_| 0.0;
+const USUAL: fn(f64) -> f64 = |_| 1.0;
+
+const STEADY: [Scenario; 4] = [
+    steady("0.5 x", |_| 0.5),
+    steady("1 x", |_| 1.0),
+    steady("2 x", |_| 2.0),
+    steady("4 x", |_| 4.0),
+];
+
+const fn steady(name: &'static str, load: fn(f64) -> f64) -> Scenario {
+    Scenario {
+        name,
+        seconds: 20,
+        load,
+        storm: NOTHING,
+        slow: USUAL,
+    }
+}
+
+/// Half of the capacity, four times as much from 5 s to 15 s, half again.
+const STEP: Scenario = Scenario {
+    name: "step to 4 x and back",
+    seconds: 25,
+    load: |at| if (5.0..15.0).contains(&at) { 4.0 } else { 0.5 },
+    storm: NOTHING,
+    slow: USUAL,
+};
+
+const RAMP: Scenario = Scenario {
+    name: "ramp to 4 x",
+    seconds: 20,
+    load: |at| 0.5 + 3.5 * (at / 20.0),
+    storm: NOTHING,
+    slow: USUAL,
+};
+
+/// 0.8 of the capacity, and an upstream that takes twice as long for ten seconds: 1.6 times what it can do then.
+const SLOW: Scenario = Scenario {
+    name: "slow upstream",
+    seconds: 25,
+    load: |_| 0.8,
+    storm: NOTHING,
+    slow: |at| if (5.0..15.0).contains(&at) { 2.0 } else { 1.0 },
+};
+
+/// One of 50 tenants adds 1.5 times the capacity and repeats what fails up to five times.
+const STORM: Scenario = Scenario {
+    name: "retry storm of one tenant",
+    seconds: 20,
+    load: |_| 0.6,
+    storm: |at| if at >= 5.0 { 1.5 } else { 0.0 },
+    slow: USUAL,
+};
+
+fn played<G: Guard + Default>(scenario: Scenario, seed: u64) -> Run {
+    run(scenario, &mut G::default(), seed)
+}
+
+/// Goodput in these seconds, as a part of capacity.
+fn goodput(seconds: &[Second]) -> f64 {
+    let good: u32 = seconds.iter().map(|second| second.good).sum();
+    f64::from(good) / seconds.len() as f64 / CAPACITY
+}
+
+fn sum(seconds: &[Second], of: impl Fn(&Second) -> Tally) -> Tally {
+    seconds
+        .iter()
+        .map(of)
+        .fold(Tally::default(), |sum, one| Tally {
+            offered: sum.offered + one.offered,
+            succeeded: sum.succeeded + one.succeeded,
+        })
+}
+
+fn critical(seconds: &[Second]) -> f64 {
+    sum(seconds, |second| second.by_class[3]).success()
+}
+
+/// Requests of all classes of the tenants that do not storm.
+fn others(seconds: &[Second]) -> f64 {
+    let all = [0, 1, 2, 3].map(|class| sum(seconds, |second| second.others[class]));
+    let offered: u32 = all.iter().map(|tally| tally.offered).sum();
+    let succeeded: u32 = all.iter().map(|tally| tally.succeeded).sum();
+    Tally { offered, succeeded }.success()
+}
+
+/// The seeds to try: `SHED_SEEDS` many, or those of the test command.
+fn seeds() -> std::ops::Range<u64> {
+    let wanted = std::env::var("SHED_SEEDS").ok();
+    0..wanted.and_then(|it| it.parse().ok()).unwrap_or(1_000)
+}
+
+/// The seconds in which the limit is still being found, from the 20 that it begins with. They do not count.
+const COLD: usize = 4;
+
+/// Plays all seeds, and reports how many fail instead of stopping at the first.
+fn over_seeds(scenario: Scenario, judge: impl Fn(&[Second]) -> Result<(), String>) {
+    let mut failures = Vec::new();
+    for seed in seeds() {
+        if let Err(why) = judge(&played::<Ours>(scenario, seed).seconds) {
+            failures.push(format!("seed {seed}: {why}"));
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{}: {} seeds fail, such as {}",
+        scenario.name,
+        failures.len(),
+        failures[..failures.len().min(5)].join("; "),
+    );
+}
+
+fn at_least(what: &str, found: f64, wanted: f64) -> Result<(), String> {
+    match found >= wanted {
+        true => Ok(()),
+        false => Err(format!("{what} {found:.3} < {wanted}")),
+    }
+}
+
+#[test]
+fn without_protection_goodput_collapses() {
+    for seed in 0..20 {
+        let run = played::<Open>(STEADY[3], seed);
+        let last = goodput(&run.seconds[10..]);
+        assert!(last < 0.2, "{last}");
+    }
+}
+
+#[test]
+fn at_four_times_the_load_goodput_and_critical_requests_survive() {
+    over_seeds(STEADY[3], |seconds| {
+        at_least("goodput", goodput(&seconds[5..]), 0.9)?;
+        at_least("critical", critical(&seconds[COLD..]), 0.99)
+    });
+}
+
+#[test]
+fn goodput_is_steady_under_steady_load() {
+    for scenario in [STEADY[2], STEADY[3]] {
+        over_seeds(scenario, |seconds| {
+            let steady = &seconds[6..];
+            let mean = goodput(steady);
+            let off = steady
+                .chunks(2)
+                .map(|bin| (goodput(bin) / mean - 1.0).abs());
+            let worst = off.fold(0.0, f64::max);
+            match worst <= 0.1 {
+                true => Ok(()),
+                false => Err(format!("oscillates by {worst:.3}")),
+            }
+        });
+    }
+}
+
+#[test]
+fn a_load_that_the_upstream_can_take_is_not_touched() {
+    over_seeds(STEADY[0], |seconds| {
+        let all = sum(&seconds[COLD..], |second| {
+            sum(&[*second], |second| second.by_class[0])
+        });
+        at_least("tests", all.success(), 0.99)?;
+        at_least("critical", critical(&seconds[COLD..]), 0.99)
+    });
+}
+
+#[test]
+fn five_seconds_after_an_overload_all_is_well() {
+    over_seeds(STEP, |seconds| {
+        at_least("goodput", goodput(&seconds[8..15]), 0.9)?;
+        at_least("critical", critical(&seconds[COLD..]), 0.99)?;
+        at_least("others after the load", others(&seconds[20..]), 0.99)
+    });
+}
+
+#[test]
+fn critical_requests_survive_a_ramp() {
+    over_seeds(RAMP, |seconds| {
+        at_least("goodput", goodput(&seconds[10..]), 0.9)?;
+        at_least("critical", critical(&seconds[COLD..]), 0.99)
+    });
+}
+
+#[test]
+fn a_slow_upstream_is_used_fully_and_recovers() {
+    over_seeds(SLOW, |seconds| {
+        at_least("goodput", goodput(&seconds[8..15]), 0.4)?;
+        at_least("critical", critical(&seconds[COLD..]), 0.99)?;
+        at_least("others after it", others(&seconds[20..]), 0.99)
+    });
+}
+
+#[test]
+fn other_tenants_do_not_notice_a_storm() {
+    over_seeds(STORM, |seconds| {
+        at_least(
+            "critical of others",
+            sum(&seconds[COLD..], |it| it.others[3]).success(),
+            0.99,
+        )?;
+        at_least("others", others(&seconds[8..]), 0.99)?;
+        at_least("goodput", goodput(&seconds[8..]), 0.9)
+    });
+}
+
+/// A column of the comparison.
+type Column = (&'static str, fn(Scenario, u64) -> Run);
+
+const COLUMNS: [Column; 6] = [
+    ("none", played::<Open>),
+    ("AIMD", played::<Peer<Windowed<Aimd>>>),
+    ("Vegas", played::<Peer<Windowed<Vegas>>>),
+    ("Gradient2", played::<Peer<Windowed<Gradient2>>>),
+    ("Envoy", played::<Peer<Envoy>>),
+    ("Ratekeeper", played::<Ours>),
+];
+
+/// Prints the tables of docs/shedding.md: `cargo test -p ratekeeper-shed --test overload table -- --nocapture`.
+#[test]
+fn the_table_of_published_limits() {
+    let all = [STEADY.as_slice(), &[STEP, RAMP, SLOW, STORM]].concat();
+    let measures: [(&str, fn(&Run) -> f64); 4] = [
+        ("Goodput, part of capacity", |run| {
+            goodput(&run.seconds[5..])
+        }),
+        ("Success of critical requests", |run| {
+            critical(&run.seconds[COLD..])
+        }),
+        ("Success of the 49 tenants that do not storm", |run| {
+            others(&run.seconds[5..])
+        }),
+        ("99th percentile of round trips, ms", |run| {
+            let mut latencies = run.latencies.clone();
+            let at = latencies.len() * 99 / 100;
+            f64::from(*latencies.select_nth_unstable(at).1) / 1e3
+        }),
+    ];
+    let runs: Vec<Vec<Vec<Run>>> = all
+        .iter()
+        .map(|scenario| {
+            let column = |(_, play): &Column| (0..10).map(|seed| play(*scenario, seed)).collect();
+            COLUMNS.iter().map(column).collect()
+        })
+        .collect();
+    for (title, measure) in measures {
+        let names: Vec<_> = COLUMNS.iter().map(|(name, _)| *name).collect();
+        println!(
+            "\n| {title} | {} |\n|---|{}",
+            names.join(" | "),
+            "---:|".repeat(6)
+        );
+        for (scenario, columns) in all.iter().zip(&runs) {
+            let mean = |runs: &Vec<Run>| runs.iter().map(measure).sum::<f64>() / runs.len() as f64;
+            let means: Vec<_> = columns.iter().map(mean).collect();
+            let digits = if title.ends_with("ms") { 0 } else { 3 };
+            let cells: Vec<_> = means.iter().map(|it| format!("{it:.digits$}")).collect();
+            println!("| {} | {} |", scenario.name, cells.join(" | "));
+            if title.starts_with("Goodput") {
+                let (ours, peers) = means.split_last().expect("there are columns");
+                let best = peers.iter().copied().fold(0.0, f64::max);
+                assert!(*ours >= 0.98 * best, "{}: {ours} < {best}", scenario.name);
+            }
+        }
+    }
+}

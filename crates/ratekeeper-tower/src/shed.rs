@@ -1,0 +1,16 @@
+//! Shedding: refuses requests when there is more work than can be done in time, the least important first.
+
+mod context;
+mod counts;
+mod deadline;
+mod layer;
+mod passage;
+mod service;
+mod shedder;
+
+pub use context::ShedContext;
+pub use counts::{ShedCounts, SiteState};
+pub use layer::ShedLayer;
+pub use passage::{InFlight, Passage};
+pub use service::{ShedBody, ShedFuture, ShedService};
+pub use shedder::{Shed, Shedder, Site};

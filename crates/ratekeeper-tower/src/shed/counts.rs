@@ -1,0 +1,61 @@
+//! The counts of a shedder.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ratekeeper_rules::ShedRules;
+use ratekeeper_shed::CLASSES_MAX;
+
+use super::Shed;
+
+/// The counts of a [`Shedder`](crate::Shedder) since it was made, by class.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ShedCounts {
+    /// The rules in force when it was last asked; the default ones before that.
+    pub rules: Arc<ShedRules>,
+    /// Shed requests by shedder and class.
+    pub shed: [(Shed, [u64; CLASSES_MAX]); 4],
+    /// Requests that would have been shed outside shadow mode.
+    pub shadow: [(Shed, [u64; CLASSES_MAX]); 4],
+    /// Requests in flight.
+    pub in_flight: [u32; CLASSES_MAX],
+}
+
+/// The state of the controllers of a [`Site`](crate::Site).
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct SiteState {
+    /// The adaptive limit.
+    pub limit: u32,
+    /// Requests in flight.
+    pub in_flight: u32,
+    /// The round trip at low concurrency; zero while unknown.
+    pub unloaded: Duration,
+    /// The average round trip in the last window; zero while unknown.
+    pub average: Duration,
+    /// Work asked for as a part of the limit.
+    pub utilisation: f64,
+    /// The part of the requests that the worker-utilisation controller wants shed: 0 to 1.
+    pub share_shed: f64,
+}
+
+/// Counts by shedder and class.
+#[derive(Debug, Default)]
+pub(super) struct Tallies([[AtomicU64; CLASSES_MAX]; 4]);
+
+// Relaxed: the counts are independent.
+impl Tallies {
+    pub(super) fn note(&self, by: Shed, class: usize) {
+        self.0[by as usize][class].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn read(&self) -> [(Shed, [u64; CLASSES_MAX]); 4] {
+        let row = |by: Shed| {
+            let count = |class: usize| self.0[by as usize][class].load(Ordering::Relaxed);
+            (by, std::array::from_fn(count))
+        };
+        Shed::ALL.map(row)
+    }
+}

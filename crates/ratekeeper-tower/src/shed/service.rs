@@ -1,0 +1,253 @@
+//! The service, its future and its body.
+
+use std::future::Future;
+use std::hash::BuildHasher;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, UPGRADE};
+use http::{Method, Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+use ratekeeper_http::answer::BodyForm;
+use ratekeeper_rules::RuleSet;
+use ratekeeper_shed::Ending;
+use tower_service::Service;
+
+use super::layer::Shared;
+use super::{InFlight, Passage, Shed, ShedContext};
+use crate::asked::original;
+
+/// A service behind shedders, made by a [`ShedLayer`](crate::ShedLayer).
+#[derive(Clone, Debug)]
+pub struct ShedService<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+impl<S> ShedService<S> {
+    pub(super) const fn new(inner: S, shared: Arc<Shared>) -> Self {
+        Self { inner, shared }
+    }
+
+    /// The context that a layer outside has put into `request`, or one by the layer's own rules. None if nothing is to be
+    /// shed, or if the request makes no sense: then that is for others to say.
+    fn context<B>(&self, request: &mut Request<B>) -> Option<ShedContext> {
+        if let Some(context) = request.extensions_mut().remove::<ShedContext>() {
+            return Some(context);
+        }
+        let shared = &self.shared;
+        let rules = Arc::clone(&shared.rules.read());
+        if !rules.is_in_use() {
+            return None;
+        }
+        let peer = (shared.peer)(request.extensions());
+        let original = original(request, peer, &shared.forwarding).ok()?;
+        let caller = shared.describer.caller(&original, &RuleSet::default()).ok();
+        let name = caller.as_ref().map(|caller| (caller.key, &*caller.name));
+        let tenant = shared.hasher.hash_one(name);
+        Some(ShedContext::new(&rules, &original, tenant))
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for ShedService<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Body<Data = Bytes>,
+{
+    type Response = Response<ShedBody<R>>;
+    type Error = S::Error;
+    type Future = ShedFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let Some(context) = self.context(&mut request) else {
+            return ShedFuture::passed(self.inner.call(request), None);
+        };
+        let Shared { shedder, site, .. } = &*self.shared;
+        match shedder.admit(site, &context) {
+            Ok(passage) => {
+                let gives_samples = !is_endless(&request);
+                let passed = Passed {
+                    passage,
+                    gives_samples,
+                };
+                ShedFuture::passed(self.inner.call(request), Some(passed))
+            }
+            Err(shed) => ShedFuture::shed(shed, &request),
+        }
+    }
+}
+
+/// Returns true for upgrades and calls that may stream: the time until their answer begins says nothing about load.
+fn is_endless<B>(request: &Request<B>) -> bool {
+    let kind = request.headers().get(CONTENT_TYPE);
+    let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    is_grpc || request.headers().contains_key(UPGRADE) || request.method() == Method::CONNECT
+}
+
+/// A request that was not shed.
+#[derive(Debug)]
+struct Passed {
+    passage: Passage,
+    gives_samples: bool,
+}
+
+pin_project! {
+    /// The response of a [`ShedService`].
+    #[derive(Debug)]
+    pub struct ShedFuture<F> {
+        #[pin]
+        state: State<F>,
+    }
+}
+
+pin_project! {
+    #[project = StateNow]
+    #[derive(Debug)]
+    enum State<F> {
+        Passed { #[pin] inner: F, passed: Option<Passed> },
+        Shed { response: Option<Response<Bytes>> },
+    }
+}
+
+impl<F> ShedFuture<F> {
+    const fn passed(inner: F, passed: Option<Passed>) -> Self {
+        Self {
+            state: State::Passed { inner, passed },
+        }
+    }
+
+    fn shed<B>(shed: Shed, request: &Request<B>) -> Self {
+        let response = Some(shed.response(request.headers(), BodyForm::default()));
+        Self {
+            state: State::Shed { response },
+        }
+    }
+}
+
+impl<F, R, E> Future for ShedFuture<F>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: Body<Data = Bytes>,
+{
+    type Output = Result<Response<ShedBody<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().state.project() {
+            StateNow::Passed { inner, passed } => {
+                let answer = ready!(inner.poll(cx));
+                let in_flight = passed.take().map(|it| it.answered(&answer));
+                Poll::Ready(
+                    answer.map(|answer| answer.map(|body| ShedBody::inner(body, in_flight))),
+                )
+            }
+            StateNow::Shed { response } => {
+                let response = response.take();
+                let response = response.expect("a future is not polled after it was ready");
+                Poll::Ready(Ok(response.map(ShedBody::refusal)))
+            }
+        }
+    }
+}
+
+impl Passed {
+    fn answered<R, E>(self, answer: &Result<Response<R>, E>) -> InFlight {
+        let ending = match answer {
+            Ok(answer) if is_overload(answer.status()) => Ending::Dropped,
+            Ok(_) => Ending::Answered,
+            Err(_) => Ending::Dropped,
+        };
+        self.passage
+            .answered(Some(ending).filter(|_| self.gives_samples))
+    }
+}
+
+/// Returns true for the statuses of a service that cannot keep up.
+fn is_overload(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+    )
+}
+
+pin_project! {
+    /// The body of an answer, or of a refusal. The request is in flight until it has ended.
+    #[derive(Debug)]
+    pub struct ShedBody<B> {
+        #[pin]
+        kind: Kind<B>,
+        in_flight: Option<InFlight>,
+    }
+}
+
+pin_project! {
+    #[project = KindNow]
+    #[derive(Debug)]
+    enum Kind<B> {
+        Inner { #[pin] body: B },
+        Refusal { text: Bytes },
+    }
+}
+
+impl<B: Body> ShedBody<B> {
+    fn inner(body: B, in_flight: Option<InFlight>) -> Self {
+        // An empty body is never polled.
+        let in_flight = in_flight.filter(|_| !body.is_end_stream());
+        Self {
+            kind: Kind::Inner { body },
+            in_flight,
+        }
+    }
+
+    const fn refusal(text: Bytes) -> Self {
+        Self {
+            kind: Kind::Refusal { text },
+            in_flight: None,
+        }
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for ShedBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let this = self.project();
+        match this.kind.project() {
+            KindNow::Inner { mut body } => {
+                let frame = ready!(body.as_mut().poll_frame(cx));
+                if !matches!(frame, Some(Ok(_))) || body.is_end_stream() {
+                    *this.in_flight = None;
+                }
+                Poll::Ready(frame)
+            }
+            KindNow::Refusal { text } => {
+                let text = std::mem::take(text);
+                Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Inner { body } => body.is_end_stream(),
+            Kind::Refusal { text } => text.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Inner { body } => body.size_hint(),
+            Kind::Refusal { text } => SizeHint::with_exact(text.len() as u64),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Takes a request through all shedders.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use parking_lot::Mutex;
+use ratekeeper_core::Timestamp;
+use ratekeeper_http::answer::{BodyForm, Form, HeaderLines, Refusal};
+use ratekeeper_rules::{AdaptiveShed, FleetShed, ShedMode, ShedRules, WorkerShed};
+use ratekeeper_shed::{
+    AdaptiveBounds, CLASSES_MAX, Class, FleetTerms, FleetUsage, Gate, Share, WorkerShedder,
+    WorkerTerms,
+};
+
+use super::counts::Tallies;
+use super::{Passage, ShedContext, ShedCounts, SiteState};
+
+/// Seconds after which a client that was shed should come back.
+const RETRY_SECS: u64 = 1;
+
+/// The shedder that refused a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shed {
+    /// The client's deadline had passed before its turn came.
+    Deadline,
+    /// The fleet-usage shedder.
+    Fleet,
+    /// The worker-utilisation shedder.
+    Workers,
+    /// The adaptive concurrency limit.
+    Adaptive,
+}
+
+impl Shed {
+    /// All shedders, in the order in which a request meets them.
+    pub const ALL: [Self; 4] = [Self::Deadline, Self::Fleet, Self::Workers, Self::Adaptive];
+
+    /// The name in answers, logs and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Deadline => "deadline",
+            Self::Fleet => "fleet",
+            Self::Workers => "workers",
+            Self::Adaptive => "adaptive",
+        }
+    }
+
+    const fn message(self) -> &'static str {
+        match self {
+            Self::Deadline => "the client's deadline had passed before its turn came",
+            Self::Fleet => "the rest of the fleet is reserved for critical requests",
+            Self::Workers => "overloaded: less important requests are refused for now",
+            Self::Adaptive => "overloaded: the service has as many requests as it can work on",
+        }
+    }
+
+    /// The answer to a request with these headers: 503 with `Retry-After`, or the gRPC status `UNAVAILABLE`.
+    #[must_use]
+    pub fn response(self, headers: &HeaderMap, usual: BodyForm) -> Response<Bytes> {
+        let refusal = Refusal::Shed {
+            layer: self.name(),
+            message: self.message(),
+            retry_after: RETRY_SECS,
+        };
+        let form = Form::wanted(headers, usual);
+        let mut response = refusal.response(&form, HeaderLines::new());
+        // For loggers, and for the layer that gives back what the request took from its rate limits.
+        response.extensions_mut().insert(Arc::new(refusal));
+        response
+    }
+}
+
+/// One service behind a shedder: an upstream, or this process. Shared by all threads.
+#[derive(Debug)]
+pub struct Site {
+    pub(super) gate: Gate,
+    workers: WorkerShedder,
+    /// The bounds of the gate, packed: the rules may change them.
+    bounds: AtomicU64,
+}
+
+const UNBOUNDED: AdaptiveBounds = AdaptiveBounds { min: 1, max: 1_000 };
+
+impl Default for Site {
+    fn default() -> Self {
+        Self {
+            gate: Gate::new(UNBOUNDED),
+            workers: WorkerShedder::default(),
+            bounds: AtomicU64::new(packed(UNBOUNDED)),
+        }
+    }
+}
+
+const fn packed(bounds: AdaptiveBounds) -> u64 {
+    (bounds.min as u64) << 32 | bounds.max as u64
+}
+
+impl Site {
+    /// The state of its controllers.
+    #[must_use]
+    pub fn state(&self) -> SiteState {
+        let (unloaded, average) = self.gate.round_trips();
+        let (utilisation, share_shed) = self.workers.state();
+        SiteState {
+            limit: self.gate.limit(),
+            in_flight: self.gate.in_flight(),
+            unloaded: unloaded.into(),
+            average: average.into(),
+            utilisation,
+            share_shed,
+        }
+    }
+
+    fn follow(&self, rules: Option<AdaptiveShed>) {
+        let wanted = rules.map_or(UNBOUNDED, |rules| AdaptiveBounds {
+            min: rules.min,
+            max: rules.max,
+        });
+        // Relaxed: two threads may both set the same bounds.
+        if self.bounds.swap(packed(wanted), Ordering::Relaxed) != packed(wanted) {
+            self.gate.set_bounds(wanted);
+        }
+    }
+}
+
+/// Sheds requests by the rules that each of them brings along. One for all sites of a process.
+#[derive(Debug)]
+pub struct Shedder {
+    begun: Instant,
+    pub(super) fleet: FleetUsage,
+    enforced: Tallies,
+    shadow: Tallies,
+    /// The rules that were seen last, and their address, to compare without a lock.
+    rules: Mutex<Arc<ShedRules>>,
+    rules_at: AtomicUsize,
+}
+
+impl Default for Shedder {
+    fn default() -> Self {
+        Self {
+            begun: Instant::now(),
+            fleet: FleetUsage::default(),
+            enforced: Tallies::default(),
+            shadow: Tallies::default(),
+            rules: Mutex::new(Arc::default()),
+            rules_at: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Shedder {
+    /// Takes a request to `site` through all shedders in use: its deadline, the fleet, the workers, the adaptive limit.
+    ///
+    /// # Errors
+    /// The shedder that refuses it.
+    pub fn admit(
+        self: &Arc<Self>,
+        site: &Arc<Site>,
+        context: &ShedContext,
+    ) -> Result<Passage, Shed> {
+        self.note_rules(&context.rules);
+        let begun = Instant::now();
+        if context.deadline.is_some_and(|deadline| begun >= deadline) {
+            self.enforced.note(Shed::Deadline, context.class.index());
+            return Err(Shed::Deadline);
+        }
+        let rules = &*context.rules;
+        if let Some(fleet) = rules.fleet {
+            self.ask_fleet(fleet, context)?;
+        }
+        let mut passage = Passage::new(self, context.class);
+        if is_on(rules.workers.map(|it| it.mode)) || is_on(rules.adaptive.map(|it| it.mode)) {
+            self.ask_site(site, context, begun, &mut passage)?;
+        }
+        Ok(passage)
+    }
+
+    fn ask_fleet(&self, fleet: FleetShed, context: &ShedContext) -> Result<(), Shed> {
+        let terms = FleetTerms {
+            capacity: fleet.capacity,
+            reserve_percent: fleet.reserve_percent,
+        };
+        match fleet.mode == ShedMode::Off
+            || self.fleet.admits(context.class, context.classes(), terms)
+        {
+            true => Ok(()),
+            false => self.shed(Shed::Fleet, fleet.mode, context.class),
+        }
+    }
+
+    fn ask_site(
+        &self,
+        site: &Arc<Site>,
+        context: &ShedContext,
+        begun: Instant,
+        passage: &mut Passage,
+    ) -> Result<(), Shed> {
+        let rules = &*context.rules;
+        site.follow(rules.adaptive);
+        let (class, classes) = (context.class, context.classes());
+        let share = match rules.workers.filter(|it| it.mode != ShedMode::Off) {
+            Some(workers) => self.ask_workers(site, workers, context)?,
+            None => Share::Within,
+        };
+        let mode = rules.adaptive.map_or(ShedMode::Off, |it| it.mode);
+        let place = match mode {
+            ShedMode::On => match site.gate.enter(class, classes, share) {
+                Some(place) => place,
+                None => return self.shed(Shed::Adaptive, mode, class),
+            },
+            // The gate measures all the same: workers need the utilisation.
+            ShedMode::Off | ShedMode::Shadow => {
+                let (place, has_room) = site.gate.pass(class, classes, share);
+                if mode == ShedMode::Shadow && !has_room {
+                    self.shadow.note(Shed::Adaptive, class.index());
+                }
+                place
+            }
+        };
+        passage.take(site, place, begun);
+        Ok(())
+    }
+
+    fn ask_workers(
+        &self,
+        site: &Site,
+        workers: WorkerShed,
+        context: &ShedContext,
+    ) -> Result<Share, Shed> {
+        let now = self.now();
+        if site.workers.is_due(now) {
+            let terms = WorkerTerms {
+                good_percent: workers.good_percent,
+                bad_percent: workers.bad_percent,
+            };
+            let utilisation = site.gate.take_utilisation();
+            site.workers.on_sample(now, terms, utilisation);
+        }
+        let (class, classes) = (context.class, context.classes());
+        let judged = site.workers.judge(now, class, classes, context.tenant);
+        if judged.is_shed {
+            self.shed(Shed::Workers, workers.mode, class)?;
+        }
+        Ok(judged.share)
+    }
+
+    /// Counts a request that `by` wants to shed; an error unless it is in shadow mode.
+    fn shed(&self, by: Shed, mode: ShedMode, class: Class) -> Result<(), Shed> {
+        match mode {
+            ShedMode::On => {
+                self.enforced.note(by, class.index());
+                Err(by)
+            }
+            ShedMode::Off | ShedMode::Shadow => {
+                self.shadow.note(by, class.index());
+                Ok(())
+            }
+        }
+    }
+
+    fn note_rules(&self, rules: &Arc<ShedRules>) {
+        let at = Arc::as_ptr(rules) as usize;
+        // Relaxed: the address only tells whether to take the lock.
+        if self.rules_at.load(Ordering::Relaxed) != at {
+            *self.rules.lock() = Arc::clone(rules);
+            self.rules_at.store(at, Ordering::Relaxed);
+        }
+    }
+
+    /// The time since this was made: controllers need no other.
+    pub(super) fn now(&self) -> Timestamp {
+        let micros = self.begun.elapsed().as_micros();
+        Timestamp::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
+    /// The counts.
+    #[must_use]
+    pub fn counts(&self) -> ShedCounts {
+        ShedCounts {
+            rules: Arc::clone(&self.rules.lock()),
+            shed: self.enforced.read(),
+            shadow: self.shadow.read(),
+            in_flight: std::array::from_fn::<_, CLASSES_MAX, _>(|it| self.fleet.in_flight_of(it)),
+        }
+    }
+}
+
+fn is_on(mode: Option<ShedMode>) -> bool {
+    mode.is_some_and(|mode| mode != ShedMode::Off)
+}
