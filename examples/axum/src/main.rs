@@ -5,7 +5,8 @@
 //! $ curl -i -H 'x-api-key: ada' http://127.0.0.1:3000/orders
 //! ```
 //!
-//! The sixth request within an hour gets a 429, and every response has the remaining requests.
+//! The sixth request within an hour gets a 429, and every response has the remaining requests. When the service cannot keep up,
+//! the least important requests get a 503, by `shed:` in the rules.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::routing::get;
-use ratekeeper::tower::{Hop, RateLimitLayer};
+use ratekeeper::tower::{Hop, RateLimitLayer, ShedLayer};
 use tokio::net::TcpListener;
 
 const RULES: &str = include_str!("../rules.yaml");
@@ -33,6 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/orders", get(async || "no orders yet\n"))
         .route("/reports", get(report))
+        .layer(ShedLayer::default())
         .layer(limits);
 
     let listener = TcpListener::bind(address).await?;

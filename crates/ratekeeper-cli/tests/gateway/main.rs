@@ -16,6 +16,7 @@ mod routes;
 mod service;
 mod shaping;
 mod shared;
+mod shedding;
 mod slow;
 mod smuggling;
 mod spelling;

@@ -47,6 +47,13 @@ pub(super) struct Shared {
     pub(super) hasher: RandomState,
 }
 
+/// A layer without rules of its own: it follows those of the [`RateLimitLayer`](crate::RateLimitLayer) around it.
+impl Default for ShedLayer {
+    fn default() -> Self {
+        Self::new(Arc::default())
+    }
+}
+
 impl ShedLayer {
     /// A layer with these rules. It tells tenants apart by the header `x-api-key`, else by the client's address.
     #[must_use]
