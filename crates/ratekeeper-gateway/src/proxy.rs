@@ -157,12 +157,12 @@ impl Proxy {
         &self,
         upstream: &Upstream,
         request: &mut Request<RequestBody>,
-    ) -> Result<Option<Passage>, Response<Bytes>> {
+    ) -> Result<Option<Passage>, Box<Response<Bytes>>> {
         let Some(context) = request.extensions_mut().remove::<ShedContext>() else {
             return Ok(None);
         };
         let admitted = self.shared.shedder.admit(&upstream.counts.site, &context);
-        let refused = |shed: Shed| shed.response(request.headers(), BodyForm::default());
+        let refused = |shed: Shed| Box::new(shed.response(request.headers(), BodyForm::default()));
         admitted.map(Some).map_err(refused)
     }
 

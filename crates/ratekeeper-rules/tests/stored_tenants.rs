@@ -306,9 +306,9 @@ fn a_million_tenants() {
     let before = resident();
     let start = Instant::now();
     let mut index = TenantIndex::new(key.clone());
-    for number in 0..TENANTS {
+    for (number, (plan, _)) in (0..TENANTS).zip(PLANS.iter().cycle()) {
         let quotas = TenantQuotas {
-            plans: vec![(Term::ALWAYS, PLANS[number as usize % 3].0.into())],
+            plans: vec![(Term::ALWAYS, (*plan).into())],
             overrides: vec![(Term::ALWAYS, quota(Some("a"), number % 1_000 + 1))],
             epoch: 0,
         };

@@ -1,3 +1,12 @@
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of tests are small"
+)]
+
 //! The cost of a request with all layers on: `cargo bench -p ratekeeper-shed`.
 
 use std::hint::black_box;

@@ -160,6 +160,10 @@ impl Window {
     }
 
     /// The average round trip; None if there are too few to tell.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a mean of microseconds, far below 2^52"
+    )]
     fn average_us(&self) -> Option<f64> {
         let average = self.sum_us as f64 / f64::from(self.answered.max(1));
         (self.answered >= SAMPLES_MIN && average >= ROUND_TRIP_MIN_US).then_some(average)
@@ -192,18 +196,33 @@ impl AdaptiveLimit {
 
     /// The requests that may be in flight: at least the smallest limit, at most the largest.
     #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a limit between its bounds, which are u32"
+    )]
     pub const fn limit(&self) -> u32 {
         self.limit as u32
     }
 
     /// The average round trip at low concurrency; zero while unknown.
     #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "microseconds, not negative"
+    )]
     pub const fn unloaded(&self) -> Micros {
         Micros::new(self.unloaded_us as u64)
     }
 
     /// The average round trip in the last window; zero while unknown.
     #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "microseconds, not negative"
+    )]
     pub const fn average(&self) -> Micros {
         Micros::new(self.average_us as u64)
     }

@@ -10,6 +10,7 @@ pub struct Class(u8);
 impl Class {
     /// The class at `index`, the least important being 0; larger than the last becomes the last.
     #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 8 classes")]
     pub const fn new(index: u8) -> Self {
         let last = CLASSES_MAX as u8 - 1;
         Self(if index > last { last } else { index })
@@ -29,6 +30,7 @@ pub struct ClassCount(u8);
 impl ClassCount {
     /// `count` classes, brought into the range from 1 to [`CLASSES_MAX`].
     #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 8 classes")]
     pub const fn new(count: usize) -> Self {
         Self(match count {
             0 => 1,

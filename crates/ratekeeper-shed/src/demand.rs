@@ -42,6 +42,10 @@ impl TenantDemand {
     ///
     /// A tenant is within its fair share up to four times of what the other active tenants ask for on
     /// average. A single tenant is always within it.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "some bits of a hash, and a fraction below 1 in 65,536ths"
+    )]
     pub fn note(&self, tenant: u64) -> u32 {
         let [first, second] = &self.rows;
         let add = |row: &[AtomicU64], index: u64| {
@@ -94,9 +98,9 @@ mod tests {
     fn seconds(demand: &TenantDemand, rates: &[u32]) -> Vec<u32> {
         let mut within = vec![0; rates.len()];
         for _tick in 0..100 {
-            for (tenant, per_tick) in (0_u64..).zip(rates) {
+            for (tenant, (per_tick, within)) in (0_u64..).zip(rates.iter().zip(&mut within)) {
                 for _ in 0..*per_tick {
-                    within[tenant as usize] = demand.note(mix(tenant));
+                    *within = demand.note(mix(tenant));
                 }
             }
             demand.decay();

@@ -16,6 +16,7 @@ pub struct FleetTerms {
 impl FleetTerms {
     /// The requests of all classes but the most important one that may be in flight in the fleet, at least 1.
     #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "at most the capacity")]
     pub const fn shared(self) -> u32 {
         let percent = 100_u64.saturating_sub(self.reserve_percent as u64);
         let shared = (self.capacity as u64 * percent / 100) as u32;

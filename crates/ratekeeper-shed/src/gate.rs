@@ -63,6 +63,7 @@ impl Gate {
 
     /// The requests that may be in flight before one of `class` is refused, at least 1.
     #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "at most the limit")]
     pub fn limit_of(&self, class: Class, classes: ClassCount, share: Share) -> u32 {
         let limit = self.limit();
         let reserved = match share {
@@ -137,6 +138,10 @@ impl Gate {
 
     /// The utilisation since the last call: what was in flight as a part of the limit, times the requests that came for each
     /// one that got in. So it exceeds 1 by as much as is asked for in vain. Zero if nothing came.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a mean for a decision, far below 2^52"
+    )]
     pub fn take_utilisation(&self) -> f64 {
         let came = self.came.swap(0, Ordering::Relaxed);
         let entered = self.entered.swap(0, Ordering::Relaxed);

@@ -22,6 +22,7 @@ pub struct Rung(u16);
 impl Rung {
     /// The rung of a request of `class` by a tenant with this hash.
     #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "a rung of few")]
     pub const fn new(class: Class, classes: ClassCount, share: Share, tenant: u64) -> Self {
         let band = match (share, classes.is_top(class)) {
             (Share::Beyond, false) => 0,
@@ -41,12 +42,17 @@ impl Threshold {
     /// Sheds nothing.
     pub const NOTHING: Self = Self(0);
 
+    #[expect(clippy::cast_possible_truncation, reason = "a rung of few")]
     const fn new(rung: usize, part: u16) -> Self {
         Self((rung as u32) << 16 | part as u32)
     }
 
     /// Returns true if a request on `rung` is shed; `lot` is a random number, used on the rung of the threshold alone.
     #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the two halves of the threshold"
+    )]
     pub const fn sheds(self, rung: Rung, lot: u16) -> bool {
         let own = (self.0 >> 16) as u16;
         rung.0 < own || rung.0 == own && lot < self.0 as u16
@@ -106,6 +112,11 @@ impl Default for Memory {
 
 impl Memory {
     /// The threshold that sheds the part `share` (0 to 1) of the recent arrivals.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "bounded at the line above"
+    )]
     pub(crate) fn threshold(&self, share: f64) -> Threshold {
         let total: f64 = self.0.iter().sum();
         let mut left = share * total;
@@ -169,7 +180,7 @@ mod tests {
         let half = memory.threshold(0.5);
         assert!(half.sheds(rung(0, false, 3), u16::MAX));
         let shed = (0..=u16::MAX).filter(|lot| half.sheds(rung(1, false, 7), *lot));
-        let share = shed.count() as f64 / 65_536.0;
+        let share = f64::from(u32::try_from(shed.count()).unwrap()) / 65_536.0;
         assert!((share - 1.0 / 3.0).abs() < 0.001, "{share}");
         assert!(memory.threshold(1.0).sheds(rung(2, false, 15), u16::MAX));
     }

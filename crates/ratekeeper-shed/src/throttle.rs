@@ -38,6 +38,10 @@ impl ClientThrottle {
     const K: f64 = 2.0;
 
     /// The probability with which a request at `now` should be rejected, from 0 to 1.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "counts of two minutes, far below 2^52"
+    )]
     pub fn rejection(&mut self, now: Timestamp) -> f64 {
         self.advance(now);
         let sum = |of: fn(&Slice) -> u64| self.slices.iter().map(of).sum::<u64>() as f64;
@@ -47,6 +51,7 @@ impl ClientThrottle {
 
     /// Notes a request at `now`: `accepted` if the backend answered it, false if the backend refused it or it was
     /// rejected here.
+    #[expect(clippy::cast_possible_truncation, reason = "a remainder of a usize")]
     pub fn on_sample(&mut self, now: Timestamp, accepted: bool) {
         self.advance(now);
         let slice = &mut self.slices[(self.current % SLICES as u64) as usize];
@@ -55,6 +60,7 @@ impl ClientThrottle {
     }
 
     /// Forgets slices that are too old. A clock that is set back keeps filling the latest slice.
+    #[expect(clippy::cast_possible_truncation, reason = "a remainder of a usize")]
     fn advance(&mut self, now: Timestamp) {
         let slice = now.as_micros() / SLICE_US;
         let passed = slice.saturating_sub(self.current).min(SLICES as u64);

@@ -107,6 +107,7 @@ impl UtilisationControl {
     }
 
     /// Takes a sample, and returns the part of the requests to shed, from 0 to 1. A clock that is set back counts as no time.
+    #[expect(clippy::cast_precision_loss, reason = "microseconds, far below 2^52")]
     pub fn on_sample(&mut self, now: Timestamp, load: LoadSample) -> f64 {
         let Some(last) = self.last.replace(now) else {
             return 0.0;
@@ -221,6 +222,7 @@ impl Default for WorkerShedder {
 // Relaxed everywhere: counts and threshold are independent.
 impl WorkerShedder {
     /// Judges a request of `class` by the tenant with this hash.
+    #[expect(clippy::cast_possible_truncation, reason = "16 random bits")]
     pub fn judge(
         &self,
         now: Timestamp,

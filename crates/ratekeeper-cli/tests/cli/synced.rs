@@ -72,7 +72,7 @@ fn the_number_of_increments_does_not_depend_on_the_traffic() {
     let mut client = server.client();
     let flood = |span: Duration| {
         let begun = Instant::now();
-        let mut asked = 0_u64;
+        let mut asked = 0_u32;
         while begun.elapsed() < span {
             for tenant in 0..TENANTS {
                 for node in &nodes {
@@ -98,7 +98,7 @@ fn the_number_of_increments_does_not_depend_on_the_traffic() {
         "{calls} in {seconds} s"
     );
     assert!(
-        asked as f64 > 2.0 * calls,
+        f64::from(asked) > 2.0 * calls,
         "{asked} requests for {calls} calls"
     );
     for node in &nodes {
@@ -110,7 +110,7 @@ fn the_number_of_increments_does_not_depend_on_the_traffic() {
     }
     let applied = ["ratelimit_synced_hits_total", "applied"];
     let applied: f64 = nodes.iter().map(|node| metric(node, &applied)).sum();
-    assert!(applied >= asked as f64);
+    assert!(applied >= f64::from(asked));
 }
 
 /// The metrics are there from the start, and `rules explain` tells the mode, what is known and what a change does.

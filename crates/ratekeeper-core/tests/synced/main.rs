@@ -1,3 +1,12 @@
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of tests are small"
+)]
+
 //! Synced counters, simulated: nodes that add their counts to a store, over a network that loses, repeats and delays
 //! messages. Nodes crash, and the store loses everything or goes back to an older state. The nodes are compared with a
 //! slow model that remembers every hit. A seed makes a run; a run that breaks a promise names its seed.

@@ -81,6 +81,7 @@ fn priorities(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Box<str>> {
 }
 
 /// The class that `key` names.
+#[expect(clippy::cast_possible_truncation, reason = "at most 8 priorities")]
 fn class(
     fields: &Fields<'_>,
     key: &str,
@@ -100,6 +101,7 @@ fn class(
 }
 
 /// The classes of requests that no classifier matches: `default`, else those called read and write.
+#[expect(clippy::cast_possible_truncation, reason = "at most 8 priorities")]
 fn defaults(fields: &Fields<'_>, priorities: &[Box<str>], report: &mut Report<'_>) -> (u8, u8) {
     if fields.has("default") {
         let class = class(fields, "default", priorities, report).unwrap_or(0);

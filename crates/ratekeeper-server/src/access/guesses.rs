@@ -96,7 +96,7 @@ mod tests {
         }
         assert!(!guesses.may_try_at(at("2001:db8::ffff"), now));
         assert!(guesses.may_try_at(at("2001:db8:0:1::1"), now));
-        for number in 0..2 * ADDRESSES_MAX as u32 {
+        for number in 0..2 * u32::try_from(ADDRESSES_MAX).unwrap() {
             guesses.failed_at(Some(std::net::Ipv4Addr::from(number).into()), now);
         }
         assert!(guesses.0.lock().len() <= ADDRESSES_MAX);

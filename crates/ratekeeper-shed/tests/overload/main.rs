@@ -1,3 +1,12 @@
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures of tests are small"
+)]
+
 //! Overload, simulated: goals of the shedders over many seeds, and a comparison with published limits.
 
 mod guard;
@@ -227,11 +236,14 @@ const COLUMNS: [Column; 6] = [
     ("Ratekeeper", played::<Ours>),
 ];
 
+/// A figure of a run.
+type Measure = fn(&Run) -> f64;
+
 /// Prints the tables of docs/shedding.md: `cargo test -p ratekeeper-shed --test overload table -- --nocapture`.
 #[test]
 fn the_table_of_published_limits() {
     let all = [STEADY.as_slice(), &[STEP, RAMP, SLOW, STORM]].concat();
-    let measures: [(&str, fn(&Run) -> f64); 4] = [
+    let measures: [(&str, Measure); 4] = [
         ("Goodput, part of capacity", |run| {
             goodput(&run.seconds[5..])
         }),
